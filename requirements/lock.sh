@@ -1,0 +1,10 @@
+#!/bin/sh
+# Writes the lock files from pyproject.toml and uv.in: versions and hashes, never an address.
+set -eu
+cd "$(dirname "$0")/.."
+uv="${UV:-$(command -v uv || echo .uv/bin/uv)}"
+compile() { "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate "$@"; }
+compile pyproject.toml -o requirements/run.lock
+compile pyproject.toml --extra dev -c requirements/run.lock -o requirements/dev.lock
+compile pyproject.toml --extra intel -c requirements/run.lock -o requirements/intel.lock
+compile requirements/uv.in -o requirements/uv.lock

@@ -1,0 +1,66 @@
+"""The first document's persistent-block copy whose tiles are as wide as a memory partition."""
+
+from __future__ import annotations
+
+import numpy as np
+from gpushmoo.dtypes import DTYPES
+from gpushmoo.space import Cell
+from gpushmoo.workload import BufferRef, CopyWorkload, Curve, Launch, ceil_div
+
+PARTITION_BYTES = 256
+THREADS = 512
+
+
+def reciprocal(tiles_x: int) -> np.float32:
+    """The document's factor 1/tiles_x, raised by 10⁻⁶ so that truncation never falls short."""
+    return np.float32((1.0 + np.float64(np.float32(1.0e-6))) / tiles_x)
+
+
+class BlockEqPartition(CopyWorkload):
+    """``exact``: integer division. ``reciprocal``: the document's float trick, wrong past ~10⁶."""
+
+    name = "block_eq_partition"
+    title = "Persistent blocks, tile width = one partition"
+    pattern = "NUM_PARTITION blocks of 512 threads share out tiles whose rows are 256 bytes"
+    # A 12-byte element does not divide a 256-byte partition, so float3 has no such tile.
+    dtypes = ("float", "double")
+    variants = ("exact", "reciprocal")
+    axes = {"num_partition": [{"from": 1, "to": 32}, {"to_resident": 2.0, "points": 32}]}
+    views = (Curve("num_partition"),)
+    persistent_axis = "num_partition"
+
+    def tile(self, dtype: str) -> tuple[int, int]:
+        """Tile width and height in elements: 64 × 8 for float, 32 × 16 for double."""
+        width = PARTITION_BYTES // DTYPES[dtype].itemsize
+        return width, THREADS // width
+
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """The tile's sides."""
+        tile_x, tile_y = self.tile(dtype)
+        return {"TILE_X": str(tile_x), "TILE_Y": str(tile_y)}
+
+    def launch(self, cell: Cell) -> Launch:
+        """NUM_PARTITION blocks of one tile's threads."""
+        tile_x, tile_y = self.tile(cell.dtype)
+        tiles_x = ceil_div(cell.problem.width, tile_x)
+        tiles = tiles_x * ceil_div(cell.problem.height, tile_y)
+        args: tuple[BufferRef | np.generic, ...] = (
+            BufferRef("dst"),
+            BufferRef("src"),
+            np.uint64(cell.problem.width),
+            np.uint64(cell.problem.height),
+            np.uint32(tiles_x),
+            np.uint32(tiles),
+        )
+        if cell.variant == "reciprocal":
+            args += (reciprocal(tiles_x),)
+        return Launch(
+            entry=f"copy_{cell.variant}",
+            grid=(cell["num_partition"], 1, 1),
+            block=(tile_x, tile_y, 1),
+            args=args,
+            tiles=tiles,
+        )
+
+
+WORKLOAD = BlockEqPartition()

@@ -1,0 +1,30 @@
+// Copy of a height x width array of packed elements, row by row, so that neighbouring work-items
+// touch neighbouring elements. T is float, double or the packed 12-byte float3 (OpenCL's own
+// float3 takes 16 bytes, so it is a structure here).
+// Bytes moved: sizeof(T) read and sizeof(T) written per element.
+typedef struct { float x, y, z; } packed_float3;
+
+// One element per work-item; the grid covers the array, the group shape is free.
+__kernel void copy_element(__global T *restrict dst, __global const T *restrict src,
+                           const ulong width, const ulong height)
+{
+    const ulong x = get_global_id(0);
+    const ulong y = get_global_id(1);
+    if (x < width && y < height)
+        dst[y * width + x] = src[y * width + x];
+}
+
+// One TILE x TILE tile per group: the group walks over its tile in steps of its own shape.
+// With a 32 x 8 group this is the first document's copy (four elements per work-item).
+__kernel void copy_tile(__global T *restrict dst, __global const T *restrict src,
+                        const ulong width, const ulong height)
+{
+    const ulong x0 = (ulong)get_group_id(0) * TILE;
+    const ulong y0 = (ulong)get_group_id(1) * TILE;
+    for (uint ty = get_local_id(1); ty < TILE; ty += get_local_size(1))
+        for (uint tx = get_local_id(0); tx < TILE; tx += get_local_size(0)) {
+            const ulong x = x0 + tx, y = y0 + ty;
+            if (x < width && y < height)
+                dst[y * width + x] = src[y * width + x];
+        }
+}

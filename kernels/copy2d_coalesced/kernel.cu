@@ -1,0 +1,28 @@
+// Copy of a height x width array of packed elements, row by row, so that neighbouring threads
+// touch neighbouring elements. T is float, double or the packed 12-byte float3.
+// Bytes moved: sizeof(T) read and sizeof(T) written per element.
+
+// One element per thread; the grid covers the array, the block shape is free.
+extern "C" __global__ void copy_element(T *__restrict__ dst, const T *__restrict__ src,
+                                        unsigned long long width, unsigned long long height)
+{
+    const unsigned long long x = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    const unsigned long long y = (unsigned long long)blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < width && y < height)
+        dst[y * width + x] = src[y * width + x];
+}
+
+// One TILE x TILE tile per block: the block walks over its tile in steps of its own shape.
+// With a 32 x 8 block this is the first document's copy (four elements per thread).
+extern "C" __global__ void copy_tile(T *__restrict__ dst, const T *__restrict__ src,
+                                     unsigned long long width, unsigned long long height)
+{
+    const unsigned long long x0 = (unsigned long long)blockIdx.x * TILE;
+    const unsigned long long y0 = (unsigned long long)blockIdx.y * TILE;
+    for (unsigned int ty = threadIdx.y; ty < TILE; ty += blockDim.y)
+        for (unsigned int tx = threadIdx.x; tx < TILE; tx += blockDim.x) {
+            const unsigned long long x = x0 + tx, y = y0 + ty;
+            if (x < width && y < height)
+                dst[y * width + x] = src[y * width + x];
+        }
+}

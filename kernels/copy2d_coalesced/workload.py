@@ -1,0 +1,49 @@
+"""The first document's coalesced two-dimensional copy, in two forms."""
+
+from __future__ import annotations
+
+import numpy as np
+from gpushmoo.space import Cell
+from gpushmoo.workload import BufferRef, CopyWorkload, HeatMap, Launch, ceil_div
+
+TILE = 32
+
+
+class Copy2DCoalesced(CopyWorkload):
+    """``element``: one element per thread. ``tile32``: one 32 × 32 tile per block."""
+
+    name = "copy2d_coalesced"
+    title = "Coalesced 2D copy"
+    pattern = "rows of the block read and write consecutive elements; every byte moves once"
+    dtypes = ("float", "double", "float3")
+    variants = ("element", "tile32")
+    axes = {
+        "block_x": {"from": 4, "to": 64, "step": 4},
+        "block_y": {"from": 4, "to": 64, "step": 4},
+    }
+    views = (HeatMap("block_x", "block_y"),)
+
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """The tile's side."""
+        return {"TILE": str(TILE)}
+
+    def launch(self, cell: Cell) -> Launch:
+        """Blocks tile the array; what hangs over the edge is masked in the kernel."""
+        block = (cell["block_x"], cell["block_y"], 1)
+        span = block[:2] if cell.variant == "element" else (TILE, TILE)
+        grid = (ceil_div(cell.problem.width, span[0]), ceil_div(cell.problem.height, span[1]), 1)
+        return Launch(
+            entry="copy_element" if cell.variant == "element" else "copy_tile",
+            grid=grid,
+            block=block,
+            args=(
+                BufferRef("dst"),
+                BufferRef("src"),
+                np.uint64(cell.problem.width),
+                np.uint64(cell.problem.height),
+            ),
+            tiles=grid[0] * grid[1],
+        )
+
+
+WORKLOAD = Copy2DCoalesced()

@@ -1,0 +1,1 @@
+"""Mechanistic models of memory bandwidth: the simulated device and the closed formulas."""

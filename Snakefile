@@ -1,0 +1,25 @@
+from snakemake.utils import min_version
+
+min_version("9.13")
+
+
+configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/measure.smk"
+include: "workflow/rules/analyse.smk"
+include: "workflow/rules/simulate.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        flow.path("report.pdf"),
+        flow.path("summary", "verdict.txt"),
+
+
+rule cells:
+    input:
+        flow.shard_files,

@@ -1,0 +1,132 @@
+"""DRAM durations, the saturated formula, and the table of published numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from gpushmoo.model.dram import (
+    burst_cycles,
+    half_warp_bytes,
+    read_cycle_cycles,
+    transfer_beats,
+    transfer_cycles,
+)
+from gpushmoo.model.gantt import Run
+from gpushmoo.model.machine import Machine, load_machine
+from gpushmoo.model.published import Check, published_checks, simulate_saturated
+from gpushmoo.model.saturation import (
+    Multiplier,
+    SaturatedCopy,
+    double_over_float,
+    saturated_bandwidth_gbs,
+    start_up_cycles,
+    streaming_cycles,
+)
+
+C1060 = load_machine(Path(__file__).parents[2] / "config" / "devices" / "tesla-c1060.yaml")
+COPY = SaturatedCopy()
+
+
+def test_complete_read_cycle() -> None:
+    assert read_cycle_cycles(C1060) == Fraction("110.5")
+    # Counted in core cycles, a DRAM of twice the clock is twice as fast.
+    twice = replace(C1060, memory_clock_mhz=800, memory_data_rate_mhz=1600)
+    assert read_cycle_cycles(twice) == Fraction("55.25")
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "beats"), [(1, 1), (32, 1), (64, 1), (65, 2), (128, 2), (192, 3)]
+)
+def test_a_part_used_bus_period_counts_whole(n_bytes: int, beats: int) -> None:
+    assert transfer_beats(C1060, n_bytes) == beats
+    assert transfer_cycles(C1060, n_bytes) == beats * Fraction("1.625")
+
+
+@pytest.mark.parametrize(("itemsize", "burst"), [(4, "48.75"), (8, "97.5"), (12, "146.25")])
+def test_burst_of_all_sms(itemsize: int, burst: str) -> None:
+    assert burst_cycles(C1060, half_warp_bytes(C1060, itemsize)) == Fraction(burst)
+
+
+def test_terms_of_the_saturated_formula() -> None:
+    assert start_up_cycles(C1060, COPY) == 12 * 36
+    assert streaming_cycles(C1060, COPY, 4, Multiplier.PUBLISHED) == 17 * 2 * Fraction("1462.5")
+    assert streaming_cycles(C1060, COPY, 4, Multiplier.CORRECTED) == 17 * 2 * 1560
+
+
+@pytest.mark.parametrize("multiplier", list(Multiplier))
+def test_the_ratio_formula_is_the_ratio_of_the_bandwidths(multiplier: Multiplier) -> None:
+    wide = saturated_bandwidth_gbs(C1060, COPY, 8, multiplier)
+    narrow = saturated_bandwidth_gbs(C1060, COPY, 4, multiplier)
+    assert wide / narrow == pytest.approx(double_over_float(C1060, COPY, multiplier), rel=1e-12)
+    assert wide > narrow
+
+
+def test_published_multiplier_beats_the_bus() -> None:
+    """What makes it a slip: it needs less bus time than the tiles have bytes."""
+    bytes_per_direction = COPY.tiles_per_block * C1060.n_sm * 512 * 4
+    bus_cycles = 2 * transfer_cycles(C1060, bytes_per_direction)
+    assert streaming_cycles(C1060, COPY, 4, Multiplier.CORRECTED) == bus_cycles
+    assert streaming_cycles(C1060, COPY, 4, Multiplier.PUBLISHED) < bus_cycles
+
+
+@pytest.fixture(scope="module")
+def checks() -> list[Check]:
+    return published_checks(C1060)
+
+
+def test_every_published_number_is_reproduced(checks: list[Check]) -> None:
+    plain = [c for c in checks if not c.corrects]
+    assert [c.published for c in plain] == [
+        *(110.5, 4.14, 4.84, 3.22),
+        *(8, 5, 8),
+        *(54.3553, 54.5904, 1.0043251),
+    ]
+    assert [c.quantity for c in plain if not c.agrees] == []
+
+
+def test_corrections_stand_apart_from_the_published_numbers(checks: list[Check]) -> None:
+    corrected = [c for c in checks if c.corrects]
+    assert len(corrected) == 5
+    assert not any(c.agrees for c in corrected)
+    formula = [round(c.ours, 4) for c in corrected if "formula" in c.how and c.unit == "GB/s"]
+    assert formula == [50.9855, 51.1923]
+
+
+def test_checks_follow_the_machine() -> None:
+    """Ours is computed: another device must not reproduce the published numbers."""
+    other = replace(C1060, n_sm=15, core_clock_ghz=1.0, t_rp_cycles=12, index_cycles=30)
+    agreeing = [c.quantity for c in published_checks(other) if c.agrees and not c.corrects]
+    # One block per SM still gives 8 tiles where NUM_PARTITION exceeds 15 only by one.
+    assert agreeing == []
+
+
+def _differences(machine: Machine, run: Run, itemsize: int) -> tuple[float, float]:
+    """Relative distance of a run from the published and from the corrected formula."""
+    ours = run.drained_bandwidth_gbs
+    published = saturated_bandwidth_gbs(machine, COPY, itemsize, Multiplier.PUBLISHED)
+    corrected = saturated_bandwidth_gbs(machine, COPY, itemsize, Multiplier.CORRECTED)
+    return abs(ours / published - 1), abs(ours / corrected - 1)
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+def test_the_simulation_takes_the_side_of_the_corrected_formula(itemsize: int) -> None:
+    run = simulate_saturated(C1060, COPY, itemsize)
+    assert sum(run.tiles_per_sm) == 510
+    from_published, from_corrected = _differences(C1060, run, itemsize)
+    assert from_corrected < 0.005
+    assert from_published > 0.06
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+def test_the_simulated_bus_never_rests_after_its_first_transfer(itemsize: int) -> None:
+    run = simulate_saturated(C1060, COPY, itemsize)
+    assert run.drained_cycles == C1060.index_cycles + C1060.latency_cycles + run.bus_busy_cycles
+    # Hence X of the formula stands for the wait for the first data, to within a few cycles.
+    assert C1060.index_cycles + C1060.latency_cycles == pytest.approx(
+        start_up_cycles(C1060, COPY), rel=0.01
+    )
+    # Writes are posted: the last command leaves before the last data have crossed.
+    assert run.makespan_cycles < run.drained_cycles < Fraction(103, 100) * run.makespan_cycles

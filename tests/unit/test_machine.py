@@ -1,0 +1,103 @@
+"""The device file: what it must say, and how it is refused."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from gpushmoo.model.machine import Machine, MachineError, exact, load_machine
+
+C1060 = Path(__file__).parents[2] / "config" / "devices" / "tesla-c1060.yaml"
+
+
+def write(path: Path, **changes: Any) -> Path:
+    """The shipped device file with some keys changed; None removes a key."""
+    data = yaml.safe_load(C1060.read_text(encoding="utf-8")) | changes
+    out = path / "device.yaml"
+    out.write_text(yaml.safe_dump({k: v for k, v in data.items() if v is not None}), "utf-8")
+    return out
+
+
+def test_the_shipped_device_is_the_one_of_the_study() -> None:
+    machine = load_machine(C1060)
+    assert (machine.n_sm, machine.max_threads_per_sm, machine.half_warp) == (30, 1024, 16)
+    assert machine.partitions * machine.partition_bytes == 2048
+    assert machine.memory_data_rate_mhz == 2 * machine.memory_clock_mhz
+    assert machine.beat_cycles == Fraction(13, 8)
+
+
+def test_every_key_of_the_shipped_file_is_commented() -> None:
+    lines = C1060.read_text(encoding="utf-8").splitlines()
+    keys = [i for i, line in enumerate(lines) if line and not line.startswith("#")]
+    assert len(keys) == len(Machine.__dataclass_fields__)
+    assert all(lines[i - 1].startswith("#") for i in keys)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("partitions", 0, "at least 1"),
+        ("n_sm", 0, "at least 1"),
+        ("n_sm", 2.5, "whole number"),
+        ("n_sm", True, "whole number"),
+        ("index_cycles", -36, "at least 1"),
+        ("core_clock_ghz", -1.3, "above 0"),
+        ("core_clock_ghz", float("nan"), "above 0"),
+        ("core_clock_ghz", "fast", "above 0"),
+        ("memory_data_rate_mhz", 0, "above 0"),
+        ("memory_data_rate_mhz", 399, "at least memory_clock_mhz"),
+        ("memory_clock_mhz", -400, "above 0"),
+        ("latency_cycles", 1, "at least one bus transfer (1.625 core cycles)"),
+        ("max_threads_per_sm", 15, "at least one half-warp (16 threads)"),
+        ("name", "  ", "non-empty"),
+        ("name", 1060, "non-empty"),
+    ],
+)
+def test_an_impossible_value_is_refused(
+    tmp_path: Path, key: str, value: object, allowed: str
+) -> None:
+    with pytest.raises(MachineError) as caught:
+        load_machine(write(tmp_path, **{key: value}))
+    message = str(caught.value)
+    assert f" {key} " in message and allowed in message
+    assert "\n" not in message and message.endswith(".")
+
+
+def test_the_least_possible_values_are_accepted(tmp_path: Path) -> None:
+    changes = {
+        "latency_cycles": 2,
+        "max_threads_per_sm": 16,
+        "memory_data_rate_mhz": 800,
+        "n_sm": 1,
+    }
+    assert load_machine(write(tmp_path, **changes)).latency_cycles == 2
+
+
+def test_an_unknown_key_is_named_and_the_allowed_ones_listed(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match=r"unknown key 'n_sms'; allowed are .*\bn_sm\b"):
+        load_machine(write(tmp_path, n_sms=30))
+
+
+def test_a_missing_key_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match="the key t_ras_cycles is missing"):
+        load_machine(write(tmp_path, t_ras_cycles=None))
+
+
+@pytest.mark.parametrize("text", ["- 1\n- 2\n", "", "name: [unclosed\nn_sm: 3\n"])
+def test_a_file_that_is_no_mapping_is_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "device.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(MachineError) as caught:
+        load_machine(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_machine_error_is_a_value_error() -> None:
+    assert issubclass(MachineError, ValueError)
+
+
+def test_exact_reads_decimals_as_written() -> None:
+    assert exact(1.3) == Fraction(13, 10) != Fraction(1.3)

@@ -1,0 +1,50 @@
+# Shards into one dataset, its best cells and the fitted model.
+
+
+rule aggregate:
+    input:
+        shards=flow.shard_files,
+    output:
+        directory(flow.path("dataset")),
+    log:
+        flow.path("logs", "aggregate.log"),
+    conda:
+        "../../environment.yml"
+    params:
+        code=flow.code("analysis.aggregate"),
+    script:
+        "../scripts/aggregate.py"
+
+
+rule best:
+    input:
+        dataset=flow.path("dataset"),
+    output:
+        flow.path("summary", "best.parquet"),
+    log:
+        flow.path("logs", "best.log"),
+    conda:
+        "../../environment.yml"
+    params:
+        code=flow.code("analysis.best"),
+    script:
+        "../scripts/best.py"
+
+
+rule fit:
+    input:
+        dataset=flow.path("dataset"),
+    output:
+        params=flow.path("model", "params.json"),
+        predictions=flow.path("model", "predictions.parquet"),
+    log:
+        flow.path("logs", "fit.log"),
+    conda:
+        "../../environment.yml"
+    params:
+        kernels=flow.persistent_kernels,
+        holdout=flow.config.holdout,
+        seed=flow.config.seed,
+        code=flow.code("model.series"),
+    script:
+        "../scripts/fit.py"

@@ -1,0 +1,21 @@
+# Loads the library and checks the configuration before any job exists.
+import sys
+
+from snakemake.exceptions import WorkflowError
+
+sys.path.insert(0, f"{workflow.basedir}/workflow/scripts")
+
+from gpushmoo.parse import load_flow
+
+try:
+    flow = load_flow(config, workflow)
+except ValueError as err:
+    raise WorkflowError(str(err))
+
+
+wildcard_constraints:
+    kernel="[A-Za-z0-9_]+",
+    dtype="[a-z0-9]+",
+    shard="[0-9]+-of-[0-9]+",
+    kind="heatmap|curve",
+    machine="[A-Za-z0-9][A-Za-z0-9._-]*",

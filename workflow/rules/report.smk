@@ -1,0 +1,58 @@
+# Figures of measured cells, the report, and the verdict on faults.
+
+
+rule figure:
+    input:
+        dataset=flow.path("dataset"),
+        predictions=flow.path("model", "predictions.parquet"),
+    output:
+        svg=flow.path("figures", "{kind}-{rest}.svg"),
+        note=flow.path("figures", "{kind}-{rest}.json"),
+    log:
+        flow.path("logs", "figure-{kind}-{rest}.log"),
+    conda:
+        "../../environment.yml"
+    params:
+        spec=flow.figure_params,
+        code=lambda wildcards: flow.code(f"figures.{wildcards.kind}"),
+    script:
+        "../scripts/figure.py"
+
+
+rule report:
+    input:
+        figures=flow.figure_files,
+        dataset=flow.path("dataset"),
+        best=flow.path("summary", "best.parquet"),
+        model=flow.path("model", "params.json"),
+        checks=[flow.path("simulated", f"{s.name}-checks.json") for s in flow.config.simulations],
+    output:
+        facts=flow.path("report.json"),
+        pdf=flow.path("report.pdf"),
+    log:
+        flow.path("logs", "report.log"),
+    conda:
+        "../../environment.yml"
+    params:
+        spec=flow.report_params,
+        template=flow.template_digest(),
+        code=flow.code("report.build"),
+    script:
+        "../scripts/report.py"
+
+
+rule verdict:
+    input:
+        report=flow.path("report.pdf"),
+        dataset=flow.path("dataset"),
+    output:
+        flow.path("summary", "verdict.txt"),
+    log:
+        flow.path("logs", "verdict.log"),
+    conda:
+        "../../environment.yml"
+    params:
+        strict=flow.config.strict,
+        code=flow.code("analysis.statuses"),
+    script:
+        "../scripts/verdict.py"

@@ -1,0 +1,10 @@
+"""Rule figure_gantt: the first half-warps of a simulated device in time."""
+
+from pathlib import Path
+
+from gpushmoo.figures.gantt import gantt
+from gpushmoo.joblog import job_log
+from gpushmoo.plan import ROOT
+
+with job_log(snakemake.log[0]):
+    gantt(ROOT / snakemake.params.spec["file"], Path(snakemake.output.svg))

@@ -1,0 +1,1 @@
+"""From cells to conclusions: best sets, status counts."""

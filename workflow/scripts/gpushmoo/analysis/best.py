@@ -1,0 +1,56 @@
+"""The set of best cells: all that the measurement cannot tell from the fastest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from ..schema import BEST_SCHEMA, CORE_COLUMNS, Status
+
+# Cells compete within one of these.
+GROUP = ["kernel", "dtype", "variant", "height", "width", "device_uuid"]
+
+
+def axes_of(cells: pd.DataFrame) -> list[str]:
+    """Names of the launch-parameter columns that hold a value for these cells."""
+    return [c for c in cells.columns if c not in CORE_COLUMNS and cells[c].notna().any()]
+
+
+def tied_best(cells: pd.DataFrame) -> pd.DataFrame:
+    """The ``ok`` cells whose interval of the median overlaps that of the fastest.
+
+    `cells` are the cells of one group. Two medians whose 95 % intervals overlap may stand in
+    either order, so none of them is *the* best; the fastest median is marked, not preferred.
+    """
+    ok = cells[cells["status"] == Status.OK]
+    if ok.empty:
+        return ok
+    fastest = ok.loc[ok["median_s"].idxmin()]
+    tied = ok[ok["median_low_s"] <= fastest["median_high_s"]]
+    return tied.sort_values(["median_s", "cell_key"])
+
+
+def best_table(cells: pd.DataFrame) -> pa.Table:
+    """One row for each tied cell of each group, the fastest first (BEST_SCHEMA)."""
+    rows: list[dict[str, Any]] = []
+    for _, group in cells.groupby(GROUP, sort=True, observed=True):
+        tied = tied_best(group)
+        if tied.empty:
+            continue
+        axes = axes_of(group)
+        fastest = tied["median_s"].iloc[0]
+        candidates = int((group["status"] == Status.OK).sum())
+        for place, (_, cell) in enumerate(tied.iterrows()):
+            rows.append(
+                {name: cell[name] for name in BEST_SCHEMA.names if name in cell.index}
+                | {
+                    "params": ", ".join(f"{a}={int(cell[a])}" for a in axes),
+                    "slower_than_best": float(cell["median_s"] / fastest - 1.0),
+                    "is_fastest": place == 0,
+                    "tied": len(tied),
+                    "candidates": candidates,
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=BEST_SCHEMA)

@@ -1,0 +1,70 @@
+"""How the cells of a run ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TextIO
+
+import pandas as pd
+
+from ..schema import FAULTS, Status
+
+MEANING = {
+    Status.OK: "measured and verified",
+    Status.TOO_MANY_THREADS: "the block is over the limit of threads",
+    Status.RESOURCES: "the launch needs more registers, memory or grid than there is",
+    Status.LAUNCH_FAILED: "the kernel did not compile or the launch failed",
+    Status.WRONG_RESULT: "the output differs from the reference",
+    Status.TIMEOUT: "a launch took longer than allowed",
+    Status.THROTTLED: "the device throttled while it was measured",
+    Status.LOST_DEVICE: "the device was lost before or during the cell",
+}
+
+
+class StrictError(Exception):
+    """A strict run has cells that ended in a fault; one sentence."""
+
+
+def status_counts(cells: pd.DataFrame) -> pd.DataFrame:
+    """Cells by kernel, dtype, variant (rows) and status (columns, in the order of Status)."""
+    counts = (
+        cells.groupby(["kernel", "dtype", "variant", "status"], observed=True)
+        .size()
+        .unstack("status", fill_value=0)
+    )
+    return counts.reindex(columns=[s.value for s in Status if s.value in counts.columns])
+
+
+def faults(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells that ended in a fault (not those over a limit), with status and message."""
+    bad = cells[cells["status"].isin([s.value for s in FAULTS])]
+    return bad.sort_values(["kernel", "dtype", "variant", "cell_key"])
+
+
+def verdict(cells: pd.DataFrame) -> str | None:
+    """One sentence on the faults of a run; None when it has none."""
+    bad = faults(cells)
+    if bad.empty:
+        return None
+    parts = [
+        f"{n} {status} in {kernel} {dtype} {variant}"
+        for (kernel, dtype, variant, status), n in bad.groupby(
+            ["kernel", "dtype", "variant", "status"], observed=True
+        )
+        .size()
+        .items()
+    ]
+    return f"{len(bad)} of {len(cells)} cells ended in a fault: {'; '.join(parts)}."
+
+
+def write_verdict(cells: pd.DataFrame, out: Path, strict: bool, terminal: TextIO) -> None:
+    """Say on `terminal` and in the file `out` whether cells ended in a fault.
+
+    Raises StrictError instead of writing the file when they did and the run is strict.
+    """
+    sentence = verdict(cells)
+    if sentence is not None and strict:
+        raise StrictError(f"{sentence} (strict: true)")
+    if sentence is not None:
+        terminal.write(f"gpushmoo: {sentence} The report names them.\n")
+    out.write_text((sentence or f"All {len(cells)} cells ended as they may.") + "\n")

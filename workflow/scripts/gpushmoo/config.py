@@ -1,0 +1,185 @@
+"""Reads and checks a run's configuration: every fault is one sentence naming the key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from .config_sentences import sentence
+from .kernels import KernelFolder, KernelFolderError, find_kernels, load_kernel
+from .measure import MeasureSettings
+from .space import Problem
+from .timing.stopping import StoppingRule
+from .workload import misfit
+
+
+class ConfigError(ValueError):
+    """The configuration is not usable; one sentence names the key and what is allowed."""
+
+
+@dataclass(frozen=True)
+class KernelConfig:
+    """One swept kernel, defaults filled in; `axes` are axis specifications."""
+
+    folder: KernelFolder
+    dtypes: tuple[str, ...]
+    variants: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    axes: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SimulationConfig:
+    """One simulated device."""
+
+    name: str
+    device_file: Path
+    sizes: tuple[int, ...]
+    num_partition: Any
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A checked configuration."""
+
+    run: str
+    seed: int
+    backend: str
+    device: int
+    opencl_runtime: str
+    device_memory: int | None
+    kernels: dict[str, KernelConfig]
+    measure: MeasureSettings
+    cells_per_shard: int
+    simulations: tuple[SimulationConfig, ...]
+    holdout: float
+    dataset: Path | None
+    strict: bool
+
+
+def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
+    """Check `raw` (the merged YAML) against schema and cross-field rules.
+
+    `root` is the folder that relative paths refer to. Raises ConfigError.
+    """
+    schema = yaml.safe_load((root / "workflow/schemas/config.schema.yaml").read_text())
+    _check_schema(raw, schema)
+    try:
+        paths = find_kernels(root / f for f in raw["kernel_folders"])
+        kernels = {
+            name: _kernel(name, spec, paths, root) for name, spec in sorted(raw["kernels"].items())
+        }
+    except KernelFolderError as err:
+        raise ConfigError(str(err)) from err
+    m = raw["measure"]
+    if m["max_samples"] < m["min_samples"]:
+        raise ConfigError(
+            f"measure.max_samples is {m['max_samples']} but must be at least measure.min_samples, "
+            f"which is {m['min_samples']}."
+        )
+    memory = raw["device_memory_gib"]
+    return RunConfig(
+        run=raw["run"],
+        seed=raw["seed"],
+        backend=raw["backend"],
+        device=raw["device"],
+        opencl_runtime=raw["opencl_runtime"],
+        device_memory=None if memory is None else int(memory * 2**30),
+        kernels=kernels,
+        measure=MeasureSettings(
+            seed=raw["seed"],
+            thread_limit=raw["thread_limit"],
+            warmup=m["warmup"],
+            cell_timeout_s=m["cell_timeout_s"],
+            rule=StoppingRule(
+                m["min_samples"], m["max_samples"], m["relative_half_width"], m["cell_budget_s"]
+            ),
+        ),
+        cells_per_shard=m["cells_per_shard"],
+        simulations=tuple(_simulation(n, s, root) for n, s in sorted(raw["simulate"].items())),
+        holdout=raw["fit"]["holdout"],
+        dataset=_dataset(raw["dataset"], root),
+        strict=raw["strict"],
+    )
+
+
+def _check_schema(raw: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    validator = jsonschema.Draft202012Validator(schema)
+    errors = sorted(
+        validator.iter_errors(dict(raw)), key=lambda e: (list(map(str, e.path)), e.message)
+    )
+    if errors:
+        raise ConfigError(sentence(errors[0]))
+
+
+def _kernel(name: str, spec: Any, paths: Mapping[str, Path], root: Path) -> KernelConfig:
+    if name not in paths:
+        near = difflib.get_close_matches(name, paths, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(
+            f"kernels.{name}: there is no such kernel; found: {', '.join(sorted(paths))}.{hint}"
+        )
+    folder = load_kernel(paths[name])
+    w = folder.workload
+    axes = {**w.axes, **spec.get("axes", {})}
+    _subset(f"kernels.{name}.axes", axes, w.axes)
+    dtypes = spec.get("dtypes", list(w.dtypes))
+    _subset(f"kernels.{name}.dtypes", dtypes, w.dtypes)
+    variants = spec.get("variants", list(w.variants))
+    _subset(f"kernels.{name}.variants", variants, w.variants)
+    for axis, value in axes.items():
+        _check_axis(f"kernels.{name}.axes.{axis}", value)
+    sizes = spec.get("sizes", list(w.sizes))
+    problems = tuple(Problem(s, s) if isinstance(s, int) else Problem(*s) for s in sizes)
+    return KernelConfig(folder, tuple(dtypes), tuple(variants), problems, axes)
+
+
+def _subset(key: str, given: Any, allowed: Any) -> None:
+    for value in given:
+        if value not in allowed:
+            raise ConfigError(f"{key}: '{value}' is not known; allowed: {', '.join(allowed)}.")
+
+
+def _check_axis(key: str, spec: Any) -> None:
+    parts = spec if isinstance(spec, list) else [spec]
+    for part in parts:
+        if isinstance(part, Mapping) and "from" in part and part["from"] > part["to"]:
+            raise ConfigError(
+                f"{key}: the range from {part['from']} to {part['to']} is empty; "
+                "'to' must be at least 'from'."
+            )
+
+
+def _simulation(name: str, spec: Mapping[str, Any], root: Path) -> SimulationConfig:
+    folder = root / "config/devices"
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
+        raise ConfigError(f"simulate.{name}: there is no such simulated device; found: {known}.")
+    _check_axis(f"simulate.{name}.num_partition", spec["num_partition"])
+    return SimulationConfig(name, path, tuple(spec["sizes"]), spec["num_partition"])
+
+
+def _dataset(value: str | None, root: Path) -> Path | None:
+    if value is None:
+        return None
+    path = root / value
+    if not path.is_dir() or not any(path.rglob("*.parquet")):
+        raise ConfigError(f"dataset: '{value}' is not a folder that holds Parquet files.")
+    return path
+
+
+def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
+    """Refuse problems that do not fit `memory` bytes, `allocation` in one buffer: ConfigError."""
+    for name, kernel in config.kernels.items():
+        for problem in kernel.problems:
+            for dtype in kernel.dtypes:
+                reason = misfit(kernel.folder.workload, problem, dtype, memory, allocation)
+                if reason is not None:
+                    raise ConfigError(f"kernels.{name}.sizes: {reason}; choose a smaller size.")

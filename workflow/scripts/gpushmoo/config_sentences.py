@@ -1,0 +1,88 @@
+"""Turns a JSON-schema error into one sentence: the key, what it is, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema
+
+
+def sentence(error: jsonschema.ValidationError) -> str:
+    """One sentence for a schema error: the key, what it is, what is allowed."""
+    key = ".".join(str(p) for p in error.absolute_path)
+    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
+    if error.validator == "additionalProperties":
+        allowed = sorted(schema.get("properties", {}))
+        unknown = sorted(set(error.instance) - set(allowed))[0]
+        near = difflib.get_close_matches(str(unknown), allowed, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        where = f"{key}.{unknown}" if key else str(unknown)
+        return f"Unknown config key '{where}'; allowed here: {', '.join(allowed)}.{hint}"
+    if error.validator == "required":
+        missing = next(n for n in error.validator_value if n not in error.instance)
+        return f"Config key '{f'{key}.{missing}' if key else missing}' is missing."
+    if error.validator == "anyOf" and error.context:
+        return _any_of(key, error)
+    return f"Config key '{key}' is {_show(error.instance)}; {_allowed(error)}."
+
+
+def _any_of(key: str, error: jsonschema.ValidationError) -> str:
+    """The fault of the alternative that the value comes closest to: of its own type, deepest."""
+    context = error.context or []
+    fitting = [e for e in context if e.validator != "type" or list(e.relative_path)]
+    if fitting:
+        deepest = max(
+            fitting, key=lambda e: (len(list(e.absolute_path)), e.validator != "required")
+        )
+        return sentence(deepest)
+    text = str(error.schema.get("description", "")) if isinstance(error.schema, Mapping) else ""
+    return f"Config key '{key}' is {_show(error.instance)}; allowed: {text.rstrip('.') or 'see the schema'}."
+
+
+def _show(value: Any) -> str:
+    if value == [] or value == {}:
+        return "empty"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+_TYPES = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "a text",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "null",
+}
+
+
+def _allowed(error: jsonschema.ValidationError) -> str:
+    value = error.validator_value
+    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
+    if error.validator == "type":
+        names = [value] if isinstance(value, str) else value
+        return "it must be " + " or ".join(_TYPES[n] for n in names)
+    if error.validator == "enum":
+        return "allowed are " + ", ".join(map(str, value))
+    if error.validator in {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}:
+        low = schema.get("minimum", schema.get("exclusiveMinimum"))
+        high = schema.get("maximum", schema.get("exclusiveMaximum"))
+        bounds = (
+            [f"at least {low}" if "minimum" in schema else f"more than {low}"]
+            if low is not None
+            else []
+        )
+        bounds += [f"at most {high}"] if high is not None else []
+        return "it must be " + " and ".join(bounds)
+    if error.validator in {"minItems", "minProperties"}:
+        return f"it needs at least {value} " + ("entry" if value == 1 else "entries")
+    if error.validator == "maxItems":
+        return f"it takes at most {value} entries"
+    if error.validator == "uniqueItems":
+        return "an entry must not stand twice"
+    if error.validator == "pattern":
+        return "letters, digits, '.', '_' and '-' are allowed, up to 64, a letter or digit first"
+    return error.message

@@ -1,0 +1,1 @@
+"""Device backends behind one protocol (base.py); one backend a file."""

@@ -1,0 +1,134 @@
+"""The device protocol: all that measuring knows about a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from ..dtypes import DType
+from ..workload import Launch
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """Facts about a device. Sizes in bytes; `units` counts multiprocessors or compute units.
+
+    `kind` is ``gpu`` or ``cpu``; `uuid` names this very device on this host, for its lock;
+    `extra` holds what only one backend knows (ECC, PCI bus, runtime settings), as strings.
+    """
+
+    backend: str
+    name: str
+    uuid: str
+    kind: str
+    driver: str
+    runtime: str
+    units: int
+    max_threads_per_block: int
+    max_block: tuple[int, int, int]
+    max_grid: tuple[int, int, int]
+    global_memory: int
+    max_allocation: int
+    cache: int
+    core_clock_mhz: int
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+class DeviceError(Exception):
+    """A device could not do what was asked; one sentence."""
+
+
+class NoDeviceError(DeviceError):
+    """No usable device of the backend; the sentence says what to install."""
+
+
+class BuildError(DeviceError):
+    """The kernel did not compile; `log` holds the compiler's message."""
+
+    def __init__(self, message: str, log: str) -> None:
+        super().__init__(message)
+        self.log = log
+
+
+class LaunchRefusedError(DeviceError):
+    """The launch asks for more resources than a block or the device has (status ``resources``)."""
+
+
+class LaunchFailedError(DeviceError):
+    """The launch failed for another reason (status ``launch_failed``)."""
+
+
+class DeviceLostError(DeviceError):
+    """The device or its context is gone; nothing more can be measured in this process."""
+
+
+class OutOfDeviceMemoryError(DeviceError):
+    """A buffer does not fit."""
+
+
+class Program(Protocol):
+    """A built kernel. `options` are the compiler's, `log` its output."""
+
+    options: str
+    log: str
+
+    def resident_per_unit(self, entry: str, threads: int) -> int:
+        """Blocks of `threads` threads that one multiprocessor holds at once, at least 1."""
+
+    def registers(self, entry: str) -> int | None:
+        """Registers per thread where the backend tells."""
+
+
+class Bound(Protocol):
+    """A launch bound to buffers, ready to run."""
+
+    def run(self) -> None:
+        """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
+
+    def sample(self, launches: int) -> float:
+        """Seconds per launch over `launches` back-to-back launches, by the device's clock."""
+
+
+class Device(Protocol):
+    """One open device. Buffers are opaque to the caller."""
+
+    info: DeviceInfo
+
+    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> Program:
+        """Compile the folder's source for this device. Raises BuildError."""
+
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A device buffer holding `array`. Raises OutOfDeviceMemoryError."""
+
+    def poison(self, buffer: Any) -> None:
+        """Overwrite `buffer` with a pattern that no verified output holds (NaN as floats)."""
+
+    def mismatches(self, buffer: Any, expected: Any) -> int:
+        """Number of 32-bit words in which the two buffers differ, counted on the device."""
+
+    def bind(self, program: Program, launch: Launch, buffers: Mapping[str, Any]) -> Bound:
+        """Prepare a launch. Raises LaunchRefusedError when the block or grid is over a limit."""
+
+    def bind_copy(self, source: Any, target: Any) -> Bound:
+        """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+def check_limits(launch: Launch, info: DeviceInfo) -> None:
+    """Raise LaunchRefusedError when block or grid exceed the device's limits."""
+    if launch.threads > info.max_threads_per_block:
+        raise LaunchRefusedError(
+            f"{launch.threads} threads a block; the device takes {info.max_threads_per_block}."
+        )
+    for axis, size, limit in zip("xyz", launch.block, info.max_block, strict=True):
+        if size > limit:
+            raise LaunchRefusedError(f"block {axis} is {size}; the device takes {limit}.")
+    for axis, size, limit in zip("xyz", launch.grid, info.max_grid, strict=True):
+        if size > limit:
+            raise LaunchRefusedError(f"grid {axis} is {size}; the device takes {limit}.")

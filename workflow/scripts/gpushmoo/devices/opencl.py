@@ -1,0 +1,271 @@
+"""The OpenCL backend (pyopencl): CPUs through PoCL or Intel's runtime, and any OpenCL GPU."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..dtypes import DType
+from ..workload import BufferRef, Launch
+from .base import (
+    BuildError,
+    DeviceInfo,
+    DeviceLostError,
+    LaunchFailedError,
+    LaunchRefusedError,
+    NoDeviceError,
+    OutOfDeviceMemoryError,
+    check_limits,
+)
+from .opencl_runtime import PLATFORM_NAMES, prepare_environment, runtime_settings
+
+_COMPARE = """
+__kernel void compare(__global const uint *a, __global const uint *b, const ulong n,
+                      volatile __global uint *differing)
+{
+    uint mine = 0;
+    for (ulong i = get_global_id(0); i < n; i += get_global_size(0))
+        mine += a[i] != b[i];
+    if (mine)
+        atomic_add(differing, mine);
+}
+"""
+
+
+class OpenCLProgram:
+    """A built OpenCL program; kernel objects are kept, fetching them again is slow."""
+
+    def __init__(self, cl: Any, program: Any, device: OpenCLDevice, options: str, log: str) -> None:
+        self._cl, self._program, self._device = cl, program, device
+        self._kernels: dict[str, Any] = {}
+        self.options, self.log = options, log
+
+    def kernel(self, entry: str) -> Any:
+        """The kernel object `entry`. Raises BuildError when the source has none."""
+        if entry not in self._kernels:
+            try:
+                self._kernels[entry] = self._cl.Kernel(self._program, entry)
+            except self._cl.Error as err:
+                raise BuildError(f"kernel.cl has no kernel '{entry}' ({err}).", self.log) from err
+        return self._kernels[entry]
+
+    def resident_per_unit(self, entry: str, threads: int) -> int:
+        """1: OpenCL does not tell the occupancy; a CPU runs one group per core at a time."""
+        return 1
+
+    def registers(self, entry: str) -> int | None:
+        """None: OpenCL does not tell."""
+        return None
+
+
+class OpenCLBound:
+    """A command that can be enqueued repeatedly."""
+
+    def __init__(self, device: OpenCLDevice, enqueue: Callable[[], Any]) -> None:
+        self._device, self._enqueue = device, enqueue
+
+    def run(self) -> None:
+        """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
+        self.sample(1)
+
+    def sample(self, launches: int) -> float:
+        """Mean of the launches' own run times (profiling events, start to end), in seconds."""
+        with self._device.translated():
+            events = [self._enqueue() for _ in range(launches)]
+            events[-1].wait()
+            total_ns = sum(e.profile.end - e.profile.start for e in events)
+        return float(total_ns) * 1e-9 / launches
+
+
+class _Translate:
+    """Turns pyopencl's errors into the protocol's."""
+
+    def __init__(self, cl: Any) -> None:
+        self._cl = cl
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, err: Any, trace: Any) -> None:
+        if err is None or not isinstance(err, self._cl.Error):
+            return
+        text = str(err).split("\n")[0]
+        if any(word in text for word in ("MEM_OBJECT_ALLOCATION", "INVALID_BUFFER_SIZE")):
+            raise OutOfDeviceMemoryError(f"The buffer does not fit ({text}).") from err
+        if any(word in text for word in ("WORK_GROUP", "WORK_ITEM", "GLOBAL_WORK", "RESOURCES")):
+            raise LaunchRefusedError(text) from err
+        if any(word in text for word in ("DEVICE_NOT_AVAILABLE", "OUT_OF_HOST", "CONTEXT")):
+            raise DeviceLostError(text) from err
+        raise LaunchFailedError(text) from err
+
+
+class OpenCLDevice:
+    """One OpenCL device with a profiling queue."""
+
+    def __init__(self, runtime: str, index: int, cache: Path) -> None:
+        """Open device `index` of `runtime`. Raises NoDeviceError."""
+        prepare_environment(runtime, cache)
+        try:
+            import pyopencl as cl
+        except ImportError as err:
+            raise NoDeviceError(f"pyopencl does not import ({err}); run 'make .venv'.") from err
+        # The compiler's remarks are kept with the build; pyopencl would print them at every build.
+        warnings.filterwarnings("ignore", category=cl.CompilerWarning)
+        self._cl = cl
+        device = _find_device(cl, runtime, index)
+        self._context = cl.Context([device])
+        self._queue = cl.CommandQueue(
+            self._context, properties=cl.command_queue_properties.PROFILING_ENABLE
+        )
+        self._count = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, 4)
+        try:
+            self._compare = cl.Kernel(cl.Program(self._context, _COMPARE).build(), "compare")
+            self._self_test()
+        except cl.Error as err:
+            reason = next((t for t in str(err).splitlines() if t.startswith("error:")), str(err))
+            raise NoDeviceError(
+                f"OpenCL runtime '{runtime}' cannot build kernels for this device "
+                f"({reason.splitlines()[0]}); install the 'intel' extra or another runtime."
+            ) from err
+        self.info = _describe(cl, device, index)
+
+    def _self_test(self) -> None:
+        """Run a kernel once: a runtime may list a device that it cannot generate code for."""
+        a, b = np.arange(64, dtype=np.uint32), np.arange(64, dtype=np.uint32)
+        b[7] += 1
+        if self.mismatches(self.upload(a), self.upload(b)) != 1:
+            raise NoDeviceError("The OpenCL runtime computes wrong results; choose another one.")
+
+    def translated(self) -> _Translate:
+        """Context manager that translates the backend's errors."""
+        return _Translate(self._cl)
+
+    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> OpenCLProgram:
+        """Build ``kernel.cl`` with ``T`` and `defines`. Raises BuildError."""
+        source = folder / "kernel.cl"
+        if not source.is_file():
+            raise BuildError(f"Kernel '{folder.name}' has no kernel.cl.", "")
+        options = [f"-DT={dtype.opencl}", *(f"-D{k}={v}" for k, v in sorted(defines.items()))]
+        program = self._cl.Program(self._context, source.read_text())
+        try:
+            program.build(options=options)
+        except self._cl.Error as err:
+            raise BuildError(f"kernel.cl of '{folder.name}' does not compile.", str(err)) from err
+        device = self._context.devices[0]
+        log = str(program.get_build_info(device, self._cl.program_build_info.LOG)).strip()
+        return OpenCLProgram(self._cl, program, self, " ".join(options), log)
+
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
+        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
+        with self.translated():
+            return self._cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(array))
+
+    def poison(self, buffer: Any) -> None:
+        """Fill `buffer` with all-ones words, a NaN in every float type."""
+        with self.translated():
+            self._cl.enqueue_fill_buffer(
+                self._queue, buffer, np.uint32(0xFFFFFFFF), 0, buffer.size
+            ).wait()
+
+    def mismatches(self, buffer: Any, expected: Any) -> int:
+        """Differing 32-bit words, counted on the device."""
+        count = np.zeros(1, dtype=np.uint32)
+        words = np.uint64(buffer.size // 4)
+        with self.translated():
+            self._cl.enqueue_copy(self._queue, self._count, count)
+            self._compare(self._queue, (4096,), (64,), buffer, expected, words, self._count)
+            self._cl.enqueue_copy(self._queue, count, self._count).wait()
+        return int(count[0])
+
+    def bind(
+        self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
+    ) -> OpenCLBound:
+        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        check_limits(launch, self.info)
+        kernel = program.kernel(launch.entry)
+        limit = kernel.get_work_group_info(
+            self._cl.kernel_work_group_info.WORK_GROUP_SIZE, self._context.devices[0]
+        )
+        if launch.threads > limit:
+            raise LaunchRefusedError(
+                f"{launch.threads} threads a block; this kernel takes {limit} on this device."
+            )
+        args = [buffers[a.name] if isinstance(a, BufferRef) else a for a in launch.args]
+        global_size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
+
+        def enqueue() -> Any:
+            kernel.set_args(*args)
+            return self._cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, launch.block)
+
+        return OpenCLBound(self, enqueue)
+
+    def bind_copy(self, source: Any, target: Any) -> OpenCLBound:
+        """clEnqueueCopyBuffer of the whole buffer."""
+        return OpenCLBound(self, lambda: self._cl.enqueue_copy(self._queue, target, source))
+
+    def close(self) -> None:
+        """Wait for the queue; the objects go with the process."""
+        self._queue.finish()
+
+
+def _find_device(cl: Any, runtime: str, index: int) -> Any:
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as err:
+        raise NoDeviceError(f"OpenCL finds no runtime ({err}); install pyopencl[pocl].") from err
+    wanted = PLATFORM_NAMES.get(runtime, "")
+    found = []
+    for p in platforms:
+        if wanted in p.name:
+            found += [d for d in p.get_devices() if d not in found]
+    if index >= len(found):
+        names = ", ".join(sorted({p.name for p in platforms})) or "none"
+        hint = (
+            "install the 'intel' extra" if runtime == "intel" else "choose another opencl.runtime"
+        )
+        raise NoDeviceError(
+            f"OpenCL runtime '{runtime}' has {len(found)} devices, so there is no device {index} "
+            f"(runtimes found: {names}); {hint}."
+        )
+    return found[index]
+
+
+def _last_level_cache() -> int:
+    """Bytes of the CPU's last cache level as Linux tells; 0 when it does not.
+
+    OpenCL runtimes disagree about which level they report.
+    """
+    sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    return max((int(p.read_text().strip().rstrip("K")) * 1024 for p in sizes), default=0)
+
+
+def _describe(cl: Any, d: Any, index: int) -> DeviceInfo:
+    kind = "cpu" if d.type & cl.device_type.CPU else "gpu"
+    # Every CPU runtime measures the same cores, so they share one identity and one lock.
+    uuid = f"cpu-{platform.node()}" if kind == "cpu" else f"ocl-{platform.node()}-{d.name}-{index}"
+    big = 2**31 - 1
+    sizes = [int(s) for s in d.max_work_item_sizes[:3]]
+    return DeviceInfo(
+        backend="opencl",
+        name=d.name.strip(),
+        uuid=uuid,
+        kind=kind,
+        driver=d.driver_version.strip(),
+        runtime=f"{d.platform.name.strip()} {d.platform.version.strip()}",
+        units=int(d.max_compute_units),
+        max_threads_per_block=int(d.max_work_group_size),
+        max_block=(sizes[0], sizes[1], sizes[2]),
+        max_grid=(big, big, big),
+        global_memory=int(d.global_mem_size),
+        max_allocation=int(d.max_mem_alloc_size),
+        cache=_last_level_cache() if kind == "cpu" else int(d.global_mem_cache_size),
+        core_clock_mhz=int(d.max_clock_frequency),
+        extra={"pyopencl": cl.VERSION_TEXT, **runtime_settings()},
+    )

@@ -1,0 +1,82 @@
+"""Digests of the code that a stage depends on, so that Snakemake reruns exactly what must be.
+
+Snakemake does not see the modules that a script imports. Each rule therefore carries, as a
+parameter, the digest of the modules that its entry module imports, directly or not.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def _module_path(name: str) -> Path | None:
+    """File of the module `name`, dotted and relative to the package; None when there is none."""
+    base = PACKAGE.joinpath(*name.split(".")) if name else PACKAGE
+    for path in (base.with_suffix(".py"), base / "__init__.py"):
+        if path.is_file():
+            return path
+    return None
+
+
+def _imports(path: Path, tree: ast.AST) -> set[str]:
+    """Dotted names, relative to the package, of what the module may import from it."""
+    here = list(path.relative_to(PACKAGE).parts[:-1])
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            if node.level:
+                parts = here[: len(here) - (node.level - 1)]
+                parts += node.module.split(".") if node.module else []
+            elif node.module and node.module.split(".")[0] == PACKAGE.name:
+                parts = node.module.split(".")[1:]
+            else:
+                continue
+            names.add(".".join(parts))
+            names.update(".".join([*parts, alias.name]) for alias in node.names)
+    return names
+
+
+@cache
+def modules_of(entry: str) -> tuple[Path, ...]:
+    """Files of the module `entry` and of all package modules it imports, sorted.
+
+    `entry` is dotted and relative to the package. Raises ValueError when it does not exist.
+    """
+    start = _module_path(entry)
+    if start is None:
+        raise ValueError(f"no module '{entry}' in {PACKAGE.name}")
+    found: set[Path] = set()
+    queue = [start]
+    while queue:
+        path = queue.pop()
+        if path in found:
+            continue
+        found.add(path)
+        for name in _imports(path, ast.parse(path.read_text())):
+            module = _module_path(name)
+            if module is not None:
+                queue.append(module)
+    return tuple(sorted(found))
+
+
+@cache
+def code_digest(entry: str) -> str:
+    """Digest of all code behind `entry`. Comments and layout do not count; docstrings do."""
+    h = hashlib.sha256()
+    for path in modules_of(entry):
+        h.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0")
+        h.update(ast.dump(ast.parse(path.read_text())).encode() + b"\0")
+    return h.hexdigest()[:16]
+
+
+def file_digest(*paths: Path) -> str:
+    """Digest of files that are not Python modules (templates, device files)."""
+    h = hashlib.sha256()
+    for path in sorted(paths):
+        h.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return h.hexdigest()[:16]

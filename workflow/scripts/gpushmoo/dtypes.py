@@ -1,0 +1,41 @@
+"""Element types that kernels are swept in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type: NumPy scalar type times a number of lanes, packed without padding.
+
+    `name` is the CUDA type; `opencl` is the type that ``kernel.cl`` uses for ``T``.
+    """
+
+    name: str
+    opencl: str
+    scalar: np.dtype[Any]
+    lanes: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element; 12 for float3."""
+        return int(self.scalar.itemsize) * self.lanes
+
+    def shape(self, height: int, width: int) -> tuple[int, ...]:
+        """Shape of the NumPy array holding height × width elements; lanes come last."""
+        return (height, width) if self.lanes == 1 else (height, width, self.lanes)
+
+
+DTYPES: dict[str, DType] = {
+    d.name: d
+    for d in (
+        DType("float", "float", np.dtype(np.float32), 1),
+        DType("double", "double", np.dtype(np.float64), 1),
+        # OpenCL's float3 takes 16 bytes: kernel.cl declares the packed structure itself.
+        DType("float3", "packed_float3", np.dtype(np.float32), 3),
+    )
+}

@@ -1,0 +1,1 @@
+"""One function a figure; figures see only Parquet and JSON."""

@@ -1,0 +1,132 @@
+"""Shmoo: bandwidth over two launch parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ..analysis.best import tied_best
+from ..schema import FAULTS, Status
+from .style import PAGE_WIDTH, apply_style, save
+
+_LIMIT = "#d9d9d9"
+_FAULT = "#ffffff"
+
+
+def heatmap(cells: pd.DataFrame, x: str, y: str, dtypes: list[str], svg: Path) -> None:
+    """One panel for each variant (row) and dtype (column) of one kernel and problem.
+
+    All panels share one colour scale in GB/s. Cells over a limit are grey, faults are white with a
+    cross, tied best cells carry a dot and the fastest a ring. `dtypes` gives the columns' order.
+    """
+    apply_style()
+    variants = sorted(cells["variant"].unique())
+    ok = cells[cells["status"] == Status.OK]
+    low, high = (0.0, 1.0) if ok.empty else (0.0, float(ok["bandwidth_gbs"].max()))
+    norm = Normalize(low, high)
+    figure, axes = plt.subplots(
+        len(variants),
+        len(dtypes),
+        figsize=(PAGE_WIDTH, 0.75 + 2.25 * len(variants)),
+        squeeze=False,
+        sharex=True,
+        sharey=True,
+    )
+    image = None
+    for i, variant in enumerate(variants):
+        for j, dtype in enumerate(dtypes):
+            part = cells[(cells["variant"] == variant) & (cells["dtype"] == dtype)]
+            image = _panel(axes[i, j], part, x, y, norm)
+            axes[i, j].set_title(f"{dtype}, {variant}", fontsize=8)
+    for ax in axes[-1]:
+        ax.set_xlabel(f"{x} (threads)")
+    for row in axes:
+        row[0].set_ylabel(f"{y} (threads)")
+    if image is not None:
+        bar = figure.colorbar(image, ax=axes, shrink=0.75, pad=0.02, aspect=30)
+        bar.set_label("bandwidth (GB/s, read + written)")
+    figure.legend(handles=_legend(cells), loc="outside lower center", ncols=4, fontsize=7.5)
+    size = f"{int(cells['height'].iloc[0])} × {int(cells['width'].iloc[0])}"
+    title = f"{cells['kernel'].iloc[0]}, {size} elements: bandwidth over the block's shape"
+    save(figure, svg, title, _caption(cells, x, y, dtypes, variants))
+
+
+def _panel(ax: Axes, part: pd.DataFrame, x: str, y: str, norm: Normalize) -> object:
+    xs = np.sort(part[x].unique())
+    ys = np.sort(part[y].unique())
+    col = {v: k for k, v in enumerate(xs)}
+    row = {v: k for k, v in enumerate(ys)}
+    grid = np.full((len(ys), len(xs)), np.nan)
+    ok = part[part["status"] == Status.OK]
+    for px, py, value in zip(ok[x], ok[y], ok["bandwidth_gbs"], strict=True):
+        grid[row[py], col[px]] = value
+    ax.set_facecolor(_LIMIT)
+    image = ax.imshow(grid, origin="lower", cmap="viridis", norm=norm, aspect="auto")
+    bad = part[part["status"].isin([s.value for s in FAULTS])]
+    ax.scatter([col[v] for v in bad[x]], [row[v] for v in bad[y]], marker="s", s=18, c=_FAULT)
+    ax.scatter([col[v] for v in bad[x]], [row[v] for v in bad[y]], marker="x", s=12, c="#D55E00")
+    tied = tied_best(part)
+    for n, (px, py) in enumerate(zip(tied[x], tied[y], strict=True)):
+        face, size = ("none", 46) if n == 0 else ("white", 9)
+        ax.scatter(col[px], row[py], s=size, facecolors=face, edgecolors="black", linewidths=0.9)
+        if n == 0:
+            ax.scatter(
+                col[px], row[py], s=9, facecolors="white", edgecolors="black", linewidths=0.9
+            )
+    _ticks(ax, xs, ys)
+    return image
+
+
+def _ticks(ax: Axes, xs: np.ndarray, ys: np.ndarray) -> None:
+    """Round values only; every column would not fit."""
+    for values, place in ((xs, ax.set_xticks), (ys, ax.set_yticks)):
+        shown = [k for k, v in enumerate(values) if v % 16 == 0] or list(range(len(values)))
+        if values[0] % 16:
+            shown = [0, *shown]
+        place(shown, [str(values[k]) for k in shown])
+
+
+def _legend(cells: pd.DataFrame) -> list[Patch | Line2D]:
+    def dot(size: float, face: str, label: str) -> Line2D:
+        return Line2D(
+            [], [], marker="o", ls="", ms=size, mfc=face, mec="black", mew=0.9, label=label
+        )
+
+    handles: list[Patch | Line2D] = [
+        dot(7, "none", "fastest median"),
+        dot(3, "white", "tied with the fastest"),
+    ]
+    statuses = set(cells["status"])
+    if statuses & {Status.TOO_MANY_THREADS.value, Status.RESOURCES.value}:
+        handles.append(Patch(fc=_LIMIT, ec="#999999", label="over a limit, not run"))
+    if statuses & {s.value for s in FAULTS}:
+        handles.append(Line2D([], [], marker="x", ls="", c="#D55E00", label="fault"))
+    return handles
+
+
+def _caption(cells: pd.DataFrame, x: str, y: str, dtypes: list[str], variants: list[str]) -> str:
+    """The finding: best shapes and what choosing badly costs."""
+    parts = []
+    for variant in variants:
+        for dtype in dtypes:
+            part = cells[(cells["variant"] == variant) & (cells["dtype"] == dtype)]
+            ok = part[part["status"] == Status.OK]
+            if ok.empty:
+                parts.append(f"{variant} {dtype}: no valid cell.")
+                continue
+            tied = tied_best(part)
+            best, worst = tied.iloc[0], ok.loc[ok["bandwidth_gbs"].idxmin()]
+            parts.append(
+                f"{variant} {dtype}: {best['bandwidth_gbs']:.3g} GB/s at "
+                f"{int(best[x])}×{int(best[y])}, {len(tied)} of {len(ok)} shapes tied; the slowest "
+                f"({int(worst[x])}×{int(worst[y])}) reaches "
+                f"{100 * worst['bandwidth_gbs'] / best['bandwidth_gbs']:.0f} % of it."
+            )
+    return " ".join(parts)

@@ -1,0 +1,51 @@
+"""What all figures share: fonts, colours that survive colour blindness and print, saving."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, in the order in which dtypes get it.
+OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+DTYPE_COLOURS = {
+    "float": OKABE_ITO[0],
+    "double": OKABE_ITO[1],
+    "float3": OKABE_ITO[2],
+    "float4": OKABE_ITO[3],
+}
+DTYPE_MARKERS = {"float": "o", "double": "s", "float3": "^", "float4": "D"}
+
+# Width of the text on the page, in inches.
+PAGE_WIDTH = 6.7
+
+
+def apply_style() -> None:
+    """Seaborn's ticks style with settings that make the SVG's bytes repeat."""
+    sns.set_theme(style="ticks", context="paper", font="DejaVu Sans", font_scale=0.9)
+    plt.rcParams.update(
+        {
+            "svg.fonttype": "path",
+            "svg.hashsalt": "gpushmoo",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "legend.frameon": False,
+            "figure.constrained_layout.use": True,
+        }
+    )
+
+
+def save(figure: Figure, svg: Path, title: str, caption: str, **facts: Any) -> None:
+    """Write the SVG and, beside it, its title, caption and facts as JSON. No date in either."""
+    svg.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(svg, metadata={"Date": None, "Creator": "gpushmoo"})
+    plt.close(figure)
+    note = {"title": title, "caption": caption, **facts}
+    svg.with_suffix(".json").write_text(json.dumps(note, indent=1, sort_keys=True) + "\n")

@@ -1,0 +1,87 @@
+"""Finds and loads kernel folders. A kernel is one folder; nothing else names it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .workload import Workload
+
+
+class KernelFolderError(ValueError):
+    """A kernel folder is missing or does not keep the contract; one sentence."""
+
+
+@dataclass(frozen=True)
+class KernelFolder:
+    """A kernel on disk with its loaded workload."""
+
+    path: Path
+    workload: Workload
+
+    @property
+    def name(self) -> str:
+        """The folder's name, which is the kernel's."""
+        return self.path.name
+
+    def source(self, suffix: str) -> Path | None:
+        """``kernel.cu`` or ``kernel.cl`` when the folder has it."""
+        path = self.path / f"kernel{suffix}"
+        return path if path.is_file() else None
+
+    def digest(self) -> str:
+        """Hash over the folder's source files; part of every row's provenance."""
+        h = hashlib.sha256()
+        for path in sorted(self.path.iterdir()):
+            if path.suffix in {".cu", ".cl", ".py", ".h", ".cuh"}:
+                h.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+        return h.hexdigest()[:16]
+
+
+def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:
+    """Kernel folders by name; a folder is a kernel when it holds ``workload.py``."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise KernelFolderError(f"kernel_folders: '{folder}' is not a folder.")
+        for path in sorted(p.parent for p in folder.glob("*/workload.py")):
+            if path.name in found:
+                raise KernelFolderError(
+                    f"kernel_folders: kernel '{path.name}' exists twice, in "
+                    f"'{found[path.name].parent}' and '{folder}'; rename one."
+                )
+            found[path.name] = path
+    return found
+
+
+def load_kernel(path: Path) -> KernelFolder:
+    """Load ``workload.py`` of a kernel folder.
+
+    Raises KernelFolderError when it does not import or defines no fitting WORKLOAD.
+    """
+    spec = importlib.util.spec_from_file_location(
+        f"gpushmoo_kernel_{path.name}", path / "workload.py"
+    )
+    if spec is None or spec.loader is None:
+        raise KernelFolderError(f"Kernel folder '{path}' holds no workload.py.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as err:
+        raise KernelFolderError(
+            f"Kernel '{path.name}': workload.py does not load ({type(err).__name__}: {err})."
+        ) from err
+    workload = getattr(module, "WORKLOAD", None)
+    if not isinstance(workload, Workload):
+        raise KernelFolderError(
+            f"Kernel '{path.name}': workload.py must define WORKLOAD, an instance of Workload."
+        )
+    if workload.name != path.name:
+        raise KernelFolderError(
+            f"Kernel '{path.name}': its WORKLOAD calls itself '{workload.name}'; "
+            "folder and name must agree."
+        )
+    return KernelFolder(path, workload)

@@ -1,0 +1,298 @@
+"""Cells in, results out. Knows the device protocol and the workload protocol, nothing else."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .devices.base import (
+    Bound,
+    BuildError,
+    Device,
+    DeviceError,
+    DeviceLostError,
+    LaunchRefusedError,
+    Program,
+)
+from .dtypes import DTYPES
+from .kernels import KernelFolder
+from .schema import Status
+from .space import Cell, Problem, Residency, enumerate_cells, expand_axis, shard_of
+from .timing.batching import launches_per_sample
+from .timing.order import shuffled
+from .timing.stopping import StoppingRule
+from .workload import Launch
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MeasureSettings:
+    """How cells are measured; see config/config.yaml for each value's meaning."""
+
+    seed: int
+    thread_limit: int | None
+    warmup: int
+    cell_timeout_s: float
+    rule: StoppingRule
+
+
+@dataclass
+class CellRun:
+    """A cell on its way: its launch, its samples in seconds, how it ended."""
+
+    cell: Cell
+    launch: Launch
+    resident_per_unit: int | None = None
+    registers: int | None = None
+    bound: Bound | None = None
+    status: Status | None = None
+    message: str | None = None
+    launches: int | None = None
+    samples_s: list[float] = field(default_factory=list)
+    sampled_at_s: list[float] = field(default_factory=list)
+    spent_s: float = 0.0
+    verified_words: int | None = None
+    wrong_words: int | None = None
+    copy_s: float | None = None
+
+    def end(self, status: Status, message: str | None = None) -> None:
+        """Fix the cell's status; a later fault may still replace ``ok``."""
+        self.status, self.message, self.bound = status, message, None
+
+
+@dataclass(frozen=True)
+class Builds:
+    """Programs by variant; a variant that did not compile maps to the reason."""
+
+    programs: dict[str, Program]
+    failures: dict[str, str]
+
+
+def build_variants(
+    device: Device, folder: KernelFolder, dtype: str, names: Sequence[str]
+) -> Builds:
+    """Compile each variant once; a compiler's message goes to the log, whole."""
+    builds = Builds({}, {})
+    for variant in names:
+        defines = folder.workload.defines(dtype, variant)
+        try:
+            builds.programs[variant] = device.build(folder.path, DTYPES[dtype], defines)
+        except BuildError as err:
+            log.error("%s, %s, variant %s: %s\n%s", folder.name, dtype, variant, err, err.log)
+            builds.failures[variant] = str(err)
+    return builds
+
+
+def plan_cells(
+    device: Device,
+    folder: KernelFolder,
+    builds: Builds,
+    dtype: str,
+    variants: Sequence[str],
+    problems: Sequence[Problem],
+    axes: dict[str, Any],
+    shard: tuple[int, int],
+) -> list[Cell]:
+    """The cells of shard (index, count), with axes resolved by this device's occupancy."""
+    lone = Residency(device.info.units, 1)
+    first = {name: expand_axis(spec, lone)[0] for name, spec in axes.items()}
+    per_unit = 1
+    for variant, program in builds.programs.items():
+        cell = Cell(folder.name, dtype, variant, problems[0], tuple(sorted(first.items())))
+        launch = folder.workload.launch(cell)
+        try:
+            per_unit = program.resident_per_unit(launch.entry, launch.threads)
+        except BuildError:
+            continue
+        break
+    residency = Residency(device.info.units, per_unit)
+    values = {name: expand_axis(spec, residency) for name, spec in axes.items()}
+    cells = enumerate_cells(folder.name, dtype, variants, problems, values)
+    return [c for c in cells if shard_of(c, shard[1]) == shard[0]]
+
+
+class ShardRun:
+    """Measures the cells of one shard on one open device."""
+
+    def __init__(
+        self,
+        device: Device,
+        folder: KernelFolder,
+        builds: Builds,
+        settings: MeasureSettings,
+        on_progress: Callable[[int, float], None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._device, self._folder, self._builds = device, folder, builds
+        self._settings, self._on_progress, self._clock = settings, on_progress, clock
+        self._rng = np.random.default_rng(settings.seed)
+        self._started = clock()
+        self._cells = self._ended = self._work = 0
+        self._lost: str | None = None
+
+    def measure(self, cells: Sequence[Cell]) -> list[CellRun]:
+        """One finished CellRun for each cell, whatever happens to the device."""
+        self._cells = len(cells)
+        problems = sorted({c.problem for c in cells}, key=lambda p: (p.height, p.width))
+        runs: list[CellRun] = []
+        for problem in problems:
+            group = [
+                CellRun(c, self._folder.workload.launch(c)) for c in cells if c.problem == problem
+            ]
+            runs += group
+            self._measure_group(problem, group)
+        return runs
+
+    def _measure_group(self, problem: Problem, group: list[CellRun]) -> None:
+        for run in group:
+            self._check_statically(run)
+        open_runs = [r for r in group if r.status is None]
+        if open_runs:
+            try:
+                self._measure_open(problem, open_runs)
+            except DeviceLostError as err:
+                self._lost = str(err)
+                log.error("device lost: %s", err)
+            except DeviceError as err:
+                # Buffers did not fit: the cells end, the next problem may be smaller.
+                for run in open_runs:
+                    run.end(Status.RESOURCES, str(err))
+            for run in open_runs:
+                if run.status is None:
+                    run.end(Status.LOST_DEVICE, self._lost)
+
+    def _check_statically(self, run: CellRun) -> None:
+        limit = self._device.info.max_threads_per_block
+        if self._settings.thread_limit is not None:
+            limit = min(limit, self._settings.thread_limit)
+        if self._lost is not None:
+            run.end(Status.LOST_DEVICE, self._lost)
+        elif run.launch.threads > limit:
+            run.end(Status.TOO_MANY_THREADS, f"{run.launch.threads} threads a block; limit {limit}")
+        elif run.cell.variant in self._builds.failures:
+            run.end(Status.LAUNCH_FAILED, self._builds.failures[run.cell.variant])
+        if run.status is not None:
+            self._progress(1 + self._settings.rule.max_samples, ended=True)
+
+    def _measure_open(self, problem: Problem, runs: list[CellRun]) -> None:
+        workload = self._folder.workload
+        # Inputs depend on the problem alone, so that every shard of it copies the same data.
+        rng = np.random.default_rng([self._settings.seed, problem.height, problem.width])
+        inputs = workload.inputs(problem, runs[0].cell.dtype, rng)
+        reference = workload.reference(inputs)
+        buffers = {name: self._device.upload(array) for name, array in inputs.items()}
+        buffers[workload.output] = output = self._device.upload(reference)
+        expected = self._device.upload(reference)
+        same_size = [n for n, a in inputs.items() if a.nbytes == reference.nbytes]
+        source = buffers[same_size[0]] if same_size else expected
+        copy = self._device.bind_copy(source, output)
+        verifier = _Verifier(self._device, output, expected, reference.nbytes // 4)
+        for run in shuffled(runs, self._rng):
+            self._admit(run, buffers, verifier)
+        self._sample([r for r in runs if r.status is None], copy)
+        for run in runs:
+            if run.status is None:
+                self._guarded(run, lambda run=run: verifier.check(run))
+            if run.status is None:
+                run.end(Status.OK)
+
+    def _guarded(self, run: CellRun, step: Callable[[], None]) -> None:
+        """Run `step`; a device error ends this cell with its typed status, not the shard."""
+        try:
+            step()
+        except DeviceLostError as err:
+            run.end(Status.LOST_DEVICE, str(err))
+            raise
+        except LaunchRefusedError as err:
+            run.end(Status.RESOURCES, str(err))
+        except DeviceError as err:
+            run.end(Status.LAUNCH_FAILED, str(err))
+
+    def _admit(self, run: CellRun, buffers: dict[str, Any], verifier: _Verifier) -> None:
+        """Bind, launch once on poisoned output, verify, warm up, choose the batch."""
+
+        def step() -> None:
+            program = self._builds.programs[run.cell.variant]
+            run.bound = self._device.bind(program, run.launch, buffers)
+            run.registers = program.registers(run.launch.entry)
+            run.resident_per_unit = program.resident_per_unit(run.launch.entry, run.launch.threads)
+            took = verifier.check(run)
+            if run.status is None and took > self._settings.cell_timeout_s:
+                run.end(Status.TIMEOUT, f"one launch took {took:.3g} s")
+            if run.bound is not None:
+                run.launches = launches_per_sample(run.bound.sample(1))
+                for _ in range(self._settings.warmup):
+                    run.bound.sample(run.launches)
+
+        self._guarded(run, step)
+        if run.status is None:
+            self._progress(1)
+        else:
+            self._progress(1 + self._settings.rule.max_samples, ended=True)
+
+    def _sample(self, active: list[CellRun], copy: Bound) -> None:
+        """Rounds over the active cells in random order until every cell is done."""
+        copies: list[float] = []
+        everyone = list(active)
+        rule = self._settings.rule
+        while active:
+            copies.append(copy.sample(1))
+            for run in shuffled(active, self._rng):
+                self._guarded(run, lambda run=run: self._sample_once(run))
+                self._progress(1)
+            still = []
+            for run in active:
+                if run.status is None and not rule.done(run.samples_s, run.spent_s):
+                    still.append(run)
+                else:
+                    self._progress(rule.max_samples - len(run.samples_s), ended=True)
+            active = still
+        for run in everyone:
+            run.copy_s = float(np.median(copies))
+
+    def _sample_once(self, run: CellRun) -> None:
+        assert run.bound is not None and run.launches is not None
+        before = self._clock()
+        seconds = run.bound.sample(run.launches)
+        after = self._clock()
+        run.samples_s.append(seconds)
+        run.sampled_at_s.append(before - self._started)
+        run.spent_s += after - before
+        if seconds > self._settings.cell_timeout_s:
+            run.end(Status.TIMEOUT, f"one launch took {seconds:.3g} s")
+
+    def _progress(self, work: int = 0, ended: bool = False) -> None:
+        """Count finished work: one for a verified cell, one for each of its possible samples."""
+        self._work += work
+        self._ended += ended
+        total = self._cells * (1 + self._settings.rule.max_samples)
+        self._on_progress(self._ended, self._work / total)
+
+
+@dataclass(frozen=True)
+class _Verifier:
+    """Launches on poisoned output and compares with the reference, both on the device."""
+
+    device: Device
+    output: Any
+    expected: Any
+    words: int
+
+    def check(self, run: CellRun) -> float:
+        """Seconds that the launch took; ends the run with ``wrong_result`` when words differ."""
+        assert run.bound is not None
+        self.device.poison(self.output)
+        before = time.perf_counter()
+        run.bound.run()
+        took = time.perf_counter() - before
+        run.verified_words = self.words
+        run.wrong_words = self.device.mismatches(self.output, self.expected)
+        if run.wrong_words:
+            run.end(Status.WRONG_RESULT, f"{run.wrong_words} of {self.words} words differ")
+        return took

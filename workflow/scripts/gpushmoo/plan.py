@@ -1,0 +1,117 @@
+"""From a checked configuration to shards: what each measuring job is told."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .config import KernelConfig, RunConfig
+from .measure import MeasureSettings
+from .space import Problem, Residency, count_cells, expand_axis, shard_count
+from .timing.stopping import StoppingRule
+
+# The project's root, which relative paths in a configuration refer to.
+ROOT = Path(__file__).resolve().parents[3]
+
+# Stands in for the device's occupancy where only the number of shards is wanted.
+_TYPICAL = Residency(units=32, per_unit=4)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One measuring job: part `index` of `count` of a kernel and dtype."""
+
+    kernel: str
+    dtype: str
+    index: int
+    count: int
+
+    @property
+    def name(self) -> str:
+        """File name without suffix."""
+        return f"{self.index:04d}-of-{self.count:04d}"
+
+    @property
+    def path(self) -> str:
+        """Relative path of the shard's file within ``cells/``."""
+        return f"{self.kernel}/{self.dtype}/{self.name}.parquet"
+
+
+def plan_shards(config: RunConfig) -> list[Shard]:
+    """All shards of a run, in a fixed order; asks no device."""
+    shards = []
+    for name, kernel in config.kernels.items():
+        axes = {a: expand_axis(spec, _TYPICAL) for a, spec in kernel.axes.items()}
+        cells = count_cells(axes, len(kernel.problems), len(kernel.variants))
+        count = shard_count(cells, config.cells_per_shard)
+        shards += [Shard(name, d, i, count) for d in kernel.dtypes for i in range(count)]
+    return shards
+
+
+def shard_params(
+    config: RunConfig, backend: str, opencl_runtime: str, shard: Shard
+) -> dict[str, Any]:
+    """Everything that a measuring job depends on besides its code, as plain sorted values.
+
+    Snakemake compares it with the last run's: a difference, and nothing else, measures again.
+    """
+    kernel: KernelConfig = config.kernels[shard.kernel]
+    rule = config.measure.rule
+    params = {
+        "axes": {a: kernel.axes[a] for a in sorted(kernel.axes)},
+        "backend": backend,
+        "device": config.device,
+        "dtype": shard.dtype,
+        "folder": os.path.relpath(kernel.folder.path, ROOT),
+        "kernel_digest": kernel.folder.digest(),
+        "measure": {
+            "budget_s": rule.budget_s,
+            "max_samples": rule.max_samples,
+            "min_samples": rule.min_samples,
+            "relative_half_width": rule.relative_half_width,
+            "timeout_s": config.measure.cell_timeout_s,
+            "warmup": config.measure.warmup,
+        },
+        "opencl_runtime": opencl_runtime,
+        "seed": config.seed,
+        "shard": [shard.index, shard.count],
+        "sizes": [[p.height, p.width] for p in kernel.problems],
+        "thread_limit": config.measure.thread_limit,
+        "variants": list(kernel.variants),
+    }
+    return dict(sorted(params.items()))
+
+
+def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
+    """The settings in `shard_params`."""
+    m = params["measure"]
+    rule = StoppingRule(m["min_samples"], m["max_samples"], m["relative_half_width"], m["budget_s"])
+    return MeasureSettings(
+        params["seed"], params["thread_limit"], m["warmup"], m["timeout_s"], rule
+    )
+
+
+def problems_of(params: Mapping[str, Any]) -> list[Problem]:
+    """The problems in `shard_params`."""
+    return [Problem(h, w) for h, w in params["sizes"]]
+
+
+def write_plan(shard_paths: Sequence[str], path: Path) -> None:
+    """Write the list of shards (`Shard.path`) for `shard_position`."""
+    path.write_text(json.dumps({"shards": list(shard_paths)}, indent=1) + "\n")
+
+
+def shard_position(plan: Path, params: Mapping[str, Any]) -> tuple[int, int]:
+    """Number (from 1) of the shard of `params` in the plan, and how many there are."""
+    shards = json.loads(plan.read_text())["shards"]
+    shard = Shard(Path(params["folder"]).name, params["dtype"], *params["shard"])
+    return shards.index(shard.path) + 1, len(shards)
+
+
+def cache_folder(results: Path) -> Path:
+    """Where device runtimes of a run keep their caches; HOME may not be writable."""
+    return results / ".cache"

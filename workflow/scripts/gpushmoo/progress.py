@@ -1,0 +1,62 @@
+"""Progress lines for a person who watches a shard being measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TextIO
+
+
+@dataclass
+class Progress:
+    """Prints ``shard 2/7 …: 40/142 cells done, 28 % of the work, about 31 s left`` at most every `every_s` seconds.
+
+    `done` counts finished cells; the estimate uses the finer `fraction` of the work.
+    """
+
+    label: str
+    cells: int
+    stream: TextIO
+    every_s: float = 2.0
+    clock: Callable[[], float] = time.monotonic
+    _started: float = field(init=False)
+    _printed: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started = self.clock()
+        self._printed = self._started
+
+    def announce(self) -> None:
+        """The shard's first line."""
+        self._say(f"{self.cells} cells to measure")
+
+    def update(self, done: int, fraction: float) -> None:
+        """Report `done` finished cells and the `fraction` (0..1) of all work; rate-limited."""
+        now = self.clock()
+        if now - self._printed < self.every_s:
+            return
+        self._printed = now
+        left = ""
+        if 0.0 < fraction < 1.0:
+            seconds = (now - self._started) * (1.0 - fraction) / fraction
+            left = f", about {duration(seconds)} left"
+        self._say(f"{done}/{self.cells} cells done, {100 * fraction:.0f} % of the work{left}")
+
+    def finish(self, summary: str) -> None:
+        """The shard's last line, always printed."""
+        self._say(f"{summary} in {duration(self.clock() - self._started)}")
+
+    def _say(self, text: str) -> None:
+        self.stream.write(f"{self.label}: {text}\n")
+        self.stream.flush()
+
+
+def duration(seconds: float) -> str:
+    """``45 s``, ``3 min 5 s`` or ``2 h 4 min``."""
+    total = max(0, round(seconds))
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60} min {total % 60} s"
+    return f"{total // 3600} h {total % 3600 // 60} min"

@@ -1,0 +1,1 @@
+"""Facts for the report template, and its rendering."""

@@ -1,0 +1,59 @@
+"""Renders the report: facts as JSON, the figures and the template into one PDF."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import typst
+
+from ..analysis.aggregate import dataset_provenance
+from ..dataset import read_cells
+from .facts import report_facts
+
+
+@dataclass(frozen=True)
+class ReportFiles:
+    """What the report is made of."""
+
+    dataset: Path
+    best: Path
+    model: Path
+    checks: tuple[Path, ...]
+    figures: tuple[Path, ...]
+
+
+def build_report(
+    files: ReportFiles, spec: Mapping[str, Any], reports: Path, facts_out: Path, pdf: Path
+) -> None:
+    """Write the facts to `facts_out` and the PDF to `pdf`.
+
+    `reports` holds the template ``report.typ`` and ``published/``. The same files in give the same
+    bytes out: no date, no system fonts, figures without dates.
+    """
+    facts = report_facts(
+        cells=read_cells(files.dataset),
+        best=pd.read_parquet(files.best),
+        fits=json.loads(files.model.read_text())["fits"],
+        checks={p.stem.removesuffix("-checks"): json.loads(p.read_text()) for p in files.checks},
+        provenance=dataset_provenance(files.dataset),
+        figures={p.name: json.loads(p.with_suffix(".json").read_text()) for p in files.figures},
+        slips=json.loads((reports / "published" / "slips.json").read_text()),
+        spec=spec,
+    )
+    facts_out.write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for template in reports.glob("*.typ"):
+            shutil.copy(template, root)
+        shutil.copy(facts_out, root / "report.json")
+        (root / "figures").mkdir()
+        for figure in files.figures:
+            shutil.copy(figure, root / "figures")
+        typst.compile(str(root / "report.typ"), output=str(pdf), ignore_system_fonts=True)

@@ -1,0 +1,48 @@
+"""Numbers as a reader wants them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def gbs(value: float) -> str:
+    """``12.3 GB/s``: three significant digits, without an exponent."""
+    return f"{significant(value)} GB/s"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` rounded to significant digits, never in exponent notation."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{places}f}"
+
+
+def interval(cell: Mapping[str, Any]) -> str:
+    """Bandwidth of a row with its 95 % interval in GB/s."""
+    low, high = cell["bandwidth_low_gbs"], cell["bandwidth_high_gbs"]
+    return f"{gbs(cell['bandwidth_gbs'])} ({significant(low)} to {significant(high)})"
+
+
+def percent(share: float) -> str:
+    """``1.2 %``."""
+    return f"{significant(100 * share, 2)} %"
+
+
+def seconds(value: float) -> str:
+    """A time with the fitting prefix, from ns to s."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(value) >= factor:
+            return f"{significant(value / factor)} {unit}"
+    return f"{significant(value * 1e9)} ns"
+
+
+def size_bytes(value: int) -> str:
+    """Bytes in binary units."""
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{significant(value)} {unit}"
+        value = value / 1024  # type: ignore[assignment]
+    return f"{significant(value)} GiB"

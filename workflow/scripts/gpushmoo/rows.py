@@ -1,0 +1,79 @@
+"""Measured cells as rows of the Arrow schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from .devices.base import DeviceInfo
+from .measure import CellRun
+from .schema import Status, cell_schema
+from .timing.median import median_interval
+from .workload import Workload
+
+
+def cell_table(
+    runs: Sequence[CellRun], workload: Workload, info: DeviceInfo, axes: Iterable[str]
+) -> pa.Table:
+    """One row for each run, sorted by cell key, in the schema of `axes`."""
+    now = datetime.now(UTC)
+    rows = [_row(run, workload, info, now) for run in sorted(runs, key=lambda r: r.cell.key)]
+    return pa.Table.from_pylist(rows, schema=cell_schema(axes))
+
+
+def _row(run: CellRun, workload: Workload, info: DeviceInfo, now: datetime) -> dict[str, Any]:
+    cell, launch = run.cell, run.launch
+    if run.status is None:
+        raise ValueError(f"cell {cell.key} was never ended")
+    read = workload.bytes_read(cell.problem, cell.dtype)
+    written = workload.bytes_written(cell.problem, cell.dtype)
+    return {
+        "cell_key": cell.key,
+        "kernel": cell.kernel,
+        "dtype": cell.dtype,
+        "variant": cell.variant,
+        "height": cell.problem.height,
+        "width": cell.problem.width,
+        "status": run.status.value,
+        "message": run.message,
+        **_timing(run, read + written),
+        "samples_s": run.samples_s,
+        "sampled_at_s": run.sampled_at_s,
+        "launches_per_sample": run.launches,
+        "bytes_read": read,
+        "bytes_written": written,
+        "working_set_over_cache": (read + written) / info.cache if info.cache else None,
+        # Consecutive launches work on the same buffers; nothing flushes the caches between them.
+        "cache_state": "warm",
+        "copy_gbs": 2 * written / run.copy_s * 1e-9 if run.copy_s else None,
+        "threads_per_block": launch.threads,
+        "blocks": launch.blocks,
+        "tiles": launch.tiles,
+        "units": info.units,
+        "resident_per_unit": run.resident_per_unit,
+        "registers": run.registers,
+        "verified_words": run.verified_words,
+        "wrong_words": run.wrong_words,
+        "device_uuid": info.uuid,
+        "device_name": info.name,
+        "backend": info.backend,
+        "measured_at": now,
+        **dict(cell.params),
+    }
+
+
+def _timing(run: CellRun, bytes_moved: int) -> dict[str, float | None]:
+    """Median and interval of a verified cell in seconds and GB/s; nulls for every other cell."""
+    names = ("median_s", "median_low_s", "median_high_s", "coverage")
+    bands = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
+    if run.status is not Status.OK:
+        return dict.fromkeys(names + bands)
+    m = median_interval(run.samples_s)
+    gb = bytes_moved * 1e-9
+    return {
+        **dict(zip(names, (m.median, m.low, m.high, m.coverage), strict=True)),
+        **dict(zip(bands, (gb / m.median, gb / m.high, gb / m.low), strict=True)),
+    }

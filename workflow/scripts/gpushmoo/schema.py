@@ -1,0 +1,148 @@
+"""The Arrow schemas: the contract between the stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+METADATA_KEY = b"gpushmoo"
+
+
+class Status(StrEnum):
+    """How a cell ended. Only ``ok`` cells, which are verified, can win."""
+
+    OK = "ok"
+    TOO_MANY_THREADS = "too_many_threads"
+    RESOURCES = "resources"
+    LAUNCH_FAILED = "launch_failed"
+    WRONG_RESULT = "wrong_result"
+    TIMEOUT = "timeout"
+    THROTTLED = "throttled"
+    LOST_DEVICE = "lost_device"
+
+
+# A cell over a limit is part of the experiment; these are faults that a strict run refuses.
+FAULTS = frozenset(
+    {
+        Status.LAUNCH_FAILED,
+        Status.WRONG_RESULT,
+        Status.TIMEOUT,
+        Status.THROTTLED,
+        Status.LOST_DEVICE,
+    }
+)
+
+# Units: seconds, bytes, GB/s = 10⁹ bytes per second (read plus written).
+_CELL_FIELDS: tuple[tuple[str, pa.DataType, bool], ...] = (
+    ("cell_key", pa.string(), False),
+    ("kernel", pa.string(), False),
+    ("dtype", pa.string(), False),
+    ("variant", pa.string(), False),
+    ("height", pa.int64(), False),
+    ("width", pa.int64(), False),
+    ("status", pa.string(), False),
+    ("message", pa.string(), True),
+    ("bandwidth_gbs", pa.float64(), True),
+    ("bandwidth_low_gbs", pa.float64(), True),
+    ("bandwidth_high_gbs", pa.float64(), True),
+    ("median_s", pa.float64(), True),
+    ("median_low_s", pa.float64(), True),
+    ("median_high_s", pa.float64(), True),
+    ("coverage", pa.float64(), True),
+    ("samples_s", pa.list_(pa.float64()), False),
+    ("sampled_at_s", pa.list_(pa.float64()), False),
+    ("launches_per_sample", pa.int32(), True),
+    ("bytes_read", pa.int64(), False),
+    ("bytes_written", pa.int64(), False),
+    ("working_set_over_cache", pa.float64(), True),
+    ("cache_state", pa.string(), False),
+    ("copy_gbs", pa.float64(), True),
+    ("threads_per_block", pa.int32(), False),
+    ("blocks", pa.int64(), False),
+    ("tiles", pa.int64(), False),
+    ("units", pa.int32(), False),
+    ("resident_per_unit", pa.int32(), True),
+    ("registers", pa.int32(), True),
+    ("verified_words", pa.int64(), True),
+    ("wrong_words", pa.int64(), True),
+    ("device_uuid", pa.string(), False),
+    ("device_name", pa.string(), False),
+    ("backend", pa.string(), False),
+    ("measured_at", pa.timestamp("ms", tz="UTC"), False),
+)
+
+CORE_COLUMNS = frozenset(name for name, _, _ in _CELL_FIELDS)
+
+
+def cell_schema(axes: Iterable[str]) -> pa.Schema:
+    """Schema of cells whose kernels have these launch-parameter axes (int64 columns, sorted).
+
+    ``samples_s`` holds every sample in the order taken, ``sampled_at_s`` its start since the
+    shard began; ``copy_gbs`` is the runtime's own device-to-device copy of the same buffers in
+    the same rounds. Raises ValueError when an axis has the name of a core column.
+    """
+    names = sorted(set(axes))
+    taken = CORE_COLUMNS.intersection(names)
+    if taken:
+        raise ValueError(f"axis '{min(taken)}' has the name of a core column; rename the axis.")
+    fields = [pa.field(n, t, nullable=null) for n, t, null in _CELL_FIELDS]
+    return pa.schema(fields + [pa.field(n, pa.int64(), nullable=True) for n in names])
+
+
+SIMULATION_SCHEMA = pa.schema(
+    [
+        pa.field("device", pa.string(), nullable=False),
+        pa.field("assumptions", pa.string(), nullable=False),
+        pa.field("dtype", pa.string(), nullable=False),
+        pa.field("height", pa.int64(), nullable=False),
+        pa.field("width", pa.int64(), nullable=False),
+        pa.field("num_partition", pa.int64(), nullable=False),
+        pa.field("tiles", pa.int64(), nullable=False),
+        pa.field("critical_path_tiles", pa.int64(), nullable=False),
+        pa.field("makespan_cycles", pa.float64(), nullable=False),
+        pa.field("bus_busy_share", pa.float64(), nullable=False),
+        pa.field("bandwidth_gbs", pa.float64(), nullable=False),
+    ]
+)
+
+BEST_SCHEMA = pa.schema(
+    [
+        pa.field("kernel", pa.string(), nullable=False),
+        pa.field("dtype", pa.string(), nullable=False),
+        pa.field("variant", pa.string(), nullable=False),
+        pa.field("height", pa.int64(), nullable=False),
+        pa.field("width", pa.int64(), nullable=False),
+        pa.field("device_uuid", pa.string(), nullable=False),
+        pa.field("cell_key", pa.string(), nullable=False),
+        pa.field("params", pa.string(), nullable=False),
+        pa.field("threads_per_block", pa.int32(), nullable=False),
+        pa.field("bandwidth_gbs", pa.float64(), nullable=False),
+        pa.field("bandwidth_low_gbs", pa.float64(), nullable=False),
+        pa.field("bandwidth_high_gbs", pa.float64(), nullable=False),
+        pa.field("slower_than_best", pa.float64(), nullable=False),
+        pa.field("is_fastest", pa.bool_(), nullable=False),
+        pa.field("tied", pa.int32(), nullable=False),
+        pa.field("candidates", pa.int32(), nullable=False),
+    ]
+)
+
+PREDICTION_SCHEMA = pa.schema(
+    [
+        pa.field("kernel", pa.string(), nullable=False),
+        pa.field("dtype", pa.string(), nullable=False),
+        pa.field("variant", pa.string(), nullable=False),
+        pa.field("height", pa.int64(), nullable=False),
+        pa.field("width", pa.int64(), nullable=False),
+        pa.field("device_uuid", pa.string(), nullable=False),
+        pa.field("blocks", pa.int64(), nullable=False),
+        pa.field("held_out", pa.bool_(), nullable=False),
+        pa.field("measured_s", pa.float64(), nullable=False),
+        pa.field("predicted_s", pa.float64(), nullable=True),
+        pa.field("measured_gbs", pa.float64(), nullable=False),
+        pa.field("predicted_gbs", pa.float64(), nullable=True),
+        pa.field("relative_error", pa.float64(), nullable=True),
+    ]
+)

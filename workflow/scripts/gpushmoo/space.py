@@ -1,0 +1,147 @@
+"""The space of a sweep: axes, cells with stable keys, shards.
+
+A cell is one point of the grid. Its key is a hash of what it *is* (kernel, dtype, variant,
+problem, launch parameters), so it stays the same when other values are added to the sweep,
+and so does the shard that holds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A two-dimensional problem, in elements."""
+
+    height: int
+    width: int
+
+    @property
+    def label(self) -> str:
+        """``height x width`` as it stands in file names."""
+        return f"{self.height}x{self.width}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid."""
+
+    kernel: str
+    dtype: str
+    variant: str
+    problem: Problem
+    params: tuple[tuple[str, int], ...]
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits that identify the cell, independent of the rest of the sweep."""
+        parts = [
+            self.kernel,
+            self.dtype,
+            self.variant,
+            [self.problem.height, self.problem.width],
+            sorted(self.params),
+        ]
+        text = json.dumps(parts, separators=(",", ":"))
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def __getitem__(self, name: str) -> int:
+        """Value of the launch parameter `name`; KeyError when the cell has no such axis."""
+        return dict(self.params)[name]
+
+
+@dataclass(frozen=True)
+class Residency:
+    """How many blocks of a kernel a device holds at once: `units` multiprocessors × `per_unit`."""
+
+    units: int
+    per_unit: int
+
+    @property
+    def blocks(self) -> int:
+        """Resident blocks of the whole device."""
+        return self.units * self.per_unit
+
+
+def expand_axis(spec: Any, residency: Residency) -> list[int]:
+    """Sorted distinct values of an axis specification.
+
+    A specification is an integer, a list of specifications, ``{from, to, step}`` (both ends
+    included when the step meets them) or ``{to_resident, points}``.
+    """
+    return sorted(set(_values(spec, residency)))
+
+
+def _values(spec: Any, residency: Residency) -> Iterator[int]:
+    if isinstance(spec, int):
+        yield spec
+    elif isinstance(spec, Mapping):
+        if "to_resident" in spec:
+            yield from _resident_values(float(spec["to_resident"]), int(spec["points"]), residency)
+        else:
+            yield from range(int(spec["from"]), int(spec["to"]) + 1, int(spec.get("step", 1)))
+    else:
+        for part in spec:
+            yield from _values(part, residency)
+
+
+def _resident_values(factor: float, points: int, residency: Residency) -> Iterator[int]:
+    """`points` even steps up to `factor` full waves, and both sides of every occupancy step.
+
+    Where a further multiprocessor round or a second wave begins (k·units and k·units + 1), the
+    curve may jump; a grid that misses the two sides of a jump cannot show it.
+    """
+    last = max(1, round(factor * residency.blocks))
+    for i in range(1, points + 1):
+        yield max(1, round(i * last / points))
+    for full in range(residency.units, last + 1, residency.units):
+        yield full
+        if full < last:
+            yield full + 1
+
+
+def count_cells(axes: Mapping[str, Sequence[int]], problems: int, variants: int) -> int:
+    """Number of grid points of one kernel and dtype."""
+    n = problems * variants
+    for values in axes.values():
+        n *= len(values)
+    return n
+
+
+def enumerate_cells(
+    kernel: str,
+    dtype: str,
+    variants: Sequence[str],
+    problems: Sequence[Problem],
+    axes: Mapping[str, Sequence[int]],
+) -> list[Cell]:
+    """Every point of the grid of one kernel and dtype, in a fixed order."""
+    names = sorted(axes)
+    return [
+        Cell(kernel, dtype, variant, problem, tuple(zip(names, point, strict=True)))
+        for problem in problems
+        for variant in variants
+        for point in itertools.product(*(axes[n] for n in names))
+    ]
+
+
+def shard_count(cells: int, cells_per_shard: int) -> int:
+    """Smallest power of two of shards that keeps a shard near `cells_per_shard` cells.
+
+    A power of two changes rarely as cells are added, so most cells stay in their shard.
+    """
+    n = 1
+    while n * cells_per_shard < cells:
+        n *= 2
+    return n
+
+
+def shard_of(cell: Cell, shards: int) -> int:
+    """Index of the shard that measures `cell`; depends on nothing but the cell and `shards`."""
+    return int(cell.key, 16) % shards

@@ -1,0 +1,1 @@
+"""Rules of the measurement, one concern a file; none needs a device."""

@@ -1,0 +1,168 @@
+"""What a kernel folder must say about its kernel: the contract of ``kernels/<name>/workload.py``.
+
+A kernel folder holds ``kernel.cu``, ``kernel.cl`` (either may be missing) and ``workload.py``,
+which defines ``WORKLOAD``, an instance of a subclass of `Workload`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from .dtypes import DTYPES
+from .space import Cell, Problem
+
+Array = npt.NDArray[Any]
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Blocks of `b` needed to cover `a`."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class BufferRef:
+    """Names one of the workload's buffers as a kernel argument."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch. `grid` counts blocks, `block` counts threads, both (x, y, z).
+
+    `tiles` is the number of equal pieces of work that the grid shares out; the model reads it.
+    """
+
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    args: tuple[BufferRef | np.generic, ...]
+    tiles: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of one block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A figure: bandwidth over two axes, one panel for each variant and dtype."""
+
+    x: str
+    y: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A figure: bandwidth over one axis, one line for each dtype, with the fitted model."""
+
+    x: str
+
+
+class Workload(ABC):
+    """A swept kernel: arguments, bytes moved, axes and the reference result.
+
+    `axes` are the default axis specifications (see `space.expand_axis`), `title` and `pattern`
+    stand in the report. The output buffer is compared with `reference` bit by bit.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    pattern: ClassVar[str]
+    dtypes: ClassVar[Sequence[str]]
+    variants: ClassVar[Sequence[str]]
+    sizes: ClassVar[Sequence[int]] = (1024,)
+    axes: ClassVar[Mapping[str, Any]]
+    views: ClassVar[Sequence[HeatMap | Curve]] = ()
+    # Name of the axis that counts persistent blocks; the closed model is fitted to such kernels.
+    persistent_axis: ClassVar[str | None] = None
+    output: ClassVar[str] = "dst"
+
+    @abstractmethod
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """Preprocessor definitions of the build, besides ``T``, which every build gets."""
+
+    @abstractmethod
+    def inputs(
+        self, problem: Problem, dtype: str, rng: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Input buffers by name; random, so that no memory path can compress them."""
+
+    @abstractmethod
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """The expected output buffer, computed by NumPy."""
+
+    @abstractmethod
+    def launch(self, cell: Cell) -> Launch:
+        """The launch of `cell`."""
+
+    @abstractmethod
+    def bytes_read(self, problem: Problem, dtype: str) -> int:
+        """Bytes that one launch must read."""
+
+    @abstractmethod
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """Bytes that one launch must write."""
+
+    def largest_buffer(self, problem: Problem, dtype: str) -> int:
+        """Bytes of the largest single allocation of a run."""
+        return max(self.bytes_read(problem, dtype), self.bytes_written(problem, dtype))
+
+    def footprint(self, problem: Problem, dtype: str) -> int:
+        """Device bytes of a verified run: inputs, output, and the expected output beside it."""
+        return self.bytes_read(problem, dtype) + 2 * self.bytes_written(problem, dtype)
+
+
+def misfit(
+    workload: Workload, problem: Problem, dtype: str, memory: int, allocation: int
+) -> str | None:
+    """Why a verified run does not fit a device of `memory` bytes, `allocation` in one buffer.
+
+    None when it fits; else a clause to put after the name of the culprit.
+    """
+    need = workload.footprint(problem, dtype)
+    largest = workload.largest_buffer(problem, dtype)
+    what = f"{problem.height} x {problem.width} {dtype} needs"
+    if need > memory:
+        return f"{what} {need / 2**30:.3g} GiB, the device holds {memory / 2**30:.3g} GiB"
+    if largest > allocation:
+        return (
+            f"{what} a buffer of {largest / 2**30:.3g} GiB, the device allows "
+            f"{allocation / 2**30:.3g} GiB in one buffer"
+        )
+    return None
+
+
+class CopyWorkload(Workload):
+    """Base of the kernels whose output is a copy of their one input."""
+
+    def inputs(
+        self, problem: Problem, dtype: str, rng: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """``src``: uniform random elements, shape (height, width[, lanes])."""
+        kind = DTYPES[dtype]
+        return {"src": rng.random(kind.shape(problem.height, problem.width), dtype=kind.scalar)}
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """The input itself."""
+        return np.array(inputs["src"], copy=True)
+
+    def bytes_read(self, problem: Problem, dtype: str) -> int:
+        """Every element once."""
+        return problem.height * problem.width * DTYPES[dtype].itemsize
+
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """Every element once."""
+        return self.bytes_read(problem, dtype)

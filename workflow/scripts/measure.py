@@ -1,0 +1,15 @@
+"""Rule measure: measures one shard."""
+
+from pathlib import Path
+
+from gpushmoo.devices.base import DeviceError
+from gpushmoo.joblog import job_log
+from gpushmoo.measure_job import run_shard
+
+with job_log(snakemake.log[0], expected=(DeviceError,)) as terminal:
+    run_shard(
+        snakemake.params.spec,
+        Path(snakemake.input.plan),
+        Path(snakemake.output[0]),
+        terminal,
+    )

@@ -1,0 +1,23 @@
+"""Rule report: facts for the template, and the PDF."""
+
+from pathlib import Path
+
+from gpushmoo.joblog import job_log
+from gpushmoo.plan import ROOT
+from gpushmoo.report.build import ReportFiles, build_report
+
+with job_log(snakemake.log[0]):
+    files = ReportFiles(
+        dataset=Path(snakemake.input.dataset),
+        best=Path(snakemake.input.best),
+        model=Path(snakemake.input.model),
+        checks=tuple(Path(p) for p in snakemake.input.checks),
+        figures=tuple(Path(p) for p in snakemake.input.figures),
+    )
+    build_report(
+        files,
+        snakemake.params.spec,
+        ROOT / "reports",
+        Path(snakemake.output.facts),
+        Path(snakemake.output.pdf),
+    )

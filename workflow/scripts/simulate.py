@@ -1,0 +1,17 @@
+"""Rule simulate: a simulated device over its sizes and numbers of blocks."""
+
+from pathlib import Path
+
+from gpushmoo.joblog import job_log
+from gpushmoo.model.simulate import simulate_device
+from gpushmoo.plan import ROOT
+
+with job_log(snakemake.log[0]):
+    spec = snakemake.params.spec
+    simulate_device(
+        ROOT / spec["file"],
+        spec["sizes"],
+        spec["num_partition"],
+        Path(snakemake.output.cells),
+        Path(snakemake.output.checks),
+    )

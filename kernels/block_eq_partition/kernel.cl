@@ -1,8 +1,8 @@
 // Copy by persistent groups: get_num_groups(0) groups share out the tiles of the array in turn. A
 // tile is TILE_X x TILE_Y elements, one work-item each; its rows are 256 bytes wide, one memory
-// partition of the Tesla C1060. Bytes moved: sizeof(T) read and sizeof(T) written per element.
+// partition of the Tesla C1060. Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
 
-static inline void copy_one(__global T *dst, __global const T *src, ulong width, ulong height,
+static inline void copy_one(__global element_t *dst, __global const element_t *src, ulong width, ulong height,
                             ulong tile_x, ulong tile_y)
 {
     const ulong x = tile_x * TILE_X + get_local_id(0);
@@ -12,7 +12,7 @@ static inline void copy_one(__global T *dst, __global const T *src, ulong width,
 }
 
 // Integer division: right for every grid.
-__kernel void copy_exact(__global T *restrict dst, __global const T *restrict src,
+__kernel void copy_exact(__global element_t *restrict dst, __global const element_t *restrict src,
                          const ulong width, const ulong height, const uint tiles_x,
                          const uint tiles)
 {
@@ -26,7 +26,7 @@ __kernel void copy_exact(__global T *restrict dst, __global const T *restrict sr
 // The document's way: multiply by a float reciprocal that is a millionth too large, then truncate.
 // Past about 10^6 tiles the surplus reaches a whole tile row and the last tiles of a row go
 // missing; verification then says wrong_result.
-__kernel void copy_reciprocal(__global T *restrict dst, __global const T *restrict src,
+__kernel void copy_reciprocal(__global element_t *restrict dst, __global const element_t *restrict src,
                               const ulong width, const ulong height, const uint tiles_x,
                               const uint tiles, const float one_over_tiles_x)
 {

@@ -1,8 +1,8 @@
 // Copy by persistent blocks: gridDim.x blocks share out the tiles of the array in turn. A tile is
 // TILE_X x TILE_Y elements, one thread each; its rows are 256 bytes wide, one memory partition of
-// the Tesla C1060. Bytes moved: sizeof(T) read and sizeof(T) written per element.
+// the Tesla C1060. Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
 
-__device__ static inline void copy_one(T *dst, const T *src, unsigned long long width,
+__device__ static inline void copy_one(element_t *dst, const element_t *src, unsigned long long width,
                                        unsigned long long height, unsigned long long tile_x,
                                        unsigned long long tile_y)
 {
@@ -13,7 +13,7 @@ __device__ static inline void copy_one(T *dst, const T *src, unsigned long long 
 }
 
 // Integer division: right for every grid.
-extern "C" __global__ void copy_exact(T *__restrict__ dst, const T *__restrict__ src,
+extern "C" __global__ void copy_exact(element_t *__restrict__ dst, const element_t *__restrict__ src,
                                       unsigned long long width, unsigned long long height,
                                       unsigned int tiles_x, unsigned int tiles)
 {
@@ -27,7 +27,7 @@ extern "C" __global__ void copy_exact(T *__restrict__ dst, const T *__restrict__
 // The document's way: multiply by a float reciprocal that is a millionth too large, then truncate.
 // Past about 10^6 tiles the surplus reaches a whole tile row and the last tiles of a row go
 // missing; verification then says wrong_result.
-extern "C" __global__ void copy_reciprocal(T *__restrict__ dst, const T *__restrict__ src,
+extern "C" __global__ void copy_reciprocal(element_t *__restrict__ dst, const element_t *__restrict__ src,
                                            unsigned long long width, unsigned long long height,
                                            unsigned int tiles_x, unsigned int tiles,
                                            float one_over_tiles_x)

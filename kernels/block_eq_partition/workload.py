@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.space import Cell
@@ -25,7 +27,7 @@ class BlockEqPartition(CopyWorkload):
     # A 12-byte element does not divide a 256-byte partition, so float3 has no such tile.
     dtypes = ("float", "double")
     variants = ("exact", "reciprocal")
-    axes = {"num_partition": [{"from": 1, "to": 32}, {"to_resident": 2.0, "points": 32}]}
+    axes: ClassVar = {"num_partition": [{"from": 1, "to": 32}, {"to_resident": 2.0, "points": 32}]}
     views = (Curve("num_partition"),)
     persistent_axis = "num_partition"
 

@@ -1,11 +1,11 @@
 // Copy of a height x width array of packed elements, row by row, so that neighbouring work-items
-// touch neighbouring elements. T is float, double or the packed 12-byte float3 (OpenCL's own
+// touch neighbouring elements. element_t is float, double or the packed 12-byte float3 (OpenCL's own
 // float3 takes 16 bytes, so it is a structure here).
-// Bytes moved: sizeof(T) read and sizeof(T) written per element.
+// Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
 typedef struct { float x, y, z; } packed_float3;
 
 // One element per work-item; the grid covers the array, the group shape is free.
-__kernel void copy_element(__global T *restrict dst, __global const T *restrict src,
+__kernel void copy_element(__global element_t *restrict dst, __global const element_t *restrict src,
                            const ulong width, const ulong height)
 {
     const ulong x = get_global_id(0);
@@ -16,7 +16,7 @@ __kernel void copy_element(__global T *restrict dst, __global const T *restrict 
 
 // One TILE x TILE tile per group: the group walks over its tile in steps of its own shape.
 // With a 32 x 8 group this is the first document's copy (four elements per work-item).
-__kernel void copy_tile(__global T *restrict dst, __global const T *restrict src,
+__kernel void copy_tile(__global element_t *restrict dst, __global const element_t *restrict src,
                         const ulong width, const ulong height)
 {
     const ulong x0 = (ulong)get_group_id(0) * TILE;

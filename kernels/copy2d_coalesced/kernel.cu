@@ -1,9 +1,9 @@
 // Copy of a height x width array of packed elements, row by row, so that neighbouring threads
-// touch neighbouring elements. T is float, double or the packed 12-byte float3.
-// Bytes moved: sizeof(T) read and sizeof(T) written per element.
+// touch neighbouring elements. element_t is float, double or the packed 12-byte float3.
+// Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
 
 // One element per thread; the grid covers the array, the block shape is free.
-extern "C" __global__ void copy_element(T *__restrict__ dst, const T *__restrict__ src,
+extern "C" __global__ void copy_element(element_t *__restrict__ dst, const element_t *__restrict__ src,
                                         unsigned long long width, unsigned long long height)
 {
     const unsigned long long x = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -14,7 +14,7 @@ extern "C" __global__ void copy_element(T *__restrict__ dst, const T *__restrict
 
 // One TILE x TILE tile per block: the block walks over its tile in steps of its own shape.
 // With a 32 x 8 block this is the first document's copy (four elements per thread).
-extern "C" __global__ void copy_tile(T *__restrict__ dst, const T *__restrict__ src,
+extern "C" __global__ void copy_tile(element_t *__restrict__ dst, const element_t *__restrict__ src,
                                      unsigned long long width, unsigned long long height)
 {
     const unsigned long long x0 = (unsigned long long)blockIdx.x * TILE;

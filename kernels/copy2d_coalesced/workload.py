@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from gpushmoo.space import Cell
 from gpushmoo.workload import BufferRef, CopyWorkload, HeatMap, Launch, ceil_div
@@ -17,7 +19,7 @@ class Copy2DCoalesced(CopyWorkload):
     pattern = "rows of the block read and write consecutive elements; every byte moves once"
     dtypes = ("float", "double", "float3")
     variants = ("element", "tile32")
-    axes = {
+    axes: ClassVar = {
         "block_x": {"from": 4, "to": 64, "step": 4},
         "block_y": {"from": 4, "to": 64, "step": 4},
     }

@@ -99,7 +99,6 @@ def test_checks_follow_the_machine() -> None:
     """Ours is computed: another device must not reproduce the published numbers."""
     other = replace(C1060, n_sm=15, core_clock_ghz=1.0, t_rp_cycles=12, index_cycles=30)
     agreeing = [c.quantity for c in published_checks(other) if c.agrees and not c.corrects]
-    # One block per SM still gives 8 tiles where NUM_PARTITION exceeds 15 only by one.
     assert agreeing == []
 
 

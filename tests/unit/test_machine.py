@@ -62,8 +62,10 @@ def test_an_impossible_value_is_refused(
     with pytest.raises(MachineError) as caught:
         load_machine(write(tmp_path, **{key: value}))
     message = str(caught.value)
-    assert f" {key} " in message and allowed in message
-    assert "\n" not in message and message.endswith(".")
+    assert f" {key} " in message
+    assert allowed in message
+    assert "\n" not in message
+    assert message.endswith(".")
 
 
 def test_the_least_possible_values_are_accepted(tmp_path: Path) -> None:
@@ -92,7 +94,8 @@ def test_a_file_that_is_no_mapping_is_refused_in_one_sentence(tmp_path: Path, te
     path.write_text(text, encoding="utf-8")
     with pytest.raises(MachineError) as caught:
         load_machine(path)
-    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_machine_error_is_a_value_error() -> None:

@@ -13,19 +13,26 @@ def sentence(error: jsonschema.ValidationError) -> str:
     """One sentence for a schema error: the key, what it is, what is allowed."""
     key = ".".join(str(p) for p in error.absolute_path)
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
+    rule: Any = error.validator_value
     if error.validator == "additionalProperties":
         allowed = sorted(schema.get("properties", {}))
-        unknown = sorted(set(error.instance) - set(allowed))[0]
+        unknown = min(k for k in _mapping(error) if k not in allowed)
         near = difflib.get_close_matches(str(unknown), allowed, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         where = f"{key}.{unknown}" if key else str(unknown)
         return f"Unknown config key '{where}'; allowed here: {', '.join(allowed)}.{hint}"
     if error.validator == "required":
-        missing = next(n for n in error.validator_value if n not in error.instance)
+        missing = next(n for n in rule if n not in _mapping(error))
         return f"Config key '{f'{key}.{missing}' if key else missing}' is missing."
     if error.validator == "anyOf" and error.context:
         return _any_of(key, error)
     return f"Config key '{key}' is {_show(error.instance)}; {_allowed(error)}."
+
+
+def _mapping(error: jsonschema.ValidationError) -> Mapping[str, Any]:
+    """The faulty part of the configuration, where the schema has found that it is a mapping."""
+    instance: Any = error.instance
+    return dict(instance)
 
 
 def _any_of(key: str, error: jsonschema.ValidationError) -> str:
@@ -37,8 +44,9 @@ def _any_of(key: str, error: jsonschema.ValidationError) -> str:
             fitting, key=lambda e: (len(list(e.absolute_path)), e.validator != "required")
         )
         return sentence(deepest)
-    text = str(error.schema.get("description", "")) if isinstance(error.schema, Mapping) else ""
-    return f"Config key '{key}' is {_show(error.instance)}; allowed: {text.rstrip('.') or 'see the schema'}."
+    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
+    text = str(schema.get("description", "see the schema")).rstrip(".")
+    return f"Config key '{key}' is {_show(error.instance)}; allowed: {text}."
 
 
 def _show(value: Any) -> str:
@@ -60,7 +68,7 @@ _TYPES = {
 
 
 def _allowed(error: jsonschema.ValidationError) -> str:
-    value = error.validator_value
+    value: Any = error.validator_value
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
     if error.validator == "type":
         names = [value] if isinstance(value, str) else value

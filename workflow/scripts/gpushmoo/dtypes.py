@@ -12,7 +12,7 @@ import numpy as np
 class DType:
     """An element type: NumPy scalar type times a number of lanes, packed without padding.
 
-    `name` is the CUDA type; `opencl` is the type that ``kernel.cl`` uses for ``T``.
+    `name` is the CUDA type; `opencl` is the type that ``kernel.cl`` uses for ``element_t``.
     """
 
     name: str

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -133,52 +134,51 @@ class ShardRun:
         self._settings, self._on_progress, self._clock = settings, on_progress, clock
         self._rng = np.random.default_rng(settings.seed)
         self._started = clock()
-        self._cells = self._ended = self._work = 0
+        self._ended = self._work = self._total_work = 0
         self._lost: str | None = None
 
     def measure(self, cells: Sequence[Cell]) -> list[CellRun]:
         """One finished CellRun for each cell, whatever happens to the device."""
-        self._cells = len(cells)
-        problems = sorted({c.problem for c in cells}, key=lambda p: (p.height, p.width))
-        runs: list[CellRun] = []
-        for problem in problems:
-            group = [
-                CellRun(c, self._folder.workload.launch(c)) for c in cells if c.problem == problem
-            ]
-            runs += group
-            self._measure_group(problem, group)
+        runs = [CellRun(c, self._folder.workload.launch(c)) for c in cells]
+        for run in runs:
+            self._check_statically(run)
+        open_runs = [r for r in runs if r.status is None]
+        self._ended = len(runs) - len(open_runs)
+        self._total_work = len(open_runs) * self._work_per_cell
+        for problem in sorted({r.cell.problem for r in open_runs}):
+            self._measure_group(problem, [r for r in open_runs if r.cell.problem == problem])
         return runs
 
-    def _measure_group(self, problem: Problem, group: list[CellRun]) -> None:
-        for run in group:
-            self._check_statically(run)
-        open_runs = [r for r in group if r.status is None]
-        if open_runs:
-            try:
-                self._measure_open(problem, open_runs)
-            except DeviceLostError as err:
-                self._lost = str(err)
-                log.error("device lost: %s", err)
-            except DeviceError as err:
-                # Buffers did not fit: the cells end, the next problem may be smaller.
-                for run in open_runs:
-                    run.end(Status.RESOURCES, str(err))
-            for run in open_runs:
+    def _measure_group(self, problem: Problem, runs: list[CellRun]) -> None:
+        """Measure the cells of one problem; every one of them has a status afterwards."""
+        try:
+            if self._lost is None:
+                self._measure_open(problem, runs)
+        except DeviceLostError as err:
+            self._lost = str(err)
+            log.error("device lost: %s", err)
+        except DeviceError as err:
+            # Buffers did not fit: these cells end, the next problem may be smaller.
+            for run in runs:
                 if run.status is None:
-                    run.end(Status.LOST_DEVICE, self._lost)
+                    run.end(Status.RESOURCES, str(err))
+        for run in runs:
+            if run.status is None:
+                run.end(Status.LOST_DEVICE, self._lost)
 
     def _check_statically(self, run: CellRun) -> None:
         limit = self._device.info.max_threads_per_block
         if self._settings.thread_limit is not None:
             limit = min(limit, self._settings.thread_limit)
-        if self._lost is not None:
-            run.end(Status.LOST_DEVICE, self._lost)
-        elif run.launch.threads > limit:
+        if run.launch.threads > limit:
             run.end(Status.TOO_MANY_THREADS, f"{run.launch.threads} threads a block; limit {limit}")
         elif run.cell.variant in self._builds.failures:
             run.end(Status.LAUNCH_FAILED, self._builds.failures[run.cell.variant])
-        if run.status is not None:
-            self._progress(1 + self._settings.rule.max_samples, ended=True)
+
+    @property
+    def _work_per_cell(self) -> int:
+        """Steps of a cell for the progress: its verification and all its possible samples."""
+        return 1 + self._settings.rule.max_samples
 
     def _measure_open(self, problem: Problem, runs: list[CellRun]) -> None:
         workload = self._folder.workload
@@ -198,11 +198,11 @@ class ShardRun:
         self._sample([r for r in runs if r.status is None], copy)
         for run in runs:
             if run.status is None:
-                self._guarded(run, lambda run=run: verifier.check(run))
+                self._guarded(run, partial(verifier.verify, run))
             if run.status is None:
                 run.end(Status.OK)
 
-    def _guarded(self, run: CellRun, step: Callable[[], None]) -> None:
+    def _guarded(self, run: CellRun, step: Callable[[], object]) -> None:
         """Run `step`; a device error ends this cell with its typed status, not the shard."""
         try:
             step()
@@ -222,7 +222,7 @@ class ShardRun:
             run.bound = self._device.bind(program, run.launch, buffers)
             run.registers = program.registers(run.launch.entry)
             run.resident_per_unit = program.resident_per_unit(run.launch.entry, run.launch.threads)
-            took = verifier.check(run)
+            took = verifier.verify(run)
             if run.status is None and took > self._settings.cell_timeout_s:
                 run.end(Status.TIMEOUT, f"one launch took {took:.3g} s")
             if run.bound is not None:
@@ -234,7 +234,7 @@ class ShardRun:
         if run.status is None:
             self._progress(1)
         else:
-            self._progress(1 + self._settings.rule.max_samples, ended=True)
+            self._progress(self._work_per_cell, ended=True)
 
     def _sample(self, active: list[CellRun], copy: Bound) -> None:
         """Rounds over the active cells in random order until every cell is done."""
@@ -244,7 +244,7 @@ class ShardRun:
         while active:
             copies.append(copy.sample(1))
             for run in shuffled(active, self._rng):
-                self._guarded(run, lambda run=run: self._sample_once(run))
+                self._guarded(run, partial(self._sample_once, run))
                 self._progress(1)
             still = []
             for run in active:
@@ -257,7 +257,8 @@ class ShardRun:
             run.copy_s = float(np.median(copies))
 
     def _sample_once(self, run: CellRun) -> None:
-        assert run.bound is not None and run.launches is not None
+        assert run.bound is not None
+        assert run.launches is not None
         before = self._clock()
         seconds = run.bound.sample(run.launches)
         after = self._clock()
@@ -268,11 +269,10 @@ class ShardRun:
             run.end(Status.TIMEOUT, f"one launch took {seconds:.3g} s")
 
     def _progress(self, work: int = 0, ended: bool = False) -> None:
-        """Count finished work: one for a verified cell, one for each of its possible samples."""
+        """Count finished work; only cells that run count, or the estimate would run ahead."""
         self._work += work
         self._ended += ended
-        total = self._cells * (1 + self._settings.rule.max_samples)
-        self._on_progress(self._ended, self._work / total)
+        self._on_progress(self._ended, self._work / self._total_work)
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class _Verifier:
     expected: Any
     words: int
 
-    def check(self, run: CellRun) -> float:
+    def verify(self, run: CellRun) -> float:
         """Seconds that the launch took; ends the run with ``wrong_result`` when words differ."""
         assert run.bound is not None
         self.device.poison(self.output)

@@ -10,8 +10,9 @@ from typing import TextIO
 
 @dataclass
 class Progress:
-    """Prints ``shard 2/7 …: 40/142 cells done, 28 % of the work, about 31 s left`` at most every `every_s` seconds.
+    """Prints lines as ``shard 2/7 …: 40/142 cells done, 28 % of the work, about 31 s left``.
 
+    At most one line every `every_s` seconds, besides the first and the last.
     `done` counts finished cells; the estimate uses the finer `fraction` of the work.
     """
 

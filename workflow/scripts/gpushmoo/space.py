@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Problem:
     """A two-dimensional problem, in elements."""
 

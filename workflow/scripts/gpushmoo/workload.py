@@ -92,7 +92,7 @@ class Workload(ABC):
 
     @abstractmethod
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """Preprocessor definitions of the build, besides ``T``, which every build gets."""
+        """Preprocessor definitions of the build, besides ``element_t``, which every build gets."""
 
     @abstractmethod
     def inputs(

@@ -110,8 +110,11 @@ class Device(Protocol):
     def mismatches(self, buffer: Any, expected: Any) -> int:
         """Number of 32-bit words in which the two buffers differ, counted on the device."""
 
-    def bind(self, program: Program, launch: Launch, buffers: Mapping[str, Any]) -> Bound:
-        """Prepare a launch. Raises LaunchRefusedError when the block or grid is over a limit."""
+    def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> Bound:
+        """Prepare a launch of a program that this device built.
+
+        Raises LaunchRefusedError when the block or grid is over a limit.
+        """
 
     def bind_copy(self, source: Any, target: Any) -> Bound:
         """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel."""

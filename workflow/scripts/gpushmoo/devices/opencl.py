@@ -147,18 +147,22 @@ class OpenCLDevice:
         return _Translate(self._cl)
 
     def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> OpenCLProgram:
-        """Build ``kernel.cl`` with ``T`` and `defines`. Raises BuildError."""
+        """Build ``kernel.cl`` with ``element_t`` and `defines`. Raises BuildError."""
         source = folder / "kernel.cl"
         if not source.is_file():
             raise BuildError(f"Kernel '{folder.name}' has no kernel.cl.", "")
-        options = [f"-DT={dtype.opencl}", *(f"-D{k}={v}" for k, v in sorted(defines.items()))]
+        options = [
+            f"-Delement_t={dtype.opencl}",
+            *(f"-D{k}={v}" for k, v in sorted(defines.items())),
+        ]
         program = self._cl.Program(self._context, source.read_text())
         try:
             program.build(options=options)
         except self._cl.Error as err:
             raise BuildError(f"kernel.cl of '{folder.name}' does not compile.", str(err)) from err
         device = self._context.devices[0]
-        log = str(program.get_build_info(device, self._cl.program_build_info.LOG)).strip()
+        info: Any = program.get_build_info
+        log = str(info(device, self._cl.program_build_info.LOG)).strip()
         return OpenCLProgram(self._cl, program, self, " ".join(options), log)
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
@@ -171,7 +175,7 @@ class OpenCLDevice:
         """Fill `buffer` with all-ones words, a NaN in every float type."""
         with self.translated():
             self._cl.enqueue_fill_buffer(
-                self._queue, buffer, np.uint32(0xFFFFFFFF), 0, buffer.size
+                self._queue, buffer, np.full(1, 0xFFFFFFFF, np.uint32), 0, buffer.size
             ).wait()
 
     def mismatches(self, buffer: Any, expected: Any) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from ..model.gantt import FIRST_ASSUMPTIONS, Chart, Event, Workload, simulate
@@ -63,7 +64,7 @@ def gantt(device_file: Path, svg: Path) -> None:
     save(figure, svg, title, caption, period_units=period)
 
 
-def _bar(ax: plt.Axes, event: Event, unit: int) -> None:
+def _bar(ax: Axes, event: Event, unit: int) -> None:
     colour, _ = PHASES[event.phase]
     thin = event.phase in ("read", "store")
     ax.barh(

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
+from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -58,7 +59,7 @@ def heatmap(cells: pd.DataFrame, x: str, y: str, dtypes: list[str], svg: Path) -
     save(figure, svg, title, _caption(cells, x, y, dtypes, variants))
 
 
-def _panel(ax: Axes, part: pd.DataFrame, x: str, y: str, norm: Normalize) -> object:
+def _panel(ax: Axes, part: pd.DataFrame, x: str, y: str, norm: Normalize) -> AxesImage:
     xs = np.sort(part[x].unique())
     ys = np.sort(part[y].unique())
     col = {v: k for k, v in enumerate(xs)}

@@ -9,8 +9,8 @@ tile on the busiest of the shared resources), to any number of blocks:
 * Of B resident blocks, the fullest multiprocessor holds m = ⌈B/units⌉; they slow each other down by
   a share `crowding` for every further one.
 * Every tile passes the memory bus, which serves the B blocks one after the other.
-* A tile takes t = (latency^q + bus^q)^(1/q): the sum of both for q = 1 (nothing overlaps), the larger
-  of both for q → ∞ (all overlaps).
+* A tile takes t = (latency^q + bus^q)^(1/q): the sum of both for q = 1 (nothing overlaps), the
+  larger of both for q → ∞ (all overlaps).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from .closed import Floats, Ints, Machine, Parameters, total_s
 
@@ -130,7 +130,7 @@ def _parameters(x: Floats, free: list[str], scale: dict[str, float]) -> Paramete
 def _estimates(
     found: object, free: list[str], scale: dict[str, float], n: int
 ) -> dict[str, Estimate]:
-    """Intervals from the linearised covariance; a parameter at a bound or without effect has none."""
+    """Intervals from the linearised covariance; none at a bound or without effect."""
     x, jac, fun = (np.asarray(getattr(found, a)) for a in ("x", "jac", "fun"))
     active = np.asarray(found.active_mask)  # type: ignore[attr-defined]
     columns = np.linalg.norm(jac, axis=0)
@@ -141,7 +141,7 @@ def _estimates(
         variance = float(fun @ fun) / (n - live.sum())
         if np.linalg.matrix_rank(j) == live.sum():
             sigma[live] = np.sqrt(np.diag(np.linalg.inv(j.T @ j)) * variance)
-    half = sigma * student.ppf(0.5 + CONFIDENCE / 2, max(1, n - int(live.sum())))
+    half = sigma * stdtrit(max(1, n - int(live.sum())), 0.5 + CONFIDENCE / 2)
     out = {}
     for i, name in enumerate(free):
         known = bool(np.isfinite(half[i]))

@@ -133,7 +133,11 @@ class Run:
 
     @property
     def bandwidth_gbs(self) -> float:
-        """Bytes read, and written where the chart writes, per makespan: GB/s of 10⁹ bytes/s."""
+        """Bytes read, and written where the chart writes, per makespan: GB/s of 10⁹ bytes/s.
+
+        The last writes count although the makespan does not wait for them, as in the source; on
+        a saturated bus this can exceed the bus's own rate. `drained_bandwidth_gbs` cannot.
+        """
         return self._gbs(self.makespan_cycles)
 
     @property

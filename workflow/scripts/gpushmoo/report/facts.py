@@ -231,7 +231,7 @@ def check_rows(checks: Sequence[Json]) -> list[Json]:
 
 
 def doubling_rows(cells: pd.DataFrame) -> list[Json]:
-    """Measured counterpart of the doubling law: bandwidth at 1, 2, 4, … blocks, and double/float."""
+    """The doubling law as measured: bandwidth at 1, 2, 4, … blocks, and double over float."""
     ok = cells[(cells["status"] == Status.OK) & (cells["kernel"] == "block_eq_partition")]
     if "num_partition" not in ok.columns:
         return []
@@ -287,10 +287,11 @@ def provenance_rows(provenance: Sequence[Json]) -> list[Json]:
     rows = []
     for p in provenance:
         kernel = p["params"]["folder"].rsplit("/", 1)[-1]
+        index, count = p["params"]["shard"]
         builds = "; ".join(f"{v}: {o}" for v, o in sorted(p["builds"].items())) or "no build"
         rows.append(
             {
-                "shard": f"{kernel}, {p['params']['dtype']}, part {p['params']['shard'][0] + 1} of {p['params']['shard'][1]}",
+                "shard": f"{kernel}, {p['params']['dtype']}, part {index + 1} of {count}",
                 "digest": p["kernel_digest"],
                 "written": p["written_at"],
                 "builds": builds,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import bdtr
 
 CONFIDENCE = 0.95
 
@@ -38,9 +38,9 @@ def _order_statistic(n: int) -> tuple[int, float]:
     1 − 2 P(B ≤ k−1) (David and Nagaraja, Order Statistics, section 7.1).
     """
     k = 1
-    while 2 * (k + 1) <= n and 1.0 - 2.0 * binom.cdf(k, n, 0.5) >= CONFIDENCE:
+    while 2 * (k + 1) <= n and 1.0 - 2.0 * bdtr(k, n, 0.5) >= CONFIDENCE:
         k += 1
-    return k, float(1.0 - 2.0 * binom.cdf(k - 1, n, 0.5))
+    return k, float(1.0 - 2.0 * bdtr(k - 1, n, 0.5))
 
 
 def median_interval(samples: Sequence[float]) -> MedianInterval:

@@ -1,0 +1,129 @@
+"""What the tests share: a device of each backend, a small checked configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from gpushmoo.devices.base import Device, NoDeviceError
+from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve_runtime
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def opencl_choice(tmp_path_factory: pytest.TempPathFactory) -> DeviceChoice:
+    """The OpenCL runtime that works on this machine; one must, or the suite is worth nothing."""
+    cache = tmp_path_factory.mktemp("opencl-cache")
+    return resolve_runtime(DeviceChoice("opencl", 0, "auto", cache))[0]
+
+
+@pytest.fixture(scope="session")
+def opencl_device(opencl_choice: DeviceChoice) -> Iterator[Device]:
+    device = open_device(opencl_choice)
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="session")
+def cuda_device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
+    choice = DeviceChoice("cuda", 0, "auto", tmp_path_factory.mktemp("cuda-cache"))
+    try:
+        probe(choice)
+    except NoDeviceError as err:
+        pytest.skip(f"no CUDA device: {err}")
+    device = open_device(choice)
+    yield device
+    device.close()
+
+
+@pytest.fixture(params=["opencl", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> Device:
+    """Each backend in turn; CUDA is skipped where there is no device."""
+    found: Device = request.getfixturevalue(f"{request.param}_device")
+    return found
+
+
+@pytest.fixture
+def raw_config() -> dict[str, Any]:
+    """The default configuration as plain values, free to be changed."""
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    return loaded
+
+
+@pytest.fixture
+def make_kernel(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a kernel folder `name` whose kernels copy one float per thread, or break."""
+
+    def write(name: str, cuda: str, opencl: str, variants: tuple[str, ...] = ("good",)) -> Path:
+        folder = tmp_path / "kernels" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "kernel.cu").write_text(cuda)
+        (folder / "kernel.cl").write_text(opencl)
+        (folder / "workload.py").write_text(WORKLOAD_TEMPLATE.format(name=name, variants=variants))
+        return folder
+
+    return write
+
+
+WORKLOAD_TEMPLATE = """
+import numpy as np
+from gpushmoo.workload import BufferRef, CopyWorkload, Curve, Launch, ceil_div
+
+class Mine(CopyWorkload):
+    name = "{name}"
+    title = "A user's kernel"
+    pattern = "one float per thread"
+    dtypes = ("float",)
+    variants = {variants}
+    sizes = (64,)
+    axes = {{"block_x": [32, 64, 2048]}}
+    views = (Curve("block_x"),)
+
+    def defines(self, dtype, variant):
+        return {{"BROKEN": "1"}} if variant == "broken" else {{}}
+
+    def launch(self, cell):
+        n = cell.problem.height * cell.problem.width
+        block = cell["block_x"]
+        grid = (ceil_div(n, block), 1, 1)
+        args = (BufferRef("dst"), BufferRef("src"), np.uint64(n))
+        return Launch("copy_" + cell.variant, grid, (block, 1, 1), args, n)
+
+WORKLOAD = Mine()
+"""
+
+_BODY = """
+    if (i < n) dst[i] = src[i]; }
+%(kernel)s void copy_forgets(%(g)sfloat *dst, %(g)sconst float *src, %(u)s n) { %(i)s
+    if (i < n && i != 77) dst[i] = src[i]; }
+%(kernel)s void copy_adds(%(g)sfloat *dst, %(g)sconst float *src, %(u)s n) { %(i)s
+    if (i < n) dst[i] = src[i] + (i == 5 ? 1.0f : 0.0f); }
+%(kernel)s void copy_broken(%(g)sfloat *dst, %(g)sconst float *src, %(u)s n) { %(i)s
+#ifdef BROKEN
+    this does not compile;
+#endif
+}
+"""
+
+
+def _source(words: dict[str, str]) -> str:
+    head = "%(kernel)s void copy_good(%(g)sfloat *dst, %(g)sconst float *src, %(u)s n) { %(i)s"
+    return (head + _BODY) % words
+
+
+USER_CUDA = _source(
+    {
+        "kernel": 'extern "C" __global__',
+        "g": "",
+        "u": "unsigned long long",
+        "i": "const unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x"
+        " + threadIdx.x;",
+    }
+)
+USER_OPENCL = _source(
+    {"kernel": "__kernel", "g": "__global ", "u": "ulong", "i": "const ulong i = get_global_id(0);"}
+)

@@ -1,0 +1,173 @@
+"""Both backends keep the protocol: the same tests run on OpenCL here and on CUDA where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, USER_CUDA, USER_OPENCL
+from gpushmoo.devices.base import BuildError, Device, LaunchRefusedError
+from gpushmoo.dtypes import DTYPES
+from gpushmoo.kernels import find_kernels, load_kernel
+from gpushmoo.space import Cell, Problem
+from gpushmoo.workload import BufferRef, Launch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+KERNELS = {n: load_kernel(p) for n, p in find_kernels([ROOT / "kernels"]).items()}
+
+
+def test_poisoned_words_never_pass_as_equal(device: Device) -> None:
+    data = np.random.default_rng(1).random(1000, dtype=np.float32)
+    buffer, expected = device.upload(data), device.upload(data)
+    assert device.mismatches(buffer, expected) == 0
+    device.poison(buffer)
+    assert device.mismatches(buffer, expected) == 1000
+
+
+@pytest.mark.parametrize("place", [0, 1, 998, 999])
+def test_one_differing_bit_is_counted_wherever_it_stands(device: Device, place: int) -> None:
+    data = np.arange(1000, dtype=np.uint32)
+    other = data.copy()
+    other[place] ^= 1
+    assert device.mismatches(device.upload(data), device.upload(other)) == 1
+
+
+def test_runtime_copy_copies(device: Device) -> None:
+    data = np.random.default_rng(2).random(4097, dtype=np.float64)
+    source, target = device.upload(data), device.upload(np.zeros_like(data))
+    device.bind_copy(source, target).run()
+    assert device.mismatches(target, source) == 0
+
+
+def run_cell(device: Device, cell: Cell) -> int:
+    """Differing words of a cell's output after one launch on poisoned output."""
+    folder = KERNELS[cell.kernel]
+    workload = folder.workload
+    inputs = workload.inputs(cell.problem, cell.dtype, np.random.default_rng(3))
+    reference = workload.reference(inputs)
+    buffers = {n: device.upload(a) for n, a in inputs.items()}
+    buffers[workload.output] = device.upload(reference)
+    device.poison(buffers[workload.output])
+    defines = workload.defines(cell.dtype, cell.variant)
+    program = device.build(folder.path, DTYPES[cell.dtype], defines)
+    device.bind(program, workload.launch(cell), buffers).run()
+    return device.mismatches(buffers[workload.output], device.upload(reference))
+
+
+@pytest.mark.parametrize("dtype", ["float", "double", "float3"])
+@pytest.mark.parametrize("variant", ["element", "tile32"])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    height=st.integers(1, 150),
+    width=st.integers(1, 150),
+    block_x=st.integers(1, 64),
+    block_y=st.integers(1, 16),
+)
+def test_copy2d_is_right_for_any_shape(
+    device: Device, dtype: str, variant: str, height: int, width: int, block_x: int, block_y: int
+) -> None:
+    params = (("block_x", block_x), ("block_y", block_y))
+    cell = Cell("copy2d_coalesced", dtype, variant, Problem(height, width), params)
+    assert run_cell(device, cell) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float", "double"])
+@pytest.mark.parametrize("variant", ["exact", "reciprocal"])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(height=st.integers(1, 200), width=st.integers(1, 300), blocks=st.integers(1, 40))
+def test_block_eq_partition_is_right_for_any_size(
+    device: Device, dtype: str, variant: str, height: int, width: int, blocks: int
+) -> None:
+    params = (("num_partition", blocks),)
+    cell = Cell("block_eq_partition", dtype, variant, Problem(height, width), params)
+    assert run_cell(device, cell) == 0
+
+
+def index_test(device: Device, variant: str, tiles_x: int, tiles_y: int) -> int:
+    """Words that block_eq_partition misses when its tiles are one element: a grid without memory.
+
+    Tiles of 1 × 1 exercise the index arithmetic of a grid that would else take gigabytes.
+    """
+    folder = KERNELS["block_eq_partition"]
+    program = device.build(folder.path, DTYPES["float"], {"TILE_X": "1", "TILE_Y": "1"})
+    data = np.random.default_rng(4).random((tiles_y, tiles_x), dtype=np.float32)
+    buffers = {"src": device.upload(data), "dst": device.upload(data)}
+    device.poison(buffers["dst"])
+    args = (
+        BufferRef("dst"),
+        BufferRef("src"),
+        np.uint64(tiles_x),
+        np.uint64(tiles_y),
+        np.uint32(tiles_x),
+        np.uint32(tiles_x * tiles_y),
+    )
+    if variant == "reciprocal":
+        args += (np.float32((1.0 + np.float64(np.float32(1e-6))) / tiles_x),)
+    launch = Launch(f"copy_{variant}", (64, 1, 1), (1, 1, 1), args, tiles_x * tiles_y)
+    device.bind(program, launch, buffers).run()
+    return device.mismatches(buffers["dst"], device.upload(data))
+
+
+def test_float_reciprocal_breaks_in_large_grids_and_exact_does_not(device: Device) -> None:
+    # 1.2 million tiles: past 10⁶ the surplus of a millionth is a whole tile row.
+    assert index_test(device, "exact", 3000, 400) == 0
+    assert index_test(device, "reciprocal", 3000, 400) > 0
+    assert index_test(device, "reciprocal", 3000, 200) == 0
+
+
+def test_build_error_carries_the_compilers_message(device: Device, tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text(USER_CUDA)
+    (tmp_path / "kernel.cl").write_text(USER_OPENCL)
+    with pytest.raises(BuildError) as caught:
+        device.build(tmp_path, DTYPES["float"], {"BROKEN": "1"})
+    assert "does not compile" in str(caught.value)
+    assert "this does not compile" in caught.value.log or "unknown type" in caught.value.log
+
+
+def test_missing_source_and_missing_entry_are_build_errors(device: Device, tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"has no kernel\.c"):
+        device.build(tmp_path, DTYPES["float"], {})
+    (tmp_path / "kernel.cu").write_text(USER_CUDA)
+    (tmp_path / "kernel.cl").write_text(USER_OPENCL)
+    program = device.build(tmp_path, DTYPES["float"], {})
+    buffer = device.upload(np.zeros(4, dtype=np.float32))
+    launch = Launch("absent", (1, 1, 1), (1, 1, 1), (BufferRef("dst"),), 1)
+    with pytest.raises(BuildError, match="absent"):
+        device.bind(program, launch, {"dst": buffer})
+
+
+def test_block_over_the_devices_limit_is_refused(device: Device, tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text(USER_CUDA)
+    (tmp_path / "kernel.cl").write_text(USER_OPENCL)
+    program = device.build(tmp_path, DTYPES["float"], {})
+    threads = device.info.max_threads_per_block + 1
+    launch = Launch("copy_good", (1, 1, 1), (threads, 1, 1), (), 1)
+    with pytest.raises(LaunchRefusedError, match=str(device.info.max_threads_per_block)):
+        device.bind(program, launch, {})
+
+
+def test_batched_sample_agrees_with_single_launches(device: Device) -> None:
+    """A graph of ten launches, or ten events, must not count the time of one launch ten times."""
+    data = np.random.default_rng(5).random(2**22, dtype=np.float32)
+    source, target = device.upload(data), device.upload(data)
+    bound = device.bind_copy(source, target)
+    bound.run()
+    single = min(bound.sample(1) for _ in range(9))
+    batched = min(bound.sample(10) for _ in range(9))
+    assert 0.2 < batched / single < 2.0
+
+
+def test_resident_blocks_are_at_least_one(device: Device) -> None:
+    folder = KERNELS["block_eq_partition"]
+    defines = folder.workload.defines("float", "exact")
+    program = device.build(folder.path, DTYPES["float"], defines)
+    resident = program.resident_per_unit("copy_exact", 512)
+    assert resident >= 1
+    if device.info.backend == "cuda":
+        assert resident * 512 <= int(device.info.extra["threads_per_multiprocessor"])

@@ -1,14 +1,17 @@
 # make report: set up and run the default configuration. make test: set up and run all checks.
 SNAKEMAKE := .venv/bin/snakemake
-LIBRARY := workflow/scripts/gpushmoo
 
-.PHONY: report test lint clean
+.PHONY: report report-h200 test lint clean
 
 report: .venv/run.stamp
 	$(SNAKEMAKE) --cores all
 
+# Renders the recorded sweep of an NVIDIA H200; measures nothing, needs no GPU.
+report-h200: .venv/run.stamp
+	$(SNAKEMAKE) --cores all --configfile config/h200.yaml --config dataset=reports/reference/nvidia-h200
+
 test: lint
-	.venv/bin/python -m pytest -q
+	.venv/bin/python -m pytest -q -n 2 --dist loadgroup
 
 lint: .venv/dev.stamp
 	.venv/bin/ruff check .
@@ -22,6 +25,11 @@ lint: .venv/dev.stamp
 
 .venv/dev.stamp: requirements/dev.lock requirements/bootstrap.sh
 	sh requirements/bootstrap.sh dev
+
+# Adds CuPy for an NVIDIA GPU, by the driver's CUDA version.
+.PHONY: cuda12 cuda13
+cuda12 cuda13: .venv/run.stamp
+	sh requirements/bootstrap.sh $@
 
 # Makes the lock files anew from pyproject.toml: versions and hashes only, no addresses.
 .PHONY: lock

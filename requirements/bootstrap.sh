@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes (or completes) the virtual environment .venv from a lock file:
-#     requirements/bootstrap.sh run|dev
+#     requirements/bootstrap.sh run|dev|cuda12|cuda13
 # Needs python3 (3.11 or later) and one of: uv, pip, the venv module.
 set -eu
 cd "$(dirname "$0")/.."
@@ -32,7 +32,7 @@ fi
 
 [ -x .venv/bin/python ] || "$uv" venv --quiet --no-python-downloads --python "$python" .venv
 # install, not sync: an extra that the user added (CuPy, say) stays.
-VIRTUAL_ENV="$PWD/.venv" "$uv" pip install --quiet --require-hashes -r "$lock"
+VIRTUAL_ENV="$PWD/.venv" "$uv" pip install --quiet --compile-bytecode --require-hashes -r "$lock"
 
 # The PoCL that pip ships knows no CPU younger than its compiler; such a machine gets Intel's runtime
 # as well (under Intel's licence; it runs on AMD, too). GPUSHMOO_NO_INTEL=1 forbids it.
@@ -41,7 +41,7 @@ if [ -z "${GPUSHMOO_NO_INTEL:-}" ] && [ ! -e .venv/lib/libintelocl.so ] &&
 then
     printf 'bootstrap: PoCL is not usable on this CPU (%s)\n' "$(tail -n 1 .venv/pocl.log)" >&2
     printf 'bootstrap: adding the Intel OpenCL runtime (Intel licence).\n' >&2
-    VIRTUAL_ENV="$PWD/.venv" "$uv" pip install --quiet --require-hashes -r requirements/intel.lock
+    VIRTUAL_ENV="$PWD/.venv" "$uv" pip install --quiet --compile-bytecode --require-hashes -r requirements/intel.lock
 fi
 touch ".venv/$1.stamp"
 [ "$1" = run ] || touch .venv/run.stamp

@@ -7,4 +7,6 @@ compile() { "$uv" pip compile --quiet --universal --python-version 3.11 --genera
 compile pyproject.toml -o requirements/run.lock
 compile pyproject.toml --extra dev -c requirements/run.lock -o requirements/dev.lock
 compile pyproject.toml --extra intel -c requirements/run.lock -o requirements/intel.lock
+compile pyproject.toml --extra cuda12 -c requirements/run.lock -o requirements/cuda12.lock
+compile pyproject.toml --extra cuda13 -c requirements/run.lock -o requirements/cuda13.lock
 compile requirements/uv.in -o requirements/uv.lock

@@ -32,17 +32,24 @@ def percent(share: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time with the fitting prefix, from ns to s."""
+    """A time with the fitting prefix, from ns to s; what is under a picosecond is 0."""
+    if abs(value) < 1e-12:
+        return "0 s"
     for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if abs(value) >= factor:
             return f"{significant(value / factor)} {unit}"
     return f"{significant(value * 1e9)} ns"
 
 
-def size_bytes(value: int) -> str:
+def number(value: float) -> str:
+    """A pure number with two significant digits; what is under a millionth is 0."""
+    return "0" if abs(value) < 1e-6 else significant(value, 2)
+
+
+def size_bytes(value: float) -> str:
     """Bytes in binary units."""
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:
             return f"{significant(value)} {unit}"
-        value = value / 1024  # type: ignore[assignment]
+        value /= 1024
     return f"{significant(value)} GiB"

@@ -271,5 +271,5 @@ def _describe(cl: Any, d: Any, index: int) -> DeviceInfo:
         max_allocation=int(d.max_mem_alloc_size),
         cache=_last_level_cache() if kind == "cpu" else int(d.global_mem_cache_size),
         core_clock_mhz=int(d.max_clock_frequency),
-        extra={"pyopencl": cl.VERSION_TEXT, **runtime_settings()},
+        extra={"pyopencl": cl.VERSION_TEXT, **runtime_settings(d.platform.name)},
     )

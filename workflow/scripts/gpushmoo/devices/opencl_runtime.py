@@ -64,6 +64,7 @@ def _intel_library() -> Path | None:
     return path if path.is_file() else None
 
 
-def runtime_settings() -> dict[str, str]:
-    """The settings in force that change what is measured, for the provenance."""
-    return {name: os.environ[name] for name in sorted(SETTINGS) if name in os.environ}
+def runtime_settings(platform_name: str) -> dict[str, str]:
+    """The settings in force that change what this platform measures, for the provenance."""
+    prefix = "POCL_" if PLATFORM_NAMES["pocl"] in platform_name else "DPCPP_"
+    return {n: os.environ[n] for n in sorted(SETTINGS) if n.startswith(prefix) and n in os.environ}

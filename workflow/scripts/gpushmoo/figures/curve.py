@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from ..display import gbs
 from ..schema import Status
 from .style import DTYPE_COLOURS, DTYPE_MARKERS, PAGE_WIDTH, apply_style, save
 
@@ -101,7 +102,7 @@ def _caption(
                 continue
             best = part.loc[part["bandwidth_gbs"].idxmax()]
             parts.append(
-                f"{variant} {dtype} peaks at {best['bandwidth_gbs']:.3g} GB/s with "
+                f"{variant} {dtype} peaks at {gbs(best['bandwidth_gbs'])} with "
                 f"{int(best[x])} blocks."
             )
         one = ok[ok[x] == 1].set_index("dtype")["bandwidth_gbs"]

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ..analysis.best import tied_best
+from ..display import gbs
 from ..schema import FAULTS, Status
 from .style import PAGE_WIDTH, apply_style, save
 
@@ -86,12 +87,12 @@ def _panel(ax: Axes, part: pd.DataFrame, x: str, y: str, norm: Normalize) -> Axe
 
 
 def _ticks(ax: Axes, xs: np.ndarray, ys: np.ndarray) -> None:
-    """Round values only; every column would not fit."""
+    """Every value while they fit; else the first and the multiples of 16."""
     for values, place in ((xs, ax.set_xticks), (ys, ax.set_yticks)):
-        shown = [k for k, v in enumerate(values) if v % 16 == 0] or list(range(len(values)))
-        if values[0] % 16:
-            shown = [0, *shown]
-        place(shown, [str(values[k]) for k in shown])
+        shown = list(range(len(values)))
+        if len(values) > 6:
+            shown = [k for k, v in enumerate(values) if k == 0 or v % 16 == 0]
+        place(shown, [f"{values[k]:.0f}" for k in shown])
 
 
 def _legend(cells: pd.DataFrame) -> list[Patch | Line2D]:
@@ -125,7 +126,7 @@ def _caption(cells: pd.DataFrame, x: str, y: str, dtypes: list[str], variants: l
             tied = tied_best(part)
             best, worst = tied.iloc[0], ok.loc[ok["bandwidth_gbs"].idxmin()]
             parts.append(
-                f"{variant} {dtype}: {best['bandwidth_gbs']:.3g} GB/s at "
+                f"{variant} {dtype}: {gbs(best['bandwidth_gbs'])} at "
                 f"{int(best[x])}×{int(best[y])}, {len(tied)} of {len(ok)} shapes tied; the slowest "
                 f"({int(worst[x])}×{int(worst[y])}) reaches "
                 f"{100 * worst['bandwidth_gbs'] / best['bandwidth_gbs']:.0f} % of it."

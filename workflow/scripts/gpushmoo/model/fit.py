@@ -145,8 +145,10 @@ def _estimates(
     out = {}
     for i, name in enumerate(free):
         known = bool(np.isfinite(half[i]))
-        low = max(0.0, float(x[i] - half[i])) * scale[name] if known else None
-        high = float(x[i] + half[i]) * scale[name] if known else None
+        # The interval of the linearised model may reach past what the parameter can be.
+        lower, upper = (1.0, MAX_OVERLAP) if name == "overlap" else (0.0, np.inf)
+        low = max(lower, float(x[i] - half[i])) * scale[name] if known else None
+        high = min(upper, float(x[i] + half[i])) * scale[name] if known else None
         out[name] = Estimate(float(x[i]) * scale[name], low, high, known)
     return out
 

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from ..analysis.statuses import MEANING, faults, status_counts
+from ..display import gbs, interval, number, percent, seconds, size_bytes
 from ..schema import Status
-from .numbers import gbs, interval, percent, seconds, size_bytes
 
 Json = dict[str, Any]
 
@@ -73,7 +73,7 @@ def device_card(provenance: Sequence[Json]) -> list[list[str]]:
         lines += [
             ["Device", f"{d['name']} ({d['kind'].upper()}, backend {d['backend']})"],
             ["Runtime", f"{d['runtime']}, driver {d['driver']}"],
-            ["Compute units", f"{d['units']} at up to {d['core_clock_mhz']} MHz"],
+            ["Compute units", f"{d['units']}{_clock(d['core_clock_mhz'])}"],
             ["Memory", size_bytes(d["global_memory"])],
             ["Last-level cache", size_bytes(d["cache"]) if d["cache"] else "not told"],
             ["Largest block", f"{d['max_threads_per_block']} threads"],
@@ -85,8 +85,22 @@ def device_card(provenance: Sequence[Json]) -> list[list[str]]:
     return lines
 
 
+def _clock(mhz: int) -> str:
+    return f" at up to {mhz} MHz" if mhz else ", clock not told"
+
+
+_LABELS = {
+    "ecc": "ECC",
+    "memory_bus_bits": "Memory bus (bit)",
+    "memory_clock_mhz": "Memory clock (MHz)",
+    "threads_per_multiprocessor": "Threads per multiprocessor",
+    "compute_capability": "Compute capability",
+    "pyopencl": "pyopencl",
+}
+
+
 def _label(key: str) -> str:
-    return key if key.isupper() else key.replace("_", " ").capitalize()
+    return _LABELS.get(key, key)
 
 
 def method_facts(cells: pd.DataFrame, provenance: Sequence[Json]) -> Json:
@@ -114,7 +128,8 @@ def findings(cells: pd.DataFrame, best: pd.DataFrame, fits: Sequence[Json]) -> l
     out = []
     for (kernel, dtype), group in best[best["is_fastest"]].groupby(["kernel", "dtype"], sort=True):
         top = group.loc[group["bandwidth_gbs"].idxmax()]
-        tied = "alone" if top["tied"] == 1 else f"tied with {top['tied'] - 1} others"
+        others = int(top["tied"]) - 1
+        tied = "alone" if not others else f"tied with {others} other{'s' * (others > 1)}"
         out.append(
             f"{kernel}, {dtype}: best {interval(top)} with {top['params']} ({top['variant']}), "
             f"{tied} of {top['candidates']} valid cells."
@@ -188,8 +203,8 @@ def fit_rows(fits: Sequence[Json]) -> list[Json]:
                 "start": _estimate(p.get("start_s"), seconds),
                 "tile": _estimate(p.get("tile_s"), seconds),
                 "bus": _estimate(p.get("bus_s"), seconds),
-                "crowding": _estimate(p.get("crowding"), lambda v: f"{v:.2g}"),
-                "overlap": _estimate(p.get("overlap"), lambda v: f"{v:.2g}"),
+                "crowding": _estimate(p.get("crowding"), number),
+                "overlap": _estimate(p.get("overlap"), number),
                 "points": f"{f['points'] - f['held_out_points']} + {f['held_out_points']}",
                 "train": "—"
                 if f["train_median_error"] is None
@@ -220,7 +235,7 @@ def check_rows(checks: Sequence[Json]) -> list[Json]:
         published, ours = c["published"], c["ours"]
         rows.append(
             {
-                "quantity": c["quantity"],
+                "quantity": c["quantity"] + (", without the slip" if c["corrects"] else ""),
                 "published": "—" if published is None else f"{published:g}",
                 "ours": f"{ours:.8g}" if isinstance(ours, int) else f"{float(f'{ours:.6g}'):g}",
                 "unit": c["unit"],

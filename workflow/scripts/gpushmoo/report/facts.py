@@ -232,12 +232,13 @@ def check_rows(checks: Sequence[Json]) -> list[Json]:
     """The document's numbers beside ours."""
     rows = []
     for c in checks:
-        published, ours = c["published"], c["ours"]
+        digits = c["decimals"]
         rows.append(
             {
                 "quantity": c["quantity"] + (", without the slip" if c["corrects"] else ""),
-                "published": "—" if published is None else f"{published:g}",
-                "ours": f"{ours:.8g}" if isinstance(ours, int) else f"{float(f'{ours:.6g}'):g}",
+                "published": f"{c['published']:.{digits}f}",
+                # One digit more than the document printed, where it printed a fraction.
+                "ours": f"{c['ours']:.{digits + 1 if digits else 0}f}",
                 "unit": c["unit"],
                 "how": c["how"],
             }

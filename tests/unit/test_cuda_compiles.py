@@ -32,7 +32,7 @@ def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: s
     code = cubin(source.read_text(), arch, defines)
     assert code.startswith(b"\x7fELF")
     # The entry that the workload launches must be in the binary under its plain name.
-    axes = tuple((axis, 8) for axis in sorted(folder.workload.axes))
+    axes = tuple((axis, 8) for axis in sorted(folder.workload.axes))  # 8 is on every axis
     assert entry_of(folder, dtype, variant, axes).encode() in code
 
 

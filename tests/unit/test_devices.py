@@ -10,7 +10,7 @@ from conftest import ROOT, USER_CUDA, USER_OPENCL
 from gpushmoo.devices.base import BuildError, Device, LaunchRefusedError
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.kernels import find_kernels, load_kernel
-from gpushmoo.space import Cell, Problem
+from gpushmoo.space import Cell, Problem, Residency, expand_axis
 from gpushmoo.workload import BufferRef, Launch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -87,6 +87,30 @@ def test_block_eq_partition_is_right_for_any_size(
     params = (("num_partition", blocks),)
     cell = Cell("block_eq_partition", dtype, variant, Problem(height, width), params)
     assert run_cell(device, cell) == 0
+
+
+EVERY_BUILD = [
+    pytest.param(name, dtype, variant, id=f"{name}-{dtype}-{variant}")
+    for name, folder in KERNELS.items()
+    for dtype in folder.workload.dtypes
+    for variant in folder.workload.variants
+]
+
+
+@pytest.mark.parametrize(("kernel", "dtype", "variant"), EVERY_BUILD)
+@pytest.mark.parametrize("problem", [Problem(1, 1), Problem(33, 31), Problem(61, 130)])
+def test_every_kernel_is_right_at_both_ends_of_its_axes(
+    device: Device, kernel: str, dtype: str, variant: str, problem: Problem
+) -> None:
+    axes = {
+        name: expand_axis(spec, Residency(device.info.units, 1))
+        for name, spec in KERNELS[kernel].workload.axes.items()
+    }
+    for pick in (0, -1):
+        params = tuple((name, values[pick]) for name, values in sorted(axes.items()))
+        cell = Cell(kernel, dtype, variant, problem, params)
+        if KERNELS[kernel].workload.launch(cell).threads <= device.info.max_threads_per_block:
+            assert run_cell(device, cell) == 0
 
 
 def index_test(device: Device, variant: str, tiles_x: int, tiles_y: int) -> int:

@@ -1,0 +1,39 @@
+"""The first document's tile copy, its shape fixed when compiled: what one word of source costs."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from gpushmoo.space import Cell
+from gpushmoo.workload import BufferRef, CopyWorkload, Curve, Launch, ceil_div
+
+TILE = 32
+
+
+class Copy2DDocument(CopyWorkload):
+    """``published``: pointers may overlap. ``distinct``: the compiler knows that they do not."""
+
+    name = "copy2d_document"
+    title = "The document's tile copy, with and without distinct pointers"
+    pattern = "32 × 32 tiles, 32 threads wide, 32 / block_rows elements a thread; all bytes once"
+    dtypes = ("float", "double", "float3")
+    variants = ("published", "distinct")
+    axes: ClassVar = {"block_rows": [1, 2, 4, 8, 16, 32]}
+    views = (Curve("block_rows"),)
+
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """The tile's side, and whether the pointers may overlap."""
+        alias = {"MAY_ALIAS": "1"} if variant == "published" else {}
+        return {"TILE": str(TILE), **alias}
+
+    def launch(self, cell: Cell) -> Launch:
+        """Blocks of 32 × block_rows threads, one for each tile."""
+        rows = cell["block_rows"]
+        height, width = cell.problem.height, cell.problem.width
+        grid = (ceil_div(width, TILE), ceil_div(height, TILE), 1)
+        args = (BufferRef("dst"), BufferRef("src"), np.uint64(width), np.uint64(height))
+        return Launch(f"copy_rows_{rows}", grid, (TILE, rows, 1), args, tiles=grid[0] * grid[1])
+
+
+WORKLOAD = Copy2DDocument()

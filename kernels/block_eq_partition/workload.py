@@ -28,7 +28,7 @@ class BlockEqPartition(CopyWorkload):
     dtypes = ("float", "double")
     variants = ("exact", "reciprocal")
     axes: ClassVar = {"num_partition": [{"from": 1, "to": 32}, {"to_resident": 2.0, "points": 32}]}
-    views = (Curve("num_partition"),)
+    views = (Curve("num_partition", unit="blocks"),)
     persistent_axis = "num_partition"
 
     def tile(self, dtype: str) -> tuple[int, int]:

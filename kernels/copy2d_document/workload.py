@@ -20,7 +20,7 @@ class Copy2DDocument(CopyWorkload):
     dtypes = ("float", "double", "float3")
     variants = ("published", "distinct")
     axes: ClassVar = {"block_rows": [1, 2, 4, 8, 16, 32]}
-    views = (Curve("block_rows"),)
+    views = (Curve("block_rows", unit="rows of threads"),)
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
         """The tile's side, and whether the pointers may overlap."""

@@ -20,4 +20,4 @@ with job_log(snakemake.log[0]):
 
         predictions = pd.read_parquet(snakemake.input.predictions)
         predictions = predictions[(predictions[names] == [spec[n] for n in names]).all(axis=1)]
-        curve(cells, predictions, spec["x"], svg)
+        curve(cells, predictions, spec["x"], spec["unit"], svg)

@@ -66,9 +66,13 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Curve:
-    """A figure: bandwidth over one axis, one line for each dtype, with the fitted model."""
+    """A figure: bandwidth over one axis, one line for each dtype, with the fitted model if any.
+
+    `unit` says what the axis counts, in the plural.
+    """
 
     x: str
+    unit: str
 
 
 class Workload(ABC):

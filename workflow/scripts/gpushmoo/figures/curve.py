@@ -1,4 +1,4 @@
-"""Bandwidth over the number of persistent blocks, with the fitted model."""
+"""Bandwidth over one launch parameter, with the fitted model where there is one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from ..schema import Status
 from .style import DTYPE_COLOURS, DTYPE_MARKERS, PAGE_WIDTH, apply_style, save
 
 
-def curve(cells: pd.DataFrame, predictions: pd.DataFrame, x: str, svg: Path) -> None:
+def curve(cells: pd.DataFrame, predictions: pd.DataFrame, x: str, unit: str, svg: Path) -> None:
     """One panel for each variant: measured medians with intervals, model, held-out points.
 
-    `cells` and `predictions` are those of one kernel and problem.
+    `cells` and `predictions` are those of one kernel and problem, `unit` says what `x` counts.
+    Without predictions the points are joined by a thin line.
     """
     apply_style()
     variants = sorted(cells["variant"].unique())
@@ -34,16 +35,23 @@ def curve(cells: pd.DataFrame, predictions: pd.DataFrame, x: str, svg: Path) -> 
             ]
             _series(ax, part, model, x, dtype)
         ax.set_title(variant, fontsize=8)
-        ax.set_xlabel(f"{x} (blocks)")
+        ax.set_xlabel(f"{x} ({unit})")
         ax.set_ylim(bottom=0)
-        if cells[x].max() > 64:
+        if _spread_wide(cells[x]):
             ax.set_xscale("log", base=2)
             ax.xaxis.set_major_formatter("{x:.0f}")
     axes[0, 0].set_ylabel("bandwidth (GB/s, read + written)")
-    figure.legend(handles=_legend(dtypes), loc="outside lower center", ncols=4, fontsize=7.5)
+    handles = _legend(dtypes, not predictions.empty)
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=7.5)
     size = f"{int(cells['height'].iloc[0])} × {int(cells['width'].iloc[0])}"
     title = f"{cells['kernel'].iloc[0]}, {size} elements: bandwidth over {x}"
     save(figure, svg, title, _caption(cells, predictions, x, dtypes, variants))
+
+
+def _spread_wide(values: pd.Series) -> bool:
+    """Whether most of the distinct values crowd into the lowest quarter of their range."""
+    distinct = values.dropna().unique()
+    return bool(np.median(distinct) <= distinct.max() / 4)
 
 
 def _series(ax: Axes, part: pd.DataFrame, model: pd.DataFrame, x: str, dtype: str) -> None:
@@ -70,15 +78,19 @@ def _series(ax: Axes, part: pd.DataFrame, model: pd.DataFrame, x: str, dtype: st
         linewidths=0.8,
         zorder=3,
     )
+    if model.empty:
+        ax.plot(ok[x], ok["bandwidth_gbs"], color=colour, lw=0.6)
     line = model.dropna(subset=["predicted_gbs"]).sort_values("blocks")
     ax.plot(line["blocks"], line["predicted_gbs"], color=colour, lw=1.1)
 
 
-def _legend(dtypes: list[str]) -> list[Line2D]:
+def _legend(dtypes: list[str], fitted: bool) -> list[Line2D]:
     handles = [
         Line2D([], [], marker=DTYPE_MARKERS[d], ls="", c=DTYPE_COLOURS[d], ms=4, label=d)
         for d in dtypes
     ]
+    if not fitted:
+        return handles
     handles.append(
         Line2D(
             [], [], marker="o", ls="", mfc="white", mec="black", ms=4, label="held out of the fit"
@@ -102,12 +114,11 @@ def _caption(
                 continue
             best = part.loc[part["bandwidth_gbs"].idxmax()]
             parts.append(
-                f"{variant} {dtype} peaks at {gbs(best['bandwidth_gbs'])} with "
-                f"{int(best[x])} blocks."
+                f"{variant} {dtype} peaks at {gbs(best['bandwidth_gbs'])} at {x} = {int(best[x])}."
             )
         one = ok[ok[x] == 1].set_index("dtype")["bandwidth_gbs"]
         if {"float", "double"} <= set(one.index):
-            parts.append(f"With one block double moves {one['double'] / one['float']:.2f} × float.")
+            parts.append(f"At {x} = 1 double moves {one['double'] / one['float']:.2f} × float.")
     judged = predictions.dropna(subset=["relative_error"])
     held = judged[judged["held_out"]]
     if not held.empty:

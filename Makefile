@@ -16,7 +16,7 @@ test: lint
 lint: .venv/dev.stamp
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/snakefmt --check --quiet Snakefile workflow/rules
+	.venv/bin/snakefmt --check Snakefile workflow/rules
 	.venv/bin/mypy
 	$(SNAKEMAKE) --lint
 

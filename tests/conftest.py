@@ -81,7 +81,7 @@ class Mine(CopyWorkload):
     variants = {variants}
     sizes = (64,)
     axes = {{"block_x": [32, 64, 2048]}}
-    views = (Curve("block_x"),)
+    views = (Curve("block_x", unit="threads"),)
 
     def defines(self, dtype, variant):
         return {{"BROKEN": "1"}} if variant == "broken" else {{}}

@@ -72,7 +72,8 @@ def render(
     fit_dataset(cells, ["block_eq_partition"], 0.25, 1, out / "params.json", out / "p.parquet")
     copies, blocks = (cells[cells["kernel"] == k] for k in spec()["kernels"])
     heatmap(copies, "block_x", "block_y", ["float"], out / "heatmap-a.svg")
-    curve(blocks, pd.read_parquet(out / "p.parquet"), "num_partition", out / "curve-b.svg")
+    predictions = pd.read_parquet(out / "p.parquet")
+    curve(blocks, predictions, "num_partition", "blocks", out / "curve-b.svg")
     files = ReportFiles(
         dataset=out / "dataset",
         best=out / "best.parquet",

@@ -1,16 +1,16 @@
 # Loads the library and checks the configuration before any job exists.
 import sys
 
-from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, f"{workflow.basedir}/workflow/scripts")
 
-from gpushmoo.parse import load_flow
+from gpushmoo.parse import broken_shards_anew, load_flow
 
 try:
     flow = load_flow(config, workflow)
 except ValueError as err:
-    raise WorkflowError(str(err))
+    # Not a WorkflowError: Snakemake would set lines of its own above and below the sentence.
+    raise SystemExit(f"gpushmoo: {err}")
 
 
 wildcard_constraints:

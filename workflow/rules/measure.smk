@@ -1,23 +1,11 @@
-# Measures the shards, one job each. The plan is only looked at for progress lines.
-
-
-rule plan:
-    output:
-        flow.path("plan.json"),
-    log:
-        flow.path("logs", "plan.log"),
-    localrule: True
-    conda:
-        "../../environment.yml"
-    params:
-        shards=[s.path for s in flow.shards],
-    script:
-        "../scripts/plan.py"
+# Measures the shards, one job each. Snakemake does not compare a parameter whose function takes
+# `output`: a shard's place among all of them is for progress lines and must not measure it again.
+# (A plan file as ancient() input would: https://github.com/snakemake/snakemake/issues/4166.)
 
 
 rule measure:
     input:
-        plan=ancient(flow.path("plan.json")),
+        broken_shards_anew(flow, workflow),
     output:
         flow.path("cells", "{kernel}", "{dtype}", "{shard}.parquet"),
     log:
@@ -29,6 +17,8 @@ rule measure:
         gpu=1,
     params:
         spec=flow.measure_params,
+        place=flow.shard_place,
+        cache=flow.cache,
         code=flow.code("measure_job"),
     script:
         "../scripts/measure.py"

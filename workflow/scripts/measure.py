@@ -9,7 +9,8 @@ from gpushmoo.measure_job import run_shard
 with job_log(snakemake.log[0], expected=(DeviceError,)) as terminal:
     run_shard(
         snakemake.params.spec,
-        Path(snakemake.input.plan),
+        snakemake.params.place,
+        Path(snakemake.params.cache),
         Path(snakemake.output[0]),
         terminal,
     )

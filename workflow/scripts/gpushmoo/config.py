@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ from .workload import misfit
 
 class ConfigError(ValueError):
     """The configuration is not usable; one sentence names the key and what is allowed."""
+
+    def __init__(self, text: str) -> None:
+        # Names and values are the user's and may hold line breaks; the sentence stays one line.
+        super().__init__(" ".join(text.split()))
 
 
 @dataclass(frozen=True)
@@ -73,10 +78,14 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
     try:
         paths = find_kernels(root / f for f in raw["kernel_folders"])
         kernels = {
-            name: _kernel(name, spec, paths, root) for name, spec in sorted(raw["kernels"].items())
+            name: _kernel(name, spec, paths, root)
+            for name, spec in sorted(raw["kernels"].items())
+            if spec is not None
         }
     except KernelFolderError as err:
         raise ConfigError(str(err)) from err
+    if not kernels:
+        raise ConfigError("kernels: every kernel is null; at least one must be swept.")
     m = raw["measure"]
     if m["max_samples"] < m["min_samples"]:
         raise ConfigError(
@@ -102,15 +111,36 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
             ),
         ),
         cells_per_shard=m["cells_per_shard"],
-        simulations=tuple(_simulation(n, s, root) for n, s in sorted(raw["simulate"].items())),
+        simulations=tuple(
+            _simulation(name, spec, root)
+            for name, spec in sorted(raw["simulate"].items())
+            if spec is not None
+        ),
         holdout=raw["fit"]["holdout"],
         dataset=_dataset(raw["dataset"], root),
         strict=raw["strict"],
     )
 
 
+def _is_whole(_: Any, value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite(_: Any, value: Any) -> bool:
+    return _is_whole(_, value) or (isinstance(value, float) and math.isfinite(value))
+
+
+# JSON Schema takes 7.0 for a whole number, and NaN passes every bound.
+_Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {"integer": _is_whole, "number": _is_finite}
+    ),
+)
+
+
 def _check_schema(raw: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    validator = jsonschema.Draft202012Validator(schema)
+    validator = _Validator(schema)
     errors = sorted(
         validator.iter_errors(dict(raw)), key=lambda e: (list(map(str, e.path)), e.message)
     )
@@ -137,6 +167,12 @@ def _kernel(name: str, spec: Any, paths: Mapping[str, Path], root: Path) -> Kern
         _check_axis(f"kernels.{name}.axes.{axis}", value)
     sizes = spec.get("sizes", list(w.sizes))
     problems = tuple(Problem(s, s) if isinstance(s, int) else Problem(*s) for s in sizes)
+    for i, problem in enumerate(problems):
+        if problem in problems[:i]:
+            raise ConfigError(
+                f"kernels.{name}.sizes: {problem.height} x {problem.width} stands twice; "
+                "a size must stand once."
+            )
     return KernelConfig(folder, tuple(dtypes), tuple(variants), problems, axes)
 
 
@@ -157,20 +193,23 @@ def _check_axis(key: str, spec: Any) -> None:
 
 
 def _simulation(name: str, spec: Mapping[str, Any], root: Path) -> SimulationConfig:
-    folder = root / "config/devices"
-    path = folder / f"{name}.yaml"
-    if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
-        raise ConfigError(f"simulate.{name}: there is no such simulated device; found: {known}.")
+    known = {p.stem: p for p in (root / "config/devices").glob("*.yaml")}
+    if name not in known:
+        found = ", ".join(sorted(known))
+        raise ConfigError(f"simulate.{name}: there is no such simulated device; found: {found}.")
     _check_axis(f"simulate.{name}.num_partition", spec["num_partition"])
-    return SimulationConfig(name, path, tuple(spec["sizes"]), spec["num_partition"])
+    return SimulationConfig(name, known[name], tuple(spec["sizes"]), spec["num_partition"])
 
 
 def _dataset(value: str | None, root: Path) -> Path | None:
     if value is None:
         return None
     path = root / value
-    if not path.is_dir() or not any(path.rglob("*.parquet")):
+    try:
+        usable = path.is_dir() and any(path.rglob("*.parquet"))
+    except OSError as err:
+        raise ConfigError(f"dataset: '{value}' cannot be read ({err.strerror}).") from err
+    if not usable:
         raise ConfigError(f"dataset: '{value}' is not a folder that holds Parquet files.")
     return path
 

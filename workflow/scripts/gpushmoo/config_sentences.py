@@ -16,7 +16,7 @@ def sentence(error: jsonschema.ValidationError) -> str:
     rule: Any = error.validator_value
     if error.validator == "additionalProperties":
         allowed = sorted(schema.get("properties", {}))
-        unknown = min(k for k in _mapping(error) if k not in allowed)
+        unknown = min((k for k in _mapping(error) if k not in allowed), key=str)
         near = difflib.get_close_matches(str(unknown), allowed, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         where = f"{key}.{unknown}" if key else str(unknown)
@@ -26,6 +26,8 @@ def sentence(error: jsonschema.ValidationError) -> str:
         return f"Config key '{f'{key}.{missing}' if key else missing}' is missing."
     if error.validator == "anyOf" and error.context:
         return _any_of(key, error)
+    if "propertyNames" in error.relative_schema_path:
+        return f"Config key '{key}' holds the key {_show(error.instance)}; a key must be a text."
     return f"Config key '{key}' is {_show(error.instance)}; {_allowed(error)}."
 
 
@@ -36,12 +38,15 @@ def _mapping(error: jsonschema.ValidationError) -> Mapping[str, Any]:
 
 
 def _any_of(key: str, error: jsonschema.ValidationError) -> str:
-    """The fault of the alternative that the value comes closest to: of its own type, deepest."""
-    context = error.context or []
-    fitting = [e for e in context if e.validator != "type" or list(e.relative_path)]
+    """The fault of the alternative that the value comes closest to: of its type, fewest faults."""
+    alternatives: dict[Any, list[jsonschema.ValidationError]] = {}
+    for e in error.context or []:
+        alternatives.setdefault(e.relative_schema_path[0], []).append(e)
+    fitting = [faults for faults in alternatives.values() if not any(map(_misses_type, faults))]
     if fitting:
+        closest = min(fitting, key=len)
         deepest = max(
-            fitting, key=lambda e: (len(list(e.absolute_path)), e.validator != "required")
+            closest, key=lambda e: (len(list(e.relative_path)), e.validator != "required")
         )
         return sentence(deepest)
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
@@ -49,16 +54,27 @@ def _any_of(key: str, error: jsonschema.ValidationError) -> str:
     return f"Config key '{key}' is {_show(error.instance)}; allowed: {text}."
 
 
+def _misses_type(error: jsonschema.ValidationError) -> bool:
+    """Whether the value as a whole, not a part of it, is of another type."""
+    if list(error.relative_path):
+        return False
+    if error.validator == "anyOf":
+        return all(map(_misses_type, error.context or []))
+    return error.validator == "type"
+
+
 def _show(value: Any) -> str:
     if value == [] or value == {}:
         return "empty"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 _TYPES = {
     "integer": "a whole number",
-    "number": "a number",
+    "number": "a finite number",
     "string": "a text",
     "boolean": "true or false",
     "array": "a list",
@@ -89,6 +105,8 @@ def _allowed(error: jsonschema.ValidationError) -> str:
         return f"it needs at least {value} " + ("entry" if value == 1 else "entries")
     if error.validator == "maxItems":
         return f"it takes at most {value} entries"
+    if error.validator == "minLength":
+        return "it must not be empty"
     if error.validator == "uniqueItems":
         return "an entry must not stand twice"
     if error.validator == "pattern":

@@ -28,7 +28,10 @@ def _imports(path: Path, tree: ast.AST) -> set[str]:
     here = list(path.relative_to(PACKAGE).parts[:-1])
     names: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.Import):
+            dotted = [alias.name.split(".") for alias in node.names]
+            names.update(".".join(parts[1:]) for parts in dotted if parts[0] == PACKAGE.name)
+        elif isinstance(node, ast.ImportFrom):
             if node.level:
                 parts = here[: len(here) - (node.level - 1)]
                 parts += node.module.split(".") if node.module else []

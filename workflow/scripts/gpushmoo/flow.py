@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from .devices.select import DeviceChoice, resolve
 from .digest import code_digest, file_digest
 from .plan import ROOT, Shard, cache_folder, plan_shards, shard_params
 from .space import Problem
-from .store import is_whole
 from .workload import Curve, HeatMap
 
 
@@ -57,17 +57,21 @@ class Flow:
 
     # Measuring
 
-    @property
+    @cached_property
     def shards(self) -> list[Shard]:
         """All shards of the run."""
         return plan_shards(self.config)
 
-    @property
+    @cached_property
     def shard_files(self) -> list[str]:
         """The raw shards: measured ones, or those of a recorded data set."""
         if self.config.dataset is not None:
             return sorted(os.path.relpath(p) for p in self.config.dataset.rglob("*.parquet"))
         return [self.path("cells", s.path) for s in self.shards]
+
+    def shard_file(self, wildcards: Any) -> str:
+        """The file that the measuring job of these wildcards makes."""
+        return self.path("cells", wildcards.kernel, wildcards.dtype, f"{wildcards.shard}.parquet")
 
     def measure_params(self, wildcards: Any) -> dict[str, Any]:
         """Parameters of one measuring job."""
@@ -81,11 +85,18 @@ class Flow:
         """A CPU is measured with all cores, so that no other job runs beside it."""
         return 1 if self._choice.backend == "cuda" else (os.cpu_count() or 1)
 
-    def broken_shards(self) -> list[str]:
-        """Measured shards of this run that exist but are not whole Parquet files."""
-        if self.config.dataset is not None:
-            return []
-        return [f for f in self.shard_files if Path(f).exists() and not is_whole(Path(f))]
+    def shard_place(self, wildcards: Any, output: Any) -> tuple[int, int]:
+        """Number (from 1) of the shard that a measuring job makes, and how many there are.
+
+        The argument `output` keeps Snakemake from comparing this with the last run's value.
+        """
+        files = self.shard_files
+        return files.index(str(output[0])) + 1, len(files)
+
+    @property
+    def cache(self) -> str:
+        """Where device runtimes keep what they compile."""
+        return str(cache_folder(self.results))
 
     # Analysis and figures
 
@@ -127,7 +138,8 @@ class Flow:
             "dtypes": list(kernel.dtypes),
             "x": spec.view.x,
         }
-        return params | ({"y": spec.view.y} if isinstance(spec.view, HeatMap) else {})
+        view = spec.view
+        return params | ({"y": view.y} if isinstance(view, HeatMap) else {"unit": view.unit})
 
     def simulation_params(self, wildcards: Any) -> dict[str, Any]:
         """Sizes and numbers of blocks of a simulated device, and its file's digest."""

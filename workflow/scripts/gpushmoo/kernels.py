@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .dtypes import DTYPES
+from .schema import CORE_COLUMNS
 from .workload import Workload
 
 
@@ -45,7 +48,7 @@ def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:
     """Kernel folders by name; a folder is a kernel when it holds ``workload.py``."""
     found: dict[str, Path] = {}
     for folder in folders:
-        if not folder.is_dir():
+        if not _is_folder(folder):
             raise KernelFolderError(f"kernel_folders: '{folder}' is not a folder.")
         for path in sorted(p.parent for p in folder.glob("*/workload.py")):
             if path.name in found:
@@ -55,6 +58,13 @@ def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:
                 )
             found[path.name] = path
     return found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long, a parent that may not be read
+        return False
 
 
 def load_kernel(path: Path) -> KernelFolder:
@@ -79,9 +89,28 @@ def load_kernel(path: Path) -> KernelFolder:
         raise KernelFolderError(
             f"Kernel '{path.name}': workload.py must define WORKLOAD, an instance of Workload."
         )
-    if workload.name != path.name:
+    name = getattr(workload, "name", None)
+    if name != path.name:
         raise KernelFolderError(
-            f"Kernel '{path.name}': its WORKLOAD calls itself '{workload.name}'; "
-            "folder and name must agree."
+            f"Kernel '{path.name}': its WORKLOAD calls itself '{name}'; folder and name must agree."
         )
+    fault = _broken_promise(workload)
+    if fault is not None:
+        raise KernelFolderError(f"Kernel '{path.name}': {fault}.")
     return KernelFolder(path, workload)
+
+
+def _broken_promise(workload: Workload) -> str | None:
+    """What is wrong with a workload that would else come out only once its cells are measured."""
+    if not re.fullmatch("[A-Za-z0-9_]+", workload.name):
+        return "its name must consist of letters, digits and '_'"
+    for name in ("title", "pattern", "dtypes", "variants", "axes"):
+        if not hasattr(workload, name):
+            return f"its WORKLOAD does not define '{name}'"
+    for dtype in workload.dtypes:
+        if dtype not in DTYPES:
+            return f"its dtype '{dtype}' is not known; allowed: {', '.join(DTYPES)}"
+    for axis in workload.axes:
+        if axis in CORE_COLUMNS:
+            return f"its axis '{axis}' has the name of a column of the result; rename the axis"
+    return None

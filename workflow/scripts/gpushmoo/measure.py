@@ -17,7 +17,9 @@ from .devices.base import (
     Device,
     DeviceError,
     DeviceLostError,
+    LaunchFailedError,
     LaunchRefusedError,
+    OutOfDeviceMemoryError,
     Program,
 )
 from .dtypes import DTYPES
@@ -30,6 +32,9 @@ from .timing.stopping import StoppingRule
 from .workload import Launch
 
 log = logging.getLogger(__name__)
+
+# What the device cannot give is the cell's limit (status ``resources``), not a fault.
+_REFUSALS = (LaunchRefusedError, OutOfDeviceMemoryError)
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,9 @@ class ShardRun:
         self._settings, self._on_progress, self._clock = settings, on_progress, clock
         self._rng = np.random.default_rng(settings.seed)
         self._started = clock()
-        self._ended = self._work = self._total_work = 0
+        # For the progress: steps that each running cell still has, by its key.
+        self._left: dict[str, int] = {}
+        self._cells = self._work = self._total_work = 0
         self._lost: str | None = None
 
     def measure(self, cells: Sequence[Cell]) -> list[CellRun]:
@@ -143,8 +150,10 @@ class ShardRun:
         for run in runs:
             self._check_statically(run)
         open_runs = [r for r in runs if r.status is None]
-        self._ended = len(runs) - len(open_runs)
-        self._total_work = len(open_runs) * self._work_per_cell
+        # A cell's steps are its verification and all its possible samples.
+        steps = 1 + self._settings.rule.max_samples
+        self._left = {r.cell.key: steps for r in open_runs}
+        self._cells, self._total_work = len(runs), len(open_runs) * steps
         for problem in sorted({r.cell.problem for r in open_runs}):
             self._measure_group(problem, [r for r in open_runs if r.cell.problem == problem])
         return runs
@@ -157,14 +166,20 @@ class ShardRun:
         except DeviceLostError as err:
             self._lost = str(err)
             log.error("device lost: %s", err)
-        except DeviceError as err:
+        except _REFUSALS as err:
             # Buffers did not fit: these cells end, the next problem may be smaller.
-            for run in runs:
-                if run.status is None:
-                    run.end(Status.RESOURCES, str(err))
+            self._end_open(runs, Status.RESOURCES, str(err))
+        except DeviceError as err:
+            self._end_open(runs, Status.LAUNCH_FAILED, str(err))
+        self._end_open(runs, Status.LOST_DEVICE, self._lost)
+        for run in runs:
+            self._close(run)
+
+    @staticmethod
+    def _end_open(runs: list[CellRun], status: Status, message: str | None) -> None:
         for run in runs:
             if run.status is None:
-                run.end(Status.LOST_DEVICE, self._lost)
+                run.end(status, message)
 
     def _check_statically(self, run: CellRun) -> None:
         limit = self._device.info.max_threads_per_block
@@ -174,11 +189,6 @@ class ShardRun:
             run.end(Status.TOO_MANY_THREADS, f"{run.launch.threads} threads a block; limit {limit}")
         elif run.cell.variant in self._builds.failures:
             run.end(Status.LAUNCH_FAILED, self._builds.failures[run.cell.variant])
-
-    @property
-    def _work_per_cell(self) -> int:
-        """Steps of a cell for the progress: its verification and all its possible samples."""
-        return 1 + self._settings.rule.max_samples
 
     def _measure_open(self, problem: Problem, runs: list[CellRun]) -> None:
         workload = self._folder.workload
@@ -192,7 +202,8 @@ class ShardRun:
         same_size = [n for n, a in inputs.items() if a.nbytes == reference.nbytes]
         source = buffers[same_size[0]] if same_size else expected
         copy = self._device.bind_copy(source, output)
-        verifier = _Verifier(self._device, output, expected, reference.nbytes // 4)
+        words = reference.nbytes // 4
+        verifier = _Verifier(self._device, output, expected, words, self._clock)
         for run in shuffled(runs, self._rng):
             self._admit(run, buffers, verifier)
         self._sample([r for r in runs if r.status is None], copy)
@@ -209,7 +220,7 @@ class ShardRun:
         except DeviceLostError as err:
             run.end(Status.LOST_DEVICE, str(err))
             raise
-        except LaunchRefusedError as err:
+        except _REFUSALS as err:
             run.end(Status.RESOURCES, str(err))
         except DeviceError as err:
             run.end(Status.LAUNCH_FAILED, str(err))
@@ -231,10 +242,9 @@ class ShardRun:
                     run.bound.sample(run.launches)
 
         self._guarded(run, step)
-        if run.status is None:
-            self._progress(1)
-        else:
-            self._progress(self._work_per_cell, ended=True)
+        self._step(run)
+        if run.status is not None:
+            self._close(run)
 
     def _sample(self, active: list[CellRun], copy: Bound) -> None:
         """Rounds over the active cells in random order until every cell is done."""
@@ -245,13 +255,13 @@ class ShardRun:
             copies.append(copy.sample(1))
             for run in shuffled(active, self._rng):
                 self._guarded(run, partial(self._sample_once, run))
-                self._progress(1)
+                self._step(run)
             still = []
             for run in active:
                 if run.status is None and not rule.done(run.samples_s, run.spent_s):
                     still.append(run)
                 else:
-                    self._progress(rule.max_samples - len(run.samples_s), ended=True)
+                    self._close(run)
             active = still
         for run in everyone:
             run.copy_s = float(np.median(copies))
@@ -262,17 +272,28 @@ class ShardRun:
         before = self._clock()
         seconds = run.bound.sample(run.launches)
         after = self._clock()
+        if not seconds > 0.0:
+            raise LaunchFailedError(f"the device's clock gave {seconds} s for a launch")
         run.samples_s.append(seconds)
         run.sampled_at_s.append(before - self._started)
         run.spent_s += after - before
         if seconds > self._settings.cell_timeout_s:
             run.end(Status.TIMEOUT, f"one launch took {seconds:.3g} s")
 
-    def _progress(self, work: int = 0, ended: bool = False) -> None:
-        """Count finished work; only cells that run count, or the estimate would run ahead."""
-        self._work += work
-        self._ended += ended
-        self._on_progress(self._ended, self._work / self._total_work)
+    def _step(self, run: CellRun) -> None:
+        """Count one step; only cells that run count, or the estimate would run ahead."""
+        self._left[run.cell.key] -= 1
+        self._work += 1
+        self._report()
+
+    def _close(self, run: CellRun) -> None:
+        """Count the cell as done, and with it the steps that it did not need."""
+        if run.cell.key in self._left:
+            self._work += self._left.pop(run.cell.key)
+            self._report()
+
+    def _report(self) -> None:
+        self._on_progress(self._cells - len(self._left), self._work / self._total_work)
 
 
 @dataclass(frozen=True)
@@ -283,14 +304,15 @@ class _Verifier:
     output: Any
     expected: Any
     words: int
+    clock: Callable[[], float]
 
     def verify(self, run: CellRun) -> float:
         """Seconds that the launch took; ends the run with ``wrong_result`` when words differ."""
         assert run.bound is not None
         self.device.poison(self.output)
-        before = time.perf_counter()
+        before = self.clock()
         run.bound.run()
-        took = time.perf_counter() - before
+        took = self.clock() - before
         run.verified_words = self.words
         run.wrong_words = self.device.mismatches(self.output, self.expected)
         if run.wrong_words:

@@ -15,7 +15,7 @@ from .devices.select import DeviceChoice, open_device
 from .kernels import load_kernel
 from .locks import device_lock
 from .measure import ShardRun, build_variants, plan_cells
-from .plan import ROOT, cache_folder, problems_of, settings_of, shard_position
+from .plan import ROOT, problems_of, settings_of
 from .progress import Progress
 from .provenance import provenance
 from .rows import cell_table
@@ -25,13 +25,15 @@ from .workload import misfit
 log = logging.getLogger(__name__)
 
 
-def run_shard(params: Mapping[str, Any], plan: Path, out: Path, terminal: TextIO) -> None:
+def run_shard(
+    params: Mapping[str, Any], place: tuple[int, int], cache: Path, out: Path, terminal: TextIO
+) -> None:
     """Measure the shard of `params` (see plan.shard_params) and write its Parquet file to `out`.
 
-    `plan` lists all shards of the run, so that the person who watches `terminal` sees which of
-    how many this is. Raises DeviceError when there is no device or a problem does not fit it.
+    `place` says which of how many shards this is, to the person who watches `terminal`; device
+    runtimes keep their caches in `cache`. Raises DeviceError when there is no device or a problem
+    does not fit it.
     """
-    cache = cache_folder(plan.parent)
     choice = DeviceChoice(params["backend"], params["device"], params["opencl_runtime"], cache)
     folder = load_kernel(ROOT / params["folder"])
     device = open_device(choice)
@@ -41,7 +43,7 @@ def run_shard(params: Mapping[str, Any], plan: Path, out: Path, terminal: TextIO
         reason = misfit(folder.workload, problem, params["dtype"], memory, allocation)
         if reason is not None:
             raise DeviceError(f"kernels.{folder.name}.sizes: {reason}; choose a smaller size.")
-    number, total = shard_position(plan, params)
+    number, total = place
     label = f"shard {number}/{total} {folder.name} {params['dtype']}"
     lock = device_lock(device.info.uuid)
     try:

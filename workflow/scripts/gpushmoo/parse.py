@@ -1,35 +1,52 @@
-"""The one place that touches Snakemake's workflow object while a Snakefile is read."""
+"""The one place that touches Snakemake's workflow object."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from .devices.base import NoDeviceError
 from .flow import Flow
+from .store import is_whole
+
+_YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
 def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
-    """Check the configuration and have broken shards made again.
+    """Check the configuration.
 
-    Only the process that the user started asks a device or looks at shards; jobs that read the
-    Snakefile again (on a cluster) do not. Raises ValueError with one sentence.
+    Only the process that the user started asks a device; jobs that read the Snakefile again (on a
+    cluster) do not. Raises ValueError with one sentence.
     """
-    main = bool(workflow.is_main_process)
+    # `--config strict=true` arrives as a text.
+    plain = {k: _YAML_WORDS.get(v, v) if isinstance(v, str) else v for k, v in config.items()}
     try:
-        flow = Flow(config, ask_device=main)
+        return Flow(plain, ask_device=bool(workflow.is_main_process))
     except NoDeviceError as err:
         raise ValueError(f"backend: {err}") from err
-    if main and workflow.dag_settings is not None:
-        broken = flow.broken_shards()
-        for path in broken:
+
+
+def broken_shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:
+    """An input function for the measuring rule: names no file, has a broken shard made again.
+
+    Snakemake calls it for every shard while it builds its graph, which is the only time at which
+    the set of forced files exists and can still be added to (its own ``--rerun-incomplete`` does
+    the same). Forcing a file, rather than deleting it, leaves a dry run without effect.
+    """
+
+    def no_input(wildcards: Any) -> list[str]:
+        path = flow.shard_file(wildcards)
+        forced: set[str] = workflow.dag.forcefiles
+        broken = Path(path).exists() and not is_whole(Path(path))
+        if workflow.is_main_process and broken and path not in forced:
+            forced.add(path)
             print(
                 f"gpushmoo: '{path}' is not a whole Parquet file (truncated or foreign); "
                 "it is not used but measured again.",
                 file=sys.stderr,
             )
-        # Forcing the files, rather than deleting them here, leaves a dry run without effect.
-        forced = frozenset(workflow.dag_settings.forcerun) | frozenset(broken)
-        workflow.dag_settings.forcerun = forced
-    return flow
+        return []
+
+    return no_input

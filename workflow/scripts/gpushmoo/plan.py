@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,18 +97,6 @@ def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
 def problems_of(params: Mapping[str, Any]) -> list[Problem]:
     """The problems in `shard_params`."""
     return [Problem(h, w) for h, w in params["sizes"]]
-
-
-def write_plan(shard_paths: Sequence[str], path: Path) -> None:
-    """Write the list of shards (`Shard.path`) for `shard_position`."""
-    path.write_text(json.dumps({"shards": list(shard_paths)}, indent=1) + "\n")
-
-
-def shard_position(plan: Path, params: Mapping[str, Any]) -> tuple[int, int]:
-    """Number (from 1) of the shard of `params` in the plan, and how many there are."""
-    shards = json.loads(plan.read_text())["shards"]
-    shard = Shard(Path(params["folder"]).name, params["dtype"], *params["shard"])
-    return shards.index(shard.path) + 1, len(shards)
 
 
 def cache_folder(results: Path) -> Path:

@@ -34,7 +34,7 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
     path.parent.mkdir(parents=True, exist_ok=True)
     own = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex}")
     try:
-        pq.write_table(table, own, compression="zstd")
+        pq.write_table(table, own, compression="zstd", write_page_checksum=True)
         with own.open("rb") as f:
             os.fsync(f.fileno())
         os.replace(own, path)
@@ -61,19 +61,23 @@ def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     if not is_whole(path):
         raise BadParquetError(f"'{path}' is not a whole Parquet file (truncated or foreign).")
     try:
-        table = pq.ParquetFile(path).read()
-    except (pa.ArrowException, OSError) as err:
-        raise BadParquetError(f"'{path}' cannot be read: {str(err).splitlines()[0]}") from err
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
+        reason = str(err).split("\n")[0]
+        raise BadParquetError(f"'{path}' cannot be read: {reason}") from err
     raw = (table.schema.metadata or {}).get(METADATA_KEY)
     if raw is None:
         raise BadParquetError(f"'{path}' carries no gpushmoo provenance; it is not ours.")
-    metadata = json.loads(raw)
-    if metadata.get("schema_version") != SCHEMA_VERSION:
+    try:
+        metadata = json.loads(raw)
+        version = metadata["schema_version"]
+        expected = cell_schema(metadata["axes"]) if version == SCHEMA_VERSION else None
+    except (ValueError, TypeError, KeyError) as err:
+        raise BadParquetError(f"'{path}' carries a provenance that cannot be read.") from err
+    if expected is None:
         raise BadParquetError(
-            f"'{path}' has schema version {metadata.get('schema_version')}; "
-            f"this program reads version {SCHEMA_VERSION}."
+            f"'{path}' has schema version {version}; this program reads version {SCHEMA_VERSION}."
         )
-    expected = cell_schema(metadata["axes"])
     if not table.schema.remove_metadata().equals(expected):
         raise BadParquetError(f"'{path}' has other columns than its schema version says.")
     keys = table.column("cell_key")

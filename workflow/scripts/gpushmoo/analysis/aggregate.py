@@ -45,7 +45,7 @@ def read_shards(paths: Sequence[Path]) -> list[ShardFile]:
             shards.append(ShardFile(path, table, metadata))
     if bad:
         raise AggregateError(
-            " ".join(bad) + " Nothing of it was used; start the run again and it is measured anew."
+            " ".join(bad) + " Nothing of it was used: delete it and start the run again."
         )
     return shards
 

@@ -1,0 +1,282 @@
+"""A device made of NumPy arrays, with a clock and faults under the test's control."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from gpushmoo.devices.base import (
+    BuildError,
+    DeviceInfo,
+    DeviceLostError,
+    LaunchFailedError,
+    LaunchRefusedError,
+    OutOfDeviceMemoryError,
+    check_limits,
+)
+from gpushmoo.dtypes import DType
+from gpushmoo.kernels import KernelFolder
+from gpushmoo.measure import CellRun, MeasureSettings, ShardRun, build_variants
+from gpushmoo.space import Cell, Problem, enumerate_cells
+from gpushmoo.timing.stopping import StoppingRule
+from gpushmoo.workload import BufferRef, CopyWorkload, Launch
+
+# (variant, height, threads, blocks): what a launch tells about its cell.
+Tag = tuple[str, int, int, int]
+
+INFO = DeviceInfo(
+    backend="fake",
+    name="Fake",
+    uuid="fake-0",
+    kind="gpu",
+    driver="1",
+    runtime="1",
+    units=4,
+    max_threads_per_block=64,
+    max_block=(64, 64, 64),
+    max_grid=(1000, 1, 1),
+    global_memory=2**30,
+    max_allocation=2**30,
+    cache=2**20,
+    core_clock_mhz=1000,
+)
+
+ERRORS: dict[str, type[Exception]] = {
+    "refused": LaunchRefusedError,
+    "failed": LaunchFailedError,
+    "memory": OutOfDeviceMemoryError,
+    "lost": DeviceLostError,
+}
+
+
+class Tiny(CopyWorkload):
+    """Copies rows of eight floats; the launch carries everything that names the cell."""
+
+    name = "tiny"
+    title = "Tiny copy"
+    pattern = "a test's"
+    dtypes = ("float", "double")
+    variants = ("a", "b")
+    axes: ClassVar = {"threads": [1, 2], "chunks": [1, 2]}
+
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        return {"VARIANT": variant}
+
+    def launch(self, cell: Cell) -> Launch:
+        args = (BufferRef("dst"), BufferRef("src"), np.uint64(cell.problem.height))
+        return Launch(cell.variant, (cell["chunks"], 1, 1), (cell["threads"], 1, 1), args, 7)
+
+
+FOLDER = KernelFolder(Path("kernels/tiny"), Tiny())
+
+
+@dataclass
+class FakeClock:
+    """Stands still unless it is moved."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong when `tag` comes to its `nth` (from 0) `operation`: bind, run or sample.
+
+    `kind` is a key of ERRORS, ``lazy`` (writes nothing), ``wrong`` (writes one bad word),
+    ``slow`` (takes 100 s) or ``zero`` (the device's clock stands).
+    """
+
+    tag: Tag
+    operation: str
+    nth: int
+    kind: str
+
+
+def tag_of(launch: Launch) -> Tag:
+    height = next(a for a in launch.args if isinstance(a, np.generic))
+    return (launch.entry, int(height), launch.block[0], launch.grid[0])
+
+
+def cell_tag(cell: Cell) -> Tag:
+    return tag_of(Tiny().launch(cell))
+
+
+@dataclass
+class FakeDevice:
+    """Keeps the device protocol; `log` lists what was asked of it, in order."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    faults: list[Fault] = field(default_factory=list)
+    launch_s: float = 1e-3
+    # Cells every other sample of which takes half as long again.
+    uneven: frozenset[Tag] = frozenset()
+    broken_variants: frozenset[str] = frozenset()
+    # Uploads of problems so high run out of memory.
+    oversized: frozenset[int] = frozenset()
+    # The launch or sample (from 0, of any cell) at which the device is lost.
+    lost_at: int | None = None
+    copy_error: str | None = None
+    info: DeviceInfo = INFO
+    log: list[tuple[Any, ...]] = field(default_factory=list)
+    lost: bool = False
+    launches: int = 0
+
+    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> FakeProgram:
+        if defines["VARIANT"] in self.broken_variants:
+            raise BuildError(f"variant {defines['VARIANT']} does not compile.", "line 1: error")
+        return FakeProgram()
+
+    def upload(self, array: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+        self.alive()
+        if array.shape[0] in self.oversized:
+            raise OutOfDeviceMemoryError("The buffer does not fit.")
+        return np.ascontiguousarray(array).reshape(-1).view(np.uint32).copy()
+
+    def poison(self, buffer: npt.NDArray[np.uint32]) -> None:
+        self.alive()
+        self.log.append(("poison",))
+        buffer.fill(0xFFFFFFFF)
+
+    def mismatches(self, buffer: Any, expected: Any) -> int:
+        self.alive()
+        self.log.append(("compare",))
+        return int((buffer != expected).sum())
+
+    def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> FakeBound:
+        self.alive()
+        check_limits(launch, self.info)
+        bound = FakeBound(self, tag_of(launch), buffers["src"], buffers["dst"])
+        bound.fault("bind")
+        return bound
+
+    def bind_copy(self, source: Any, target: Any) -> FakeCopy:
+        return FakeCopy(self)
+
+    def alive(self) -> None:
+        if self.lost:
+            raise DeviceLostError("The device is gone.")
+
+    def close(self) -> None:
+        pass
+
+
+class FakeProgram:
+    options = "-O"
+    log = ""
+
+    def resident_per_unit(self, entry: str, threads: int) -> int:
+        return 3
+
+    def registers(self, entry: str) -> int | None:
+        return 16
+
+
+@dataclass
+class FakeCopy:
+    device: FakeDevice
+
+    def run(self) -> None:
+        self.sample(1)
+
+    def sample(self, launches: int) -> float:
+        self.device.alive()
+        self.device.log.append(("copy",))
+        if self.device.copy_error is not None:
+            raise ERRORS[self.device.copy_error]("The copy broke.")
+        return 1e-3
+
+
+@dataclass
+class FakeBound:
+    device: FakeDevice
+    tag: Tag
+    src: npt.NDArray[np.uint32]
+    dst: npt.NDArray[np.uint32]
+    calls: dict[str, int] = field(default_factory=dict)
+
+    def fault(self, operation: str) -> str | None:
+        """The kind of fault that is due now; raises those that are errors."""
+        device = self.device
+        device.alive()
+        nth = self.calls.get(operation, 0)
+        self.calls[operation] = nth + 1
+        if operation != "bind":
+            device.lost = device.lost or device.launches == device.lost_at
+            device.launches += 1
+            device.alive()
+        due = Fault(self.tag, operation, nth, "")
+        for f in device.faults:
+            if (f.tag, f.operation, f.nth) == (due.tag, due.operation, due.nth):
+                device.lost = device.lost or f.kind == "lost"
+                if f.kind in ERRORS:
+                    raise ERRORS[f.kind](f"{f.kind} in {operation} {nth}")
+                return f.kind
+        return None
+
+    def run(self) -> None:
+        self.device.log.append(("run", self.tag))
+        kind = self.fault("run")
+        self.device.clock.now += 100.0 if kind == "slow" else self.device.launch_s
+        if kind != "lazy":
+            self.dst[:] = self.src
+        if kind == "wrong":
+            self.dst[3] ^= 1
+
+    def sample(self, launches: int) -> float:
+        self.device.log.append(("sample", self.tag))
+        kind = self.fault("sample")
+        odd = self.tag in self.device.uneven and self.calls["sample"] % 2 == 1
+        usual = self.device.launch_s * (1.5 if odd else 1.0)
+        seconds = {"slow": 100.0, "zero": 0.0}.get(str(kind), usual)
+        self.device.clock.now += seconds * launches
+        return seconds
+
+
+def make_cells(
+    heights: tuple[int, ...] = (4,),
+    threads: tuple[int, ...] = (1, 2),
+    chunks: tuple[int, ...] = (1, 2),
+    variants: tuple[str, ...] = ("a", "b"),
+) -> list[Cell]:
+    """The grid of the tiny kernel."""
+    problems = [Problem(h, 8) for h in heights]
+    axes = {"threads": list(threads), "chunks": list(chunks)}
+    return enumerate_cells("tiny", "float", variants, problems, axes)
+
+
+@dataclass
+class Outcome:
+    """What a measured shard left behind."""
+
+    runs: list[CellRun]
+    device: FakeDevice
+    progress: list[tuple[int, float]]
+
+    def __getitem__(self, cell: Cell) -> CellRun:
+        return next(r for r in self.runs if r.cell == cell)
+
+
+def measure_cells(
+    device: FakeDevice,
+    cells: list[Cell],
+    rule: StoppingRule | None = None,
+    seed: int = 1,
+    thread_limit: int | None = None,
+    warmup: int = 1,
+) -> Outcome:
+    """Measure `cells` on `device` by the library."""
+    # Samples of equal length have an interval of no width: the default rule stops at `min`.
+    rule = rule or StoppingRule(6, 9, 0.01, 1e9)
+    settings = MeasureSettings(seed, thread_limit, warmup, 10.0, rule)
+    builds = build_variants(device, FOLDER, "float", ["a", "b"])
+    seen: list[tuple[int, float]] = []
+    run = ShardRun(
+        device, FOLDER, builds, settings, lambda n, share: seen.append((n, share)), device.clock
+    )
+    return Outcome(run.measure(cells), device, seen)

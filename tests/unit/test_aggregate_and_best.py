@@ -1,0 +1,299 @@
+"""From shards to conclusions: one dataset for every reader, tied sets, honest counts."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from fakes import FOLDER, INFO
+from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
+from gpushmoo.analysis.best import best_table, tied_best
+from gpushmoo.analysis.statuses import (
+    MEANING,
+    StrictError,
+    faults,
+    status_counts,
+    verdict,
+    write_verdict,
+)
+from gpushmoo.dataset import read_cells
+from gpushmoo.measure import CellRun
+from gpushmoo.rows import cell_table
+from gpushmoo.schema import FAULTS, Status
+from gpushmoo.space import Cell, Problem
+from gpushmoo.store import read_shard, write_parquet
+from gpushmoo.workload import Launch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SAMPLES = [1.0e-3, 1.1e-3, 1.2e-3, 1.3e-3, 1.4e-3, 1.5e-3]
+
+
+def write_shard(
+    path: Path,
+    kernel: str = "tiny",
+    dtype: str = "float",
+    axis: str = "x",
+    values: tuple[int, ...] = (1, 2, 3),
+    statuses: Mapping[int, Status] = {},
+    uuid: str = "fake-0",
+) -> Path:
+    """A shard of cells over one axis; the launch gets slower with the axis' value."""
+    runs = []
+    for value in values:
+        cell = Cell(kernel, dtype, "v", Problem(4, 8), ((axis, value),))
+        run = CellRun(cell, Launch("v", (value, 1, 1), (32, 1, 1), (), 7))
+        run.status = statuses.get(value, Status.OK)
+        run.samples_s = [value * s for s in SAMPLES]
+        runs.append(run)
+    params = {"folder": f"kernels/{kernel}", "dtype": dtype}
+    table = cell_table(runs, FOLDER.workload, replace(INFO, uuid=uuid), [axis])
+    write_parquet(table, path, {"axes": [axis], "params": params})
+    return path
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> list[Path]:
+    return [
+        write_shard(tmp_path / "1.parquet", values=(1, 2, 3)),
+        write_shard(tmp_path / "2.parquet", values=(4,), statuses={4: Status.TIMEOUT}),
+        write_shard(tmp_path / "3.parquet", dtype="double"),
+        write_shard(tmp_path / "4.parquet", kernel="other", axis="y", values=(7, 8)),
+    ]
+
+
+@pytest.fixture
+def dataset(shards: list[Path], tmp_path: Path) -> Path:
+    aggregate(shards, tmp_path / "dataset")
+    return tmp_path / "dataset"
+
+
+@pytest.fixture
+def cells(dataset: Path) -> pd.DataFrame:
+    return read_cells(dataset)
+
+
+# The dataset
+
+
+def test_pandas_and_duckdb_read_the_same_rows(dataset: Path) -> None:
+    ours = pd.read_parquet(dataset)
+    sql = f"select * from read_parquet('{dataset}/**/*.parquet', hive_partitioning=true)"
+    theirs = duckdb.sql(sql).to_arrow_table().to_pandas()
+    assert set(theirs.columns) == set(ours.columns)
+    assert len(ours) == 9
+    columns = ["cell_key", "kernel", "dtype", "status", "median_s", "x", "y"]
+    for frame in (ours, theirs):
+        frame[["kernel", "dtype"]] = frame[["kernel", "dtype"]].astype(str)
+    one, two = (f[columns].sort_values("cell_key", ignore_index=True) for f in (ours, theirs))
+    pd.testing.assert_frame_equal(one, two, check_dtype=False)
+    samples = (f.set_index("cell_key").sort_index()["samples_s"] for f in (ours, theirs))
+    assert all(list(a) == list(b) for a, b in zip(*samples, strict=True))
+
+
+def test_every_file_has_the_union_of_axes_with_nulls(dataset: Path, cells: pd.DataFrame) -> None:
+    schemas = [pq.read_schema(p).remove_metadata() for p in dataset.rglob("*.parquet")]
+    assert len(schemas) == 3
+    assert all(s.equals(schemas[0]) for s in schemas)
+    other = cells["kernel"] == "other"
+    assert cells.loc[other, "x"].isna().all()
+    assert set(cells.loc[other, "y"]) == {7, 8}
+    assert cells.loc[~other, "y"].isna().all()
+
+
+def test_dataset_holds_the_provenance_of_every_shard(dataset: Path) -> None:
+    found = [(p["params"]["folder"], p["axes"]) for p in dataset_provenance(dataset)]
+    assert sorted(found) == [("kernels/other", ["y"])] + 3 * [("kernels/tiny", ["x"])]
+
+
+def test_dataset_does_not_depend_on_the_order_of_shards(
+    shards: list[Path], dataset: Path, tmp_path: Path
+) -> None:
+    aggregate(shards[::-1], tmp_path / "again")
+    pd.testing.assert_frame_equal(read_cells(dataset), read_cells(tmp_path / "again"))
+
+
+def test_aggregating_again_replaces_the_dataset(dataset: Path, shards: list[Path]) -> None:
+    aggregate(shards[:1], dataset)
+    assert len(read_cells(dataset)) == 3
+    leftovers = [p.name for p in dataset.parent.iterdir() if p.is_dir() and p != dataset]
+    assert leftovers == []
+
+
+def test_doubled_cell_is_refused_naming_both_files(shards: list[Path], tmp_path: Path) -> None:
+    twin = write_shard(tmp_path / "twin.parquet", values=(3,))
+    with pytest.raises(AggregateError) as caught:
+        aggregate([*shards, twin], tmp_path / "dataset")
+    assert str(shards[0]) in str(caught.value)
+    assert str(twin) in str(caught.value)
+    assert read_shard(twin)[0].column("cell_key")[0].as_py() in str(caught.value)
+    assert not (tmp_path / "dataset").exists()
+
+
+def test_same_cell_of_another_device_is_no_double(shards: list[Path], tmp_path: Path) -> None:
+    other = write_shard(tmp_path / "other.parquet", uuid="fake-1")
+    aggregate([*shards, other], tmp_path / "dataset")
+    assert len(read_cells(tmp_path / "dataset")) == 12
+
+
+def test_all_bad_shards_are_named_and_the_old_dataset_stays(
+    dataset: Path, shards: list[Path]
+) -> None:
+    for path in shards[1:3]:
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(AggregateError) as caught:
+        aggregate(shards, dataset)
+    named = [str(p) in str(caught.value) for p in shards]
+    assert named == [False, True, True, False]
+    assert len(read_cells(dataset)) == 9
+
+
+def test_failing_write_leaves_the_old_dataset_and_nothing_else(
+    dataset: Path, shards: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = sorted(dataset.parent.iterdir())
+    monkeypatch.setattr("gpushmoo.analysis.aggregate.pq.write_table", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        aggregate(shards[:1], dataset)
+    assert sorted(dataset.parent.iterdir()) == before
+    assert len(read_cells(dataset)) == 9
+
+
+def test_nothing_to_aggregate_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AggregateError, match="no shards"):
+        aggregate([], tmp_path / "dataset")
+
+
+# Best sets
+
+
+def frame(intervals: list[tuple[float, float, float]], status: str = "ok") -> pd.DataFrame:
+    """Cells with (low, median, high); the key is the place in the list."""
+    rows = [
+        {"cell_key": f"{i}", "status": status, "median_low_s": a, "median_s": m, "median_high_s": b}
+        for i, (a, m, b) in enumerate(intervals)
+    ]
+    return pd.DataFrame(rows)
+
+
+def keys(found: pd.DataFrame) -> list[str]:
+    return list(found["cell_key"])
+
+
+def test_tied_are_those_whose_interval_overlaps_that_of_the_fastest() -> None:
+    touching, apart, fastest = (12.0, 13.0, 14.0), (12.1, 12.5, 14.0), (9.0, 10.0, 12.0)
+    assert keys(tied_best(frame([touching, apart, fastest]))) == ["2", "0"]
+
+
+def test_tie_is_with_the_fastest_not_with_its_neighbour() -> None:
+    chain = frame([(9.0, 10.0, 11.0), (10.5, 11.5, 12.5), (12.0, 13.0, 14.0)])
+    assert keys(tied_best(chain)) == ["0", "1"]
+
+
+def test_only_ok_cells_can_win() -> None:
+    good, bad = frame([(9.0, 10.0, 11.0)]), frame([(1.0, 2.0, 3.0)], status="wrong_result")
+    assert list(tied_best(pd.concat([bad, good]))["median_s"]) == [10.0]
+    assert tied_best(bad).empty
+
+
+PARTS = st.tuples(st.floats(0.0, 0.3), st.floats(1.0, 2.0), st.floats(0.0, 0.3))
+
+
+def widened(parts: list[tuple[float, float, float]], factor: float) -> pd.DataFrame:
+    return frame([(m * (1 - factor * a), m, m * (1 + factor * b)) for a, m, b in parts])
+
+
+@settings(deadline=None, max_examples=60)
+@given(parts=st.lists(PARTS, min_size=1, max_size=12), factor=st.floats(1.0, 3.0))
+def test_wider_intervals_never_shrink_the_set(
+    parts: list[tuple[float, float, float]], factor: float
+) -> None:
+    narrow, wide = (tied_best(widened(parts, f)) for f in (1.0, factor))
+    assert set(narrow["cell_key"]) <= set(wide["cell_key"])
+    for found in (narrow, wide):
+        medians = list(found["median_s"])
+        assert medians == sorted(medians)
+        assert medians[0] == min(m for _, m, _ in parts)
+
+
+def test_best_table_ranks_each_group_for_itself(cells: pd.DataFrame) -> None:
+    best = best_table(cells).to_pandas()
+    fastest = best[best["is_fastest"]].set_index(["kernel", "dtype"])
+    assert dict(fastest["params"]) == {
+        ("other", "float"): "y=7",
+        ("tiny", "double"): "x=1",
+        ("tiny", "float"): "x=1",
+    }
+    # Four cells of tiny float, one of them timed out.
+    assert fastest.loc[("tiny", "float"), "candidates"] == 3
+    tied = best[best["kernel"] == "other"]
+    assert list(tied["params"]) == ["y=7", "y=8"]
+    assert list(tied["tied"]) == [2, 2]
+    assert list(tied["slower_than_best"]) == pytest.approx([0.0, 1.0 / 7.0])
+
+
+def test_group_without_ok_cells_has_no_best(cells: pd.DataFrame) -> None:
+    cells.loc[cells["kernel"] == "other", "status"] = "wrong_result"
+    assert set(best_table(cells).to_pandas()["kernel"]) == {"tiny"}
+
+
+# Statuses
+
+
+def test_counts_add_up_to_the_cells(cells: pd.DataFrame) -> None:
+    counts = status_counts(cells)
+    assert list(counts.columns) == ["ok", "timeout"]
+    assert counts.to_numpy().sum() == len(cells)
+    assert list(counts.loc[("tiny", "float", "v")]) == [3, 1]
+
+
+def test_verdict_counts_the_faults_by_place(cells: pd.DataFrame) -> None:
+    sentence = "1 of 9 cells ended in a fault: 1 timeout in tiny float v."
+    assert verdict(cells) == sentence
+    assert list(faults(cells)["status"]) == ["timeout"]
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_limits_are_no_faults_and_faults_are_not_passed_over(
+    cells: pd.DataFrame, status: Status
+) -> None:
+    cells["status"] = status.value
+    harmless = {Status.OK, Status.TOO_MANY_THREADS, Status.RESOURCES}
+    assert (verdict(cells) is None) == (status in harmless)
+    assert (status in FAULTS) != (status in harmless)
+    assert status in MEANING
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_sound_run_passes_silently(cells: pd.DataFrame, tmp_path: Path, strict: bool) -> None:
+    out, terminal = tmp_path / "verdict.txt", io.StringIO()
+    write_verdict(cells[cells["status"] == "ok"], out, strict, terminal)
+    assert terminal.getvalue() == ""
+    assert out.read_text().startswith("All 8 cells")
+
+
+def test_faults_are_said_and_stop_only_a_strict_run(cells: pd.DataFrame, tmp_path: Path) -> None:
+    out, terminal = tmp_path / "verdict.txt", io.StringIO()
+    with pytest.raises(StrictError, match="1 timeout"):
+        write_verdict(cells, out, True, terminal)
+    assert not out.exists()
+    write_verdict(cells, out, False, terminal)
+    assert "1 of 9 cells" in out.read_text()
+    assert "1 of 9 cells" in terminal.getvalue()
+
+
+def test_dataset_of_a_kernel_without_cells_in_a_shard_is_still_whole(tmp_path: Path) -> None:
+    some: list[Any] = [write_shard(tmp_path / "1.parquet")]
+    some.append(write_shard(tmp_path / "2.parquet", values=()))
+    aggregate(some, tmp_path / "dataset")
+    assert len(read_cells(tmp_path / "dataset")) == 3

@@ -1,0 +1,309 @@
+"""The configuration: what is wrong is said in one sentence that names the key."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT
+from gpushmoo.config import ConfigError, check_memory, load_config
+from gpushmoo.plan import plan_shards
+from gpushmoo.space import Problem
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from snakemake.utils import update_config
+
+SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
+DEFAULT = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+COPY = "kernels.copy2d_coalesced"
+AXIS = "kernels.block_eq_partition.axes.num_partition"
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The default configuration with one value put at a dotted path."""
+    config: dict[str, Any] = copy.deepcopy(DEFAULT)
+    *parents, last = path.split(".")
+    place = config
+    for name in parents:
+        place = place[name]
+    place[last] = value
+    return config
+
+
+def sentence(config: Mapping[str, Any]) -> str:
+    """The one sentence that refuses `config`."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(config, ROOT)
+    text = str(caught.value)
+    assert len(text.splitlines()) == 1
+    assert text.endswith((".", "?"))
+    return text
+
+
+def test_default_configuration_is_valid() -> None:
+    config = load_config(DEFAULT, ROOT)
+    assert config.kernels["copy2d_coalesced"].problems == (Problem(1536, 1536),)
+    assert [s.name for s in config.simulations] == ["tesla-c1060"]
+    assert plan_shards(config)
+
+
+@pytest.mark.parametrize("name", ["full", "h200"])
+def test_shipped_configurations_over_the_default_are_valid(name: str) -> None:
+    merged = copy.deepcopy(DEFAULT)
+    overlay = yaml.safe_load((ROOT / f"config/{name}.yaml").read_text())
+    update_config(merged, overlay)
+    config = load_config(merged, ROOT)
+    assert (config.run, config.backend) == (name, "cuda")
+    if config.device_memory is not None:
+        check_memory(config, config.device_memory, config.device_memory)
+
+
+# Schema and default in step
+
+
+def resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`node` with its reference followed; what stands beside the reference wins."""
+    if "$ref" not in node:
+        return node
+    target = SCHEMA["$defs"][node["$ref"].rsplit("/", 1)[1]]
+    return {**resolved(target), **{k: v for k, v in node.items() if k != "$ref"}}
+
+
+def schema_keys(node: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key that the schema allows, as a path with ``*`` for free names, and its node."""
+    node = resolved(node)
+    for name, child in node.get("properties", {}).items():
+        yield f"{path}/{name}", resolved(child)
+        yield from schema_keys(child, f"{path}/{name}")
+    if isinstance(node.get("additionalProperties"), Mapping):
+        yield from schema_keys(node["additionalProperties"], f"{path}/*")
+    for child in [*node.get("anyOf", []), *([node["items"]] if "items" in node else [])]:
+        yield from schema_keys(child, path)
+
+
+def used_keys(value: Any, allowed: set[str], path: str = "") -> Iterator[str]:
+    """Every key that a configuration uses, in the words of `schema_keys`."""
+    if isinstance(value, Mapping):
+        for name, child in value.items():
+            key = f"{path}/{name}"
+            if key in allowed:
+                yield key
+            elif any(k.startswith(f"{path}/*") for k in allowed):
+                key = f"{path}/*"
+            else:
+                yield f"{key} (not in the schema)"
+            yield from used_keys(child, allowed, key)
+    elif isinstance(value, list):
+        for child in value:
+            yield from used_keys(child, allowed, path)
+
+
+def short(path: str) -> str:
+    """The same words for the keys of every axis."""
+    return re.sub(r".*/(axes/\*|num_partition)/", "axis/", path)
+
+
+def test_schema_and_default_configuration_name_the_same_keys() -> None:
+    allowed = {path for path, _ in schema_keys(SCHEMA)}
+    assert len(allowed) > 30
+    assert {short(k) for k in used_keys(DEFAULT, allowed)} == {short(k) for k in allowed}
+
+
+def test_every_key_of_the_schema_is_described_and_closed() -> None:
+    for path, node in schema_keys(SCHEMA):
+        assert node.get("description", "").endswith("."), f"{path} has no description"
+        if node.get("type") == "object":
+            assert node.get("additionalProperties") is not None, f"{path} takes any key"
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("seeed", 1, ["'seeed'", "Did you mean 'seed'?"]),
+        ("measure.warmpu", 1, ["'measure.warmpu'", "Did you mean 'warmup'?", "cell_budget_s"]),
+        (f"{COPY}.dtype", ["float"], [f"'{COPY}.dtype'", "Did you mean 'dtypes'?"]),
+        ("kernels.copy2d_coalesce", {}, ["copy2d_coalesced", "Did you mean"]),
+        ("kernels.nothing_like_it", {}, ["kernels.nothing_like_it", "block_eq_partition"]),
+        (f"{COPY}.sizes", [-5], [f"{COPY}.sizes.0", "-5", "at least 1"]),
+        (f"{COPY}.sizes", [[64, 0]], [f"{COPY}.sizes.0.1", "at least 1"]),
+        (f"{COPY}.sizes", [[64]], [f"{COPY}.sizes.0", "2 entries"]),
+        (f"{COPY}.sizes", [[1, 2, 3]], [f"{COPY}.sizes.0", "at most 2"]),
+        (f"{COPY}.sizes", [1536.0], [f"{COPY}.sizes.0", "[height, width]"]),
+        (f"{COPY}.sizes", [64, [64, 64]], [f"{COPY}.sizes", "64 x 64 stands twice"]),
+        (f"{COPY}.sizes", 64, [f"{COPY}.sizes", "64", "a list"]),
+        (f"{COPY}.dtypes", ["half"], [f"{COPY}.dtypes", "'half'", "float, double, float3"]),
+        (f"{COPY}.dtypes", ["float", "float"], [f"{COPY}.dtypes", "twice"]),
+        (f"{COPY}.variants", ["fast"], [f"{COPY}.variants", "'fast'", "element, tile32"]),
+        (f"{COPY}.axes", {"block_z": 1}, [f"{COPY}.axes", "'block_z'", "block_x, block_y"]),
+        (COPY, 3, [COPY, "3", "a mapping or null"]),
+        ("kernels", {"copy2d_coalesced": None}, ["kernels", "at least one"]),
+        ("kernels", {}, ["kernels", "empty", "at least 1"]),
+        ("kernels", {3: {}}, ["kernels", "3", "a key must be a text"]),
+        (AXIS, [], [AXIS, "empty", "at least 1 entry"]),
+        (AXIS, {"from": 5, "to": 2}, [AXIS, "from 5 to 2", "at least 'from'"]),
+        (AXIS, [1, {"from": 5, "to": 2}], [AXIS, "from 5 to 2"]),
+        (AXIS, {"from": 5}, [f"{AXIS}.to", "missing"]),
+        (AXIS, {"to_resident": 2.0}, [f"{AXIS}.points", "missing"]),
+        (AXIS, {"from": 1, "too": 9}, [f"{AXIS}.too", "Did you mean 'to'?"]),
+        (AXIS, {"to_resident": math.nan, "points": 2}, [f"{AXIS}.to_resident", "finite"]),
+        (AXIS, {"from": 1.0, "to": 9}, [f"{AXIS}.from", "whole number"]),
+        (AXIS, 0, [AXIS, "at least 1"]),
+        (AXIS, 4.0, [AXIS, "4.0", "{to_resident, points}"]),
+        (AXIS, [1, "x", "y"], [f"{AXIS}.1", "'x'", "{to_resident, points}"]),
+        ("backend", "CUDA", ["backend", "'CUDA'", "auto, cuda, opencl"]),
+        ("opencl_runtime", "amd", ["opencl_runtime", "'amd'", "auto, pocl, intel, system"]),
+        ("run", "a/b", ["run", "'a/b'", "letters, digits"]),
+        ("run", "a\n", ["run", "letters, digits"]),
+        ("run", datetime.date(2024, 1, 1), ["run", "a text"]),
+        ("seed", -1, ["seed", "at least 0"]),
+        ("seed", True, ["seed", "true", "whole number"]),
+        ("strict", 1, ["strict", "true or false"]),
+        ("device_memory_gib", 0, ["device_memory_gib", "more than 0"]),
+        ("device_memory_gib", math.inf, ["device_memory_gib", "finite number or null"]),
+        ("device_memory_gib", 1e300, ["device_memory_gib", "at most"]),
+        ("measure.relative_half_width", math.nan, ["measure.relative_half_width", "finite"]),
+        ("measure.min_samples", 5, ["measure.min_samples", "at least 6"]),
+        ("measure.max_samples", 6, ["measure.max_samples is 6", "min_samples", "7"]),
+        ("fit.holdout", 0.6, ["fit.holdout", "at most 0.5"]),
+        ("simulate.gtx", {"sizes": [64], "num_partition": 1}, ["simulate.gtx", "tesla-c1060"]),
+        ("simulate.tesla-c1060.num_partition", {"from": 3, "to": 1}, ["num_partition", "empty"]),
+        ("simulate", {3: {}}, ["simulate", "a key must be a text"]),
+        ("simulate", {"../c": {"sizes": [64], "num_partition": 1}}, ["no such simulated device"]),
+        ("kernel_folders", ["nowhere"], ["kernel_folders", "nowhere", "not a folder"]),
+        ("kernel_folders", ["x" * 5000], ["kernel_folders", "not a folder"]),
+        ("kernel_folders", ["kernels", "./kernels"], ["kernel_folders", "twice", "rename"]),
+        ("kernel_folders", [], ["kernel_folders", "empty"]),
+        ("dataset", "nowhere", ["dataset", "'nowhere'", "Parquet"]),
+        ("dataset", "docs", ["dataset", "'docs'", "Parquet"]),
+        ("dataset", "x" * 5000, ["dataset", "cannot be read"]),
+        ("dataset", "a\nb", ["dataset", "Parquet"]),
+        ("dataset", "", ["dataset", "not be empty"]),
+        ("measure", [], ["measure", "empty", "a mapping"]),
+        ("backend", {}, ["backend", "empty", "auto, cuda, opencl"]),
+    ],
+)
+def test_bad_value_is_refused_naming_the_key_and_what_is_allowed(
+    path: str, value: Any, words: list[str]
+) -> None:
+    text = sentence(changed(path, value))
+    assert [w for w in words if w not in text] == []
+
+
+@pytest.mark.parametrize("name", sorted(DEFAULT))
+def test_missing_key_is_named(name: str) -> None:
+    text = sentence({k: v for k, v in DEFAULT.items() if k != name})
+    assert text == f"Config key '{name}' is missing."
+
+
+def test_unknown_keys_of_mixed_types_are_refused() -> None:
+    assert "Unknown config key" in sentence({**DEFAULT, 1: 2, "zz": 3, None: 4})  # type: ignore[dict-item]
+
+
+def test_kernel_that_says_nothing_takes_its_own_defaults() -> None:
+    kernel = load_config(changed("kernels", {"copy2d_coalesced": {}}), ROOT).kernels
+    workload = kernel["copy2d_coalesced"].folder.workload
+    assert kernel["copy2d_coalesced"].dtypes == tuple(workload.dtypes)
+    assert kernel["copy2d_coalesced"].axes == dict(workload.axes)
+    assert kernel["copy2d_coalesced"].problems == tuple(Problem(s, s) for s in workload.sizes)
+
+
+def test_null_leaves_a_kernel_or_a_simulated_device_out() -> None:
+    left = load_config(changed(COPY, None), ROOT).kernels
+    assert set(left) == set(load_config(DEFAULT, ROOT).kernels) - {"copy2d_coalesced"}
+    assert load_config(changed("simulate.tesla-c1060", None), ROOT).simulations == ()
+
+
+def test_one_axis_given_leaves_the_other_its_default() -> None:
+    config = load_config(changed(f"{COPY}.axes", {"block_x": 8}), ROOT)
+    axes = config.kernels["copy2d_coalesced"].axes
+    assert axes["block_x"] == 8
+    assert axes["block_y"] == {"from": 4, "to": 64, "step": 4}
+
+
+def test_dataset_must_be_a_folder_with_parquet_files(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").touch()
+    assert load_config(changed("dataset", str(tmp_path)), ROOT).dataset == tmp_path
+
+
+# Size against the device
+
+
+def test_size_beyond_the_device_is_refused_before_anything_runs() -> None:
+    config = load_config(changed(f"{COPY}.sizes", [[2048, 1024]]), ROOT)
+    need = 3 * 2048 * 1024 * 12  # input, output and expected output of float3
+    check_memory(config, need, need)
+    with pytest.raises(ConfigError, match=r"copy2d_coalesced\.sizes: 2048 x 1024 float3 needs"):
+        check_memory(config, need - 1, need)
+    check_memory(config, need, need // 3)
+    with pytest.raises(ConfigError, match=r"sizes: .* a buffer of .* choose a smaller size"):
+        check_memory(config, need, need // 3 - 1)
+
+
+# Anything at all
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([-1, 0, 1, 2, 7, 64, 10**30]),
+    st.sampled_from([math.nan, math.inf, -math.inf, -1.5, 0.5, 7.0, 1e308]),
+    st.text(st.characters(exclude_characters="/."), max_size=6),
+    st.sampled_from(["auto", "float", "copy2d_coalesced", "\0", "x" * 300, b"x"]),
+    st.just(datetime.date(2024, 1, 1)),
+)
+VALUES = st.recursive(
+    JUNK,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["from", "to", "step", "to_resident", "points", "sizes", "axes", 3]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=5,
+)
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every (container, key or index) in a configuration."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, child in list(inner):
+        yield value, key
+        if isinstance(child, dict | list):
+            yield from places(child)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_any_configuration_is_either_taken_or_refused_by_a_sentence(data: st.DataObject) -> None:
+    config = copy.deepcopy(DEFAULT)
+    for _ in range(data.draw(st.integers(1, 3))):
+        found = list(places(config))
+        if not found:
+            break
+        container, key = found[data.draw(st.integers(0, len(found) - 1))]
+        action = data.draw(st.sampled_from(["drop", "replace", "replace", "add"]))
+        if action == "drop":
+            del container[key]
+        elif action == "replace" or isinstance(container, list):
+            container[key] = data.draw(VALUES)
+        else:
+            container[data.draw(st.text(max_size=4) | st.sampled_from([None, 1, 2.5, True]))] = (
+                data.draw(VALUES)
+            )
+    try:
+        taken = load_config(config, ROOT)
+    except ConfigError as err:
+        assert len(str(err).splitlines()) == 1  # noqa: PT017
+        return
+    assert plan_shards(taken)

@@ -1,0 +1,103 @@
+"""pyproject.toml, environment.yml and the lock files tell one story."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
+
+# Names in conda's channels that differ from those on PyPI.
+CONDA_NAMES = {
+    "matplotlib": "matplotlib-base",
+    "seaborn": "seaborn-base",
+    "snakemake": "snakemake-minimal",
+    "cupy-cuda12x": "cupy",
+    "cupy-cuda13x": "cupy",
+}
+# Not in conda's channels.
+BY_PIP = {"typst"}
+# Packages that an extra stands for.
+CONDA_EXTRAS = {"pocl": {"pocl"}, "ctk": set()}
+
+
+def bound(requirement: Requirement) -> str:
+    return str(requirement.specifier)
+
+
+def wanted() -> tuple[dict[str, str], dict[str, str]]:
+    """What pyproject.toml asks of conda and of pip: packages and bounds."""
+    conda, pip = {"python": PROJECT["requires-python"], "pip": ""}, {}
+    for line in [*PROJECT["dependencies"], *EXTRAS["cuda12"], *EXTRAS["cuda13"]]:
+        r = Requirement(line)
+        if r.name in BY_PIP:
+            pip[r.name] = bound(r)
+            continue
+        conda[CONDA_NAMES.get(r.name, r.name)] = bound(r)
+        for extra in r.extras:
+            conda.update(dict.fromkeys(CONDA_EXTRAS[extra], ""))
+    return conda, pip
+
+
+def offered() -> tuple[dict[str, str], dict[str, str]]:
+    """Packages and bounds in environment.yml, conda's and pip's."""
+    listed: list[Any] = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    conda = [Requirement(d) for d in listed if isinstance(d, str)]
+    pip = [Requirement(d) for part in listed if isinstance(part, dict) for d in part["pip"]]
+    return {r.name: bound(r) for r in conda}, {r.name: bound(r) for r in pip}
+
+
+def test_environment_and_project_ask_for_the_same_packages_and_bounds() -> None:
+    assert offered() == wanted()
+
+
+def locked(text: str) -> dict[str, tuple[str, int]]:
+    """Version and number of hashes of each package in a lock file."""
+    found: dict[str, tuple[str, int]] = {}
+    for entry in re.split(r"\n(?=\S)", text.strip()):
+        head, *rest = entry.split("\\\n")
+        r = Requirement(head.strip())
+        assert re.fullmatch(r"==[^=*]+", bound(r)), f"{head} names no exact version"
+        assert all(re.fullmatch(r"\s*--hash=sha256:[0-9a-f]{64}\s*", line) for line in rest)
+        found[canonicalize_name(r.name)] = (bound(r)[2:], len(rest))
+    return found
+
+
+def test_there_is_a_lock_for_the_run_and_for_every_extra() -> None:
+    assert {p.stem for p in LOCKS} == {"run", "uv", *EXTRAS}
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda p: p.stem)
+def test_lock_holds_versions_and_hashes_and_no_address(path: Any) -> None:
+    text = path.read_text()
+    assert "http" not in text
+    assert "://" not in text
+    assert [name for name, (_, hashes) in locked(text).items() if not hashes] == []
+
+
+@pytest.mark.parametrize("name", ["run", *EXTRAS])
+def test_lock_meets_every_bound_of_the_project(name: str) -> None:
+    versions = locked((ROOT / f"requirements/{name}.lock").read_text())
+    for line in [*PROJECT["dependencies"], *EXTRAS.get(name, [])]:
+        r = Requirement(line)
+        version, _ = versions[canonicalize_name(r.name)]
+        assert Version(version) in r.specifier, f"{r.name} {version} is outside of {r.specifier}"
+    if name == "run":
+        assert "pocl-binary-distribution" in versions
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_extra_leaves_the_versions_of_the_run_alone(name: str) -> None:
+    run = locked((ROOT / "requirements/run.lock").read_text())
+    extra = locked((ROOT / f"requirements/{name}.lock").read_text())
+    assert {n: extra[n][0] for n in run} == {n: v for n, (v, _) in run.items()}

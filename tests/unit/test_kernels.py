@@ -1,0 +1,91 @@
+"""Kernel folders: what breaks the contract is refused before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, USER_CUDA, USER_OPENCL
+from gpushmoo.kernels import KernelFolderError, find_kernels, load_kernel
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def folder(make_kernel: Make) -> Path:
+    return make_kernel("mine", USER_CUDA, USER_OPENCL)
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(KernelFolderError) as caught:
+        load_kernel(folder)
+    assert folder.name in str(caught.value)
+    return str(caught.value)
+
+
+def edit(folder: Path, old: str, new: str) -> None:
+    path = folder / "workload.py"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_every_folder_with_a_workload_is_a_kernel(folder: Path) -> None:
+    (folder.parent / "notes").mkdir()
+    assert find_kernels([folder.parent]) == {"mine": folder}
+    assert load_kernel(folder).workload.name == "mine"
+    assert set(find_kernels([ROOT / "kernels", folder.parent])) >= {"mine", "copy2d_coalesced"}
+
+
+def test_kernel_that_two_folders_hold_is_refused(folder: Path, make_kernel: Make) -> None:
+    with pytest.raises(KernelFolderError, match="'mine' exists twice"):
+        find_kernels([folder.parent, folder.parent])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('name = "mine"', 'name = "yours"', "calls itself 'yours'"),
+        ('name = "mine"', "", "calls itself 'None'"),
+        ('title = "A user\'s kernel"', "", "does not define 'title'"),
+        ('axes = {"block_x": [32, 64, 2048]}', "", "does not define 'axes'"),
+        ('dtypes = ("float",)', 'dtypes = ("half",)', "dtype 'half' is not known; allowed: float"),
+        ('{"block_x": [', '{"height": [', "axis 'height' has the name of a column"),
+        ("WORKLOAD = Mine()", "", "must define WORKLOAD"),
+        ("WORKLOAD = Mine()", "WORKLOAD = Mine", "must define WORKLOAD, an instance"),
+        ("import numpy as np", "import no_such_module", "does not load (ModuleNotFoundError"),
+        ("import numpy as np", "import numpy as", "does not load (SyntaxError"),
+        ("    def launch(self", "    def start(self", "does not load (TypeError"),
+    ],
+)
+def test_broken_workload_is_refused_saying_what_is_wrong(
+    folder: Path, old: str, new: str, words: str
+) -> None:
+    edit(folder, old, new)
+    assert words in refused(folder)
+
+
+def test_name_that_no_path_of_the_workflow_can_carry_is_refused(make_kernel: Make) -> None:
+    folder = make_kernel("my-copy", USER_CUDA, USER_OPENCL)
+    assert "letters, digits and '_'" in refused(folder)
+
+
+def test_digest_changes_with_every_source_and_nothing_else(folder: Path) -> None:
+    seen = [load_kernel(folder).digest()]
+    for name in ("kernel.cu", "kernel.cl", "workload.py"):
+        with (folder / name).open("a") as f:
+            f.write("\n")
+        seen.append(load_kernel(folder).digest())
+    (folder / "common.h").write_text("#define X\n")
+    seen.append(load_kernel(folder).digest())
+    assert len(set(seen)) == len(seen)
+    (folder / "notes.md").write_text("x")
+    assert load_kernel(folder).digest() == seen[-1]
+
+
+def test_missing_source_is_none(folder: Path) -> None:
+    (folder / "kernel.cu").unlink()
+    kernel = load_kernel(folder)
+    assert kernel.source(".cu") is None
+    assert kernel.source(".cl") == folder / "kernel.cl"

@@ -1,0 +1,285 @@
+"""Measuring on a fake device: whatever breaks, every cell ends as exactly one honest row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fakes import (
+    ERRORS,
+    FOLDER,
+    INFO,
+    FakeDevice,
+    Fault,
+    Outcome,
+    cell_tag,
+    make_cells,
+    measure_cells,
+)
+from gpushmoo.measure import build_variants, plan_cells
+from gpushmoo.schema import Status
+from gpushmoo.space import Problem
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+CELLS = make_cells(heights=(4, 8))
+FIRST, *OTHERS = make_cells()
+WORDS = 4 * 8
+
+
+def sampling_rounds(outcome: Outcome) -> list[list[Any]]:
+    """Tags sampled in each round of a run of one problem; the runtime's copy begins a round."""
+    log = outcome.device.log
+    found: list[list[Any]] = []
+    for what, *rest in log[log.index(("copy",)) :]:
+        if what == "copy":
+            found.append([])
+        elif what == "poison":  # the last verifications begin
+            break
+        else:
+            found[-1].append(rest[0])
+    return found
+
+
+def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
+    outcome = measure_cells(FakeDevice(), CELLS)
+    assert [r.cell for r in outcome.runs] == CELLS
+    for run in outcome.runs:
+        assert (run.status, run.wrong_words) == (Status.OK, 0)
+        assert run.verified_words == run.cell.problem.height * 8
+        assert run.samples_s == [1e-3] * 6
+        assert run.resident_per_unit == 3
+        assert run.copy_s == 1e-3
+
+
+KINDS = st.sampled_from([*ERRORS, "lazy", "wrong", "slow", "zero"])
+FAULTS = st.builds(
+    Fault,
+    st.sampled_from([cell_tag(c) for c in CELLS]),
+    st.sampled_from(["bind", "run", "sample"]),
+    st.integers(0, 9),
+    KINDS,
+)
+RARELY = st.integers(0, 120) | st.none()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    faults=st.lists(FAULTS, max_size=5),
+    broken=st.sampled_from([frozenset(), frozenset("a"), frozenset("ab")]),
+    oversized=st.frozensets(st.sampled_from([4, 8]), max_size=1),
+    lost_at=RARELY,
+    copy_error=st.sampled_from([None, None, None, *ERRORS]),
+    thread_limit=st.sampled_from([None, 1]),
+    launch_s=st.sampled_from([1e-7, 1e-3]),
+)
+def test_every_cell_ends_with_one_status_whatever_breaks(
+    faults: list[Fault],
+    broken: frozenset[str],
+    oversized: frozenset[int],
+    lost_at: int | None,
+    copy_error: str | None,
+    thread_limit: int | None,
+    launch_s: float,
+) -> None:
+    device = FakeDevice(
+        faults=faults,
+        broken_variants=broken,
+        oversized=oversized,
+        lost_at=lost_at,
+        copy_error=copy_error,
+        launch_s=launch_s,
+    )
+    outcome = measure_cells(device, CELLS, thread_limit=thread_limit)
+    assert [r.cell for r in outcome.runs] == CELLS
+    harmed = {f.tag for f in faults}
+    everything_works = lost_at is None and copy_error is None and not device.lost
+    for run in outcome.runs:
+        assert run.status in set(Status)
+        assert run.bound is None
+        assert (run.status is Status.OK) == (run.message is None)
+        assert len(run.samples_s) == len(run.sampled_at_s) <= 9
+        if run.status is Status.OK:
+            assert len(run.samples_s) >= 6
+            assert run.wrong_words == 0
+        tag, height = cell_tag(run.cell), run.cell.problem.height
+        alone = tag not in harmed and run.cell.variant not in broken and height not in oversized
+        if alone and everything_works and run.launch.threads <= (thread_limit or 64):
+            assert run.status is Status.OK
+    check_progress(outcome)
+
+
+def check_progress(outcome: Outcome) -> None:
+    """The counts and the share of the work never fall, and end at all of it."""
+    if not outcome.progress:
+        return
+    done, share = zip(*outcome.progress, strict=True)
+    assert list(done) == sorted(done)
+    assert list(share) == sorted(share)
+    assert done[-1] == len(outcome.runs)
+    assert share[-1] == pytest.approx(1.0)
+    assert max(share) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("operation", "nth", "kind", "status"),
+    [
+        ("bind", 0, "refused", Status.RESOURCES),
+        ("bind", 0, "memory", Status.RESOURCES),
+        ("bind", 0, "failed", Status.LAUNCH_FAILED),
+        ("run", 0, "failed", Status.LAUNCH_FAILED),
+        ("run", 0, "wrong", Status.WRONG_RESULT),
+        ("run", 0, "lazy", Status.WRONG_RESULT),
+        ("run", 1, "wrong", Status.WRONG_RESULT),
+        ("run", 1, "lazy", Status.WRONG_RESULT),
+        ("run", 1, "failed", Status.LAUNCH_FAILED),
+        ("run", 0, "slow", Status.TIMEOUT),
+        ("sample", 3, "slow", Status.TIMEOUT),
+        ("sample", 3, "failed", Status.LAUNCH_FAILED),
+        ("sample", 3, "zero", Status.LAUNCH_FAILED),
+    ],
+)
+def test_fault_gives_its_own_status_and_harms_no_other_cell(
+    operation: str, nth: int, kind: str, status: Status
+) -> None:
+    device = FakeDevice(faults=[Fault(cell_tag(FIRST), operation, nth, kind)])
+    outcome = measure_cells(device, [FIRST, *OTHERS])
+    assert outcome[FIRST].status is status
+    assert {outcome[c].status for c in OTHERS} == {Status.OK}
+    check_progress(outcome)
+
+
+def test_cell_that_fails_its_last_verification_keeps_its_samples_and_tells_the_words() -> None:
+    device = FakeDevice(faults=[Fault(cell_tag(FIRST), "run", 1, "lazy")])
+    run = measure_cells(device, [FIRST, *OTHERS])[FIRST]
+    assert len(run.samples_s) == 6
+    assert (run.wrong_words, run.verified_words) == (WORDS, WORDS)
+
+
+def test_samples_before_a_failing_one_are_kept() -> None:
+    # Sample 0 sizes the batch, sample 1 warms up: the failing one is the fourth that counts.
+    device = FakeDevice(faults=[Fault(cell_tag(FIRST), "sample", 5, "failed")])
+    assert len(measure_cells(device, [FIRST])[FIRST].samples_s) == 3
+
+
+def test_variant_that_does_not_compile_fails_with_the_compilers_sentence() -> None:
+    outcome = measure_cells(FakeDevice(broken_variants=frozenset("a")), CELLS)
+    for run in outcome.runs:
+        broken = run.cell.variant == "a"
+        assert run.status is (Status.LAUNCH_FAILED if broken else Status.OK)
+        assert not broken or run.message == "variant a does not compile."
+
+
+@pytest.mark.parametrize(("limit", "allowed"), [(None, 64), (32, 32), (4096, 64)])
+def test_blocks_over_the_limit_are_counted_but_never_launched(
+    limit: int | None, allowed: int
+) -> None:
+    cells = make_cells(threads=(32, 64, 65))
+    outcome = measure_cells(FakeDevice(), cells, thread_limit=limit)
+    touched = {entry[1] for entry in outcome.device.log if len(entry) > 1}
+    for run in outcome.runs:
+        over = run.launch.threads > allowed
+        assert run.status is (Status.TOO_MANY_THREADS if over else Status.OK)
+        assert (cell_tag(run.cell) in touched) != over
+
+
+@pytest.mark.parametrize("at", [0, 5, 17, 30, 47])
+def test_cells_after_a_lost_device_are_lost_and_finished_ones_stay(at: int) -> None:
+    outcome = measure_cells(FakeDevice(lost_at=at), CELLS)
+    statuses = Counter(r.status for r in outcome.runs)
+    assert set(statuses) <= {Status.OK, Status.LOST_DEVICE}
+    assert statuses[Status.LOST_DEVICE] >= 1
+    # The larger problem comes second: nothing of it can be measured once the device is gone.
+    assert {r.status for r in outcome.runs if r.cell.problem.height == 8} == {Status.LOST_DEVICE}
+    assert all(r.message for r in outcome.runs if r.status is Status.LOST_DEVICE)
+    check_progress(outcome)
+
+
+def test_device_lost_in_the_second_problem_leaves_the_first_one_measured() -> None:
+    tag = cell_tag(CELLS[-1])
+    outcome = measure_cells(FakeDevice(faults=[Fault(tag, "run", 0, "lost")]), CELLS)
+    for run in outcome.runs:
+        small = run.cell.problem.height == 4
+        assert run.status is (Status.OK if small else Status.LOST_DEVICE)
+
+
+def test_problem_that_does_not_fit_ends_alone() -> None:
+    outcome = measure_cells(FakeDevice(oversized=frozenset([4])), CELLS)
+    for run in outcome.runs:
+        fits = run.cell.problem.height == 8
+        assert run.status is (Status.OK if fits else Status.RESOURCES)
+    check_progress(outcome)
+
+
+def test_failing_runtime_copy_is_a_fault_of_its_problem() -> None:
+    outcome = measure_cells(FakeDevice(copy_error="failed"), CELLS)
+    assert {r.status for r in outcome.runs} == {Status.LAUNCH_FAILED}
+
+
+def test_every_verification_is_preceded_by_poison() -> None:
+    log = [e for e in measure_cells(FakeDevice(), CELLS).device.log if e[0] != "sample"]
+    places = [i for i, entry in enumerate(log) if entry[0] == "run"]
+    assert len(places) == 2 * len(CELLS)
+    assert all([log[i - 1][0], log[i + 1][0]] == ["poison", "compare"] for i in places)
+
+
+def test_rounds_visit_every_unfinished_cell_once_in_changing_order() -> None:
+    device = FakeDevice(uneven=frozenset([cell_tag(FIRST)]))
+    outcome = measure_cells(device, [FIRST, *OTHERS])
+    everyone = sorted(cell_tag(c) for c in [FIRST, *OTHERS])
+    seen = sampling_rounds(outcome)
+    assert [sorted(tags) for tags in seen] == [everyone] * 6 + [[cell_tag(FIRST)]] * 3
+    assert len({tuple(tags) for tags in seen[:6]}) > 1
+
+
+def test_same_seed_same_order_other_seed_other_order() -> None:
+    first, again, other = (measure_cells(FakeDevice(), CELLS, seed=s).device.log for s in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_short_launches_are_batched_and_the_batch_is_recorded() -> None:
+    short = measure_cells(FakeDevice(launch_s=4e-6), [FIRST])[FIRST]
+    long = measure_cells(FakeDevice(launch_s=1e-3), [FIRST])[FIRST]
+    assert (short.launches, long.launches) == (13, 1)
+    assert short.spent_s == pytest.approx(6 * 13 * 4e-6)
+    assert short.samples_s == pytest.approx([4e-6] * 6)
+
+
+@pytest.mark.parametrize("warmup", [0, 3])
+def test_warm_up_samples_are_taken_but_not_kept(warmup: int) -> None:
+    outcome = measure_cells(FakeDevice(), [FIRST], warmup=warmup)
+    taken = sum(entry[0] == "sample" for entry in outcome.device.log)
+    assert taken == 1 + warmup + len(outcome[FIRST].samples_s)
+
+
+def test_input_data_depends_on_the_problem_not_on_the_shard() -> None:
+    class Recording(FakeDevice):
+        def upload(self, array: Any) -> Any:
+            self.log.append(("upload", array.tobytes()))
+            return super().upload(array)
+
+    def uploads(cells: Any, seed: int) -> list[Any]:
+        log = measure_cells(Recording(), cells, seed=seed).device.log
+        return [e[1] for e in log if e[0] == "upload"]
+
+    assert uploads([FIRST], 1) == uploads(OTHERS, 1)
+    assert uploads([FIRST], 1) != uploads([FIRST], 2)
+
+
+def test_axes_are_resolved_by_the_devices_occupancy_and_split_over_shards() -> None:
+    device = FakeDevice(broken_variants=frozenset("a"), info=replace(INFO, units=4))
+    builds = build_variants(device, FOLDER, "float", ["a", "b"])
+    axes = {"threads": 1, "chunks": {"to_resident": 2.0, "points": 1}}
+    problems = [Problem(4, 8)]
+    parts = [
+        plan_cells(device, FOLDER, builds, "float", ["a", "b"], problems, axes, (i, 4))
+        for i in range(4)
+    ]
+    cells = [c for part in parts for c in part]
+    assert len(cells) == len({c.key for c in cells})
+    # 4 units hold 3 blocks each: 12 are resident, 13 need a second wave.
+    assert {12, 13, 24} <= {c["chunks"] for c in cells}
+    assert max(c["chunks"] for c in cells) == 24

@@ -1,0 +1,94 @@
+"""The environment that an OpenCL runtime is started in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gpushmoo.devices import opencl_runtime
+from gpushmoo.devices.opencl_runtime import SETTINGS, prepare_environment, runtime_settings
+
+POCL, INTEL = "Portable Computing Language", "Intel(R) OpenCL"
+OWN = ["XDG_CACHE_HOME", "POCL_CACHE_DIR", "OCL_ICD_VENDORS", *SETTINGS]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment() -> Iterator[None]:
+    """None of the variables is set at first; afterwards the environment is as it was."""
+    before = dict(os.environ)
+    for name in OWN:
+        os.environ.pop(name, None)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.mark.parametrize("runtime", ["pocl", "intel", "system"])
+def test_caches_lie_in_the_given_folder_which_is_made(tmp_path: Path, runtime: str) -> None:
+    cache = tmp_path / "results" / "cache"
+    prepare_environment(runtime, cache)
+    assert cache.is_dir()
+    for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR"):
+        assert Path(os.environ[name]).is_relative_to(cache)
+
+
+def test_settings_are_in_force_and_told_of_the_runtime_that_obeys_them(tmp_path: Path) -> None:
+    assert runtime_settings(POCL) == {}
+    prepare_environment("system", tmp_path)
+    assert {name: os.environ[name] for name in SETTINGS} == SETTINGS
+    assert runtime_settings(POCL) | runtime_settings(INTEL) == SETTINGS
+    assert all(name.startswith("POCL") for name in runtime_settings(POCL))
+    assert not any(name.startswith("POCL") for name in runtime_settings(INTEL))
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_setting_that_the_user_chose_wins_and_is_told(tmp_path: Path, name: str) -> None:
+    os.environ[name] = "mine"
+    prepare_environment("pocl", tmp_path)
+    assert os.environ[name] == "mine"
+    assert (runtime_settings(POCL) | runtime_settings(INTEL))[name] == "mine"
+
+
+def test_intel_runtime_alone_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "lib" / "libintelocl.so"
+    library.parent.mkdir()
+    library.touch()
+    monkeypatch.setattr(opencl_runtime.sys, "prefix", str(tmp_path))
+    prepare_environment("intel", tmp_path / "cache")
+    (icd,) = Path(os.environ["OCL_ICD_VENDORS"]).iterdir()
+    assert icd.suffix == ".icd"
+    assert icd.read_text().strip() == str(library)
+
+
+def test_missing_intel_runtime_leaves_no_runtime_to_be_mistaken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opencl_runtime.sys, "prefix", str(tmp_path))
+    prepare_environment("intel", tmp_path / "cache")
+    assert list(Path(os.environ["OCL_ICD_VENDORS"]).iterdir()) == []
+
+
+def test_bundled_pocl_hides_the_systems_runtimes(tmp_path: Path) -> None:
+    prepare_environment("pocl", tmp_path)
+    assert list(Path(os.environ["OCL_ICD_VENDORS"]).iterdir()) == []
+
+
+def test_pocl_of_the_system_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opencl_runtime, "_bundled_pocl", lambda: False)
+    prepare_environment("pocl", tmp_path)
+    assert "OCL_ICD_VENDORS" not in os.environ
+
+
+def test_system_runtimes_are_left_as_the_machine_has_them(tmp_path: Path) -> None:
+    os.environ["OCL_ICD_VENDORS"] = "/etc/OpenCL/vendors"
+    prepare_environment("system", tmp_path)
+    assert os.environ["OCL_ICD_VENDORS"] == "/etc/OpenCL/vendors"
+
+
+def test_preparing_twice_changes_nothing(tmp_path: Path) -> None:
+    prepare_environment("pocl", tmp_path)
+    once = dict(os.environ)
+    prepare_environment("pocl", tmp_path)
+    assert dict(os.environ) == once

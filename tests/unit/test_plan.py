@@ -1,0 +1,81 @@
+"""The plan: what a measuring job is told is all of the configuration that it needs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from gpushmoo.config import RunConfig, load_config
+from gpushmoo.plan import Shard, plan_shards, problems_of, settings_of, shard_params
+
+
+@pytest.fixture
+def config(raw_config: dict[str, Any]) -> RunConfig:
+    return load_config(raw_config, ROOT)
+
+
+def test_shards_are_named_once_and_cover_every_kernel_and_dtype(config: RunConfig) -> None:
+    shards = plan_shards(config)
+    assert len({s.path for s in shards}) == len(shards)
+    assert {(s.kernel, s.dtype) for s in shards} == {
+        (name, d) for name, k in config.kernels.items() for d in k.dtypes
+    }
+    for s in shards:
+        mates = [m for m in shards if (m.kernel, m.dtype) == (s.kernel, s.dtype)]
+        assert sorted(m.index for m in mates) == list(range(s.count))
+
+
+def test_smaller_shards_are_more_shards(raw_config: dict[str, Any], config: RunConfig) -> None:
+    raw_config["measure"]["cells_per_shard"] = 100
+    assert len(plan_shards(load_config(raw_config, ROOT))) > len(plan_shards(config))
+
+
+def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> None:
+    for shard in plan_shards(config):
+        params = shard_params(config, "opencl", "pocl", shard)
+        assert list(params) == sorted(params)
+        # Snakemake stores them as text; nothing may be lost on the way.
+        back = json.loads(json.dumps(params))
+        assert back == params
+        assert settings_of(back) == config.measure
+        assert tuple(problems_of(back)) == config.kernels[shard.kernel].problems
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("seed", 7),
+        ("thread_limit", 512),
+        ("device", 1),
+        ("measure.warmup", 3),
+        ("measure.max_samples", 99),
+        ("measure.cell_timeout_s", 1.5),
+        ("kernels.block_eq_partition.sizes", [64]),
+        ("kernels.block_eq_partition.axes", {"num_partition": 3}),
+        ("kernels.block_eq_partition.variants", ["exact"]),
+    ],
+)
+def test_what_changes_the_measurement_changes_the_parameters(
+    raw_config: dict[str, Any], config: RunConfig, path: str, value: Any
+) -> None:
+    *parents, last = path.split(".")
+    place = raw_config
+    for name in parents:
+        place = place[name]
+    assert place[last] != value
+    place[last] = value
+    shard = Shard("block_eq_partition", "float", 0, 1)
+    before = shard_params(config, "opencl", "pocl", shard)
+    assert shard_params(load_config(raw_config, ROOT), "opencl", "pocl", shard) != before
+
+
+def test_what_only_the_report_reads_does_not_measure_again(
+    raw_config: dict[str, Any], config: RunConfig
+) -> None:
+    raw_config |= {"run": "other", "strict": True, "fit": {"holdout": 0.1}, "simulate": {}}
+    raw_config["kernels"]["copy2d_coalesced"]["sizes"] = [64]
+    shard = Shard("block_eq_partition", "float", 0, 1)
+    before = shard_params(config, "opencl", "pocl", shard)
+    assert shard_params(load_config(raw_config, ROOT), "opencl", "pocl", shard) == before

@@ -1,0 +1,247 @@
+"""The contract between the stages: rows of the schema, files that are whole or not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
+from gpushmoo.measure import CellRun
+from gpushmoo.rows import cell_table
+from gpushmoo.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
+from gpushmoo.store import BadParquetError, is_whole, read_shard, write_parquet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+AXES = ["threads", "chunks"]
+METADATA = {"axes": AXES, "params": {"folder": "kernels/tiny", "dtype": "float"}}
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    """Cells of every kind of end that the fake device knows."""
+    cells = make_cells(heights=(4, 8), threads=(1, 2, 65))
+    faults = [
+        Fault(cell_tag(cells[0]), "run", 1, "lazy"),
+        Fault(cell_tag(cells[1]), "sample", 4, "slow"),
+        Fault(cell_tag(cells[2]), "bind", 0, "refused"),
+    ]
+    outcome = measure_cells(FakeDevice(faults=faults, oversized=frozenset([8])), cells)
+    return cell_table(outcome.runs, FOLDER.workload, INFO, AXES)
+
+
+@pytest.fixture
+def shard(table: pa.Table, tmp_path: Path) -> Path:
+    path = tmp_path / "cells" / "0000-of-0001.parquet"
+    write_parquet(table, path, METADATA)
+    return path
+
+
+def refused(path: Path) -> str:
+    """The sentence that reading `path` is refused with; it names the file in one line."""
+    with pytest.raises(BadParquetError) as caught:
+        read_shard(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# Rows
+
+
+def test_rows_keep_the_schema_and_are_sorted_by_key(table: pa.Table) -> None:
+    assert table.schema.equals(cell_schema(AXES))
+    table.validate(full=True)
+    keys = table.column("cell_key").to_pylist()
+    assert keys == sorted(keys)
+    for field in table.schema:
+        assert field.nullable or table.column(field.name).null_count == 0
+
+
+def test_only_verified_cells_have_a_bandwidth(table: pa.Table) -> None:
+    rows = table.to_pylist()
+    assert {r["status"] for r in rows} >= {"ok", "wrong_result", "timeout", "resources"}
+    timed = [n for n in table.column_names if n.startswith(("median", "bandwidth", "coverage"))]
+    assert len(timed) == 7
+    for row in rows:
+        assert {row[n] is not None for n in timed} == {row["status"] == "ok"}
+
+
+def test_samples_of_failed_cells_are_kept(table: pa.Table) -> None:
+    wrong = [r for r in table.to_pylist() if r["status"] == "wrong_result"]
+    assert [len(r["samples_s"]) for r in wrong] == [6]
+    assert wrong[0]["wrong_words"] == wrong[0]["verified_words"] == 32
+
+
+def one_run(samples: list[float], status: Status | None = Status.OK) -> CellRun:
+    cell = make_cells()[0]
+    run = CellRun(cell, FOLDER.workload.launch(cell))
+    run.samples_s, run.status, run.launches, run.copy_s = samples, status, 1, 1e-3
+    return run
+
+
+def row_of(run: CellRun) -> dict[str, Any]:
+    row: dict[str, Any] = cell_table([run], FOLDER.workload, INFO, AXES).to_pylist()[0]
+    return row
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=6, max_size=30))
+def test_bandwidth_is_the_bytes_moved_over_the_median(samples: list[float]) -> None:
+    row = row_of(one_run(samples))
+    moved = row["bytes_read"] + row["bytes_written"]
+    assert moved == 2 * 4 * 8 * 4
+    assert row["bandwidth_gbs"] == pytest.approx(moved / np.median(samples) / 1e9)
+    assert row["bandwidth_low_gbs"] <= row["bandwidth_gbs"] <= row["bandwidth_high_gbs"]
+    assert row["bandwidth_low_gbs"] == pytest.approx(moved / row["median_high_s"] / 1e9)
+    assert row["samples_s"] == samples
+
+
+def test_copy_of_the_same_bytes_in_the_same_time_has_the_same_bandwidth() -> None:
+    row = row_of(one_run([1e-3] * 6))
+    assert row["copy_gbs"] == pytest.approx(row["bandwidth_gbs"])
+
+
+def test_working_set_is_told_in_units_of_the_cache() -> None:
+    row = row_of(one_run([1e-3] * 6))
+    assert row["working_set_over_cache"] == (row["bytes_read"] + row["bytes_written"]) / INFO.cache
+
+
+def test_cell_that_was_never_ended_is_no_row() -> None:
+    with pytest.raises(ValueError, match="never ended"):
+        row_of(one_run([], status=None))
+
+
+@pytest.mark.parametrize("name", ["height", "status", "blocks"])
+def test_axis_with_the_name_of_a_core_column_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"axis '{name}'.*rename"):
+        cell_schema(["threads", name])
+
+
+# Files
+
+
+def test_what_is_written_is_read_again(table: pa.Table, shard: Path) -> None:
+    back, metadata = read_shard(shard)
+    assert back.equals(table)
+    assert metadata == {**METADATA, "schema_version": SCHEMA_VERSION}
+
+
+def test_written_again_it_replaces_the_old_file(table: pa.Table, shard: Path) -> None:
+    write_parquet(table.slice(0, 2), shard, METADATA)
+    assert len(read_shard(shard)[0]) == 2
+    assert [p.name for p in shard.parent.iterdir()] == [shard.name]
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_failing_write_leaves_the_old_file_and_nothing_else(
+    table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existed: bool
+) -> None:
+    path = tmp_path / "a.parquet"
+    if existed:
+        write_parquet(table, path, METADATA)
+
+    def full_disk(_: pa.Table, where: Path, **options: Any) -> None:
+        Path(where).write_bytes(b"PAR1 half a file")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gpushmoo.store.pq.write_table", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        write_parquet(table.slice(0, 1), path, METADATA)
+    assert list(tmp_path.iterdir()) == ([path] if existed else [])
+    if existed:
+        assert read_shard(path)[0].equals(table)
+
+
+def test_file_appears_under_its_name_only_when_it_is_whole(
+    table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.parquet"
+    seen: list[bool] = []
+    write = pq.write_table
+
+    def watched(*args: Any, **options: Any) -> None:
+        write(*args, **options)
+        seen.append(path.exists())
+
+    monkeypatch.setattr("gpushmoo.store.pq.write_table", watched)
+    write_parquet(table, path, METADATA)
+    assert seen == [False]
+    assert path.exists()
+
+
+def test_truncated_file_is_refused_at_every_length(shard: Path, tmp_path: Path) -> None:
+    whole = shard.read_bytes()
+    cut = tmp_path / "cut.parquet"
+    lengths = {*range(64), *range(64, len(whole), 173), *range(len(whole) - 64, len(whole))}
+    for length in lengths:
+        cut.write_bytes(whole[:length])
+        assert not is_whole(cut)
+        assert "truncated" in refused(cut)
+
+
+def test_is_whole_of_a_whole_file_and_of_none(shard: Path, tmp_path: Path) -> None:
+    assert is_whole(shard)
+    assert not is_whole(tmp_path / "absent.parquet")
+    assert not is_whole(tmp_path)
+
+
+@settings(deadline=None, max_examples=150)
+@given(where=st.floats(0.0, 1.0, exclude_max=True), bit=st.integers(0, 7))
+def test_damaged_bytes_are_refused_or_without_effect(
+    table: pa.Table, tmp_path_factory: pytest.TempPathFactory, where: float, bit: int
+) -> None:
+    path = tmp_path_factory.mktemp("damaged") / "a.parquet"
+    write_parquet(table, path, METADATA)
+    data = bytearray(path.read_bytes())
+    data[int(where * len(data))] ^= 1 << bit
+    path.write_bytes(data)
+    try:
+        back, _ = read_shard(path)
+    except BadParquetError:
+        return
+    assert back.equals(table)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1PAR1", b"PAR1\0\0\0\0PAR1", b"x" * 999])
+def test_what_is_no_parquet_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "foreign.parquet"
+    path.write_bytes(content)
+    refused(path)
+
+
+def test_parquet_file_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "foreign.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    assert "not ours" in refused(path)
+
+
+def rewritten(table: pa.Table, path: Path, payload: bytes) -> Path:
+    pq.write_table(table.replace_schema_metadata({METADATA_KEY: payload}), path)
+    return path
+
+
+def test_other_schema_version_is_refused_with_both_versions(table: pa.Table, shard: Path) -> None:
+    payload = json.dumps({"schema_version": SCHEMA_VERSION + 1}).encode()
+    sentence = refused(rewritten(table, shard, payload))
+    assert f"version {SCHEMA_VERSION + 1}" in sentence
+    assert f"version {SCHEMA_VERSION}." in sentence
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"{}", b'{"schema_version": 1}'])
+def test_unreadable_provenance_is_refused(table: pa.Table, shard: Path, payload: bytes) -> None:
+    assert "provenance" in refused(rewritten(table, shard, payload))
+
+
+def test_missing_column_is_refused(table: pa.Table, shard: Path) -> None:
+    write_parquet(table.drop_columns(["samples_s"]), shard, METADATA)
+    assert "other columns" in refused(shard)
+
+
+def test_cell_that_stands_twice_is_refused(table: pa.Table, shard: Path) -> None:
+    write_parquet(pa.concat_tables([table, table.slice(0, 1)]), shard, METADATA)
+    assert "twice" in refused(shard)

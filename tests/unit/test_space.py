@@ -1,0 +1,183 @@
+"""Axes, cells and shards: complete grids, keys that do not move."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pandas as pd
+import pytest
+from conftest import ROOT
+from gpushmoo.kernels import load_kernel
+from gpushmoo.space import (
+    Cell,
+    Problem,
+    Residency,
+    count_cells,
+    enumerate_cells,
+    expand_axis,
+    shard_count,
+    shard_of,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+H200 = Residency(132, 4)
+VALUES = st.lists(st.integers(1, 200), min_size=1, max_size=12, unique=True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "values"),
+    [
+        (7, [7]),
+        ([5, 3, 5], [3, 5]),
+        ({"from": 1, "to": 4}, [1, 2, 3, 4]),
+        ({"from": 4, "to": 64, "step": 20}, [4, 24, 44, 64]),
+        ({"from": 4, "to": 63, "step": 20}, [4, 24, 44]),
+        ({"from": 9, "to": 9, "step": 5}, [9]),
+        ([{"from": 1, "to": 3}, 3, 100], [1, 2, 3, 100]),
+        ({"to_resident": 0.001, "points": 3}, [1]),
+    ],
+)
+def test_axis_holds_each_value_of_its_specification_once_in_order(
+    spec: Any, values: list[int]
+) -> None:
+    assert expand_axis(spec, H200) == values
+
+
+def test_resident_axis_shows_both_sides_of_every_step_in_occupancy() -> None:
+    values = set(expand_axis({"to_resident": 2.0, "points": 1}, H200))
+    assert {528, 529} <= values
+    assert values == {n for k in range(1, 8) for n in (132 * k, 132 * k + 1)} | {1056}
+
+
+@given(
+    units=st.integers(1, 200),
+    per_unit=st.integers(1, 32),
+    factor=st.floats(0.01, 8.0),
+    points=st.integers(1, 60),
+)
+def test_resident_axis_spans_its_waves_and_misses_no_jump(
+    units: int, per_unit: int, factor: float, points: int
+) -> None:
+    residency = Residency(units, per_unit)
+    values = expand_axis({"to_resident": factor, "points": points}, residency)
+    last = max(1, round(factor * units * per_unit))
+    assert values[-1] == last
+    assert values[0] >= 1
+    steps = set(range(units, last + 1, units))
+    assert steps <= set(values)
+    assert {s + 1 for s in steps if s < last} <= set(values)
+    # Beside the jumps, no gap is wider than an even step.
+    gaps = [b - a for a, b in itertools.pairwise(values)]
+    assert max(gaps, default=0) <= last / points + 1
+
+
+@pytest.mark.parametrize(("step", "valid", "grid"), [(1, 2021, 3721), (2, 527, 961), (4, 142, 256)])
+def test_grid_of_block_shapes_has_the_counts_of_the_second_document(
+    step: int, valid: int, grid: int
+) -> None:
+    workload = load_kernel(ROOT / "kernels/copy2d_coalesced").workload
+    side = expand_axis({"from": 4, "to": 64, "step": step}, H200)
+    axes = {"block_x": side, "block_y": side}
+    cells = enumerate_cells(workload.name, "float", ["element"], [Problem(1024, 1024)], axes)
+    assert len(cells) == count_cells(axes, 1, 1) == grid
+    assert sum(workload.launch(c).threads <= 1024 for c in cells) == valid
+
+
+def cells_of(x: list[int], y: list[int], variants: tuple[str, ...] = ("v",)) -> list[Cell]:
+    problems = [Problem(64, 32), Problem(32, 64)]
+    return enumerate_cells("k", "float", variants, problems, {"x": x, "y": y})
+
+
+def test_key_of_a_cell_is_the_one_that_recorded_data_carries() -> None:
+    folder = ROOT / "reports/reference/nvidia-h200/copy2d_coalesced/float3"
+    recorded = pd.concat(pd.read_parquet(p) for p in folder.glob("*.parquet"))
+    assert len(recorded) > 100
+    for row in recorded.itertuples():
+        params = (("block_x", row.block_x), ("block_y", row.block_y))
+        cell = Cell(row.kernel, row.dtype, row.variant, Problem(row.height, row.width), params)
+        assert cell.key == row.cell_key
+
+
+def test_key_does_not_depend_on_the_order_of_parameters() -> None:
+    one = Cell("k", "float", "v", Problem(64, 32), (("x", 4), ("y", 8)))
+    two = Cell("k", "float", "v", Problem(64, 32), (("y", 8), ("x", 4)))
+    assert one.key == two.key
+
+
+def test_key_tells_apart_everything_that_a_cell_is() -> None:
+    base = ("k", "float", "v", Problem(64, 32), (("x", 4), ("y", 8)))
+    others = [
+        ("l", *base[1:]),
+        (base[0], "double", *base[2:]),
+        (*base[:2], "w", *base[3:]),
+        (*base[:3], Problem(32, 64), base[4]),
+        (*base[:4], (("x", 8), ("y", 4))),
+        (*base[:4], (("x", 4),)),
+        (*base[:4], (("x", 4), ("z", 8))),
+        ("kf", "loat", *base[2:]),
+    ]
+    assert len({Cell(*parts).key for parts in [base, *others]}) == 1 + len(others)  # type: ignore[arg-type]
+
+
+@given(x=VALUES, y=VALUES)
+def test_grid_is_complete_and_its_keys_are_distinct(x: list[int], y: list[int]) -> None:
+    cells = cells_of(x, y, ("v", "w"))
+    assert len({c.key for c in cells}) == len(cells) == count_cells({"x": x, "y": y}, 2, 2)
+    assert {(c["x"], c["y"]) for c in cells} == {(i, j) for i in x for j in y}
+
+
+@given(x=VALUES, y=VALUES, more=VALUES, shards=st.sampled_from([1, 2, 4, 8, 16]))
+def test_adding_values_leaves_every_other_cell_in_its_shard(
+    x: list[int], y: list[int], more: list[int], shards: int
+) -> None:
+    before = {c.key: shard_of(c, shards) for c in cells_of(x, y)}
+    after = {c.key: shard_of(c, shards) for c in cells_of(sorted({*x, *more}), y)}
+    assert before.items() <= after.items()
+
+
+@given(x=VALUES, shards=st.sampled_from([1, 2, 4, 8]))
+def test_doubling_the_shards_splits_each_and_moves_nothing_across(
+    x: list[int], shards: int
+) -> None:
+    assert all(shard_of(c, 2 * shards) % shards == shard_of(c, shards) for c in cells_of(x, [1]))
+
+
+@given(x=VALUES, shards=st.sampled_from([1, 2, 4, 8]))
+def test_every_cell_is_in_exactly_one_shard(x: list[int], shards: int) -> None:
+    cells = cells_of(x, [1, 2])
+    parts = [[c for c in cells if shard_of(c, shards) == i] for i in range(shards)]
+    assert sorted(c.key for part in parts for c in part) == sorted(c.key for c in cells)
+
+
+def test_shards_are_of_similar_size() -> None:
+    cells = cells_of(list(range(4, 65)), list(range(4, 65)))
+    sizes = [sum(shard_of(c, 8) == i for c in cells) for i in range(8)]
+    assert max(sizes) < 1.2 * len(cells) / 8
+
+
+@given(cells=st.integers(1, 10**7), per_shard=st.integers(1, 10**6))
+def test_number_of_shards_is_the_smallest_power_of_two_that_suffices(
+    cells: int, per_shard: int
+) -> None:
+    n = shard_count(cells, per_shard)
+    assert n.bit_count() == 1
+    assert n * per_shard >= cells
+    assert n == 1 or (n // 2) * per_shard < cells
+
+
+def test_cell_has_no_other_axes_than_its_own() -> None:
+    cell = cells_of([3], [5])[0]
+    assert (cell["x"], cell["y"]) == (3, 5)
+    with pytest.raises(KeyError):
+        cell["z"]
+
+
+@given(seed=st.integers(0, 99))
+def test_order_of_enumeration_does_not_depend_on_the_order_of_axes(seed: int) -> None:
+    items = [("x", [1, 2]), ("y", [3]), ("z", [4, 5])]
+    random.Random(seed).shuffle(items)
+    cells = enumerate_cells("k", "float", ["v"], [Problem(1, 1)], dict(items))
+    assert cells == enumerate_cells("k", "float", ["v"], [Problem(1, 1)], dict(sorted(items)))

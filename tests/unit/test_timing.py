@@ -1,0 +1,162 @@
+"""Sampling rules on synthetic sequences; no device, no clock."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from gpushmoo.timing.batching import MAX_LAUNCHES, SHORT_S, launches_per_sample
+from gpushmoo.timing.median import CONFIDENCE, median_interval
+from gpushmoo.timing.order import shuffled
+from gpushmoo.timing.stopping import StoppingRule
+from hypothesis import given
+from hypothesis import strategies as st
+
+TIMES = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40)
+
+
+def coverage_by_enumeration(n: int, k: int) -> float:
+    """Share of all 2ⁿ below/above patterns in which the median lies in [X(k), X(n+1−k)]."""
+    below = [sum(pattern) for pattern in itertools.product((0, 1), repeat=n)]
+    return sum(k <= b <= n - k for b in below) / 2**n
+
+
+def order_statistic(n: int) -> int:
+    """The k (from 1) whose order statistics the library takes for n samples."""
+    return int(median_interval(range(n)).low) + 1
+
+
+@pytest.mark.parametrize("n", range(1, 15))
+def test_coverage_is_the_exact_probability(n: int) -> None:
+    interval = median_interval(range(n))
+    assert interval.coverage == pytest.approx(coverage_by_enumeration(n, order_statistic(n)))
+
+
+@pytest.mark.parametrize("n", range(6, 15))
+def test_interval_is_the_narrowest_that_reaches_95_percent(n: int) -> None:
+    k = order_statistic(n)
+    assert coverage_by_enumeration(n, k) >= CONFIDENCE
+    assert 2 * (k + 1) > n or coverage_by_enumeration(n, k + 1) < CONFIDENCE
+
+
+def test_six_samples_are_the_fewest_with_a_95_percent_interval() -> None:
+    coverage = [median_interval(range(n)).coverage for n in range(1, 200)]
+    assert coverage[0] == 0.0
+    assert coverage[:6] == sorted(coverage[:6])
+    assert coverage[4] < CONFIDENCE
+    assert min(coverage[5:]) >= CONFIDENCE
+
+
+def test_more_samples_trim_more_from_both_ends() -> None:
+    trimmed = [order_statistic(n) for n in range(1, 200)]
+    assert trimmed == sorted(trimmed)
+    assert trimmed[-1] > 80
+
+
+@given(TIMES)
+def test_interval_holds_the_median_and_consists_of_samples(samples: list[float]) -> None:
+    m = median_interval(samples)
+    assert m.low <= m.median <= m.high
+    assert {m.low, m.high} <= set(samples)
+    assert m.median == np.median(samples)
+    # Symmetric in rank: as many samples are cut off below as above.
+    ordered = sorted(samples)
+    assert m.low == ordered[order_statistic(len(samples)) - 1]
+    assert m.high == ordered[-order_statistic(len(samples))]
+
+
+@given(TIMES, st.integers(0, 99))
+def test_interval_does_not_depend_on_the_order_of_samples(samples: list[float], seed: int) -> None:
+    mixed = list(np.random.default_rng(seed).permutation(samples))
+    assert median_interval(mixed) == median_interval(samples)
+
+
+def test_median_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="no samples"):
+        median_interval([])
+
+
+RULE = StoppingRule(min_samples=7, max_samples=20, relative_half_width=0.01, budget_s=5.0)
+NOISY = [1.0, 2.0] * 20
+
+
+def stops_at(rule: StoppingRule, samples: list[float], second_each: float = 0.0) -> int:
+    """Number of samples at which `rule` first says done."""
+    done = (n for n in range(len(samples) + 1) if rule.done(samples[:n], n * second_each))
+    return next(done)
+
+
+def test_steady_cell_stops_at_the_minimum() -> None:
+    assert stops_at(RULE, [1.0] * 40) == 7
+
+
+def test_noisy_cell_stops_at_the_maximum() -> None:
+    assert stops_at(RULE, NOISY) == 20
+
+
+def test_one_outlier_does_not_keep_a_steady_cell_going() -> None:
+    # With nine samples the interval drops the extreme on each side.
+    assert stops_at(RULE, [1.0, 9.0] + [1.0] * 38) == 9
+
+
+def test_cell_that_settles_stops_in_between() -> None:
+    assert 7 < stops_at(RULE, [1.5, 1.2] + [1.0] * 38) < 20
+
+
+def test_budget_ends_a_noisy_cell_but_never_before_the_minimum() -> None:
+    assert stops_at(RULE, NOISY, second_each=0.5) == 10
+    assert stops_at(RULE, NOISY, second_each=100.0) == 7
+
+
+def test_interval_under_95_percent_is_never_narrow_enough() -> None:
+    eager = StoppingRule(min_samples=2, max_samples=20, relative_half_width=0.01, budget_s=5.0)
+    assert stops_at(eager, [1.0] * 40) == 6
+
+
+@pytest.mark.parametrize(("spread", "done"), [(0.0099, True), (0.0101, False)])
+def test_interval_is_narrow_enough_up_to_the_configured_share(spread: float, done: bool) -> None:
+    samples = [1.0 - spread, *[1.0] * 5, 1.0 + spread]
+    assert RULE.done(samples, 0.0) is done
+
+
+@given(samples=TIMES, spent=st.floats(0.0, 100.0))
+def test_rule_keeps_its_bounds_for_any_samples(samples: list[float], spent: float) -> None:
+    done = RULE.done(samples, spent)
+    if len(samples) < RULE.min_samples:
+        assert not done
+    elif len(samples) >= RULE.max_samples or spent >= RULE.budget_s:
+        assert done
+
+
+@given(st.floats(0.0, 10.0))
+def test_batch_lasts_about_fifty_microseconds_and_has_a_bound(launch_s: float) -> None:
+    n = launches_per_sample(launch_s)
+    assert 1 <= n <= MAX_LAUNCHES
+    assert n * launch_s >= SHORT_S or n == MAX_LAUNCHES
+    assert n == 1 or (n - 1) * launch_s <= SHORT_S * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("launch_s", "launches"), [(1.0, 1), (50e-6, 1), (49e-6, 2), (20e-6, 3), (1e-9, 200), (0, 200)]
+)
+def test_only_short_launches_are_batched(launch_s: float, launches: int) -> None:
+    assert launches_per_sample(launch_s) == launches
+
+
+@given(st.lists(st.integers(), max_size=30), st.integers(0, 2**32 - 1))
+def test_round_is_a_permutation_that_the_seed_decides(items: list[int], seed: int) -> None:
+    one, two = (list(shuffled(items, np.random.default_rng(seed))) for _ in range(2))
+    assert one == two
+    assert sorted(one) == sorted(items)
+
+
+def test_every_item_comes_to_every_place() -> None:
+    rng = np.random.default_rng(7)
+    firsts = [tuple(shuffled(range(4), rng)) for _ in range(600)]
+    seen = {order: firsts.count(order) for order in set(firsts)}
+    assert len(seen) == math.factorial(4)
+    for place in range(4):
+        counts = [sum(order[place] == item for order in firsts) for item in range(4)]
+        assert min(counts) > 100

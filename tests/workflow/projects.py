@@ -1,0 +1,131 @@
+"""Projects in temporary folders, in which the workflow tests really run Snakemake."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+# Far beyond what any run here needs: a hung one fails, it does not stop the suite.
+DEADLINE_S = 300
+
+TINY: dict[str, Any] = {
+    "run": "tiny",
+    "backend": "opencl",
+    "opencl_runtime": "auto",
+    "kernels": {
+        "copy2d_coalesced": {
+            "dtypes": ["float", "float3"],
+            "sizes": [[48, 70]],
+            "axes": {"block_x": [8, 16, 64], "block_y": [4, 8, 32]},
+        },
+        "block_eq_partition": {
+            "sizes": [128],
+            "axes": {"num_partition": {"from": 1, "to": 12}},
+        },
+    },
+    "measure": {"min_samples": 6, "max_samples": 7},
+    "simulate": {"tesla-c1060": {"sizes": [256], "num_partition": [1, 2, 16, 30, 32]}},
+}
+
+# In the order in which the terminal counts them.
+TINY_SHARDS = [
+    "block_eq_partition/float/0000-of-0001",
+    "block_eq_partition/double/0000-of-0001",
+    "copy2d_coalesced/float/0000-of-0001",
+    "copy2d_coalesced/float3/0000-of-0001",
+]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a `snakemake` call ended: its exit status and what stood on the terminal."""
+
+    status: int
+    text: str
+
+    @property
+    def jobs(self) -> dict[str, int]:
+        """The table of job numbers by rule, without its total; empty when there was none."""
+        table = re.search(r"^Job stats:\njob +count\n[- ]+\n((?:.+\n)+)", self.text, re.MULTILINE)
+        if table is None:
+            return {}
+        rows = (line.split() for line in table.group(1).splitlines())
+        return {rule: int(count) for rule, count in rows if rule != "total"}
+
+
+@dataclass(frozen=True)
+class Project:
+    """A copy of the project with ``tiny.yaml`` in it."""
+
+    root: Path
+
+    @property
+    def results(self) -> Path:
+        """Folder of the run ``tiny``."""
+        return self.root / "results" / "tiny"
+
+    @property
+    def shards(self) -> list[Path]:
+        """The files that the measuring jobs of ``tiny.yaml`` make."""
+        return [self.results / "cells" / f"{name}.parquet" for name in TINY_SHARDS]
+
+    def write_config(self, name: str, values: Mapping[str, Any]) -> str:
+        """Write a configuration file into the project; returns `name`."""
+        (self.root / name).write_text(yaml.safe_dump(dict(values)))
+        return name
+
+    def command(self, *args: str, config: tuple[str, ...] = ("tiny.yaml",)) -> list[str]:
+        """The `snakemake` command line; `config` files are merged in this order."""
+        snakemake = [sys.executable, "-m", "snakemake", *args]
+        return [*snakemake, "--cores", "all", "--configfile", *config]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of a call: without what would change it, with device locks of its own."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "SNAKEMAKE"))}
+        return {**kept, "GPUSHMOO_LOCK_DIR": str(self.root / ".locks")}
+
+    def snakemake(self, *args: str, config: tuple[str, ...] = ("tiny.yaml",)) -> Outcome:
+        """Run `snakemake` in the project and wait for it."""
+        done = subprocess.run(
+            self.command(*args, config=config),
+            cwd=self.root,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout)
+
+    def plan(self, *args: str, config: tuple[str, ...] = ("tiny.yaml",)) -> dict[str, int]:
+        """Jobs by rule that a dry run announces."""
+        outcome = self.snakemake("-n", *args, config=config)
+        assert outcome.status == 0, outcome.text
+        return outcome.jobs
+
+
+def print_of(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Modification time (ns) and bytes of every file below `folder`, by relative path."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@dataclass(frozen=True)
+class FinishedProject(Project):
+    """A project whose run ``tiny`` is complete."""
+
+    outcome: Outcome

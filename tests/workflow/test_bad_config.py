@@ -1,0 +1,71 @@
+"""A configuration that cannot run is refused before any job, in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from projects import FinishedProject, Outcome, Project
+
+pytest_plugins = ("workflow_fixtures",)
+
+COPY = "kernels.copy2d_coalesced"
+
+
+def complaints(outcome: Outcome) -> list[str]:
+    """What stands on the terminal besides Snakemake's word on its configuration files."""
+    said = ("Using workflow specific profile", "Config file")
+    return [x for x in outcome.text.splitlines() if x and not x.startswith(said)]
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        pytest.param({"backends": "cuda"}, "'backends'", id="unknown key"),
+        pytest.param({"kernels": {"copy3d": {}}}, "kernels.copy3d", id="unknown kernel"),
+        pytest.param(
+            {"kernels": {"copy2d_coalesced": {"sizes": [-1]}}}, f"{COPY}.sizes", id="negative size"
+        ),
+        pytest.param(
+            {"kernels": {"copy2d_coalesced": {"sizes": [[0, 5]]}}}, f"{COPY}.sizes", id="empty size"
+        ),
+        pytest.param(
+            {"kernels": {"copy2d_coalesced": {"axes": {"block_x": []}}}},
+            f"{COPY}.axes.block_x",
+            id="empty axis",
+        ),
+        pytest.param(
+            {"backend": "auto", "kernels": {"copy2d_coalesced": {"sizes": [1048576]}}},
+            f"{COPY}.sizes",
+            id="larger than the device",
+        ),
+    ],
+)
+def test_a_bad_value_is_refused_in_one_sentence_before_any_job(
+    finished: FinishedProject, values: dict[str, Any], key: str
+) -> None:
+    config = ("tiny.yaml", finished.write_config("bad.yaml", {"run": "bad", **values}))
+    outcome = finished.snakemake("-n", config=config)
+    assert outcome.status != 0
+    [sentence] = complaints(outcome)
+    assert key in sentence
+    assert sentence.endswith((".", "?"))
+    assert "Traceback" not in outcome.text
+    assert outcome.jobs == {}
+
+
+def test_a_missing_cuda_device_is_an_error_and_not_another_backend(project: Project) -> None:
+    named = {"run": "bad", "backend": "cuda"}
+    config = ("tiny.yaml", project.write_config("bad.yaml", named))
+    shard = "results/bad/cells/block_eq_partition/float/0000-of-0001.parquet"
+    outcome = project.snakemake(shard, config=config)
+    if outcome.status == 0:
+        pytest.skip("this machine has a CUDA device")
+    said = [line for line in outcome.text.splitlines() if line.startswith("gpushmoo: ")]
+    assert len(said) == 1
+    assert "CUDA" in said[0] or "CuPy" in said[0]
+    assert "install" in said[0] or "driver" in said[0]
+    assert "Traceback" not in outcome.text
+    assert not (project.root / shard).exists()
+    log = project.root / "results/bad/logs/measure/block_eq_partition-float-0000-of-0001.log"
+    assert said[0].removeprefix("gpushmoo: ") in log.read_text()

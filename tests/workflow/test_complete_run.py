@@ -1,0 +1,163 @@
+"""A whole run, from the configuration to the report, on this machine's OpenCL device."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from gpushmoo import PROTOCOL_VERSION
+from gpushmoo.dataset import read_cells
+from gpushmoo.kernels import load_kernel
+from gpushmoo.store import read_shard
+from projects import TINY, TINY_SHARDS, FinishedProject, Project, print_of
+
+pytest_plugins = ("workflow_fixtures",)
+
+COPY, PERSISTENT = "copy2d_coalesced", "block_eq_partition"
+
+
+@pytest.fixture(scope="module")
+def cells(finished: FinishedProject) -> pd.DataFrame:
+    return read_cells(finished.results / "dataset")
+
+
+def test_every_promised_file_is_there(finished: FinishedProject) -> None:
+    results = finished.results
+    figures = ["simulated-tesla-c1060", "gantt-tesla-c1060"]
+    figures += [f"heatmap-{COPY}-block_x-block_y-48x70"]
+    figures += [f"curve-{PERSISTENT}-num_partition-128x128"]
+    promised = [f"figures/{name}.svg" for name in figures]
+    promised += [f"cells/{name}.parquet" for name in TINY_SHARDS]
+    for name in TINY_SHARDS:
+        kernel, dtype, _ = name.split("/")
+        promised.append(f"dataset/kernel={kernel}/dtype={dtype}/part-0.parquet")
+        promised.append(f"logs/measure/{name.replace('/', '-')}.log")
+    promised += ["summary/best.parquet", "model/params.json", "model/predictions.parquet"]
+    promised += ["report.pdf", "report.json", "summary/verdict.txt"]
+    empty = [p for p in promised if not (results / p).is_file() or not (results / p).stat().st_size]
+    assert empty == []
+    assert (results / "report.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_every_cell_of_the_grid_is_exactly_one_row(cells: pd.DataFrame) -> None:
+    axes = TINY["kernels"][COPY]["axes"]
+    expected = {
+        (COPY, dtype, variant, 48, 70, x, y, -1)
+        for dtype, variant in itertools.product(("float", "float3"), ("element", "tile32"))
+        for x, y in itertools.product(axes["block_x"], axes["block_y"])
+    }
+    expected |= {
+        (PERSISTENT, dtype, variant, 128, 128, -1, -1, n)
+        for dtype, variant in itertools.product(("float", "double"), ("exact", "reciprocal"))
+        for n in range(1, 13)
+    }
+    names = ["kernel", "dtype", "variant", "height", "width"]
+    names += ["block_x", "block_y", "num_partition"]
+    rows = list(cells[names].fillna(-1).itertuples(index=False, name=None))
+    assert len(rows) == len(expected)
+    assert set(rows) == expected
+    assert cells["cell_key"].is_unique
+
+
+def test_cells_over_the_limit_of_threads_are_rows_that_say_so(cells: pd.DataFrame) -> None:
+    over = cells[cells["block_x"] * cells["block_y"] > 1024]
+    assert len(over) == 4
+    assert set(over["status"]) == {"too_many_threads"}
+    assert over["message"].str.contains("limit 1024").all()
+    assert over["bandwidth_gbs"].isna().all()
+    assert set(cells.drop(over.index)["status"]) == {"ok"}
+
+
+def test_every_ok_cell_is_verified_and_has_its_samples(cells: pd.DataFrame) -> None:
+    ok = cells[cells["status"] == "ok"]
+    assert (ok["wrong_words"] == 0).all()
+    # A word has four bytes: the whole output was compared.
+    assert (ok["verified_words"] == ok["bytes_written"] // 4).all()
+    assert (ok["verified_words"] > 0).all()
+    measure = TINY["measure"]
+    assert ok["samples_s"].map(len).between(measure["min_samples"], measure["max_samples"]).all()
+    assert (ok["samples_s"].map(min) > 0).all()
+    assert (ok["bandwidth_low_gbs"] <= ok["bandwidth_gbs"]).all()
+    assert (ok["bandwidth_gbs"] <= ok["bandwidth_high_gbs"]).all()
+
+
+def test_each_group_has_one_fastest_cell_among_the_best(
+    finished: FinishedProject, cells: pd.DataFrame
+) -> None:
+    best = pd.read_parquet(finished.results / "summary/best.parquet")
+    assert best.groupby(["kernel", "dtype", "variant"])["is_fastest"].sum().eq(1).all()
+    assert set(best["cell_key"]) <= set(cells.loc[cells["status"] == "ok", "cell_key"])
+    fastest = best[best["is_fastest"]].set_index(["kernel", "dtype", "variant"])
+    tops = cells.groupby(["kernel", "dtype", "variant"])["bandwidth_gbs"].max()
+    assert fastest["bandwidth_gbs"].sort_index().tolist() == tops.sort_index().tolist()
+
+
+def test_a_shard_tells_where_its_figures_come_from(finished: FinishedProject) -> None:
+    for path in finished.shards:
+        table, facts = read_shard(path)
+        kernel = load_kernel(finished.root / "kernels" / path.parts[-3])
+        assert facts["protocol_version"] == PROTOCOL_VERSION
+        assert facts["kernel_digest"] == kernel.digest()
+        assert set(facts["builds"]) == set(kernel.workload.variants)
+        assert all("element_t" in options for options in facts["builds"].values())
+        assert facts["device"]["backend"] == "opencl"
+        for name in ("name", "uuid", "driver", "runtime"):
+            assert facts["device"][name]
+        assert facts["host"]["name"]
+        assert pd.Timestamp(facts["written_at"]).tzinfo is not None
+        assert set(table.column("device_uuid").to_pylist()) == {facts["device"]["uuid"]}
+
+
+def test_the_dataset_carries_the_provenance_of_its_shards(finished: FinishedProject) -> None:
+    for part in (finished.results / "dataset").rglob("*.parquet"):
+        stored = json.loads(pq.read_schema(part).metadata[b"gpushmoo"])
+        assert [s["params"]["dtype"] for s in stored["shards"]] == [part.parent.name.split("=")[1]]
+
+
+def test_the_terminal_shows_shards_and_cells_and_no_traceback(finished: FinishedProject) -> None:
+    text = finished.outcome.text
+    for number, name in enumerate(TINY_SHARDS, 1):
+        kernel, dtype, _ = name.split("/")
+        cells = 24 if kernel == PERSISTENT else 18
+        assert f"shard {number}/4 {kernel} {dtype}: {cells} cells to measure" in text
+    assert "Traceback" not in text
+
+
+def test_a_second_run_has_nothing_to_do(finished: FinishedProject) -> None:
+    outcome = finished.snakemake()
+    assert outcome.status == 0
+    assert "Nothing to be done" in outcome.text
+    assert outcome.jobs == {}
+
+
+def test_figures_and_report_repeat_byte_for_byte(
+    finished: FinishedProject, project: Project
+) -> None:
+    made = [p for p in print_of(project.results) if p.endswith((".svg", ".pdf"))]
+    assert len(made) > 1
+    for name in made:
+        (project.results / name).unlink()
+    outcome = project.snakemake()
+    assert outcome.status == 0, outcome.text
+    assert "measure" not in outcome.jobs
+    for name in made:
+        assert (project.results / name).read_bytes() == (finished.results / name).read_bytes(), name
+
+
+def test_a_recorded_data_set_renders_without_measuring(finished: FinishedProject) -> None:
+    recorded = "dataset=reports/reference/nvidia-h200"
+    jobs = finished.plan("--config", recorded, config=("config/h200.yaml",))
+    assert "measure" not in jobs
+    assert jobs["report"] == 1
+    assert jobs["aggregate"] == 1
+
+
+def test_the_full_sweep_is_planned_without_a_device(finished: FinishedProject) -> None:
+    jobs = finished.plan(config=("config/full.yaml",))
+    assert jobs["measure"] > 1
+    assert jobs["report"] == 1
+    # Asking a device leaves its cache there.
+    assert not (finished.root / "results/full").exists()

@@ -1,0 +1,74 @@
+"""Fixtures of the workflow tests.
+
+A plugin and not a conftest.py: other tests import the one conftest by that name. Test modules name
+it in ``pytest_plugins`` and import the rest from `projects`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from filelock import FileLock
+from projects import TINY, FinishedProject, Outcome, Project
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedProject:
+    """The one complete run that all tests share. Look and dry-run; its results stay as they are.
+
+    Workers of pytest-xdist make it once: the first one runs, the others wait, each takes a copy.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    made, terminal = Project(shared / "workflow-run"), shared / "workflow-run.terminal"
+    with FileLock(shared / "workflow-run.lock"):
+        if not terminal.exists():
+            copy_project(made.root)
+            made.write_config("tiny.yaml", TINY)
+            outcome = made.snakemake()
+            assert outcome.status == 0, outcome.text
+            terminal.write_text(outcome.text)
+    mine = tmp_path_factory.mktemp("workflow") / "finished"
+    shutil.copytree(made.root, mine, symlinks=True)
+    return FinishedProject(mine, Outcome(0, terminal.read_text()))
+
+
+def copy_project(root: Path) -> None:
+    """Copy the project's own files to `root`: no results, no virtual environment."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, root / name)
+
+
+@pytest.fixture(scope="session")
+def copy_finished(finished: FinishedProject) -> Callable[[Path], Project]:
+    """Copies the finished project, with Snakemake's records, to where a test may damage it."""
+
+    def copy(root: Path) -> Project:
+        shutil.copytree(finished.root, root, symlinks=True)
+        return Project(root)
+
+    return copy
+
+
+@pytest.fixture
+def project(copy_finished: Callable[[Path], Project], tmp_path: Path) -> Iterator[Project]:
+    """A copy of the finished project for one test."""
+    copied = copy_finished(tmp_path / "project")
+    yield copied
+    shutil.rmtree(copied.root, ignore_errors=True)

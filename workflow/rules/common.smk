@@ -1,7 +1,6 @@
 # Loads the library and checks the configuration before any job exists.
 import sys
 
-
 sys.path.insert(0, f"{workflow.basedir}/workflow/scripts")
 
 from gpushmoo.parse import broken_shards_anew, load_flow

@@ -122,6 +122,8 @@ class FakeDevice:
     # The launch or sample (from 0, of any cell) at which the device is lost.
     lost_at: int | None = None
     copy_error: str | None = None
+    # Resident blocks per unit by variant, 3 where it is silent; 0: the program cannot tell.
+    resident: Mapping[str, int] = field(default_factory=dict)
     info: DeviceInfo = INFO
     log: list[tuple[Any, ...]] = field(default_factory=list)
     lost: bool = False
@@ -130,7 +132,7 @@ class FakeDevice:
     def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> FakeProgram:
         if defines["VARIANT"] in self.broken_variants:
             raise BuildError(f"variant {defines['VARIANT']} does not compile.", "line 1: error")
-        return FakeProgram()
+        return FakeProgram(self.resident.get(defines["VARIANT"], 3))
 
     def upload(self, array: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
         self.alive()
@@ -139,13 +141,13 @@ class FakeDevice:
         return np.ascontiguousarray(array).reshape(-1).view(np.uint32).copy()
 
     def poison(self, buffer: npt.NDArray[np.uint32]) -> None:
-        self.alive()
         self.log.append(("poison",))
+        self.alive()
         buffer.fill(0xFFFFFFFF)
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
-        self.alive()
         self.log.append(("compare",))
+        self.alive()
         return int((buffer != expected).sum())
 
     def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> FakeBound:
@@ -166,12 +168,16 @@ class FakeDevice:
         pass
 
 
+@dataclass
 class FakeProgram:
-    options = "-O"
-    log = ""
+    resident: int
+    options: str = "-O"
+    log: str = ""
 
     def resident_per_unit(self, entry: str, threads: int) -> int:
-        return 3
+        if self.resident == 0:
+            raise BuildError(f"no kernel '{entry}'.", "")
+        return self.resident
 
     def registers(self, entry: str) -> int | None:
         return 16
@@ -185,8 +191,8 @@ class FakeCopy:
         self.sample(1)
 
     def sample(self, launches: int) -> float:
-        self.device.alive()
         self.device.log.append(("copy",))
+        self.device.alive()
         if self.device.copy_error is not None:
             raise ERRORS[self.device.copy_error]("The copy broke.")
         return 1e-3

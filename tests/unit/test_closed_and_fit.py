@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -176,6 +177,32 @@ def test_fit_is_deterministic_and_its_split_follows_the_seed() -> None:
     assert (one.held_out != other.held_out).any()
 
 
+@pytest.mark.parametrize(("machine", "most"), [(H200, 132), (Machine(132, 1, 131072), 1056)])
+def test_crowding_is_fitted_only_where_multiprocessors_hold_several_blocks(
+    machine: Machine, most: int
+) -> None:
+    blocks = BLOCKS[most >= BLOCKS]
+    found = fit_series(blocks, total_s(blocks, machine, TRUTH), machine, 0.25, 1)
+    assert found.parameters is not None
+    assert found.parameters.crowding == 0.0
+    assert set(found.estimates) == {"start_s", "tile_s", "bus_s", "overlap"}
+
+
+def test_fit_needs_two_points_more_than_parameters() -> None:
+    blocks = np.array([1, 8, 64, 132, 264, 400, 528])
+    assert fit_series(blocks, total_s(blocks, H200, TRUTH), H200, 0.0, 1).converged
+    assert not fit_series(blocks[1:], total_s(blocks[1:], H200, TRUTH), H200, 0.0, 1).converged
+
+
+@pytest.mark.parametrize("overlap", [1.02, 3.0, 25.0])
+def test_interval_of_the_overlap_stays_where_the_overlap_can_be(overlap: float) -> None:
+    truth = replace(TRUTH, overlap=overlap)
+    found = fit_series(BLOCKS, noisy(truth, 1), H200, 0.25, 1).estimates["overlap"]
+    assert 1.0 <= found.value <= fit_module.MAX_OVERLAP
+    assert found.low is None or found.low >= 1.0
+    assert found.high is None or found.high <= fit_module.MAX_OVERLAP
+
+
 def test_too_few_points_are_reported_and_predict_nothing() -> None:
     found = fit_series(BLOCKS[:5], noisy(TRUTH, 7)[:5], H200, 0.25, 1)
     assert not found.converged
@@ -245,12 +272,29 @@ def test_model_predicts_unseen_points_of_a_real_gpu(predicted: Path) -> None:
 
 
 def test_model_predicts_the_second_wave_of_a_real_gpu(predicted: Path) -> None:
-    table = pd.read_parquet(predicted / "p.parquet")
-    for _, rows in table.set_index("blocks").groupby(["dtype", "variant"]):
+    table = pd.read_parquet(predicted / "p.parquet").set_index("blocks")
+    series = [rows for _, rows in table.groupby(["dtype", "variant"])]
+    assert len(series) == 4
+    for rows in series:
         assert abs(rows.loc[529, "relative_error"]) < 0.05
         # The step itself, not only the level.
         for side in ("measured_s", "predicted_s"):
             assert rows.loc[529, side] > 1.2 * rows.loc[528, side]
+
+
+def test_predictions_stand_beside_what_was_measured(
+    recorded: pd.DataFrame, predicted: Path
+) -> None:
+    table = pd.read_parquet(predicted / "p.parquet")
+    ok = recorded[recorded["status"] == "ok"]
+    both = table.merge(ok, on=["dtype", "variant", "height", "width", "blocks"])
+    assert len(both) == len(ok) == len(table)
+    assert both["measured_gbs"].to_numpy() == pytest.approx(both["bandwidth_gbs"].to_numpy())
+    error = both["predicted_s"] / both["median_s"] - 1
+    assert both["relative_error"].to_numpy() == pytest.approx(error.to_numpy())
+    moved = both["bytes_read"] + both["bytes_written"]
+    gbs = moved / both["predicted_s"] / 1e9
+    assert both["predicted_gbs"].to_numpy() == pytest.approx(gbs.to_numpy())
 
 
 def test_series_of_another_kernel_or_status_are_left_out(

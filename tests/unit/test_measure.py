@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from fakes import (
     ERRORS,
     FOLDER,
-    INFO,
     FakeDevice,
     Fault,
     Outcome,
@@ -20,7 +18,7 @@ from fakes import (
 )
 from gpushmoo.measure import build_variants, plan_cells
 from gpushmoo.schema import Status
-from gpushmoo.space import Problem
+from gpushmoo.space import Cell, Problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,7 +48,7 @@ def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
         assert (run.status, run.wrong_words) == (Status.OK, 0)
         assert run.verified_words == run.cell.problem.height * 8
         assert run.samples_s == [1e-3] * 6
-        assert run.resident_per_unit == 3
+        assert (run.resident_per_unit, run.registers) == (3, 16)
         assert run.copy_s == 1e-3
 
 
@@ -113,14 +111,27 @@ def test_every_cell_ends_with_one_status_whatever_breaks(
 
 def check_progress(outcome: Outcome) -> None:
     """The counts and the share of the work never fall, and end at all of it."""
-    if not outcome.progress:
-        return
+    if all("limit" in str(r.message) or "compile" in str(r.message) for r in outcome.runs):
+        return  # nothing was to be run
     done, share = zip(*outcome.progress, strict=True)
     assert list(done) == sorted(done)
     assert list(share) == sorted(share)
     assert done[-1] == len(outcome.runs)
     assert share[-1] == pytest.approx(1.0)
     assert max(share) <= 1.0
+
+
+def test_progress_counts_the_verification_and_every_possible_sample() -> None:
+    # A tenth for each of ten steps; the three samples that were not needed come with the end.
+    tenths = [
+        (done, round(10 * share)) for done, share in measure_cells(FakeDevice(), [FIRST]).progress
+    ]
+    assert tenths == [*((0, n) for n in range(1, 8)), (1, 10)]
+
+
+def test_progress_counts_cells_over_a_limit_as_done_from_the_start() -> None:
+    outcome = measure_cells(FakeDevice(), make_cells(threads=(1, 65)))
+    assert outcome.progress[0] == (4, pytest.approx(1 / 40))
 
 
 @pytest.mark.parametrize(
@@ -164,12 +175,15 @@ def test_samples_before_a_failing_one_are_kept() -> None:
     assert len(measure_cells(device, [FIRST])[FIRST].samples_s) == 3
 
 
-def test_variant_that_does_not_compile_fails_with_the_compilers_sentence() -> None:
+def test_variant_that_does_not_compile_fails_with_the_compilers_sentence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     outcome = measure_cells(FakeDevice(broken_variants=frozenset("a")), CELLS)
     for run in outcome.runs:
         broken = run.cell.variant == "a"
         assert run.status is (Status.LAUNCH_FAILED if broken else Status.OK)
         assert not broken or run.message == "variant a does not compile."
+    assert "line 1: error" in caplog.text
 
 
 @pytest.mark.parametrize(("limit", "allowed"), [(None, 64), (32, 32), (4096, 64)])
@@ -195,6 +209,14 @@ def test_cells_after_a_lost_device_are_lost_and_finished_ones_stay(at: int) -> N
     assert {r.status for r in outcome.runs if r.cell.problem.height == 8} == {Status.LOST_DEVICE}
     assert all(r.message for r in outcome.runs if r.status is Status.LOST_DEVICE)
     check_progress(outcome)
+
+
+@pytest.mark.parametrize("at", [0, 17, 47])
+def test_nothing_more_is_asked_of_a_lost_device(at: int) -> None:
+    log = measure_cells(FakeDevice(lost_at=at), CELLS).device.log
+    launches = [i for i, entry in enumerate(log) if entry[0] in ("run", "sample")]
+    assert len(launches) == at + 1
+    assert launches[-1] == len(log) - 1
 
 
 def test_device_lost_in_the_second_problem_leaves_the_first_one_measured() -> None:
@@ -269,17 +291,34 @@ def test_input_data_depends_on_the_problem_not_on_the_shard() -> None:
     assert uploads([FIRST], 1) != uploads([FIRST], 2)
 
 
-def test_axes_are_resolved_by_the_devices_occupancy_and_split_over_shards() -> None:
-    device = FakeDevice(broken_variants=frozenset("a"), info=replace(INFO, units=4))
-    builds = build_variants(device, FOLDER, "float", ["a", "b"])
+@pytest.mark.parametrize(
+    ("resident", "broken", "blocks"),
+    [
+        ({"a": 3, "b": 2}, "", 12),  # the first variant decides
+        ({"a": 3, "b": 2}, "a", 8),  # or the first that compiles
+        ({"a": 0, "b": 2}, "", 8),  # and tells
+        ({"a": 3, "b": 2}, "ab", 4),
+        ({"a": 0, "b": 0}, "", 4),
+    ],
+)
+def test_axes_are_resolved_by_the_devices_occupancy(
+    resident: dict[str, int], broken: str, blocks: int
+) -> None:
+    cells = plan(FakeDevice(broken_variants=frozenset(broken), resident=resident), (0, 1))
+    assert {blocks, blocks + 1, 2 * blocks} <= {c["chunks"] for c in cells}
+    assert max(c["chunks"] for c in cells) == 2 * blocks
+
+
+def test_shards_of_a_job_share_out_its_cells() -> None:
+    parts = [[c.key for c in plan(FakeDevice(), (i, 4))] for i in range(4)]
+    keys = [key for part in parts for key in part]
+    assert sorted(keys) == sorted(c.key for c in plan(FakeDevice(), (0, 1)))
+    assert all(int(key, 16) % 4 == i for i, part in enumerate(parts) for key in part)
+
+
+def plan(device: FakeDevice, shard: tuple[int, int]) -> list[Cell]:
+    """The cells of a shard whose one axis goes up to two waves of resident blocks."""
+    variants, problems = ["a", "b"], [Problem(4, 8)]
+    builds = build_variants(device, FOLDER, "float", variants)
     axes = {"threads": 1, "chunks": {"to_resident": 2.0, "points": 1}}
-    problems = [Problem(4, 8)]
-    parts = [
-        plan_cells(device, FOLDER, builds, "float", ["a", "b"], problems, axes, (i, 4))
-        for i in range(4)
-    ]
-    cells = [c for part in parts for c in part]
-    assert len(cells) == len({c.key for c in cells})
-    # 4 units hold 3 blocks each: 12 are resident, 13 need a second wave.
-    assert {12, 13, 24} <= {c["chunks"] for c in cells}
-    assert max(c["chunks"] for c in cells) == 24
+    return plan_cells(device, FOLDER, builds, "float", variants, problems, axes, shard)

@@ -108,14 +108,20 @@ SIMULATION_SCHEMA = pa.schema(
     ]
 )
 
+# What cells compete in and what one series of the model is.
+_GROUP_FIELDS = (
+    pa.field("kernel", pa.string(), nullable=False),
+    pa.field("dtype", pa.string(), nullable=False),
+    pa.field("variant", pa.string(), nullable=False),
+    pa.field("height", pa.int64(), nullable=False),
+    pa.field("width", pa.int64(), nullable=False),
+    pa.field("device_uuid", pa.string(), nullable=False),
+)
+GROUP = tuple(f.name for f in _GROUP_FIELDS)
+
 BEST_SCHEMA = pa.schema(
     [
-        pa.field("kernel", pa.string(), nullable=False),
-        pa.field("dtype", pa.string(), nullable=False),
-        pa.field("variant", pa.string(), nullable=False),
-        pa.field("height", pa.int64(), nullable=False),
-        pa.field("width", pa.int64(), nullable=False),
-        pa.field("device_uuid", pa.string(), nullable=False),
+        *_GROUP_FIELDS,
         pa.field("cell_key", pa.string(), nullable=False),
         pa.field("params", pa.string(), nullable=False),
         pa.field("threads_per_block", pa.int32(), nullable=False),
@@ -131,12 +137,7 @@ BEST_SCHEMA = pa.schema(
 
 PREDICTION_SCHEMA = pa.schema(
     [
-        pa.field("kernel", pa.string(), nullable=False),
-        pa.field("dtype", pa.string(), nullable=False),
-        pa.field("variant", pa.string(), nullable=False),
-        pa.field("height", pa.int64(), nullable=False),
-        pa.field("width", pa.int64(), nullable=False),
-        pa.field("device_uuid", pa.string(), nullable=False),
+        *_GROUP_FIELDS,
         pa.field("blocks", pa.int64(), nullable=False),
         pa.field("held_out", pa.bool_(), nullable=False),
         pa.field("measured_s", pa.float64(), nullable=False),

@@ -7,10 +7,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from ..schema import BEST_SCHEMA, CORE_COLUMNS, Status
-
-# Cells compete within one of these.
-GROUP = ["kernel", "dtype", "variant", "height", "width", "device_uuid"]
+from ..schema import BEST_SCHEMA, CORE_COLUMNS, GROUP, Status
 
 
 def axes_of(cells: pd.DataFrame) -> list[str]:
@@ -35,7 +32,7 @@ def tied_best(cells: pd.DataFrame) -> pd.DataFrame:
 def best_table(cells: pd.DataFrame) -> pa.Table:
     """One row for each tied cell of each group, the fastest first (BEST_SCHEMA)."""
     rows: list[dict[str, Any]] = []
-    for _, group in cells.groupby(GROUP, sort=True, observed=True):
+    for _, group in cells.groupby(list(GROUP), sort=True, observed=True):
         tied = tied_best(group)
         if tied.empty:
             continue

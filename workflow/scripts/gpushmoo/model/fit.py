@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -127,12 +128,10 @@ def _parameters(x: Floats, free: list[str], scale: dict[str, float]) -> Paramete
     )
 
 
-def _estimates(
-    found: object, free: list[str], scale: dict[str, float], n: int
-) -> dict[str, Estimate]:
+def _estimates(found: Any, free: list[str], scale: dict[str, float], n: int) -> dict[str, Estimate]:
     """Intervals from the linearised covariance; none at a bound or without effect."""
     x, jac, fun = (np.asarray(getattr(found, a)) for a in ("x", "jac", "fun"))
-    active = np.asarray(found.active_mask)  # type: ignore[attr-defined]
+    active = np.asarray(found.active_mask)
     columns = np.linalg.norm(jac, axis=0)
     live = (active == 0) & (columns > 1e-9 * max(1.0, float(columns.max())))
     sigma = np.full(len(x), np.inf)

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ..analysis.best import GROUP
-from ..schema import PREDICTION_SCHEMA, Status
+from ..schema import GROUP, PREDICTION_SCHEMA, Status
 from ..store import write_parquet
 from .closed import Machine, total_s
 from .fit import UNITS, Fit, fit_series
@@ -24,12 +23,12 @@ def fit_dataset(
 ) -> None:
     """Fit every series of the persistent-block `kernels`; write ``params.json`` and predictions.
 
-    A series is one group of cells (see analysis.best.GROUP) over its number of blocks.
+    A series is one group of cells (see schema.GROUP) over its number of blocks.
     """
     fits: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     usable = cells[cells["kernel"].isin(kernels) & (cells["status"] == Status.OK)]
-    for key, group in usable.groupby(GROUP, sort=True, observed=True):
+    for key, group in usable.groupby(list(GROUP), sort=True, observed=True):
         names = dict(zip(GROUP, _plain(key), strict=True))
         group = group.sort_values("blocks").drop_duplicates("blocks")
         machine = Machine(

@@ -16,6 +16,7 @@ from gpushmoo.devices.base import (
     LaunchFailedError,
     LaunchRefusedError,
     OutOfDeviceMemoryError,
+    Reading,
     check_limits,
 )
 from gpushmoo.dtypes import DType
@@ -125,6 +126,8 @@ class FakeDevice:
     # Resident blocks per unit by variant, 3 where it is silent; 0: the program cannot tell.
     resident: Mapping[str, int] = field(default_factory=dict)
     info: DeviceInfo = INFO
+    # What the sensor tells, reading by reading; the last one stays. Empty: there is no sensor.
+    states: list[Reading] = field(default_factory=list)
     log: list[tuple[Any, ...]] = field(default_factory=list)
     lost: bool = False
     launches: int = 0
@@ -163,6 +166,11 @@ class FakeDevice:
     def alive(self) -> None:
         if self.lost:
             raise DeviceLostError("The device is gone.")
+
+    def reading(self) -> Reading | None:
+        if not self.states:
+            return None
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
     def close(self) -> None:
         pass
@@ -263,6 +271,7 @@ class Outcome:
     runs: list[CellRun]
     device: FakeDevice
     progress: list[tuple[int, float]]
+    readings: list[tuple[float, Reading]] = field(default_factory=list)
 
     def __getitem__(self, cell: Cell) -> CellRun:
         return next(r for r in self.runs if r.cell == cell)
@@ -285,4 +294,4 @@ def measure_cells(
     run = ShardRun(
         device, FOLDER, builds, settings, lambda n, share: seen.append((n, share)), device.clock
     )
-    return Outcome(run.measure(cells), device, seen)
+    return Outcome(run.measure(cells), device, seen, run.readings)

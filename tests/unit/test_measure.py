@@ -16,6 +16,7 @@ from fakes import (
     make_cells,
     measure_cells,
 )
+from gpushmoo.devices.base import Reading
 from gpushmoo.measure import build_variants, plan_cells
 from gpushmoo.schema import Status
 from gpushmoo.space import Cell, Problem
@@ -322,3 +323,34 @@ def plan(device: FakeDevice, shard: tuple[int, int]) -> list[Cell]:
     builds = build_variants(device, FOLDER, "float", variants)
     axes = {"threads": 1, "chunks": {"to_resident": 2.0, "points": 1}}
     return plan_cells(device, FOLDER, builds, "float", variants, problems, axes, shard)
+
+
+WARM = Reading(1980, 3201, 40, 300.0, ())
+CAPPED = Reading(1700, 3201, 60, 700.0, ("sw_power_cap",))
+HOT = Reading(900, 3201, 90, 500.0, ("sw_thermal_slowdown",))
+
+
+def test_round_under_throttling_is_taken_again() -> None:
+    # Two readings a round: the second round begins sound and ends hot, the third begins hot.
+    device = FakeDevice(states=[WARM, WARM, WARM, HOT, HOT, WARM, WARM])
+    outcome = measure_cells(device, make_cells())
+    assert {str(r.status) for r in outcome.runs} == {"ok"}
+    assert {len(r.samples_s) for r in outcome.runs} == {6}
+    assert {len(r.sampled_at_s) for r in outcome.runs} == {6}
+    # Six rounds that count and the two that do not, besides the admission's two samples a cell.
+    sampled = sum(entry[0] == "sample" for entry in device.log)
+    assert sampled == len(outcome.runs) * (6 + 2 + 2)
+    check_progress(outcome)
+
+
+def test_device_that_stays_hot_ends_its_cells_as_throttled() -> None:
+    outcome = measure_cells(FakeDevice(states=[HOT]), make_cells())
+    assert {str(r.status) for r in outcome.runs} == {"throttled"}
+    assert {len(r.samples_s) for r in outcome.runs} == {0}
+    check_progress(outcome)
+
+
+def test_usual_power_limit_is_recorded_and_not_held_against_the_cells() -> None:
+    outcome = measure_cells(FakeDevice(states=[CAPPED]), make_cells())
+    assert {str(r.status) for r in outcome.runs} == {"ok"}
+    assert {reading for _, reading in outcome.readings} == {CAPPED}

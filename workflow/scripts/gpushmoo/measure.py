@@ -21,6 +21,7 @@ from .devices.base import (
     LaunchRefusedError,
     OutOfDeviceMemoryError,
     Program,
+    Reading,
 )
 from .dtypes import DTYPES
 from .kernels import KernelFolder
@@ -35,6 +36,10 @@ log = logging.getLogger(__name__)
 
 # What the device cannot give is the cell's limit (status ``resources``), not a fault.
 _REFUSALS = (LaunchRefusedError, OutOfDeviceMemoryError)
+
+
+# Rounds of one problem that may be lost to throttling before its cells are given up.
+SLOWED_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -139,10 +144,14 @@ class ShardRun:
         self._settings, self._on_progress, self._clock = settings, on_progress, clock
         self._rng = np.random.default_rng(settings.seed)
         self._started = clock()
-        # For the progress: steps that each running cell still has, by its key.
+        # For the progress: a cell's steps are its verification and all its possible samples;
+        # those that each running cell still has, by its key.
+        self._steps = 1 + settings.rule.max_samples
         self._left: dict[str, int] = {}
         self._cells = self._work = self._total_work = 0
         self._lost: str | None = None
+        # Seconds since the shard began, and what the device told about itself.
+        self.readings: list[tuple[float, Reading]] = []
 
     def measure(self, cells: Sequence[Cell]) -> list[CellRun]:
         """One finished CellRun for each cell, whatever happens to the device."""
@@ -150,10 +159,8 @@ class ShardRun:
         for run in runs:
             self._check_statically(run)
         open_runs = [r for r in runs if r.status is None]
-        # A cell's steps are its verification and all its possible samples.
-        steps = 1 + self._settings.rule.max_samples
-        self._left = {r.cell.key: steps for r in open_runs}
-        self._cells, self._total_work = len(runs), len(open_runs) * steps
+        self._left = {r.cell.key: self._steps for r in open_runs}
+        self._cells, self._total_work = len(runs), len(open_runs) * self._steps
         for problem in sorted({r.cell.problem for r in open_runs}):
             self._measure_group(problem, [r for r in open_runs if r.cell.problem == problem])
         return runs
@@ -247,15 +254,26 @@ class ShardRun:
             self._close(run)
 
     def _sample(self, active: list[CellRun], copy: Bound) -> None:
-        """Rounds over the active cells in random order until every cell is done."""
+        """Rounds over the active cells in random order until every cell is done.
+
+        A round during which the device slowed itself down is taken again; after SLOWED_ROUNDS of
+        them the unfinished cells end as ``throttled``.
+        """
         copies: list[float] = []
         everyone = list(active)
         rule = self._settings.rule
+        slowed_rounds = 0
         while active:
+            slowed_before = self._slowed()
             copies.append(copy.sample(1))
             for run in shuffled(active, self._rng):
                 self._guarded(run, partial(self._sample_once, run))
                 self._step(run)
+            if self._slowed() or slowed_before:
+                slowed_rounds += 1
+                self._discard_round(active)
+                if slowed_rounds == SLOWED_ROUNDS:
+                    self._end_open(active, Status.THROTTLED, "the device kept slowing itself down")
             still = []
             for run in active:
                 if run.status is None and not rule.done(run.samples_s, run.spent_s):
@@ -265,6 +283,21 @@ class ShardRun:
             active = still
         for run in everyone:
             run.copy_s = float(np.median(copies))
+
+    def _slowed(self) -> bool:
+        """Read the device's state and keep the reading; whether it slows itself down."""
+        reading = self._device.reading()
+        if reading is None:
+            return False
+        self.readings.append((self._clock() - self._started, reading))
+        return reading.slowed
+
+    @staticmethod
+    def _discard_round(runs: list[CellRun]) -> None:
+        for run in runs:
+            if run.status is None:
+                run.samples_s.pop()
+                run.sampled_at_s.pop()
 
     def _sample_once(self, run: CellRun) -> None:
         assert run.bound is not None
@@ -281,9 +314,14 @@ class ShardRun:
             run.end(Status.TIMEOUT, f"one launch took {seconds:.3g} s")
 
     def _step(self, run: CellRun) -> None:
-        """Count one step; only cells that run count, or the estimate would run ahead."""
-        self._left[run.cell.key] -= 1
-        self._work += 1
+        """Count a step; only cells that run count, or the estimate would run ahead.
+
+        The verification and each sample are a step, once: a round taken again is no progress.
+        """
+        taken = self._steps - self._left[run.cell.key]
+        if taken <= len(run.samples_s):
+            self._left[run.cell.key] -= 1
+            self._work += 1
         self._report()
 
     def _close(self, run: CellRun) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -68,7 +69,8 @@ def run_shard(
         )
         progress = Progress(label, len(cells), terminal)
         progress.announce()
-        runs = ShardRun(device, folder, builds, settings_of(params), progress.update).measure(cells)
+        shard_run = ShardRun(device, folder, builds, settings_of(params), progress.update)
+        runs = shard_run.measure(cells)
     statuses = Counter(str(r.status) for r in runs)
     summary = ", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells"
     options = {v: p.options for v, p in builds.programs.items()}
@@ -77,6 +79,7 @@ def run_shard(
         "axes": sorted(params["axes"]),
         "build_failures": builds.failures,
         "params": dict(params),
+        "readings": [{"at_s": at, **asdict(reading)} for at, reading in shard_run.readings],
     }
     write_parquet(cell_table(runs, folder.workload, device.info, params["axes"]), out, metadata)
     progress.finish(summary)

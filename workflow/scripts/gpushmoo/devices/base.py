@@ -38,6 +38,32 @@ class DeviceInfo:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Reading:
+    """The device's state at one moment: clocks in MHz, temperature in °C, power in W.
+
+    `reasons` names why the clock is held down, as NVML does; see `SLOWED_BY`.
+    """
+
+    sm_clock_mhz: int
+    memory_clock_mhz: int
+    temperature_c: int
+    power_w: float
+    reasons: tuple[str, ...]
+
+    @property
+    def slowed(self) -> bool:
+        """Whether the device protects itself, so that its times are not its own."""
+        return not SLOWED_BY.isdisjoint(self.reasons)
+
+
+# An idle clock, a clock that was set, or the board's usual power limit belong to the device as it
+# is; these do not.
+SLOWED_BY = frozenset(
+    {"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown"}
+)
+
+
 class DeviceError(Exception):
     """A device could not do what was asked; one sentence."""
 
@@ -118,6 +144,9 @@ class Device(Protocol):
 
     def bind_copy(self, source: Any, target: Any) -> Bound:
         """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel."""
+
+    def reading(self) -> Reading | None:
+        """Clocks, temperature, power and throttle reasons now; None where nothing tells."""
 
     def close(self) -> None:
         """Release everything."""

@@ -20,8 +20,10 @@ from .base import (
     LaunchRefusedError,
     NoDeviceError,
     OutOfDeviceMemoryError,
+    Reading,
     check_limits,
 )
+from .nvml import open_sensor
 
 # CuPy's own reduction to a scalar runs in one block: half a second for what takes milliseconds.
 _COMPARE = """
@@ -76,20 +78,20 @@ class CudaBound:
     """A launch on one stream; several launches are captured in a graph once and replayed."""
 
     def __init__(self, device: CudaDevice, enqueue: Callable[[], None]) -> None:
-        self._device, self._enqueue = device, enqueue
+        self._device, self.enqueue = device, enqueue
         self._graphs: dict[int, Callable[[], None]] = {}
 
     def run(self) -> None:
         """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
         with self._device.translated():
-            self._enqueue()
+            self.enqueue()
             self._device.stream.synchronize()
 
     def sample(self, launches: int) -> float:
         """Seconds per launch between two events around the launches (a graph when several)."""
         device = self._device
         with device.translated():
-            go = self._enqueue if launches == 1 else self._graph(launches)
+            go = self.enqueue if launches == 1 else self._graph(launches)
             device.start.record(device.stream)
             go()
             device.stop.record(device.stream)
@@ -103,7 +105,7 @@ class CudaBound:
             stream = self._device.stream
             stream.begin_capture()
             for _ in range(launches):
-                self._enqueue()
+                self.enqueue()
             graph = stream.end_capture()
             graph.launch(stream)  # the first replay uploads the graph
             stream.synchronize()
@@ -168,6 +170,7 @@ class CudaDevice:
         self._compare = cupy.RawKernel(_COMPARE, "compare")
         self._count = cupy.zeros(1, dtype=np.uint64)
         self.info = _describe(cupy, index)
+        self._sensor = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
 
     def translated(self) -> _Translate:
         """Context manager that translates the backend's errors."""
@@ -225,6 +228,10 @@ class CudaDevice:
             self,
             lambda: target.data.copy_from_device_async(source.data, source.nbytes, self.stream),
         )
+
+    def reading(self) -> Reading | None:
+        """What NVML tells; None without nvidia-ml-py."""
+        return self._sensor.read() if self._sensor is not None else None
 
     def close(self) -> None:
         """Wait for the stream; the context goes with the process."""

@@ -21,6 +21,7 @@ from .base import (
     LaunchRefusedError,
     NoDeviceError,
     OutOfDeviceMemoryError,
+    Reading,
     check_limits,
 )
 from .opencl_runtime import PLATFORM_NAMES, prepare_environment, runtime_settings
@@ -213,6 +214,10 @@ class OpenCLDevice:
     def bind_copy(self, source: Any, target: Any) -> OpenCLBound:
         """clEnqueueCopyBuffer of the whole buffer."""
         return OpenCLBound(self, lambda: self._cl.enqueue_copy(self._queue, target, source))
+
+    def reading(self) -> Reading | None:
+        """None: OpenCL does not tell."""
+        return None
 
     def close(self) -> None:
         """Wait for the queue; the objects go with the process."""

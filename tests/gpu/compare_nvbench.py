@@ -131,6 +131,8 @@ def main(out: Path) -> int:
                 "ours_high_s": median.high,
                 "nvbench_mean_s": mean,
                 "ratio": median.median / mean,
+                "ratio_before": median_interval(first).median / mean,
+                "ratio_after": median_interval(second).median / mean,
             }
         )
         print(cell.kernel, cell.dtype, cell.variant, dict(cell.params), f"{rows[-1]['ratio']:.5f}")

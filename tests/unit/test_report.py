@@ -33,6 +33,7 @@ class Rendered:
     text: str
     facts: dict[str, Any]
     pdf: bytes
+    predictions: Path
 
 
 def spec(recorded: bool = True) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def render(
     pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
     facts = json.loads((out / "report.json").read_text())
     text = " ".join(" ".join(pages).split())
-    return Rendered(text, facts, (out / "report.pdf").read_bytes())
+    return Rendered(text, facts, (out / "report.pdf").read_bytes(), out / "p.parquet")
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +154,14 @@ def test_display_strings() -> None:
     ]
     assert number(3e-14) == "0"
     assert size_bytes(62914560) == "60.0 MiB"
+
+
+def test_predictions_repeat_the_measured_bandwidth(plain: Rendered, shards: Path) -> None:
+    """The model's table and the cells must not disagree about what was measured."""
+    cells = read_shard(shards / "block_eq_partition.parquet")[0].to_pandas()
+    predicted = pd.read_parquet(plain.predictions)
+    merged = predicted.merge(cells, on=["variant", "blocks"])
+    assert len(merged) == len(predicted) == (cells["status"] == Status.OK).sum()
+    assert merged["measured_gbs"].to_numpy() == pytest.approx(merged["bandwidth_gbs"].to_numpy())
+    error = merged["measured_gbs"] / merged["predicted_gbs"] - 1.0
+    assert merged["relative_error"].to_numpy() == pytest.approx(error.to_numpy())

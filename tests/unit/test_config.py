@@ -234,6 +234,23 @@ def test_one_axis_given_leaves_the_other_its_default() -> None:
     assert axes["block_y"] == {"from": 4, "to": 64, "step": 4}
 
 
+def test_equal_bounds_are_no_fault() -> None:
+    measure = {**DEFAULT["measure"], "min_samples": 9, "max_samples": 9}
+    assert load_config(changed("measure", measure), ROOT).measure.rule.max_samples == 9
+    axes = load_config(changed(AXIS, {"from": 5, "to": 5}), ROOT).kernels["block_eq_partition"].axes
+    assert axes["num_partition"] == {"from": 5, "to": 5}
+
+
+def test_device_memory_is_told_in_gib() -> None:
+    config = load_config(changed("device_memory_gib", 1.5), ROOT)
+    assert config.device_memory == 1536 * 1024 * 1024
+
+
+def test_long_value_does_not_flood_the_terminal() -> None:
+    assert len(sentence(changed("backend", "x" * 5000))) < 200
+    assert "'" + "x" * 50 + "'" in sentence(changed("backend", "x" * 50))
+
+
 def test_dataset_must_be_a_folder_with_parquet_files(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").touch()
     assert load_config(changed("dataset", str(tmp_path)), ROOT).dataset == tmp_path

@@ -107,6 +107,12 @@ def test_every_form_of_import_is_followed(package: Path, line: str) -> None:
     assert fresh("progress") != before
 
 
+def test_digest_tells_which_module_holds_the_code(package: Path) -> None:
+    (package / "one.py").write_text("VALUE = 1\n")
+    (package / "two.py").write_text("VALUE = 1\n")
+    assert fresh("one") != fresh("two")
+
+
 def test_import_from_a_folder_above_is_followed(package: Path) -> None:
     assert {"devices/base.py", "dtypes.py", "workload.py"} <= closure("devices.cuda")
 

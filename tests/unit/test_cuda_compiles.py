@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 from conftest import ROOT, USER_CUDA
-from cuda.core import Program, ProgramOptions
+from gpushmoo.devices.base import BuildError, NoDeviceError
+from gpushmoo.devices.nvrtc import build_options, compile_cubin, supported_archs
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.kernels import KernelFolder, find_kernels, load_kernel
 from gpushmoo.space import Cell, Problem
@@ -18,18 +22,13 @@ BUILDS = [
 ]
 
 
-def cubin(source: str, arch: str, defines: dict[str, str]) -> bytes:
-    options = ProgramOptions(arch=arch, std="c++17", define_macro=list(defines.items()))
-    return bytes(Program(source, "c++", options).compile("cubin").code)
-
-
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
 @pytest.mark.parametrize(("folder", "dtype", "variant"), BUILDS)
 def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: str) -> None:
     source = folder.source(".cu")
     assert source is not None, f"{folder.name} has no kernel.cu"
-    defines = folder.workload.defines(dtype, variant) | {"element_t": DTYPES[dtype].name}
-    code = cubin(source.read_text(), arch, defines)
+    options = build_options(DTYPES[dtype], folder.workload.defines(dtype, variant))
+    code = compile_cubin(source.read_text(), folder.name, options, arch)
     assert code.startswith(b"\x7fELF")
     # The entry that the workload launches must be in the binary under its plain name.
     axes = tuple((axis, 8) for axis in sorted(folder.workload.axes))  # 8 is on every axis
@@ -42,6 +41,34 @@ def entry_of(
     return folder.workload.launch(Cell(folder.name, dtype, variant, Problem(64, 64), axes)).entry
 
 
-def test_the_check_can_fail() -> None:
-    with pytest.raises(Exception, match=r"(?i)compil"):
-        cubin(USER_CUDA, "sm_90", {"BROKEN": "1"})
+def test_a_source_that_does_not_compile_leaves_the_compilers_message() -> None:
+    options = build_options(DTYPES["float"], {"BROKEN": "1"})
+    with pytest.raises(BuildError, match=r"^kernel\.cu of 'mine' does not compile\.$") as caught:
+        compile_cubin(USER_CUDA, "mine", options, "sm_90")
+    assert "mine/kernel.cu(" in caught.value.log  # file and line
+    assert "\0" not in caught.value.log
+
+
+def test_options_are_the_same_whatever_the_order_of_the_definitions() -> None:
+    expected = ("-std=c++17", "-Delement_t=float3", "-DA=1", "-DB=2")
+    assert build_options(DTYPES["float3"], {"B": "2", "A": "1"}) == expected
+
+
+@pytest.mark.parametrize(("arch", "extra"), [("sm_35", "'cuda12'"), ("sm_999", "'cuda13'")])
+def test_a_device_that_nvrtc_does_not_know(arch: str, extra: str) -> None:
+    with pytest.raises(NoDeviceError, match=rf"7\.5, 8\.0, .*not '{arch}'; .*{extra}\.$"):
+        compile_cubin("", "mine", (), arch)
+    assert int(arch.removeprefix("sm_")) not in supported_archs()
+
+
+def no_library() -> None:
+    raise RuntimeError("Failed to find libnvrtc.so\nsearched in many places")
+
+
+@pytest.mark.parametrize("module", [None, SimpleNamespace(nvrtcVersion=no_library)])
+def test_missing_nvrtc_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, module: SimpleNamespace | None
+) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", module)
+    with pytest.raises(NoDeviceError, match=r"NVRTC is missing \(.*\); install the extra .*\.$"):
+        compile_cubin(USER_CUDA, "mine", (), "sm_90")

@@ -37,5 +37,6 @@ DTYPES: dict[str, DType] = {
         DType("double", "double", np.dtype(np.float64), 1),
         # OpenCL's float3 takes 16 bytes: kernel.cl declares the packed structure itself.
         DType("float3", "packed_float3", np.dtype(np.float32), 3),
+        DType("float4", "float4", np.dtype(np.float32), 4),
     )
 }

@@ -14,6 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# ``warm``: launches follow each other on the same buffers. ``flushed``: before each launch the last
+# cache level is filled with other data.
+CACHE_STATES = ("warm", "flushed")
+
 
 @dataclass(frozen=True, order=True)
 class Problem:
@@ -37,6 +41,7 @@ class Cell:
     variant: str
     problem: Problem
     params: tuple[tuple[str, int], ...]
+    cache_state: str = CACHE_STATES[0]
 
     @property
     def key(self) -> str:
@@ -47,6 +52,7 @@ class Cell:
             self.variant,
             [self.problem.height, self.problem.width],
             sorted(self.params),
+            self.cache_state,
         ]
         text = json.dumps(parts, separators=(",", ":"))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -106,9 +112,11 @@ def _resident_values(factor: float, points: int, residency: Residency) -> Iterat
             yield full + 1
 
 
-def count_cells(axes: Mapping[str, Sequence[int]], problems: int, variants: int) -> int:
+def count_cells(
+    axes: Mapping[str, Sequence[int]], problems: int, variants: int, cache_states: int = 1
+) -> int:
     """Number of grid points of one kernel and dtype."""
-    n = problems * variants
+    n = problems * variants * cache_states
     for values in axes.values():
         n *= len(values)
     return n
@@ -120,12 +128,14 @@ def enumerate_cells(
     variants: Sequence[str],
     problems: Sequence[Problem],
     axes: Mapping[str, Sequence[int]],
+    cache_states: Sequence[str] = CACHE_STATES[:1],
 ) -> list[Cell]:
     """Every point of the grid of one kernel and dtype, in a fixed order."""
     names = sorted(axes)
     return [
-        Cell(kernel, dtype, variant, problem, tuple(zip(names, point, strict=True)))
+        Cell(kernel, dtype, variant, problem, tuple(zip(names, point, strict=True)), state)
         for problem in problems
+        for state in cache_states
         for variant in variants
         for point in itertools.product(*(axes[n] for n in names))
     ]

@@ -75,6 +75,26 @@ class Curve:
     unit: str
 
 
+@dataclass(frozen=True)
+class WorkingSet:
+    """A figure: bandwidth of the best launch over the bytes touched, warm and flushed."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """An access that the machine code of a timed kernel must hold, or its time means nothing.
+
+    `kind` is ``load`` or ``store``; `space` is ``global``, ``texture`` or ``surface`` (None: any of
+    them); `width` is in bytes a thread (None: any). With `in_loop` it must stand inside a loop.
+    """
+
+    kind: str
+    space: str | None = None
+    width: int | None = None
+    at_least: int = 1
+    in_loop: bool = False
+
+
 class Workload(ABC):
     """A swept kernel: arguments, bytes moved, axes and the reference result.
 
@@ -88,10 +108,13 @@ class Workload(ABC):
     dtypes: ClassVar[Sequence[str]]
     variants: ClassVar[Sequence[str]]
     sizes: ClassVar[Sequence[int]] = (1024,)
+    cache_states: ClassVar[Sequence[str]] = ("warm",)
     axes: ClassVar[Mapping[str, Any]]
-    views: ClassVar[Sequence[HeatMap | Curve]] = ()
+    views: ClassVar[Sequence[HeatMap | Curve | WorkingSet]] = ()
     # Name of the axis that counts persistent blocks; the closed model is fitted to such kernels.
     persistent_axis: ClassVar[str | None] = None
+    # Whether the best cell of this kernel is what the device can ``load`` or ``store`` at most.
+    ceiling: ClassVar[str | None] = None
     output: ClassVar[str] = "dst"
 
     @abstractmethod
@@ -112,6 +135,14 @@ class Workload(ABC):
     def launch(self, cell: Cell) -> Launch:
         """The launch of `cell`."""
 
+    def proof(self, cell: Cell) -> Launch:
+        """The launch by which `cell` is verified: by default the timed one.
+
+        A kernel that stores nothing while it is timed gives other arguments here; entry, grid and
+        block must be those of `launch`.
+        """
+        return self.launch(cell)
+
     @abstractmethod
     def bytes_read(self, problem: Problem, dtype: str) -> int:
         """Bytes that one launch must read."""
@@ -119,6 +150,16 @@ class Workload(ABC):
     @abstractmethod
     def bytes_written(self, problem: Problem, dtype: str) -> int:
         """Bytes that one launch must write."""
+
+    def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
+        """What the machine code of `entry` must hold; () for an entry that is never timed.
+
+        By default a load where a launch reads and a store where it writes.
+        """
+        problem = Problem(64, 64)
+        found = [Access("load")] if self.bytes_read(problem, dtype) else []
+        found += [Access("store")] if self.bytes_written(problem, dtype) else []
+        return tuple(found)
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
         """Bytes of the largest single allocation of a run."""
@@ -161,7 +202,7 @@ class CopyWorkload(Workload):
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
         """The input itself."""
-        return np.array(inputs["src"], copy=True)
+        return inputs["src"]
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
         """Every element once."""

@@ -18,8 +18,15 @@ rule all:
     input:
         flow.path("report.pdf"),
         flow.path("summary", "verdict.txt"),
+        flow.machine_code_files if flow.measures_on_cuda else [],
+
+
+rule machine_code:
+    input:
+        flow.machine_code_files,
 
 
 rule cells:
     input:
         flow.shard_files,
+        flow.machine_code_files if flow.measures_on_cuda else [],

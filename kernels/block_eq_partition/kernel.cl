@@ -1,6 +1,7 @@
 // Copy by persistent groups: get_num_groups(0) groups share out the tiles of the array in turn. A
 // tile is TILE_X x TILE_Y elements, one work-item each; its rows are 256 bytes wide, one memory
-// partition of the Tesla C1060. Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
+// partition of the Tesla C1060 (float3: 768 bytes, three). Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
+typedef struct { float x, y, z; } packed_float3;
 
 static inline void copy_one(__global element_t *dst, __global const element_t *src, ulong width, ulong height,
                             ulong tile_x, ulong tile_y)

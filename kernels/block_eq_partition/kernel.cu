@@ -1,6 +1,6 @@
 // Copy by persistent blocks: gridDim.x blocks share out the tiles of the array in turn. A tile is
 // TILE_X x TILE_Y elements, one thread each; its rows are 256 bytes wide, one memory partition of
-// the Tesla C1060. Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
+// the Tesla C1060 (float3: 768 bytes, three). Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
 
 __device__ static inline void copy_one(element_t *dst, const element_t *src, unsigned long long width,
                                        unsigned long long height, unsigned long long tile_x,

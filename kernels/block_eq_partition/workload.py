@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -23,17 +24,23 @@ class BlockEqPartition(CopyWorkload):
 
     name = "block_eq_partition"
     title = "Persistent blocks, tile width = one partition"
-    pattern = "NUM_PARTITION blocks of 512 threads share out tiles whose rows are 256 bytes"
-    # A 12-byte element does not divide a 256-byte partition, so float3 has no such tile.
-    dtypes = ("float", "double")
+    pattern = (
+        "NUM_PARTITION blocks of 512 threads share out tiles with rows of 256 (float3: 768) bytes"
+    )
+    dtypes = ("float", "double", "float3", "float4")
     variants = ("exact", "reciprocal")
     axes: ClassVar = {"num_partition": [{"from": 1, "to": 32}, {"to_resident": 2.0, "points": 32}]}
     views = (Curve("num_partition", unit="blocks"),)
     persistent_axis = "num_partition"
 
     def tile(self, dtype: str) -> tuple[int, int]:
-        """Tile width and height in elements: 64 × 8 for float, 32 × 16 for double."""
-        width = PARTITION_BYTES // DTYPES[dtype].itemsize
+        """Tile width and height in elements: float 64 × 8, double 32 × 16, float4 16 × 32.
+
+        Rows are the fewest whole partitions that hold whole elements: one for these, three
+        (64 × 8) for the 12-byte float3.
+        """
+        size = DTYPES[dtype].itemsize
+        width = math.lcm(PARTITION_BYTES, size) // size
         return width, THREADS // width
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:

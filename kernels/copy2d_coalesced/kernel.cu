@@ -1,5 +1,5 @@
 // Copy of a height x width array of packed elements, row by row, so that neighbouring threads
-// touch neighbouring elements. element_t is float, double or the packed 12-byte float3.
+// touch neighbouring elements. element_t is float, double, the packed 12-byte float3 or float4.
 // Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
 
 // One element per thread; the grid covers the array, the block shape is free.

@@ -17,7 +17,7 @@ class Copy2DCoalesced(CopyWorkload):
     name = "copy2d_coalesced"
     title = "Coalesced 2D copy"
     pattern = "rows of the block read and write consecutive elements; every byte moves once"
-    dtypes = ("float", "double", "float3")
+    dtypes = ("float", "double", "float3", "float4")
     variants = ("element", "tile32")
     axes: ClassVar = {
         "block_x": {"from": 4, "to": 64, "step": 4},

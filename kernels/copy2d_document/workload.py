@@ -17,7 +17,7 @@ class Copy2DDocument(CopyWorkload):
     name = "copy2d_document"
     title = "The document's tile copy, with and without distinct pointers"
     pattern = "32 × 32 tiles, 32 threads wide, 32 / block_rows elements a thread; all bytes once"
-    dtypes = ("float", "double", "float3")
+    dtypes = ("float", "double", "float3", "float4")
     variants = ("published", "distinct")
     axes: ClassVar = {"block_rows": [1, 2, 4, 8, 16, 32]}
     views = (Curve("block_rows", unit="rows of threads"),)

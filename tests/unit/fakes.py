@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,18 +11,26 @@ import numpy as np
 import numpy.typing as npt
 from gpushmoo.devices.base import (
     BuildError,
+    DeviceError,
     DeviceInfo,
     DeviceLostError,
     LaunchFailedError,
     LaunchRefusedError,
+    NoDeviceError,
     OutOfDeviceMemoryError,
     Reading,
+    Sample,
     check_limits,
+    take_each,
 )
 from gpushmoo.dtypes import DType
+from gpushmoo.events import CellRun, Event, Worked
 from gpushmoo.kernels import KernelFolder
-from gpushmoo.measure import CellRun, MeasureSettings, ShardRun, build_variants
+from gpushmoo.measure import TOGETHER, MeasureSettings, ShardRun, build_variants
+from gpushmoo.messages import Finished, Lost, Message
+from gpushmoo.process import WorkerGoneError, WorkerSilentError
 from gpushmoo.space import Cell, Problem, enumerate_cells
+from gpushmoo.supervise import ShardResult, Supervisor
 from gpushmoo.timing.stopping import StoppingRule
 from gpushmoo.workload import BufferRef, CopyWorkload, Launch
 
@@ -45,6 +53,18 @@ INFO = DeviceInfo(
     cache=2**20,
     core_clock_mhz=1000,
 )
+
+
+# What ends the process of a real worker: a signal, or its supervisor's patience.
+class ProcessDiedError(BaseException):
+    """The fake process ended without a word."""
+
+
+class ProcessHangsError(BaseException):
+    """The fake process waits for a kernel that does not return."""
+
+
+ENDS: dict[str, type[BaseException]] = {"dead": ProcessDiedError, "hang": ProcessHangsError}
 
 ERRORS: dict[str, type[Exception]] = {
     "refused": LaunchRefusedError,
@@ -89,7 +109,7 @@ class FakeClock:
 class Fault:
     """What goes wrong when `tag` comes to its `nth` (from 0) `operation`: bind, run or sample.
 
-    `kind` is a key of ERRORS, ``lazy`` (writes nothing), ``wrong`` (writes one bad word),
+    `kind` is a key of ERRORS or ENDS, ``lazy`` (writes nothing), ``wrong`` (writes one bad word),
     ``slow`` (takes 100 s) or ``zero`` (the device's clock stands).
     """
 
@@ -120,7 +140,7 @@ class FakeDevice:
     broken_variants: frozenset[str] = frozenset()
     # Uploads of problems so high run out of memory.
     oversized: frozenset[int] = frozenset()
-    # The launch or sample (from 0, of any cell) at which the device is lost.
+    # The launch or sample (from 0, of any cell) at which the context is lost.
     lost_at: int | None = None
     copy_error: str | None = None
     # Resident blocks per unit by variant, 3 where it is silent; 0: the program cannot tell.
@@ -131,6 +151,16 @@ class FakeDevice:
     log: list[tuple[Any, ...]] = field(default_factory=list)
     lost: bool = False
     launches: int = 0
+    # Processes that may open the device after each other; None: any number.
+    openings: int | None = None
+    opened: int = 0
+
+    def open(self) -> None:
+        """A fresh context."""
+        if self.opened == self.openings:
+            raise NoDeviceError("The device has left the bus.")
+        self.opened += 1
+        self.lost = False
 
     def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> FakeProgram:
         if defines["VARIANT"] in self.broken_variants:
@@ -142,6 +172,10 @@ class FakeDevice:
         if array.shape[0] in self.oversized:
             raise OutOfDeviceMemoryError("The buffer does not fit.")
         return np.ascontiguousarray(array).reshape(-1).view(np.uint32).copy()
+
+    def allocate(self, nbytes: int) -> npt.NDArray[np.uint32]:
+        self.alive()
+        return np.zeros(nbytes // 4, dtype=np.uint32)
 
     def poison(self, buffer: npt.NDArray[np.uint32]) -> None:
         self.log.append(("poison",))
@@ -159,6 +193,9 @@ class FakeDevice:
         bound = FakeBound(self, tag_of(launch), buffers["src"], buffers["dst"])
         bound.fault("bind")
         return bound
+
+    def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
+        return take_each(samples)
 
     def bind_copy(self, source: Any, target: Any) -> FakeCopy:
         return FakeCopy(self)
@@ -205,6 +242,9 @@ class FakeCopy:
             raise ERRORS[self.device.copy_error]("The copy broke.")
         return 1e-3
 
+    def sample_flushed(self, launches: int) -> float:
+        return self.sample(launches)
+
 
 @dataclass
 class FakeBound:
@@ -228,6 +268,8 @@ class FakeBound:
         for f in device.faults:
             if (f.tag, f.operation, f.nth) == (due.tag, due.operation, due.nth):
                 device.lost = device.lost or f.kind == "lost"
+                if f.kind in ENDS:
+                    raise ENDS[f.kind]
                 if f.kind in ERRORS:
                     raise ERRORS[f.kind](f"{f.kind} in {operation} {nth}")
                 return f.kind
@@ -251,30 +293,58 @@ class FakeBound:
         self.device.clock.now += seconds * launches
         return seconds
 
+    def sample_flushed(self, launches: int) -> float:
+        self.device.log.append(("flush", self.tag))
+        return self.sample(launches)
+
 
 def make_cells(
     heights: tuple[int, ...] = (4,),
     threads: tuple[int, ...] = (1, 2),
     chunks: tuple[int, ...] = (1, 2),
     variants: tuple[str, ...] = ("a", "b"),
+    cache_states: tuple[str, ...] = ("warm",),
 ) -> list[Cell]:
     """The grid of the tiny kernel."""
     problems = [Problem(h, 8) for h in heights]
     axes = {"threads": list(threads), "chunks": list(chunks)}
-    return enumerate_cells("tiny", "float", variants, problems, axes)
+    return enumerate_cells("tiny", "float", variants, problems, axes, cache_states)
+
+
+@dataclass
+class FakeWorker:
+    """A process that did all its work when it was made; `hear` gives what it told."""
+
+    told: list[Message]
+    end: BaseException | None = None
+
+    def hear(self, limit_s: float) -> Message:
+        if self.told:
+            return self.told.pop(0)
+        raise self.end or AssertionError("asked after the end")
+
+    def stop(self) -> None:
+        pass
+
+    def join(self) -> None:
+        pass
 
 
 @dataclass
 class Outcome:
     """What a measured shard left behind."""
 
-    runs: list[CellRun]
+    result: ShardResult
     device: FakeDevice
     progress: list[tuple[int, float]]
-    readings: list[tuple[float, Reading]] = field(default_factory=list)
+    events: list[Event]
+
+    @property
+    def runs(self) -> list[CellRun]:
+        return list(self.result.runs.values())
 
     def __getitem__(self, cell: Cell) -> CellRun:
-        return next(r for r in self.runs if r.cell == cell)
+        return self.result.runs[cell.key]
 
 
 def measure_cells(
@@ -285,13 +355,51 @@ def measure_cells(
     thread_limit: int | None = None,
     warmup: int = 1,
 ) -> Outcome:
-    """Measure `cells` on `device` by the library."""
+    """Measure `cells` on `device` by the library, under a supervisor."""
     # Samples of equal length have an interval of no width: the default rule stops at `min`.
     rule = rule or StoppingRule(6, 9, 0.01, 1e9)
     settings = MeasureSettings(seed, thread_limit, warmup, 10.0, rule)
-    builds = build_variants(device, FOLDER, "float", ["a", "b"])
     seen: list[tuple[int, float]] = []
-    run = ShardRun(
-        device, FOLDER, builds, settings, lambda n, share: seen.append((n, share)), device.clock
-    )
-    return Outcome(run.measure(cells), device, seen, run.readings)
+    events: list[Event] = []
+
+    def start(keys: frozenset[str], together: int) -> FakeWorker:
+        device.open()
+        mine = [c for c in cells if c.key in keys]
+        return work(device, mine, settings, events.append, together)
+
+    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in cells]
+    supervisor = Supervisor(runs, start, 10.0, lambda n, share: seen.append((n, share)))
+    result = supervisor.measure(start(frozenset(c.key for c in cells), TOGETHER))
+    return Outcome(result, device, seen, events)
+
+
+def work(
+    device: FakeDevice,
+    cells: list[Cell],
+    settings: MeasureSettings,
+    keep: Callable[[Event], None],
+    together: int,
+) -> FakeWorker:
+    """What the real worker does with an open device."""
+    told: list[Message] = []
+
+    def emit(event: Event) -> None:
+        told.append(event)
+        keep(event)
+
+    builds = build_variants(device, FOLDER, "float", ["a", "b"])
+    run = ShardRun(device, FOLDER, builds, settings, emit, device.clock, None, together)
+    try:
+        run.measure(cells)
+    except DeviceLostError as err:
+        return FakeWorker([*told, Lost(str(err))])
+    except ProcessDiedError:
+        return FakeWorker(told, WorkerGoneError("the measuring process was ended by SIGSEGV"))
+    except ProcessHangsError:
+        return FakeWorker(told, WorkerSilentError())
+    return FakeWorker([*told, Finished()])
+
+
+def shares(outcome: Outcome) -> list[float]:
+    """How far the work was, as the process told."""
+    return [e.fraction for e in outcome.events if isinstance(e, Worked)]

@@ -23,12 +23,13 @@ from gpushmoo.analysis.statuses import (
     verdict,
     write_verdict,
 )
-from gpushmoo.dataset import read_cells
-from gpushmoo.measure import CellRun
+from gpushmoo.dataset import matching, read_cells
+from gpushmoo.events import CellRun
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import FAULTS, Status
 from gpushmoo.space import Cell, Problem
 from gpushmoo.store import read_shard, write_parquet
+from gpushmoo.supervise import ShardResult
 from gpushmoo.workload import Launch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,17 +45,19 @@ def write_shard(
     values: tuple[int, ...] = (1, 2, 3),
     statuses: Mapping[int, Status] = {},
     uuid: str = "fake-0",
+    state: str = "warm",
 ) -> Path:
     """A shard of cells over one axis; the launch gets slower with the axis' value."""
-    runs = []
+    runs = {}
     for value in values:
-        cell = Cell(kernel, dtype, "v", Problem(4, 8), ((axis, value),))
+        cell = Cell(kernel, dtype, "v", Problem(4, 8), ((axis, value),), state)
         run = CellRun(cell, Launch("v", (value, 1, 1), (32, 1, 1), (), 7))
         run.status = statuses.get(value, Status.OK)
         run.samples_s = [value * s for s in SAMPLES]
-        runs.append(run)
+        runs[cell.key] = run
     params = {"folder": f"kernels/{kernel}", "dtype": dtype}
-    table = cell_table(runs, FOLDER.workload, replace(INFO, uuid=uuid), [axis])
+    info = replace(INFO, uuid=uuid)
+    table = cell_table(ShardResult(runs), FOLDER.workload, info, [axis])
     write_parquet(table, path, {"axes": [axis], "params": params})
     return path
 
@@ -245,6 +248,31 @@ def test_best_table_ranks_each_group_for_itself(cells: pd.DataFrame) -> None:
 def test_group_without_ok_cells_has_no_best(cells: pd.DataFrame) -> None:
     cells.loc[cells["kernel"] == "other", "status"] = "wrong_result"
     assert set(best_table(cells).to_pandas()["kernel"]) == {"tiny"}
+
+
+def test_cache_states_compete_each_for_itself(shards: list[Path], tmp_path: Path) -> None:
+    flushed = write_shard(tmp_path / "5.parquet", values=(2, 3), state="flushed")
+    aggregate([*shards, flushed], tmp_path / "dataset")
+    best = best_table(read_cells(tmp_path / "dataset")).to_pandas()
+    mine = best[best["is_fastest"] & (best["kernel"] == "tiny") & (best["dtype"] == "float")]
+    assert dict(zip(mine["cache_state"], mine["params"], strict=True)) == {
+        "flushed": "x=2",
+        "warm": "x=1",
+    }
+
+
+def test_devices_of_one_name_compete_together(shards: list[Path], tmp_path: Path) -> None:
+    other = write_shard(tmp_path / "5.parquet", values=(1,), uuid="fake-1")
+    aggregate([*shards, other], tmp_path / "dataset")
+    best = best_table(read_cells(tmp_path / "dataset")).to_pandas()
+    mine = best[best["is_fastest"] & (best["kernel"] == "tiny") & (best["dtype"] == "float")]
+    assert list(mine["candidates"]) == [4]
+
+
+def test_rows_are_found_by_the_values_of_columns(cells: pd.DataFrame) -> None:
+    found = matching(cells, {"kernel": "tiny", "dtype": "double", "x": 2})
+    assert len(found) == 1
+    assert matching(cells, {"kernel": "tiny", "height": 5}).empty
 
 
 # Statuses

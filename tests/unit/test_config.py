@@ -15,7 +15,7 @@ import yaml
 from conftest import ROOT
 from gpushmoo.config import ConfigError, check_memory, load_config
 from gpushmoo.plan import plan_shards
-from gpushmoo.space import Problem
+from gpushmoo.space import Problem, Residency, expand_axis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from snakemake.utils import update_config
@@ -58,15 +58,25 @@ def test_default_configuration_is_valid() -> None:
     assert plan_shards(config)
 
 
-@pytest.mark.parametrize("name", ["full", "h200"])
-def test_shipped_configurations_over_the_default_are_valid(name: str) -> None:
+def test_full_sweep_over_the_default_is_valid_and_what_it_says() -> None:
     merged = copy.deepcopy(DEFAULT)
-    overlay = yaml.safe_load((ROOT / f"config/{name}.yaml").read_text())
-    update_config(merged, overlay)
+    update_config(merged, yaml.safe_load((ROOT / "config/full.yaml").read_text()))
     config = load_config(merged, ROOT)
-    assert (config.run, config.backend) == (name, "cuda")
-    if config.device_memory is not None:
-        check_memory(config, config.device_memory, config.device_memory)
+    assert (config.run, config.backend, config.device) == ("full", "cuda", "all")
+    assert config.device_memory is not None
+    check_memory(config, config.device_memory, config.device_memory)
+    copy2d = config.kernels["copy2d_coalesced"]
+    assert copy2d.dtypes == ("float", "double", "float3", "float4")
+    assert copy2d.cache_states == ("warm", "flushed")
+    one_wave = Residency(132, 4)
+    shapes = [expand_axis(copy2d.axes[a], one_wave) for a in ("block_x", "block_y")]
+    assert sum(x * y <= 1024 for x in shapes[0] for y in shapes[1]) == 2021
+    assert len(shapes[0]) * len(shapes[1]) == 3721
+    partitions = config.kernels["block_eq_partition"]
+    assert partitions.dtypes == copy2d.dtypes
+    blocks = expand_axis(partitions.axes["num_partition"], one_wave)
+    assert {*range(1, 33), 528, 529, 1056, 1057} <= set(blocks)
+    assert max(blocks) > 2 * one_wave.blocks
 
 
 # Schema and default in step

@@ -53,11 +53,11 @@ def run_cell(device: Device, cell: Cell) -> int:
     device.poison(buffers[workload.output])
     defines = workload.defines(cell.dtype, cell.variant)
     program = device.build(folder.path, DTYPES[cell.dtype], defines)
-    device.bind(program, workload.launch(cell), buffers).run()
+    device.bind(program, workload.proof(cell), buffers).run()
     return device.mismatches(buffers[workload.output], device.upload(reference))
 
 
-@pytest.mark.parametrize("dtype", ["float", "double", "float3"])
+@pytest.mark.parametrize("dtype", ["float", "double", "float3", "float4"])
 @pytest.mark.parametrize("variant", ["element", "tile32"])
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -76,7 +76,7 @@ def test_copy2d_is_right_for_any_shape(
     assert run_cell(device, cell) == 0
 
 
-@pytest.mark.parametrize("dtype", ["float", "double"])
+@pytest.mark.parametrize("dtype", ["float", "double", "float3", "float4"])
 @pytest.mark.parametrize("variant", ["exact", "reciprocal"])
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

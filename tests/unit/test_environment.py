@@ -27,6 +27,8 @@ CONDA_NAMES = {
 }
 # Not in conda's channels.
 BY_PIP = {"typst"}
+# conda's cupy brings them, or takes CUDA's own package of the version that fits its compiler.
+WITH_CUPY = {"cuda-bindings", "nvidia-cuda-nvdisasm"}
 # Packages that an extra stands for.
 CONDA_EXTRAS = {"pocl": {"pocl"}, "ctk": set()}
 
@@ -40,6 +42,8 @@ def wanted() -> tuple[dict[str, str], dict[str, str]]:
     conda, pip = {"python": PROJECT["requires-python"], "pip": ""}, {}
     for line in [*PROJECT["dependencies"], *EXTRAS["cuda12"], *EXTRAS["cuda13"]]:
         r = Requirement(line)
+        if r.name in WITH_CUPY:
+            continue
         if r.name in BY_PIP:
             pip[r.name] = bound(r)
             continue

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fakes import (
+    ENDS,
     ERRORS,
     FOLDER,
     FakeDevice,
@@ -15,11 +16,14 @@ from fakes import (
     cell_tag,
     make_cells,
     measure_cells,
+    shares,
 )
 from gpushmoo.devices.base import Reading
-from gpushmoo.measure import build_variants, plan_cells
+from gpushmoo.events import Began, Copied, Read
+from gpushmoo.measure import ShardSpace, build_variants, plan_cells
 from gpushmoo.schema import Status
 from gpushmoo.space import Cell, Problem
+from gpushmoo.supervise import FAULTS_PER_VARIANT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,9 +39,7 @@ def sampling_rounds(outcome: Outcome) -> list[list[Any]]:
     for what, *rest in log[log.index(("copy",)) :]:
         if what == "copy":
             found.append([])
-        elif what == "poison":  # the last verifications begin
-            break
-        else:
+        elif what == "sample":
             found[-1].append(rest[0])
     return found
 
@@ -50,10 +52,15 @@ def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
         assert run.verified_words == run.cell.problem.height * 8
         assert run.samples_s == [1e-3] * 6
         assert (run.resident_per_unit, run.registers) == (3, 16)
-        assert run.copy_s == 1e-3
+    copies = [e for e in outcome.events if isinstance(e, Copied)]
+    assert {e.seconds for e in copies} == {1e-3}
+    assert {k: len(v) for k, v in outcome.result.copies_s.items()} == {
+        (Problem(4, 8), "warm"): 6,
+        (Problem(8, 8), "warm"): 6,
+    }
 
 
-KINDS = st.sampled_from([*ERRORS, "lazy", "wrong", "slow", "zero"])
+KINDS = st.sampled_from([*ERRORS, *ENDS, "lazy", "wrong", "slow", "zero"])
 FAULTS = st.builds(
     Fault,
     st.sampled_from([cell_tag(c) for c in CELLS]),
@@ -71,6 +78,7 @@ RARELY = st.integers(0, 120) | st.none()
     oversized=st.frozensets(st.sampled_from([4, 8]), max_size=1),
     lost_at=RARELY,
     copy_error=st.sampled_from([None, None, None, *ERRORS]),
+    openings=st.sampled_from([None, 1, 2]),
     thread_limit=st.sampled_from([None, 1]),
     launch_s=st.sampled_from([1e-7, 1e-3]),
 )
@@ -80,6 +88,7 @@ def test_every_cell_ends_with_one_status_whatever_breaks(
     oversized: frozenset[int],
     lost_at: int | None,
     copy_error: str | None,
+    openings: int | None,
     thread_limit: int | None,
     launch_s: float,
 ) -> None:
@@ -89,12 +98,13 @@ def test_every_cell_ends_with_one_status_whatever_breaks(
         oversized=oversized,
         lost_at=lost_at,
         copy_error=copy_error,
+        openings=openings,
         launch_s=launch_s,
     )
     outcome = measure_cells(device, CELLS, thread_limit=thread_limit)
     assert [r.cell for r in outcome.runs] == CELLS
     harmed = {f.tag for f in faults}
-    everything_works = lost_at is None and copy_error is None and not device.lost
+    everything_works = lost_at is None and copy_error is None and openings is None
     for run in outcome.runs:
         assert run.status in set(Status)
         assert run.bound is None
@@ -111,23 +121,22 @@ def test_every_cell_ends_with_one_status_whatever_breaks(
 
 
 def check_progress(outcome: Outcome) -> None:
-    """The counts and the share of the work never fall, and end at all of it."""
-    if all("limit" in str(r.message) or "compile" in str(r.message) for r in outcome.runs):
+    """The counts and the share of the work never fall; a single process ends at all of it."""
+    if not outcome.progress:
         return  # nothing was to be run
     done, share = zip(*outcome.progress, strict=True)
     assert list(done) == sorted(done)
     assert list(share) == sorted(share)
-    assert done[-1] == len(outcome.runs)
-    assert share[-1] == pytest.approx(1.0)
     assert max(share) <= 1.0
+    if outcome.device.opened == 1 and all(r.status is not Status.LOST_DEVICE for r in outcome.runs):
+        assert done[-1] == len(outcome.runs)
+        assert share[-1] == pytest.approx(1.0)
 
 
 def test_progress_counts_the_verification_and_every_possible_sample() -> None:
     # A tenth for each of ten steps; the three samples that were not needed come with the end.
-    tenths = [
-        (done, round(10 * share)) for done, share in measure_cells(FakeDevice(), [FIRST]).progress
-    ]
-    assert tenths == [*((0, n) for n in range(1, 8)), (1, 10)]
+    tenths = [round(10 * share) for share in shares(measure_cells(FakeDevice(), [FIRST]))]
+    assert tenths == [1, 2, 3, 4, 5, 6, 7, 10]
 
 
 def test_progress_counts_cells_over_a_limit_as_done_from_the_start() -> None:
@@ -200,32 +209,110 @@ def test_blocks_over_the_limit_are_counted_but_never_launched(
         assert (cell_tag(run.cell) in touched) != over
 
 
-@pytest.mark.parametrize("at", [0, 5, 17, 30, 47])
-def test_cells_after_a_lost_device_are_lost_and_finished_ones_stay(at: int) -> None:
-    outcome = measure_cells(FakeDevice(lost_at=at), CELLS)
-    statuses = Counter(r.status for r in outcome.runs)
-    assert set(statuses) <= {Status.OK, Status.LOST_DEVICE}
-    assert statuses[Status.LOST_DEVICE] >= 1
-    # The larger problem comes second: nothing of it can be measured once the device is gone.
-    assert {r.status for r in outcome.runs if r.cell.problem.height == 8} == {Status.LOST_DEVICE}
-    assert all(r.message for r in outcome.runs if r.status is Status.LOST_DEVICE)
+@pytest.mark.parametrize("kind", ["lost", "dead", "hang"])
+@pytest.mark.parametrize("operation", ["bind", "run", "sample"])
+@pytest.mark.parametrize("culprit", [CELLS[0], CELLS[-1]])
+def test_cell_that_takes_its_process_down_is_one_row_and_the_others_are_measured(
+    culprit: Cell, operation: str, kind: str
+) -> None:
+    device = FakeDevice(faults=[Fault(cell_tag(culprit), operation, 0, kind)])
+    outcome = measure_cells(device, CELLS)
+    assert device.opened == 2
+    bad = outcome[culprit]
+    assert bad.status is (Status.TIMEOUT if kind == "hang" else Status.LAUNCH_FAILED)
+    assert bad.message
+    others = [r for r in outcome.runs if r.cell != culprit]
+    assert {r.status for r in others} == {Status.OK}
+    assert {tuple(r.samples_s) for r in others} == {(1e-3,) * 6}
     check_progress(outcome)
 
 
+def test_cells_that_had_ended_are_not_measured_again() -> None:
+    device = FakeDevice(faults=[Fault(cell_tag(CELLS[-1]), "run", 0, "dead")])
+    outcome = measure_cells(device, CELLS)
+    small = {cell_tag(c) for c in CELLS if c.problem.height == 4}
+    taken = Counter(e[1] for e in device.log if e[0] == "sample" and e[1] in small)
+    # Two to warm up and six that count, once.
+    assert set(taken.values()) == {8}
+    assert {r.status for r in outcome.runs if r.cell.problem.height == 4} == {Status.OK}
+
+
+@pytest.mark.parametrize("at", [0, 5, 17, 30, 47])
+def test_device_that_does_not_come_back_loses_the_cells_without_a_status(at: int) -> None:
+    outcome = measure_cells(FakeDevice(lost_at=at, openings=1), CELLS)
+    statuses = Counter(r.status for r in outcome.runs)
+    assert set(statuses) <= {Status.OK, Status.LAUNCH_FAILED, Status.LOST_DEVICE}
+    # The one that was running, unless several were.
+    assert statuses[Status.LAUNCH_FAILED] <= 1
+    # The larger problem comes second: nothing of it can be measured once the device is gone.
+    large = [r for r in outcome.runs if r.cell.problem.height == 8]
+    assert Counter(r.status for r in large) >= Counter({Status.LOST_DEVICE: len(large) - 1})
+    lost = [r for r in outcome.runs if r.status is Status.LOST_DEVICE]
+    assert all("left the bus" in str(r.message) for r in lost)
+
+
+@pytest.mark.parametrize("kind", ["lost", "dead", "hang"])
+def test_culprit_among_cells_that_are_sampled_together_is_found(kind: str) -> None:
+    device = FakeDevice(faults=[Fault(cell_tag(FIRST), "sample", 4, kind)])
+    outcome = measure_cells(device, [FIRST, *OTHERS])
+    # One process samples all of them together, one takes them one by one, one does the rest.
+    assert device.opened == 3
+    assert outcome[FIRST].status in {Status.TIMEOUT, Status.LAUNCH_FAILED}
+    assert {outcome[c].status for c in OTHERS} == {Status.OK}
+    sizes = [len(e.keys) for e in outcome.events if isinstance(e, Began)]
+    assert max(sizes) == len([FIRST, *OTHERS])
+
+
+def test_slow_cells_are_not_sampled_together() -> None:
+    outcome = measure_cells(FakeDevice(launch_s=0.06), CELLS)
+    assert {len(e.keys) for e in outcome.events if isinstance(e, Began)} == {1}
+
+
 @pytest.mark.parametrize("at", [0, 17, 47])
-def test_nothing_more_is_asked_of_a_lost_device(at: int) -> None:
-    log = measure_cells(FakeDevice(lost_at=at), CELLS).device.log
+def test_nothing_more_is_asked_of_a_lost_context(at: int) -> None:
+    log = measure_cells(FakeDevice(lost_at=at, openings=1), CELLS).device.log
     launches = [i for i, entry in enumerate(log) if entry[0] in ("run", "sample")]
     assert len(launches) == at + 1
     assert launches[-1] == len(log) - 1
 
 
-def test_device_lost_in_the_second_problem_leaves_the_first_one_measured() -> None:
-    tag = cell_tag(CELLS[-1])
-    outcome = measure_cells(FakeDevice(faults=[Fault(tag, "run", 0, "lost")]), CELLS)
+def test_context_lost_in_no_cell_is_blamed_on_none() -> None:
+    outcome = measure_cells(FakeDevice(copy_error="lost"), CELLS)
+    assert {r.status for r in outcome.runs} == {Status.LOST_DEVICE}
+
+
+def test_variant_whose_every_cell_kills_its_process_is_given_up() -> None:
+    cells = make_cells(threads=tuple(range(1, 13)), chunks=(1,))
+    faults = [Fault(cell_tag(c), "run", 0, "dead") for c in cells if c.variant == "a"]
+    device = FakeDevice(faults=faults)
+    outcome = measure_cells(device, cells)
+    assert device.opened == 1 + FAULTS_PER_VARIANT
+    bad = [r for r in outcome.runs if r.cell.variant == "a"]
+    assert {r.status for r in bad} == {Status.LAUNCH_FAILED}
+    assert sum("not tried" in str(r.message) for r in bad) == len(bad) - FAULTS_PER_VARIANT
+    assert {r.status for r in outcome.runs if r.cell.variant == "b"} == {Status.OK}
+
+
+def test_every_launch_is_announced_so_that_a_hanging_one_has_a_name() -> None:
+    outcome = measure_cells(FakeDevice(), CELLS)
+    began = Counter(key for e in outcome.events if isinstance(e, Began) for key in e.keys)
+    # Admission, six samples, the last verification.
+    assert began == {c.key: 8 for c in CELLS}
+
+
+def test_flushed_cells_are_sampled_after_a_flush_and_apart_from_warm_ones() -> None:
+    cells = make_cells(cache_states=("warm", "flushed"))
+    device = FakeDevice(launch_s=4e-6)
+    outcome = measure_cells(device, cells)
+    assert {r.status for r in outcome.runs} == {Status.OK}
     for run in outcome.runs:
-        small = run.cell.problem.height == 4
-        assert run.status is (Status.OK if small else Status.LOST_DEVICE)
+        assert run.launches == (13 if run.cell.cache_state == "warm" else 4)
+    # Two to warm up and six that count, for each flushed cell; none for the others.
+    flushed = [c for c in cells if c.cache_state == "flushed"]
+    assert sum(e[0] == "flush" for e in device.log) == 8 * len(flushed)
+    began = [k for e in outcome.events if isinstance(e, Began) for k in e.keys][len(cells) :]
+    states = {c.key: c.cache_state for c in cells}
+    assert [states[key] for key in began] == ["warm"] * 56 + ["flushed"] * 56
 
 
 def test_problem_that_does_not_fit_ends_alone() -> None:
@@ -322,7 +409,8 @@ def plan(device: FakeDevice, shard: tuple[int, int]) -> list[Cell]:
     variants, problems = ["a", "b"], [Problem(4, 8)]
     builds = build_variants(device, FOLDER, "float", variants)
     axes = {"threads": 1, "chunks": {"to_resident": 2.0, "points": 1}}
-    return plan_cells(device, FOLDER, builds, "float", variants, problems, axes, shard)
+    space = ShardSpace("float", variants, problems, ["warm"], axes, *shard)
+    return plan_cells(device, FOLDER, builds, space)
 
 
 WARM = Reading(1980, 3201, 40, 300.0, ())
@@ -353,4 +441,5 @@ def test_device_that_stays_hot_ends_its_cells_as_throttled() -> None:
 def test_usual_power_limit_is_recorded_and_not_held_against_the_cells() -> None:
     outcome = measure_cells(FakeDevice(states=[CAPPED]), make_cells())
     assert {str(r.status) for r in outcome.runs} == {"ok"}
-    assert {reading for _, reading in outcome.readings} == {CAPPED}
+    assert {reading for _, reading in outcome.result.readings} == {CAPPED}
+    assert {e.reading for e in outcome.events if isinstance(e, Read)} == {CAPPED}

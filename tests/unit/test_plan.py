@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from gpushmoo.config import RunConfig, load_config
-from gpushmoo.plan import Shard, plan_shards, problems_of, settings_of, shard_params
+from gpushmoo.plan import Shard, plan_shards, settings_of, shard_params, space_of
 
 
 @pytest.fixture
@@ -40,7 +40,10 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         back = json.loads(json.dumps(params))
         assert back == params
         assert settings_of(back) == config.measure
-        assert tuple(problems_of(back)) == config.kernels[shard.kernel].problems
+        kernel, space = config.kernels[shard.kernel], space_of(back)
+        assert tuple(space.problems) == kernel.problems
+        assert tuple(space.cache_states) == kernel.cache_states
+        assert (space.dtype, space.index, space.count) == (shard.dtype, shard.index, shard.count)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 from conftest import ROOT
 from fakes import FakeClock
 from filelock import Timeout
-from gpushmoo.locks import device_lock
+from gpushmoo.locks import device_lock, lock_one
 from gpushmoo.progress import Progress, duration
 
 
@@ -97,7 +97,7 @@ def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
 
 HOLDER = """
 import sys
-from gpushmoo.locks import device_lock
+from gpushmoo.locks import device_lock, lock_one
 with device_lock(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
@@ -160,3 +160,19 @@ def test_locks_of_all_users_lie_in_the_systems_temporary_folder(
         (path,) = tmp_path.iterdir()
         # Another user must be able to open it.
         assert stat.S_IMODE(path.stat().st_mode) == 0o666
+
+
+def test_first_free_device_is_locked_and_the_next_caller_gets_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path))
+    devices = ((0, "GPU-a"), (1, "GPU-b"))
+    waited: list[int] = []
+    first, lock_a = lock_one(devices, lambda: waited.append(1))
+    second, lock_b = lock_one(devices, lambda: waited.append(1))
+    assert (first, second, waited) == (0, 1, [])
+    # The third waits, says so once, and gets the device that is freed.
+    third, lock_c = lock_one(devices, lambda: (waited.append(1), lock_b.release())[0])
+    assert (third, waited) == (1, [1])
+    for lock in (lock_a, lock_c):
+        lock.release()

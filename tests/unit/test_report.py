@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,22 @@ import pyarrow as pa
 import pypdfium2
 import pytest
 from conftest import ROOT
-from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.aggregate import aggregate, dataset_provenance
 from gpushmoo.analysis.best import best_table
-from gpushmoo.dataset import read_cells
+from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
+from gpushmoo.dataset import matching, read_cells
 from gpushmoo.display import gbs, number, percent, seconds, significant, size_bytes
 from gpushmoo.figures.curve import curve
 from gpushmoo.figures.heatmap import heatmap
+from gpushmoo.figures.workingset import workingset
 from gpushmoo.model.series import fit_dataset
 from gpushmoo.report.build import ReportFiles, build_report
+from gpushmoo.report.facts import device_card
 from gpushmoo.schema import Status
+from gpushmoo.space import CACHE_STATES, Problem
 from gpushmoo.store import read_shard, write_parquet
+from synthetic import GPU, other_device, write_shard
 
-RECORD = ROOT / "reports/reference/nvidia-h200"
 HOSTILE = '#panic("x") *bold* <b>&amp; $1/0$ @ref // \\ "quoted" `raw`'
 
 
@@ -36,19 +40,48 @@ class Rendered:
     predictions: Path
 
 
-def spec(recorded: bool = True) -> dict[str, Any]:
-    names = ("copy2d_coalesced", "block_eq_partition")
-    kernels = {n: {"title": f"title of {n}", "pattern": "pattern"} for n in names}
-    return {"run": "test", "recorded": recorded, "kernels": kernels, "seed": 1}
+KINDS = {"global_load": "load", "global_store": "store"}
+PEAKS = ("global_copy", "global_load", "global_store")
+SHAPES = {"block_x": [8, 16, 64], "block_y": [4, 32]}
+BLOCKS = [*range(1, 33), *range(66, 1057, 66), 529]
+PEAK_AXES = {"block_x": [128, 1024], "unroll": [1], "passes": [4]}
+PEAK_SIZES = [Problem(2**i, 2**i) for i in range(9, 15)]
+
+
+def spec(kernels: Sequence[str]) -> dict[str, Any]:
+    named = {n: {"title": f"title of {n}", "pattern": "pattern"} for n in kernels}
+    return {"run": "test", "recorded": True, "kernels": named, "seed": 1}
 
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recorded float shards of both kernels, free to be changed."""
+    """One warm float shard of two kernels, free to be changed."""
     folder = tmp_path_factory.mktemp("shards")
-    for kernel in ("copy2d_coalesced", "block_eq_partition"):
-        table, metadata = read_shard(RECORD / kernel / "float" / "0000-of-0001.parquet")
-        write_parquet(table, folder / f"{kernel}.parquet", metadata)
+    write_shard(folder / "1.parquet", "copy2d_coalesced", "float", axes=SHAPES)
+    write_shard(folder / "2.parquet", "block_eq_partition", "float", axes={"num_partition": BLOCKS})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def full_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both cache states, the kernels of the ceiling, two devices of one name."""
+    folder = tmp_path_factory.mktemp("full")
+    both = [Problem(1024, 1024), Problem(8192, 8192)]
+    for dtype in ("float", "double"):
+        for kernel, axes in (
+            ("copy2d_coalesced", SHAPES),
+            ("block_eq_partition", {"num_partition": BLOCKS}),
+        ):
+            path = folder / f"{kernel}-{dtype}.parquet"
+            info = GPU if dtype == "float" else other_device(1)
+            write_shard(
+                path, kernel, dtype, problems=both, states=CACHE_STATES, axes=axes, info=info
+            )
+    for kernel in PEAKS:
+        path = folder / f"{kernel}.parquet"
+        write_shard(
+            path, kernel, "float4", problems=PEAK_SIZES, states=CACHE_STATES, axes=PEAK_AXES
+        )
     return folder
 
 
@@ -69,20 +102,19 @@ def render(
         write_parquet(changed, paths[-1], metadata)
     aggregate(paths, out / "dataset")
     cells = read_cells(out / "dataset")
-    write_parquet(best_table(cells), out / "best.parquet", {})
+    write_ceiling(ceiling_rows(cells, KINDS), out / "ceiling.json")
+    write_parquet(best_table(cells, ceiling_rows(cells, KINDS)), out / "best.parquet", {})
     fit_dataset(cells, ["block_eq_partition"], 0.25, 1, out / "params.json", out / "p.parquet")
-    copies, blocks = (cells[cells["kernel"] == k] for k in spec()["kernels"])
-    heatmap(copies, "block_x", "block_y", ["float"], out / "heatmap-a.svg")
-    predictions = pd.read_parquet(out / "p.parquet")
-    curve(blocks, predictions, "num_partition", "blocks", out / "curve-b.svg")
     files = ReportFiles(
         dataset=out / "dataset",
         best=out / "best.parquet",
+        ceiling=out / "ceiling.json",
         model=out / "params.json",
         checks=(),
-        figures=(out / "heatmap-a.svg", out / "curve-b.svg"),
+        figures=tuple(draw(cells, pd.read_parquet(out / "p.parquet"), out)),
     )
-    build_report(files, spec(), ROOT / "reports", out / "report.json", out / "report.pdf")
+    named = spec(sorted(cells["kernel"].unique()))
+    build_report(files, named, ROOT / "reports", out / "report.json", out / "report.pdf")
     document = pypdfium2.PdfDocument(out / "report.pdf")
     pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
     facts = json.loads((out / "report.json").read_text())
@@ -90,14 +122,37 @@ def render(
     return Rendered(text, facts, (out / "report.pdf").read_bytes(), out / "p.parquet")
 
 
+def draw(cells: pd.DataFrame, predictions: pd.DataFrame, out: Path) -> list[Path]:
+    """A figure of each kind, those of one state for the warm one."""
+    rows = ceiling_rows(cells, KINDS)
+    several = cells["cache_state"].nunique() > 1
+    paths = [out / "heatmap-a.svg", out / "curve-b.svg"]
+    warm = {"height": 1024, "width": 1024, "cache_state": "warm"}
+    copies = matching(cells, {"kernel": "copy2d_coalesced", **warm})
+    dtypes = sorted(copies["dtype"].unique())
+    heatmap(copies, "block_x", "block_y", dtypes, paths[0], rows, several)
+    where = {"kernel": "block_eq_partition", **warm}
+    blocks, model = matching(cells, where), matching(predictions, where)
+    curve(blocks, model, "num_partition", "blocks", paths[1], rows, several)
+    for kernel in sorted(set(PEAKS) & set(cells["kernel"])):
+        paths.append(out / f"workingset-{kernel}.svg")
+        workingset(matching(cells, {"kernel": kernel}), kernel, paths[-1], rows)
+    return paths
+
+
 @pytest.fixture(scope="module")
 def plain(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     return render(shards, tmp_path_factory.mktemp("plain"))
 
 
-def test_report_shows_what_was_measured(plain: Rendered) -> None:
+@pytest.fixture(scope="module")
+def full(full_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    return render(full_shards, tmp_path_factory.mktemp("rendered"))
+
+
+def test_report_shows_what_was_measured(plain: Rendered, shards: Path) -> None:
     assert "NVIDIA H200" in plain.text
-    cells = read_shard(RECORD / "copy2d_coalesced/float/0000-of-0001.parquet")[0].to_pandas()
+    cells = read_shard(shards / "1.parquet")[0].to_pandas()
     assert gbs(cells["bandwidth_gbs"].max()) in plain.text
     assert "too_many_threads" in plain.text
     assert str(int((cells["status"] == Status.TOO_MANY_THREADS).sum() // 2)) in plain.text
@@ -158,10 +213,120 @@ def test_display_strings() -> None:
 
 def test_predictions_repeat_the_measured_bandwidth(plain: Rendered, shards: Path) -> None:
     """The model's table and the cells must not disagree about what was measured."""
-    cells = read_shard(shards / "block_eq_partition.parquet")[0].to_pandas()
+    cells = read_shard(shards / "2.parquet")[0].to_pandas()
     predicted = pd.read_parquet(plain.predictions)
     merged = predicted.merge(cells, on=["variant", "blocks"])
     assert len(merged) == len(predicted) == (cells["status"] == Status.OK).sum()
     assert merged["measured_gbs"].to_numpy() == pytest.approx(merged["bandwidth_gbs"].to_numpy())
     error = merged["measured_gbs"] / merged["predicted_gbs"] - 1.0
     assert merged["relative_error"].to_numpy() == pytest.approx(error.to_numpy())
+
+
+# Ceiling and caches
+
+
+def test_without_ceiling_kernels_no_share_is_shown(plain: Rendered) -> None:
+    assert plain.facts["ceilings"] == plain.facts["workingsets"] == []
+    assert {b["share"] for b in plain.facts["best"]} == {"—"}
+    assert "ceiling" not in plain.text.lower()
+
+
+def test_one_cache_state_is_not_repeated_in_tables_and_titles(plain: Rendered) -> None:
+    assert {b["size"] for b in plain.facts["best"]} == {"1024²"}
+    assert all("warm" not in f["series"] for f in plain.facts["fits"])
+    titles = [f["title"] for f in plain.facts["heatmaps"] + plain.facts["curves"]]
+    assert all("warm" not in t and "flushed" not in t for t in titles)
+    assert "Warm launches follow each other" in plain.text
+    assert "flushed" not in plain.text
+
+
+def test_several_cache_states_are_told_apart(full: Rendered) -> None:
+    sizes = {b["size"] for b in full.facts["best"] if b["kernel"] == "copy2d_coalesced"}
+    assert sizes == {f"{n}², {state}" for n in (1024, 8192) for state in CACHE_STATES}
+    assert len({f["series"] for f in full.facts["fits"]}) == len(full.facts["fits"]) == 16
+    doubling = {r["series"] for r in full.facts["doubling"]}
+    assert doubling >= {"exact, 1024², warm", "exact, 1024², flushed"}
+    assert "1024 × 1024 elements, warm:" in full.text
+
+
+def test_the_best_stand_beside_the_ceiling(full: Rendered) -> None:
+    headlines = [f for f in full.facts["findings"] if f.startswith("copy2d_coalesced, float")]
+    assert len(headlines) == 1
+    assert "% of the ceiling, with block_x=" in headlines[0]
+    shares = [b["share"] for b in full.facts["best"]]
+    assert all(s.endswith(" %") for s in shares)
+    assert "of the ceiling" in full.facts["heatmaps"][0]["caption"]
+    assert "of the ceiling" in full.facts["curves"][0]["caption"]
+
+
+def test_each_ceiling_is_shown_inside_the_cache_and_outside(full: Rendered) -> None:
+    rows = full.facts["ceilings"]
+    assert [r["where"] for r in rows] == [
+        f"{where}, {state}"
+        for state in CACHE_STATES
+        for where in ("inside the cache", "far outside")
+    ]
+    loads = [float(r["load"].split()[0]) for r in rows]
+    # Warm and inside is the only place where the formulas have a cache.
+    assert loads[0] > 1.3 * max(loads[1:])
+    assert "Ceiling and caches" in full.text
+
+
+def test_a_kernel_over_many_sizes_has_one_finding_and_few_rows(full: Rendered) -> None:
+    mine = [f for f in full.facts["findings"] if "global_copy" in f]
+    assert len(mine) == 1
+    assert "falls between 0.53 and 2.1 × L2" in mine[0]
+    assert mine[0] in full.text.replace("\u00a0", " ")
+    rows = [b for b in full.facts["best"] if b["kernel"] == "global_copy"]
+    assert sorted(r["size"].split(", ")[1] for r in rows) == ["flushed", "warm"]
+
+
+def test_devices_of_one_name_share_a_card(full: Rendered) -> None:
+    card = dict(full.facts["device"])
+    assert card["Device"] == "2 × NVIDIA H200 (GPU, backend cuda)"
+    assert sorted(card["Identity"].split("; ")) == ["GPU-0", "GPU-1"]
+    assert len(card) == len(full.facts["device"])
+    assert card["Memory"] == "140 GiB"
+
+
+def device_of(name: str, uuid: str, driver: str) -> dict[str, Any]:
+    facts = {"name": name, "uuid": uuid, "kind": "gpu", "backend": "cuda", "driver": driver}
+    numbers = {"units": 4, "core_clock_mhz": 0, "global_memory": 2**30, "cache": 0}
+    host = {"cores": 2, "system": "Linux", "python": "3.11"}
+    device = {**facts, **numbers, "runtime": "R", "max_threads_per_block": 64, "extra": {}}
+    return {"device": device, "host": host}
+
+
+def test_devices_of_other_names_have_their_own_cards() -> None:
+    devices = [("A", "1", "5"), ("B", "2", "5"), ("A", "3", "6"), ("A", "1", "5")]
+    card = device_card([device_of(*d) for d in devices])
+    found = [value for label, value in card if label in ("Device", "Runtime", "Identity")]
+    assert found == [
+        "2 × A (GPU, backend cuda)",
+        "R, driver 5; R, driver 6",
+        "1; 3",
+        "B (GPU, backend cuda)",
+        "R, driver 5",
+        "2",
+    ]
+
+
+def test_machine_code_of_every_build_is_an_appendix(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = {"count": 4, "in_loop": 4, "kind": "load", "space": "global", "width": 16}
+    entry = {"entry": "e", "registers": 40, "spill_loads": 1, "spill_stores": 2}
+    code = {"entries": [{**entry, "accesses": [access]}], "failure": None}
+    provenance = dataset_provenance
+
+    def with_code(dataset: Path) -> Any:
+        told = {"arch": "sm_90", "variants": {HOSTILE: code}}
+        return [{**p, "machine_code": told} for p in provenance(dataset)]
+
+    monkeypatch.setattr("gpushmoo.report.build.dataset_provenance", with_code)
+    found = render(shards, tmp_path)
+    assert "Machine code" in found.text
+    assert "4 × 16 B global load looped" in " ".join(found.text.split())
+    assert "*bold*" in found.text
+    row = found.facts["machine_code"][0]
+    assert (row["registers"], row["spills"]) == ("40", "3")

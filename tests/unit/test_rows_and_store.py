@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
-from gpushmoo.measure import CellRun
+from gpushmoo.events import CellRun
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
 from gpushmoo.store import BadParquetError, is_whole, read_shard, write_parquet
+from gpushmoo.supervise import ShardResult
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +33,7 @@ def table() -> pa.Table:
         Fault(cell_tag(cells[2]), "bind", 0, "refused"),
     ]
     outcome = measure_cells(FakeDevice(faults=faults, oversized=frozenset([8])), cells)
-    return cell_table(outcome.runs, FOLDER.workload, INFO, AXES)
+    return cell_table(outcome.result, FOLDER.workload, INFO, AXES)
 
 
 @pytest.fixture
@@ -81,12 +82,14 @@ def test_samples_of_failed_cells_are_kept(table: pa.Table) -> None:
 def one_run(samples: list[float], status: Status | None = Status.OK) -> CellRun:
     cell = make_cells()[0]
     run = CellRun(cell, FOLDER.workload.launch(cell))
-    run.samples_s, run.status, run.launches, run.copy_s = samples, status, 1, 1e-3
+    run.samples_s, run.status, run.launches = samples, status, 1
     return run
 
 
 def row_of(run: CellRun) -> dict[str, Any]:
-    row: dict[str, Any] = cell_table([run], FOLDER.workload, INFO, AXES).to_pylist()[0]
+    copies = {(run.cell.problem, "warm"): [1e-3], (run.cell.problem, "flushed"): [2e-3]}
+    result = ShardResult({run.cell.key: run}, copies)
+    row: dict[str, Any] = cell_table(result, FOLDER.workload, INFO, AXES).to_pylist()[0]
     return row
 
 
@@ -232,7 +235,10 @@ def test_other_schema_version_is_refused_with_both_versions(table: pa.Table, sha
     assert f"version {SCHEMA_VERSION}." in sentence
 
 
-@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"{}", b'{"schema_version": 1}'])
+WITHOUT_AXES = json.dumps({"schema_version": SCHEMA_VERSION}).encode()
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"{}", WITHOUT_AXES])
 def test_unreadable_provenance_is_refused(table: pa.Table, shard: Path, payload: bytes) -> None:
     assert "provenance" in refused(rewritten(table, shard, payload))
 

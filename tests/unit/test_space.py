@@ -97,7 +97,8 @@ def test_key_of_a_cell_is_the_one_that_recorded_data_carries() -> None:
     assert len(recorded) > 100
     for row in recorded.itertuples():
         params = (("block_x", row.block_x), ("block_y", row.block_y))
-        cell = Cell(row.kernel, row.dtype, row.variant, Problem(row.height, row.width), params)
+        problem = Problem(row.height, row.width)
+        cell = Cell(row.kernel, row.dtype, row.variant, problem, params, row.cache_state)
         assert cell.key == row.cell_key
 
 

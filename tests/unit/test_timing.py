@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from gpushmoo.timing.batching import MAX_LAUNCHES, SHORT_S, launches_per_sample
+from gpushmoo.timing.batching import MAX_FLUSHED, MAX_LAUNCHES, SHORT_S, launches_per_sample
 from gpushmoo.timing.median import CONFIDENCE, median_interval
 from gpushmoo.timing.order import shuffled
 from gpushmoo.timing.stopping import StoppingRule
@@ -160,3 +160,9 @@ def test_every_item_comes_to_every_place() -> None:
     for place in range(4):
         counts = [sum(order[place] == item for order in firsts) for item in range(4)]
         assert min(counts) > 100
+
+
+def test_flushed_samples_hold_few_launches() -> None:
+    assert launches_per_sample(7e-6) == 8
+    assert launches_per_sample(7e-6, MAX_FLUSHED) == MAX_FLUSHED
+    assert launches_per_sample(1e-3, MAX_FLUSHED) == 1

@@ -27,15 +27,16 @@ def cells(finished: FinishedProject) -> pd.DataFrame:
 def test_every_promised_file_is_there(finished: FinishedProject) -> None:
     results = finished.results
     figures = ["simulated-tesla-c1060", "gantt-tesla-c1060"]
-    figures += [f"heatmap-{COPY}-block_x-block_y-48x70"]
-    figures += [f"curve-{PERSISTENT}-num_partition-128x128"]
+    figures += [f"heatmap-{COPY}-block_x-block_y-48x70-warm"]
+    figures += [f"curve-{PERSISTENT}-num_partition-128x128-warm"]
     promised = [f"figures/{name}.svg" for name in figures]
     promised += [f"cells/{name}.parquet" for name in TINY_SHARDS]
     for name in TINY_SHARDS:
         kernel, dtype, _ = name.split("/")
         promised.append(f"dataset/kernel={kernel}/dtype={dtype}/part-0.parquet")
         promised.append(f"logs/measure/{name.replace('/', '-')}.log")
-    promised += ["summary/best.parquet", "model/params.json", "model/predictions.parquet"]
+    promised += ["summary/ceiling.json", "summary/best.parquet"]
+    promised += ["model/params.json", "model/predictions.parquet"]
     promised += ["report.pdf", "report.json", "summary/verdict.txt"]
     empty = [p for p in promised if not (results / p).is_file() or not (results / p).stat().st_size]
     assert empty == []
@@ -149,7 +150,7 @@ def test_figures_and_report_repeat_byte_for_byte(
 
 def test_a_recorded_data_set_renders_without_measuring(finished: FinishedProject) -> None:
     recorded = "dataset=reports/reference/nvidia-h200"
-    jobs = finished.plan("--config", recorded, config=("config/h200.yaml",))
+    jobs = finished.plan("--config", recorded, config=("config/full.yaml",))
     assert "measure" not in jobs
     assert jobs["report"] == 1
     assert jobs["aggregate"] == 1

@@ -79,7 +79,7 @@ def test_after_kill_9_only_the_unfinished_shard_is_measured(
     assert resumed.status == 0, resumed.text
     assert resumed.jobs == {"measure": 1}
     # Nothing of the killed run is alive and holds the device.
-    assert "waiting for the device" not in resumed.text
+    assert "waiting until a device is free" not in resumed.text
     after = print_of(cells)
     assert set(after) == {FIRST, SECOND}
     assert after[FIRST] == before[FIRST]

@@ -1,4 +1,4 @@
-# Shards into one dataset, its best cells and the fitted model.
+# Shards into one dataset, the device's ceiling, the best cells and the fitted model.
 
 
 rule aggregate:
@@ -16,9 +16,26 @@ rule aggregate:
         "../scripts/aggregate.py"
 
 
+rule ceiling:
+    input:
+        dataset=flow.path("dataset"),
+    output:
+        flow.path("summary", "ceiling.json"),
+    log:
+        flow.path("logs", "ceiling.log"),
+    conda:
+        "../../environment.yml"
+    params:
+        kinds=flow.ceiling_kernels,
+        code=flow.code("analysis.ceiling"),
+    script:
+        "../scripts/ceiling.py"
+
+
 rule best:
     input:
         dataset=flow.path("dataset"),
+        ceiling=flow.path("summary", "ceiling.json"),
     output:
         flow.path("summary", "best.parquet"),
     log:

@@ -3,7 +3,7 @@ import sys
 
 sys.path.insert(0, f"{workflow.basedir}/workflow/scripts")
 
-from gpushmoo.parse import broken_shards_anew, load_flow
+from gpushmoo.parse import broken_shards_anew, limit_gpus, load_flow
 
 try:
     flow = load_flow(config, workflow)
@@ -11,10 +11,12 @@ except ValueError as err:
     # Not a WorkflowError: Snakemake would set lines of its own above and below the sentence.
     raise SystemExit(f"gpushmoo: {err}")
 
+limit_gpus(flow, workflow)
+
 
 wildcard_constraints:
     kernel="[A-Za-z0-9_]+",
     dtype="[a-z0-9]+",
     shard="[0-9]+-of-[0-9]+",
-    kind="heatmap|curve",
+    kind="heatmap|curve|workingset",
     machine="[A-Za-z0-9][A-Za-z0-9._-]*",

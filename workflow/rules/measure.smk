@@ -3,6 +3,23 @@
 # (A plan file as ancient() input would: https://github.com/snakemake/snakemake/issues/4166.)
 
 
+# Fails when the compiler left out, narrowed or hoisted what is to be timed. A measuring job on a CUDA
+# device makes the same check itself, before it measures, so that it need not wait for this job.
+rule check_machine_code:
+    output:
+        flow.path("machine_code", "{kernel}", "{dtype}.json"),
+    log:
+        flow.path("logs", "machine_code", "{kernel}-{dtype}.log"),
+    conda:
+        "../../environment.yml"
+    params:
+        spec=flow.machine_code_params,
+        cache=flow.cache,
+        code=flow.code("machine_code"),
+    script:
+        "../scripts/machine_code.py"
+
+
 rule measure:
     input:
         broken_shards_anew(flow, workflow),

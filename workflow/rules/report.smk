@@ -5,6 +5,7 @@ rule figure:
     input:
         dataset=flow.path("dataset"),
         predictions=flow.path("model", "predictions.parquet"),
+        ceiling=flow.path("summary", "ceiling.json"),
     output:
         svg=flow.path("figures", "{kind}-{rest}.svg"),
         note=flow.path("figures", "{kind}-{rest}.json"),
@@ -24,6 +25,7 @@ rule report:
         figures=flow.figure_files,
         dataset=flow.path("dataset"),
         best=flow.path("summary", "best.parquet"),
+        ceiling=flow.path("summary", "ceiling.json"),
         model=flow.path("model", "params.json"),
         checks=[flow.path("simulated", f"{s.name}-checks.json") for s in flow.config.simulations],
     output:

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from gpushmoo.analysis.best import best_table
+from gpushmoo.analysis.ceiling import read_ceiling
 from gpushmoo.dataset import read_cells
 from gpushmoo.joblog import job_log
 from gpushmoo.store import write_parquet
 
 with job_log(snakemake.log[0]):
     cells = read_cells(Path(snakemake.input.dataset))
-    write_parquet(best_table(cells), Path(snakemake.output[0]), {})
+    ceiling = read_ceiling(Path(snakemake.input.ceiling))
+    write_parquet(best_table(cells, ceiling), Path(snakemake.output[0]), {})

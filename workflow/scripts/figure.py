@@ -3,21 +3,25 @@
 from pathlib import Path
 
 import pandas as pd
-from gpushmoo.dataset import read_cells
+from gpushmoo.analysis.ceiling import read_ceiling
+from gpushmoo.dataset import matching, read_cells
 from gpushmoo.joblog import job_log
 
 with job_log(snakemake.log[0]):
     spec, svg = snakemake.params.spec, Path(snakemake.output.svg)
-    names = ["kernel", "height", "width"]
-    cells = read_cells(Path(snakemake.input.dataset))
-    cells = cells[(cells[names] == [spec[n] for n in names]).all(axis=1)]
+    cells = matching(read_cells(Path(snakemake.input.dataset)), spec["where"])
+    ceiling = read_ceiling(Path(snakemake.input.ceiling))
     if snakemake.wildcards.kind == "heatmap":
         from gpushmoo.figures.heatmap import heatmap
 
-        heatmap(cells, spec["x"], spec["y"], spec["dtypes"], svg)
-    else:
+        heatmap(cells, spec["x"], spec["y"], spec["dtypes"], svg, ceiling, spec["name_state"])
+    elif snakemake.wildcards.kind == "curve":
         from gpushmoo.figures.curve import curve
 
         predictions = pd.read_parquet(snakemake.input.predictions)
-        predictions = predictions[(predictions[names] == [spec[n] for n in names]).all(axis=1)]
-        curve(cells, predictions, spec["x"], spec["unit"], svg)
+        predictions = matching(predictions, spec["where"])
+        curve(cells, predictions, spec["x"], spec["unit"], svg, ceiling, spec["name_state"])
+    else:
+        from gpushmoo.figures.workingset import workingset
+
+        workingset(cells, spec["where"]["kernel"], svg, ceiling)

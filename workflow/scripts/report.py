@@ -10,6 +10,7 @@ with job_log(snakemake.log[0]):
     files = ReportFiles(
         dataset=Path(snakemake.input.dataset),
         best=Path(snakemake.input.best),
+        ceiling=Path(snakemake.input.ceiling),
         model=Path(snakemake.input.model),
         checks=tuple(Path(p) for p in snakemake.input.checks),
         figures=tuple(Path(p) for p in snakemake.input.figures),

@@ -36,6 +36,7 @@ class KernelConfig:
     dtypes: tuple[str, ...]
     variants: tuple[str, ...]
     problems: tuple[Problem, ...]
+    cache_states: tuple[str, ...]
     axes: dict[str, Any]
 
 
@@ -56,8 +57,9 @@ class RunConfig:
     run: str
     seed: int
     backend: str
-    device: int
+    device: int | str
     opencl_runtime: str
+    cuda_arch: str | None
     device_memory: int | None
     kernels: dict[str, KernelConfig]
     measure: MeasureSettings
@@ -99,6 +101,7 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
         backend=raw["backend"],
         device=raw["device"],
         opencl_runtime=raw["opencl_runtime"],
+        cuda_arch=raw["cuda_arch"],
         device_memory=None if memory is None else int(memory * 2**30),
         kernels=kernels,
         measure=MeasureSettings(
@@ -173,7 +176,8 @@ def _kernel(name: str, spec: Any, paths: Mapping[str, Path], root: Path) -> Kern
                 f"kernels.{name}.sizes: {problem.height} x {problem.width} stands twice; "
                 "a size must stand once."
             )
-    return KernelConfig(folder, tuple(dtypes), tuple(variants), problems, axes)
+    states = tuple(spec.get("cache", w.cache_states))
+    return KernelConfig(folder, tuple(dtypes), tuple(variants), problems, states, axes)
 
 
 def _subset(key: str, given: Any, allowed: Any) -> None:

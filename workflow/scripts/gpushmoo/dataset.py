@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -13,3 +15,8 @@ def read_cells(dataset: Path) -> pd.DataFrame:
     for name in ("kernel", "dtype"):
         cells[name] = cells[name].astype(str)
     return cells
+
+
+def matching(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows that have these values in these columns."""
+    return rows[(rows[list(where)] == list(where.values())).all(axis=1)]

@@ -22,13 +22,27 @@ def significant(value: float, digits: int = 3) -> str:
 
 def interval(cell: Mapping[str, Any]) -> str:
     """Bandwidth of a row with its 95 % interval in GB/s."""
+    return f"{gbs(cell['bandwidth_gbs'])} {_bounds(cell)}"
+
+
+def bare_interval(cell: Mapping[str, Any]) -> str:
+    """The same without the unit, for a column that names it."""
+    return f"{significant(cell['bandwidth_gbs'])} {_bounds(cell)}"
+
+
+def _bounds(cell: Mapping[str, Any]) -> str:
     low, high = cell["bandwidth_low_gbs"], cell["bandwidth_high_gbs"]
-    return f"{gbs(cell['bandwidth_gbs'])} ({significant(low)} to {significant(high)})"
+    return f"({significant(low)} to {significant(high)})"
 
 
 def percent(share: float) -> str:
     """``1.2 %``."""
     return f"{significant(100 * share, 2)} %"
+
+
+def of_ceiling(share: float | None) -> str:
+    """``, 97 % of the ceiling,`` to go on after a bandwidth; empty where there is no ceiling."""
+    return "" if share is None or math.isnan(share) else f", {percent(share)} of the ceiling,"
 
 
 def seconds(value: float) -> str:

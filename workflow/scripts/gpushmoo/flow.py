@@ -15,17 +15,29 @@ from .devices.select import DeviceChoice, resolve
 from .digest import code_digest, file_digest
 from .plan import ROOT, Shard, cache_folder, plan_shards, shard_params
 from .space import Problem
-from .workload import Curve, HeatMap
+from .workload import Curve, HeatMap, WorkingSet
 
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure of measured cells: its name and what it shows."""
+    """A figure of measured cells: its name and what it shows.
+
+    `problem` and `cache_state` are None where it shows all that the kernel was swept over.
+    """
 
     name: str
     kernel: str
-    problem: Problem
-    view: HeatMap | Curve
+    view: HeatMap | Curve | WorkingSet
+    problem: Problem | None = None
+    cache_state: str | None = None
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """Column and value of what is shown, for dataset.matching."""
+        found: dict[str, Any] = {"kernel": self.kernel}
+        if self.problem is not None:
+            found |= {"height": self.problem.height, "width": self.problem.width}
+        return found | ({"cache_state": self.cache_state} if self.cache_state else {})
 
 
 class Flow:
@@ -41,7 +53,7 @@ class Flow:
         self._info: DeviceInfo | None = None
         self._choice = DeviceChoice(
             self.config.backend,
-            self.config.device,
+            0 if self.config.device == "all" else int(self.config.device),
             self.config.opencl_runtime,
             cache_folder(self.results),
         )
@@ -81,6 +93,31 @@ class Flow:
         return shard_params(self.config, backend, runtime, shard)
 
     @property
+    def measures_on_cuda(self) -> bool:
+        """Whether the run measures, and on CUDA devices."""
+        return self._choice.backend == "cuda" and self.config.dataset is None
+
+    @property
+    def machine_code_files(self) -> list[str]:
+        """Checked machine code of every kernel and dtype."""
+        return [
+            self.path("machine_code", name, f"{dtype}.json")
+            for name, kernel in self.config.kernels.items()
+            for dtype in kernel.dtypes
+        ]
+
+    def machine_code_params(self, wildcards: Any) -> dict[str, Any]:
+        """What is compiled and for which architecture."""
+        kernel = self.config.kernels[wildcards.kernel]
+        return {
+            "arch": self.config.cuda_arch,
+            "dtype": wildcards.dtype,
+            "folder": os.path.relpath(kernel.folder.path, ROOT),
+            "kernel_digest": kernel.folder.digest(),
+            "variants": list(kernel.variants),
+        }
+
+    @property
     def measure_threads(self) -> int:
         """A CPU is measured with all cores, so that no other job runs beside it."""
         return 1 if self._choice.backend == "cuda" else (os.cpu_count() or 1)
@@ -106,16 +143,21 @@ class Flow:
         return [n for n, k in self.config.kernels.items() if k.folder.workload.persistent_axis]
 
     @property
+    def ceiling_kernels(self) -> dict[str, str]:
+        """What the device can ``load`` or ``store`` at most is shown by these kernels."""
+        kernels = self.config.kernels.items()
+        kinds = {n: k.folder.workload.ceiling for n, k in kernels}
+        return {n: kind for n, kind in kinds.items() if kind is not None}
+
+    @property
     def figures(self) -> list[FigureSpec]:
         """Figures of measured cells, in the order of the report."""
-        found = []
-        for name, kernel in self.config.kernels.items():
-            found += [
-                FigureSpec(_figure_name(name, view, problem), name, problem, view)
-                for view in kernel.folder.workload.views
-                for problem in kernel.problems
-            ]
-        return found
+        return [
+            figure
+            for name, kernel in self.config.kernels.items()
+            for view in kernel.folder.workload.views
+            for figure in _figures(name, kernel, view)
+        ]
 
     @property
     def figure_files(self) -> list[str]:
@@ -130,16 +172,16 @@ class Flow:
     def figure_params(self, wildcards: Any) -> dict[str, Any]:
         """What the figure named by the wildcards shows."""
         spec = next(f for f in self.figures if f.name == f"{wildcards.kind}-{wildcards.rest}")
-        kernel: KernelConfig = self.config.kernels[spec.kernel]
-        params = {
-            "kernel": spec.kernel,
-            "height": spec.problem.height,
-            "width": spec.problem.width,
-            "dtypes": list(kernel.dtypes),
-            "x": spec.view.x,
-        }
-        view = spec.view
-        return params | ({"y": view.y} if isinstance(view, HeatMap) else {"unit": view.unit})
+        kernels = self.config.kernels
+        params: dict[str, Any] = {"where": spec.where}
+        if isinstance(spec.view, WorkingSet):
+            return params
+        # Where all of the run is in one state, a title need not say in which.
+        params["name_state"] = len({s for k in kernels.values() for s in k.cache_states}) > 1
+        if isinstance(spec.view, Curve):
+            return params | {"x": spec.view.x, "unit": spec.view.unit}
+        dtypes = list(kernels[spec.kernel].dtypes)
+        return params | {"x": spec.view.x, "y": spec.view.y, "dtypes": dtypes}
 
     def simulation_params(self, wildcards: Any) -> dict[str, Any]:
         """Sizes and numbers of blocks of a simulated device, and its file's digest."""
@@ -178,7 +220,15 @@ class Flow:
         )
 
 
-def _figure_name(kernel: str, view: HeatMap | Curve, problem: Problem) -> str:
+def _figures(
+    name: str, kernel: KernelConfig, view: HeatMap | Curve | WorkingSet
+) -> list[FigureSpec]:
+    if isinstance(view, WorkingSet):
+        return [FigureSpec(f"workingset-{name}", name, view)]
     axes = f"{view.x}-{view.y}" if isinstance(view, HeatMap) else view.x
     kind = "heatmap" if isinstance(view, HeatMap) else "curve"
-    return f"{kind}-{kernel}-{axes}-{problem.label}"
+    return [
+        FigureSpec(f"{kind}-{name}-{axes}-{problem.label}-{state}", name, view, problem, state)
+        for problem in kernel.problems
+        for state in kernel.cache_states
+    ]

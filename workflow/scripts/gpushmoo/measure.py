@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,26 +17,29 @@ from .devices.base import (
     Device,
     DeviceError,
     DeviceLostError,
-    LaunchFailedError,
     LaunchRefusedError,
     OutOfDeviceMemoryError,
     Program,
-    Reading,
+    Sample,
 )
 from .dtypes import DTYPES
+from .events import Began, CellRun, Copied, Ended, Event, Preparing, Read, Worked
 from .kernels import KernelFolder
 from .schema import Status
-from .space import Cell, Problem, Residency, enumerate_cells, expand_axis, shard_of
-from .timing.batching import launches_per_sample
+from .space import CACHE_STATES, Cell, Problem, Residency, enumerate_cells, expand_axis, shard_of
+from .timing.batching import MAX_FLUSHED, MAX_LAUNCHES, launches_per_sample
 from .timing.order import shuffled
 from .timing.stopping import StoppingRule
-from .workload import Launch
 
 log = logging.getLogger(__name__)
 
 # What the device cannot give is the cell's limit (status ``resources``), not a fault.
 _REFUSALS = (LaunchRefusedError, OutOfDeviceMemoryError)
 
+# Cells that are sampled without waiting between them, and the seconds that they may take together:
+# a hanging cell is looked for when nothing is heard for longer than one launch may take.
+TOGETHER = 32
+TOGETHER_S = 0.1
 
 # Rounds of one problem that may be lost to throttling before its cells are given up.
 SLOWED_ROUNDS = 5
@@ -53,28 +56,17 @@ class MeasureSettings:
     rule: StoppingRule
 
 
-@dataclass
-class CellRun:
-    """A cell on its way: its launch, its samples in seconds, how it ended."""
+@dataclass(frozen=True)
+class ShardSpace:
+    """The cells of one shard: what is swept, and part `index` of `count` of it."""
 
-    cell: Cell
-    launch: Launch
-    resident_per_unit: int | None = None
-    registers: int | None = None
-    bound: Bound | None = None
-    status: Status | None = None
-    message: str | None = None
-    launches: int | None = None
-    samples_s: list[float] = field(default_factory=list)
-    sampled_at_s: list[float] = field(default_factory=list)
-    spent_s: float = 0.0
-    verified_words: int | None = None
-    wrong_words: int | None = None
-    copy_s: float | None = None
-
-    def end(self, status: Status, message: str | None = None) -> None:
-        """Fix the cell's status; a later fault may still replace ``ok``."""
-        self.status, self.message, self.bound = status, message, None
+    dtype: str
+    variants: Sequence[str]
+    problems: Sequence[Problem]
+    cache_states: Sequence[str]
+    axes: dict[str, Any]
+    index: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -101,35 +93,32 @@ def build_variants(
 
 
 def plan_cells(
-    device: Device,
-    folder: KernelFolder,
-    builds: Builds,
-    dtype: str,
-    variants: Sequence[str],
-    problems: Sequence[Problem],
-    axes: dict[str, Any],
-    shard: tuple[int, int],
+    device: Device, folder: KernelFolder, builds: Builds, space: ShardSpace
 ) -> list[Cell]:
-    """The cells of shard (index, count), with axes resolved by this device's occupancy."""
+    """The cells of a shard, with axes resolved by this device's occupancy."""
     lone = Residency(device.info.units, 1)
-    first = {name: expand_axis(spec, lone)[0] for name, spec in axes.items()}
+    first = {name: expand_axis(spec, lone)[0] for name, spec in space.axes.items()}
     per_unit = 1
     for variant, program in builds.programs.items():
-        cell = Cell(folder.name, dtype, variant, problems[0], tuple(sorted(first.items())))
-        launch = folder.workload.launch(cell)
+        params = tuple(sorted(first.items()))
+        launch = folder.workload.launch(
+            Cell(folder.name, space.dtype, variant, space.problems[0], params)
+        )
         try:
             per_unit = program.resident_per_unit(launch.entry, launch.threads)
         except BuildError:
             continue
         break
     residency = Residency(device.info.units, per_unit)
-    values = {name: expand_axis(spec, residency) for name, spec in axes.items()}
-    cells = enumerate_cells(folder.name, dtype, variants, problems, values)
-    return [c for c in cells if shard_of(c, shard[1]) == shard[0]]
+    values = {name: expand_axis(spec, residency) for name, spec in space.axes.items()}
+    cells = enumerate_cells(
+        folder.name, space.dtype, space.variants, space.problems, values, space.cache_states
+    )
+    return [c for c in cells if shard_of(c, space.count) == space.index]
 
 
 class ShardRun:
-    """Measures the cells of one shard on one open device."""
+    """Measures the cells of one shard on one open device and tells every step to `emit`."""
 
     def __init__(
         self,
@@ -137,56 +126,65 @@ class ShardRun:
         folder: KernelFolder,
         builds: Builds,
         settings: MeasureSettings,
-        on_progress: Callable[[int, float], None],
-        clock: Callable[[], float] = time.perf_counter,
+        emit: Callable[[Event], None],
+        clock: Callable[[], float] = time.monotonic,
+        started: float | None = None,
+        together: int = TOGETHER,
     ) -> None:
+        """`started` is the shard's beginning on `clock`, when that was before now.
+
+        At most `together` cells are sampled without waiting between them.
+        """
         self._device, self._folder, self._builds = device, folder, builds
-        self._settings, self._on_progress, self._clock = settings, on_progress, clock
+        self._settings, self._emit, self._clock = settings, emit, clock
+        self._together = together
         self._rng = np.random.default_rng(settings.seed)
-        self._started = clock()
+        self._started = clock() if started is None else started
         # For the progress: a cell's steps are its verification and all its possible samples;
         # those that each running cell still has, by its key.
         self._steps = 1 + settings.rule.max_samples
         self._left: dict[str, int] = {}
-        self._cells = self._work = self._total_work = 0
-        self._lost: str | None = None
-        # Seconds since the shard began, and what the device told about itself.
-        self.readings: list[tuple[float, Reading]] = []
+        self._work = self._total_work = 0
 
-    def measure(self, cells: Sequence[Cell]) -> list[CellRun]:
-        """One finished CellRun for each cell, whatever happens to the device."""
+    def measure(self, cells: Sequence[Cell]) -> None:
+        """One Ended event for each cell. Raises DeviceLostError, after which nothing works.
+
+        The cell that was running then has not ended: what it is called is for the caller to say.
+        """
         runs = [CellRun(c, self._folder.workload.launch(c)) for c in cells]
         for run in runs:
             self._check_statically(run)
+            if run.status is not None:
+                self._emit(Ended(run))
         open_runs = [r for r in runs if r.status is None]
         self._left = {r.cell.key: self._steps for r in open_runs}
-        self._cells, self._total_work = len(runs), len(open_runs) * self._steps
+        self._total_work = len(open_runs) * self._steps
         for problem in sorted({r.cell.problem for r in open_runs}):
             self._measure_group(problem, [r for r in open_runs if r.cell.problem == problem])
-        return runs
 
     def _measure_group(self, problem: Problem, runs: list[CellRun]) -> None:
         """Measure the cells of one problem; every one of them has a status afterwards."""
         try:
-            if self._lost is None:
-                self._measure_open(problem, runs)
-        except DeviceLostError as err:
-            self._lost = str(err)
-            log.error("device lost: %s", err)
+            self._measure_open(problem, runs)
+        except DeviceLostError:
+            raise
         except _REFUSALS as err:
             # Buffers did not fit: these cells end, the next problem may be smaller.
             self._end_open(runs, Status.RESOURCES, str(err))
         except DeviceError as err:
             self._end_open(runs, Status.LAUNCH_FAILED, str(err))
-        self._end_open(runs, Status.LOST_DEVICE, self._lost)
-        for run in runs:
-            self._close(run)
 
-    @staticmethod
-    def _end_open(runs: list[CellRun], status: Status, message: str | None) -> None:
+    def _end_open(self, runs: list[CellRun], status: Status, message: str | None) -> None:
         for run in runs:
             if run.status is None:
-                run.end(status, message)
+                self._end(run, status, message)
+
+    def _end(self, run: CellRun, status: Status, message: str | None = None) -> None:
+        """The cell's status, told at once; the steps it did not need count as done."""
+        run.end(status, message)
+        self._work += self._left.pop(run.cell.key)
+        self._emit(Ended(run))
+        self._report()
 
     def _check_statically(self, run: CellRun) -> None:
         limit = self._device.info.max_threads_per_block
@@ -198,98 +196,112 @@ class ShardRun:
             run.end(Status.LAUNCH_FAILED, self._builds.failures[run.cell.variant])
 
     def _measure_open(self, problem: Problem, runs: list[CellRun]) -> None:
+        self._emit(Preparing(problem))
         workload = self._folder.workload
         # Inputs depend on the problem alone, so that every shard of it copies the same data.
         rng = np.random.default_rng([self._settings.seed, problem.height, problem.width])
         inputs = workload.inputs(problem, runs[0].cell.dtype, rng)
         reference = workload.reference(inputs)
         buffers = {name: self._device.upload(array) for name, array in inputs.items()}
-        buffers[workload.output] = output = self._device.upload(reference)
+        buffers[workload.output] = output = self._device.allocate(reference.nbytes)
         expected = self._device.upload(reference)
         same_size = [n for n, a in inputs.items() if a.nbytes == reference.nbytes]
         source = buffers[same_size[0]] if same_size else expected
         copy = self._device.bind_copy(source, output)
         words = reference.nbytes // 4
         verifier = _Verifier(self._device, output, expected, words, self._clock)
+        log.info("buffers of %s are ready", problem.label)
         for run in shuffled(runs, self._rng):
             self._admit(run, buffers, verifier)
-        self._sample([r for r in runs if r.status is None], copy)
-        for run in runs:
-            if run.status is None:
-                self._guarded(run, partial(verifier.verify, run))
-            if run.status is None:
-                run.end(Status.OK)
+        log.info("%d of %d cells admitted", sum(r.status is None for r in runs), len(runs))
+        # One state after the other: a flushed cache must not be what a warm cell finds.
+        for state in CACHE_STATES:
+            self._sample([r for r in runs if r.cell.cache_state == state], state, copy, verifier)
 
     def _guarded(self, run: CellRun, step: Callable[[], object]) -> None:
         """Run `step`; a device error ends this cell with its typed status, not the shard."""
+        self._emit(Began((run.cell.key,)))
         try:
             step()
-        except DeviceLostError as err:
-            run.end(Status.LOST_DEVICE, str(err))
+        except DeviceLostError:
             raise
-        except _REFUSALS as err:
-            run.end(Status.RESOURCES, str(err))
         except DeviceError as err:
-            run.end(Status.LAUNCH_FAILED, str(err))
+            self._end_by(run, err)
+
+    def _end_by(self, run: CellRun, err: DeviceError) -> None:
+        refused = isinstance(err, _REFUSALS)
+        self._end(run, Status.RESOURCES if refused else Status.LAUNCH_FAILED, str(err))
 
     def _admit(self, run: CellRun, buffers: dict[str, Any], verifier: _Verifier) -> None:
         """Bind, launch once on poisoned output, verify, warm up, choose the batch."""
 
         def step() -> None:
             program = self._builds.programs[run.cell.variant]
+            proof = self._folder.workload.proof(run.cell)
             run.bound = self._device.bind(program, run.launch, buffers)
+            run.proof = run.bound
+            if proof != run.launch:
+                run.proof = self._device.bind(program, proof, buffers)
             run.registers = program.registers(run.launch.entry)
             run.resident_per_unit = program.resident_per_unit(run.launch.entry, run.launch.threads)
-            took = verifier.verify(run)
-            if run.status is None and took > self._settings.cell_timeout_s:
-                run.end(Status.TIMEOUT, f"one launch took {took:.3g} s")
+            self._verify(run, verifier)
             if run.bound is not None:
-                run.launches = launches_per_sample(run.bound.sample(1))
-                for _ in range(self._settings.warmup):
-                    run.bound.sample(run.launches)
+                self._warm_up(run, run.bound)
 
         self._guarded(run, step)
         self._step(run)
-        if run.status is not None:
-            self._close(run)
 
-    def _sample(self, active: list[CellRun], copy: Bound) -> None:
-        """Rounds over the active cells in random order until every cell is done.
+    def _verify(self, run: CellRun, verifier: _Verifier) -> None:
+        took = verifier.verify(run)
+        if run.wrong_words:
+            self._end(
+                run,
+                Status.WRONG_RESULT,
+                f"{run.wrong_words} of {verifier.words} words differ",
+            )
+        elif took > self._settings.cell_timeout_s:
+            self._end(run, Status.TIMEOUT, f"one launch took {took:.3g} s")
+
+    def _warm_up(self, run: CellRun, bound: Bound) -> None:
+        flushed = run.cell.cache_state == "flushed"
+        run.launch_s = Sample(bound, 1, flushed).take()
+        most = MAX_FLUSHED if flushed else MAX_LAUNCHES
+        run.launches = launches_per_sample(run.launch_s, most)
+        for _ in range(self._settings.warmup):
+            Sample(bound, run.launches, flushed).take()
+
+    def _sample(self, runs: list[CellRun], state: str, copy: Bound, verifier: _Verifier) -> None:
+        """Rounds over the open cells in random order until every cell is done and verified.
 
         A round during which the device slowed itself down is taken again; after SLOWED_ROUNDS of
         them the unfinished cells end as ``throttled``.
         """
-        copies: list[float] = []
-        everyone = list(active)
         rule = self._settings.rule
         slowed_rounds = 0
-        while active:
+        while active := [r for r in runs if r.status is None]:
+            self._emit(Preparing(active[0].cell.problem))
             slowed_before = self._slowed()
-            copies.append(copy.sample(1))
-            for run in shuffled(active, self._rng):
-                self._guarded(run, partial(self._sample_once, run))
-                self._step(run)
+            seconds = Sample(copy, 1, state == "flushed").take()
+            self._emit(Copied(active[0].cell.problem, state, seconds))
+            for runs_together in self._chunks(shuffled(active, self._rng)):
+                self._sample_together(runs_together)
             if self._slowed() or slowed_before:
                 slowed_rounds += 1
                 self._discard_round(active)
                 if slowed_rounds == SLOWED_ROUNDS:
                     self._end_open(active, Status.THROTTLED, "the device kept slowing itself down")
-            still = []
             for run in active:
-                if run.status is None and not rule.done(run.samples_s, run.spent_s):
-                    still.append(run)
-                else:
-                    self._close(run)
-            active = still
-        for run in everyone:
-            run.copy_s = float(np.median(copies))
+                if run.status is None and rule.done(run.samples_s, run.spent_s):
+                    self._guarded(run, partial(self._verify, run, verifier))
+                    if run.status is None:
+                        self._end(run, Status.OK)
 
     def _slowed(self) -> bool:
-        """Read the device's state and keep the reading; whether it slows itself down."""
+        """Read the device's state and tell it; whether it slows itself down."""
         reading = self._device.reading()
         if reading is None:
             return False
-        self.readings.append((self._clock() - self._started, reading))
+        self._emit(Read(self._clock() - self._started, reading))
         return reading.slowed
 
     @staticmethod
@@ -299,39 +311,65 @@ class ShardRun:
                 run.samples_s.pop()
                 run.sampled_at_s.pop()
 
-    def _sample_once(self, run: CellRun) -> None:
-        assert run.bound is not None
+    def _chunks(self, runs: Iterable[CellRun]) -> Iterator[list[CellRun]]:
+        """The runs in their order, so many together as count and time allow."""
+        chunk: list[CellRun] = []
+        seconds = 0.0
+        for run in runs:
+            assert run.launch_s is not None
+            assert run.launches is not None
+            longer = seconds + run.launch_s * run.launches
+            if chunk and (len(chunk) == self._together or longer > TOGETHER_S):
+                yield chunk
+                chunk, longer = [], run.launch_s * run.launches
+            chunk.append(run)
+            seconds = longer
+        if chunk:
+            yield chunk
+
+    def _sample_together(self, runs: list[CellRun]) -> None:
+        self._emit(Began(tuple(r.cell.key for r in runs)))
+        began_s = self._clock() - self._started
+        for run, outcome in zip(runs, self._device.sample_all(_samples(runs)), strict=True):
+            if isinstance(outcome, DeviceError):
+                self._end_by(run, outcome)
+            elif not outcome > 0.0:
+                text = f"the device's clock gave {outcome} s for a launch"
+                self._end(run, Status.LAUNCH_FAILED, text)
+            else:
+                self._take(run, outcome, began_s)
+            self._step(run)
+
+    def _take(self, run: CellRun, seconds: float, began_s: float) -> None:
         assert run.launches is not None
-        before = self._clock()
-        seconds = run.bound.sample(run.launches)
-        after = self._clock()
-        if not seconds > 0.0:
-            raise LaunchFailedError(f"the device's clock gave {seconds} s for a launch")
         run.samples_s.append(seconds)
-        run.sampled_at_s.append(before - self._started)
-        run.spent_s += after - before
+        run.sampled_at_s.append(began_s)
+        run.spent_s += seconds * run.launches
         if seconds > self._settings.cell_timeout_s:
-            run.end(Status.TIMEOUT, f"one launch took {seconds:.3g} s")
+            self._end(run, Status.TIMEOUT, f"one launch took {seconds:.3g} s")
 
     def _step(self, run: CellRun) -> None:
         """Count a step; only cells that run count, or the estimate would run ahead.
 
         The verification and each sample are a step, once: a round taken again is no progress.
         """
-        taken = self._steps - self._left[run.cell.key]
-        if taken <= len(run.samples_s):
+        left = self._left.get(run.cell.key)
+        if left is not None and self._steps - left <= len(run.samples_s):
             self._left[run.cell.key] -= 1
             self._work += 1
-        self._report()
-
-    def _close(self, run: CellRun) -> None:
-        """Count the cell as done, and with it the steps that it did not need."""
-        if run.cell.key in self._left:
-            self._work += self._left.pop(run.cell.key)
             self._report()
 
     def _report(self) -> None:
-        self._on_progress(self._cells - len(self._left), self._work / self._total_work)
+        self._emit(Worked(self._work / self._total_work))
+
+
+def _samples(runs: Sequence[CellRun]) -> list[Sample]:
+    found = []
+    for run in runs:
+        assert run.bound is not None
+        assert run.launches is not None
+        found.append(Sample(run.bound, run.launches, run.cell.cache_state == "flushed"))
+    return found
 
 
 @dataclass(frozen=True)
@@ -345,14 +383,12 @@ class _Verifier:
     clock: Callable[[], float]
 
     def verify(self, run: CellRun) -> float:
-        """Seconds that the launch took; ends the run with ``wrong_result`` when words differ."""
-        assert run.bound is not None
+        """Seconds that the launch took; counts the differing words of the run's output."""
+        assert run.proof is not None
         self.device.poison(self.output)
         before = self.clock()
-        run.bound.run()
+        run.proof.run()
         took = self.clock() - before
         run.verified_words = self.words
         run.wrong_words = self.device.mismatches(self.output, self.expected)
-        if run.wrong_words:
-            run.end(Status.WRONG_RESULT, f"{run.wrong_words} of {self.words} words differ")
         return took

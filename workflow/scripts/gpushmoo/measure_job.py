@@ -1,27 +1,30 @@
-"""The measuring job: opens and locks the device, measures a shard, writes its file."""
+"""The measuring job: locks a device, has a shard measured, writes its file."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from filelock import Timeout
+from filelock import BaseFileLock
 
-from .devices.base import DeviceError
-from .devices.select import DeviceChoice, open_device
+from .devices.base import DeviceError, DeviceInfo
+from .events import CellRun
 from .kernels import load_kernel
-from .locks import device_lock
-from .measure import ShardRun, build_variants, plan_cells
-from .plan import ROOT, problems_of, settings_of
+from .locks import lock_one
+from .measure import TOGETHER
+from .messages import Candidates, Job, Measure, Opened
+from .plan import ROOT
+from .process import WorkerGoneError, WorkerProcess, WorkerSilentError
 from .progress import Progress
 from .provenance import provenance
 from .rows import cell_table
 from .store import write_parquet
-from .workload import misfit
+from .supervise import IDLE_LIMIT_S, ShardResult, Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -35,53 +38,82 @@ def run_shard(
     runtimes keep their caches in `cache`. Raises DeviceError when there is no device or a problem
     does not fit it.
     """
-    choice = DeviceChoice(params["backend"], params["device"], params["opencl_runtime"], cache)
+    log.info("shard %s", params["shard"])
     folder = load_kernel(ROOT / params["folder"])
-    device = open_device(choice)
-    log.info("device %s (%s), %s", device.info.name, device.info.uuid, device.info.runtime)
-    for problem in problems_of(params):
-        memory, allocation = device.info.global_memory, device.info.max_allocation
-        reason = misfit(folder.workload, problem, params["dtype"], memory, allocation)
-        if reason is not None:
-            raise DeviceError(f"kernels.{folder.name}.sizes: {reason}; choose a smaller size.")
     number, total = place
     label = f"shard {number}/{total} {folder.name} {params['dtype']}"
-    lock = device_lock(device.info.uuid)
+    session = _Session(Job(params, cache, time.monotonic()), label, terminal)
     try:
-        lock.acquire(timeout=0.05)
-    except Timeout:
-        terminal.write(f"{label}: waiting for the device, another run is measuring on it\n")
-        terminal.flush()
-        lock.acquire()
-    with lock:
-        variants, problems = params["variants"], problems_of(params)
-        builds = build_variants(device, folder, params["dtype"], variants)
-        index, count = params["shard"]
-        cells = plan_cells(
-            device,
-            folder,
-            builds,
-            params["dtype"],
-            variants,
-            problems,
-            params["axes"],
-            (index, count),
-        )
-        progress = Progress(label, len(cells), terminal)
-        progress.announce()
-        shard_run = ShardRun(device, folder, builds, settings_of(params), progress.update)
-        runs = shard_run.measure(cells)
-    statuses = Counter(str(r.status) for r in runs)
-    summary = ", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells"
-    options = {v: p.options for v, p in builds.programs.items()}
-    metadata = {
-        **provenance(device.info, params["kernel_digest"], options),
+        worker = session.start(None, TOGETHER)
+    except (WorkerGoneError, WorkerSilentError) as err:
+        reason = str(err) or "the measuring process said nothing"
+        raise DeviceError(f"The device was not opened: {reason}.") from err
+    assert session.opened is not None
+    opened = session.opened
+    progress = Progress(label, len(opened.cells), terminal)
+    progress.announce()
+    runs = [CellRun(cell, folder.workload.launch(cell)) for cell in opened.cells]
+    timeout_s = params["measure"]["timeout_s"]
+    supervisor = Supervisor(runs, session.start, timeout_s, progress.update)
+    result = supervisor.measure(worker)
+    log.info("measured")
+    session.release()
+    table = cell_table(result, folder.workload, opened.info, params["axes"])
+    write_parquet(table, out, _metadata(params, opened, result))
+    log.info("wrote %s", out)
+    statuses = Counter(str(r.status) for r in result.runs.values())
+    progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
+
+
+def _metadata(params: Mapping[str, Any], opened: Opened, result: ShardResult) -> dict[str, Any]:
+    info: DeviceInfo = opened.info
+    return {
+        **provenance(info, params["kernel_digest"], opened.options),
         "axes": sorted(params["axes"]),
-        "build_failures": builds.failures,
+        "build_failures": opened.failures,
+        "machine_code": opened.machine_code,
         "params": dict(params),
-        "readings": [{"at_s": at, **asdict(reading)} for at, reading in shard_run.readings],
+        "readings": [{"at_s": at, **asdict(reading)} for at, reading in result.readings],
     }
-    write_parquet(cell_table(runs, folder.workload, device.info, params["axes"]), out, metadata)
-    progress.finish(summary)
-    log.info("%s: %s", label, summary)
-    device.close()
+
+
+class _Session:
+    """Starts measuring processes on one device, which it locks with the first."""
+
+    def __init__(self, job: Job, label: str, terminal: TextIO) -> None:
+        self._job, self._label, self._terminal = job, label, terminal
+        self._index: int | None = None
+        self._lock: BaseFileLock | None = None
+        self.opened: Opened | None = None
+
+    def start(self, keys: frozenset[str] | None, together: int) -> WorkerProcess:
+        """A process that is at work on the cells with these keys, or on all for None.
+
+        It samples at most `together` of them without waiting between them.
+
+        Raises DeviceError, WorkerGoneError, WorkerSilentError.
+        """
+        worker = WorkerProcess(self._job)
+        try:
+            offered = worker.hear(IDLE_LIMIT_S)
+            assert isinstance(offered, Candidates)
+            if self._index is None:
+                self._index, self._lock = lock_one(offered.devices, self._say_waiting)
+            worker.say(self._index)
+            opened = worker.hear(IDLE_LIMIT_S)
+            assert isinstance(opened, Opened)
+        except BaseException:
+            worker.stop()
+            raise
+        self.opened = self.opened or opened
+        worker.say(Measure(keys, together))
+        return worker
+
+    def release(self) -> None:
+        """Let others measure on the device."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def _say_waiting(self) -> None:
+        self._terminal.write(f"{self._label}: ready, waiting until a device is free\n")
+        self._terminal.flush()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .devices.base import NoDeviceError
+from .devices.visible import count_devices
 from .flow import Flow
 from .store import is_whole
 
@@ -26,6 +27,20 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
         return Flow(plain, ask_device=bool(workflow.is_main_process))
     except NoDeviceError as err:
         raise ValueError(f"backend: {err}") from err
+
+
+def limit_gpus(flow: Flow, workflow: Any) -> None:
+    """Let one measuring job more run at once on this host than there are CUDA devices.
+
+    Snakemake ignores ``resources: gpu=1`` on the host itself unless the total is told; a total that
+    the user gives (``--resources gpu=2``) stays. The lock lets one shard on a device; the job more
+    has its process ready when a device gets free.
+    """
+    if not (flow.measures_on_cuda and workflow.is_main_process and workflow.local_exec):
+        return
+    if "gpu" not in workflow.global_resources:
+        devices = count_devices() if flow.config.device == "all" else 1
+        workflow.register_resource("gpu", devices + 1)
 
 
 def broken_shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .config import KernelConfig, RunConfig
-from .measure import MeasureSettings
+from .measure import MeasureSettings, ShardSpace
 from .space import Problem, Residency, count_cells, expand_axis, shard_count
 from .timing.stopping import StoppingRule
 
@@ -45,7 +45,9 @@ def plan_shards(config: RunConfig) -> list[Shard]:
     shards = []
     for name, kernel in config.kernels.items():
         axes = {a: expand_axis(spec, _TYPICAL) for a, spec in kernel.axes.items()}
-        cells = count_cells(axes, len(kernel.problems), len(kernel.variants))
+        cells = count_cells(
+            axes, len(kernel.problems), len(kernel.variants), len(kernel.cache_states)
+        )
         count = shard_count(cells, config.cells_per_shard)
         shards += [Shard(name, d, i, count) for d in kernel.dtypes for i in range(count)]
     return shards
@@ -63,6 +65,7 @@ def shard_params(
     params = {
         "axes": {a: kernel.axes[a] for a in sorted(kernel.axes)},
         "backend": backend,
+        "cache_states": list(kernel.cache_states),
         "device": config.device,
         "dtype": shard.dtype,
         "folder": os.path.relpath(kernel.folder.path, ROOT),
@@ -94,9 +97,18 @@ def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
     )
 
 
-def problems_of(params: Mapping[str, Any]) -> list[Problem]:
-    """The problems in `shard_params`."""
-    return [Problem(h, w) for h, w in params["sizes"]]
+def space_of(params: Mapping[str, Any]) -> ShardSpace:
+    """The shard's part of the sweep in `shard_params`."""
+    index, count = params["shard"]
+    return ShardSpace(
+        dtype=params["dtype"],
+        variants=params["variants"],
+        problems=[Problem(h, w) for h, w in params["sizes"]],
+        cache_states=params["cache_states"],
+        axes=params["axes"],
+        index=index,
+        count=count,
+    )
 
 
 def cache_folder(results: Path) -> Path:

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from .devices.base import DeviceInfo
-from .measure import CellRun
+from .events import CellRun
 from .schema import Status, cell_schema
+from .supervise import ShardResult
 from .timing.median import median_interval
 from .workload import Workload
 
 
 def cell_table(
-    runs: Sequence[CellRun], workload: Workload, info: DeviceInfo, axes: Iterable[str]
+    result: ShardResult, workload: Workload, info: DeviceInfo, axes: Iterable[str]
 ) -> pa.Table:
-    """One row for each run, sorted by cell key, in the schema of `axes`."""
+    """One row for each cell, sorted by cell key, in the schema of `axes`."""
     now = datetime.now(UTC)
-    rows = [_row(run, workload, info, now) for run in sorted(runs, key=lambda r: r.cell.key)]
+    copies = {key: float(np.median(seconds)) for key, seconds in result.copies_s.items()}
+    rows = []
+    for key in sorted(result.runs):
+        run = result.runs[key]
+        copy_s = copies.get((run.cell.problem, run.cell.cache_state))
+        rows.append(_row(run, copy_s, workload, info, now))
     return pa.Table.from_pylist(rows, schema=cell_schema(axes))
 
 
-def _row(run: CellRun, workload: Workload, info: DeviceInfo, now: datetime) -> dict[str, Any]:
+def _row(
+    run: CellRun, copy_s: float | None, workload: Workload, info: DeviceInfo, now: datetime
+) -> dict[str, Any]:
     cell, launch = run.cell, run.launch
     if run.status is None:
         raise ValueError(f"cell {cell.key} was never ended")
@@ -46,9 +55,8 @@ def _row(run: CellRun, workload: Workload, info: DeviceInfo, now: datetime) -> d
         "bytes_read": read,
         "bytes_written": written,
         "working_set_over_cache": (read + written) / info.cache if info.cache else None,
-        # Consecutive launches work on the same buffers; nothing flushes the caches between them.
-        "cache_state": "warm",
-        "copy_gbs": 2 * written / run.copy_s * 1e-9 if run.copy_s else None,
+        "cache_state": cell.cache_state,
+        "copy_gbs": 2 * written / copy_s * 1e-9 if copy_s and written >= read else None,
         "threads_per_block": launch.threads,
         "blocks": launch.blocks,
         "tiles": launch.tiles,

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 METADATA_KEY = b"gpushmoo"
 
 
@@ -115,7 +115,9 @@ _GROUP_FIELDS = (
     pa.field("variant", pa.string(), nullable=False),
     pa.field("height", pa.int64(), nullable=False),
     pa.field("width", pa.int64(), nullable=False),
-    pa.field("device_uuid", pa.string(), nullable=False),
+    pa.field("cache_state", pa.string(), nullable=False),
+    # Devices of one name share a sweep; each row says which of them measured it.
+    pa.field("device_name", pa.string(), nullable=False),
 )
 GROUP = tuple(f.name for f in _GROUP_FIELDS)
 
@@ -128,6 +130,8 @@ BEST_SCHEMA = pa.schema(
         pa.field("bandwidth_gbs", pa.float64(), nullable=False),
         pa.field("bandwidth_low_gbs", pa.float64(), nullable=False),
         pa.field("bandwidth_high_gbs", pa.float64(), nullable=False),
+        # Of what loading and storing as many bytes takes at least (see analysis.ceiling).
+        pa.field("share_of_ceiling", pa.float64(), nullable=True),
         pa.field("slower_than_best", pa.float64(), nullable=False),
         pa.field("is_fastest", pa.bool_(), nullable=False),
         pa.field("tied", pa.int32(), nullable=False),

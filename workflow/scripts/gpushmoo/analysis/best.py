@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from ..schema import BEST_SCHEMA, CORE_COLUMNS, GROUP, Status
-
-
-def axes_of(cells: pd.DataFrame) -> list[str]:
-    """Names of the launch-parameter columns that hold a value for these cells."""
-    return [c for c in cells.columns if c not in CORE_COLUMNS and cells[c].notna().any()]
+from ..schema import BEST_SCHEMA, GROUP, Status
+from .ceiling import CeilingRow, share_of_ceiling
+from .fastest import axes_of, params_text
 
 
 def tied_best(cells: pd.DataFrame) -> pd.DataFrame:
@@ -29,7 +27,7 @@ def tied_best(cells: pd.DataFrame) -> pd.DataFrame:
     return tied.sort_values(["median_s", "cell_key"])
 
 
-def best_table(cells: pd.DataFrame) -> pa.Table:
+def best_table(cells: pd.DataFrame, ceiling: Sequence[CeilingRow] = ()) -> pa.Table:
     """One row for each tied cell of each group, the fastest first (BEST_SCHEMA)."""
     rows: list[dict[str, Any]] = []
     for _, group in cells.groupby(list(GROUP), sort=True, observed=True):
@@ -43,7 +41,8 @@ def best_table(cells: pd.DataFrame) -> pa.Table:
             rows.append(
                 {name: cell[name] for name in BEST_SCHEMA.names if name in cell.index}
                 | {
-                    "params": ", ".join(f"{a}={int(cell[a])}" for a in axes),
+                    "params": params_text(cell, axes),
+                    "share_of_ceiling": share_of_ceiling(ceiling, cell),
                     "slower_than_best": float(cell["median_s"] / fastest - 1.0),
                     "is_fastest": place == 0,
                     "tied": len(tied),

@@ -1,8 +1,10 @@
-"""The CUDA backend (CuPy): RawModule kernels, device events, graphs for short launches."""
+"""The CUDA backend (CuPy): device events, graphs for short launches, a cache of machine code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,19 +16,22 @@ from ..dtypes import DType
 from ..workload import BufferRef, Launch
 from .base import (
     BuildError,
-    DeviceInfo,
+    DeviceError,
     DeviceLostError,
-    LaunchFailedError,
     LaunchRefusedError,
-    NoDeviceError,
-    OutOfDeviceMemoryError,
     Reading,
+    Sample,
     check_limits,
+    flush_bytes,
 )
+from .cubins import cached_cubin
+from .cuda_runtime import Translate, describe, load_cupy
 from .nvml import open_sensor
+from .nvrtc import build_options
 
 # CuPy's own reduction to a scalar runs in one block: half a second for what takes milliseconds.
-_COMPARE = """
+# The spin is one thread that keeps the stream busy while the host queues what is to be timed.
+_OWN = """
 extern "C" __global__ void compare(const unsigned int *a, const unsigned int *b,
                                    unsigned long long n, unsigned long long *differing)
 {
@@ -38,10 +43,7 @@ extern "C" __global__ void compare(const unsigned int *a, const unsigned int *b,
     if (mine)
         atomicAdd(differing, mine);
 }
-"""
 
-# One thread that keeps the stream busy while the host queues what is to be timed.
-_SPIN = """
 extern "C" __global__ void spin(long long cycles)
 {
     const long long start = clock64();
@@ -49,9 +51,8 @@ extern "C" __global__ void spin(long long cycles)
         ;
 }
 """
-SPINS_US = (100, 1000, 10000)
-
-_INSTALL = "install the extra 'cuda13' (or 'cuda12' for an older driver)"
+# Tried in turn while the host is too slow to queue a launch behind the spin.
+SPINS_US = (50, 200, 1000, 10000)
 
 
 class CudaProgram:
@@ -85,6 +86,39 @@ class CudaProgram:
         return int(self.function(entry).num_regs)
 
 
+@dataclass(frozen=True)
+class Steps:
+    """How a sample is taken: `before` untimed, then `timed` between two events, `times` over.
+
+    What is timed holds so many `launches`.
+    """
+
+    before: Callable[[], None]
+    timed: Callable[[], None]
+    times: int
+    launches: int
+
+
+@dataclass(frozen=True)
+class _Queued:
+    """A sample on its way; `late` when the device had to wait for the host."""
+
+    elapsed_ms: Callable[[Any, Any], float]
+    steps: Steps
+    events: list[tuple[Any, Any]]
+    late: bool
+
+    def seconds(self) -> float:
+        """Per launch, once the device is through."""
+        total_ms = sum(float(self.elapsed_ms(start, stop)) for start, stop in self.events)
+        return total_ms * 1e-3 / (self.steps.times * self.steps.launches)
+
+
+def _steps_of(sample: Sample) -> Steps:
+    assert isinstance(sample.bound, CudaBound)
+    return sample.bound.steps(sample.launches, sample.flushed)
+
+
 class CudaBound:
     """A launch on one stream; several launches are captured in a graph once and replayed."""
 
@@ -99,121 +133,147 @@ class CudaBound:
             self._device.stream.synchronize()
 
     def sample(self, launches: int) -> float:
-        """Seconds per launch between two events around the launches (a graph when several).
+        """Seconds per launch between two events around the launches (a graph when several)."""
+        return self._device.time(self.steps(launches, flushed=False))
+
+    def sample_flushed(self, launches: int) -> float:
+        """Mean seconds of the launches, the L2 cache filled with other data before each."""
+        return self._device.time(self.steps(launches, flushed=True))
+
+    def steps(self, launches: int, flushed: bool) -> Steps:
+        """How a sample is taken.
+
+        Several warm launches are short ones, whose data the L2 cache may hold: an untimed launch
+        before them makes sure that it does.
+        """
+        if flushed:
+            return Steps(self._device.flush, self.enqueue, launches, 1)
+        if launches == 1:
+            return Steps(lambda: None, self.enqueue, 1, 1)
+        return Steps(self.enqueue, self._graph(launches), 1, launches)
+
+    def _graph(self, launches: int) -> Callable[[], None]:
+        """Replays `launches` launches; captured at the first call."""
+        if launches not in self._graphs:
+            with self._device.translated(), self._device.stream as stream:
+                stream.begin_capture()
+                for _ in range(launches):
+                    self.enqueue()
+                graph = stream.end_capture()
+                graph.launch(stream)  # the first replay uploads the graph
+                stream.synchronize()
+                self._graphs[launches] = partial(graph.launch, stream)
+        return self._graphs[launches]
+
+
+class CudaDevice:
+    """One CUDA device with its own stream and no memory pool."""
+
+    def __init__(self, index: int, cache: Path) -> None:
+        """Open device `index`; machine code is kept in `cache`.
+
+        Raises NoDeviceError with what to install.
+        """
+        self.cupy = cupy = load_cupy()
+        self.info = describe(cupy, index)
+        self._arch = "sm_" + self.info.extra["compute_capability"].replace(".", "")
+        self._cache = cache
+        cupy.cuda.Device(index).use()
+        own = self._module(_OWN, "gpushmoo", ())
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self._events: list[tuple[Any, Any]] = []
+        # A pool would keep memory that the next problem needs.
+        cupy.cuda.set_allocator(None)
+        self._compare, self._spin = own.get_function("compare"), own.get_function("spin")
+        self._count = cupy.zeros(1, dtype=np.uint64)
+        self._filler: Any = None
+        self._sensor = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
+
+    def _module(self, source: str, name: str, options: tuple[str, ...]) -> Any:
+        """The loaded machine code of `source`, compiled unless the cache has it.
+
+        Raises BuildError, or NoDeviceError when the compiler does not know this device.
+        """
+        path = cached_cubin(source, name, options, self._arch, self._cache)
+        return self.cupy.RawModule(path=str(path))
+
+    def translated(self) -> Translate:
+        """Context manager that translates the backend's errors."""
+        return Translate(self.cupy)
+
+    def time(self, steps: Steps) -> float:
+        """Seconds per launch, by events around what is timed.
 
         The device first spins, so that events and launches are all queued behind the spin and
         follow each other without waiting for the host. Where the host was too slow all the same,
         the sample is taken again behind a longer spin.
         """
-        device = self._device
-        with device.translated(), device.stream:
-            go = self.enqueue if launches == 1 else self._graph(launches)
+        with self.translated(), self.stream:
             for spin_us in SPINS_US:
-                device.spin(spin_us)
-                device.start.record(device.stream)
-                go()
-                device.stop.record(device.stream)
-                late = device.start.done
-                device.stop.synchronize()
-                if not late:
+                self.spin(spin_us)
+                queued = self._queue(steps, 0)
+                self.stream.synchronize()
+                if not queued.late:
                     break
-            elapsed_ms = device.cupy.cuda.get_elapsed_time(device.start, device.stop)
-        return float(elapsed_ms) * 1e-3 / launches
+            return queued.seconds()
 
-    def _graph(self, launches: int) -> Callable[[], None]:
-        """Replays `launches` launches; captured at the first call."""
-        if launches not in self._graphs:
-            stream = self._device.stream
-            stream.begin_capture()
-            for _ in range(launches):
-                self.enqueue()
-            graph = stream.end_capture()
-            graph.launch(stream)  # the first replay uploads the graph
-            stream.synchronize()
-            self._graphs[launches] = partial(graph.launch, stream)
-        return self._graphs[launches]
-
-
-class _Translate:
-    """Turns CuPy's errors into the protocol's."""
-
-    def __init__(self, cupy: Any) -> None:
-        self._cupy = cupy
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, err: Any, trace: Any) -> None:
-        if err is None:
-            return
-        cuda = self._cupy.cuda
-        if isinstance(err, cuda.memory.OutOfMemoryError):
-            raise OutOfDeviceMemoryError(f"The buffer does not fit ({err}).") from err
-        if not isinstance(err, cuda.driver.CUDADriverError | cuda.runtime.CUDARuntimeError):
-            return
-        text = str(err)
-        if "MEMORY_ALLOCATION" in text or "OUT_OF_MEMORY" in text:
-            raise OutOfDeviceMemoryError(f"The buffer does not fit ({text}).") from err
-        if "INVALID_VALUE" in text or "OUT_OF_RESOURCES" in text or "InvalidValue" in text:
-            raise LaunchRefusedError(text) from err
-        # After these the context answers every call with the same error.
-        sticky = ("ILLEGAL", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "ASSERT", "MISALIGNED", "ECC")
-        if any(word in text.upper().replace("CUDAERROR", "") for word in sticky):
-            raise DeviceLostError(text) from err
-        raise LaunchFailedError(text) from err
-
-
-class CudaDevice:
-    """One CUDA device with its own stream, a pair of events and no memory pool."""
-
-    def __init__(self, index: int) -> None:
-        """Open device `index`. Raises NoDeviceError with what to install."""
-        try:
-            import cupy
-        except ImportError as err:
-            raise NoDeviceError(f"CuPy is missing ({err}); {_INSTALL}.") from err
-        try:
-            count = cupy.cuda.runtime.getDeviceCount()
-        except cupy.cuda.runtime.CUDARuntimeError as err:
-            raise NoDeviceError(
-                f"No CUDA device answers ({err}); this needs an NVIDIA GPU and its driver."
-            ) from err
-        if index >= count:
-            raise NoDeviceError(f"There are {count} CUDA devices, so there is no device {index}.")
-        self.cupy = cupy
-        self._device = cupy.cuda.Device(index)
-        self._device.use()
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.start, self.stop = cupy.cuda.Event(), cupy.cuda.Event()
-        # A pool would keep memory that the next problem needs.
-        cupy.cuda.set_allocator(None)
-        self._compare = cupy.RawKernel(_COMPARE, "compare")
-        self._spin = cupy.RawKernel(_SPIN, "spin")
-        self._count = cupy.zeros(1, dtype=np.uint64)
-        self.info = _describe(cupy, index)
-        self._sensor = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
-
-    def translated(self) -> _Translate:
-        """Context manager that translates the backend's errors."""
-        return _Translate(self.cupy)
+    def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
+        """All behind one spin: while the device takes one sample, the host queues the next."""
+        taken: list[float | DeviceError] = [math.nan] * len(samples)
+        queued: dict[int, _Queued] = {}
+        plans = [_steps_of(sample) for sample in samples]
+        with self.translated(), self.stream:
+            self.spin(SPINS_US[0])
+            place = 0
+            for i, steps in enumerate(plans):
+                try:
+                    with self.translated():
+                        queued[i] = self._queue(steps, place)
+                except DeviceLostError:
+                    raise
+                except DeviceError as err:
+                    taken[i] = err
+                place += steps.times
+            self.stream.synchronize()
+            for i, sample in queued.items():
+                taken[i] = self.time(plans[i]) if sample.late else sample.seconds()
+        return taken
 
     def spin(self, microseconds: int) -> None:
         """Queue a kernel that takes about so long at the highest clock."""
-        cycles = np.int64(self.info.core_clock_mhz * microseconds)
-        self._spin((1,), (1,), (cycles,))
+        self._spin((1,), (1,), (np.int64(self.info.core_clock_mhz * microseconds),))
+
+    def _queue(self, steps: Steps, place: int) -> _Queued:
+        """Queue a sample that uses the pairs of events from `place` on."""
+        events = self._event_pairs(place + steps.times)[place:]
+        late = False
+        for start, stop in events:
+            steps.before()
+            start.record(self.stream)
+            steps.timed()
+            stop.record(self.stream)
+            late = late or start.done
+        return _Queued(self.cupy.cuda.get_elapsed_time, steps, events, late)
+
+    def _event_pairs(self, n: int) -> list[tuple[Any, Any]]:
+        event = self.cupy.cuda.Event
+        while len(self._events) < n:
+            self._events.append((event(), event()))
+        return self._events[:n]
+
+    def flush(self) -> None:
+        """Queue writes that leave nothing else in the L2 cache."""
+        if self._filler is None:
+            self._filler = self.allocate(flush_bytes(self.info))
+        self._filler.data.memset_async(0x5A, self._filler.nbytes, self.stream)
 
     def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> CudaProgram:
-        """Compile ``kernel.cu`` by NVRTC for this device, to machine code. Raises BuildError."""
+        """Compile ``kernel.cu`` for this device, to machine code. Raises BuildError."""
         source = folder / "kernel.cu"
         if not source.is_file():
             raise BuildError(f"Kernel '{folder.name}' has no kernel.cu.", "")
-        options = ["-std=c++17", f"-Delement_t={dtype.name}"]
-        options += [f"-D{k}={v}" for k, v in sorted(defines.items())]
-        module = self.cupy.RawModule(code=source.read_text(), options=tuple(options))
-        try:
-            module.compile()
-        except self.cupy.cuda.compiler.CompileException as err:
-            raise BuildError(f"kernel.cu of '{folder.name}' does not compile.", str(err)) from err
+        options = build_options(dtype, defines)
+        module = self._module(source.read_text(), folder.name, options)
         return CudaProgram(self.cupy, module, " ".join(options), "")
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
@@ -223,6 +283,11 @@ class CudaDevice:
             buffer = self.cupy.asarray(words)
             self.stream.synchronize()
             return buffer
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
+        with self.translated():
+            return self.cupy.empty(nbytes // 4, dtype=np.uint32)
 
     def poison(self, buffer: Any) -> None:
         """Fill `buffer` with all-ones words, a NaN in every float type."""
@@ -264,39 +329,3 @@ class CudaDevice:
     def close(self) -> None:
         """Wait for the stream; the context goes with the process."""
         self.stream.synchronize()
-
-
-def _describe(cupy: Any, index: int) -> DeviceInfo:
-    runtime = cupy.cuda.runtime
-    p = runtime.getDeviceProperties(index)
-    grid, block = p["maxGridSize"], p["maxThreadsDim"]
-    _, total = cupy.cuda.Device(index).mem_info
-    attributes = cupy.cuda.Device(index).attributes
-    return DeviceInfo(
-        backend="cuda",
-        name=p["name"].decode(),
-        uuid="GPU-" + bytes(p["uuid"][:16]).hex(),
-        kind="gpu",
-        driver=_version(runtime.driverGetVersion()),
-        runtime=f"CUDA {_version(runtime.runtimeGetVersion())}, CuPy {cupy.__version__}",
-        units=int(p["multiProcessorCount"]),
-        max_threads_per_block=int(p["maxThreadsPerBlock"]),
-        max_block=(int(block[0]), int(block[1]), int(block[2])),
-        max_grid=(int(grid[0]), int(grid[1]), int(grid[2])),
-        global_memory=int(total),
-        max_allocation=int(total),
-        cache=int(p["l2CacheSize"]),
-        core_clock_mhz=int(attributes["ClockRate"]) // 1000,
-        extra={
-            "compute_capability": f"{p['major']}.{p['minor']}",
-            "ecc": str(bool(p["ECCEnabled"])),
-            "memory_clock_mhz": str(int(attributes["MemoryClockRate"]) // 1000),
-            "memory_bus_bits": str(p["memoryBusWidth"]),
-            "threads_per_multiprocessor": str(p["maxThreadsPerMultiProcessor"]),
-        },
-    )
-
-
-def _version(number: int) -> str:
-    """1000 · major + 10 · minor, as CUDA encodes versions."""
-    return f"{number // 1000}.{number % 1000 // 10}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..dtypes import DType
 from ..workload import BufferRef, Launch
 from .base import (
     BuildError,
+    DeviceError,
     DeviceInfo,
     DeviceLostError,
     LaunchFailedError,
@@ -22,7 +23,10 @@ from .base import (
     NoDeviceError,
     OutOfDeviceMemoryError,
     Reading,
+    Sample,
     check_limits,
+    flush_bytes,
+    take_each,
 )
 from .opencl_runtime import PLATFORM_NAMES, prepare_environment, runtime_settings
 
@@ -83,6 +87,15 @@ class OpenCLBound:
             total_ns = sum(e.profile.end - e.profile.start for e in events)
         return float(total_ns) * 1e-9 / launches
 
+    def sample_flushed(self, launches: int) -> float:
+        """Mean of the launches' own run times, the cache filled with other data before each."""
+        total_s = 0.0
+        for _ in range(launches):
+            with self._device.translated():
+                self._device.flush()
+            total_s += self.sample(1)
+        return total_s / launches
+
 
 class _Translate:
     """Turns pyopencl's errors into the protocol's."""
@@ -124,6 +137,7 @@ class OpenCLDevice:
         self._queue = cl.CommandQueue(
             self._context, properties=cl.command_queue_properties.PROFILING_ENABLE
         )
+        self._filler: Any = None
         self._count = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, 4)
         try:
             self._compare = cl.Kernel(cl.Program(self._context, _COMPARE).build(), "compare")
@@ -172,6 +186,18 @@ class OpenCLDevice:
         with self.translated():
             return self._cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(array))
 
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
+        with self.translated():
+            return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, nbytes)
+
+    def flush(self) -> None:
+        """Fill the last cache level with data of no use."""
+        if self._filler is None:
+            self._filler = self.allocate(flush_bytes(self.info))
+        fill = np.full(1, 0x5A5A5A5A, np.uint32)
+        self._cl.enqueue_fill_buffer(self._queue, self._filler, fill, 0, self._filler.size).wait()
+
     def poison(self, buffer: Any) -> None:
         """Fill `buffer` with all-ones words, a NaN in every float type."""
         with self.translated():
@@ -210,6 +236,10 @@ class OpenCLDevice:
             return self._cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, launch.block)
 
         return OpenCLBound(self, enqueue)
+
+    def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
+        """One by one: OpenCL's profiling tells each launch's own time."""
+        return take_each(samples)
 
     def bind_copy(self, source: Any, target: Any) -> OpenCLBound:
         """clEnqueueCopyBuffer of the whole buffer."""

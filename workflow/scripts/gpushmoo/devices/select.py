@@ -31,7 +31,7 @@ def open_device(choice: DeviceChoice) -> Device:
     if choice.backend == "cuda":
         from .cuda import CudaDevice
 
-        return CudaDevice(choice.index)
+        return CudaDevice(choice.index, choice.cache)
     from .opencl import OpenCLDevice
 
     if choice.opencl_runtime == "auto":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -10,16 +11,29 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ..display import gbs
+from ..analysis.ceiling import CeilingRow, cell_ceiling_gbs, share_of_ceiling
+from ..analysis.fastest import bytes_touched
+from ..display import gbs, of_ceiling
 from ..schema import Status
-from .style import DTYPE_COLOURS, DTYPE_MARKERS, PAGE_WIDTH, apply_style, save
+from .style import DTYPE_COLOURS, DTYPE_MARKERS, PAGE_WIDTH, apply_style, save, subject
+
+CEILING_COLOUR, CEILING_DASHES = "#555555", (0, (5, 3))
 
 
-def curve(cells: pd.DataFrame, predictions: pd.DataFrame, x: str, unit: str, svg: Path) -> None:
+def curve(
+    cells: pd.DataFrame,
+    predictions: pd.DataFrame,
+    x: str,
+    unit: str,
+    svg: Path,
+    ceiling: Sequence[CeilingRow] = (),
+    name_state: bool = False,
+) -> None:
     """One panel for each variant: measured medians with intervals, model, held-out points.
 
-    `cells` and `predictions` are those of one kernel and problem, `unit` says what `x` counts.
-    Without predictions the points are joined by a thin line.
+    `cells` and `predictions` are those of one kernel, problem and cache state, `unit` says what `x`
+    counts; with `name_state` the title says the cache state. Without predictions the points are
+    joined by a thin line. A thin dashed line is the ceiling of the dtype that moves most bytes.
     """
     apply_style()
     variants = sorted(cells["variant"].unique())
@@ -27,6 +41,8 @@ def curve(cells: pd.DataFrame, predictions: pd.DataFrame, x: str, unit: str, svg
         1, len(variants), figsize=(PAGE_WIDTH, 3.3), squeeze=False, sharey=True
     )
     dtypes = [d for d in DTYPE_COLOURS if d in set(cells["dtype"])]
+    widest = cells.loc[bytes_touched(cells).idxmax()]
+    limit = cell_ceiling_gbs(ceiling, widest)
     for ax, variant in zip(axes[0], variants, strict=True):
         for dtype in dtypes:
             part = cells[(cells["variant"] == variant) & (cells["dtype"] == dtype)]
@@ -36,16 +52,18 @@ def curve(cells: pd.DataFrame, predictions: pd.DataFrame, x: str, unit: str, svg
             _series(ax, part, model, x, dtype)
         ax.set_title(variant, fontsize=8)
         ax.set_xlabel(f"{x} ({unit})")
+        if limit is not None:
+            ax.axhline(limit, color=CEILING_COLOUR, lw=0.8, ls=CEILING_DASHES)
         ax.set_ylim(bottom=0)
         if _spread_wide(cells[x]):
             ax.set_xscale("log", base=2)
             ax.xaxis.set_major_formatter("{x:.0f}")
     axes[0, 0].set_ylabel("bandwidth (GB/s, read + written)")
-    handles = _legend(dtypes, not predictions.empty)
+    limited = None if limit is None else str(widest["dtype"])
+    handles = _legend(dtypes, not predictions.empty, limited)
     figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=7.5)
-    size = f"{int(cells['height'].iloc[0])} × {int(cells['width'].iloc[0])}"
-    title = f"{cells['kernel'].iloc[0]}, {size} elements: bandwidth over {x}"
-    save(figure, svg, title, _caption(cells, predictions, x, dtypes, variants))
+    title = f"{subject(cells, name_state)}: bandwidth over {x}"
+    save(figure, svg, title, _caption(cells, predictions, x, dtypes, variants, ceiling))
 
 
 def _spread_wide(values: pd.Series) -> bool:
@@ -84,24 +102,29 @@ def _series(ax: Axes, part: pd.DataFrame, model: pd.DataFrame, x: str, dtype: st
     ax.plot(line["blocks"], line["predicted_gbs"], color=colour, lw=1.1)
 
 
-def _legend(dtypes: list[str], fitted: bool) -> list[Line2D]:
+def _legend(dtypes: list[str], fitted: bool, limited: str | None) -> list[Line2D]:
     handles = [
         Line2D([], [], marker=DTYPE_MARKERS[d], ls="", c=DTYPE_COLOURS[d], ms=4, label=d)
         for d in dtypes
     ]
-    if not fitted:
-        return handles
-    handles.append(
-        Line2D(
-            [], [], marker="o", ls="", mfc="white", mec="black", ms=4, label="held out of the fit"
-        )
-    )
-    handles.append(Line2D([], [], c="black", lw=1.1, label="model"))
+    if fitted:
+        held = Line2D([], [], marker="o", ls="", mfc="white", mec="black", ms=4)
+        held.set_label("held out of the fit")
+        handles += [held, Line2D([], [], c="black", lw=1.1, label="model")]
+    if limited is not None:
+        line = Line2D([], [], c=CEILING_COLOUR, lw=0.8, ls=CEILING_DASHES)
+        line.set_label(f"ceiling ({limited})")
+        handles.append(line)
     return handles
 
 
 def _caption(
-    cells: pd.DataFrame, predictions: pd.DataFrame, x: str, dtypes: list[str], variants: list[str]
+    cells: pd.DataFrame,
+    predictions: pd.DataFrame,
+    x: str,
+    dtypes: list[str],
+    variants: list[str],
+    ceiling: Sequence[CeilingRow],
 ) -> str:
     """The finding: where the curve peaks, double against float, how well the model predicts."""
     parts = []
@@ -113,8 +136,10 @@ def _caption(
                 parts.append(f"{variant} {dtype}: no valid cell.")
                 continue
             best = part.loc[part["bandwidth_gbs"].idxmax()]
+            share = of_ceiling(share_of_ceiling(ceiling, best))
             parts.append(
-                f"{variant} {dtype} peaks at {gbs(best['bandwidth_gbs'])} at {x} = {int(best[x])}."
+                f"{variant} {dtype} peaks at {gbs(best['bandwidth_gbs'])}{share} "
+                f"at {x} = {int(best[x])}."
             )
         one = ok[ok[x] == 1].set_index("dtype")["bandwidth_gbs"]
         if {"float", "double"} <= set(one.index):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -14,19 +15,29 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ..analysis.best import tied_best
-from ..display import gbs
+from ..analysis.ceiling import CeilingRow, share_of_ceiling
+from ..display import gbs, of_ceiling
 from ..schema import FAULTS, Status
-from .style import PAGE_WIDTH, apply_style, save
+from .style import PAGE_WIDTH, apply_style, save, subject
 
 _LIMIT = "#d9d9d9"
 _FAULT = "#ffffff"
 
 
-def heatmap(cells: pd.DataFrame, x: str, y: str, dtypes: list[str], svg: Path) -> None:
-    """One panel for each variant (row) and dtype (column) of one kernel and problem.
+def heatmap(
+    cells: pd.DataFrame,
+    x: str,
+    y: str,
+    dtypes: list[str],
+    svg: Path,
+    ceiling: Sequence[CeilingRow] = (),
+    name_state: bool = False,
+) -> None:
+    """One panel for each variant (row) and dtype (column) of one kernel, problem, cache state.
 
     All panels share one colour scale in GB/s. Cells over a limit are grey, faults are white with a
-    cross, tied best cells carry a dot and the fastest a ring. `dtypes` gives the columns' order.
+    cross, tied best cells carry a dot and the fastest a ring. `dtypes` gives the columns' order;
+    with `name_state` the title says the cache state.
     """
     apply_style()
     variants = sorted(cells["variant"].unique())
@@ -55,9 +66,8 @@ def heatmap(cells: pd.DataFrame, x: str, y: str, dtypes: list[str], svg: Path) -
         bar = figure.colorbar(image, ax=axes, shrink=0.75, pad=0.02, aspect=30)
         bar.set_label("bandwidth (GB/s, read + written)")
     figure.legend(handles=_legend(cells), loc="outside lower center", ncols=4, fontsize=7.5)
-    size = f"{int(cells['height'].iloc[0])} × {int(cells['width'].iloc[0])}"
-    title = f"{cells['kernel'].iloc[0]}, {size} elements: bandwidth over the block's shape"
-    save(figure, svg, title, _caption(cells, x, y, dtypes, variants))
+    title = f"{subject(cells, name_state)}: bandwidth over the block's shape"
+    save(figure, svg, title, _caption(cells, x, y, dtypes, variants, ceiling))
 
 
 def _panel(ax: Axes, part: pd.DataFrame, x: str, y: str, norm: Normalize) -> AxesImage:
@@ -113,7 +123,14 @@ def _legend(cells: pd.DataFrame) -> list[Patch | Line2D]:
     return handles
 
 
-def _caption(cells: pd.DataFrame, x: str, y: str, dtypes: list[str], variants: list[str]) -> str:
+def _caption(
+    cells: pd.DataFrame,
+    x: str,
+    y: str,
+    dtypes: list[str],
+    variants: list[str],
+    ceiling: Sequence[CeilingRow],
+) -> str:
     """The finding: best shapes and what choosing badly costs."""
     parts = []
     for variant in variants:
@@ -125,8 +142,9 @@ def _caption(cells: pd.DataFrame, x: str, y: str, dtypes: list[str], variants: l
                 continue
             tied = tied_best(part)
             best, worst = tied.iloc[0], ok.loc[ok["bandwidth_gbs"].idxmin()]
+            share = of_ceiling(share_of_ceiling(ceiling, best))
             parts.append(
-                f"{variant} {dtype}: {gbs(best['bandwidth_gbs'])} at "
+                f"{variant} {dtype}: {gbs(best['bandwidth_gbs'])}{share} at "
                 f"{int(best[x])}×{int(best[y])}, {len(tied)} of {len(ok)} shapes tied; the slowest "
                 f"({int(worst[x])}×{int(worst[y])}) reaches "
                 f"{100 * worst['bandwidth_gbs'] / best['bandwidth_gbs']:.0f} % of it."

@@ -10,6 +10,7 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
+import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
@@ -40,6 +41,23 @@ def apply_style() -> None:
             "figure.constrained_layout.use": True,
         }
     )
+
+
+def cache_word(cells: pd.DataFrame) -> str:
+    """What the last cache level is called: OpenCL tells its size, but not which level it is."""
+    return "L2" if set(cells["backend"]) == {"cuda"} else "cache"
+
+
+def state_words(state: str, cache: str) -> str:
+    """A cache state as a reader calls it; `cache` is the name of the last cache level."""
+    return f"{cache} flushed" if state == "flushed" else state
+
+
+def subject(cells: pd.DataFrame, name_state: bool) -> str:
+    """What a title begins with, for the cells of one kernel, problem and cache state."""
+    cell = cells.iloc[0]
+    state = f", {state_words(cell['cache_state'], cache_word(cells))}" if name_state else ""
+    return f"{cell['kernel']}, {int(cell['height'])} × {int(cell['width'])} elements{state}"
 
 
 def save(figure: Figure, svg: Path, title: str, caption: str, **facts: Any) -> None:

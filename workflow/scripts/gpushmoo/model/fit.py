@@ -139,7 +139,9 @@ def _estimates(found: Any, free: list[str], scale: dict[str, float], n: int) -> 
         j = jac[:, live]
         variance = float(fun @ fun) / (n - live.sum())
         if np.linalg.matrix_rank(j) == live.sum():
-            sigma[live] = np.sqrt(np.diag(np.linalg.inv(j.T @ j)) * variance)
+            # jᵀj would square the condition number and may be singular though j is not.
+            _, s, vt = np.linalg.svd(j, full_matrices=False)
+            sigma[live] = np.sqrt(((vt / s[:, None]) ** 2).sum(axis=0) * variance)
     half = sigma * stdtrit(max(1, n - int(live.sum())), 0.5 + CONFIDENCE / 2)
     out = {}
     for i, name in enumerate(free):

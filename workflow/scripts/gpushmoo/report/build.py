@@ -14,6 +14,7 @@ import pandas as pd
 import typst
 
 from ..analysis.aggregate import dataset_provenance
+from ..analysis.ceiling import read_ceiling
 from ..dataset import read_cells
 from .facts import report_facts
 
@@ -24,6 +25,7 @@ class ReportFiles:
 
     dataset: Path
     best: Path
+    ceiling: Path
     model: Path
     checks: tuple[Path, ...]
     figures: tuple[Path, ...]
@@ -40,6 +42,7 @@ def build_report(
     facts = report_facts(
         cells=read_cells(files.dataset),
         best=pd.read_parquet(files.best),
+        ceiling=read_ceiling(files.ceiling),
         fits=json.loads(files.model.read_text())["fits"],
         checks={p.stem.removesuffix("-checks"): json.loads(p.read_text()) for p in files.checks},
         provenance=dataset_provenance(files.dataset),

@@ -1,0 +1,56 @@
+"""A one-dimensional copy with everything that makes a copy fast: the peer of the runtime's own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from gpushmoo.dtypes import DTYPES
+from gpushmoo.space import Cell
+from gpushmoo.workload import Access, BufferRef, CopyWorkload, Launch, WorkingSet, ceil_div
+
+
+class GlobalCopy(CopyWorkload):
+    """``plain``: as the compiler likes. ``streaming``: marked as used once (ld.cs, st.cs)."""
+
+    name = "global_copy"
+    title = "Peak copy"
+    pattern = "consecutive threads copy consecutive elements, unroll loads a thread; all bytes once"
+    dtypes = ("float", "double", "float4")
+    variants = ("plain", "streaming")
+    cache_states = ("warm", "flushed")
+    axes: ClassVar = {
+        "block_x": [128, 256, 512, 1024],
+        "unroll": [1, 2, 4, 8],
+        "passes": [1, 4, 16],
+    }
+    views = (WorkingSet(),)
+
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """Whether accesses are marked as used once."""
+        return {"STREAMING": "1"} if variant == "streaming" else {}
+
+    def launch(self, cell: Cell) -> Launch:
+        """A block takes `passes` pieces of block_x · unroll elements, one after the other."""
+        n = cell.problem.height * cell.problem.width
+        blocks = ceil_div(n, cell["block_x"] * cell["unroll"] * cell["passes"])
+        args = (
+            BufferRef("dst"),
+            BufferRef("src"),
+            np.uint64(n),
+            np.uint32(cell["passes"]),
+        )
+        return Launch(
+            f"copy_{cell['unroll']}", (blocks, 1, 1), (cell["block_x"], 1, 1), args, tiles=blocks
+        )
+
+    def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
+        """All loads and stores of a whole piece, as wide as the element, in its loop."""
+        width, unroll = DTYPES[dtype].itemsize, int(entry.rsplit("_", 1)[1])
+        return (
+            Access("load", "global", width, unroll, in_loop=True),
+            Access("store", "global", width, unroll, in_loop=True),
+        )
+
+
+WORKLOAD = GlobalCopy()

@@ -1,0 +1,92 @@
+"""What the device can load at most: every element once, nothing stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from gpushmoo.dtypes import DTYPES
+from gpushmoo.space import Cell, Problem
+from gpushmoo.workload import (
+    Access,
+    Array,
+    BufferRef,
+    CopyWorkload,
+    Launch,
+    WorkingSet,
+    ceil_div,
+)
+
+# Elements whose index has the same remainder are folded into one word of the proof.
+BINS = 32
+
+
+class GlobalLoad(CopyWorkload):
+    """``plain``: as the compiler likes. ``streaming``: marked as used once (ld.cs)."""
+
+    name = "global_load"
+    title = "Peak load"
+    pattern = "consecutive threads read consecutive elements, unroll loads a thread; no write"
+    dtypes = ("float", "double", "float4")
+    variants = ("plain", "streaming")
+    cache_states = ("warm", "flushed")
+    axes: ClassVar = {
+        "block_x": [128, 256, 512, 1024],
+        "unroll": [1, 2, 4, 8],
+        "passes": [1, 4, 16],
+    }
+    views = (WorkingSet(),)
+    ceiling = "load"
+
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """Whether accesses are marked as used once."""
+        return {"STREAMING": "1"} if variant == "streaming" else {}
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """The fold of every bin over the all-ones words that stand in it before.
+
+        Word k of an element is rotated left by 7 · k bits; all words of a bin are joined by XOR.
+        """
+        src = inputs["src"]
+        lanes = src.dtype.itemsize // 4 * (src.shape[2] if src.ndim == 3 else 1)
+        words = src.reshape(-1).view(np.uint32).reshape(-1, lanes)
+        folded = words[:, 0].copy()
+        for k in range(1, lanes):
+            folded ^= (words[:, k] << np.uint32(7 * k)) | (words[:, k] >> np.uint32(32 - 7 * k))
+        whole = np.zeros(-(-len(folded) // BINS) * BINS, dtype=np.uint32)
+        whole[: len(folded)] = folded
+        return np.bitwise_xor.reduce(whole.reshape(-1, BINS), axis=0) ^ np.uint32(0xFFFFFFFF)
+
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """None while it is timed."""
+        return 0
+
+    def launch(self, cell: Cell) -> Launch:
+        """A block takes `passes` pieces of block_x · unroll elements, one after the other."""
+        n = cell.problem.height * cell.problem.width
+        blocks = ceil_div(n, cell["block_x"] * cell["unroll"] * cell["passes"])
+        args = (
+            BufferRef("dst"),
+            BufferRef("src"),
+            np.uint64(n),
+            np.uint32(cell["passes"]),
+            np.uint32(0),
+        )
+        return Launch(
+            f"load_{cell['unroll']}", (blocks, 1, 1), (cell["block_x"], 1, 1), args, tiles=blocks
+        )
+
+    def proof(self, cell: Cell) -> Launch:
+        """The same launch, told to report its folds. Blocks are whole multiples of BINS threads."""
+        launch = self.launch(cell)
+        return replace(launch, args=(*launch.args[:-1], np.uint32(1)))
+
+    def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
+        """All loads of a whole piece, as wide as the element, in the loop over pieces."""
+        width, unroll = DTYPES[dtype].itemsize, int(entry.rsplit("_", 1)[1])
+        return (Access("load", "global", width, unroll, in_loop=True),)
+
+
+WORKLOAD = GlobalLoad()

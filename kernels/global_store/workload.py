@@ -1,0 +1,79 @@
+"""What the device can store at most: every element once, nothing read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from gpushmoo.dtypes import DTYPES
+from gpushmoo.space import Cell, Problem
+from gpushmoo.workload import Access, Array, BufferRef, Launch, WorkingSet, Workload, ceil_div
+
+# Knuth's multiplicative hash of a word's index: words that differ and do not compress.
+FACTOR = np.uint32(2654435761)
+
+
+class GlobalStore(Workload):
+    """``plain``: as the compiler likes. ``streaming``: marked as used once (st.cs)."""
+
+    name = "global_store"
+    title = "Peak store"
+    pattern = (
+        "consecutive threads write consecutive elements, unroll stores a thread; nothing is read"
+    )
+    dtypes = ("float", "double", "float4")
+    variants = ("plain", "streaming")
+    cache_states = ("warm", "flushed")
+    axes: ClassVar = {
+        "block_x": [128, 256, 512, 1024],
+        "unroll": [1, 2, 4, 8],
+        "passes": [1, 4, 16],
+    }
+    views = (WorkingSet(),)
+    ceiling = "store"
+
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """Whether accesses are marked as used once."""
+        return {"STREAMING": "1"} if variant == "streaming" else {}
+
+    def inputs(
+        self, problem: Problem, dtype: str, rng: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """The words that must come out; the kernel computes them and does not see these."""
+        words = problem.height * problem.width * DTYPES[dtype].itemsize // 4
+        return {"pattern": np.arange(words, dtype=np.uint32) * FACTOR}
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """The pattern."""
+        return inputs["pattern"]
+
+    def bytes_read(self, problem: Problem, dtype: str) -> int:
+        """None."""
+        return 0
+
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """Every element once."""
+        return problem.height * problem.width * DTYPES[dtype].itemsize
+
+    def footprint(self, problem: Problem, dtype: str) -> int:
+        """Output, expected output, and the pattern."""
+        return 3 * self.bytes_written(problem, dtype)
+
+    def launch(self, cell: Cell) -> Launch:
+        """A block takes `passes` pieces of block_x · unroll elements, one after the other."""
+        n = cell.problem.height * cell.problem.width
+        blocks = ceil_div(n, cell["block_x"] * cell["unroll"] * cell["passes"])
+        args = (BufferRef("dst"), np.uint64(n), np.uint32(cell["passes"]))
+        return Launch(
+            f"store_{cell['unroll']}", (blocks, 1, 1), (cell["block_x"], 1, 1), args, tiles=blocks
+        )
+
+    def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
+        """All stores of a whole piece, as wide as the element, in the loop over pieces."""
+        width, unroll = DTYPES[dtype].itemsize, int(entry.rsplit("_", 1)[1])
+        return (Access("store", "global", width, unroll, in_loop=True),)
+
+
+WORKLOAD = GlobalStore()

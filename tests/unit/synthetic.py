@@ -1,0 +1,121 @@
+"""Shards that no device measured: a GPU with a 60 MiB cache, made of formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from conftest import ROOT
+from gpushmoo.devices.base import DeviceInfo
+from gpushmoo.events import CellRun
+from gpushmoo.kernels import load_kernel
+from gpushmoo.model.closed import Machine, Parameters, total_s
+from gpushmoo.rows import cell_table
+from gpushmoo.schema import Status
+from gpushmoo.space import Problem, enumerate_cells
+from gpushmoo.store import write_parquet
+from gpushmoo.supervise import ShardResult
+from gpushmoo.workload import Launch, Workload
+
+GPU = DeviceInfo(
+    backend="cuda",
+    name="NVIDIA H200",
+    uuid="GPU-0",
+    kind="gpu",
+    driver="13.0",
+    runtime="CUDA 13.2",
+    units=132,
+    max_threads_per_block=1024,
+    max_block=(1024, 1024, 64),
+    max_grid=(2**31 - 1, 65535, 65535),
+    global_memory=140 * 2**30,
+    max_allocation=140 * 2**30,
+    cache=60 * 2**20,
+    core_clock_mhz=1980,
+)
+# GB/s inside the cache and outside it.
+INSIDE, OUTSIDE = 8000.0, 4200.0
+DTYPE_SHARE = {"float": 0.8, "double": 0.95, "float3": 0.9, "float4": 1.0}
+START_S = 1e-6
+PERSISTENT = Parameters(start_s=6e-6, tile_s=1.3e-6, bus_s=4e-9, crowding=0.04, overlap=3.0)
+
+
+def write_shard(
+    path: Path,
+    kernel: str,
+    dtype: str,
+    *,
+    problems: Sequence[Problem] = (Problem(1024, 1024),),
+    states: Sequence[str] = ("warm",),
+    axes: Mapping[str, Sequence[int]],
+    info: DeviceInfo = GPU,
+) -> Path:
+    """A shard of the project's `kernel` as the measuring job would write it."""
+    folder = load_kernel(ROOT / "kernels" / kernel)
+    workload = folder.workload
+    runs = {}
+    for cell in enumerate_cells(kernel, dtype, workload.variants, problems, axes, states):
+        run = CellRun(cell, workload.launch(cell), resident_per_unit=4, registers=32, launches=1)
+        _end(run, workload, info)
+        runs[cell.key] = run
+    copies = {(p, s): [1e-3] * 3 for p in problems for s in states}
+    table = cell_table(ShardResult(runs, copies), workload, info, list(axes))
+    write_parquet(table, path, _metadata(kernel, dtype, list(axes), info))
+    return path
+
+
+def _end(run: CellRun, workload: Workload, info: DeviceInfo) -> None:
+    if run.launch.threads > info.max_threads_per_block:
+        run.end(Status.TOO_MANY_THREADS, "over the limit")
+        return
+    run.end(Status.OK)
+    rng = np.random.default_rng(int(run.cell.key, 16))
+    run.samples_s = list(_seconds(run, workload, info) * (1 + 0.002 * rng.standard_normal(7)))
+    run.sampled_at_s = [float(i) for i in range(7)]
+    run.verified_words, run.wrong_words = 100, 0
+
+
+def _seconds(run: CellRun, workload: Workload, info: DeviceInfo) -> float:
+    cell, launch = run.cell, run.launch
+    read = workload.bytes_read(cell.problem, cell.dtype)
+    moved = read + workload.bytes_written(cell.problem, cell.dtype)
+    if workload.persistent_axis:
+        return _persistent_seconds(launch, info)
+    held = 1.0 / (1.0 + (moved / info.cache) ** 4) if info.cache else 0.0
+    rate = OUTSIDE + (INSIDE - OUTSIDE) * (held if cell.cache_state == "warm" else 0.0)
+    # Writing is a little slower, and some launches are better than others.
+    share = DTYPE_SHARE[cell.dtype] * (1.0 if read == moved else 0.93)
+    share *= 1.0 - 0.05 * abs(float(np.log2(launch.threads / 256)))
+    return START_S + moved / (rate * share * 1e9)
+
+
+def _persistent_seconds(launch: Launch, info: DeviceInfo) -> float:
+    machine = Machine(units=info.units, per_unit=4, tiles=launch.tiles)
+    return float(total_s(np.array([launch.blocks]), machine, PERSISTENT)[0])
+
+
+def _metadata(kernel: str, dtype: str, axes: Sequence[str], info: DeviceInfo) -> dict[str, Any]:
+    measure = {"min_samples": 7, "max_samples": 31, "relative_half_width": 0.001}
+    return {
+        "axes": sorted(axes),
+        "builds": {"plain": "-std=c++17"},
+        "device": {**asdict(info), "extra": dict(info.extra)},
+        "host": {"cores": 16, "system": "Linux", "python": "3.12"},
+        "kernel_digest": "ac794c3939a83f2a",
+        "params": {
+            "folder": f"kernels/{kernel}",
+            "dtype": dtype,
+            "shard": [0, 1],
+            "seed": 1,
+            "measure": measure,
+        },
+        "written_at": "2026-11-21T07:38:59+00:00",
+    }
+
+
+def other_device(number: int) -> DeviceInfo:
+    """A device of the same name."""
+    return replace(GPU, uuid=f"GPU-{number}")

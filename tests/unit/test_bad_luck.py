@@ -1,0 +1,189 @@
+"""Without a device, a fitting driver, CuPy or a compiler that knows the device: one sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gpushmoo.devices import visible
+from gpushmoo.devices.base import (
+    DeviceLostError,
+    LaunchFailedError,
+    LaunchRefusedError,
+    NoDeviceError,
+    OutOfDeviceMemoryError,
+)
+from gpushmoo.devices.cuda_runtime import Translate, candidates, load_cupy
+from gpushmoo.devices.nvrtc import compile_cubin, supported_archs
+from gpushmoo.parse import limit_gpus
+
+
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's."""
+
+
+class CUDADriverError(RuntimeError):
+    """As CuPy's."""
+
+
+class OutOfMemoryError(MemoryError):
+    """As CuPy's."""
+
+
+def fake_cupy(count: Callable[[], int], driver: int = 13000, toolkit: int = 13020) -> Any:
+    """What of CuPy is used before a device is opened."""
+    runtime = SimpleNamespace(
+        CUDARuntimeError=CUDARuntimeError,
+        getDeviceCount=count,
+        driverGetVersion=lambda: driver,
+        runtimeGetVersion=lambda: toolkit,
+        getDeviceProperties=lambda i: {"uuid": bytes([i]) * 16},
+    )
+    cuda = SimpleNamespace(
+        runtime=runtime,
+        driver=SimpleNamespace(CUDADriverError=CUDADriverError),
+        memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+    )
+    return SimpleNamespace(cuda=cuda)
+
+
+def raises(text: str) -> Callable[[], int]:
+    def count() -> int:
+        raise CUDARuntimeError(text)
+
+    return count
+
+
+@pytest.mark.parametrize(
+    ("module", "sentence"),
+    [
+        pytest.param(None, r"^CuPy is missing .*'cuda13'.*'make cuda13'\.$", id="no CuPy"),
+        pytest.param(
+            fake_cupy(raises("cudaErrorNoDevice: no CUDA-capable device is detected")),
+            r"^No CUDA device answers .*needs an NVIDIA GPU and its driver\.$",
+            id="no device",
+        ),
+        pytest.param(
+            fake_cupy(raises("cudaErrorInsufficientDriver: driver is too old"), driver=12040),
+            r"^The NVIDIA driver supports CUDA 12\.4, but .*for CUDA 13\.2; .*'make cuda12'\.$",
+            id="old driver",
+        ),
+        pytest.param(
+            fake_cupy(lambda: 0), r"^No CUDA device is visible; see CUDA_VISIBLE_DEVICES\.$", id="0"
+        ),
+    ],
+)
+def test_what_is_missing_is_said_in_one_sentence(
+    module: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    with pytest.raises(NoDeviceError, match=sentence):
+        load_cupy()
+
+
+def test_every_visible_device_is_a_candidate_or_the_wanted_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(lambda: 2))
+    assert candidates(None) == ((0, "GPU-" + "00" * 16), (1, "GPU-" + "01" * 16))
+    assert candidates(1) == ((1, "GPU-" + "01" * 16),)
+    with pytest.raises(NoDeviceError, match=r"^There are 2 CUDA devices, so .* no device 2\.$"):
+        candidates(2)
+
+
+def test_device_that_the_compiler_does_not_know_is_named_with_what_it_knows() -> None:
+    newest = max(supported_archs())
+    with pytest.raises(NoDeviceError, match=rf"{newest // 10}\.{newest % 10}.*sm_999.*'cuda13'"):
+        compile_cubin("", "x", (), "sm_999")
+    with pytest.raises(NoDeviceError, match=r"sm_35.*'cuda12'"):
+        compile_cubin("", "x", (), "sm_35")
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access"), DeviceLostError),
+        (CUDADriverError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access"), DeviceLostError),
+        (CUDADriverError("CUDA_ERROR_LAUNCH_FAILED: unspecified"), DeviceLostError),
+        (CUDARuntimeError("cudaErrorMisalignedAddress: misaligned"), DeviceLostError),
+        (CUDARuntimeError("cudaErrorECCUncorrectable: uncorrectable"), DeviceLostError),
+        (CUDADriverError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many"), LaunchRefusedError),
+        (CUDARuntimeError("cudaErrorLaunchOutOfResources: too many"), LaunchRefusedError),
+        (CUDADriverError("CUDA_ERROR_INVALID_VALUE: invalid argument"), LaunchRefusedError),
+        (CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"), OutOfDeviceMemoryError),
+        (OutOfMemoryError("Out of memory allocating 8 bytes"), OutOfDeviceMemoryError),
+        (CUDADriverError("CUDA_ERROR_NOT_SUPPORTED: not supported"), LaunchFailedError),
+        (ValueError("a bug"), ValueError),
+    ],
+)
+def test_errors_of_the_runtime_get_their_type(error: Exception, meaning: type[Exception]) -> None:
+    with pytest.raises(meaning), Translate(fake_cupy(lambda: 1)):
+        raise error
+
+
+class FakeWorkflow:
+    """What Snakemake's workflow object is asked for."""
+
+    def __init__(self, given: int | None, local: bool = True, main: bool = True) -> None:
+        self.is_main_process, self.local_exec = main, local
+        self.global_resources = {} if given is None else {"gpu": given}
+
+    def register_resource(self, name: str, value: int) -> None:
+        self.global_resources[name] = value
+
+
+@pytest.mark.parametrize(
+    ("workflow", "device", "limit"),
+    [
+        pytest.param(FakeWorkflow(None), "all", 3, id="both devices and one that waits"),
+        pytest.param(FakeWorkflow(None), 1, 2, id="one device and one that waits"),
+        pytest.param(FakeWorkflow(1), "all", 1, id="the user's word stays"),
+        pytest.param(FakeWorkflow(None, local=False), "all", None, id="a cluster has its own"),
+        pytest.param(FakeWorkflow(None, main=False), "all", None, id="a job sets nothing"),
+    ],
+)
+def test_as_many_jobs_as_devices_and_one_more_run_on_this_host(
+    workflow: FakeWorkflow, device: Any, limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpushmoo.parse.count_devices", lambda: 2)
+    flow: Any = SimpleNamespace(measures_on_cuda=True, config=SimpleNamespace(device=device))
+    limit_gpus(flow, workflow)
+    assert workflow.global_resources.get("gpu") == limit
+
+
+def test_host_without_the_drivers_library_has_no_device(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # A program that ends as `visible` does without libcuda, and one that hangs up on its caller.
+    for text in ("import sys; sys.exit(1)", "import os; os.abort()"):
+        program = tmp_path / "visible.py"
+        program.write_text(text)
+        monkeypatch.setattr(visible, "__file__", str(program))
+        assert visible.visible_archs() == []
+
+
+@pytest.mark.parametrize(
+    ("named", "seen"), [(None, 3), ("0", 1), ("0,2", 2), ("0,1,2,3", 3), ("", 0)]
+)
+def test_devices_are_counted_without_the_driver(
+    named: str | None, seen: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(visible, "_DRIVER_LISTS", tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if named is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    assert visible.count_devices() == seen
+
+
+def test_driver_is_asked_where_it_lists_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(visible, "_DRIVER_LISTS", tmp_path / "none")
+    monkeypatch.setattr(visible, "visible_archs", lambda: ["sm_90"])
+    assert visible.count_devices() == 1

@@ -1,0 +1,171 @@
+"""The ceiling: the best load and store, and what a cell that does both can reach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.best import best_table
+from gpushmoo.analysis.ceiling import (
+    CeilingRow,
+    ceiling_gbs,
+    ceiling_rows,
+    read_ceiling,
+    share_of_ceiling,
+    write_ceiling,
+)
+from gpushmoo.dataset import read_cells
+from gpushmoo.space import Problem
+from gpushmoo.store import read_shard
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import GPU, write_shard
+
+MIB = 2**20
+KINDS = {"global_load": "load", "global_store": "store"}
+
+
+def row(kind: str, size: int, bandwidth: float, state: str = "warm") -> CeilingRow:
+    low, high = 0.99 * bandwidth, 1.01 * bandwidth
+    return CeilingRow(
+        "GPU", state, kind, size, None, bandwidth, low, high, f"peak_{kind}", "float", "v", "x=1"
+    )
+
+
+ROWS = [
+    row("load", 16 * MIB, 6000.0),
+    row("load", 1024 * MIB, 4000.0),
+    row("store", 16 * MIB, 3000.0),
+    row("store", 1024 * MIB, 2000.0),
+    row("load", 16 * MIB, 1000.0, "flushed"),
+]
+
+
+# What a cell can reach
+
+
+def test_times_of_reading_and_writing_add_up() -> None:
+    # 8 MiB at 6000 and 8 MiB at 3000 GB/s: 2 / (1/6000 + 1/3000).
+    assert ceiling_gbs(ROWS, "GPU", "warm", 8 * MIB, 8 * MIB) == pytest.approx(4000.0)
+    # Three quarters read: 4 / (3/6000 + 1/3000).
+    assert ceiling_gbs(ROWS, "GPU", "warm", 12 * MIB, 4 * MIB) == pytest.approx(4800.0)
+
+
+def test_a_cell_that_only_reads_needs_only_the_load() -> None:
+    loads = [r for r in ROWS if r.kind == "load"]
+    assert ceiling_gbs(loads, "GPU", "warm", 16 * MIB, 0) == 6000.0
+    assert ceiling_gbs(loads, "GPU", "warm", 8 * MIB, 8 * MIB) is None
+    assert ceiling_gbs(ROWS, "GPU", "flushed", 8 * MIB, 8 * MIB) is None
+    assert ceiling_gbs(ROWS, "GPU", "flushed", 8 * MIB, 0) == 1000.0
+    assert ceiling_gbs(ROWS, "another", "warm", 8 * MIB, 8 * MIB) is None
+    assert ceiling_gbs([], "GPU", "warm", 8 * MIB, 8 * MIB) is None
+    assert ceiling_gbs(ROWS, "GPU", "warm", 0, 0) is None
+
+
+@pytest.mark.parametrize(("touched", "expected"), [(1, 6000.0), (127, 6000.0), (129, 4000.0)])
+def test_the_nearest_working_set_counts_by_its_logarithm(touched: int, expected: float) -> None:
+    # Between 16 and 1024 MiB the middle is 128 MiB.
+    assert ceiling_gbs(ROWS, "GPU", "warm", touched * MIB, 0) == expected
+
+
+@given(read=st.integers(0, 2**40), written=st.integers(0, 2**40), scale=st.floats(0.1, 10.0))
+def test_the_ceiling_lies_between_both_rates_and_scales_with_them(
+    read: int, written: int, scale: float
+) -> None:
+    rows = [row("load", MIB, 5000.0 * scale), row("store", MIB, 2000.0 * scale)]
+    found = ceiling_gbs(rows, "GPU", "warm", read, written)
+    if read + written == 0:
+        assert found is None
+        return
+    assert found is not None
+    assert 2000.0 * scale * (1 - 1e-9) <= found <= 5000.0 * scale * (1 + 1e-9)
+
+
+# What the cells show
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    folder = tmp_path_factory.mktemp("ceiling")
+    axes = {"block_x": [128, 256], "unroll": [1], "passes": [1, 4]}
+    frames = []
+    for kernel in ("global_load", "global_store", "global_copy"):
+        for dtype in ("float", "double"):
+            path = write_shard(
+                folder / f"{kernel}-{dtype}.parquet",
+                kernel,
+                dtype,
+                problems=[Problem(1024, 1024), Problem(1024, 2048)],
+                states=("warm", "flushed"),
+                axes=axes,
+            )
+            frames.append(read_shard(path)[0].to_pandas())
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_rows_are_the_best_over_dtypes_variants_and_launches(cells: pd.DataFrame) -> None:
+    rows = ceiling_rows(cells, KINDS)
+    # 4, 8 and 16 MiB: the middle one is touched by either dtype.
+    keys = [(r.cache_state, r.kind, r.bytes_touched // MIB) for r in rows]
+    assert keys == [
+        (s, k, n) for s in ("flushed", "warm") for k in ("load", "store") for n in (4, 8, 16)
+    ]
+    for r in rows:
+        touched = cells["bytes_read"] + cells["bytes_written"] == r.bytes_touched
+        mine = cells[touched & (cells["kernel"] == r.kernel)]
+        mine = mine[mine["cache_state"] == r.cache_state]
+        assert r.bandwidth_gbs == mine["bandwidth_gbs"].max()
+        assert r.bandwidth_low_gbs <= r.bandwidth_gbs <= r.bandwidth_high_gbs
+        assert r.params.startswith("block_x=")
+        assert "num_partition" not in r.params
+
+
+def test_cells_that_are_not_verified_are_no_ceiling(cells: pd.DataFrame) -> None:
+    changed = cells.copy()
+    fast = changed["kernel"] == "global_load"
+    top = changed.loc[fast, "bandwidth_gbs"].idxmax()
+    changed.loc[top, "status"] = "wrong_result"
+    before, after = (
+        max(r.bandwidth_gbs for r in ceiling_rows(c, KINDS) if r.kind == "load")
+        for c in (cells, changed)
+    )
+    assert after < before
+    changed.loc[fast, "status"] = "timeout"
+    assert {r.kind for r in ceiling_rows(changed, KINDS)} == {"store"}
+
+
+def test_a_run_without_such_kernels_has_no_ceiling(cells: pd.DataFrame, tmp_path: Path) -> None:
+    assert ceiling_rows(cells, {}) == []
+    assert ceiling_rows(cells, {"absent": "load"}) == []
+    write_ceiling([], tmp_path / "ceiling.json")
+    assert read_ceiling(tmp_path / "ceiling.json") == []
+
+
+def test_what_is_written_is_read_again(cells: pd.DataFrame, tmp_path: Path) -> None:
+    rows = ceiling_rows(cells, KINDS)
+    write_ceiling(rows, tmp_path / "deep" / "ceiling.json")
+    assert read_ceiling(tmp_path / "deep" / "ceiling.json") == rows
+
+
+def test_the_best_table_has_the_share_of_each_cell(cells: pd.DataFrame) -> None:
+    rows = ceiling_rows(cells, KINDS)
+    best = best_table(cells, rows).to_pandas()
+    by_key = cells.set_index("cell_key")
+    for _, b in best.iterrows():
+        expected = share_of_ceiling(rows, by_key.loc[b["cell_key"]])
+        assert b["share_of_ceiling"] == pytest.approx(expected)
+    loads = best[(best["kernel"] == "global_load") & (best["dtype"] == "double")]
+    assert loads.loc[loads["is_fastest"], "share_of_ceiling"].max() == pytest.approx(1.0)
+    assert best_table(cells).to_pandas()["share_of_ceiling"].isna().all()
+
+
+def test_a_cache_of_unknown_size_is_none_in_the_rows(tmp_path: Path) -> None:
+    axes = {"block_x": [128], "unroll": [1], "passes": [1]}
+    info = replace(GPU, cache=0)
+    path = write_shard(tmp_path / "a.parquet", "global_load", "float", axes=axes, info=info)
+    aggregate([path], tmp_path / "dataset")
+    rows = ceiling_rows(read_cells(tmp_path / "dataset"), KINDS)
+    assert [r.working_set_over_cache for r in rows] == [None]

@@ -1,0 +1,263 @@
+"""Figures of measured cells: nothing overlaps, the finding is in the caption, states are told."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
+from gpushmoo.dataset import matching, read_cells
+from gpushmoo.figures import curve as curve_module
+from gpushmoo.figures import heatmap as heatmap_module
+from gpushmoo.figures import workingset as workingset_module
+from gpushmoo.figures.curve import curve
+from gpushmoo.figures.heatmap import heatmap
+from gpushmoo.figures.style import DTYPE_COLOURS, DTYPE_MARKERS
+from gpushmoo.figures.workingset import workingset
+from gpushmoo.model.series import fit_dataset
+from gpushmoo.space import CACHE_STATES, Problem
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from synthetic import GPU, write_shard
+
+KINDS = {"global_load": "load", "global_store": "store"}
+PEAK_AXES = {"block_x": [128, 1024], "unroll": [1], "passes": [4]}
+# 256 KiB of float to 8 GiB touched by a copy of float4.
+MANY = [Problem(2**i, 2**j) for i in range(8, 15) for j in (i, i + 1) if j < 15]
+DTYPES = ("float", "double", "float3", "float4")
+WARM = {"height": 1024, "width": 1024, "cache_state": "warm"}
+FLUSHED = {**WARM, "cache_state": "flushed"}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every kind of kernel in both cache states."""
+    folder = tmp_path_factory.mktemp("cells")
+    shapes = {"block_x": [4, 16, 64], "block_y": [4, 16, 64]}
+    blocks = {"num_partition": [*range(1, 33), *range(66, 1057, 66), 529]}
+    paths = []
+    for dtype in DTYPES:
+        for kernel, axes in (("copy2d_coalesced", shapes), ("block_eq_partition", blocks)):
+            path = folder / f"{kernel}-{dtype}.parquet"
+            paths.append(write_shard(path, kernel, dtype, states=CACHE_STATES, axes=axes))
+    for kernel, dtype in itertools.product((*KINDS, "global_copy"), ("float", "float4")):
+        path = folder / f"{kernel}-{dtype}.parquet"
+        paths.append(
+            write_shard(path, kernel, dtype, problems=MANY, states=CACHE_STATES, axes=PEAK_AXES)
+        )
+    aggregate(paths, folder / "dataset")
+    return folder / "dataset"
+
+
+@pytest.fixture(scope="module")
+def cells(dataset: Path) -> pd.DataFrame:
+    return read_cells(dataset)
+
+
+@pytest.fixture(scope="module")
+def ceiling(cells: pd.DataFrame) -> list[CeilingRow]:
+    return ceiling_rows(cells, KINDS)
+
+
+@pytest.fixture(scope="module")
+def predictions(cells: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    out = tmp_path_factory.mktemp("fit")
+    fit_dataset(cells, ["block_eq_partition"], 0.25, 1, out / "p.json", out / "p.parquet")
+    return pd.read_parquet(out / "p.parquet")
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Every figure that is saved."""
+    figures: list[Figure] = []
+    for module in (curve_module, heatmap_module, workingset_module):
+        save: Callable[..., None] = module.save
+
+        def keep(figure: Figure, *args: Any, _save: Any = save, **facts: Any) -> None:
+            figures.append(figure)
+            _save(figure, *args, **facts)
+
+        monkeypatch.setattr(module, "save", keep)
+    return figures
+
+
+def note_of(svg: Path) -> dict[str, Any]:
+    note: dict[str, Any] = json.loads(svg.with_suffix(".json").read_text())
+    return note
+
+
+def ticks_out_of_sight(ax: Axes) -> list[Text]:
+    """Labels that matplotlib keeps beyond the ends of the axes and does not draw."""
+    found = []
+    for axis in (ax.xaxis, ax.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+        out = [t for t in ticks if not low <= t.get_loc() <= high]
+        found += [label for t in out for label in (t.label1, t.label2)]
+    return found
+
+
+def assert_readable(figure: Figure) -> None:
+    """No two texts overlap and none leaves the page."""
+    figure.draw_without_rendering()
+    hidden = set(itertools.chain.from_iterable(map(ticks_out_of_sight, figure.axes)))
+    shown = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
+    boxes = [(t.get_text(), t.get_window_extent()) for t in shown if t not in hidden]
+    page = figure.bbox
+    for text, box in boxes:
+        inside = page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1
+        assert inside, f"{text!r} leaves the page"
+    for (one, a), (two, b) in itertools.combinations(boxes, 2):
+        apart = a.x1 <= b.x0 or b.x1 <= a.x0 or a.y1 <= b.y0 or b.y1 <= a.y0
+        assert apart, f"{one!r} overlaps {two!r}"
+    for ax in figure.axes:
+        if ax.get_xlabel():
+            assert "(" in ax.get_xlabel()
+
+
+def legend_of(figure: Figure) -> list[str]:
+    return [t.get_text() for legend in figure.legends for t in legend.get_texts()]
+
+
+# Shmoos and curves
+
+
+@pytest.mark.parametrize("where", [WARM, FLUSHED])
+def test_heatmap_is_readable_and_says_its_state(
+    cells: pd.DataFrame,
+    ceiling: list[CeilingRow],
+    drawn: list[Figure],
+    tmp_path: Path,
+    where: dict[str, Any],
+) -> None:
+    mine = matching(cells, {"kernel": "copy2d_coalesced", **where})
+    svg = tmp_path / "a.svg"
+    heatmap(mine, "block_x", "block_y", list(DTYPES), svg, ceiling, name_state=True)
+    assert_readable(drawn[0])
+    state = "warm" if where is WARM else "L2 flushed"
+    assert f"1024 × 1024 elements, {state}:" in note_of(svg)["title"]
+    assert note_of(svg)["caption"].count("% of the ceiling, at") == 8
+
+
+def test_curve_is_readable_and_has_its_ceiling(
+    cells: pd.DataFrame,
+    ceiling: list[CeilingRow],
+    predictions: pd.DataFrame,
+    drawn: list[Figure],
+    tmp_path: Path,
+) -> None:
+    where = {"kernel": "block_eq_partition", **FLUSHED}
+    svg = tmp_path / "a.svg"
+    mine, model = matching(cells, where), matching(predictions, where)
+    assert 0 < len(model) < len(predictions)
+    curve(mine, model, "num_partition", "blocks", svg, ceiling, name_state=True)
+    assert_readable(drawn[0])
+    assert "ceiling (float4)" in legend_of(drawn[0])
+    assert "L2 flushed" in note_of(svg)["title"]
+    assert "% of the ceiling, at num_partition" in note_of(svg)["caption"]
+
+
+def test_without_a_ceiling_none_is_drawn(
+    cells: pd.DataFrame, predictions: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+) -> None:
+    where = {"kernel": "block_eq_partition", **WARM}
+    shown = matching(cells, where), matching(predictions, where)
+    curve(*shown, "num_partition", "blocks", tmp_path / "a.svg")
+    assert not any("ceiling" in label for label in legend_of(drawn[0]))
+    note = note_of(tmp_path / "a.svg")
+    assert "ceiling" not in note["caption"]
+    assert "warm" not in note["title"]
+
+
+# Working sets
+
+
+def test_working_sets_are_readable(
+    cells: pd.DataFrame, ceiling: list[CeilingRow], drawn: list[Figure], tmp_path: Path
+) -> None:
+    svg = tmp_path / "a.svg"
+    workingset(matching(cells, {"kernel": "global_copy"}), "global_copy", svg, ceiling)
+    figure = drawn[0]
+    assert_readable(figure)
+    labels = ["float", "float4", "warm", "L2 flushed", "L2, 60.0 MiB"]
+    assert legend_of(figure) == labels
+    ticks = [t.get_text() for t in figure.axes[0].get_xticklabels()]
+    assert ticks == ["1 MiB", "4 MiB", "16 MiB", "64 MiB", "256 MiB", "1 GiB", "4 GiB"]
+    note = note_of(svg)
+    assert note["kernel"] == "global_copy"
+    assert note["finding"].startswith("global_copy: warm ")
+    for said in (note["caption"], note["finding"]):
+        assert "% of the ceiling" in said
+        assert "inside the L2" in said
+        assert "far outside" in said
+        assert "× L2" in said
+
+
+def test_a_ceiling_is_no_share_of_itself(
+    cells: pd.DataFrame, ceiling: list[CeilingRow], tmp_path: Path
+) -> None:
+    svg = tmp_path / "a.svg"
+    workingset(matching(cells, {"kernel": "global_load"}), "global_load", svg, ceiling)
+    assert "ceiling" not in note_of(svg)["caption"]
+
+
+def test_one_size_is_just_points(cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path) -> None:
+    where = {"kernel": "global_load", "dtype": "float", "cache_state": "warm"}
+    one = matching(cells, {**where, "height": 2048, "width": 2048})
+    svg = tmp_path / "a.svg"
+    workingset(one, "global_load", svg)
+    assert_readable(drawn[0])
+    assert "falls" not in note_of(svg)["caption"]
+    assert "inside the L2" in note_of(svg)["caption"]
+    assert "far outside" not in note_of(svg)["caption"]
+
+
+def test_without_a_valid_cell_the_figure_says_so(
+    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+) -> None:
+    bad = matching(cells, {"kernel": "global_load"}).assign(status="timeout")
+    for name, shown in (("bad", bad), ("none", bad.iloc[:0])):
+        workingset(shown, "global_load", tmp_path / f"{name}.svg")
+        note = note_of(tmp_path / f"{name}.svg")
+        assert note["caption"] == "No valid cell."
+        assert note["finding"] == "global_load: no valid cell."
+    for figure in drawn:
+        assert_readable(figure)
+
+
+def test_a_cache_of_unknown_size_leaves_bytes(drawn: list[Figure], tmp_path: Path) -> None:
+    """A CPU: the last level has another name, and its size may not be told."""
+    info = replace(GPU, cache=0, backend="opencl")
+    path = tmp_path / "a.parquet"
+    write_shard(path, "global_load", "float", problems=MANY, axes=PEAK_AXES, info=info)
+    aggregate([path], tmp_path / "dataset")
+    cells = read_cells(tmp_path / "dataset")
+    fast = cells["bytes_read"] <= 2**24
+    columns = ["bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"]
+    cells.loc[fast, columns] = 9000.0
+    workingset(cells, "global_load", tmp_path / "a.svg")
+    note = note_of(tmp_path / "a.svg")
+    assert "L2" not in note["caption"]
+    assert "9000 GB/s (9000 to 9000) at most" in note["caption"]
+    assert "falls between 16.0 MiB and 32.0 MiB" in note["caption"]
+    assert_readable(drawn[0])
+
+
+def test_every_dtype_has_a_colour_and_a_marker_of_its_own() -> None:
+    assert set(DTYPE_COLOURS) == set(DTYPE_MARKERS) == set(DTYPES)
+    assert len(set(DTYPE_COLOURS.values())) == len(set(DTYPE_MARKERS.values())) == len(DTYPES)
+
+
+def test_same_cells_give_the_same_bytes(cells: pd.DataFrame, tmp_path: Path) -> None:
+    mine = matching(cells, {"kernel": "global_store"})
+    for name in ("a", "b"):
+        workingset(mine, "global_store", tmp_path / f"{name}.svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

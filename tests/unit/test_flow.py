@@ -1,0 +1,80 @@
+"""What the rule files ask about figures and the ceiling."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gpushmoo.flow import Flow
+
+
+def flow_of(raw: dict[str, Any], kernels: dict[str, Any]) -> Flow:
+    raw["kernels"] = kernels
+    return Flow(raw, ask_device=False)
+
+
+def params_of(flow: Flow, name: str) -> dict[str, Any]:
+    kind, rest = name.split("-", 1)
+    return flow.figure_params(SimpleNamespace(kind=kind, rest=rest))
+
+
+@pytest.fixture
+def flow(raw_config: dict[str, Any]) -> Flow:
+    kernels = {
+        "block_eq_partition": {"sizes": [512]},
+        "copy2d_coalesced": {
+            "sizes": [256, [48, 70]],
+            "dtypes": ["float"],
+            "cache": ["warm", "flushed"],
+        },
+        "global_copy": {"sizes": [256, 512]},
+        "global_load": {},
+        "global_store": {},
+    }
+    return flow_of(raw_config, kernels)
+
+
+def test_shmoos_and_curves_are_drawn_for_each_problem_and_cache_state(flow: Flow) -> None:
+    assert [f.name for f in flow.figures] == [
+        "curve-block_eq_partition-num_partition-512x512-warm",
+        "heatmap-copy2d_coalesced-block_x-block_y-256x256-warm",
+        "heatmap-copy2d_coalesced-block_x-block_y-256x256-flushed",
+        "heatmap-copy2d_coalesced-block_x-block_y-48x70-warm",
+        "heatmap-copy2d_coalesced-block_x-block_y-48x70-flushed",
+        "workingset-global_copy",
+        "workingset-global_load",
+        "workingset-global_store",
+    ]
+    assert all(f"{flow.results}/figures/{f.name}.svg" in flow.figure_files for f in flow.figures)
+
+
+def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
+    assert params_of(flow, "heatmap-copy2d_coalesced-block_x-block_y-48x70-flushed") == {
+        "where": {
+            "kernel": "copy2d_coalesced",
+            "height": 48,
+            "width": 70,
+            "cache_state": "flushed",
+        },
+        "name_state": True,
+        "x": "block_x",
+        "y": "block_y",
+        "dtypes": ["float"],
+    }
+    assert params_of(flow, "workingset-global_copy") == {"where": {"kernel": "global_copy"}}
+
+
+def test_a_state_is_named_only_where_the_run_has_several(raw_config: dict[str, Any]) -> None:
+    one = flow_of(raw_config, {"block_eq_partition": {"sizes": [512]}})
+    name = "curve-block_eq_partition-num_partition-512x512-warm"
+    assert params_of(one, name)["name_state"] is False
+    assert params_of(one, name)["unit"] == "blocks"
+
+
+def test_the_ceiling_is_shown_by_kernels_that_say_so(flow: Flow) -> None:
+    assert flow.ceiling_kernels == {"global_load": "load", "global_store": "store"}
+
+
+def test_a_run_may_have_no_kernel_of_the_ceiling(raw_config: dict[str, Any]) -> None:
+    assert flow_of(raw_config, {"block_eq_partition": {}}).ceiling_kernels == {}

@@ -1,0 +1,209 @@
+"""Kernels that fault, hang or ask for too much, on purpose, on each backend.
+
+One bad cell is one typed row; the process that it took down is replaced, and all other cells of the
+shard are measured as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gpushmoo.supervise as supervise
+import pandas as pd
+import pytest
+from gpushmoo.devices.base import Device, DeviceError
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.kernels import load_kernel
+from gpushmoo.measure_job import run_shard
+from gpushmoo.store import read_shard
+
+# `wrong` is what a volatile load keeps the compiler from knowing: 1.
+BODY = """
+KERNEL void copy_good(GLOBAL float *dst, GLOBAL const float *src, const ULONG n)
+{
+    if (ID < n) dst[ID] = src[ID];
+}
+// Writes a terabyte beyond its buffer.
+KERNEL void copy_illegal(GLOBAL float *dst, GLOBAL const float *src, const ULONG n)
+{
+    if (ID < n) dst[ID + ((ULONG)1 << 38)] = src[ID];
+}
+KERNEL void copy_endless(GLOBAL float *dst, GLOBAL const float *src, const ULONG n)
+{
+    volatile GLOBAL float *never = dst;
+    while (never[0] != 12345.0f)
+        ;
+    if (ID < n) dst[ID] = src[ID];
+}
+"""
+CUDA = (
+    (
+        '#define KERNEL extern "C" __global__\n#define GLOBAL\n#define ULONG unsigned long long\n'
+        "#define ID ((ULONG)blockIdx.x * blockDim.x + threadIdx.x)\n"
+    )
+    + BODY
+    + """
+// More registers than a block of 1024 threads can have.
+KERNEL void __launch_bounds__(256, 1) copy_hungry(float *dst, const float *src, const ULONG n)
+{
+    float kept[120];
+#pragma unroll
+    for (int i = 0; i < 120; ++i) kept[i] = src[(ID + i * 977) % n];
+    for (int round = 0; round < 3; ++round)
+#pragma unroll
+        for (int i = 0; i < 120; ++i) kept[i] = kept[(i * 7 + 1) % 120] * 1.5f + kept[i];
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 120; ++i) sum += kept[i];
+    if (ID < n) dst[ID] = sum == 0.123f ? sum : src[ID];
+}
+"""
+)
+OPENCL = (
+    "#define KERNEL __kernel\n#define GLOBAL __global\n#define ULONG ulong\n"
+    "#define ID get_global_id(0)\n"
+) + BODY
+
+BACKENDS = ["opencl", pytest.param("cuda", marks=pytest.mark.gpu)]
+THREADS = {"from": 32, "to": 256, "step": 32}
+
+
+class Bench:
+    """Measures a shard of a written kernel by the real job, in real processes."""
+
+    def __init__(self, choice: DeviceChoice, folder: Path, tmp_path: Path) -> None:
+        self._choice, self._folder, self._tmp = choice, folder, tmp_path
+        self.terminal = io.StringIO()
+
+    def measure(self, variants: list[str], threads: Any = THREADS, **other: Any) -> pd.DataFrame:
+        """Rows by variant and threads."""
+        params: dict[str, Any] = {
+            "axes": {"block_x": threads},
+            "backend": self._choice.backend,
+            "cache_states": ["warm"],
+            "device": 0,
+            "dtype": "float",
+            "folder": str(self._folder),
+            "kernel_digest": load_kernel(self._folder).digest(),
+            "measure": {
+                "budget_s": 1.0,
+                "max_samples": 6,
+                "min_samples": 6,
+                "relative_half_width": 0.1,
+                "timeout_s": 1.0,
+                "warmup": 0,
+            },
+            "opencl_runtime": self._choice.opencl_runtime,
+            "seed": 1,
+            "shard": [0, 1],
+            "sizes": [[64, 64]],
+            "thread_limit": None,
+            "variants": variants,
+        }
+        out = self._tmp / "shard.parquet"
+        run_shard(params | other, (1, 1), self._tmp / "cache", out, self.terminal)
+        table, _ = read_shard(out)
+        return table.to_pandas()
+
+
+@pytest.fixture(params=BACKENDS)
+def bench(
+    request: pytest.FixtureRequest,
+    make_kernel: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Bench:
+    backend = request.param
+    if backend == "cuda":
+        request.getfixturevalue("cuda_device")
+        choice = DeviceChoice("cuda", 0, "auto", tmp_path)
+    else:
+        choice = request.getfixturevalue("opencl_choice")
+    # A launch here takes microseconds; a runtime's compiler at its first launch, a second.
+    monkeypatch.setattr(supervise, "LAUNCH_GRACE_S", 4.0)
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+    variants = ("good", "illegal", "endless", "hungry")
+    return Bench(choice, make_kernel("faulty", CUDA, OPENCL, variants), tmp_path)
+
+
+def expect_good(rows: pd.DataFrame) -> None:
+    good = rows[rows["variant"] == "good"]
+    assert len(good) == 8
+    assert set(good["status"]) == {"ok"}
+    assert (good["wrong_words"] == 0).all()
+    assert (good["samples_s"].map(len) == 6).all()
+
+
+def test_illegal_address_costs_its_own_cell(bench: Bench) -> None:
+    rows = bench.measure(["good", "illegal"])
+    expect_good(rows)
+    bad = rows[rows["variant"] == "illegal"]
+    assert len(bad) == 8
+    assert set(bad["status"]) == {"launch_failed"}
+    assert bad["message"].str.contains("(?i)illegal|SIGSEGV|SIGABRT|SIGBUS").all()
+
+
+def test_endless_loop_costs_its_own_cell(bench: Bench) -> None:
+    # Two blocks shapes, so that two of these cells are waited for and no more.
+    rows = bench.measure(["good", "endless"], threads=[32, 64])
+    assert set(rows.loc[rows["variant"] == "good", "status"]) == {"ok"}
+    bad = rows[rows["variant"] == "endless"]
+    assert list(bad["status"]) == ["timeout", "timeout"]
+    assert bad["message"].str.contains("did not end within 1 s").all()
+
+
+def test_launch_over_the_resources_costs_its_own_cell(bench: Bench) -> None:
+    if bench._choice.backend != "cuda":
+        pytest.skip("OpenCL tells no limit of a kernel's registers on a CPU")
+    rows = bench.measure(["good", "hungry"], threads=[256, 1024])
+    hungry = rows[rows["variant"] == "hungry"].set_index("block_x")["status"]
+    assert hungry[1024] == "resources"
+    assert set(rows.loc[rows["variant"] == "good", "status"]) == {"ok"}
+
+
+@pytest.fixture
+def full_device(cuda_device: Device) -> Iterator[None]:
+    """All but a gigabyte of the device's memory is taken by another process."""
+    code = (
+        "import cupy, sys\n"
+        "free, _ = cupy.cuda.Device(0).mem_info\n"
+        "taken = cupy.cuda.alloc(free - 2**30)\n"
+        "print('taken', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "taken\n"
+        yield
+        other.kill()
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("full_device")
+@pytest.mark.parametrize("bench", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+def test_problem_out_of_memory_costs_its_own_cells(bench: Bench) -> None:
+    # 1 GiB a buffer: three of them do not fit into what is left, and 16 KiB do.
+    rows = bench.measure(["good"], sizes=[[64, 64], [16384, 16384]])
+    assert set(rows.loc[rows["height"] == 64, "status"]) == {"ok"}
+    assert set(rows.loc[rows["height"] == 16384, "status"]) == {"resources"}
+    assert rows.loc[rows["height"] == 16384, "message"].str.contains("does not fit").all()
+
+
+def test_program_error_in_the_workload_is_not_blamed_on_the_device(bench: Bench) -> None:
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        bench.measure(["good"], threads={"from": 0, "to": 2})
+
+
+def test_process_that_never_starts_is_said_in_one_sentence(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(DeviceError, match=r"ended with status 1\.$"):
+        bench.measure(["good"])

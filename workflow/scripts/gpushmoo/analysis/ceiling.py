@@ -1,0 +1,122 @@
+"""What a device can load and store at most, and what that leaves to a cell that does both."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from .fastest import axes_of, fastest, params_text
+
+
+@dataclass(frozen=True)
+class CeilingRow:
+    """The fastest verified cell that only loads or only stores so many bytes.
+
+    `kind` is ``load`` or ``store``; bandwidths are in GB/s, `working_set_over_cache` is a multiple
+    of the last cache level (None where the device does not tell its size).
+    """
+
+    device_name: str
+    cache_state: str
+    kind: str
+    bytes_touched: int
+    working_set_over_cache: float | None
+    bandwidth_gbs: float
+    bandwidth_low_gbs: float
+    bandwidth_high_gbs: float
+    kernel: str
+    dtype: str
+    variant: str
+    params: str
+
+
+def ceiling_rows(cells: pd.DataFrame, kinds: Mapping[str, str]) -> list[CeilingRow]:
+    """The ceilings that `cells` show; `kinds` maps a kernel to ``load`` or ``store``.
+
+    One row for each device, cache state, kind and number of bytes touched, sorted by these: the
+    best over dtype, variant and all launch parameters.
+    """
+    axes = {kernel: axes_of(cells[cells["kernel"] == kernel]) for kernel in kinds}
+    mine = cells[cells["kernel"].isin(list(kinds))]
+    mine = mine.assign(kind=mine["kernel"].map(dict(kinds)))
+    best = fastest(mine, ["device_name", "cache_state", "kind", "bytes_touched"])
+    return [_row(cell, axes[cell["kernel"]]) for cell in best.to_dict("records")]
+
+
+def _row(cell: Mapping[str, Any], axes: Sequence[str]) -> CeilingRow:
+    share = cell["working_set_over_cache"]
+    return CeilingRow(
+        device_name=cell["device_name"],
+        cache_state=cell["cache_state"],
+        kind=cell["kind"],
+        bytes_touched=int(cell["bytes_touched"]),
+        working_set_over_cache=None if pd.isna(share) else float(share),
+        bandwidth_gbs=float(cell["bandwidth_gbs"]),
+        bandwidth_low_gbs=float(cell["bandwidth_low_gbs"]),
+        bandwidth_high_gbs=float(cell["bandwidth_high_gbs"]),
+        kernel=cell["kernel"],
+        dtype=cell["dtype"],
+        variant=cell["variant"],
+        params=params_text(cell, axes),
+    )
+
+
+def ceiling_gbs(
+    rows: Sequence[CeilingRow],
+    device_name: str,
+    cache_state: str,
+    bytes_read: int,
+    bytes_written: int,
+) -> float | None:
+    """GB/s at which the device could move these bytes; None where a needed kind is missing.
+
+    Reading and writing share the bus to the DRAM, so their times add up. Each rate is that of the
+    row whose working set is nearest (in logarithm) to all the bytes touched, since that, and not
+    the part read or written, decides what a cache holds.
+    """
+    total = bytes_read + bytes_written
+    taken = 0.0
+    for kind, share in (("load", bytes_read), ("store", bytes_written)):
+        if share == 0:
+            continue
+        here = (device_name, cache_state, kind)
+        usable = [r for r in rows if (r.device_name, r.cache_state, r.kind) == here]
+        if not usable:
+            return None
+        nearest = min(usable, key=lambda r: abs(math.log(r.bytes_touched / total)))
+        taken += share / nearest.bandwidth_gbs
+    return total / taken if taken else None
+
+
+def cell_ceiling_gbs(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> float | None:
+    """The ceiling of a row of the dataset in GB/s."""
+    return ceiling_gbs(
+        rows,
+        cell["device_name"],
+        cell["cache_state"],
+        int(cell["bytes_read"]),
+        int(cell["bytes_written"]),
+    )
+
+
+def share_of_ceiling(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> float | None:
+    """Bandwidth of a verified row of the dataset over its ceiling; None where there is none."""
+    ceiling = cell_ceiling_gbs(rows, cell)
+    return None if ceiling is None else float(cell["bandwidth_gbs"]) / ceiling
+
+
+def write_ceiling(rows: Sequence[CeilingRow], path: Path) -> None:
+    """Write the rows as a JSON list; an empty one where the run has no such kernels."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([asdict(r) for r in rows], indent=1, sort_keys=True) + "\n")
+
+
+def read_ceiling(path: Path) -> list[CeilingRow]:
+    """What `write_ceiling` wrote."""
+    return [CeilingRow(**row) for row in json.loads(path.read_text())]

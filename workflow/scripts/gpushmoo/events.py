@@ -1,0 +1,87 @@
+"""What measuring tells while it goes on: cells on their way, and events about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .devices.base import Bound, Reading
+from .schema import Status
+from .space import Cell, Problem
+from .workload import Launch
+
+
+@dataclass
+class CellRun:
+    """A cell on its way: its launch, its samples in seconds, how it ended.
+
+    `bound` and `proof` (the launch that is timed, and the one by which it is verified) exist only
+    while the cell is being measured. `launch_s` is what its first sample said.
+    """
+
+    cell: Cell
+    launch: Launch
+    resident_per_unit: int | None = None
+    registers: int | None = None
+    bound: Bound | None = None
+    proof: Bound | None = None
+    status: Status | None = None
+    message: str | None = None
+    launch_s: float | None = None
+    launches: int | None = None
+    samples_s: list[float] = field(default_factory=list)
+    sampled_at_s: list[float] = field(default_factory=list)
+    spent_s: float = 0.0
+    verified_words: int | None = None
+    wrong_words: int | None = None
+
+    def end(self, status: Status, message: str | None = None) -> None:
+        """Fix the cell's status."""
+        self.status, self.message, self.bound, self.proof = status, message, None, None
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """Work on `problem` that belongs to no cell: making its buffers, the runtime's own copy."""
+
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class Began:
+    """The cells with these keys are about to run on the device, in this order."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A cell has its status."""
+
+    run: CellRun
+
+
+@dataclass(frozen=True)
+class Copied:
+    """The runtime's own copy of the problem's output buffer took so long."""
+
+    problem: Problem
+    cache_state: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Read:
+    """The device's state, `at_s` seconds after the shard began."""
+
+    at_s: float
+    reading: Reading
+
+
+@dataclass(frozen=True)
+class Worked:
+    """Share (0..1) of the work that was asked for."""
+
+    fraction: float
+
+
+Event = Preparing | Began | Ended | Copied | Read | Worked

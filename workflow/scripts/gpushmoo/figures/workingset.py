@@ -1,0 +1,203 @@
+"""Bandwidth of the best launch over the bytes it touches: where the caches end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from ..analysis.cache_end import CacheEnd, cache_ends
+from ..analysis.ceiling import CeilingRow, share_of_ceiling
+from ..analysis.fastest import INSIDE, OUTSIDE, axes_of, cache_bytes, fastest, params_text
+from ..display import interval, of_ceiling, significant, size_bytes
+from .style import (
+    DTYPE_COLOURS,
+    DTYPE_MARKERS,
+    PAGE_WIDTH,
+    apply_style,
+    cache_word,
+    save,
+    state_words,
+)
+
+Json = dict[str, Any]
+# By cache state (as a reader calls it): places that have a cell, with the fastest cell there.
+Tops = dict[str, list[tuple[str, Json]]]
+
+DASHES = {"warm": "-", "flushed": (0, (4, 2))}
+MOST_TICKS = 8
+
+
+def workingset(
+    cells: pd.DataFrame, kernel: str, svg: Path, ceiling: Sequence[CeilingRow] = ()
+) -> None:
+    """One line for each dtype and cache state of `kernel`, with its intervals.
+
+    `cells` are all cells of the kernel; each point is the best verified one over variants and
+    launch parameters. A vertical line stands at the nominal size of the last cache level. The
+    note's fact ``finding`` is one sentence on `kernel` for the report.
+    """
+    apply_style()
+    best = fastest(cells, ["dtype", "cache_state", "bytes_touched"])
+    dtypes = [d for d in DTYPE_COLOURS if d in set(best["dtype"])]
+    states = [s for s in DASHES if s in set(best["cache_state"])]
+    cache = cache_bytes(cells)
+    word = cache_word(cells)
+    figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 3.3))
+    for dtype in dtypes:
+        for state in states:
+            _series(ax, best[(best["dtype"] == dtype) & (best["cache_state"] == state)])
+    if cache is not None:
+        ax.axvline(cache, color="black", lw=0.7)
+    _size_axis(ax, [*best["bytes_touched"], *([] if cache is None else [cache])])
+    ax.set_xlabel("bytes touched by a launch (read + written)")
+    ax.set_ylabel("bandwidth (GB/s, read + written)")
+    ax.set_ylim(bottom=0)
+    marked = None if cache is None else f"{word}, {size_bytes(cache)}"
+    handles = _legend(dtypes, states, marked, word)
+    if handles:
+        figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
+    # A kernel is no share of the ceiling that it is itself.
+    others = [] if kernel in {r.kernel for r in ceiling} else ceiling
+    tops, ends = _top_cells(best, word), _ends(cache_ends(cells), word)
+    title = f"{kernel}: bandwidth over the bytes touched"
+    caption = _caption(tops, ends, others, axes_of(cells))
+    save(figure, svg, title, caption, kernel=kernel, finding=_finding(kernel, tops, ends, others))
+
+
+def _series(ax: Axes, rows: pd.DataFrame) -> None:
+    if rows.empty:
+        return
+    dtype, state = rows["dtype"].iloc[0], rows["cache_state"].iloc[0]
+    values = rows["bandwidth_gbs"].to_numpy()
+    error = np.abs(rows[["bandwidth_low_gbs", "bandwidth_high_gbs"]].to_numpy().T - values)
+    colour = DTYPE_COLOURS[dtype]
+    ax.errorbar(
+        rows["bytes_touched"],
+        values,
+        yerr=error,
+        color=colour,
+        ls=DASHES[state],
+        lw=1.0,
+        elinewidth=0.7,
+        capsize=1.5,
+        marker=DTYPE_MARKERS[dtype],
+        ms=4,
+        mec=colour,
+        mfc=colour if state == "warm" else "white",
+        mew=0.8,
+    )
+
+
+def _size_axis(ax: Axes, sizes: list[int]) -> None:
+    """A logarithmic axis in binary units, ticks at powers of two that are evenly spaced."""
+    ax.set_xscale("log", base=2)
+    low, high = (min(sizes), max(sizes)) if sizes else (2**20, 2**30)
+    first, last = int(np.floor(np.log2(low))), int(np.ceil(np.log2(high)))
+    step = -(-max(1, last - first) // (MOST_TICKS - 1))
+    # Multiples of the step, so that the ticks of all figures of a run agree.
+    ticks = [2.0**e for e in range(first, last + 1) if e % step == 0]
+    ax.set_xlim(low / 2**0.5, high * 2**0.5)
+    ax.set_xticks(ticks, [_tick(t) for t in ticks])
+    ax.minorticks_off()
+
+
+def _tick(value: float) -> str:
+    """A power of two in binary units: ``16 MiB``."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value >= 2**power:
+            return f"{value / 2**power:g} {unit}"
+    return f"{value:g} B"
+
+
+def _legend(dtypes: list[str], states: list[str], cache: str | None, word: str) -> list[Line2D]:
+    handles = [
+        Line2D([], [], marker=DTYPE_MARKERS[d], ls="", c=DTYPE_COLOURS[d], ms=4, label=d)
+        for d in dtypes
+    ]
+    for state in states:
+        face = "black" if state == "warm" else "white"
+        line = Line2D([], [], c="black", lw=1.0, ls=DASHES[state], marker="o", ms=4, mfc=face)
+        line.set_label(state_words(state, word))
+        handles.append(line)
+    if cache is not None:
+        handles.append(Line2D([], [], c="black", lw=0.7, marker="|", ls="", ms=9, label=cache))
+    return handles
+
+
+def _top_cells(best: pd.DataFrame, word: str) -> Tops:
+    """For each cache state the places that have a cell, and the fastest cell there."""
+    share = best["working_set_over_cache"]
+    regions = ((f"inside the {word}", share <= INSIDE), ("far outside", share >= OUTSIDE))
+    found: Tops = {}
+    for state in DASHES:
+        mine = best["cache_state"] == state
+        places = [(place, best[mine & here]) for place, here in regions]
+        # Without a cache's size, or with sizes near it alone, there is one place.
+        if all(rows.empty for _, rows in places):
+            places = [("at most", best[mine])]
+        cells = [
+            (p, rows.loc[rows["bandwidth_gbs"].idxmax()].to_dict())
+            for p, rows in places
+            if len(rows)
+        ]
+        if cells:
+            found[state_words(state, word)] = cells
+    return found
+
+
+def _finding(kernel: str, tops: Tops, ends: list[str], ceiling: Sequence[CeilingRow]) -> str:
+    """One sentence for the report."""
+    clauses = [
+        f"{state} {_and([f'{_speed(cell, ceiling)} {place}' for place, cell in cells])}"
+        for state, cells in tops.items()
+    ]
+    return f"{kernel}: {'; '.join([*clauses, *ends]) or 'no valid cell'}."
+
+
+def _caption(tops: Tops, ends: list[str], ceiling: Sequence[CeilingRow], axes: list[str]) -> str:
+    """The finding, with the launches that reach it."""
+    parts = []
+    for state, cells in tops.items():
+        said = [
+            f"{_speed(cell, ceiling)} {place} ({cell['dtype']}, {cell['variant']}, "
+            f"{params_text(cell, axes)}, {size_bytes(cell['bytes_touched'])})"
+            for place, cell in cells
+        ]
+        parts.append(f"{_capital(state)}: {_and(said)}.")
+    if ends:
+        parts.append(f"{_capital('; '.join(ends))} (half-way between both levels).")
+    return " ".join(parts) or "No valid cell."
+
+
+def _speed(cell: Json, ceiling: Sequence[CeilingRow]) -> str:
+    return interval(cell) + of_ceiling(share_of_ceiling(ceiling, cell))
+
+
+def _ends(ends: list[CacheEnd], word: str) -> list[str]:
+    """Where the cache ends, in words; dtypes that agree share a clause."""
+    places: dict[str, list[str]] = {}
+    for end in sorted(ends, key=lambda e: list(DTYPE_COLOURS).index(e.dtype)):
+        places.setdefault(_place(end, word), []).append(end.dtype)
+    return [f"the warm {_and(d)} bandwidth falls between {place}" for place, d in places.items()]
+
+
+def _place(end: CacheEnd, word: str) -> str:
+    if end.multiples is None:
+        return f"{size_bytes(end.low)} and {size_bytes(end.high)}"
+    low, high = (significant(m, 2) for m in end.multiples)
+    return f"{low} and {high} × {word}"
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,77 @@
+"""What a measuring process and its caller say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .devices.base import DeviceInfo
+from .events import Event
+from .space import Cell
+
+
+@dataclass(frozen=True)
+class Job:
+    """A shard's parameters (plan.shard_params), the runtimes' cache, when the shard began."""
+
+    params: Mapping[str, Any]
+    cache: Path
+    started: float
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Devices that may measure the shard: index and UUID."""
+
+    devices: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The device is open and the kernel built; these are the shard's cells."""
+
+    info: DeviceInfo
+    options: dict[str, str]
+    failures: dict[str, str]
+    # What machine_code.checked tells; None where the backend has no machine code to look at.
+    machine_code: dict[str, Any] | None
+    cells: Sequence[Cell]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What to measure: the cells with these keys (None: all), at most so many at a time."""
+
+    keys: frozenset[str] | None
+    together: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """All cells have ended."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The device's context is gone; this process is of no further use."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Nothing can be measured: a DeviceError's sentence for the user."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """An error in a program, most likely in the user's workload.py."""
+
+    message: str
+
+
+Message = Event | Candidates | Opened | Finished | Lost | Refused | Crashed

@@ -1,0 +1,276 @@
+"""Rows of the report's tables, as display strings."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from ..analysis.ceiling import CeilingRow
+from ..analysis.fastest import INSIDE, OUTSIDE
+from ..analysis.statuses import faults, status_counts
+from ..display import bare_interval, number, percent, seconds, significant
+from ..schema import Status
+from ..space import CACHE_STATES
+
+Json = dict[str, Any]
+
+# Tied cells named in the table of best sets; the whole set is in summary/best.parquet.
+NAMED_TIES = 4
+# Of a kernel swept over more sizes the table of best sets shows only the fastest size and variant.
+MOST_SIZES = 4
+
+
+class Namer:
+    """Says the device and the cache state of a group only where the run has more than one."""
+
+    def __init__(self, groups: Iterable[Mapping[str, Any]]) -> None:
+        """`groups` are all rows that have a device and a cache state."""
+        pairs = {(g["device_name"], g["cache_state"]) for g in groups}
+        self._devices = len({device for device, _ in pairs}) > 1
+        self._states = len({state for _, state in pairs}) > 1
+
+    def size(self, group: Mapping[str, Any]) -> str:
+        """Size of the problem, and what else tells the group from others of its kernel."""
+        height, width = int(group["height"]), int(group["width"])
+        parts = [f"{height}²" if height == width else f"{height} × {width}"]
+        if self._states:
+            parts.append(str(group["cache_state"]))
+        if self._devices:
+            parts.append(str(group["device_name"]))
+        return ", ".join(parts)
+
+    def series(self, group: Mapping[str, Any]) -> str:
+        """The group in full."""
+        return f"{group['kernel']}, {group['dtype']}, {group['variant']}, {self.size(group)}"
+
+
+def namer(cells: pd.DataFrame) -> Namer:
+    """For the groups of `cells`."""
+    return Namer(cells[["device_name", "cache_state"]].drop_duplicates().to_dict("records"))
+
+
+def best_rows(best: pd.DataFrame, names: Namer) -> list[Json]:
+    """One line for each group: the fastest cell and the size of its tied set."""
+    rows = []
+    keys = ["kernel", "dtype", "variant", "height", "width", "cache_state", "device_name"]
+    for key, group in _few_sizes(best).groupby(keys, sort=True):
+        top = group[group["is_fastest"]].iloc[0]
+        others = [c for c in group["params"] if c != top["params"]]
+        more = len(others) - NAMED_TIES
+        tied = "; ".join(_short(o) for o in others[:NAMED_TIES]) + (
+            f"; and {more} more" if more > 0 else ""
+        )
+        share = top["share_of_ceiling"]
+        rows.append(
+            {
+                "kernel": top["kernel"],
+                "dtype": top["dtype"],
+                "variant": top["variant"],
+                "size": names.size(dict(zip(keys, key, strict=True))),
+                "fastest": _short(top["params"]),
+                "bandwidth": bare_interval(top),
+                "share": "—" if pd.isna(share) else percent(share),
+                "tied": f"{len(group)} of {top['candidates']}",
+                "others": tied or "none",
+            }
+        )
+    return rows
+
+
+def _few_sizes(best: pd.DataFrame) -> pd.DataFrame:
+    """Of a kernel swept over many sizes only the fastest one of each dtype and cache state."""
+    names = ["kernel", "dtype", "cache_state", "device_name"]
+    sizes = best.drop_duplicates(["kernel", "height", "width"]).groupby("kernel").size()
+    many = best["kernel"].map(sizes) > MOST_SIZES
+    ranked = best[best["is_fastest"]].sort_values("bandwidth_gbs", ascending=False)
+    group = [*names, "variant", "height", "width"]
+    kept = ranked.drop_duplicates(names)[group]
+    return pd.concat([best[~many], best[many].merge(kept, on=group)], ignore_index=True)
+
+
+def _short(params: str) -> str:
+    """``block_x=64, block_y=4`` as ``64×4``; a single parameter as its value."""
+    return "×".join(p.split("=")[1] for p in params.split(", "))
+
+
+def ceiling_table(rows: Sequence[CeilingRow]) -> list[Json]:
+    """The highest load and store of each device and cache state, inside the cache and outside."""
+    regions = (("inside the cache", 0.0, INSIDE), ("far outside", OUTSIDE, float("inf")))
+    devices = sorted({r.device_name for r in rows})
+    found = []
+    for device, state, (words, low, high) in itertools.product(devices, CACHE_STATES, regions):
+        here = [
+            r
+            for r in rows
+            if (r.device_name, r.cache_state) == (device, state)
+            and low <= (r.working_set_over_cache or -1.0) <= high
+        ]
+        if here:
+            where = f"{words}, {state}" + (f", {device}" if len(devices) > 1 else "")
+            load, store = (_peak([r for r in here if r.kind == k]) for k in ("load", "store"))
+            found.append({"where": where, "load": load, "store": store})
+    return found
+
+
+def _peak(rows: Sequence[CeilingRow]) -> str:
+    if not rows:
+        return "—"
+    row = max(rows, key=lambda r: r.bandwidth_gbs)
+    at = f"{significant(row.working_set_over_cache or 0.0, 2)} × cache"
+    return f"{bare_interval(asdict(row))}, {row.dtype} {row.variant}, {at}"
+
+
+def fit_rows(fits: Sequence[Json], names: Namer) -> list[Json]:
+    """One line for each fitted series; a failed fit shows its reason."""
+    rows = []
+    for f in fits:
+        p = f["parameters"]
+        rows.append(
+            {
+                "series": names.series(f),
+                "converged": f["converged"],
+                "message": f["message"],
+                "start": _estimate(p.get("start_s"), seconds),
+                "tile": _estimate(p.get("tile_s"), seconds),
+                "bus": _estimate(p.get("bus_s"), seconds),
+                "crowding": _estimate(p.get("crowding"), number),
+                "overlap": _estimate(p.get("overlap"), number),
+                "points": f"{f['points'] - f['held_out_points']} + {f['held_out_points']}",
+                "train": "—"
+                if f["train_median_error"] is None
+                else percent(f["train_median_error"]),
+                "held": "—"
+                if f["held_out_median_error"] is None
+                else percent(f["held_out_median_error"]),
+                "worst": "—"
+                if f["held_out_worst_error"] is None
+                else f"{percent(f['held_out_worst_error'])} at {f['held_out_worst_blocks']}",
+            }
+        )
+    return rows
+
+
+def _estimate(e: Json | None, show: Any) -> str:
+    if e is None:
+        return "—"
+    if not e["identified"]:
+        return f"{show(e['value'])} (not determined)"
+    return f"{show(e['value'])} ({show(e['low'])} to {show(e['high'])})"
+
+
+def check_rows(checks: Sequence[Json]) -> list[Json]:
+    """The document's numbers beside ours."""
+    rows = []
+    for c in checks:
+        digits = c["decimals"]
+        rows.append(
+            {
+                "quantity": c["quantity"] + (", without the slip" if c["corrects"] else ""),
+                "published": f"{c['published']:.{digits}f}",
+                # One digit more than the document printed, where it printed a fraction.
+                "ours": f"{c['ours']:.{digits + 1 if digits else 0}f}",
+                "unit": c["unit"],
+                "how": c["how"],
+            }
+        )
+    return rows
+
+
+def doubling_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
+    """The doubling law as measured: bandwidth at 1, 2, 4, … blocks, and double over float."""
+    ok = cells[(cells["status"] == Status.OK) & (cells["kernel"] == "block_eq_partition")]
+    if "num_partition" not in ok.columns:
+        return []
+    rows = []
+    keys = ["variant", "height", "width", "cache_state", "device_name"]
+    for key, group in ok.groupby(keys, sort=True):
+        series = f"{key[0]}, {names.size(dict(zip(keys, key, strict=True)))}"
+        table = group.pivot_table("bandwidth_gbs", "num_partition", "dtype")
+        for n in (1, 2, 4, 8, 16, 30, 32):
+            if n not in table.index or not {"float", "double"} <= set(table.columns):
+                continue
+            single, double = table.loc[n, "float"], table.loc[n, "double"]
+            rows.append(
+                {
+                    "series": series,
+                    "blocks": str(n),
+                    "float": f"{single:.3g}",
+                    "double": f"{double:.3g}",
+                    "ratio": f"{double / single:.2f}",
+                    "float_gain": f"{single / table.loc[1, 'float']:.2f}"
+                    if 1 in table.index
+                    else "—",
+                    "double_gain": f"{double / table.loc[1, 'double']:.2f}"
+                    if 1 in table.index
+                    else "—",
+                }
+            )
+    return rows
+
+
+def status_rows(cells: pd.DataFrame) -> Json:
+    """Header and body of the table of statuses."""
+    counts = status_counts(cells)
+    return {
+        "header": ["kernel", "dtype", "variant", *counts.columns],
+        "body": [
+            [*map(str, key), *(str(int(v)) for v in row)]
+            for key, row in zip(counts.index, counts.to_numpy(), strict=True)
+        ],
+    }
+
+
+def fault_rows(cells: pd.DataFrame) -> list[Json]:
+    """Faults grouped by their message, so that a broken build is one line."""
+    bad = faults(cells).fillna({"message": ""})
+    groups = bad.groupby(["kernel", "dtype", "variant", "status", "message"], observed=True)
+    return [
+        {"where": f"{k}, {d}, {v}", "status": s, "message": m or "no message", "cells": str(n)}
+        for (k, d, v, s, m), n in groups.size().items()
+    ]
+
+
+def provenance_rows(provenance: Sequence[Json]) -> list[Json]:
+    """One line for each shard."""
+    rows = []
+    for p in provenance:
+        kernel = p["params"]["folder"].rsplit("/", 1)[-1]
+        index, count = p["params"]["shard"]
+        builds = "; ".join(f"{v}: {o}" for v, o in sorted(p["builds"].items())) or "no build"
+        rows.append(
+            {
+                "shard": f"{kernel}, {p['params']['dtype']}, part {index + 1} of {count}",
+                "digest": p["kernel_digest"],
+                "written": p["written_at"],
+                "builds": builds,
+            }
+        )
+    return rows
+
+
+def machine_code_rows(provenance: Sequence[Json]) -> list[Json]:
+    """One line for each entry of every dtype and variant whose machine code was looked at."""
+    rows: dict[tuple[str, ...], Json] = {}
+    for p in provenance:
+        kernel, dtype = p["params"]["folder"].rsplit("/", 1)[-1], p["params"]["dtype"]
+        for variant, code in ((p.get("machine_code") or {}).get("variants") or {}).items():
+            for entry in code["entries"]:
+                rows[kernel, dtype, variant, entry["entry"]] = {
+                    "kernel": kernel,
+                    "dtype": dtype,
+                    "variant": variant,
+                    "entry": entry["entry"],
+                    "registers": str(entry["registers"]),
+                    "spills": str(entry["spill_loads"] + entry["spill_stores"]),
+                    "accesses": ", ".join(map(_access, entry["accesses"])),
+                }
+    return [rows[key] for key in sorted(rows)]
+
+
+def _access(found: Mapping[str, Any]) -> str:
+    where = {0: "", found["count"]: " looped"}.get(found["in_loop"], f", {found['in_loop']} looped")
+    return f"{found['count']} × {found['width']} B {found['space']} {found['kind']}{where}"

@@ -1,0 +1,143 @@
+"""``python -m gpushmoo.worker FD``: the process that opens the device and runs kernels.
+
+It is a process of its own so that a kernel that faults, hangs or takes the runtime down with it
+costs one cell: the caller (`process`, `supervise`) replaces it. Messages are pickled dataclasses
+over the socket FD, first a Job, then answers to what the caller says.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from .devices.base import Device, DeviceError, DeviceLostError
+from .devices.cuda_runtime import candidates
+from .devices.select import DeviceChoice, open_device
+from .events import Event, Worked
+from .kernels import KernelFolder, load_kernel
+from .machine_code import checked
+from .measure import ShardRun, ShardSpace, build_variants, plan_cells
+from .messages import Candidates, Crashed, Finished, Job, Lost, Measure, Message, Opened, Refused
+from .plan import ROOT, settings_of, space_of
+from .workload import misfit
+
+log = logging.getLogger(__name__)
+
+# Seconds between two tellings of how far the work is.
+_TELL_EVERY_S = 0.5
+
+
+def main(fd: int) -> None:
+    """Serve one job on the socket `fd`; the caller's end of the socket closing ends it."""
+    _die_with_caller()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    connection: Connection[Any, Any] = Connection(fd)
+    try:
+        _serve(connection.recv(), connection.recv, connection.send)
+    except (EOFError, BrokenPipeError):
+        return
+    except DeviceLostError as err:
+        connection.send(Lost(str(err)))
+    except DeviceError as err:
+        connection.send(Refused(str(err)))
+    except Exception as err:
+        traceback.print_exc()
+        connection.send(Crashed(f"{type(err).__name__}: {err}"))
+
+
+def _die_with_caller() -> None:
+    """A process that waits for a hung kernel reads no socket: the kernel must end it (Linux)."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]) -> None:
+    params = job.params
+    device = _open(job, receive, send)
+    log.info("device %s (%s), %s", device.info.name, device.info.uuid, device.info.runtime)
+    folder = load_kernel(ROOT / params["folder"])
+    space = space_of(params)
+    _refuse_misfits(device, folder, params)
+    builds = build_variants(device, folder, space.dtype, space.variants)
+    cells = plan_cells(device, folder, builds, space)
+    options = {v: p.options for v, p in builds.programs.items()}
+    code = _machine_code(device, folder, space, job.cache)
+    log.info("%d cells, built: %s", len(cells), ", ".join(builds.programs) or "nothing")
+    send(Opened(device.info, options, builds.failures, code, cells))
+    do: Measure = receive()
+    run = ShardRun(
+        device,
+        folder,
+        builds,
+        settings_of(params),
+        _Throttled(send),
+        time.monotonic,
+        job.started,
+        do.together,
+    )
+    run.measure([c for c in cells if do.keys is None or c.key in do.keys])
+    send(Finished())
+    device.close()
+
+
+def _open(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]) -> Device:
+    """Offer the devices that may measure, open the one that the caller has locked."""
+    params = job.params
+    wanted = None if params["device"] == "all" else int(params["device"])
+    choice = DeviceChoice(params["backend"], wanted or 0, params["opencl_runtime"], job.cache)
+    if choice.backend == "cuda":
+        send(Candidates(candidates(wanted)))
+        return open_device(replace(choice, index=receive()))
+    # OpenCL tells a device's identity only once it is open; "all" is the first device, since
+    # runtimes list the same CPU under several names.
+    device = open_device(choice)
+    send(Candidates(((choice.index, device.info.uuid),)))
+    receive()
+    return device
+
+
+def _refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, Any]) -> None:
+    for problem in space_of(params).problems:
+        memory, allocation = device.info.global_memory, device.info.max_allocation
+        reason = misfit(folder.workload, problem, params["dtype"], memory, allocation)
+        if reason is not None:
+            raise DeviceError(f"kernels.{folder.name}.sizes: {reason}; choose a smaller size.")
+
+
+def _machine_code(
+    device: Device, folder: KernelFolder, space: ShardSpace, cache: Path
+) -> dict[str, Any] | None:
+    """Raises MachineCodeError when what is to be timed is not in the code."""
+    capability = device.info.extra.get("compute_capability")
+    if capability is None:
+        return None
+    arch = "sm_" + capability.replace(".", "")
+    return checked(folder, space.dtype, space.variants, arch, cache)
+
+
+class _Throttled:
+    """Passes events on, but says how far the work is only every half second."""
+
+    def __init__(self, send: Callable[[Message], None]) -> None:
+        self._send, self._told = send, time.monotonic()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Worked):
+            if time.monotonic() - self._told < _TELL_EVERY_S:
+                return
+            self._told = time.monotonic()
+        self._send(event)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,291 @@
+"""Compares the speed of a sweep with Kernel Tuner's (PyPI ``kernel_tuner``), everything counted.
+
+    python tests/gpu/compare_kernel_tuner.py OUT.json --step 2 --size 8192 --passes 2
+
+Both tools sweep the same block shapes of the same copy kernel on the same device: gpushmoo as the
+command ``snakemake``, verifying every cell, Kernel Tuner as kernel_tuner_sweep.py, which says how
+it is set up and what ``--verification`` means there. A sweep's time is that of its process, from
+the start over imports, context, compilation (no process finds a compiled kernel of another) and
+verification to the written results. One small sweep of each goes before, so that neither pays for
+cold files.
+
+Needs a CUDA device, CuPy and kernel_tuner. Exit status 1 when gpushmoo does fewer than five times
+Kernel Tuner's cells a second, when its medians repeat worse, or when the cells are not the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNEL = "copy2d_coalesced"
+RUN = "compare-kernel-tuner"
+FIRST, LAST = 4, 64
+# The small sweep that goes before has the ends of both axes alone.
+WARM_UP_STEP = LAST - FIRST
+WANTED_RATIO = 5.0
+
+Shape = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep: wall seconds, the median seconds of every valid block shape, and its facts."""
+
+    wall_s: float
+    device: str
+    medians: dict[Shape, float]
+    facts: dict[str, Any]
+
+
+# What is said about sweeps
+
+
+def speed(sweep: Sweep) -> dict[str, Any]:
+    """Wall time, valid cells, and one by the other."""
+    cells = len(sweep.medians)
+    return {
+        "wall_s": sweep.wall_s,
+        "cells": cells,
+        "cells_per_s": cells / sweep.wall_s,
+        "ms_per_cell": 1e3 * sweep.wall_s / cells,
+    }
+
+
+def speed_line(tool: str, sweep: Sweep) -> str:
+    """One sweep for a person."""
+    s = speed(sweep)
+    return (
+        f"{tool}: {s['wall_s']:.1f} s for {s['cells']} cells, "
+        f"{s['cells_per_s']:.1f} cells/s, {s['ms_per_cell']:.2f} ms a cell"
+    )
+
+
+def repeatability(first: dict[Shape, float], second: dict[Shape, float]) -> dict[str, float]:
+    """|difference| / mean of the two medians of a cell, over the cells that both have."""
+    shared = sorted(first.keys() & second.keys())
+    a, b = np.array([first[s] for s in shared]), np.array([second[s] for s in shared])
+    relative = 2.0 * np.abs(a - b) / (a + b)
+    return {"median": float(np.median(relative)), "p95": float(np.quantile(relative, 0.95))}
+
+
+def agreement(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, float]:
+    """(ours − theirs) / theirs of a cell's time, each the median of its passes; over the cells."""
+    a, b = _over_passes(ours), _over_passes(theirs)
+    relative = np.array([a[s] / b[s] - 1.0 for s in sorted(a.keys() & b.keys())])
+    return {"median": float(np.median(relative)), "median_abs": float(np.median(abs(relative)))}
+
+
+def _over_passes(sweeps: Sequence[Sweep]) -> dict[Shape, float]:
+    shared = set.intersection(*(set(s.medians) for s in sweeps))
+    return {c: float(np.median([s.medians[c] for s in sweeps])) for c in shared}
+
+
+def compare(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, Any]:
+    """Everything that is said about two or more passes of each tool."""
+    passes = [
+        {"gpushmoo": speed(a), "kernel_tuner": speed(b)} for a, b in zip(ours, theirs, strict=True)
+    ]
+    ratios = [p["gpushmoo"]["cells_per_s"] / p["kernel_tuner"]["cells_per_s"] for p in passes]
+    sweeps = [*ours, *theirs]
+    return {
+        "devices": sorted({s.device for s in sweeps}),
+        "same_cells": all(s.medians.keys() == sweeps[0].medians.keys() for s in sweeps),
+        "passes": passes,
+        "ratio": {
+            "median": float(np.median(ratios)),
+            "least": min(ratios),
+            "greatest": max(ratios),
+            "wanted": WANTED_RATIO,
+        },
+        "repeatability": {
+            "gpushmoo": repeatability(ours[0].medians, ours[1].medians),
+            "kernel_tuner": repeatability(theirs[0].medians, theirs[1].medians),
+        },
+        "agreement": agreement(ours, theirs),
+    }
+
+
+def complaints(result: dict[str, Any]) -> list[str]:
+    """Why the comparison fails; empty when it holds."""
+    found = []
+    if len(result["devices"]) != 1:
+        found.append(f"the sweeps ran on several devices: {', '.join(result['devices'])}")
+    if not result["same_cells"]:
+        found.append("the sweeps have different valid cells")
+    if result["ratio"]["median"] < WANTED_RATIO:
+        found.append(f"the ratio is below {WANTED_RATIO:g}")
+    ours, theirs = result["repeatability"]["gpushmoo"], result["repeatability"]["kernel_tuner"]
+    found += [f"gpushmoo's {q} repeats worse" for q in ("median", "p95") if ours[q] > theirs[q]]
+    return found
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """What follows from the passes, for a person: one line for each figure."""
+    r = result["ratio"]
+    text = [
+        f"device: {', '.join(result['devices'])}",
+        f"ratio: gpushmoo does {r['median']:.2f} times the cells/s "
+        f"({r['least']:.2f} to {r['greatest']:.2f}; {r['wanted']:g} wanted)",
+    ]
+    text += [
+        f"repeatability, {name}: {q['median']:.3%} median, {q['p95']:.3%} 95th percentile"
+        for name, q in result["repeatability"].items()
+    ]
+    a = result["agreement"]
+    text.append(
+        f"agreement: gpushmoo's times differ by {a['median']:+.2%} (median; "
+        f"{a['median_abs']:.2%} without the sign)"
+    )
+    return text
+
+
+# Running the tools
+
+
+def sweep_config(step: int, size: int) -> dict[str, Any]:
+    """gpushmoo's configuration: this kernel alone, measured as the full sweep is."""
+    base = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    full = yaml.safe_load((ROOT / "config/full.yaml").read_text())
+    axis = {"from": FIRST, "to": LAST, "step": step}
+    swept = {
+        "dtypes": ["float"],
+        "variants": ["element"],
+        "sizes": [size],
+        "axes": {"block_x": axis, "block_y": axis},
+    }
+    return {
+        "run": RUN,
+        "backend": "cuda",
+        "kernels": dict.fromkeys(base["kernels"]) | {KERNEL: swept},
+        # As many samples as Kernel Tuner takes by default, more only where their interval is wide.
+        # One shard: a process more would cost gpushmoo another start.
+        "measure": full["measure"]
+        | {"min_samples": 7, "relative_half_width": 0.01, "cells_per_shard": 1_000_000},
+        "simulate": dict.fromkeys(base["simulate"]),
+    }
+
+
+def read_shards(folder: Path, wall_s: float) -> Sweep:
+    """gpushmoo's sweep from the shards under `folder`."""
+    tables = [pq.ParquetFile(p).read() for p in sorted(folder.rglob("*.parquet"))]
+    told = json.loads(tables[0].schema.metadata[b"gpushmoo"])
+    rows = pa.concat_tables(tables).to_pylist()
+    valid = [r for r in rows if r["status"] == "ok"]
+    facts = {
+        "versions": {
+            "gpushmoo": told["gpushmoo"],
+            "snakemake": version("snakemake"),
+            "runtime": told["device"]["runtime"],
+            "driver": told["device"]["driver"],
+            "python": told["host"]["python"],
+        },
+        "settings": told["params"],
+        "samples": sum(len(r["samples_s"]) for r in valid),
+    }
+    medians = {(r["block_x"], r["block_y"]): r["median_s"] for r in valid}
+    return Sweep(wall_s, told["device"]["name"], medians, facts)
+
+
+def read_kernel_tuner(file: Path, wall_s: float) -> Sweep:
+    """Kernel Tuner's sweep from the file that kernel_tuner_sweep.py wrote."""
+    told = json.loads(file.read_text())
+    cells = told.pop("cells")
+    medians = {(c["block_x"], c["block_y"]): 1e-3 * float(np.median(c["times_ms"])) for c in cells}
+    facts = told | {"samples": sum(len(c["times_ms"]) for c in cells)}
+    return Sweep(wall_s, facts.pop("device"), medians, facts)
+
+
+def timed(command: Sequence[str], cwd: Path, scratch: Path) -> float:
+    """Wall seconds of `command`, which finds CuPy's compile cache empty; its end when it fails."""
+    cache = Path(tempfile.mkdtemp(dir=scratch))
+    started = time.perf_counter()
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, "CUPY_CACHE_DIR": str(cache)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    wall_s = time.perf_counter() - started
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout}")
+    return wall_s
+
+
+def run_gpushmoo(step: int, size: int, scratch: Path) -> Sweep:
+    """A whole sweep by Snakemake, with nothing left of the last one."""
+    results = ROOT / "results" / RUN
+    shutil.rmtree(results, ignore_errors=True)
+    config = scratch / "sweep.yaml"
+    config.write_text(yaml.safe_dump(sweep_config(step, size)))
+    command = [sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", str(config)]
+    wall_s = timed([*command, "--", "cells"], ROOT, scratch)
+    return read_shards(results / "cells", wall_s)
+
+
+def run_kernel_tuner(step: int, size: int, verification: str, scratch: Path) -> Sweep:
+    """A whole sweep by Kernel Tuner in a folder of its own, where it finds no cache file."""
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    script = Path(__file__).with_name("kernel_tuner_sweep.py")
+    command = [sys.executable, str(script), str(folder / "sweep.json")]
+    command += ["--axis", str(FIRST), str(LAST), str(step)]
+    command += ["--size", str(size), "--verification", verification]
+    wall_s = timed(command, folder, scratch)
+    return read_kernel_tuner(folder / "sweep.json", wall_s)
+
+
+def main() -> int:
+    """Sweep, write OUT, print it, and say by the exit status whether it holds."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--step", type=int, default=2, help="distance of the block sizes")
+    parser.add_argument("--size", type=int, default=8192, help="side of the array in elements")
+    parser.add_argument("--passes", type=int, default=2, help="sweeps of each tool, at least 2")
+    parser.add_argument("--verification", choices=("none", "host", "device"), default="none")
+    args = parser.parse_args()
+    if args.passes < 2:
+        parser.error("repeatability needs at least 2 passes")
+    ours: list[Sweep] = []
+    theirs: list[Sweep] = []
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        run_gpushmoo(WARM_UP_STEP, args.size, scratch)
+        run_kernel_tuner(WARM_UP_STEP, args.size, args.verification, scratch)
+        for number in range(1, args.passes + 1):
+            ours.append(run_gpushmoo(args.step, args.size, scratch))
+            print(speed_line(f"pass {number}, gpushmoo", ours[-1]), flush=True)
+            theirs.append(run_kernel_tuner(args.step, args.size, args.verification, scratch))
+            print(speed_line(f"pass {number}, Kernel Tuner", theirs[-1]), flush=True)
+    result = compare(ours, theirs)
+    failed = complaints(result)
+    facts = {"gpushmoo": [s.facts for s in ours], "kernel_tuner": [s.facts for s in theirs]}
+    asked = {"step": args.step, "size": args.size, "verification": args.verification}
+    args.out.write_text(
+        json.dumps({"asked": asked, **result, "failed": failed, "facts": facts}, indent=1)
+    )
+    print("\n".join([*lines(result), *(f"FAILED: {c}" for c in failed)]))
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

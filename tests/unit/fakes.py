@@ -24,13 +24,13 @@ from gpushmoo.devices.base import (
     take_each,
 )
 from gpushmoo.dtypes import DType
-from gpushmoo.events import CellRun, Event, Worked
+from gpushmoo.events import CellRun, Event, ShardResult, Worked
 from gpushmoo.kernels import KernelFolder
 from gpushmoo.measure import TOGETHER, MeasureSettings, ShardRun, build_variants
 from gpushmoo.messages import Finished, Lost, Message
 from gpushmoo.process import WorkerGoneError, WorkerSilentError
 from gpushmoo.space import Cell, Problem, enumerate_cells
-from gpushmoo.supervise import ShardResult, Supervisor
+from gpushmoo.supervise import Supervisor
 from gpushmoo.timing.stopping import StoppingRule
 from gpushmoo.workload import BufferRef, CopyWorkload, Launch
 

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from conftest import ROOT
 from gpushmoo.devices.base import DeviceInfo
-from gpushmoo.events import CellRun
+from gpushmoo.events import CellRun, ShardResult
 from gpushmoo.kernels import load_kernel
 from gpushmoo.model.closed import Machine, Parameters, total_s
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import Status
 from gpushmoo.space import Problem, enumerate_cells
 from gpushmoo.store import write_parquet
-from gpushmoo.supervise import ShardResult
 from gpushmoo.workload import Launch, Workload
 
 GPU = DeviceInfo(

@@ -24,12 +24,11 @@ from gpushmoo.analysis.statuses import (
     write_verdict,
 )
 from gpushmoo.dataset import matching, read_cells
-from gpushmoo.events import CellRun
+from gpushmoo.events import CellRun, ShardResult
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import FAULTS, Status
 from gpushmoo.space import Cell, Problem
 from gpushmoo.store import read_shard, write_parquet
-from gpushmoo.supervise import ShardResult
 from gpushmoo.workload import Launch
 from hypothesis import given, settings
 from hypothesis import strategies as st

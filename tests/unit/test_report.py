@@ -50,7 +50,13 @@ PEAK_SIZES = [Problem(2**i, 2**i) for i in range(9, 15)]
 
 def spec(kernels: Sequence[str]) -> dict[str, Any]:
     named = {n: {"title": f"title of {n}", "pattern": "pattern"} for n in kernels}
-    return {"run": "test", "recorded": True, "kernels": named, "seed": 1}
+    return {
+        "run": "test",
+        "persistent": ["block_eq_partition"],
+        "recorded": True,
+        "kernels": named,
+        "seed": 1,
+    }
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
-from gpushmoo.events import CellRun
+from gpushmoo.events import CellRun, ShardResult
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
 from gpushmoo.store import BadParquetError, is_whole, read_shard, write_parquet
-from gpushmoo.supervise import ShardResult
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

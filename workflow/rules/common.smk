@@ -3,7 +3,7 @@ import sys
 
 sys.path.insert(0, f"{workflow.basedir}/workflow/scripts")
 
-from gpushmoo.parse import broken_shards_anew, limit_gpus, load_flow
+from gpushmoo.parse import broken_shards_anew, limit_gpus, load_flow, refuse_without_device
 
 try:
     flow = load_flow(config, workflow)
@@ -12,6 +12,10 @@ except ValueError as err:
     raise SystemExit(f"gpushmoo: {err}")
 
 limit_gpus(flow, workflow)
+
+
+onstart:
+    refuse_without_device(flow, workflow)
 
 
 wildcard_constraints:

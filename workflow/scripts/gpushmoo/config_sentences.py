@@ -110,5 +110,5 @@ def _allowed(error: jsonschema.ValidationError) -> str:
     if error.validator == "uniqueItems":
         return "an entry must not stand twice"
     if error.validator == "pattern":
-        return "letters, digits, '.', '_' and '-' are allowed, up to 64, a letter or digit first"
+        return str(schema["x-allowed"])
     return error.message

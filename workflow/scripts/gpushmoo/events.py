@@ -1,4 +1,4 @@
-"""What measuring tells while it goes on: cells on their way, and events about them."""
+"""What measuring tells: cells on their way, events about them, and what is left at the end."""
 
 from __future__ import annotations
 
@@ -85,3 +85,12 @@ class Worked:
 
 
 Event = Preparing | Began | Ended | Copied | Read | Worked
+
+
+@dataclass
+class ShardResult:
+    """All cells of a shard, ended; the runtime's copies and the device's readings beside them."""
+
+    runs: dict[str, CellRun]
+    copies_s: dict[tuple[Problem, str], list[float]] = field(default_factory=dict)
+    readings: list[tuple[float, Reading]] = field(default_factory=list)

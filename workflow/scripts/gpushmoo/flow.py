@@ -51,7 +51,7 @@ class Flow:
         self.config: RunConfig = load_config(raw, ROOT)
         self.results = Path("results") / self.config.run
         self._info: DeviceInfo | None = None
-        self._choice = DeviceChoice(
+        self.choice = DeviceChoice(
             self.config.backend,
             0 if self.config.device == "all" else int(self.config.device),
             self.config.opencl_runtime,
@@ -60,7 +60,7 @@ class Flow:
         if self.config.device_memory is not None:
             check_memory(self.config, self.config.device_memory, self.config.device_memory)
         elif ask_device and self.config.backend == "auto" and self.config.dataset is None:
-            self._choice, self._info = resolve("auto", self._choice)
+            self.choice, self._info = resolve("auto", self.choice)
             check_memory(self.config, self._info.global_memory, self._info.max_allocation)
 
     def path(self, *parts: str) -> str:
@@ -89,13 +89,13 @@ class Flow:
         """Parameters of one measuring job."""
         index, count = (int(n) for n in wildcards.shard.split("-of-"))
         shard = Shard(wildcards.kernel, wildcards.dtype, index, count)
-        backend, runtime = self._choice.backend, self._choice.opencl_runtime
+        backend, runtime = self.choice.backend, self.choice.opencl_runtime
         return shard_params(self.config, backend, runtime, shard)
 
     @property
     def measures_on_cuda(self) -> bool:
         """Whether the run measures, and on CUDA devices."""
-        return self._choice.backend == "cuda" and self.config.dataset is None
+        return self.choice.backend == "cuda" and self.config.dataset is None
 
     @property
     def machine_code_files(self) -> list[str]:
@@ -120,7 +120,7 @@ class Flow:
     @property
     def measure_threads(self) -> int:
         """A CPU is measured with all cores, so that no other job runs beside it."""
-        return 1 if self._choice.backend == "cuda" else (os.cpu_count() or 1)
+        return 1 if self.choice.backend == "cuda" else (os.cpu_count() or 1)
 
     def shard_place(self, wildcards: Any, output: Any) -> tuple[int, int]:
         """Number (from 1) of the shard that a measuring job makes, and how many there are.
@@ -203,6 +203,7 @@ class Flow:
                 n: {"title": k.folder.workload.title, "pattern": k.folder.workload.pattern}
                 for n, k in self.config.kernels.items()
             },
+            "persistent": self.persistent_kernels,
             "recorded": self.config.dataset is not None,
             "seed": self.config.seed,
         }

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from filelock import BaseFileLock
 
 from .devices.base import DeviceError, DeviceInfo
-from .events import CellRun
+from .events import CellRun, ShardResult
 from .kernels import load_kernel
 from .locks import lock_one
 from .measure import TOGETHER
@@ -24,7 +24,7 @@ from .progress import Progress
 from .provenance import provenance
 from .rows import cell_table
 from .store import write_parquet
-from .supervise import IDLE_LIMIT_S, ShardResult, Supervisor
+from .supervise import IDLE_LIMIT_S, Supervisor
 
 log = logging.getLogger(__name__)
 

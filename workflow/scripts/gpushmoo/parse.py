@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from .devices.base import NoDeviceError
+from .devices.select import probe
 from .devices.visible import count_devices
 from .flow import Flow
 from .store import is_whole
@@ -41,6 +43,24 @@ def limit_gpus(flow: Flow, workflow: Any) -> None:
     if "gpu" not in workflow.global_resources:
         devices = count_devices() if flow.config.device == "all" else 1
         workflow.register_resource("gpu", devices + 1)
+
+
+def refuse_without_device(flow: Flow, workflow: Any) -> None:
+    """Say once, before any job starts, that shards are to be measured on a device that is missing.
+
+    Asked only when something is to be measured here: a report of finished shards needs no device.
+    Where there seems to be one nothing is asked, which would take two seconds; should it not be
+    usable, the measuring jobs say so. Raises SystemExit with one sentence.
+    """
+    if not (flow.measures_on_cuda and workflow.is_main_process and workflow.local_exec):
+        return
+    if find_spec("cupy") is not None and count_devices() > 0:
+        return
+    if any(job.rule.name == "measure" for job in workflow.dag.needrun_jobs()):
+        try:
+            probe(flow.choice)
+        except NoDeviceError as err:
+            raise SystemExit(f"gpushmoo: backend: {err}") from None
 
 
 def broken_shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from .devices.base import DeviceInfo
-from .events import CellRun
+from .events import CellRun, ShardResult
 from .schema import Status, cell_schema
-from .supervise import ShardResult
 from .timing.median import median_interval
 from .workload import Workload
 

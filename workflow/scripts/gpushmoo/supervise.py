@@ -10,16 +10,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from .devices.base import DeviceError, Reading
-from .events import Began, CellRun, Copied, Ended, Preparing, Read, Worked
+from .devices.base import DeviceError
+from .events import Began, CellRun, Copied, Ended, Preparing, Read, ShardResult, Worked
 from .measure import TOGETHER
 from .messages import Finished, Lost, Message
 from .process import WorkerGoneError, WorkerSilentError
 from .schema import Status
-from .space import Problem
 
 log = logging.getLogger(__name__)
 
@@ -44,15 +42,6 @@ class Worker(Protocol):
 
     def join(self) -> None:
         """Wait for its end."""
-
-
-@dataclass
-class ShardResult:
-    """All cells of a shard, ended; the runtime's copies and the device's readings beside them."""
-
-    runs: dict[str, CellRun]
-    copies_s: dict[tuple[Problem, str], list[float]] = field(default_factory=dict)
-    readings: list[tuple[float, Reading]] = field(default_factory=list)
 
 
 class Supervisor:

@@ -11,6 +11,7 @@ from ..analysis.ceiling import CeilingRow
 from ..analysis.statuses import MEANING
 from ..display import gbs, interval, of_ceiling, percent, size_bytes
 from ..schema import Status
+from .contrasts import contrast_findings
 from .tables import (
     MOST_SIZES,
     Json,
@@ -47,7 +48,7 @@ def report_facts(
         "recorded": spec["recorded"],
         "device": device_card(provenance),
         "is_cpu": provenance[0]["device"]["kind"] == "cpu",
-        "findings": findings(cells, best, fits, figures, names),
+        "findings": findings(cells, best, fits, figures, spec, names),
         "method": method_facts(cells, provenance),
         "kernels": [{"name": n, **spec["kernels"][n]} for n in sorted(spec["kernels"])],
         "workingsets": _figures(figures, "workingset"),
@@ -168,6 +169,7 @@ def findings(
     best: pd.DataFrame,
     fits: Sequence[Json],
     figures: Mapping[str, Json],
+    spec: Mapping[str, Any],
     names: Namer,
 ) -> list[str]:
     """Headline sentences, each with its interval.
@@ -187,6 +189,9 @@ def findings(
             f"{top['params']} ({top['variant']}, {names.size(top)}), {tied} of "
             f"{top['candidates']} valid cells."
         )
+    persistent = [k for k in spec["persistent"] if k not in told]
+    rest = [k for k in sorted(set(cells["kernel"])) if k not in told and k not in persistent]
+    out += contrast_findings(cells, persistent, rest, names)
     return out + _fit_findings(fits, names) + _wrong_findings(cells)
 
 

@@ -1,0 +1,89 @@
+"""The cost of one block too many and double over float, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+from gpushmoo.analysis.contrasts import double_over_float, steps
+from gpushmoo.report.contrasts import contrast_findings
+from gpushmoo.report.tables import Namer
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def cell(dtype: str, blocks: int, gbs: float, **other: Any) -> dict[str, Any]:
+    """A persistent-block cell whose interval reaches 1 % to both sides."""
+    return {
+        "cell_key": f"{dtype}-{blocks}-{other}",
+        "kernel": "k",
+        "dtype": dtype,
+        "variant": "exact",
+        "height": 512,
+        "width": 512,
+        "cache_state": "warm",
+        "device_name": "D",
+        "status": "ok",
+        "blocks": blocks,
+        "num_partition": blocks,
+        "units": 4,
+        "resident_per_unit": 3,
+        "bandwidth_gbs": gbs,
+        "bandwidth_low_gbs": 0.99 * gbs,
+        "bandwidth_high_gbs": 1.01 * gbs,
+    } | other
+
+
+STEP = [(1, 10.0), (11, 95.0), (12, 100.0), (13, 75.0), (14, 80.0)]
+CELLS = pd.DataFrame(
+    [cell("float", n, gbs) for n, gbs in STEP] + [cell("double", n, 1.5 * gbs) for n, gbs in STEP]
+)
+
+
+def test_largest_loss_between_neighbours_is_found_with_its_interval() -> None:
+    double, single = steps(CELLS)
+    assert (double.dtype, single.dtype) == ("double", "float")
+    assert (single.blocks, single.units, single.per_unit) == (12, 4, 3)
+    assert single.lost.value == pytest.approx(0.25)
+    assert single.lost.low == pytest.approx(1 - 75 * 1.01 / (100 * 0.99))
+    assert single.lost.high == pytest.approx(1 - 75 * 0.99 / (100 * 1.01))
+
+
+@given(st.integers(1, 1000), st.floats(0.05, 0.9))
+def test_step_is_recovered_wherever_it_is(last: int, lost: float) -> None:
+    levels = {last - 1: 99.0, last: 100.0, last + 1: 100.0 * (1 - lost), last + 2: 101 * (1 - lost)}
+    [found] = steps(pd.DataFrame([cell("float", n, gbs) for n, gbs in levels.items()]))
+    assert found.blocks == last
+    assert found.lost.value == pytest.approx(lost)
+    assert found.lost.low < lost < found.lost.high
+
+
+def test_no_step_is_told_of_what_noise_can_do_or_what_was_not_measured() -> None:
+    flat = pd.DataFrame([cell("float", n, 100.0 - n) for n in (1, 2, 3)])
+    apart = pd.DataFrame([cell("float", n, gbs) for n, gbs in ((1, 100.0), (3, 50.0))])
+    failed = CELLS.assign(status="timeout")
+    assert steps(flat) == steps(apart) == steps(failed) == []
+
+
+def test_double_over_float_is_taken_at_floats_best_launch() -> None:
+    cells = pd.concat([CELLS, pd.DataFrame([cell("double", 40, 900.0)])], ignore_index=True)
+    found, at = double_over_float(cells, ["num_partition"])
+    assert (at["dtype"], at["blocks"]) == ("float", 12)
+    assert found.value == pytest.approx(1.5)
+    assert (found.low, found.high) == pytest.approx((1.5 * 0.99 / 1.01, 1.5 * 1.01 / 0.99))
+    with pytest.raises(ValueError, match="no launch"):
+        double_over_float(CELLS[CELLS["dtype"] == "float"], ["num_partition"])
+
+
+def test_sentences_name_the_kernel_the_size_and_the_intervals() -> None:
+    small = CELLS.assign(height=4, width=4, bandwidth_gbs=1.0, cell_key=CELLS["cell_key"] + "s")
+    names = Namer([{"device_name": "D", "cache_state": "warm"}])
+    told = contrast_findings(pd.concat([small, CELLS]), ["k", "absent"], [], names)
+    assert told == [
+        "k, exact, 512²: one block more than 12 (4 × 3 resident) costs 25.0 % (23.5 to 26.5) with "
+        "double, 25.0 % (23.5 to 26.5) with float.",
+        "k, 512²: where float is fastest, double moves 1.50 × (1.47 to 1.53) (exact, "
+        "num_partition=12) what float does.",
+    ]
+    assert contrast_findings(CELLS[CELLS["dtype"] == "float"], [], ["k"], names) == []

@@ -1,0 +1,82 @@
+"""Sentences on what one block too many costs, and on double against float."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from ..analysis.contrasts import Ratio, Step, double_over_float, steps
+from ..analysis.fastest import axes_of, params_text
+from ..display import significant
+from ..space import CACHE_STATES
+from .tables import Namer
+
+
+def contrast_findings(
+    cells: pd.DataFrame, persistent: Sequence[str], others: Sequence[str], names: Namer
+) -> list[str]:
+    """For each kernel's largest problem, on the first device and in the first cache state.
+
+    `persistent` kernels are asked what one block too many costs, they and `others` what double
+    moves over float.
+    """
+    out = []
+    for kernel in [*persistent, *others]:
+        series = list(_series(cells, kernel))
+        if not series:
+            continue
+        if kernel in persistent:
+            told = [s for variant in series[:1] for s in steps(variant)]
+            if told:
+                out.append(_steps_sentence(series[0], told, names))
+        gaps = [g for g in map(_gap, series) if g]
+        if gaps:
+            where = names.size(series[0].iloc[0])
+            out.append(
+                f"{kernel}, {where}: where float is fastest, double moves {'; '.join(gaps)} what "
+                "float does."
+            )
+    return out
+
+
+def _series(cells: pd.DataFrame, kernel: str) -> Iterator[pd.DataFrame]:
+    """The cells of each variant of `kernel`."""
+    mine = cells[cells["kernel"] == kernel]
+    if mine.empty:
+        return
+    mine = mine[mine["device_name"] == mine["device_name"].min()]
+    elements = mine["height"] * mine["width"]
+    mine = mine[elements == elements.max()]
+    present = set(mine["cache_state"])
+    mine = mine[mine["cache_state"] == next(s for s in CACHE_STATES if s in present)]
+    for _, variant in mine.groupby("variant", sort=True, observed=True):
+        yield variant
+
+
+def _steps_sentence(cells: pd.DataFrame, told: Sequence[Step], names: Namer) -> str:
+    """Types that lose at the same number of blocks share a clause."""
+    clauses = []
+    for s in dict.fromkeys((s.blocks, s.units, s.per_unit) for s in told):
+        blocks, units, per_unit = s
+        held = f" ({units} × {per_unit} resident)" if blocks == units * per_unit else ""
+        costs = ", ".join(
+            f"{_range(t.lost, 100, ' %')} with {t.dtype}" for t in told if t.blocks == blocks
+        )
+        clauses.append(f"one block more than {blocks}{held} costs {costs}")
+    first = cells.iloc[0]
+    return f"{first['kernel']}, {first['variant']}, {names.size(first)}: {'; '.join(clauses)}."
+
+
+def _gap(cells: pd.DataFrame) -> str | None:
+    try:
+        found, at = double_over_float(cells, axes_of(cells))
+    except ValueError:
+        return None
+    launch = params_text(at, axes_of(cells))
+    return f"{_range(found, 1, ' ×')} ({at['variant']}, {launch})"
+
+
+def _range(r: Ratio, scale: int, unit: str) -> str:
+    value, low, high = (significant(scale * x) for x in (r.value, r.low, r.high))
+    return f"{value}{unit} ({low} to {high})"

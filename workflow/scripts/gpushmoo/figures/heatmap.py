@@ -85,13 +85,18 @@ def _panel(ax: Axes, part: pd.DataFrame, x: str, y: str, norm: Normalize) -> Axe
     ax.scatter([col[v] for v in bad[x]], [row[v] for v in bad[y]], marker="s", s=18, c=_FAULT)
     ax.scatter([col[v] for v in bad[x]], [row[v] for v in bad[y]], marker="x", s=12, c="#D55E00")
     tied = tied_best(part)
-    for n, (px, py) in enumerate(zip(tied[x], tied[y], strict=True)):
-        face, size = ("none", 46) if n == 0 else ("white", 9)
-        ax.scatter(col[px], row[py], s=size, facecolors=face, edgecolors="black", linewidths=0.9)
-        if n == 0:
-            ax.scatter(
-                col[px], row[py], s=9, facecolors="white", edgecolors="black", linewidths=0.9
-            )
+    places = [(col[px], row[py]) for px, py in zip(tied[x], tied[y], strict=True)]
+    # A mark on the outermost cells must not be cut off by the panel's edge.
+    for marked, face, size in ((places[:1], "none", 46), (places, "white", 9)):
+        ax.scatter(
+            [place[0] for place in marked],
+            [place[1] for place in marked],
+            s=size,
+            facecolors=face,
+            edgecolors="black",
+            linewidths=0.9,
+            clip_on=False,
+        )
     _ticks(ax, xs, ys)
     return image
 

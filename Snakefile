@@ -7,7 +7,14 @@ configfile: "config/config.yaml"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/measure.smk"
+
+
+# A recorded data set is never measured again, wherever it lies.
+if flow.config.dataset is None:
+
+    include: "workflow/rules/measure.smk"
+
+
 include: "workflow/rules/analyse.smk"
 include: "workflow/rules/simulate.smk"
 include: "workflow/rules/report.smk"

@@ -55,9 +55,9 @@ def test_a_bad_value_is_refused_in_one_sentence_before_any_job(
 
 
 def test_a_missing_cuda_device_is_an_error_and_not_another_backend(project: Project) -> None:
-    named = {"run": "bad", "backend": "cuda"}
+    named = {"run": "absent", "backend": "cuda"}
     config = ("tiny.yaml", project.write_config("bad.yaml", named))
-    shard = "results/bad/cells/block_eq_partition/float/0000-of-0001.parquet"
+    shard = "results/absent/cells/block_eq_partition/float/0000-of-0001.parquet"
     outcome = project.snakemake(shard, config=config)
     if outcome.status == 0:
         pytest.skip("this machine has a CUDA device")
@@ -67,7 +67,7 @@ def test_a_missing_cuda_device_is_an_error_and_not_another_backend(project: Proj
     assert "install" in said[0] or "driver" in said[0]
     assert "Traceback" not in outcome.text
     # No job has begun.
-    assert not (project.root / "results/bad").exists()
+    assert not (project.root / "results/absent").exists()
 
 
 def test_finished_shards_are_rendered_where_there_is_no_device(project: Project) -> None:

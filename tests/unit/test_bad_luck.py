@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -128,8 +129,9 @@ def test_errors_of_the_runtime_get_their_type(error: Exception, meaning: type[Ex
 class FakeWorkflow:
     """What Snakemake's workflow object is asked for."""
 
-    def __init__(self, given: int | None, local: bool = True, main: bool = True) -> None:
-        self.is_main_process, self.local_exec = main, local
+    def __init__(self, given: int | None, nodes: int | None = None, main: bool = True) -> None:
+        self.is_main_process = main
+        self.resource_settings = SimpleNamespace(nodes=nodes)
         self.global_resources = {} if given is None else {"gpu": given}
 
     def register_resource(self, name: str, value: int) -> None:
@@ -142,7 +144,7 @@ class FakeWorkflow:
         pytest.param(FakeWorkflow(None), "all", 3, id="both devices and one that waits"),
         pytest.param(FakeWorkflow(None), 1, 2, id="one device and one that waits"),
         pytest.param(FakeWorkflow(1), "all", 1, id="the user's word stays"),
-        pytest.param(FakeWorkflow(None, local=False), "all", None, id="a cluster has its own"),
+        pytest.param(FakeWorkflow(None, nodes=10), "all", None, id="a cluster has its own"),
         pytest.param(FakeWorkflow(None, main=False), "all", None, id="a job sets nothing"),
     ],
 )
@@ -187,3 +189,24 @@ def test_driver_is_asked_where_it_lists_nothing(
     monkeypatch.setattr(visible, "_DRIVER_LISTS", tmp_path / "none")
     monkeypatch.setattr(visible, "visible_archs", lambda: ["sm_90"])
     assert visible.count_devices() == 1
+
+
+FAKE_DRIVER = """
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetCount(int *count) { *count = 2; return 0; }
+int cuDeviceGet(int *device, int index) { *device = index; return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    *value = attribute == 75 ? 9 + device : 0;
+    return 0;
+}
+"""
+
+
+def test_driver_is_asked_for_the_architectures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "driver.c").write_text(FAKE_DRIVER)
+    library = tmp_path / "libcuda.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "driver.c"], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert visible.visible_archs() == ["sm_90", "sm_100"]

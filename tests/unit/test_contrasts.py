@@ -66,6 +66,15 @@ def test_no_step_is_told_of_what_noise_can_do_or_what_was_not_measured() -> None
     assert steps(flat) == steps(apart) == steps(failed) == []
 
 
+def test_problems_of_one_size_and_launches_of_one_number_of_blocks_are_not_mixed() -> None:
+    flat = [cell("float", n, 1000.0) for n in (1, 2)]
+    other = [cell("float", n, 600.0, height=256, width=1024) for n in (1, 2)]
+    slower = [cell("float", 2, 100.0, block_x=8)]
+    names = Namer([{"device_name": "D", "cache_state": "warm"}])
+    assert contrast_findings(pd.DataFrame(flat + other), ["k"], [], names) == []
+    assert steps(pd.DataFrame(slower + flat)) == []
+
+
 def test_double_over_float_is_taken_at_floats_best_launch() -> None:
     cells = pd.concat([CELLS, pd.DataFrame([cell("double", 40, 900.0)])], ignore_index=True)
     found, at = double_over_float(cells, ["num_partition"])

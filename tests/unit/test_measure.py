@@ -11,6 +11,7 @@ from fakes import (
     ERRORS,
     FOLDER,
     FakeDevice,
+    FakeWorker,
     Fault,
     Outcome,
     cell_tag,
@@ -19,11 +20,13 @@ from fakes import (
     shares,
 )
 from gpushmoo.devices.base import Reading
-from gpushmoo.events import Began, Copied, Read
+from gpushmoo.events import Began, CellRun, Copied, Ended, Read
 from gpushmoo.measure import ShardSpace, build_variants, plan_cells
+from gpushmoo.messages import Finished, Lost
+from gpushmoo.process import WorkerCrashedError
 from gpushmoo.schema import Status
 from gpushmoo.space import Cell, Problem
-from gpushmoo.supervise import FAULTS_PER_VARIANT
+from gpushmoo.supervise import FAULTS_PER_VARIANT, Supervisor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -276,6 +279,43 @@ def test_nothing_more_is_asked_of_a_lost_context(at: int) -> None:
     assert launches[-1] == len(log) - 1
 
 
+def test_cells_that_a_process_leaves_out_are_not_left_without_a_status() -> None:
+    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in CELLS]
+    supervisor = Supervisor(runs, unused, 1.0, lambda done, share: None)
+    result = supervisor.measure(FakeWorker([Finished()]))
+    assert {r.status for r in result.runs.values()} == {Status.LOST_DEVICE}
+
+
+def test_error_in_a_program_keeps_what_was_measured_before() -> None:
+    ended = measure_cells(FakeDevice(), [FIRST])[FIRST]
+    for told, statuses in (([Ended(ended)], {Status.OK, Status.LAUNCH_FAILED}), ([], None)):
+        runs = [CellRun(c, FOLDER.workload.launch(c)) for c in [FIRST, *OTHERS]]
+        supervisor = Supervisor(runs, unused, 1.0, lambda done, share: None)
+        worker = FakeWorker([*told], WorkerCrashedError("ZeroDivisionError: division by zero"))
+        if statuses is None:
+            with pytest.raises(WorkerCrashedError):
+                supervisor.measure(worker)
+        else:
+            result = supervisor.measure(worker)
+            assert {r.status for r in result.runs.values()} == statuses
+
+
+def unused(keys: frozenset[str], together: int) -> FakeWorker:
+    raise AssertionError("no second process is needed")
+
+
+def test_device_that_comes_back_broken_costs_no_finished_cell() -> None:
+    def broken(keys: frozenset[str], together: int) -> FakeWorker:
+        raise WorkerCrashedError("CUDARuntimeError: cudaErrorDevicesUnavailable")
+
+    ended = measure_cells(FakeDevice(), [FIRST])[FIRST]
+    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in [FIRST, *OTHERS]]
+    worker = FakeWorker([Ended(ended), Began((OTHERS[0].key,)), Lost("gone")])
+    result = Supervisor(runs, broken, 1.0, lambda done, share: None).measure(worker)
+    statuses = Counter(r.status for r in result.runs.values())
+    assert statuses == {Status.OK: 1, Status.LAUNCH_FAILED: 1, Status.LOST_DEVICE: len(OTHERS) - 1}
+
+
 def test_context_lost_in_no_cell_is_blamed_on_none() -> None:
     outcome = measure_cells(FakeDevice(copy_error="lost"), CELLS)
     assert {r.status for r in outcome.runs} == {Status.LOST_DEVICE}
@@ -294,10 +334,10 @@ def test_variant_whose_every_cell_kills_its_process_is_given_up() -> None:
 
 
 def test_every_launch_is_announced_so_that_a_hanging_one_has_a_name() -> None:
-    outcome = measure_cells(FakeDevice(), CELLS)
+    outcome = measure_cells(FakeDevice(), CELLS, warmup=3)
     began = Counter(key for e in outcome.events if isinstance(e, Began) for key in e.keys)
-    # Admission, six samples, the last verification.
-    assert began == {c.key: 8 for c in CELLS}
+    # The verification, the first sample, three to warm up, six that count, the last verification.
+    assert began == {c.key: 12 for c in CELLS}
 
 
 def test_flushed_cells_are_sampled_after_a_flush_and_apart_from_warm_ones() -> None:
@@ -310,7 +350,8 @@ def test_flushed_cells_are_sampled_after_a_flush_and_apart_from_warm_ones() -> N
     # Two to warm up and six that count, for each flushed cell; none for the others.
     flushed = [c for c in cells if c.cache_state == "flushed"]
     assert sum(e[0] == "flush" for e in device.log) == 8 * len(flushed)
-    began = [k for e in outcome.events if isinstance(e, Began) for k in e.keys][len(cells) :]
+    admitted = 3 * len(cells)
+    began = [k for e in outcome.events if isinstance(e, Began) for k in e.keys][admitted:]
     states = {c.key: c.cache_state for c in cells}
     assert [states[key] for key in began] == ["warm"] * 56 + ["flushed"] * 56
 

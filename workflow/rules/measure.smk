@@ -12,6 +12,9 @@ rule check_machine_code:
         flow.path("logs", "machine_code", "{kernel}-{dtype}.log"),
     conda:
         "../../environment.yml"
+    # On a cluster the device that tells its architecture is where a GPU is asked for.
+    resources:
+        gpu=lambda wildcards: 0 if flow.config.cuda_arch or workflow.local_exec else 1,
     params:
         spec=flow.machine_code_params,
         cache=flow.cache,

@@ -60,9 +60,9 @@ def checked(
         entries = [found[name].to_json() for name in sorted(found)]
         told[variant] = {"failure": None, "entries": entries}
     if faults:
-        raise MachineCodeError(
-            f"{folder.name}: what is to be timed is not run. " + " ".join(faults)
-        )
+        log.error("%s", "\n".join(faults))
+        more = f" And {len(faults) - 1} more, in the log." if len(faults) > 1 else ""
+        raise MachineCodeError(f"{folder.name}: what is to be timed is not run. {faults[0]}{more}")
     return {"arch": arch, "variants": told}
 
 

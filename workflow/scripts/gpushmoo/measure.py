@@ -264,10 +264,13 @@ class ShardRun:
 
     def _warm_up(self, run: CellRun, bound: Bound) -> None:
         flushed = run.cell.cache_state == "flushed"
+        # Each launch is announced: one of them may take as long as a launch may, not all together.
+        self._emit(Began((run.cell.key,)))
         run.launch_s = Sample(bound, 1, flushed).take()
         most = MAX_FLUSHED if flushed else MAX_LAUNCHES
         run.launches = launches_per_sample(run.launch_s, most)
         for _ in range(self._settings.warmup):
+            self._emit(Began((run.cell.key,)))
             Sample(bound, run.launches, flushed).take()
 
     def _sample(self, runs: list[CellRun], state: str, copy: Bound, verifier: _Verifier) -> None:
@@ -282,7 +285,6 @@ class ShardRun:
             self._emit(Preparing(active[0].cell.problem))
             slowed_before = self._slowed()
             seconds = Sample(copy, 1, state == "flushed").take()
-            self._emit(Copied(active[0].cell.problem, state, seconds))
             for runs_together in self._chunks(shuffled(active, self._rng)):
                 self._sample_together(runs_together)
             if self._slowed() or slowed_before:
@@ -290,6 +292,8 @@ class ShardRun:
                 self._discard_round(active)
                 if slowed_rounds == SLOWED_ROUNDS:
                     self._end_open(active, Status.THROTTLED, "the device kept slowing itself down")
+            else:
+                self._emit(Copied(active[0].cell.problem, state, seconds))
             for run in active:
                 if run.status is None and rule.done(run.samples_s, run.spent_s):
                     self._guarded(run, partial(self._verify, run, verifier))

@@ -17,7 +17,7 @@ from .events import CellRun, ShardResult
 from .kernels import load_kernel
 from .locks import lock_one
 from .measure import TOGETHER
-from .messages import Candidates, Job, Measure, Opened
+from .messages import Candidates, Job, Lost, Measure, Opened
 from .plan import ROOT
 from .process import WorkerGoneError, WorkerProcess, WorkerSilentError
 from .progress import Progress
@@ -96,11 +96,15 @@ class _Session:
         worker = WorkerProcess(self._job)
         try:
             offered = worker.hear(IDLE_LIMIT_S)
+            if isinstance(offered, Lost):
+                raise DeviceError(f"The device was lost while it was opened ({offered.message}).")
             assert isinstance(offered, Candidates)
             if self._index is None:
                 self._index, self._lock = lock_one(offered.devices, self._say_waiting)
             worker.say(self._index)
             opened = worker.hear(IDLE_LIMIT_S)
+            if isinstance(opened, Lost):
+                raise DeviceError(f"The device was lost while it was opened ({opened.message}).")
             assert isinstance(opened, Opened)
         except BaseException:
             worker.stop()

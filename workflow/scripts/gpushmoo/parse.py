@@ -38,7 +38,11 @@ def limit_gpus(flow: Flow, workflow: Any) -> None:
     the user gives (``--resources gpu=2``) stays. The lock lets one shard on a device; the job more
     has its process ready when a device gets free.
     """
-    if not (flow.measures_on_cuda and workflow.is_main_process and workflow.local_exec):
+    if not (flow.measures_on_cuda and workflow.is_main_process):
+        return
+    # Which executor runs the jobs is not known yet, and a total that is set later is not kept to.
+    # But only a cluster's has a number of nodes (``--jobs``).
+    if workflow.resource_settings.nodes is not None:
         return
     if "gpu" not in workflow.global_resources:
         devices = count_devices() if flow.config.device == "all" else 1

@@ -62,7 +62,7 @@ class WorkerProcess:
             if not self._connection.poll(limit_s):
                 raise WorkerSilentError
             message: Message = self._connection.recv()
-        except (EOFError, ConnectionResetError) as err:
+        except (EOFError, OSError) as err:  # OSError: it was ended in the middle of a message
             raise WorkerGoneError(self._how_it_ended()) from err
         if isinstance(message, Refused):
             raise DeviceError(message.message)

@@ -16,7 +16,7 @@ from .devices.base import DeviceError
 from .events import Began, CellRun, Copied, Ended, Preparing, Read, ShardResult, Worked
 from .measure import TOGETHER
 from .messages import Finished, Lost, Message
-from .process import WorkerGoneError, WorkerSilentError
+from .process import WorkerCrashedError, WorkerGoneError, WorkerSilentError
 from .schema import Status
 
 log = logging.getLogger(__name__)
@@ -72,9 +72,17 @@ class Supervisor:
         """Measure with `first`, a process that is at work on all cells, and its successors."""
         worker = first
         while True:
-            running, fault = self._follow(worker)
+            try:
+                running, fault = self._follow(worker)
+            except WorkerCrashedError as err:
+                # A program's error, not the device's; what was measured before it is kept.
+                if len(self._open()) == len(self.result.runs):
+                    raise
+                self._end_open(Status.LAUNCH_FAILED, f"a program failed: {err}")
+                return self.result
             if fault is None:
                 worker.join()
+                self._end_open(Status.LOST_DEVICE, "the measuring process left it out")
                 return self.result
             worker.stop()
             if len(running) < 2:
@@ -88,7 +96,7 @@ class Supervisor:
             try:
                 # Among several it is found by taking them one by one.
                 worker = self._start(left, TOGETHER if len(running) < 2 else 1)
-            except (DeviceError, WorkerGoneError, WorkerSilentError) as err:
+            except (DeviceError, WorkerGoneError, WorkerSilentError, WorkerCrashedError) as err:
                 self._end_open(Status.LOST_DEVICE, f"the device did not come back: {err}")
                 return self.result
 

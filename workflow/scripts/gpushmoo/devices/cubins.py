@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from .nvrtc import compile_cubin
+from .nvrtc import compile_cubin, nvrtc_version
 
 
 def cached_cubin(source: str, name: str, options: Sequence[str], arch: str, cache: Path) -> Path:
@@ -16,7 +16,8 @@ def cached_cubin(source: str, name: str, options: Sequence[str], arch: str, cach
 
     Raises what `compile_cubin` does.
     """
-    key = hashlib.sha256("\0".join((source, *options, arch)).encode()).hexdigest()[:32]
+    parts = (source, *options, arch, nvrtc_version())
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     path = cache / "cubin" / f"{key}.cubin"
     if not path.is_file():
         code = compile_cubin(source, name, options, arch)

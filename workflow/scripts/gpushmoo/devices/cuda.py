@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from .base import (
     DeviceError,
     DeviceLostError,
     LaunchRefusedError,
+    NoDeviceError,
     Reading,
     Sample,
     check_limits,
@@ -53,6 +55,8 @@ extern "C" __global__ void spin(long long cycles)
 """
 # Tried in turn while the host is too slow to queue a launch behind the spin.
 SPINS_US = (50, 200, 1000, 10000)
+
+log = logging.getLogger(__name__)
 
 
 class CudaProgram:
@@ -174,7 +178,17 @@ class CudaDevice:
 
         Raises NoDeviceError with what to install.
         """
-        self.cupy = cupy = load_cupy()
+        self.cupy = load_cupy()
+        try:
+            with self.translated():
+                self._open(index, cache)
+        except NoDeviceError:
+            raise
+        except DeviceError as err:
+            raise NoDeviceError(f"CUDA device {index} cannot be opened ({err}).") from err
+
+    def _open(self, index: int, cache: Path) -> None:
+        cupy = self.cupy
         self.info = describe(cupy, index)
         self._arch = "sm_" + self.info.extra["compute_capability"].replace(".", "")
         self._cache = cache
@@ -214,7 +228,8 @@ class CudaDevice:
                 queued = self._queue(steps, 0)
                 self.stream.synchronize()
                 if not queued.late:
-                    break
+                    return queued.seconds()
+            log.warning("the host is too slow: a sample may hold %d us of its time", spin_us)
             return queued.seconds()
 
     def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:

@@ -21,6 +21,15 @@ def supported_archs() -> tuple[int, ...]:
     return _archs(_bindings())
 
 
+def nvrtc_version() -> str:
+    """Version of the compiler, ``13.2``. Raises NoDeviceError when NVRTC is missing."""
+    nvrtc = _bindings()
+    status, major, minor = nvrtc.nvrtcVersion()
+    if status:
+        raise DeviceError(f"NVRTC fails unexpectedly ({status.name}); reinstall its package.")
+    return f"{major}.{minor}"
+
+
 def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
     """NVRTC's options for a kernel folder's source; the device's architecture is not among them."""
     macros = (f"-D{name}={value}" for name, value in sorted(defines.items()))

@@ -36,7 +36,8 @@ def visible_archs() -> list[str]:
     """Architecture (``sm_90``) of every device that CUDA_VISIBLE_DEVICES shows; [] without any."""
     try:
         done = subprocess.run(
-            [sys.executable, "-S", __file__],
+            # -P: else this folder's `select` would stand in for the standard library's.
+            [sys.executable, "-P", "-S", __file__],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,

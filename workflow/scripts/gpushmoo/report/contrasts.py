@@ -46,8 +46,9 @@ def _series(cells: pd.DataFrame, kernel: str) -> Iterator[pd.DataFrame]:
     if mine.empty:
         return
     mine = mine[mine["device_name"] == mine["device_name"].min()]
-    elements = mine["height"] * mine["width"]
-    mine = mine[elements == elements.max()]
+    problems = mine[["height", "width"]].drop_duplicates()
+    height, width = max(problems.itertuples(index=False), key=lambda p: (p[0] * p[1], p[0]))
+    mine = mine[(mine["height"] == height) & (mine["width"] == width)]
     present = set(mine["cache_state"])
     mine = mine[mine["cache_state"] == next(s for s in CACHE_STATES if s in present)]
     for _, variant in mine.groupby("variant", sort=True, observed=True):
@@ -61,7 +62,9 @@ def _steps_sentence(cells: pd.DataFrame, told: Sequence[Step], names: Namer) -> 
         blocks, units, per_unit = s
         held = f" ({units} × {per_unit} resident)" if blocks == units * per_unit else ""
         costs = ", ".join(
-            f"{_range(t.lost, 100, ' %')} with {t.dtype}" for t in told if t.blocks == blocks
+            f"{_range(t.lost, 100, ' %')} with {t.dtype}"
+            for t in told
+            if (t.blocks, t.units, t.per_unit) == s
         )
         clauses.append(f"one block more than {blocks}{held} costs {costs}")
     first = cells.iloc[0]

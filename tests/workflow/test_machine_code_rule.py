@@ -71,7 +71,10 @@ def test_kernel_that_does_not_do_what_is_timed_fails_the_build(
     said = [x for x in terminal.splitlines() if x.startswith("gpushmoo: copy2d_coalesced:")]
     assert len(said) == 1
     assert fault in said[0]
-    assert "'copy_element'" in said[0]
+    assert said[0].endswith(" more, in the log.")
+    log = project.root / "results/checked/logs/machine_code/copy2d_coalesced-float4.log"
+    for entry in ("'copy_element'", "'copy_tile'"):
+        assert entry in log.read_text()
 
 
 def test_a_measurement_on_cuda_brings_the_check_along(project: Project) -> None:

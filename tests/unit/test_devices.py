@@ -13,6 +13,7 @@ from gpushmoo.dtypes import DTYPES
 from gpushmoo.kernels import find_kernels, load_kernel
 from gpushmoo.space import Cell, Problem, Residency, expand_axis
 from gpushmoo.workload import BufferRef, Launch
+from gpushmoo.workspace import Workspace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -46,15 +47,12 @@ def run_cell(device: Device, cell: Cell) -> int:
     """Differing words of a cell's output after one launch on poisoned output."""
     folder = KERNELS[cell.kernel]
     workload = folder.workload
-    inputs = workload.inputs(cell.problem, cell.dtype, np.random.default_rng(3))
-    reference = workload.reference(inputs)
-    buffers = {n: device.upload(a) for n, a in inputs.items()}
-    buffers[workload.output] = device.upload(reference)
-    device.poison(buffers[workload.output])
+    space = Workspace(device, workload, cell.problem, cell.dtype, cell.variant, seed=3)
     defines = workload.defines(cell.dtype, cell.variant)
     program = device.build(folder.path, DTYPES[cell.dtype], defines)
-    device.bind(program, workload.proof(cell), buffers).run()
-    return device.mismatches(buffers[workload.output], device.upload(reference))
+    space.poison()
+    space.bind(program, workload.proof(cell)).run()
+    return space.wrong_words()
 
 
 @pytest.mark.parametrize("dtype", ["float", "double", "float3", "float4"])
@@ -94,7 +92,7 @@ EVERY_BUILD = [
     pytest.param(name, dtype, variant, id=f"{name}-{dtype}-{variant}")
     for name, folder in KERNELS.items()
     for dtype in folder.workload.dtypes
-    for variant in folder.workload.variants
+    for variant in folder.workload.default_variants or folder.workload.variants
 ]
 
 

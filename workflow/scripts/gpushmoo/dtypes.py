@@ -12,13 +12,16 @@ import numpy as np
 class DType:
     """An element type: NumPy scalar type times a number of lanes, packed without padding.
 
-    `name` is the CUDA type; `opencl` is the type that ``kernel.cl`` uses for ``element_t``.
+    `cuda` and `opencl` are the types that the kernel files use for ``element_t``. A `normalised`
+    one holds bytes b that a texture fetch or image read returns as b / 255.
     """
 
     name: str
+    cuda: str
     opencl: str
     scalar: np.dtype[Any]
     lanes: int
+    normalised: bool = False
 
     @property
     def itemsize(self) -> int:
@@ -33,10 +36,13 @@ class DType:
 DTYPES: dict[str, DType] = {
     d.name: d
     for d in (
-        DType("float", "float", np.dtype(np.float32), 1),
-        DType("double", "double", np.dtype(np.float64), 1),
+        DType("float", "float", "float", np.dtype(np.float32), 1),
+        DType("double", "double", "double", np.dtype(np.float64), 1),
+        DType("float2", "float2", "float2", np.dtype(np.float32), 2),
         # OpenCL's float3 takes 16 bytes: kernel.cl declares the packed structure itself.
-        DType("float3", "packed_float3", np.dtype(np.float32), 3),
-        DType("float4", "float4", np.dtype(np.float32), 4),
+        DType("float3", "float3", "packed_float3", np.dtype(np.float32), 3),
+        DType("float4", "float4", "float4", np.dtype(np.float32), 4),
+        DType("unorm8", "unsigned char", "uchar", np.dtype(np.uint8), 1, normalised=True),
+        DType("unorm8x4", "uchar4", "uchar4", np.dtype(np.uint8), 4, normalised=True),
     )
 }

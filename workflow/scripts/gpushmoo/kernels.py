@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,9 +79,12 @@ def load_kernel(path: Path) -> KernelFolder:
     if spec is None or spec.loader is None:
         raise KernelFolderError(f"Kernel folder '{path}' holds no workload.py.")
     module = importlib.util.module_from_spec(spec)
+    # A data class with postponed annotations looks its module up there.
+    sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as err:
+        del sys.modules[spec.name]
         raise KernelFolderError(
             f"Kernel '{path.name}': workload.py does not load ({type(err).__name__}: {err})."
         ) from err

@@ -30,6 +30,7 @@ from .space import CACHE_STATES, Cell, Problem, Residency, enumerate_cells, expa
 from .timing.batching import MAX_FLUSHED, MAX_LAUNCHES, launches_per_sample
 from .timing.order import shuffled
 from .timing.stopping import StoppingRule
+from .workspace import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -159,11 +160,15 @@ class ShardRun:
         open_runs = [r for r in runs if r.status is None]
         self._left = {r.cell.key: self._steps for r in open_runs}
         self._total_work = len(open_runs) * self._steps
-        for problem in sorted({r.cell.problem for r in open_runs}):
-            self._measure_group(problem, [r for r in open_runs if r.cell.problem == problem])
+        groups: dict[tuple[Problem, str], list[CellRun]] = {}
+        for run in open_runs:
+            result = self._folder.workload.result_of(run.cell.variant)
+            groups.setdefault((run.cell.problem, result), []).append(run)
+        for (problem, _), group in sorted(groups.items(), key=lambda item: item[0]):
+            self._measure_group(problem, group)
 
     def _measure_group(self, problem: Problem, runs: list[CellRun]) -> None:
-        """Measure the cells of one problem; every one of them has a status afterwards."""
+        """Measure cells of one problem and result; every one of them has a status afterwards."""
         try:
             self._measure_open(problem, runs)
         except DeviceLostError:
@@ -192,31 +197,33 @@ class ShardRun:
             limit = min(limit, self._settings.thread_limit)
         if run.launch.threads > limit:
             run.end(Status.TOO_MANY_THREADS, f"{run.launch.threads} threads a block; limit {limit}")
+        elif (refusal := self._image_refusal(run.cell)) is not None:
+            run.end(Status.RESOURCES, refusal)
         elif run.cell.variant in self._builds.failures:
             run.end(Status.LAUNCH_FAILED, self._builds.failures[run.cell.variant])
 
+    def _image_refusal(self, cell: Cell) -> str | None:
+        if not self._folder.workload.images:
+            return None
+        return self._device.image_refusal(cell.problem, DTYPES[cell.dtype])
+
     def _measure_open(self, problem: Problem, runs: list[CellRun]) -> None:
         self._emit(Preparing(problem))
-        workload = self._folder.workload
-        # Inputs depend on the problem alone, so that every shard of it copies the same data.
-        rng = np.random.default_rng([self._settings.seed, problem.height, problem.width])
-        inputs = workload.inputs(problem, runs[0].cell.dtype, rng)
-        reference = workload.reference(inputs)
-        buffers = {name: self._device.upload(array) for name, array in inputs.items()}
-        buffers[workload.output] = output = self._device.allocate(reference.nbytes)
-        expected = self._device.upload(reference)
-        same_size = [n for n, a in inputs.items() if a.nbytes == reference.nbytes]
-        source = buffers[same_size[0]] if same_size else expected
-        copy = self._device.bind_copy(source, output)
-        words = reference.nbytes // 4
-        verifier = _Verifier(self._device, output, expected, words, self._clock)
+        space = Workspace(
+            self._device,
+            self._folder.workload,
+            problem,
+            runs[0].cell.dtype,
+            runs[0].cell.variant,
+            self._settings.seed,
+        )
         log.info("buffers of %s are ready", problem.label)
         for run in shuffled(runs, self._rng):
-            self._admit(run, buffers, verifier)
+            self._admit(run, space)
         log.info("%d of %d cells admitted", sum(r.status is None for r in runs), len(runs))
         # One state after the other: a flushed cache must not be what a warm cell finds.
         for state in CACHE_STATES:
-            self._sample([r for r in runs if r.cell.cache_state == state], state, copy, verifier)
+            self._sample([r for r in runs if r.cell.cache_state == state], state, space)
 
     def _guarded(self, run: CellRun, step: Callable[[], object]) -> None:
         """Run `step`; a device error ends this cell with its typed status, not the shard."""
@@ -232,33 +239,36 @@ class ShardRun:
         refused = isinstance(err, _REFUSALS)
         self._end(run, Status.RESOURCES if refused else Status.LAUNCH_FAILED, str(err))
 
-    def _admit(self, run: CellRun, buffers: dict[str, Any], verifier: _Verifier) -> None:
+    def _admit(self, run: CellRun, space: Workspace) -> None:
         """Bind, launch once on poisoned output, verify, warm up, choose the batch."""
 
         def step() -> None:
             program = self._builds.programs[run.cell.variant]
             proof = self._folder.workload.proof(run.cell)
-            run.bound = self._device.bind(program, run.launch, buffers)
+            run.bound = space.bind(program, run.launch)
             run.proof = run.bound
             if proof != run.launch:
-                run.proof = self._device.bind(program, proof, buffers)
+                run.proof = space.bind(program, proof)
             run.registers = program.registers(run.launch.entry)
             run.resident_per_unit = program.resident_per_unit(run.launch.entry, run.launch.threads)
-            self._verify(run, verifier)
+            self._verify(run, space)
             if run.bound is not None:
                 self._warm_up(run, run.bound)
 
         self._guarded(run, step)
         self._step(run)
 
-    def _verify(self, run: CellRun, verifier: _Verifier) -> None:
-        took = verifier.verify(run)
+    def _verify(self, run: CellRun, space: Workspace) -> None:
+        """Launch on poisoned output and compare with the expected one, both on the device."""
+        assert run.proof is not None
+        space.poison()
+        before = self._clock()
+        run.proof.run()
+        took = self._clock() - before
+        run.verified_words, run.wrong_words = space.words, space.wrong_words()
         if run.wrong_words:
-            self._end(
-                run,
-                Status.WRONG_RESULT,
-                f"{run.wrong_words} of {verifier.words} words differ",
-            )
+            text = f"{run.wrong_words} of {space.words} words differ"
+            self._end(run, Status.WRONG_RESULT, text)
         elif took > self._settings.cell_timeout_s:
             self._end(run, Status.TIMEOUT, f"one launch took {took:.3g} s")
 
@@ -273,7 +283,7 @@ class ShardRun:
             self._emit(Began((run.cell.key,)))
             Sample(bound, run.launches, flushed).take()
 
-    def _sample(self, runs: list[CellRun], state: str, copy: Bound, verifier: _Verifier) -> None:
+    def _sample(self, runs: list[CellRun], state: str, space: Workspace) -> None:
         """Rounds over the open cells in random order until every cell is done and verified.
 
         A round during which the device slowed itself down is taken again; after SLOWED_ROUNDS of
@@ -284,7 +294,7 @@ class ShardRun:
         while active := [r for r in runs if r.status is None]:
             self._emit(Preparing(active[0].cell.problem))
             slowed_before = self._slowed()
-            seconds = Sample(copy, 1, state == "flushed").take()
+            seconds = Sample(space.copy, 1, state == "flushed").take()
             for runs_together in self._chunks(shuffled(active, self._rng)):
                 self._sample_together(runs_together)
             if self._slowed() or slowed_before:
@@ -296,7 +306,7 @@ class ShardRun:
                 self._emit(Copied(active[0].cell.problem, state, seconds))
             for run in active:
                 if run.status is None and rule.done(run.samples_s, run.spent_s):
-                    self._guarded(run, partial(self._verify, run, verifier))
+                    self._guarded(run, partial(self._verify, run, space))
                     if run.status is None:
                         self._end(run, Status.OK)
 
@@ -374,25 +384,3 @@ def _samples(runs: Sequence[CellRun]) -> list[Sample]:
         assert run.launches is not None
         found.append(Sample(run.bound, run.launches, run.cell.cache_state == "flushed"))
     return found
-
-
-@dataclass(frozen=True)
-class _Verifier:
-    """Launches on poisoned output and compares with the reference, both on the device."""
-
-    device: Device
-    output: Any
-    expected: Any
-    words: int
-    clock: Callable[[], float]
-
-    def verify(self, run: CellRun) -> float:
-        """Seconds that the launch took; counts the differing words of the run's output."""
-        assert run.proof is not None
-        self.device.poison(self.output)
-        before = self.clock()
-        run.proof.run()
-        took = self.clock() - before
-        run.verified_words = self.words
-        run.wrong_words = self.device.mismatches(self.output, self.expected)
-        return took

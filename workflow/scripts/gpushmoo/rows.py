@@ -36,8 +36,7 @@ def _row(
     cell, launch = run.cell, run.launch
     if run.status is None:
         raise ValueError(f"cell {cell.key} was never ended")
-    read = workload.bytes_read(cell.problem, cell.dtype)
-    written = workload.bytes_written(cell.problem, cell.dtype)
+    read, written = workload.bytes_moved(cell)
     return {
         "cell_key": cell.key,
         "kernel": cell.kernel,

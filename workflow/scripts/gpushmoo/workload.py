@@ -33,6 +33,37 @@ class BufferRef:
 
 
 @dataclass(frozen=True)
+class NullRef:
+    """A null pointer as a kernel argument."""
+
+
+@dataclass(frozen=True)
+class TextureRef:
+    """Names one of the workload's images as a kernel argument that texels are fetched from.
+
+    CUDA passes a texture object. OpenCL passes the image alone: the kernel's sampler must say the
+    same. `filter` is ``point`` or ``linear``; `address`, what lies outside of the image, is
+    ``clamp``, ``border`` (zeros), ``wrap`` or ``mirror``, of which the last two want `normalised`
+    coordinates.
+    """
+
+    name: str
+    filter: str = "point"
+    address: str = "clamp"
+    normalised: bool = False
+
+
+@dataclass(frozen=True)
+class SurfaceRef:
+    """Names one of the workload's images as a kernel argument that texels are written to."""
+
+    name: str
+
+
+Argument = BufferRef | NullRef | TextureRef | SurfaceRef | np.generic
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch. `grid` counts blocks, `block` counts threads, both (x, y, z).
 
@@ -42,7 +73,7 @@ class Launch:
     entry: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    args: tuple[BufferRef | np.generic, ...]
+    args: tuple[Argument, ...]
     tiles: int
 
     @property
@@ -81,11 +112,25 @@ class WorkingSet:
 
 
 @dataclass(frozen=True)
+class Footprint:
+    """A figure: what limits block shapes, and whether the sectors that they touch show.
+
+    Only for a kernel with `mappings`, swept in two of them at least, on a backend that tells how
+    many blocks a multiprocessor holds.
+    """
+
+
+View = HeatMap | Curve | WorkingSet | Footprint
+
+
+@dataclass(frozen=True)
 class Access:
     """An access that the machine code of a timed kernel must hold, or its time means nothing.
 
     `kind` is ``load`` or ``store``; `space` is ``global``, ``texture`` or ``surface`` (None: any of
     them); `width` is in bytes a thread (None: any). With `in_loop` it must stand inside a loop.
+    Whether it runs must not depend on the kernel argument `before_test_of`, counted from 0: no test
+    of that may come before it (None: any may).
     """
 
     kind: str
@@ -93,13 +138,16 @@ class Access:
     width: int | None = None
     at_least: int = 1
     in_loop: bool = False
+    before_test_of: int | None = None
 
 
 class Workload(ABC):
     """A swept kernel: arguments, bytes moved, axes and the reference result.
 
     `axes` are the default axis specifications (see `space.expand_axis`), `title` and `pattern`
-    stand in the report. The output buffer is compared with `reference` bit by bit.
+    stand in the report. The output buffer is compared with `reference` bit by bit. `images` names
+    the inputs, and the output, that are images and not buffers: arrays of shape
+    (height, width[, lanes]).
     """
 
     name: ClassVar[str]
@@ -107,15 +155,22 @@ class Workload(ABC):
     pattern: ClassVar[str]
     dtypes: ClassVar[Sequence[str]]
     variants: ClassVar[Sequence[str]]
+    # Swept where the configuration names none; () is all of them.
+    default_variants: ClassVar[Sequence[str]] = ()
+    # Variants that are measured beside the others to compare with and that are not to win.
+    controls: ClassVar[Sequence[str]] = ()
+    # Variants that differ in nothing but the element that each thread takes (see `texels`).
+    mappings: ClassVar[Sequence[str]] = ()
     sizes: ClassVar[Sequence[int]] = (1024,)
     cache_states: ClassVar[Sequence[str]] = ("warm",)
     axes: ClassVar[Mapping[str, Any]]
-    views: ClassVar[Sequence[HeatMap | Curve | WorkingSet]] = ()
+    views: ClassVar[Sequence[View]] = ()
     # Name of the axis that counts persistent blocks; the closed model is fitted to such kernels.
     persistent_axis: ClassVar[str | None] = None
     # Whether the best cell of this kernel is what the device can ``load`` or ``store`` at most.
     ceiling: ClassVar[str | None] = None
     output: ClassVar[str] = "dst"
+    images: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
@@ -130,6 +185,14 @@ class Workload(ABC):
     @abstractmethod
     def reference(self, inputs: Mapping[str, Array]) -> Array:
         """The expected output buffer, computed by NumPy."""
+
+    def result_of(self, variant: str) -> str:
+        """Names what `variant` computes; variants that compute the same are measured together."""
+        return ""
+
+    def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
+        """The expected output of `variant`; by default `reference`, whatever the variant."""
+        return self.reference(inputs)
 
     @abstractmethod
     def launch(self, cell: Cell) -> Launch:
@@ -150,6 +213,21 @@ class Workload(ABC):
     @abstractmethod
     def bytes_written(self, problem: Problem, dtype: str) -> int:
         """Bytes that one launch must write."""
+
+    def bytes_moved(self, cell: Cell) -> tuple[int, int]:
+        """Bytes that the launch of `cell` must read and write; by default those of its problem."""
+        return (
+            self.bytes_read(cell.problem, cell.dtype),
+            self.bytes_written(cell.problem, cell.dtype),
+        )
+
+    def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64] | None:
+        """Column and row of the element that each thread of `block` (x, y) takes first.
+
+        Shape (threads, 2), in the order of the threads' indices; None where a kernel does not say.
+        The report relates speed to the cache lines that a warp touches by it.
+        """
+        return None
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
         """What the machine code of `entry` must hold; () for an entry that is never timed.

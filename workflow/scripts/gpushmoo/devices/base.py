@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from ..dtypes import DType
+from ..space import Problem
 from ..workload import Launch
 
 
@@ -18,6 +19,7 @@ class DeviceInfo:
     """Facts about a device. Sizes in bytes; `units` counts multiprocessors or compute units.
 
     `kind` is ``gpu`` or ``cpu``; `uuid` names this very device on this host, for its lock;
+    `max_image` is the largest width and height of an image in texels, None where there are none;
     `extra` holds what only one backend knows (ECC, PCI bus, runtime settings), as strings.
     """
 
@@ -36,6 +38,7 @@ class DeviceInfo:
     cache: int
     core_clock_mhz: int
     extra: Mapping[str, str] = field(default_factory=dict)
+    max_image: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,10 @@ class Sample:
 
 
 class Device(Protocol):
-    """One open device. Buffers are opaque to the caller."""
+    """One open device. Buffers and images are opaque to the caller.
+
+    Where a method takes a buffer without a word on images, an image serves as well.
+    """
 
     info: DeviceInfo
 
@@ -150,11 +156,26 @@ class Device(Protocol):
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
 
+    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
+        """Why the device has no image of so many texels of this type; None when it has."""
+
+    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> Any:
+        """An image that holds `array` of shape (height, width[, lanes]).
+
+        Raises LaunchRefusedError or OutOfDeviceMemoryError.
+        """
+
+    def allocate_image(self, problem: Problem, dtype: DType) -> Any:
+        """An image of undefined content. Raises as `upload_image` does."""
+
     def poison(self, buffer: Any) -> None:
         """Overwrite `buffer` with a pattern that no verified output holds (NaN as floats)."""
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
-        """Number of 32-bit words in which the two buffers differ, counted on the device."""
+        """Number of 32-bit words in which the two differ, counted on the device.
+
+        `expected` is no image; rows of an image follow each other in it without a gap.
+        """
 
     def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> Bound:
         """Prepare a launch of a program that this device built.
@@ -169,7 +190,10 @@ class Device(Protocol):
         """
 
     def bind_copy(self, source: Any, target: Any) -> Bound:
-        """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel."""
+        """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel.
+
+        One of the two, but not both, may be an image.
+        """
 
     def reading(self) -> Reading | None:
         """Clocks, temperature, power and throttle reasons now; None where nothing tells."""
@@ -189,6 +213,19 @@ def take_each(samples: Sequence[Sample]) -> list[float | DeviceError]:
         except DeviceError as err:
             taken.append(err)
     return taken
+
+
+def image_refusal(info: DeviceInfo, problem: Problem) -> str | None:
+    """Why no image of the device has so many texels, whatever its type; None when one has."""
+    if info.max_image is None:
+        return "the device has no images"
+    width, height = info.max_image
+    if problem.width > width or problem.height > height:
+        return (
+            f"an image of {problem.height} x {problem.width} texels is too large; the device takes "
+            f"{height} x {width}"
+        )
+    return None
 
 
 def check_limits(launch: Launch, info: DeviceInfo) -> None:

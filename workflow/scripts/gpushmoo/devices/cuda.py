@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..dtypes import DType
-from ..workload import BufferRef, Launch
+from ..space import Problem
+from ..workload import Argument, BufferRef, Launch, NullRef, SurfaceRef, TextureRef
 from .base import (
     BuildError,
     DeviceError,
@@ -25,8 +26,10 @@ from .base import (
     Sample,
     check_limits,
     flush_bytes,
+    image_refusal,
 )
 from .cubins import cached_cubin
+from .cuda_images import CudaImage, format_refusal
 from .cuda_runtime import Translate, describe, load_cupy
 from .nvml import open_sensor
 from .nvrtc import build_options
@@ -116,6 +119,21 @@ class _Queued:
         """Per launch, once the device is through."""
         total_ms = sum(float(self.elapsed_ms(start, stop)) for start, stop in self.events)
         return total_ms * 1e-3 / (self.steps.times * self.steps.launches)
+
+
+def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
+    """What CuPy passes for it."""
+    match argument:
+        case BufferRef(name):
+            return buffers[name]
+        case NullRef():
+            return np.uint64(0)
+        case TextureRef(name):
+            return buffers[name].texture(argument)
+        case SurfaceRef(name):
+            return buffers[name].surface()
+        case _:
+            return argument
 
 
 def _steps_of(sample: Sample) -> Steps:
@@ -304,15 +322,41 @@ class CudaDevice:
         with self.translated():
             return self.cupy.empty(nbytes // 4, dtype=np.uint32)
 
+    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
+        """Why there is no such image: its type, or its size."""
+        return format_refusal(dtype) or image_refusal(self.info, problem)
+
+    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> CudaImage:
+        """A CUDA array that holds `array` of shape (height, width[, lanes])."""
+        image = self.allocate_image(Problem(*array.shape[:2]), dtype)
+        with self.translated(), self.stream:
+            image.copy_from(self.cupy.asarray(np.ascontiguousarray(array)), self.stream)
+            self.stream.synchronize()
+        return image
+
+    def allocate_image(self, problem: Problem, dtype: DType) -> CudaImage:
+        """A CUDA array of undefined content. Raises LaunchRefusedError where there is none."""
+        refusal = self.image_refusal(problem, dtype)
+        if refusal is not None:
+            raise LaunchRefusedError(f"There is no such image: {refusal}.")
+        with self.translated():
+            return CudaImage(self.cupy, problem, dtype)
+
     def poison(self, buffer: Any) -> None:
         """Fill `buffer` with all-ones words, a NaN in every float type."""
         with self.translated(), self.stream:
-            buffer.fill(0xFFFFFFFF)
+            words = buffer.linear() if isinstance(buffer, CudaImage) else buffer
+            words.fill(0xFFFFFFFF)
+            if isinstance(buffer, CudaImage):
+                buffer.copy_from(words, self.stream)
             self.stream.synchronize()
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
         """Differing 32-bit words, counted on the device."""
         with self.translated(), self.stream:
+            if isinstance(buffer, CudaImage):
+                buffer.copy_to(buffer.linear(), self.stream)
+                buffer = buffer.linear()
             self._count.fill(0)
             args = (buffer, expected, np.uint64(buffer.size), self._count)
             self._compare((8 * self.info.units,), (512,), args)
@@ -327,11 +371,15 @@ class CudaDevice:
                 f"{launch.threads} threads a block; this kernel's registers allow "
                 f"{function.max_threads_per_block}."
             )
-        args = tuple(buffers[a.name] if isinstance(a, BufferRef) else a for a in launch.args)
+        args = tuple(_argument(a, buffers) for a in launch.args)
         return CudaBound(self, lambda: function(launch.grid, launch.block, args))
 
     def bind_copy(self, source: Any, target: Any) -> CudaBound:
-        """cudaMemcpyAsync, device to device, of the whole buffer."""
+        """cudaMemcpyAsync of the whole buffer, in its 2D form to or from an image."""
+        if isinstance(source, CudaImage):
+            return CudaBound(self, lambda: source.copy_to(target, self.stream))
+        if isinstance(target, CudaImage):
+            return CudaBound(self, lambda: target.copy_from(source, self.stream))
         return CudaBound(
             self,
             lambda: target.data.copy_from_device_async(source.data, source.nbytes, self.stream),

@@ -136,6 +136,10 @@ def describe(cupy: Any, index: int) -> DeviceInfo:
             "memory_bus_bits": str(p["memoryBusWidth"]),
             "threads_per_multiprocessor": str(p["maxThreadsPerMultiProcessor"]),
         },
+        max_image=(
+            min(int(attributes["MaxTexture2DWidth"]), int(attributes["MaxSurface2DWidth"])),
+            min(int(attributes["MaxTexture2DHeight"]), int(attributes["MaxSurface2DHeight"])),
+        ),
     )
 
 

@@ -33,7 +33,7 @@ def nvrtc_version() -> str:
 def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
     """NVRTC's options for a kernel folder's source; the device's architecture is not among them."""
     macros = (f"-D{name}={value}" for name, value in sorted(defines.items()))
-    return ("-std=c++17", f"-Delement_t={dtype.name}", *macros)
+    return ("-std=c++17", f"-Delement_t={dtype.cuda}", *macros)
 
 
 def compile_cubin(source: str, name: str, options: Sequence[str], arch: str) -> bytes:

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..dtypes import DType
-from ..workload import BufferRef, Launch
+from ..space import Problem
+from ..workload import Argument, BufferRef, Launch, NullRef, SurfaceRef, TextureRef
 from .base import (
     BuildError,
     DeviceError,
@@ -26,8 +27,10 @@ from .base import (
     Sample,
     check_limits,
     flush_bytes,
+    image_refusal,
     take_each,
 )
+from .opencl_images import OpenCLImage, format_refusal
 from .opencl_runtime import PLATFORM_NAMES, prepare_environment, runtime_settings
 
 _COMPARE = """
@@ -198,18 +201,44 @@ class OpenCLDevice:
         fill = np.full(1, 0x5A5A5A5A, np.uint32)
         self._cl.enqueue_fill_buffer(self._queue, self._filler, fill, 0, self._filler.size).wait()
 
+    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
+        """Why there is no such image: none at all, its size, or its type."""
+        refusal = image_refusal(self.info, problem)
+        return refusal or format_refusal(self._cl, self._context, dtype)
+
+    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> OpenCLImage:
+        """An image that holds `array` of shape (height, width[, lanes])."""
+        image = self.allocate_image(Problem(*array.shape[:2]), dtype)
+        buffer = self.upload(array)
+        with self.translated():
+            image.copy_from(buffer, self._queue).wait()
+        return image
+
+    def allocate_image(self, problem: Problem, dtype: DType) -> OpenCLImage:
+        """An image of undefined content. Raises LaunchRefusedError where there is none."""
+        refusal = self.image_refusal(problem, dtype)
+        if refusal is not None:
+            raise LaunchRefusedError(f"There is no such image: {refusal}.")
+        with self.translated():
+            return OpenCLImage(self._cl, self._context, problem, dtype)
+
     def poison(self, buffer: Any) -> None:
         """Fill `buffer` with all-ones words, a NaN in every float type."""
         with self.translated():
-            self._cl.enqueue_fill_buffer(
-                self._queue, buffer, np.full(1, 0xFFFFFFFF, np.uint32), 0, buffer.size
-            ).wait()
+            words = buffer.linear() if isinstance(buffer, OpenCLImage) else buffer
+            ones = np.full(1, 0xFFFFFFFF, np.uint32)
+            self._cl.enqueue_fill_buffer(self._queue, words, ones, 0, words.size).wait()
+            if isinstance(buffer, OpenCLImage):
+                buffer.copy_from(words, self._queue).wait()
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
         """Differing 32-bit words, counted on the device."""
         count = np.zeros(1, dtype=np.uint32)
-        words = np.uint64(buffer.size // 4)
         with self.translated():
+            if isinstance(buffer, OpenCLImage):
+                buffer.copy_to(buffer.linear(), self._queue).wait()
+                buffer = buffer.linear()
+            words = np.uint64(buffer.size // 4)
             self._cl.enqueue_copy(self._queue, self._count, count)
             self._compare(self._queue, (4096,), (64,), buffer, expected, words, self._count)
             self._cl.enqueue_copy(self._queue, count, self._count).wait()
@@ -228,7 +257,7 @@ class OpenCLDevice:
             raise LaunchRefusedError(
                 f"{launch.threads} threads a block; this kernel takes {limit} on this device."
             )
-        args = [buffers[a.name] if isinstance(a, BufferRef) else a for a in launch.args]
+        args = [_argument(a, buffers) for a in launch.args]
         global_size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
 
         def enqueue() -> Any:
@@ -242,7 +271,11 @@ class OpenCLDevice:
         return take_each(samples)
 
     def bind_copy(self, source: Any, target: Any) -> OpenCLBound:
-        """clEnqueueCopyBuffer of the whole buffer."""
+        """clEnqueueCopyBuffer of the whole buffer; clEnqueueCopyImageToBuffer and its reverse."""
+        if isinstance(source, OpenCLImage):
+            return OpenCLBound(self, lambda: source.copy_to(target, self._queue))
+        if isinstance(target, OpenCLImage):
+            return OpenCLBound(self, lambda: target.copy_from(source, self._queue))
         return OpenCLBound(self, lambda: self._cl.enqueue_copy(self._queue, target, source))
 
     def reading(self) -> Reading | None:
@@ -252,6 +285,19 @@ class OpenCLDevice:
     def close(self) -> None:
         """Wait for the queue; the objects go with the process."""
         self._queue.finish()
+
+
+def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
+    """What pyopencl passes for it."""
+    match argument:
+        case BufferRef(name):
+            return buffers[name]
+        case NullRef():
+            return None
+        case TextureRef(name) | SurfaceRef(name):
+            return buffers[name].handle
+        case _:
+            return argument
 
 
 def _find_device(cl: Any, runtime: str, index: int) -> Any:
@@ -307,4 +353,7 @@ def _describe(cl: Any, d: Any, index: int) -> DeviceInfo:
         cache=_last_level_cache() if kind == "cpu" else int(d.global_mem_cache_size),
         core_clock_mhz=int(d.max_clock_frequency),
         extra={"pyopencl": cl.VERSION_TEXT, **runtime_settings(d.platform.name)},
+        max_image=(int(d.image2d_max_width), int(d.image2d_max_height))
+        if d.image_support
+        else None,
     )

@@ -61,6 +61,7 @@ def probe(choice: DeviceChoice) -> DeviceInfo:
         facts = json.loads(done.stdout.splitlines()[-1])
         for name in ("max_block", "max_grid"):
             facts[name] = tuple(facts[name])
+        facts["max_image"] = facts["max_image"] and tuple(facts["max_image"])
         return DeviceInfo(**facts)
     last = (done.stderr.strip().splitlines() or ["no message"])[-1]
     if done.returncode < 0:

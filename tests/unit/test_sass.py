@@ -6,7 +6,7 @@ import functools
 import importlib.util
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -142,6 +142,19 @@ def test_text_without_registers_is_an_error_not_a_guess() -> None:
 def test_json_and_back() -> None:
     code = code_of("LDG.E R2, [R2]", "STL [R1], R2", "STG.E.64 [R2], R2", "EXIT")
     assert EntryCode.from_json(json.loads(json.dumps(code.to_json()))) == code
+
+
+def test_json_and_back_with_what_a_test_decides() -> None:
+    code = replace(fake(AccessCount("texture", "load", 4, 1, 1, (0, 2))), arguments=3)
+    assert EntryCode.from_json(json.loads(json.dumps(code.to_json()))) == code
+    assert code.to_json() == json.loads(json.dumps(code.to_json()))
+
+
+def test_json_of_records_that_tell_of_no_tests() -> None:
+    access = {"space": "texture", "kind": "load", "width": 4, "count": 2, "in_loop": 1}
+    spills = {"spill_loads": 0, "spill_stores": 0}
+    old = {"entry": "k", "registers": 8, **spills, "accesses": [access]}
+    assert EntryCode.from_json(old) == fake(AccessCount("texture", "load", 4, 2, 1))
 
 
 # Loops ---------------------------------------------------------------------------------------
@@ -290,6 +303,31 @@ def test_a_generic_access_may_be_a_global_one_but_no_texture_fetch() -> None:
     code = fake(AccessCount("generic", "load", 4, 1, 0))
     assert complaints(code, [Access("load"), Access("load", "global", 4)]) == []
     assert len(complaints(code, [Access("load", "texture", 4)])) == 1
+
+
+@pytest.mark.parametrize(
+    ("argument", "fault"),
+    [
+        (None, None),
+        (0, "it comes after a test of argument 0"),
+        (1, None),
+        (2, "nothing tells where argument 2 is tested"),
+        (-1, "nothing tells where argument -1 is tested"),
+    ],
+)
+def test_a_test_before_the_access(argument: int | None, fault: str | None) -> None:
+    code = replace(fake(AccessCount("texture", "load", 4, 1, 1, (0,))), arguments=2)
+    found = complaints(code, [Access("load", "texture", in_loop=True, before_test_of=argument)])
+    wanted = f"a texture load inside a loop before any test of argument {argument}"
+    held = "1 texture load of 4 bytes (1 in a loop)"
+    sentence = f"Kernel 'k': expected {wanted}, but {fault}; the machine code holds {held}."
+    assert found == ([sentence] if fault else [])
+
+
+def test_what_is_not_there_is_complained_of_first() -> None:
+    want = Access("load", "texture", 8, before_test_of=0)
+    (sentence,) = complaints(fake(AccessCount("texture", "load", 4, 1, 1, (0,))), [want])
+    assert "but it was narrowed to 4 bytes;" in sentence
 
 
 # Real machine code ---------------------------------------------------------------------------

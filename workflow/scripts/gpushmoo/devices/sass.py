@@ -19,6 +19,7 @@ from typing import Any
 
 from ..workload import Access
 from .base import DeviceError, NoDeviceError
+from .sass_flow import Instruction, deciding, looping
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class AccessCount:
     `space` is ``global``, ``texture``, ``surface``, ``shared`` or ``generic`` (the compiler could
     not tell which); `kind` is ``load`` or ``store``; `width` is in bytes that one instruction moves
     for one thread. `count` counts the instructions, `in_loop` those of them inside a loop.
+    `after_test_of` are the kernel arguments by which a test decides whether one of them runs.
     """
 
     space: str
@@ -35,6 +37,7 @@ class AccessCount:
     width: int
     count: int
     in_loop: int
+    after_test_of: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class EntryCode:
     """The machine code of one kernel; `registers` are a thread's.
 
     Spills count the instructions that access local memory, a thread's local arrays included.
+    `arguments` counts those of the kernel that `after_test_of` may name: 0 where the text does not
+    tell them, and in older records.
     """
 
     entry: str
@@ -49,35 +54,21 @@ class EntryCode:
     spill_loads: int
     spill_stores: int
     accesses: tuple[AccessCount, ...]
+    arguments: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, for `from_json`."""
-        return asdict(self) | {"accesses": [asdict(a) for a in self.accesses]}
+        told = [asdict(a) | {"after_test_of": list(a.after_test_of)} for a in self.accesses]
+        return asdict(self) | {"accesses": told}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> EntryCode:
         """The inverse of `to_json`."""
-        return cls(**{**value, "accesses": tuple(AccessCount(**a) for a in value["accesses"])})
-
-
-@dataclass(frozen=True)
-class _Instruction:
-    """One line of a listing: ``@!P0 LDG.E.64 R2, [R4]`` has the name LDG and the flags E, 64.
-
-    `targets` are the places in the listing that a branch or a call names.
-    """
-
-    guard: str
-    name: str
-    flags: tuple[str, ...]
-    operands: str
-    targets: tuple[int, ...]
-
-    def falls_through(self) -> bool:
-        """Whether the next instruction may follow."""
-        # BRA.DIV, BRA.CONV and `BRA P0, ...` are conditional without a guard.
-        plain = self.name == "BRA" and not self.flags and self.operands.startswith("`(")
-        return bool(self.guard) or not (plain or self.name in {"EXIT", "RET", "BRX", "JMP", "JMX"})
+        accesses = tuple(
+            AccessCount(**{**a, "after_test_of": tuple(a.get("after_test_of", ()))})
+            for a in value["accesses"]
+        )
+        return cls(**{**value, "accesses": accesses})
 
 
 # Atomics and reductions are neither loads nor stores; LDGSTS copies from global to shared memory.
@@ -102,6 +93,16 @@ _LINE = re.compile(
 )
 _REGISTERS = re.compile(
     r"EIATTR_REGCOUNT\b.*?index@\((\S+?)\)\s+/\*[0-9a-f]+\*/\s+\.word\s+0x([0-9a-f]+)", re.S
+)
+_INFO = re.compile(r'^\s*\.section\s+\.nv\.info\.(\S+?),""(.*?)(?=^\s*\.section\s|\Z)', re.M | re.S)
+_BASE = re.compile(
+    r"EIATTR_PARAM_CBANK\b.*?index@\(\S+?\)\s+/\*[0-9a-f]+\*/\s+\.short\s+0x([0-9a-f]+)", re.S
+)
+_ARGUMENT = re.compile(
+    r"EIATTR_KPARAM_INFO\b.*?\.word\s+0x[0-9a-f]+\s+/\*[0-9a-f]+\*/"
+    r"\s+\.short\s+0x([0-9a-f]+)\s+/\*[0-9a-f]+\*/\s+\.short\s+0x([0-9a-f]+)"
+    r"\s+/\*[0-9a-f]+\*/\s+\.byte" + ",".join([r"\s+0x([0-9a-f]{2})"] * 4),
+    re.S,
 )
 
 
@@ -145,13 +146,14 @@ def parse(text: str) -> dict[str, EntryCode]:
     """The kernels in nvdisasm's text, by entry. Raises DeviceError when it is not understood."""
     registers = {entry: int(count, 16) for entry, count in _REGISTERS.findall(text)}
     found = {}
+    arguments = _arguments(text)
     for entry, code in _entries(text).items():
         if entry not in registers:
             raise DeviceError(
                 f"nvdisasm tells no registers of kernel '{entry}'; install another version of "
                 "nvidia-cuda-nvdisasm."
             )
-        found[entry] = _entry_code(entry, registers[entry], code)
+        found[entry] = _entry_code(entry, registers[entry], arguments.get(entry, ()), code)
     return found
 
 
@@ -164,13 +166,13 @@ def sequence(text: str, entry: str, space: str) -> str:
     return "".join(kind[0].upper() for _, kind, _ in ways)
 
 
-def _entries(text: str) -> dict[str, list[_Instruction]]:
+def _entries(text: str) -> dict[str, list[Instruction]]:
     """The kernels in nvdisasm's text; sections of plain device functions are left out."""
     sections = _SECTION.findall(text)
     return {entry: _read(body) for entry, body in sections if "STO_CUDA_ENTRY" in body}
 
 
-def _read(body: str) -> list[_Instruction]:
+def _read(body: str) -> list[Instruction]:
     lines = list(_LINE.finditer(body))
     labels: dict[str, int] = {}
     place = 0
@@ -182,32 +184,56 @@ def _read(body: str) -> list[_Instruction]:
     return [_instruction(line, labels) for line in lines if line["op"]]
 
 
-def _instruction(line: re.Match[str], labels: Mapping[str, int]) -> _Instruction:
+def _instruction(line: re.Match[str], labels: Mapping[str, int]) -> Instruction:
     name, *flags = line["op"].split(".")
     named = re.findall(r"(?<=`\()[^)]+|\.L_\w+", line["operands"])
     targets = tuple(labels[label] for label in named if label in labels)
-    return _Instruction(
+    return Instruction(
         (line["guard"] or "").strip(), name, tuple(flags), line["operands"].strip(), targets
     )
 
 
-def _entry_code(entry: str, registers: int, code: Sequence[_Instruction]) -> EntryCode:
-    looping = _looping(code)
-    ways = [(way, place in looping) for place, i in enumerate(code) if (way := _access(i))]
+def _arguments(text: str) -> dict[str, tuple[range, ...]]:
+    """The bytes of all arguments in constant bank 0, by entry; no entry where one is missing."""
+    found = {}
+    for entry, body in _INFO.findall(text):
+        base = _BASE.search(body)
+        if base is None:
+            continue
+        start = int(base[1], 16)
+        told = {}
+        for ordinal, offset, *size in _ARGUMENT.findall(body):
+            first = start + int(offset, 16)
+            # The bytes, the last one first, hold the size above 18 bits on other things.
+            told[int(ordinal, 16)] = range(first, first + (int("".join(size[::-1]), 16) >> 18))
+        if sorted(told) == list(range(body.count("EIATTR_KPARAM_INFO"))):
+            found[entry] = tuple(told[ordinal] for ordinal in sorted(told))
+    return found
+
+
+def _entry_code(
+    entry: str, registers: int, arguments: Sequence[range], code: Sequence[Instruction]
+) -> EntryCode:
+    inside, decided = looping(code), deciding(code, arguments)
+    ways = [(way, place) for place, i in enumerate(code) if (way := _access(i))]
     counts = Counter(way for way, _ in ways)
-    looped = Counter(way for way, inside in ways if inside)
+    looped = Counter(way for way, place in ways if place in inside)
     spills = Counter(kind for (space, kind, _), _ in ways if space == "local")
+    tests = {way: {k for w, place in ways if w == way for k in decided[place]} for way in counts}
     accesses = [
-        AccessCount(*way, counts[way], looped[way]) for way in sorted(counts) if way[0] != "local"
+        AccessCount(*way, counts[way], looped[way], tuple(sorted(tests[way])))
+        for way in sorted(counts)
+        if way[0] != "local"
     ]
-    return EntryCode(entry, registers, spills["load"], spills["store"], tuple(accesses))
+    return EntryCode(
+        entry, registers, spills["load"], spills["store"], tuple(accesses), len(arguments)
+    )
 
 
-def _access(instruction: _Instruction) -> tuple[str, str, int] | None:
+def _access(instruction: Instruction) -> tuple[str, str, int] | None:
     """Space, kind and width in bytes of a memory access; None for every other instruction."""
-    # ptxas puts `@!PT LDS RZ, [RZ]` before asynchronous copies: it never runs.
     space = _SPACES.get(instruction.name)
-    if space is None or instruction.guard == "@!PT":
+    if space is None or instruction.never_runs():
         return None
     kind = "store" if instruction.name in _STORES else "load"
     if space == "texture":
@@ -215,39 +241,6 @@ def _access(instruction: _Instruction) -> tuple[str, str, int] | None:
         mask = re.search(r", 0x([0-9a-f]+)$", instruction.operands)
         return space, kind, 4 * (int(mask[1], 16).bit_count() if mask else 4)
     return space, kind, next((_WIDTHS[f] for f in instruction.flags if f in _WIDTHS), 4)
-
-
-def _looping(code: Sequence[_Instruction]) -> set[int]:
-    """Places of the instructions that may run again and again, those of callees included.
-
-    Every loop holds a branch backwards; what is reached from its target and reaches the branch is
-    the loop. Blocks that ptxas moved behind the last EXIT jump backwards, too, but make no loop.
-    """
-    ahead: list[list[int]] = []
-    for place, i in enumerate(code):
-        jumps = list(i.targets) if i.name in {"BRA", "BRX", "JMP", "JMX"} else []
-        ahead.append(jumps + [place + 1] * (i.falls_through() and place + 1 < len(code)))
-    behind: list[list[int]] = [[] for _ in code]
-    for source, targets in enumerate(ahead):
-        for target in targets:
-            behind[target].append(source)
-    looping: set[int] = set()
-    for source, targets in enumerate(ahead):
-        for target in (t for t in targets if t <= source):
-            looping |= _reach([target], ahead) & _reach([source], behind)
-    callees = [list(i.targets) if i.name == "CALL" else [] for i in code]
-    within = [steps + callee for steps, callee in zip(ahead, callees, strict=True)]
-    return looping | _reach([target for place in looping for target in callees[place]], within)
-
-
-def _reach(starts: Sequence[int], steps: Sequence[Sequence[int]]) -> set[int]:
-    seen, waiting = set(starts), list(starts)
-    while waiting:
-        for place in steps[waiting.pop()]:
-            if place not in seen:
-                seen.add(place)
-                waiting.append(place)
-    return seen
 
 
 def complaints(code: EntryCode, expected: Sequence[Access]) -> list[str]:
@@ -268,7 +261,7 @@ def _fault(code: EntryCode, want: Access) -> str | None:
     looped = sum(a.in_loop for a in fitting)
     held = looped if want.in_loop else sum(a.count for a in fitting)
     if held >= want.at_least:
-        return None
+        return _test_before(code, fitting, want.before_test_of)
     if not here:
         return "it was optimised away"
     if want.width is not None and not fitting:
@@ -278,6 +271,17 @@ def _fault(code: EntryCode, want: Access) -> str | None:
     if want.in_loop and not looped:
         return "it was hoisted out of its loop"
     return f"there are too few ({held})"
+
+
+def _test_before(code: EntryCode, found: Sequence[AccessCount], argument: int | None) -> str | None:
+    """Says so when a test of `argument` decides whether any of `found` runs, or may do so."""
+    if argument is None:
+        return None
+    if not 0 <= argument < code.arguments:
+        return f"nothing tells where argument {argument} is tested"
+    if any(argument in a.after_test_of for a in found):
+        return f"it comes after a test of argument {argument}"
+    return None
 
 
 def _may_be(space: str, wanted: str | None) -> bool:
@@ -291,7 +295,11 @@ def _wanted(want: Access) -> str:
     what = f"{want.space} {want.kind}" if want.space else want.kind
     width = f" of {want.width} bytes" if want.width is not None else ""
     many = f"at least {want.at_least} {what}s" if want.at_least > 1 else f"a {what}"
-    return many + width + (" inside a loop" if want.in_loop else "")
+    loop = " inside a loop" if want.in_loop else ""
+    test = want.before_test_of
+    return (
+        many + width + loop + (f" before any test of argument {test}" if test is not None else "")
+    )
 
 
 def _describe(found: AccessCount) -> str:

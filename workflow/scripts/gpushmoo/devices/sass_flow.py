@@ -1,0 +1,320 @@
+"""Where a kernel's machine code may go, and which arguments decide about it.
+
+`deciding` follows every argument from constant memory through registers and predicates to the
+branches, exits and guards that depend on it. It knows instructions only by how nvdisasm writes
+them: results come first. Where that leaves a doubt the argument counts as passed on, so that the
+doubt makes a complaint and not a pass. The limits:
+
+* An argument's trace is lost in global memory, behind generic addresses, in what threads tell each
+  other by barriers, in functions called by address, and in branches by a table that nvdisasm does
+  not name. Local and shared memory are followed, each as one place.
+* What follows a test counts as decided by it even if both ways lead there. In a loop that ends with
+  the test this is all of the loop.
+* Functions that are called from several places return to all of these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of a listing: ``@!P0 LDG.E.64 R2, [R4]`` has the name LDG and the flags E, 64.
+
+    `targets` are the places in the listing that a branch or a call names.
+    """
+
+    guard: str
+    name: str
+    flags: tuple[str, ...]
+    operands: str
+    targets: tuple[int, ...]
+
+    def falls_through(self) -> bool:
+        """Whether the next instruction may follow."""
+        # BRA.DIV, BRA.CONV, `BRA P0, ...` and `EXIT P0` are conditional without a guard.
+        plain = self.name == "BRA" and not self.flags and self.operands.startswith("`(")
+        leaves = self.name == "EXIT" and not self.operands
+        return bool(self.guard) or not (
+            plain or leaves or self.name in {"RET", "BRX", "JMP", "JMX"}
+        )
+
+    def never_runs(self) -> bool:
+        """Whether the guard is false, whatever happens."""
+        # ptxas puts `@!PT LDS RZ, [RZ]` before asynchronous copies.
+        return self.guard in {"@!PT", "@!UPT"}
+
+
+_JUMPS = {"BRA", "BRX", "JMP", "JMX"}
+# They decide what runs next; a trap (BPT) ends the kernel.
+_DECISIONS = {*_JUMPS, "BPT", "CALL", "EXIT", "KILL", "RET"}
+# They begin with an operand that they read.
+_NO_RESULT = {*_DECISIONS, "BAR", "BREAK", "BSYNC", "NANOSLEEP", "R2B", "WARPSYNC"}
+# Only their first operand is a result, whatever follows it.
+_ONE_RESULT = {"FCHK", "P2R", "R2P", "UP2UR", "UR2UP"}
+_DOUBLES = {"DADD", "DFMA", "DMNMX", "DMUL", "DSETP"}
+_SHIFTS = {"SHF", "USHF"}  # SHF.L.U64 names both halves of its 64 bits
+_IMAGES = {"SULD", "SUST", "TEX", "TLD", "TLD4", "TXD"}
+# Registers of an operand, by flag. The exact ones tell of the result, too; F64 in
+# `F2F.F32.F64 R2, R4` does not.
+_EXACT = {"64": 2, "128": 4, "256": 4, "WIDE": 2}
+_REGISTERS = _EXACT | {"U64": 2, "S64": 2, "F64": 2}
+_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2}
+# Memory of a thread or a block takes part as if it were one register each.
+_LOADED = {"LDL": "local", "LDS": "shared", "LDSM": "shared", "ATOMS": "shared"}
+_STORED = {"STL": "local", "STS": "shared", "LDGSTS": "shared", "ATOMS": "shared"}
+
+_LABEL = re.compile(r"`\(.*?\)|\(\*.*?\*\)")  # may hold what looks like a register
+_RESULT = re.compile(r"U?(?:R(?:\d+|Z)|P(?:\d|T|R))")
+_NAME = re.compile(r"\b(U?)(?:R(\d+)|P(\d|R))\b(\.64)?")
+_ADDRESS = re.compile(r"\[[^]]*\]")
+_CONSTANT = re.compile(r"\bc\w*\[([^]]+)\]\[(?:U?RZ\+)?([^]]+)\]")
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """What an instruction reads and writes, as names of registers, and arguments as bits.
+
+    After it the registers in `certain` hold nothing that they held before.
+    """
+
+    reads: frozenset[str] = frozenset()
+    arguments: int = 0
+    writes: frozenset[str] = frozenset()
+    certain: frozenset[str] = frozenset()
+
+
+def deciding(code: Sequence[Instruction], arguments: Sequence[range]) -> list[tuple[int, ...]]:
+    """For every instruction the arguments by which a test decides whether it runs, ascending.
+
+    `arguments` are the bytes of each in constant bank 0.
+    """
+    ahead = _with_calls(code)
+    effects = [_effect(i, arguments) for i in code]
+    held = _held(effects, ahead)
+    tests = [
+        _read(effect, here) if i.name in _DECISIONS else 0
+        for i, effect, here in zip(code, effects, held, strict=True)
+    ]
+    before = _passed_on(tests, ahead)
+    guards = [_any_of(here, _names(i.guard)) for i, here in zip(code, held, strict=True)]
+    return [
+        tuple(k for k in range(len(arguments)) if (earlier | guard) >> k & 1)
+        for earlier, guard in zip(before, guards, strict=True)
+    ]
+
+
+def looping(code: Sequence[Instruction]) -> set[int]:
+    """Places of the instructions that may run again and again, those of callees included.
+
+    Every loop holds a branch backwards; what is reached from its target and reaches the branch is
+    the loop. Blocks that ptxas moved behind the last EXIT jump backwards, too, but make no loop.
+    """
+    ahead = _ahead(code)
+    behind: list[list[int]] = [[] for _ in code]
+    for source, targets in enumerate(ahead):
+        for target in targets:
+            behind[target].append(source)
+    found: set[int] = set()
+    for source, targets in enumerate(ahead):
+        for target in (t for t in targets if t <= source):
+            found |= _reach([target], ahead) & _reach([source], behind)
+    callees = [list(i.targets) if i.name == "CALL" else [] for i in code]
+    within = [steps + callee for steps, callee in zip(ahead, callees, strict=True)]
+    return found | _reach([target for place in found for target in callees[place]], within)
+
+
+def _ahead(code: Sequence[Instruction]) -> list[list[int]]:
+    """For every place those that may follow; a call is a step to what stands behind it."""
+    ahead: list[list[int]] = []
+    for place, i in enumerate(code):
+        jumps = list(i.targets) if i.name in _JUMPS else []
+        ahead.append(jumps + [place + 1] * (i.falls_through() and place + 1 < len(code)))
+    return ahead
+
+
+def _with_calls(code: Sequence[Instruction]) -> list[list[int]]:
+    """As `_ahead`, and from a call into the function, whose returns lead behind all its calls."""
+    ahead = _ahead(code)
+    found = [list(steps) for steps in ahead]
+    for place, i in enumerate(code):
+        if i.name == "CALL" and i.targets:
+            found[place] += i.targets
+            for last in _reach(i.targets, ahead):
+                if code[last].name == "RET" and place + 1 < len(code):
+                    found[last].append(place + 1)
+    return found
+
+
+def _reach(starts: Sequence[int], steps: Sequence[Sequence[int]]) -> set[int]:
+    seen, waiting = set(starts), list(starts)
+    while waiting:
+        for place in steps[waiting.pop()]:
+            if place not in seen:
+                seen.add(place)
+                waiting.append(place)
+    return seen
+
+
+def _held(effects: Sequence[_Effect], ahead: Sequence[Sequence[int]]) -> list[dict[str, int]]:
+    """The arguments, as bits, in each register before every instruction: the least fix-point."""
+    held: list[dict[str, int]] = [{} for _ in effects]
+    waiting = deque(range(len(effects)))
+    queued = set(waiting)
+    while waiting:
+        place = waiting.popleft()
+        queued.discard(place)
+        effect, here = effects[place], held[place]
+        found = _read(effect, here)
+        after = {name: bits for name, bits in here.items() if name not in effect.certain}
+        if found:
+            after |= {name: after.get(name, 0) | found for name in effect.writes}
+        for step in ahead[place]:
+            there = held[step]
+            news = {n: bits for n, bits in after.items() if bits & ~there.get(n, 0)}
+            for name, bits in news.items():
+                there[name] = there.get(name, 0) | bits
+            if news and step not in queued:
+                queued.add(step)
+                waiting.append(step)
+    return held
+
+
+def _passed_on(tests: Sequence[int], ahead: Sequence[Sequence[int]]) -> list[int]:
+    """For every place the bits of all `tests` from which steps lead to it."""
+    before = [0] * len(tests)
+    waiting = [place for place, bits in enumerate(tests) if bits]
+    while waiting:
+        place = waiting.pop()
+        for step in ahead[place]:
+            joined = before[step] | before[place] | tests[place]
+            if joined != before[step]:
+                before[step] = joined
+                waiting.append(step)
+    return before
+
+
+def _read(effect: _Effect, held: Mapping[str, int]) -> int:
+    return effect.arguments | _any_of(held, effect.reads)
+
+
+def _any_of(held: Mapping[str, int], names: Iterable[str]) -> int:
+    found = 0
+    for name in names:
+        found |= held.get(name, 0)
+    return found
+
+
+def _effect(i: Instruction, arguments: Sequence[range]) -> _Effect:
+    if i.never_runs():
+        return _Effect()
+    operands = _LABEL.sub("", i.operands).split(", ")
+    results = _results(i, operands)
+    reads, bits = {_LOADED.get(i.name, ""), *_names(i.guard)}, 0
+    for index, source in enumerate(operands[len(results) :]):
+        span = _span_of_source(i, index)
+        reads.update(_names(source, span, _span_of_address(i)))
+        bits |= _arguments_in(source, _size_of_source(i, span), arguments)
+    possible, sure = _spans_of_result(i)
+    writes = {_STORED.get(i.name, "")}.union(*(_names(r, possible) for r in results))
+    # The whole of the predicates is written under a mask.
+    certain = [name for r in results if not r.endswith("PR") for name in _names(r, sure)]
+    return _Effect(
+        frozenset(reads - {""}),
+        bits,
+        frozenset(writes - {""}),
+        frozenset() if i.guard else frozenset(certain),
+    )
+
+
+def _results(i: Instruction, operands: Sequence[str]) -> list[str]:
+    """The leading operands that are written.
+
+    They are a register and the predicates of its carries (``IADD3 R2, P0, PT, ...``), a predicate
+    and a register (``LOP3 P0, R2, ...``) or two predicates (``ISETP P0, PT, ...``).
+    """
+    bare = [] if i.name in _NO_RESULT else list(takewhile(_RESULT.fullmatch, operands))
+    if len(bare) == len(operands) > 1:
+        bare.pop()  # something must be read
+    if i.name in _ONE_RESULT:
+        return bare[:1]
+    kinds = "".join("P" if "P" in operand else "R" for operand in bare)
+    # What one register cannot name, two do.
+    pair = i.name in _IMAGES or "256" in i.flags
+    written = re.match(r"P?RR?" if pair else r"P?RP{0,2}|P{0,2}", kinds)
+    return bare[: written.end()] if written else []
+
+
+def _names(text: str, span: int = 1, address_span: int = 1) -> list[str]:
+    """The registers that `text` names: `span` from each, `address_span` from each in brackets."""
+    parts = [(part, address_span) for part in _ADDRESS.findall(text)]
+    parts.append((_ADDRESS.sub("", text), span))
+    found: list[str] = []
+    for part, count in parts:
+        for uniform, number, predicate, suffix in _NAME.findall(part):
+            if predicate:
+                numbers = "01234567" if predicate == "R" else predicate  # PR: all of them
+                found += [f"{uniform}P{n}" for n in numbers]
+            else:
+                first = int(number)
+                found += [f"{uniform}R{first + k}" for k in range(max(count, 2 if suffix else 1))]
+    return found
+
+
+def _span_of_source(i: Instruction, index: int) -> int:
+    """How many registers the `index`-th source may take."""
+    if i.name in _IMAGES or "MMA" in i.name:
+        return 4
+    if i.name in _SHIFTS:
+        return 1
+    if "WIDE" in i.flags:
+        return 2 if index == 2 else 1  # 32 bits by 32 bits, plus 64 bits
+    return _widest(i, _REGISTERS)
+
+
+def _size_of_source(i: Instruction, span: int) -> int:
+    """How many bytes a constant operand may take."""
+    narrow = [_BYTES[flag] for flag in i.flags if flag in _BYTES]
+    return narrow[0] if narrow and i.name in {"LDC", "LDCU", "ULDC"} else 4 * span
+
+
+def _span_of_address(i: Instruction) -> int:
+    if i.name in _IMAGES:
+        return 4
+    return 2 if "E" in i.flags else 1
+
+
+def _spans_of_result(i: Instruction) -> tuple[int, int]:
+    """How many registers a result may take, and how many it takes for certain."""
+    if i.name in _SHIFTS:
+        return 1, 1
+    if "MMA" in i.name or i.name == "LDSM":
+        return 4, 1
+    sure = _widest(i, _EXACT)
+    if i.name == "CS2R" and "32" not in i.flags:
+        sure = 2
+    return max(_widest(i, _REGISTERS), sure, 2 if i.name in _IMAGES else 1), sure
+
+
+def _widest(i: Instruction, widths: Mapping[str, int]) -> int:
+    return max([2 if i.name in _DOUBLES else 1, *(widths.get(flag, 1) for flag in i.flags)])
+
+
+def _arguments_in(source: str, size: int, arguments: Sequence[range]) -> int:
+    """The arguments, as bits, that a constant operand of `size` bytes reads."""
+    found = 0
+    for bank, offset in _CONSTANT.findall(source):
+        if bank.startswith("0x") and int(bank, 16) != 0:
+            continue
+        if bank == "0x0" and re.fullmatch(r"0x[0-9a-f]+|U?RZ", offset):
+            first = 0 if offset.endswith("RZ") else int(offset, 16)
+            touched = [first < a.stop and a.start < first + size for a in arguments]
+        else:
+            touched = [True] * len(arguments)  # an index may reach any of them
+        found |= sum(1 << k for k, hit in enumerate(touched) if hit)
+    return found

@@ -18,7 +18,7 @@ BUILDS = [
     pytest.param(folder, dtype, variant, id=f"{folder.name}-{dtype}-{variant}")
     for folder in FOLDERS
     for dtype in folder.workload.dtypes
-    for variant in folder.workload.variants
+    for variant in folder.workload.default_variants or folder.workload.variants
 ]
 
 
@@ -33,6 +33,26 @@ def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: s
     # The entry that the workload launches must be in the binary under its plain name.
     axes = tuple((axis, 8) for axis in sorted(folder.workload.axes))  # 8 is on every axis
     assert entry_of(folder, dtype, variant, axes).encode() in code
+
+
+@pytest.mark.parametrize("dtype", ["float2", "unorm8"])
+def test_every_mode_of_the_texture_sum_compiles(dtype: str) -> None:
+    folder = next(f for f in FOLDERS if f.name == "tex2d_sum")
+    source = folder.source(".cu")
+    assert source is not None
+    modes = [v for v in folder.workload.variants if v.startswith("block-")]
+    assert len(modes) == 16  # 2 filters, 4 address modes, sums stored or not
+    codes = {
+        compile_cubin(
+            source.read_text(),
+            folder.name,
+            build_options(DTYPES[dtype], folder.workload.defines(dtype, mode)),
+            "sm_90",
+        )
+        for mode in modes
+    }
+    # The texture object holds filter and address mode; OFFSET, SCALE and WRITTEN are in the code.
+    assert len(codes) > 3
 
 
 def entry_of(

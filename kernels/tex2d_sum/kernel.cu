@@ -1,0 +1,77 @@
+// Sums the texels of an image by texture fetches, the second document's experiment. As timed, `out`
+// is NULL and nothing is stored; whether it is NULL is asked after the fetches only, and as the
+// compiler cannot know, it cannot leave them out. Bytes moved: sizeof(element_t) read per texel.
+// With WRITTEN every sum is stored, 4 more bytes per texel, to show what the trick saves.
+//
+// A grid that covers the image makes each thread fetch one texel. Which one is the mapping:
+//   MAP_BLOCK   the "obvious way": a warp takes texels of 32 / blockDim.x rows
+//   MAP_ROW     consecutive threads, whatever the block's shape, take consecutive texels of a row
+//   MAP_TILE8   ... of a tile of 8 x 8 texels, row by row: a warp takes 8 x 4
+//   MAP_MORTON  ... of a tile of 8 x 8 texels in Morton order: 4 consecutive threads take 2 x 2
+// The last three go by the thread's index alone, so only the number of threads matters to them.
+//
+// FETCHED_LANES: floats that a fetch returns. OFFSET: added to column and row before the fetch.
+// SCALE makes every sum a whole number (the texels are whole numbers, a linear filter takes the mean
+// of four), so that it can be compared bit by bit; it is applied only to what is stored.
+#if FETCHED_LANES == 1
+typedef float fetched_t;
+#define SUM(v) (v)
+#elif FETCHED_LANES == 2
+typedef float2 fetched_t;
+#define SUM(v) ((v).x + (v).y)
+#else
+typedef float4 fetched_t;
+#define SUM(v) ((v).x + (v).y + (v).z + (v).w)
+#endif
+
+#define THREADS (blockDim.x * blockDim.y)
+#define INDEX (blockIdx.x * THREADS + threadIdx.y * blockDim.x + threadIdx.x)
+#if defined(MAP_BLOCK)
+#define FIRST_COL (blockIdx.x * blockDim.x + threadIdx.x)
+#define FIRST_ROW (blockIdx.y * blockDim.y + threadIdx.y)
+#define STEP_COLS (blockDim.x * gridDim.x)
+#define STEP_ROWS (blockDim.y * gridDim.y)
+#elif defined(MAP_ROW)
+#define FIRST_COL INDEX
+#define FIRST_ROW blockIdx.y
+#define STEP_COLS (THREADS * gridDim.x)
+#define STEP_ROWS gridDim.y
+#else // a strip of tiles for each blockIdx.y; gridDim.x must cover it
+#if defined(MAP_TILE8)
+#define IN_TILE_COL(i) ((i) & 7)
+#define IN_TILE_ROW(i) ((i) >> 3 & 7)
+#else // MAP_MORTON: even bits are the column's, odd bits the row's
+#define IN_TILE_COL(i) (((i) & 1) | ((i) >> 1 & 2) | ((i) >> 2 & 4))
+#define IN_TILE_ROW(i) (((i) >> 1 & 1) | ((i) >> 2 & 2) | ((i) >> 3 & 4))
+#endif
+#define FIRST_COL ((INDEX >> 6) * 8 + IN_TILE_COL(INDEX))
+#define FIRST_ROW (blockIdx.y * 8 + IN_TILE_ROW(INDEX))
+#define STEP_COLS (THREADS * gridDim.x / 8)
+#define STEP_ROWS (gridDim.y * 8)
+#endif
+
+#ifdef NORMALISED
+#define FETCH(col, row) tex2D<fetched_t>(texture, ((col) + OFFSET) * per_width, ((row) + OFFSET) * per_height)
+#else
+#define FETCH(col, row) tex2D<fetched_t>(texture, (float)(col), (float)(row))
+#endif
+
+extern "C" __global__ void sum_texels(float *out, cudaTextureObject_t texture, size_t width, size_t height,
+                                      float per_width, float per_height)
+{
+    const int first_row = FIRST_ROW, first_col = FIRST_COL;
+    float sum = 0.0f;
+    // Unrolled, a loop would count its turns by a division first, which costs more than its one turn.
+#pragma unroll 1
+    for (int row = first_row; row < height; row += STEP_ROWS)
+#pragma unroll 1
+        for (int col = first_col; col < width; col += STEP_COLS) {
+            const fetched_t texel = FETCH(col, row);
+            sum += SUM(texel);
+        }
+#ifndef WRITTEN
+    if (out != nullptr)
+#endif
+        if (first_row < height && first_col < width)
+            out[first_row * width + first_col] = rintf(sum * SCALE);
+}

@@ -1,0 +1,223 @@
+"""The second document's texture shmoo: every texel fetched once, summed, and not stored."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from gpushmoo.dtypes import DTYPES
+from gpushmoo.space import Cell, Problem
+from gpushmoo.workload import (
+    Access,
+    Array,
+    BufferRef,
+    Footprint,
+    HeatMap,
+    Launch,
+    NullRef,
+    TextureRef,
+    Workload,
+    ceil_div,
+)
+
+MAPPINGS = ("block", "row", "tile8", "morton")
+FILTERS = {"point": "CLK_FILTER_NEAREST", "linear": "CLK_FILTER_LINEAR"}
+ADDRESSES = {
+    "clamp": "CLK_ADDRESS_CLAMP_TO_EDGE",
+    "border": "CLK_ADDRESS_CLAMP",
+    "wrap": "CLK_ADDRESS_REPEAT",
+    "mirror": "CLK_ADDRESS_MIRRORED_REPEAT",
+}
+# How NumPy continues an array beyond its first row and column in these modes.
+PADDING: Mapping[str, Any] = {
+    "clamp": "edge",
+    "border": "constant",
+    "wrap": "wrap",
+    "mirror": "symmetric",
+}
+TILE = 8
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a variant's name says: ``mapping-filter-address[-written]``."""
+
+    mapping: str
+    filter: str
+    address: str
+    written: bool = False
+
+    @classmethod
+    def of(cls, name: str) -> Variant:
+        """The inverse of `name`."""
+        parts = name.split("-")
+        return cls(*parts[:3], written=len(parts) == 4)
+
+    @property
+    def name(self) -> str:
+        """As it stands in the configuration."""
+        parts = (self.mapping, self.filter, self.address)
+        return "-".join(parts + ("written",) * self.written)
+
+    @property
+    def normalised(self) -> bool:
+        """CUDA and OpenCL wrap and mirror only coordinates from 0 to 1."""
+        return self.address in ("wrap", "mirror")
+
+
+class Tex2dSum(Workload):
+    """Texels are fetched at whole coordinates, as in the document.
+
+    A point fetch returns the texel; a linear one lies on the corner of four and returns their mean,
+    for which the address mode gives what lies left of and above the image.
+    """
+
+    name = "tex2d_sum"
+    title = "Texture sum"
+    pattern = "a thread fetches one texel; which one is the mapping; the sums are not stored"
+    dtypes = ("float", "float2", "float4", "unorm8", "unorm8x4")
+    variants = tuple(
+        Variant(*parts).name
+        for written in (False, True)
+        for parts in itertools.product(MAPPINGS, FILTERS, ADDRESSES, (written,))
+    )
+    controls = tuple(name for name in variants if Variant.of(name).written)
+    mappings = default_variants = tuple(f"{mapping}-point-clamp" for mapping in MAPPINGS)
+    sizes = (4096,)
+    axes: ClassVar = {"block_x": {"from": 4, "to": 64}, "block_y": {"from": 4, "to": 64}}
+    views = (HeatMap("block_x", "block_y"), Footprint())
+    images = frozenset({"src"})
+
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """Mapping, lanes, sampler, and the factor that makes sums whole."""
+        v, kind = Variant.of(variant), DTYPES[dtype]
+        # Normalised point coordinates are rounded: they aim at the middle of the texel.
+        centred = v.normalised and v.filter == "point"
+        scale = (255 if kind.normalised else 1) * (4 if v.filter == "linear" else 1)
+        found = {
+            f"MAP_{v.mapping.upper()}": "1",
+            "ADDRESS": ADDRESSES[v.address],
+            "FETCHED_LANES": str(kind.lanes),
+            "FILTER": FILTERS[v.filter],
+            "OFFSET": "0.5f" if centred else "0.0f",
+            "SCALE": f"{scale}.0f",
+        }
+        found |= {"NORMALISED": "1"} if v.normalised else {}
+        return found | ({"WRITTEN": "1"} if v.written else {})
+
+    def inputs(
+        self, problem: Problem, dtype: str, rng: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """``src``: random bytes, in a float type as floats, so that every sum of them is exact."""
+        kind = DTYPES[dtype]
+        texels = rng.integers(0, 256, kind.shape(problem.height, problem.width), dtype=np.uint8)
+        return {"src": texels.astype(kind.scalar)}
+
+    def result_of(self, variant: str) -> str:
+        """Neither the mapping nor, for point fetches inside the image, the address mode matters."""
+        v = Variant.of(variant)
+        return "point" if v.filter == "point" else f"linear-{v.address}"
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """The sum over the lanes of every texel, shape (height, width)."""
+        src = inputs["src"]
+        return src if src.ndim == 2 else src.sum(axis=2, dtype=np.float32)
+
+    def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
+        """With the linear filter the sum of each texel and its left, upper and upper left ones."""
+        v = Variant.of(variant)
+        sums = self.reference(inputs).astype(np.float32)
+        if v.filter == "point":
+            return sums
+        padded = np.pad(sums, ((1, 0), (1, 0)), mode=PADDING[v.address])
+        return padded[1:, 1:] + padded[:-1, 1:] + padded[1:, :-1] + padded[:-1, :-1]
+
+    def bytes_read(self, problem: Problem, dtype: str) -> int:
+        """Every texel once."""
+        return problem.height * problem.width * DTYPES[dtype].itemsize
+
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """None while it is timed."""
+        return 0
+
+    def bytes_moved(self, cell: Cell) -> tuple[int, int]:
+        """With ``written`` also a sum for each texel."""
+        sums = 4 * cell.problem.height * cell.problem.width
+        written = sums if Variant.of(cell.variant).written else 0
+        return self.bytes_read(cell.problem, cell.dtype), written
+
+    def largest_buffer(self, problem: Problem, dtype: str) -> int:
+        """The image, or the sums."""
+        return max(self.bytes_read(problem, dtype), 4 * problem.height * problem.width)
+
+    def footprint(self, problem: Problem, dtype: str) -> int:
+        """The image and a copy on its way there; sums and expected sums."""
+        return 2 * self.bytes_read(problem, dtype) + 8 * problem.height * problem.width
+
+    def launch(self, cell: Cell) -> Launch:
+        """A grid that covers the image once, told of no place for its sums unless ``written``."""
+        v, block = Variant.of(cell.variant), (cell["block_x"], cell["block_y"], 1)
+        grid = grid_of(v.mapping, cell.problem, block[0], block[1])
+        args = (
+            BufferRef("dst") if v.written else NullRef(),
+            TextureRef("src", v.filter, v.address, v.normalised),
+            np.uint64(cell.problem.width),
+            np.uint64(cell.problem.height),
+            np.float32(1 / cell.problem.width),
+            np.float32(1 / cell.problem.height),
+        )
+        return Launch("sum_texels", grid, block, args, tiles=grid[0] * grid[1])
+
+    def proof(self, cell: Cell) -> Launch:
+        """The same launch, told where to store its sums."""
+        launch = self.launch(cell)
+        return replace(launch, args=(BufferRef("dst"), *launch.args[1:]))
+
+    def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
+        """A fetch of all lanes in the loop, before anything is asked about the sums' place."""
+        width = 4 * DTYPES[dtype].lanes
+        return (
+            Access("load", "texture", width, in_loop=True, before_test_of=0),
+            Access("store", "global", 4),
+        )
+
+    def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """Column and row of the texel of each thread of `block` (x, y); shape (threads, 2)."""
+        mapping = Variant.of(cell.variant).mapping
+        return texels_of(mapping, cell["block_x"], cell["block_y"], block)
+
+
+def grid_of(mapping: str, problem: Problem, block_x: int, block_y: int) -> tuple[int, int, int]:
+    """Blocks (x, y, z) that cover the image."""
+    if mapping == "block":
+        return ceil_div(problem.width, block_x), ceil_div(problem.height, block_y), 1
+    threads = block_x * block_y
+    if mapping == "row":
+        return ceil_div(problem.width, threads), problem.height, 1
+    strip = ceil_div(problem.width, TILE) * TILE**2
+    return ceil_div(strip, threads), ceil_div(problem.height, TILE), 1
+
+
+def texels_of(
+    mapping: str, block_x: int, block_y: int, block: tuple[int, int]
+) -> npt.NDArray[np.int64]:
+    """The kernels' FIRST_COL and FIRST_ROW for each thread of a block."""
+    y, x = np.divmod(np.arange(block_x * block_y), block_x)
+    if mapping == "block":
+        return np.stack([block[0] * block_x + x, block[1] * block_y + y], axis=1)
+    i = block[0] * block_x * block_y + np.arange(block_x * block_y)
+    if mapping == "row":
+        return np.stack([i, np.full_like(i, block[1])], axis=1)
+    if mapping == "tile8":
+        x, y = i & 7, i >> 3 & 7
+    else:
+        x = i & 1 | i >> 1 & 2 | i >> 2 & 4
+        y = i >> 1 & 1 | i >> 2 & 2 | i >> 3 & 4
+    return np.stack([(i >> 6) * TILE + x, block[1] * TILE + y], axis=1)
+
+
+WORKLOAD = Tex2dSum()

@@ -1,0 +1,275 @@
+"""Images on both backends: held texel by texel, fetched in every mode, refused in one sentence."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from gpushmoo.devices.base import (
+    Device,
+    LaunchRefusedError,
+    OutOfDeviceMemoryError,
+    image_refusal,
+)
+from gpushmoo.devices.opencl import OpenCLDevice
+from gpushmoo.dtypes import DTYPES
+from gpushmoo.events import CellRun, Ended, Event
+from gpushmoo.kernels import KernelFolder, find_kernels, load_kernel
+from gpushmoo.measure import MeasureSettings, ShardRun, build_variants
+from gpushmoo.schema import Status
+from gpushmoo.space import Cell, Problem, enumerate_cells
+from gpushmoo.timing.stopping import StoppingRule
+from gpushmoo.workspace import Workspace
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+KERNELS = {n: load_kernel(p) for n, p in find_kernels([ROOT / "kernels"]).items()}
+TEX, SURF = KERNELS["tex2d_sum"], KERNELS["surf2d_memset"]
+WHOLE_WORDS = ["float", "float2", "float4", "unorm8x4"]
+FEW = {"max_examples": 10, "deadline": None}
+SHARED = [HealthCheck.function_scoped_fixture]
+
+
+def texels(dtype: str, problem: Problem) -> np.ndarray[Any, Any]:
+    kind = DTYPES[dtype]
+    shape = kind.shape(problem.height, problem.width)
+    return np.random.default_rng(7).integers(0, 256, shape, dtype=np.uint8).astype(kind.scalar)
+
+
+@pytest.mark.parametrize("dtype", WHOLE_WORDS)
+@settings(**FEW, suppress_health_check=SHARED)
+@given(height=st.integers(1, 70), width=st.integers(1, 70))
+def test_an_image_holds_its_texels(device: Device, dtype: str, height: int, width: int) -> None:
+    data = texels(dtype, Problem(height, width))
+    image, buffer = device.upload_image(data, DTYPES[dtype]), device.upload(data)
+    assert device.mismatches(image, buffer) == 0
+    other = device.upload(np.zeros_like(data))
+    device.bind_copy(image, other).run()
+    assert device.mismatches(other, buffer) == 0
+
+
+@pytest.mark.parametrize("dtype", WHOLE_WORDS)
+def test_every_poisoned_texel_differs_until_it_is_written(device: Device, dtype: str) -> None:
+    problem = Problem(37, 29)
+    data = np.minimum(texels(dtype, problem), 254)  # a byte of 255 is the poison's, too
+    words = data.nbytes // 4
+    image, buffer = device.allocate_image(problem, DTYPES[dtype]), device.upload(data)
+    device.poison(image)
+    assert device.mismatches(image, buffer) == words
+    device.bind_copy(buffer, image).run()
+    assert device.mismatches(image, buffer) == 0
+    data.reshape(-1)[-1] += 1
+    assert device.mismatches(image, device.upload(data)) == 1
+
+
+def wrong_texels(device: Device, folder: KernelFolder, cell: Cell) -> int:
+    space = Workspace(device, folder.workload, cell.problem, cell.dtype, cell.variant, seed=3)
+    defines = folder.workload.defines(cell.dtype, cell.variant)
+    program = device.build(folder.path, DTYPES[cell.dtype], defines)
+    space.poison()
+    space.bind(program, folder.workload.proof(cell)).run()
+    return space.wrong_words()
+
+
+MODES = [
+    v for v in TEX.workload.variants if v.startswith("block-") and v not in TEX.workload.controls
+]
+
+
+@pytest.mark.parametrize("dtype", ["float", "float4", "unorm8"])
+@pytest.mark.parametrize("variant", [*MODES, "morton-linear-mirror-written"])
+@settings(**FEW, suppress_health_check=SHARED)
+@given(
+    height=st.integers(1, 130),
+    width=st.integers(1, 130),
+    block_x=st.integers(1, 64),
+    block_y=st.integers(1, 16),
+)
+def test_texels_are_fetched_right_in_every_mode(
+    device: Device, dtype: str, variant: str, height: int, width: int, block_x: int, block_y: int
+) -> None:
+    params = (("block_x", block_x), ("block_y", block_y))
+    cell = Cell(TEX.name, dtype, variant, Problem(height, width), params)
+    assert wrong_texels(device, TEX, cell) == 0
+
+
+@pytest.mark.parametrize("kernel", [TEX, SURF], ids=lambda f: f.name)
+@pytest.mark.parametrize("mapping", range(4))
+@settings(**FEW, suppress_health_check=SHARED)
+@given(
+    height=st.integers(1, 130),
+    width=st.integers(1, 130),
+    block_x=st.integers(1, 64),
+    block_y=st.integers(1, 16),
+)
+def test_every_mapping_takes_every_texel(
+    device: Device,
+    kernel: KernelFolder,
+    mapping: int,
+    height: int,
+    width: int,
+    block_x: int,
+    block_y: int,
+) -> None:
+    params = (("block_x", block_x), ("block_y", block_y))
+    # What is written by place shows a texel in the wrong one.
+    variant = kernel.workload.mappings[mapping].replace("-one", "-place")
+    cell = Cell(kernel.name, "float", variant, Problem(height, width), params)
+    assert wrong_texels(device, kernel, cell) == 0
+
+
+def test_address_modes_are_told_apart_by_what_must_come_out() -> None:
+    src = np.arange(6, dtype=np.float32).reshape(2, 3)
+    found = {
+        address: TEX.workload.expected({"src": src}, f"block-linear-{address}")
+        for address in ("clamp", "border", "wrap", "mirror")
+    }
+    # Four times the mean at the image's upper left corner: itself, and what lies left and above.
+    assert {a: float(e[0, 0]) for a, e in found.items()} == {
+        "clamp": 0.0 + 0.0 + 0.0 + 0.0,
+        "border": 0.0,
+        "wrap": 0.0 + 2.0 + 3.0 + 5.0,
+        "mirror": 0.0 + 0.0 + 0.0 + 0.0,
+    }
+    assert {a: float(e[0, 2]) for a, e in found.items()} == {
+        "clamp": 2.0 + 1.0 + 2.0 + 1.0,
+        "border": 2.0 + 1.0,
+        "wrap": 2.0 + 1.0 + 5.0 + 4.0,
+        "mirror": 2.0 + 1.0 + 2.0 + 1.0,
+    }
+
+
+def test_the_loops_sum_what_a_smaller_grid_leaves_to_a_thread(device: Device) -> None:
+    """The document's loops turn once in a grid that covers the image; here they turn six times."""
+    problem = Problem(24, 32)
+    cell = Cell(TEX.name, "float", "block-point-clamp", problem, (("block_x", 16), ("block_y", 8)))
+    program = device.build(TEX.path, DTYPES["float"], TEX.workload.defines("float", cell.variant))
+    launch = replace(TEX.workload.proof(cell), grid=(1, 1, 1))
+    rng = np.random.default_rng([3, 24, 32])
+    src = TEX.workload.inputs(problem, "float", rng)["src"]
+    expected = np.full((24, 32), 0xFFFFFFFF, dtype=np.uint32)
+    sums = src.reshape(3, 8, 2, 16).sum(axis=(0, 2), dtype=np.float32)
+    expected[:8, :16] = sums.view(np.uint32)
+    out = device.upload(src)
+    device.poison(out)
+    buffers = {"src": device.upload_image(src, DTYPES["float"]), "dst": out}
+    device.bind(program, launch, buffers).run()
+    assert device.mismatches(out, device.upload(expected)) == 0
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(("dtype", "words"), [("double", "double"), ("float3", "float3")])
+def test_a_type_without_a_format_is_refused_by_name(device: Device, dtype: str, words: str) -> None:
+    refusal = device.image_refusal(Problem(8, 8), DTYPES[dtype])
+    assert refusal is not None
+    assert words in refusal
+    with pytest.raises(LaunchRefusedError, match=words):
+        device.allocate_image(Problem(8, 8), DTYPES[dtype])
+
+
+@pytest.mark.parametrize("dtype", [*WHOLE_WORDS, "unorm8"])
+def test_the_kernels_types_have_a_format(device: Device, dtype: str) -> None:
+    assert device.image_refusal(Problem(8, 8), DTYPES[dtype]) is None
+
+
+@pytest.mark.parametrize("too", ["wide", "high"])
+def test_an_image_over_the_devices_limit_is_refused_with_the_limit(
+    device: Device, too: str
+) -> None:
+    assert device.info.max_image is not None
+    width, height = device.info.max_image
+    problem = Problem(4, width + 1) if too == "wide" else Problem(height + 1, 4)
+    refusal = device.image_refusal(problem, DTYPES["float"])
+    assert refusal == (
+        f"an image of {problem.height} x {problem.width} texels is too large; the device takes "
+        f"{height} x {width}"
+    )
+    with pytest.raises(LaunchRefusedError, match="too large"):
+        device.upload_image(texels("float", problem), DTYPES["float"])
+
+
+def test_a_device_without_images_says_so(opencl_device: OpenCLDevice) -> None:
+    info = replace(opencl_device.info, max_image=None)
+    assert image_refusal(info, Problem(1, 1)) == "the device has no images"
+
+
+def ended(
+    device: Device,
+    folder: KernelFolder,
+    dtype: str,
+    variants: Sequence[str],
+    sizes: Sequence[Problem],
+) -> list[CellRun]:
+    """How the cells of a small sweep end."""
+    events: list[Event] = []
+    rule = StoppingRule(min_samples=6, max_samples=6, relative_half_width=0.5, budget_s=1.0)
+    asked = MeasureSettings(1, 1024, 0, 10.0, rule)
+    builds = build_variants(device, folder, dtype, variants)
+    axes = {"block_x": [8, 64], "block_y": [4, 64]}
+    run = ShardRun(device, folder, builds, asked, events.append)
+    run.measure(enumerate_cells(folder.name, dtype, variants, sizes, axes))
+    return [e.run for e in events if isinstance(e, Ended)]
+
+
+@pytest.mark.parametrize("kernel", [TEX, SURF], ids=lambda f: f.name)
+def test_an_image_too_large_costs_its_cells_and_no_others(
+    device: Device, kernel: KernelFolder
+) -> None:
+    assert device.info.max_image is not None
+    sizes = [Problem(16, 16), Problem(1, device.info.max_image[0] + 1)]
+    runs = ended(device, kernel, "float", kernel.workload.mappings[:2], sizes)
+    found = Counter((r.cell.problem.height, r.status) for r in runs)
+    assert found == {
+        (16, Status.OK): 6,
+        (16, Status.TOO_MANY_THREADS): 2,
+        (1, Status.RESOURCES): 6,
+        (1, Status.TOO_MANY_THREADS): 2,
+    }
+    for run in runs:
+        if run.status is Status.RESOURCES:
+            assert run.message is not None
+            assert "too large; the device takes" in run.message
+
+
+def test_without_image_support_every_image_cell_says_so_and_buffers_go_on(
+    opencl_device: OpenCLDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opencl_device, "info", replace(opencl_device.info, max_image=None))
+    runs = ended(opencl_device, TEX, "float", TEX.workload.mappings[:1], [Problem(16, 16)])
+    refused = [r for r in runs if r.status is Status.RESOURCES]
+    assert [r.message for r in refused] == ["the device has no images"] * 3
+    copy = KERNELS["copy2d_coalesced"]
+    runs = ended(opencl_device, copy, "float", ["element"], [Problem(16, 16)])
+    assert Counter(r.status for r in runs) == {Status.OK: 3, Status.TOO_MANY_THREADS: 1}
+
+
+def test_a_users_kernel_whose_type_has_no_format_ends_as_rows(
+    device: Device, tmp_path: Path
+) -> None:
+    """The project's kernels offer no such type; a user's may."""
+    shutil.copytree(SURF.path, tmp_path / "doubles")
+    source = (tmp_path / "doubles" / "workload.py").read_text()
+    source = source.replace('name = "surf2d_memset"', 'name = "doubles"')
+    source = source.replace('dtypes = ("float",', 'dtypes = ("double", "float",')
+    (tmp_path / "doubles" / "workload.py").write_text(source)
+    mine = load_kernel(tmp_path / "doubles")
+    runs = ended(device, mine, "double", ["block-one"], [Problem(16, 16)])
+    assert Counter(r.status for r in runs) == {Status.RESOURCES: 3, Status.TOO_MANY_THREADS: 1}
+    assert all("double" in str(r.message) for r in runs if r.status is Status.RESOURCES)
+
+
+@pytest.mark.gpu
+def test_an_image_that_does_not_fit_the_memory_is_said(cuda_device: Device) -> None:
+    """65,536 x 131,072 float4 are 128 GiB: within the limits of images, not of four in a memory."""
+    largest = Problem(65536, 131072)
+    with pytest.raises(OutOfDeviceMemoryError):
+        [cuda_device.allocate_image(largest, DTYPES["float4"]) for _ in range(4)]

@@ -18,21 +18,20 @@ static inline element_t pattern(ulong i)
     return view.element;
 }
 
-#define STORE_PIECES(UNROLL)                                                                           \
-    __kernel void store_##UNROLL(__global element_t *dst, ulong n,                                     \
-                                              uint passes)                                             \
-    {                                                                                                  \
-        const ulong piece = (ulong)get_local_size(0) * UNROLL;                                         \
-        ulong i = (ulong)get_group_id(0) * passes * piece + get_local_id(0);                           \
-        for (uint pass = 0; pass < passes; ++pass, i += piece) {                                       \
-            if (i + piece - get_local_size(0) < n) {                                                   \
-                for (int u = 0; u < UNROLL; ++u)                                                       \
-                    dst[i + u * get_local_size(0)] = pattern(i + u * get_local_size(0));               \
-            } else {                                                                                   \
-                for (ulong k = i; k < n && k < i + piece; k += get_local_size(0))                      \
-                    dst[k] = pattern(k);                                                               \
-            }                                                                                          \
-        }                                                                                              \
+#define STORE_PIECES(UNROLL)                                                             \
+    __kernel void store_##UNROLL(__global element_t *dst, ulong n, uint passes)          \
+    {                                                                                    \
+        const ulong piece = (ulong)get_local_size(0) * UNROLL;                           \
+        ulong i = (ulong)get_group_id(0) * passes * piece + get_local_id(0);             \
+        for (uint pass = 0; pass < passes; ++pass, i += piece) {                         \
+            if (i + piece - get_local_size(0) < n) {                                     \
+                for (int u = 0; u < UNROLL; ++u)                                         \
+                    dst[i + u * get_local_size(0)] = pattern(i + u * get_local_size(0)); \
+            } else {                                                                     \
+                for (ulong k = i; k < n && k < i + piece; k += get_local_size(0))        \
+                    dst[k] = pattern(k);                                                 \
+            }                                                                            \
+        }                                                                                \
     }
 
 STORE_PIECES(1)

@@ -23,6 +23,7 @@ from snakemake.utils import update_config
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
 DEFAULT = yaml.safe_load((ROOT / "config/config.yaml").read_text())
 COPY = "kernels.copy2d_coalesced"
+TEX = "kernels.tex2d_sum"
 AXIS = "kernels.block_eq_partition.axes.num_partition"
 
 
@@ -53,7 +54,7 @@ MIN_SAMPLES = DEFAULT["measure"]["min_samples"]
 def test_default_configuration_is_valid() -> None:
     config = load_config(DEFAULT, ROOT)
     [size] = DEFAULT["kernels"]["copy2d_coalesced"]["sizes"]
-    assert config.kernels["copy2d_coalesced"].problems == (Problem(size, size),)
+    assert config.sweeps["copy2d_coalesced"].problems == (Problem(size, size),)
     assert [s.name for s in config.simulations] == ["tesla-c1060"]
     assert plan_shards(config)
 
@@ -65,14 +66,14 @@ def test_full_sweep_over_the_default_is_valid_and_what_it_says() -> None:
     assert (config.run, config.backend, config.device) == ("full", "cuda", "all")
     assert config.device_memory is not None
     check_memory(config, config.device_memory, config.device_memory)
-    copy2d = config.kernels["copy2d_coalesced"]
+    copy2d = config.sweeps["copy2d_coalesced"]
     assert copy2d.dtypes == ("float", "double", "float3", "float4")
     assert copy2d.cache_states == ("warm", "flushed")
     one_wave = Residency(132, 4)
     shapes = [expand_axis(copy2d.axes[a], one_wave) for a in ("block_x", "block_y")]
     assert sum(x * y <= 1024 for x in shapes[0] for y in shapes[1]) == 2021
     assert len(shapes[0]) * len(shapes[1]) == 3721
-    partitions = config.kernels["block_eq_partition"]
+    partitions = config.sweeps["block_eq_partition"]
     assert partitions.dtypes == copy2d.dtypes
     blocks = expand_axis(partitions.axes["num_partition"], one_wave)
     assert {*range(1, 33), 528, 529, 1056, 1057} <= set(blocks)
@@ -163,6 +164,20 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         ("kernels", {"copy2d_coalesced": None}, ["kernels", "at least one"]),
         ("kernels", {}, ["kernels", "empty", "at least 1"]),
         ("kernels", {3: {}}, ["kernels", "3", "a key must be a text"]),
+        ("kernels.b", {"kernel": "copy2"}, ["kernels.b.kernel", "'copy2'", "found: block_eq"]),
+        ("kernels.b", {"kernel": 3}, ["kernels.b.kernel", "3", "a text"]),
+        ("kernels.b c", {"kernel": "tex2d_sum"}, ["kernels.b c", "letters, digits and '_'"]),
+        (
+            "kernels.b",
+            {"kernel": "tex2d_sum", "sizes": [64, 512]},
+            ["kernels.tex2d_sum.sizes", "kernels.b sweeps tex2d_sum at 512 x 512", "must differ"],
+        ),
+        (
+            f"{TEX}.variants",
+            ["block-lineer-clamp"],
+            [f"{TEX}.variants", "nearest of the 64", "block-linear-clamp"],
+        ),
+        (f"{TEX}.dtypes", ["float3"], [f"{TEX}.dtypes", "float, float2, float4, unorm8, unorm8x4"]),
         (AXIS, [], [AXIS, "empty", "at least 1 entry"]),
         (AXIS, {"from": 5, "to": 2}, [AXIS, "from 5 to 2", "at least 'from'"]),
         (AXIS, [1, {"from": 5, "to": 2}], [AXIS, "from 5 to 2"]),
@@ -224,22 +239,31 @@ def test_unknown_keys_of_mixed_types_are_refused() -> None:
 
 
 def test_kernel_that_says_nothing_takes_its_own_defaults() -> None:
-    kernel = load_config(changed("kernels", {"copy2d_coalesced": {}}), ROOT).kernels
+    kernel = load_config(changed("kernels", {"copy2d_coalesced": {}}), ROOT).sweeps
     workload = kernel["copy2d_coalesced"].folder.workload
     assert kernel["copy2d_coalesced"].dtypes == tuple(workload.dtypes)
     assert kernel["copy2d_coalesced"].axes == dict(workload.axes)
     assert kernel["copy2d_coalesced"].problems == tuple(Problem(s, s) for s in workload.sizes)
 
 
+def test_a_second_sweep_of_a_kernel_has_sizes_of_its_own() -> None:
+    second = {"kernel": "tex2d_sum", "sizes": [64]}
+    sweeps = load_config(changed("kernels.small", second), ROOT).sweeps
+    assert sweeps["small"].folder.name == sweeps["tex2d_sum"].folder.name == "tex2d_sum"
+    workload = sweeps["small"].folder.workload
+    assert sweeps["small"].variants == tuple(workload.default_variants)
+    assert len(workload.default_variants) < len(workload.variants)
+
+
 def test_null_leaves_a_kernel_or_a_simulated_device_out() -> None:
-    left = load_config(changed(COPY, None), ROOT).kernels
-    assert set(left) == set(load_config(DEFAULT, ROOT).kernels) - {"copy2d_coalesced"}
+    left = load_config(changed(COPY, None), ROOT).sweeps
+    assert set(left) == set(load_config(DEFAULT, ROOT).sweeps) - {"copy2d_coalesced"}
     assert load_config(changed("simulate.tesla-c1060", None), ROOT).simulations == ()
 
 
 def test_one_axis_given_leaves_the_other_its_default() -> None:
     config = load_config(changed(f"{COPY}.axes", {"block_x": 8}), ROOT)
-    axes = config.kernels["copy2d_coalesced"].axes
+    axes = config.sweeps["copy2d_coalesced"].axes
     assert axes["block_x"] == 8
     assert axes["block_y"] == {"from": 4, "to": 64, "step": 4}
 
@@ -247,7 +271,7 @@ def test_one_axis_given_leaves_the_other_its_default() -> None:
 def test_equal_bounds_are_no_fault() -> None:
     measure = {**DEFAULT["measure"], "min_samples": 9, "max_samples": 9}
     assert load_config(changed("measure", measure), ROOT).measure.rule.max_samples == 9
-    axes = load_config(changed(AXIS, {"from": 5, "to": 5}), ROOT).kernels["block_eq_partition"].axes
+    axes = load_config(changed(AXIS, {"from": 5, "to": 5}), ROOT).sweeps["block_eq_partition"].axes
     assert axes["num_partition"] == {"from": 5, "to": 5}
 
 

@@ -28,9 +28,9 @@ def flow(raw_config: dict[str, Any]) -> Flow:
             "dtypes": ["float"],
             "cache": ["warm", "flushed"],
         },
-        "global_copy": {"sizes": [256, 512]},
-        "global_load": {},
-        "global_store": {},
+        "global_copy": {"sizes": [256, 512, 1024, 2048]},
+        "global_load": {"sizes": [256, 512, 1024, 2048]},
+        "global_store": {"sizes": [256, 512, 1024, 2048]},
     }
     return flow_of(raw_config, kernels)
 
@@ -47,6 +47,58 @@ def test_shmoos_and_curves_are_drawn_for_each_problem_and_cache_state(flow: Flow
         "workingset-global_store",
     ]
     assert all(f"{flow.results}/figures/{f.name}.svg" in flow.figure_files for f in flow.figures)
+
+
+def test_few_sizes_are_left_to_the_table(raw_config: dict[str, Any]) -> None:
+    few = flow_of(raw_config, {"global_copy": {"sizes": [256, 512, 1024]}})
+    assert few.figures == []
+
+
+IMAGES = {
+    "tex2d_sum": {"sizes": [64], "dtypes": ["float"]},
+    "large": {"kernel": "tex2d_sum", "sizes": [128], "dtypes": ["float", "unorm8"]},
+    "modes": {
+        "kernel": "tex2d_sum",
+        "sizes": [32],
+        "dtypes": ["float"],
+        "variants": ["block-linear-wrap", "block-point-clamp"],
+    },
+}
+
+
+def test_sweeps_of_one_kernel_have_shards_of_their_own(raw_config: dict[str, Any]) -> None:
+    flow = flow_of(raw_config, IMAGES)
+    assert {f.split("cells/")[1].split("/")[0] for f in flow.shard_files} == set(IMAGES)
+    asked = SimpleNamespace(sweep="large", dtype="unorm8", shard="0000-of-0008")
+    params = flow.measure_params(asked)
+    assert (params["folder"], params["sizes"]) == ("kernels/tex2d_sum", [[128, 128]])
+    assert list(flow.report_params(asked)["kernels"]) == ["tex2d_sum"]
+
+
+def test_what_limits_shapes_is_drawn_on_cuda_where_mappings_are_compared(
+    raw_config: dict[str, Any],
+) -> None:
+    def drawn(backend: str) -> list[str]:
+        flow = flow_of(raw_config | {"backend": backend}, IMAGES)
+        return [f.name for f in flow.figures if f.name.startswith("footprint-")]
+
+    assert drawn("opencl") == []
+    assert drawn("cuda") == [
+        "footprint-tex2d_sum-float-128x128-warm",
+        "footprint-tex2d_sum-unorm8-128x128-warm",
+        "footprint-tex2d_sum-float-64x64-warm",
+    ]
+    flow = flow_of(raw_config | {"backend": "cuda"}, IMAGES)
+    assert params_of(flow, "footprint-tex2d_sum-unorm8-128x128-warm") == {
+        "where": {
+            "kernel": "tex2d_sum",
+            "height": 128,
+            "width": 128,
+            "dtype": "unorm8",
+            "cache_state": "warm",
+        },
+        "name_state": False,
+    }
 
 
 def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:

@@ -19,11 +19,11 @@ def config(raw_config: dict[str, Any]) -> RunConfig:
 def test_shards_are_named_once_and_cover_every_kernel_and_dtype(config: RunConfig) -> None:
     shards = plan_shards(config)
     assert len({s.path for s in shards}) == len(shards)
-    assert {(s.kernel, s.dtype) for s in shards} == {
-        (name, d) for name, k in config.kernels.items() for d in k.dtypes
+    assert {(s.sweep, s.dtype) for s in shards} == {
+        (name, d) for name, k in config.sweeps.items() for d in k.dtypes
     }
     for s in shards:
-        mates = [m for m in shards if (m.kernel, m.dtype) == (s.kernel, s.dtype)]
+        mates = [m for m in shards if (m.sweep, m.dtype) == (s.sweep, s.dtype)]
         assert sorted(m.index for m in mates) == list(range(s.count))
 
 
@@ -40,7 +40,7 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         back = json.loads(json.dumps(params))
         assert back == params
         assert settings_of(back) == config.measure
-        kernel, space = config.kernels[shard.kernel], space_of(back)
+        kernel, space = config.sweeps[shard.sweep], space_of(back)
         assert tuple(space.problems) == kernel.problems
         assert tuple(space.cache_states) == kernel.cache_states
         assert (space.dtype, space.index, space.count) == (shard.dtype, shard.index, shard.count)

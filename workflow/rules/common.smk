@@ -19,8 +19,8 @@ onstart:
 
 
 wildcard_constraints:
-    kernel="[A-Za-z0-9_]+",
+    sweep="[A-Za-z0-9_]+",
     dtype="[a-z0-9]+",
     shard="[0-9]+-of-[0-9]+",
-    kind="heatmap|curve|workingset",
+    kind="heatmap|curve|workingset|footprint",
     machine="[A-Za-z0-9][A-Za-z0-9._-]*",

@@ -7,9 +7,9 @@
 # device makes the same check itself, before it measures, so that it need not wait for this job.
 rule check_machine_code:
     output:
-        flow.path("machine_code", "{kernel}", "{dtype}.json"),
+        flow.path("machine_code", "{sweep}", "{dtype}.json"),
     log:
-        flow.path("logs", "machine_code", "{kernel}-{dtype}.log"),
+        flow.path("logs", "machine_code", "{sweep}-{dtype}.log"),
     conda:
         "../../environment.yml"
     # On a cluster the device that tells its architecture is where a GPU is asked for.
@@ -27,9 +27,9 @@ rule measure:
     input:
         broken_shards_anew(flow, workflow),
     output:
-        flow.path("cells", "{kernel}", "{dtype}", "{shard}.parquet"),
+        flow.path("cells", "{sweep}", "{dtype}", "{shard}.parquet"),
     log:
-        flow.path("logs", "measure", "{kernel}-{dtype}-{shard}.log"),
+        flow.path("logs", "measure", "{sweep}-{dtype}-{shard}.log"),
     conda:
         "../../environment.yml"
     threads: flow.measure_threads

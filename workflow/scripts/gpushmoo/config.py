@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,8 @@ class ConfigError(ValueError):
 
 
 @dataclass(frozen=True)
-class KernelConfig:
-    """One swept kernel, defaults filled in; `axes` are axis specifications."""
+class SweepConfig:
+    """One sweep of a kernel, defaults filled in; `axes` are axis specifications."""
 
     folder: KernelFolder
     dtypes: tuple[str, ...]
@@ -61,7 +62,7 @@ class RunConfig:
     opencl_runtime: str
     cuda_arch: str | None
     device_memory: int | None
-    kernels: dict[str, KernelConfig]
+    sweeps: dict[str, SweepConfig]
     measure: MeasureSettings
     cells_per_shard: int
     simulations: tuple[SimulationConfig, ...]
@@ -79,15 +80,16 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
     _check_schema(raw, schema)
     try:
         paths = find_kernels(root / f for f in raw["kernel_folders"])
-        kernels = {
-            name: _kernel(name, spec, paths, root)
+        sweeps = {
+            name: _sweep(name, spec, paths)
             for name, spec in sorted(raw["kernels"].items())
             if spec is not None
         }
     except KernelFolderError as err:
         raise ConfigError(str(err)) from err
-    if not kernels:
+    if not sweeps:
         raise ConfigError("kernels: every kernel is null; at least one must be swept.")
+    _refuse_shared_sizes(sweeps)
     m = raw["measure"]
     if m["max_samples"] < m["min_samples"]:
         raise ConfigError(
@@ -103,7 +105,7 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
         opencl_runtime=raw["opencl_runtime"],
         cuda_arch=raw["cuda_arch"],
         device_memory=None if memory is None else int(memory * 2**30),
-        kernels=kernels,
+        sweeps=sweeps,
         measure=MeasureSettings(
             seed=raw["seed"],
             thread_limit=raw["thread_limit"],
@@ -151,20 +153,27 @@ def _check_schema(raw: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
         raise ConfigError(sentence(errors[0]))
 
 
-def _kernel(name: str, spec: Any, paths: Mapping[str, Path], root: Path) -> KernelConfig:
-    if name not in paths:
-        near = difflib.get_close_matches(name, paths, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
+def _sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
+    if not re.fullmatch("[A-Za-z0-9_]+", name):
         raise ConfigError(
-            f"kernels.{name}: there is no such kernel; found: {', '.join(sorted(paths))}.{hint}"
+            f"kernels.{name}: a sweep's name must consist of letters, digits and '_'."
         )
-    folder = load_kernel(paths[name])
+    kernel = spec.get("kernel", name)
+    if kernel not in paths:
+        near = difflib.get_close_matches(kernel, paths, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        which = f"kernels.{name}" + (".kernel" if "kernel" in spec else "")
+        raise ConfigError(
+            f"{which}: there is no such kernel as '{kernel}'; found: {', '.join(sorted(paths))}."
+            f"{hint}"
+        )
+    folder = load_kernel(paths[kernel])
     w = folder.workload
     axes = {**w.axes, **spec.get("axes", {})}
     _subset(f"kernels.{name}.axes", axes, w.axes)
     dtypes = spec.get("dtypes", list(w.dtypes))
     _subset(f"kernels.{name}.dtypes", dtypes, w.dtypes)
-    variants = spec.get("variants", list(w.variants))
+    variants = spec.get("variants", list(w.default_variants or w.variants))
     _subset(f"kernels.{name}.variants", variants, w.variants)
     for axis, value in axes.items():
         _check_axis(f"kernels.{name}.axes.{axis}", value)
@@ -177,13 +186,38 @@ def _kernel(name: str, spec: Any, paths: Mapping[str, Path], root: Path) -> Kern
                 "a size must stand once."
             )
     states = tuple(spec.get("cache", w.cache_states))
-    return KernelConfig(folder, tuple(dtypes), tuple(variants), problems, states, axes)
+    return SweepConfig(folder, tuple(dtypes), tuple(variants), problems, states, axes)
 
 
-def _subset(key: str, given: Any, allowed: Any) -> None:
+def _refuse_shared_sizes(sweeps: Mapping[str, SweepConfig]) -> None:
+    """Two sweeps of a kernel at one size might hold the same cells."""
+    taken: dict[tuple[str, Problem], str] = {}
+    for name, sweep in sweeps.items():
+        for problem in sweep.problems:
+            other = taken.setdefault((sweep.folder.name, problem), name)
+            if other != name:
+                raise ConfigError(
+                    f"kernels.{name}.sizes: kernels.{other} sweeps {sweep.folder.name} at "
+                    f"{problem.height} x {problem.width}, too; sweeps of one kernel must differ in "
+                    "all their sizes."
+                )
+
+
+# Of more names than this a sentence shows those that are like the wrong one.
+MANY_NAMES = 16
+
+
+def _subset(key: str, given: Any, allowed: Collection[str]) -> None:
     for value in given:
-        if value not in allowed:
+        if value in allowed:
+            continue
+        if len(allowed) <= MANY_NAMES:
             raise ConfigError(f"{key}: '{value}' is not known; allowed: {', '.join(allowed)}.")
+        near = difflib.get_close_matches(str(value), allowed, n=3, cutoff=0.0)
+        raise ConfigError(
+            f"{key}: '{value}' is not known; the nearest of the {len(allowed)} allowed: "
+            f"{', '.join(near)}."
+        )
 
 
 def _check_axis(key: str, spec: Any) -> None:
@@ -220,9 +254,9 @@ def _dataset(value: str | None, root: Path) -> Path | None:
 
 def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
     """Refuse problems that do not fit `memory` bytes, `allocation` in one buffer: ConfigError."""
-    for name, kernel in config.kernels.items():
-        for problem in kernel.problems:
-            for dtype in kernel.dtypes:
-                reason = misfit(kernel.folder.workload, problem, dtype, memory, allocation)
+    for name, sweep in config.sweeps.items():
+        for problem in sweep.problems:
+            for dtype in sweep.dtypes:
+                reason = misfit(sweep.folder.workload, problem, dtype, memory, allocation)
                 if reason is not None:
                     raise ConfigError(f"kernels.{name}.sizes: {reason}; choose a smaller size.")

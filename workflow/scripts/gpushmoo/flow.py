@@ -9,25 +9,30 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .config import KernelConfig, RunConfig, check_memory, load_config
+from .config import RunConfig, SweepConfig, check_memory, load_config
 from .devices.base import DeviceInfo
 from .devices.select import DeviceChoice, resolve
 from .digest import code_digest, file_digest
 from .plan import ROOT, Shard, cache_folder, plan_shards, shard_params
 from .space import Problem
-from .workload import Curve, HeatMap, WorkingSet
+from .workload import Curve, Footprint, HeatMap, View, WorkingSet, Workload
+
+# Of fewer sizes a figure of bandwidth over the bytes touched shows nothing that a table does not.
+FEWEST_SIZES = 4
 
 
 @dataclass(frozen=True)
 class FigureSpec:
     """A figure of measured cells: its name and what it shows.
 
-    `problem` and `cache_state` are None where it shows all that the kernel was swept over.
+    `problem` and `cache_state` are None where it shows all that the kernel was swept over; `dtypes`
+    are in the order of the configuration.
     """
 
     name: str
     kernel: str
-    view: HeatMap | Curve | WorkingSet
+    view: View
+    dtypes: tuple[str, ...]
     problem: Problem | None = None
     cache_state: str | None = None
 
@@ -37,6 +42,8 @@ class FigureSpec:
         found: dict[str, Any] = {"kernel": self.kernel}
         if self.problem is not None:
             found |= {"height": self.problem.height, "width": self.problem.width}
+        if isinstance(self.view, Footprint):
+            found["dtype"] = self.dtypes[0]
         return found | ({"cache_state": self.cache_state} if self.cache_state else {})
 
 
@@ -83,12 +90,12 @@ class Flow:
 
     def shard_file(self, wildcards: Any) -> str:
         """The file that the measuring job of these wildcards makes."""
-        return self.path("cells", wildcards.kernel, wildcards.dtype, f"{wildcards.shard}.parquet")
+        return self.path("cells", wildcards.sweep, wildcards.dtype, f"{wildcards.shard}.parquet")
 
     def measure_params(self, wildcards: Any) -> dict[str, Any]:
         """Parameters of one measuring job."""
         index, count = (int(n) for n in wildcards.shard.split("-of-"))
-        shard = Shard(wildcards.kernel, wildcards.dtype, index, count)
+        shard = Shard(wildcards.sweep, wildcards.dtype, index, count)
         backend, runtime = self.choice.backend, self.choice.opencl_runtime
         return shard_params(self.config, backend, runtime, shard)
 
@@ -99,22 +106,22 @@ class Flow:
 
     @property
     def machine_code_files(self) -> list[str]:
-        """Checked machine code of every kernel and dtype."""
+        """Checked machine code of every sweep and dtype."""
         return [
             self.path("machine_code", name, f"{dtype}.json")
-            for name, kernel in self.config.kernels.items()
-            for dtype in kernel.dtypes
+            for name, sweep in self.config.sweeps.items()
+            for dtype in sweep.dtypes
         ]
 
     def machine_code_params(self, wildcards: Any) -> dict[str, Any]:
         """What is compiled and for which architecture."""
-        kernel = self.config.kernels[wildcards.kernel]
+        sweep = self.config.sweeps[wildcards.sweep]
         return {
             "arch": self.config.cuda_arch,
             "dtype": wildcards.dtype,
-            "folder": os.path.relpath(kernel.folder.path, ROOT),
-            "kernel_digest": kernel.folder.digest(),
-            "variants": list(kernel.variants),
+            "folder": os.path.relpath(sweep.folder.path, ROOT),
+            "kernel_digest": sweep.folder.digest(),
+            "variants": list(sweep.variants),
         }
 
     @property
@@ -137,27 +144,46 @@ class Flow:
 
     # Analysis and figures
 
+    @cached_property
+    def workloads(self) -> dict[str, Workload]:
+        """The workload of every kernel that is swept, by its name."""
+        folders = [s.folder for s in self.config.sweeps.values()]
+        return {f.name: f.workload for f in sorted(folders, key=lambda f: f.name)}
+
     @property
     def persistent_kernels(self) -> list[str]:
         """Kernels that the closed model is fitted to."""
-        return [n for n, k in self.config.kernels.items() if k.folder.workload.persistent_axis]
+        return [n for n, w in self.workloads.items() if w.persistent_axis]
+
+    @property
+    def mapped_kernels(self) -> dict[str, str]:
+        """Folders of the kernels that the model of a block's shape is fitted to, by name."""
+        folders = [s.folder for s in self.config.sweeps.values()]
+        return {f.name: os.path.relpath(f.path, ROOT) for f in folders if f.workload.mappings}
+
+    @property
+    def mapped_digests(self) -> dict[str, str]:
+        """Digests of these folders, whose ``texels`` the model asks."""
+        folders = [s.folder for s in self.config.sweeps.values()]
+        return {f.name: f.digest() for f in folders if f.workload.mappings}
 
     @property
     def ceiling_kernels(self) -> dict[str, str]:
         """What the device can ``load`` or ``store`` at most is shown by these kernels."""
-        kernels = self.config.kernels.items()
-        kinds = {n: k.folder.workload.ceiling for n, k in kernels}
-        return {n: kind for n, kind in kinds.items() if kind is not None}
+        return {n: w.ceiling for n, w in self.workloads.items() if w.ceiling is not None}
 
     @property
     def figures(self) -> list[FigureSpec]:
         """Figures of measured cells, in the order of the report."""
-        return [
+        found = [
             figure
-            for name, kernel in self.config.kernels.items()
-            for view in kernel.folder.workload.views
-            for figure in _figures(name, kernel, view)
+            for sweep in self.config.sweeps.values()
+            for view in sweep.folder.workload.views
+            for figure in _figures(sweep, view)
+            if not isinstance(view, Footprint) or self.choice.backend == "cuda"
         ]
+        # Sweeps of one kernel share the figures over all sizes.
+        return list({f.name: f for f in found}.values())
 
     @property
     def figure_files(self) -> list[str]:
@@ -172,16 +198,17 @@ class Flow:
     def figure_params(self, wildcards: Any) -> dict[str, Any]:
         """What the figure named by the wildcards shows."""
         spec = next(f for f in self.figures if f.name == f"{wildcards.kind}-{wildcards.rest}")
-        kernels = self.config.kernels
+        sweeps = self.config.sweeps.values()
         params: dict[str, Any] = {"where": spec.where}
         if isinstance(spec.view, WorkingSet):
             return params
         # Where all of the run is in one state, a title need not say in which.
-        params["name_state"] = len({s for k in kernels.values() for s in k.cache_states}) > 1
+        params["name_state"] = len({state for s in sweeps for state in s.cache_states}) > 1
+        if isinstance(spec.view, Footprint):
+            return params
         if isinstance(spec.view, Curve):
             return params | {"x": spec.view.x, "unit": spec.view.unit}
-        dtypes = list(kernels[spec.kernel].dtypes)
-        return params | {"x": spec.view.x, "y": spec.view.y, "dtypes": dtypes}
+        return params | {"x": spec.view.x, "y": spec.view.y, "dtypes": list(spec.dtypes)}
 
     def simulation_params(self, wildcards: Any) -> dict[str, Any]:
         """Sizes and numbers of blocks of a simulated device, and its file's digest."""
@@ -200,8 +227,8 @@ class Flow:
             "figures": self.figure_files,
             "machines": [s.name for s in self.config.simulations],
             "kernels": {
-                n: {"title": k.folder.workload.title, "pattern": k.folder.workload.pattern}
-                for n, k in self.config.kernels.items()
+                n: {"title": w.title, "pattern": w.pattern, "controls": list(w.controls)}
+                for n, w in self.workloads.items()
             },
             "persistent": self.persistent_kernels,
             "recorded": self.config.dataset is not None,
@@ -221,15 +248,45 @@ class Flow:
         )
 
 
-def _figures(
-    name: str, kernel: KernelConfig, view: HeatMap | Curve | WorkingSet
-) -> list[FigureSpec]:
+def _figures(sweep: SweepConfig, view: View) -> list[FigureSpec]:
+    name = sweep.folder.name
     if isinstance(view, WorkingSet):
-        return [FigureSpec(f"workingset-{name}", name, view)]
+        if len(sweep.problems) < FEWEST_SIZES:
+            return []
+        return [FigureSpec(f"workingset-{name}", name, view, sweep.dtypes)]
+    if isinstance(view, Footprint):
+        return _footprints(sweep, view)
     axes = f"{view.x}-{view.y}" if isinstance(view, HeatMap) else view.x
     kind = "heatmap" if isinstance(view, HeatMap) else "curve"
     return [
-        FigureSpec(f"{kind}-{name}-{axes}-{problem.label}-{state}", name, view, problem, state)
-        for problem in kernel.problems
-        for state in kernel.cache_states
+        FigureSpec(
+            f"{kind}-{name}-{axes}-{problem.label}-{state}",
+            name,
+            view,
+            sweep.dtypes,
+            problem,
+            state,
+        )
+        for problem in sweep.problems
+        for state in sweep.cache_states
+    ]
+
+
+def _footprints(sweep: SweepConfig, view: Footprint) -> list[FigureSpec]:
+    """One for each dtype, size and cache state of a sweep that compares mappings."""
+    if len(set(sweep.variants) & set(sweep.folder.workload.mappings)) < 2:
+        return []
+    name = sweep.folder.name
+    return [
+        FigureSpec(
+            f"footprint-{name}-{dtype}-{problem.label}-{state}",
+            name,
+            view,
+            (dtype,),
+            problem,
+            state,
+        )
+        for problem in sweep.problems
+        for state in sweep.cache_states
+        for dtype in sweep.dtypes
     ]

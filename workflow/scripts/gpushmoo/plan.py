@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .config import KernelConfig, RunConfig
+from .config import RunConfig, SweepConfig
 from .measure import MeasureSettings, ShardSpace
 from .space import Problem, Residency, count_cells, expand_axis, shard_count
 from .timing.stopping import StoppingRule
@@ -22,9 +22,9 @@ _TYPICAL = Residency(units=32, per_unit=4)
 
 @dataclass(frozen=True)
 class Shard:
-    """One measuring job: part `index` of `count` of a kernel and dtype."""
+    """One measuring job: part `index` of `count` of a sweep and dtype."""
 
-    kernel: str
+    sweep: str
     dtype: str
     index: int
     count: int
@@ -37,19 +37,17 @@ class Shard:
     @property
     def path(self) -> str:
         """Relative path of the shard's file within ``cells/``."""
-        return f"{self.kernel}/{self.dtype}/{self.name}.parquet"
+        return f"{self.sweep}/{self.dtype}/{self.name}.parquet"
 
 
 def plan_shards(config: RunConfig) -> list[Shard]:
     """All shards of a run, in a fixed order; asks no device."""
     shards = []
-    for name, kernel in config.kernels.items():
-        axes = {a: expand_axis(spec, _TYPICAL) for a, spec in kernel.axes.items()}
-        cells = count_cells(
-            axes, len(kernel.problems), len(kernel.variants), len(kernel.cache_states)
-        )
+    for name, sweep in config.sweeps.items():
+        axes = {a: expand_axis(spec, _TYPICAL) for a, spec in sweep.axes.items()}
+        cells = count_cells(axes, len(sweep.problems), len(sweep.variants), len(sweep.cache_states))
         count = shard_count(cells, config.cells_per_shard)
-        shards += [Shard(name, d, i, count) for d in kernel.dtypes for i in range(count)]
+        shards += [Shard(name, d, i, count) for d in sweep.dtypes for i in range(count)]
     return shards
 
 
@@ -60,16 +58,16 @@ def shard_params(
 
     Snakemake compares it with the last run's: a difference, and nothing else, measures again.
     """
-    kernel: KernelConfig = config.kernels[shard.kernel]
+    sweep: SweepConfig = config.sweeps[shard.sweep]
     rule = config.measure.rule
     params = {
-        "axes": {a: kernel.axes[a] for a in sorted(kernel.axes)},
+        "axes": {a: sweep.axes[a] for a in sorted(sweep.axes)},
         "backend": backend,
-        "cache_states": list(kernel.cache_states),
+        "cache_states": list(sweep.cache_states),
         "device": config.device,
         "dtype": shard.dtype,
-        "folder": os.path.relpath(kernel.folder.path, ROOT),
-        "kernel_digest": kernel.folder.digest(),
+        "folder": os.path.relpath(sweep.folder.path, ROOT),
+        "kernel_digest": sweep.folder.digest(),
         "measure": {
             "budget_s": rule.budget_s,
             "max_samples": rule.max_samples,
@@ -81,9 +79,9 @@ def shard_params(
         "opencl_runtime": opencl_runtime,
         "seed": config.seed,
         "shard": [shard.index, shard.count],
-        "sizes": [[p.height, p.width] for p in kernel.problems],
+        "sizes": [[p.height, p.width] for p in sweep.problems],
         "thread_limit": config.measure.thread_limit,
-        "variants": list(kernel.variants),
+        "variants": list(sweep.variants),
     }
     return dict(sorted(params.items()))
 

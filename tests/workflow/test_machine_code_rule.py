@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from projects import Project
+from projects import Project, only
 
 pytest_plugins = ["workflow_fixtures"]
 
@@ -15,10 +15,7 @@ CONFIG: dict[str, Any] = {
     "backend": "cuda",
     "cuda_arch": "sm_90",
     "device_memory_gib": 1,
-    "kernels": {
-        "copy2d_coalesced": {"dtypes": ["float4"], "variants": ["element"]},
-        "block_eq_partition": None,
-    },
+    "kernels": only({"copy2d_coalesced": {"dtypes": ["float4"], "variants": ["element"]}}),
 }
 
 

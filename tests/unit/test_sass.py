@@ -17,7 +17,7 @@ from gpushmoo.devices.nvrtc import build_options, compile_cubin
 from gpushmoo.devices.sass import AccessCount, EntryCode, complaints, disassemble, parse
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.kernels import KernelFolder, find_kernels, load_kernel
-from gpushmoo.workload import Access
+from gpushmoo.workload import Access, Workload
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -473,6 +473,16 @@ def built_in(folder: Path, options: tuple[str, ...]) -> dict[str, EntryCode]:
 
 FOLDERS = [load_kernel(path) for path in find_kernels([ROOT / "kernels"]).values()]
 
+# A build takes a second: of a kernel with more variants than this, only the first dtype is tried in
+# all of them, and the others in those that a sweep takes unless told.
+MANY_VARIANTS = 16
+
+
+def tried(workload: Workload, dtype: str) -> tuple[str, ...]:
+    if len(workload.variants) <= MANY_VARIANTS or dtype == workload.dtypes[0]:
+        return workload.variants
+    return workload.default_variants or workload.variants
+
 
 @pytest.mark.parametrize(
     ("folder", "dtype", "variant"),
@@ -481,7 +491,7 @@ FOLDERS = [load_kernel(path) for path in find_kernels([ROOT / "kernels"]).values
         for folder in FOLDERS
         if folder.source(".cu") is not None
         for dtype in folder.workload.dtypes
-        for variant in folder.workload.variants
+        for variant in tried(folder.workload, dtype)
     ],
 )
 def test_built_in_kernels_do_what_they_are_timed_for(

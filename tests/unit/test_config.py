@@ -212,6 +212,11 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         ("kernel_folders", ["x" * 5000], ["kernel_folders", "not a folder"]),
         ("kernel_folders", ["kernels", "./kernels"], ["kernel_folders", "twice", "rename"]),
         ("kernel_folders", [], ["kernel_folders", "empty"]),
+        ("only", [], ["only", "empty"]),
+        ("only", ["copy2d"], ["only", "no sweep 'copy2d'", "copy2d_coalesced", "tex2d_sum"]),
+        ("only", ["tex2d_sum", "tex2d_sum"], ["only"]),
+        ("only", "tex2d_sum", ["only", "Names of the sweeps", "null"]),
+        ("only", [3], ["only"]),
         ("dataset", "nowhere", ["dataset", "'nowhere'", "Parquet"]),
         ("dataset", "docs", ["dataset", "'docs'", "Parquet"]),
         ("dataset", "x" * 5000, ["dataset", "cannot be read"]),
@@ -226,6 +231,15 @@ def test_bad_value_is_refused_naming_the_key_and_what_is_allowed(
 ) -> None:
     text = sentence(changed(path, value))
     assert [w for w in words if w not in text] == []
+
+
+def test_only_the_named_sweeps_run_and_all_are_checked() -> None:
+    assert list(load_config(changed("only", ["tex2d_sum", "copy2d_coalesced"]), ROOT).sweeps) == [
+        "copy2d_coalesced",
+        "tex2d_sum",
+    ]
+    wrong = {**changed("kernels.copy2d", {}), "only": ["tex2d_sum"]}
+    assert "no such kernel as 'copy2d'" in sentence(wrong)
 
 
 @pytest.mark.parametrize("name", sorted(DEFAULT))

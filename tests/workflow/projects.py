@@ -16,33 +16,22 @@ import yaml
 # Far beyond what any run here needs: a hung one fails, it does not stop the suite.
 DEADLINE_S = 300
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def only(sweeps: Mapping[str, Any]) -> dict[str, Any]:
-    """Value of `kernels` that leaves out every sweep of the default run which is not in `sweeps`."""
-    default = yaml.safe_load((ROOT / "config/config.yaml").read_text())["kernels"]
-    return {**dict.fromkeys(default), **sweeps}
-
-
 TINY: dict[str, Any] = {
     "run": "tiny",
     "backend": "opencl",
     "opencl_runtime": "auto",
-    "kernels": only(
-        {
-            "copy2d_coalesced": {
-                "dtypes": ["float", "float3"],
-                "variants": ["element", "tile32"],
-                "sizes": [[48, 70]],
-                "axes": {"block_x": [8, 16, 64], "block_y": [4, 8, 32]},
-            },
-            "block_eq_partition": {
-                "sizes": [128],
-                "axes": {"num_partition": {"from": 1, "to": 12}},
-            },
-        }
-    ),
+    "only": ["copy2d_coalesced", "block_eq_partition"],
+    "kernels": {
+        "copy2d_coalesced": {
+            "dtypes": ["float", "float3"],
+            "sizes": [[48, 70]],
+            "axes": {"block_x": [8, 16, 64], "block_y": [4, 8, 32]},
+        },
+        "block_eq_partition": {
+            "sizes": [128],
+            "axes": {"num_partition": {"from": 1, "to": 12}},
+        },
+    },
     "measure": {"min_samples": 6, "max_samples": 7},
     "simulate": {"tesla-c1060": {"sizes": [256], "num_partition": [1, 2, 16, 30, 32]}},
 }

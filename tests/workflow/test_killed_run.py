@@ -17,6 +17,7 @@ pytest_plugins = ("workflow_fixtures",)
 # The first shard has two cells, the second has 36 with 200 samples each: seconds of sampling.
 SLOW = {
     "run": "killed",
+    "only": ["block_eq_partition", "copy2d_coalesced"],
     "kernels": {
         "block_eq_partition": {"axes": {"num_partition": [1]}},
         "copy2d_coalesced": {

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from projects import Project, only
+from projects import Project
 
 pytest_plugins = ["workflow_fixtures"]
 
@@ -15,7 +15,8 @@ CONFIG: dict[str, Any] = {
     "backend": "cuda",
     "cuda_arch": "sm_90",
     "device_memory_gib": 1,
-    "kernels": only({"copy2d_coalesced": {"dtypes": ["float4"], "variants": ["element"]}}),
+    "only": ["copy2d_coalesced"],
+    "kernels": {"copy2d_coalesced": {"dtypes": ["float4"], "variants": ["element"]}},
 }
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from conftest import USER_CUDA, USER_OPENCL, WORKLOAD_TEMPLATE
 from gpushmoo.dataset import read_cells
-from projects import Outcome, Project, print_of
+from projects import TINY, Outcome, Project, print_of
 
 pytest_plugins = ("workflow_fixtures",)
 
@@ -45,7 +45,11 @@ def user_run(
     (mine / "workload.py").write_text(WORKLOAD_TEMPLATE.format(name="mine", variants=variants))
     project = copy_finished(folder / "project")
     before = print_of(project.results / "cells")
-    named = {"kernel_folders": ["kernels", str(mine.parent)], "kernels": {"mine": {}}}
+    named = {
+        "kernel_folders": ["kernels", str(mine.parent)],
+        "only": [*TINY["only"], "mine"],
+        "kernels": {"mine": {}},
+    }
     config = ("tiny.yaml", project.write_config("mine.yaml", named))
     return UserRun(project, config, project.snakemake(config=config), before)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,15 +80,16 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
     _check_schema(raw, schema)
     try:
         paths = find_kernels(root / f for f in raw["kernel_folders"])
-        sweeps = {
+        found = {
             name: _sweep(name, spec, paths)
             for name, spec in sorted(raw["kernels"].items())
             if spec is not None
         }
     except KernelFolderError as err:
         raise ConfigError(str(err)) from err
-    if not sweeps:
+    if not found:
         raise ConfigError("kernels: every kernel is null; at least one must be swept.")
+    sweeps = _chosen(raw["only"], found)
     _refuse_shared_sizes(sweeps)
     m = raw["measure"]
     if m["max_samples"] < m["min_samples"]:
@@ -151,6 +152,18 @@ def _check_schema(raw: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
     )
     if errors:
         raise ConfigError(sentence(errors[0]))
+
+
+def _chosen(only: Sequence[str] | None, found: dict[str, SweepConfig]) -> dict[str, SweepConfig]:
+    """The sweeps that `only` names; without it, all."""
+    if only is None:
+        return found
+    for name in only:
+        if name not in found:
+            raise ConfigError(
+                f"only: there is no sweep '{name}' under kernels; there are: {', '.join(found)}."
+            )
+    return {name: sweep for name, sweep in found.items() if name in only}
 
 
 def _sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:

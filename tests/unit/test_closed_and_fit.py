@@ -161,7 +161,7 @@ def test_nearly_dependent_parameters_get_wide_intervals_and_no_error() -> None:
         x=np.array([1.0, 1.0]), jac=jac, fun=np.full(3, 0.1), active_mask=np.zeros(2)
     )
     scale = {"start_s": 1.0, "tile_s": 1.0}
-    estimates = fit_module._estimates(found, ["start_s", "tile_s"], scale, 3)
+    estimates = fit_module.interval_estimates(found, ["start_s", "tile_s"], scale, 3)
     for e in estimates.values():
         assert e.identified
         assert e.low == 0.0

@@ -65,3 +65,23 @@ rule fit:
         code=flow.code("model.series"),
     script:
         "../scripts/fit.py"
+
+
+rule shapes:
+    input:
+        dataset=flow.path("dataset"),
+    output:
+        fits=flow.path("model", "shapes.json"),
+        cells=flow.path("model", "shapes.parquet"),
+    log:
+        flow.path("logs", "shapes.log"),
+    conda:
+        "../../environment.yml"
+    params:
+        folders=flow.mapped_kernels,
+        digests=flow.mapped_digests,
+        holdout=flow.config.holdout,
+        seed=flow.config.seed,
+        code=flow.code("model.shapes"),
+    script:
+        "../scripts/shapes.py"

@@ -94,7 +94,7 @@ def fit_series(blocks: Ints, seconds: Floats, machine: Machine, share: float, se
     assert best is not None
     if best.status <= 0 or not np.all(np.isfinite(best.x)):
         return _failed(f"the optimiser stopped without converging ({best.message})", held)
-    estimates = _estimates(best, free, scale, int(train.sum()))
+    estimates = interval_estimates(best, free, scale, int(train.sum()))
     return _judge(_parameters(best.x, free, scale), estimates, blocks, seconds, machine, held)
 
 
@@ -128,7 +128,9 @@ def _parameters(x: Floats, free: list[str], scale: dict[str, float]) -> Paramete
     )
 
 
-def _estimates(found: Any, free: list[str], scale: dict[str, float], n: int) -> dict[str, Estimate]:
+def interval_estimates(
+    found: Any, free: list[str], scale: dict[str, float], n: int
+) -> dict[str, Estimate]:
     """Intervals from the linearised covariance; none at a bound or without effect."""
     x, jac, fun = (np.asarray(getattr(found, a)) for a in ("x", "jac", "fun"))
     active = np.asarray(found.active_mask)

@@ -13,9 +13,10 @@ from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.events import CellRun, ShardResult
 from gpushmoo.kernels import load_kernel
 from gpushmoo.model.closed import Machine, Parameters, total_s
+from gpushmoo.model.footprint import footprint
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import Status
-from gpushmoo.space import Problem, enumerate_cells
+from gpushmoo.space import Cell, Problem, enumerate_cells
 from gpushmoo.store import write_parquet
 from gpushmoo.workload import Launch, Workload
 
@@ -40,6 +41,12 @@ INSIDE, OUTSIDE = 8000.0, 4200.0
 DTYPE_SHARE = {"float": 0.8, "double": 0.95, "float3": 0.9, "float4": 1.0}
 START_S = 1e-6
 PERSISTENT = Parameters(start_s=6e-6, tile_s=1.3e-6, bus_s=4e-9, crowding=0.04, overlap=3.0)
+# Seconds that a block of an image kernel costs its multiprocessor: at least so many between two
+# blocks, a life in one of RESIDENT_WARPS' places, so many for each warp and each sector written.
+LAUNCH_S, LIFE_S, ISSUE_S, SECTOR_S = 80e-9, 400e-9, 7.7e-9, 4e-9
+RESIDENT_WARPS, MOST_RESIDENT = 64, 32
+# What storing the sums of a texture costs, as a factor.
+WRITTEN = 1.25
 
 
 def write_shard(
@@ -51,18 +58,29 @@ def write_shard(
     states: Sequence[str] = ("warm",),
     axes: Mapping[str, Sequence[int]],
     info: DeviceInfo = GPU,
+    variants: Sequence[str] = (),
 ) -> Path:
-    """A shard of the project's `kernel` as the measuring job would write it."""
+    """A shard of the project's `kernel` as the measuring job would write it; () is all variants."""
     folder = load_kernel(ROOT / "kernels" / kernel)
     workload = folder.workload
     runs = {}
-    for cell in enumerate_cells(kernel, dtype, workload.variants, problems, axes, states):
-        run = CellRun(cell, workload.launch(cell), resident_per_unit=4, registers=32, launches=1)
+    names = variants or workload.variants
+    for cell in enumerate_cells(kernel, dtype, names, problems, axes, states):
+        launch = workload.launch(cell)
+        # OpenCL does not tell it.
+        resident = _resident(workload, launch) if info.backend == "cuda" else None
+        run = CellRun(cell, launch, resident_per_unit=resident, registers=32, launches=1)
         _end(run, workload, info)
         runs[cell.key] = run
     copies = {(p, s): [1e-3] * 3 for p in problems for s in states}
     table = cell_table(ShardResult(runs, copies), workload, info, list(axes))
-    write_parquet(table, path, _metadata(kernel, dtype, list(axes), info))
+    sweep = {
+        "sizes": [[p.height, p.width] for p in problems],
+        "axes": {name: list(values) for name, values in axes.items()},
+        "variants": list(names),
+        "cache_states": list(states),
+    }
+    write_parquet(table, path, _metadata(kernel, dtype, sweep, info))
     return path
 
 
@@ -83,6 +101,8 @@ def _seconds(run: CellRun, workload: Workload, info: DeviceInfo) -> float:
     moved = read + workload.bytes_written(cell.problem, cell.dtype)
     if workload.persistent_axis:
         return _persistent_seconds(launch, info)
+    if workload.images:
+        return _image_seconds(cell, launch, workload, info)
     held = 1.0 / (1.0 + (moved / info.cache) ** 4) if info.cache else 0.0
     rate = OUTSIDE + (INSIDE - OUTSIDE) * (held if cell.cache_state == "warm" else 0.0)
     # Writing is a little slower, and some launches are better than others.
@@ -96,10 +116,32 @@ def _persistent_seconds(launch: Launch, info: DeviceInfo) -> float:
     return float(total_s(np.array([launch.blocks]), machine, PERSISTENT)[0])
 
 
-def _metadata(kernel: str, dtype: str, axes: Sequence[str], info: DeviceInfo) -> dict[str, Any]:
+def _warps(launch: Launch) -> int:
+    return -(-launch.threads // 32)
+
+
+def _resident(workload: Workload, launch: Launch) -> int:
+    if not workload.images:
+        return 4
+    return max(1, min(MOST_RESIDENT, RESIDENT_WARPS // _warps(launch)))
+
+
+def _image_seconds(cell: Cell, launch: Launch, workload: Workload, info: DeviceInfo) -> float:
+    """The slowest of what a block costs; only what is written costs its sectors, in tiles."""
+    limits = [LAUNCH_S, LIFE_S / _resident(workload, launch), ISSUE_S * _warps(launch)]
+    touched = footprint(workload, cell)
+    if touched is not None and workload.output in workload.images:
+        limits.append(SECTOR_S * touched.traffic["tiled"].sectors_per_block)
+    stored = WRITTEN if cell.variant.endswith("-written") else 1.0
+    return launch.blocks / info.units * max(limits) * stored
+
+
+def _metadata(
+    kernel: str, dtype: str, sweep: Mapping[str, Any], info: DeviceInfo
+) -> dict[str, Any]:
     measure = {"min_samples": 7, "max_samples": 31, "relative_half_width": 0.001}
     return {
-        "axes": sorted(axes),
+        "axes": sorted(sweep["axes"]),
         "builds": {"plain": "-std=c++17"},
         "device": {**asdict(info), "extra": dict(info.extra)},
         "host": {"cores": 16, "system": "Linux", "python": "3.12"},
@@ -110,6 +152,7 @@ def _metadata(kernel: str, dtype: str, axes: Sequence[str], info: DeviceInfo) ->
             "shard": [0, 1],
             "seed": 1,
             "measure": measure,
+            **sweep,
         },
         "written_at": "2026-11-21T07:38:59+00:00",
     }

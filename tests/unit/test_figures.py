@@ -14,6 +14,7 @@ import pytest
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
 from gpushmoo.dataset import matching, read_cells
+from gpushmoo.dtypes import DTYPES as ALL_DTYPES
 from gpushmoo.figures import curve as curve_module
 from gpushmoo.figures import heatmap as heatmap_module
 from gpushmoo.figures import workingset as workingset_module
@@ -147,6 +148,112 @@ def test_heatmap_is_readable_and_says_its_state(
     assert note_of(svg)["caption"].count("% of the ceiling, at") == 8
 
 
+def slowed(cells: pd.DataFrame, variant: str, factor: float) -> pd.DataFrame:
+    """The cells of ``element``, so many times slower, as another variant."""
+    times = ["median_s", "median_low_s", "median_high_s"]
+    bands = ["bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"]
+    found = cells[cells["variant"] == "element"].assign(variant=variant)
+    found[times] *= factor
+    found[bands] /= factor
+    return found
+
+
+def test_of_many_panels_the_caption_tells_the_best_variant(
+    cells: pd.DataFrame, ceiling: list[CeilingRow], drawn: list[Figure], tmp_path: Path
+) -> None:
+    element = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
+    mine = pd.concat([element, slowed(element, "slow", 2.0), slowed(element, "slower", 4.0)])
+    svg = tmp_path / "a.svg"
+    heatmap(mine, "block_x", "block_y", list(DTYPES), svg, ceiling)
+    assert_readable(drawn[0])
+    caption = note_of(svg)["caption"]
+    assert [caption.count(f"element {dtype}: ") for dtype in DTYPES] == [1] * 4
+    assert caption.count("% of the ceiling, at") == 4
+    assert "slow float" not in caption
+    told = "Best of the others, against it: 50 % (slow), 25 % (slower)."
+    assert caption.count(told) == 4
+
+
+def test_eight_panels_are_told_one_by_one(
+    cells: pd.DataFrame, ceiling: list[CeilingRow], tmp_path: Path
+) -> None:
+    element = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
+    mine = pd.concat([element, slowed(element, "slow", 2.0)])
+    heatmap(mine, "block_x", "block_y", list(DTYPES), tmp_path / "a.svg", ceiling)
+    caption = note_of(tmp_path / "a.svg")["caption"]
+    assert caption.count("slow ") == 4
+    assert "Best of the others" not in caption
+
+
+def test_of_many_panels_a_dtype_may_have_no_valid_cell(cells: pd.DataFrame, tmp_path: Path) -> None:
+    element = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
+    mine = pd.concat([element, slowed(element, "a", 2.0), slowed(element, "b", 4.0)])
+    mine["status"] = mine["status"].mask(mine["dtype"] == "double", "timeout")
+    heatmap(mine, "block_x", "block_y", list(DTYPES), tmp_path / "a.svg")
+    caption = note_of(tmp_path / "a.svg")["caption"]
+    assert caption.count("double: no valid cell.") == 1
+    assert caption.count("Best of the others") == 3
+
+
+def test_controls_are_drawn_and_not_ranked(
+    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+) -> None:
+    element = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
+    mine = pd.concat([element, slowed(element, "slow", 2.0), slowed(element, "stored", 0.5)])
+    args = (mine, "block_x", "block_y", list(DTYPES), tmp_path / "a.svg")
+    heatmap(*args, controls=["stored"])
+    caption = note_of(tmp_path / "a.svg")["caption"]
+    assert caption.count("Best of the others, against it: 50 % (slow).") == 4
+    assert "stored" not in caption
+    assert "stored" in [t.get_text() for t in drawn[0].findobj(Text)]
+
+
+def test_many_panels_with_long_names_are_readable(
+    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+) -> None:
+    element = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
+    names = [
+        f"block-{kind}-mirror-written" for kind in ("point", "linear", "cubic", "quintic", "a")
+    ]
+    mine = pd.concat([slowed(element, name, 1 + i / 10) for i, name in enumerate(names)])
+    more = mine[mine["dtype"] == "float"].assign(dtype="unorm8x4")
+    dtypes = [*DTYPES, "unorm8x4"]
+    heatmap(pd.concat([mine, more]), "block_x", "block_y", dtypes, tmp_path / "a.svg")
+    assert_readable(drawn[0])
+    caption = note_of(tmp_path / "a.svg")["caption"]
+    first = "91 % (block-linear-mirror-written)"
+    told = f"Best of the 4 others, against it: from {first} to 71 % (block-a-mirror-written)."
+    assert caption.count(told) == 5
+
+
+def test_an_axis_of_many_multiples_of_16_is_readable(
+    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+) -> None:
+    where = {"kernel": "copy2d_coalesced", "variant": "element", "dtype": "float", **WARM}
+    cell = matching(cells, where).iloc[[0]]
+    widths = range(128, 1056, 32)
+    mine = pd.concat([cell.assign(block_x=x, block_y=1) for x in widths], ignore_index=True)
+    heatmap(mine, "block_x", "block_y", ["float"], tmp_path / "a.svg")
+    assert_readable(drawn[0])
+    shown = [t.get_text() for t in drawn[0].axes[0].get_xticklabels()]
+    assert shown == ["128", "256", "512", "768", "1024"]
+
+
+@pytest.mark.parametrize("variants", [1, 12])
+def test_any_number_of_panels_fits_a_page(
+    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path, variants: int
+) -> None:
+    where = {"kernel": "copy2d_coalesced", "variant": "element", "dtype": "float", **WARM}
+    element = matching(cells, where)
+    mine = pd.concat([element.assign(variant=f"v{i:02}") for i in range(variants)])
+    heatmap(mine, "block_x", "block_y", ["float"], tmp_path / "a.svg")
+    width, height = drawn[0].get_size_inches()
+    # A4 in inches, less margins of 2 cm and room for a caption.
+    assert width <= 6.7
+    assert height <= 8.5
+    assert len(drawn[0].axes) == variants + 1
+
+
 def test_curve_is_readable_and_has_its_ceiling(
     cells: pd.DataFrame,
     ceiling: list[CeilingRow],
@@ -252,8 +359,8 @@ def test_a_cache_of_unknown_size_leaves_bytes(drawn: list[Figure], tmp_path: Pat
 
 
 def test_every_dtype_has_a_colour_and_a_marker_of_its_own() -> None:
-    assert set(DTYPE_COLOURS) == set(DTYPE_MARKERS) == set(DTYPES)
-    assert len(set(DTYPE_COLOURS.values())) == len(set(DTYPE_MARKERS.values())) == len(DTYPES)
+    assert set(DTYPE_COLOURS) == set(DTYPE_MARKERS) == set(ALL_DTYPES)
+    assert len(set(DTYPE_COLOURS.values())) == len(set(DTYPE_MARKERS.values())) == len(ALL_DTYPES)
 
 
 def test_same_cells_give_the_same_bytes(cells: pd.DataFrame, tmp_path: Path) -> None:

@@ -113,8 +113,15 @@ def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
         "x": "block_x",
         "y": "block_y",
         "dtypes": ["float"],
+        "controls": [],
     }
     assert params_of(flow, "workingset-global_copy") == {"where": {"kernel": "global_copy"}}
+
+
+def test_a_shmoo_is_told_which_variants_are_controls(raw_config: dict[str, Any]) -> None:
+    params = params_of(flow_of(raw_config, IMAGES), "heatmap-tex2d_sum-block_x-block_y-64x64-warm")
+    assert "block-point-clamp-written" in params["controls"]
+    assert "block-point-clamp" not in params["controls"]
 
 
 def test_a_state_is_named_only_where_the_run_has_several(raw_config: dict[str, Any]) -> None:

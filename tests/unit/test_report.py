@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pypdfium2
 import pytest
-from conftest import ROOT
-from gpushmoo.analysis.aggregate import aggregate, dataset_provenance
-from gpushmoo.analysis.best import best_table
-from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
-from gpushmoo.dataset import matching, read_cells
+from gpushmoo.analysis.aggregate import dataset_provenance
 from gpushmoo.display import gbs, number, percent, seconds, significant, size_bytes
-from gpushmoo.figures.curve import curve
-from gpushmoo.figures.heatmap import heatmap
-from gpushmoo.figures.workingset import workingset
-from gpushmoo.model.series import fit_dataset
-from gpushmoo.report.build import ReportFiles, build_report
 from gpushmoo.report.facts import device_card
+from gpushmoo.report.tables import best_rows, namer
 from gpushmoo.schema import Status
 from gpushmoo.space import CACHE_STATES, Problem
-from gpushmoo.store import read_shard, write_parquet
+from gpushmoo.store import read_shard
+from rendering import HOSTILE, PEAKS, Rendered, render
 from synthetic import GPU, other_device, write_shard
 
-HOSTILE = '#panic("x") *bold* <b>&amp; $1/0$ @ref // \\ "quoted" `raw`'
-
-
-@dataclass(frozen=True)
-class Rendered:
-    text: str
-    facts: dict[str, Any]
-    pdf: bytes
-    predictions: Path
-
-
-KINDS = {"global_load": "load", "global_store": "store"}
-PEAKS = ("global_copy", "global_load", "global_store")
 SHAPES = {"block_x": [8, 16, 64], "block_y": [4, 32]}
 BLOCKS = [*range(1, 33), *range(66, 1057, 66), 529]
 PEAK_AXES = {"block_x": [128, 1024], "unroll": [1], "passes": [4]}
 PEAK_SIZES = [Problem(2**i, 2**i) for i in range(9, 15)]
-
-
-def spec(kernels: Sequence[str]) -> dict[str, Any]:
-    named = {n: {"title": f"title of {n}", "pattern": "pattern"} for n in kernels}
-    return {
-        "run": "test",
-        "persistent": ["block_eq_partition"],
-        "recorded": True,
-        "kernels": named,
-        "seed": 1,
-    }
 
 
 @pytest.fixture(scope="module")
@@ -89,61 +53,6 @@ def full_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
             path, kernel, "float4", problems=PEAK_SIZES, states=CACHE_STATES, axes=PEAK_AXES
         )
     return folder
-
-
-def render(
-    folder: Path, out: Path, change: Callable[[pd.DataFrame, dict[str, Any]], None] | None = None
-) -> Rendered:
-    """Aggregate the shards (after `change` of cells and provenance), draw and render them."""
-    paths = []
-    for path in sorted(folder.glob("*.parquet")):
-        table, metadata = read_shard(path)
-        cells = table.to_pandas()
-        if change is not None:
-            change(cells, metadata)
-        paths.append(out / "shards" / path.name)
-        changed = pa.Table.from_pandas(
-            cells, schema=table.schema.remove_metadata(), preserve_index=False
-        )
-        write_parquet(changed, paths[-1], metadata)
-    aggregate(paths, out / "dataset")
-    cells = read_cells(out / "dataset")
-    write_ceiling(ceiling_rows(cells, KINDS), out / "ceiling.json")
-    write_parquet(best_table(cells, ceiling_rows(cells, KINDS)), out / "best.parquet", {})
-    fit_dataset(cells, ["block_eq_partition"], 0.25, 1, out / "params.json", out / "p.parquet")
-    files = ReportFiles(
-        dataset=out / "dataset",
-        best=out / "best.parquet",
-        ceiling=out / "ceiling.json",
-        model=out / "params.json",
-        checks=(),
-        figures=tuple(draw(cells, pd.read_parquet(out / "p.parquet"), out)),
-    )
-    named = spec(sorted(cells["kernel"].unique()))
-    build_report(files, named, ROOT / "reports", out / "report.json", out / "report.pdf")
-    document = pypdfium2.PdfDocument(out / "report.pdf")
-    pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
-    facts = json.loads((out / "report.json").read_text())
-    text = " ".join(" ".join(pages).split())
-    return Rendered(text, facts, (out / "report.pdf").read_bytes(), out / "p.parquet")
-
-
-def draw(cells: pd.DataFrame, predictions: pd.DataFrame, out: Path) -> list[Path]:
-    """A figure of each kind, those of one state for the warm one."""
-    rows = ceiling_rows(cells, KINDS)
-    several = cells["cache_state"].nunique() > 1
-    paths = [out / "heatmap-a.svg", out / "curve-b.svg"]
-    warm = {"height": 1024, "width": 1024, "cache_state": "warm"}
-    copies = matching(cells, {"kernel": "copy2d_coalesced", **warm})
-    dtypes = sorted(copies["dtype"].unique())
-    heatmap(copies, "block_x", "block_y", dtypes, paths[0], rows, several)
-    where = {"kernel": "block_eq_partition", **warm}
-    blocks, model = matching(cells, where), matching(predictions, where)
-    curve(blocks, model, "num_partition", "blocks", paths[1], rows, several)
-    for kernel in sorted(set(PEAKS) & set(cells["kernel"])):
-        paths.append(out / f"workingset-{kernel}.svg")
-        workingset(matching(cells, {"kernel": kernel}), kernel, paths[-1], rows)
-    return paths
 
 
 @pytest.fixture(scope="module")
@@ -290,9 +199,38 @@ def test_a_kernel_over_many_sizes_has_one_finding_and_few_rows(full: Rendered) -
 def test_devices_of_one_name_share_a_card(full: Rendered) -> None:
     card = dict(full.facts["device"])
     assert card["Device"] == "2 × NVIDIA H200 (GPU, backend cuda)"
-    assert sorted(card["Identity"].split("; ")) == ["GPU-0", "GPU-1"]
+    # The first file holds doubles.
+    assert card["Identity"] == "1: GPU-1; 2: GPU-0"
     assert len(card) == len(full.facts["device"])
     assert card["Memory"] == "140 GiB"
+
+
+def test_few_members_of_a_tied_set_are_named() -> None:
+    params = [f"block_x={x}, block_y=4" for x in (8, 16, 32, 64, 128)]
+    problem = {"height": 512, "width": 512, "cache_state": "warm", "device_name": "D"}
+    speed = {"bandwidth_gbs": 9.0, "bandwidth_low_gbs": 8.0, "bandwidth_high_gbs": 10.0}
+    cell = {"kernel": "k", "variant": "v", "share_of_ceiling": None, "candidates": 9}
+
+    def group(dtype: str, members: int) -> list[dict[str, Any]]:
+        row = {**cell, **problem, **speed, "dtype": dtype}
+        return [{**row, "params": p, "is_fastest": p == params[0]} for p in params[:members]]
+
+    best = pd.DataFrame([*group("a", 1), *group("b", 4), *group("c", 5)])
+    rows = best_rows(best, namer(best))
+    assert [r["fastest"] for r in rows] == ["8×4"] * 3
+    assert [r["tied"] for r in rows] == ["1 of 9", "4 of 9", "5 of 9"]
+    assert [r["others"] for r in rows] == [
+        "none",
+        "16×4, 32×4, 64×4",
+        "16×4, 32×4, 64×4,\u00a0…",
+    ]
+
+
+def test_a_kernel_stands_once_over_its_rows(plain: Rendered) -> None:
+    kernels = [b["kernel"] for b in plain.facts["best"]]
+    assert len(kernels) > len(set(kernels))
+    table = plain.text.split("The tied best sets.")[1].split("Bandwidth over one parameter")[0]
+    assert [table.count(kernel) for kernel in set(kernels)] == [1, 1]
 
 
 def device_of(name: str, uuid: str, driver: str) -> dict[str, Any]:
@@ -310,11 +248,15 @@ def test_devices_of_other_names_have_their_own_cards() -> None:
     assert found == [
         "2 × A (GPU, backend cuda)",
         "R, driver 5; R, driver 6",
-        "1; 3",
+        "1: 1; 2: 3",
         "B (GPU, backend cuda)",
         "R, driver 5",
-        "2",
+        "3: 2",
     ]
+
+
+def test_the_identity_of_a_lone_device_has_no_number(plain: Rendered) -> None:
+    assert dict(plain.facts["device"])["Identity"] == "GPU-0"
 
 
 def test_machine_code_of_every_build_is_an_appendix(
@@ -323,10 +265,12 @@ def test_machine_code_of_every_build_is_an_appendix(
     access = {"count": 4, "in_loop": 4, "kind": "load", "space": "global", "width": 16}
     entry = {"entry": "e", "registers": 40, "spill_loads": 1, "spill_stores": 2}
     code = {"entries": [{**entry, "accesses": [access]}], "failure": None}
+    other = {"entries": [{**code["entries"][0], "registers": 41}], "failure": None}
     provenance = dataset_provenance
 
     def with_code(dataset: Path) -> Any:
-        told = {"arch": "sm_90", "variants": {HOSTILE: code}}
+        told = {"arch": "sm_90", "variants": {HOSTILE: code, **dict.fromkeys("bcd", code)}}
+        told["variants"]["x"] = other
         return [{**p, "machine_code": told} for p in provenance(dataset)]
 
     monkeypatch.setattr("gpushmoo.report.build.dataset_provenance", with_code)
@@ -336,3 +280,7 @@ def test_machine_code_of_every_build_is_an_appendix(
     assert "*bold*" in found.text
     row = found.facts["machine_code"][0]
     assert (row["registers"], row["spills"]) == ("40", "3")
+    assert row["variants"] == f"{HOSTILE}, b, c, d"
+    # As many as that are counted in the row and named below it.
+    appendix = found.text.split("What the compiler made")[1]
+    assert appendix.count("4 variants: e 40 3") == appendix.count("`raw`, b, c, d") == 2

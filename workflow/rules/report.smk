@@ -6,6 +6,8 @@ rule figure:
         dataset=flow.path("dataset"),
         predictions=flow.path("model", "predictions.parquet"),
         ceiling=flow.path("summary", "ceiling.json"),
+        shapes=flow.path("model", "shapes.json"),
+        shape_cells=flow.path("model", "shapes.parquet"),
     output:
         svg=flow.path("figures", "{kind}-{rest}.svg"),
         note=flow.path("figures", "{kind}-{rest}.json"),
@@ -27,6 +29,7 @@ rule report:
         best=flow.path("summary", "best.parquet"),
         ceiling=flow.path("summary", "ceiling.json"),
         model=flow.path("model", "params.json"),
+        shapes=flow.path("model", "shapes.json"),
         checks=[flow.path("simulated", f"{s.name}-checks.json") for s in flow.config.simulations],
     output:
         facts=flow.path("report.json"),

@@ -12,6 +12,7 @@ with job_log(snakemake.log[0]):
         best=Path(snakemake.input.best),
         ceiling=Path(snakemake.input.ceiling),
         model=Path(snakemake.input.model),
+        shapes=Path(snakemake.input.shapes),
         checks=tuple(Path(p) for p in snakemake.input.checks),
         figures=tuple(Path(p) for p in snakemake.input.figures),
     )

@@ -208,7 +208,13 @@ class Flow:
             return params
         if isinstance(spec.view, Curve):
             return params | {"x": spec.view.x, "unit": spec.view.unit}
-        return params | {"x": spec.view.x, "y": spec.view.y, "dtypes": list(spec.dtypes)}
+        controls = list(self.workloads[spec.where["kernel"]].controls)
+        return params | {
+            "x": spec.view.x,
+            "y": spec.view.y,
+            "dtypes": list(spec.dtypes),
+            "controls": controls,
+        }
 
     def simulation_params(self, wildcards: Any) -> dict[str, Any]:
         """Sizes and numbers of blocks of a simulated device, and its file's digest."""

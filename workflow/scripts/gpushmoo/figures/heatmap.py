@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -23,6 +23,15 @@ from .style import PAGE_WIDTH, apply_style, save, subject
 _LIMIT = "#d9d9d9"
 _FAULT = "#ffffff"
 
+# Inches of a row of panels, and of all of them, which must leave room for the caption on a page.
+_ROW_HEIGHT, _MOST_HEIGHT = 2.25, 7.6
+# Of more panels than this the caption tells no more than the best variant of each dtype, and of
+# more others than that only the range.
+_MANY_PANELS = 8
+_MANY_OTHERS = 3
+# More values on an axis than this are not all written.
+_MANY_TICKS = 6
+
 
 def heatmap(
     cells: pd.DataFrame,
@@ -32,22 +41,25 @@ def heatmap(
     svg: Path,
     ceiling: Sequence[CeilingRow] = (),
     name_state: bool = False,
+    controls: Collection[str] = (),
 ) -> None:
     """One panel for each variant (row) and dtype (column) of one kernel, problem, cache state.
 
     All panels share one colour scale in GB/s. Cells over a limit are grey, faults are white with a
     cross, tied best cells carry a dot and the fastest a ring. `dtypes` gives the columns' order;
-    with `name_state` the title says the cache state.
+    with `name_state` the title says the cache state. The variants in `controls` are drawn, but they
+    move other bytes than the rest and are not ranked with it.
     """
     apply_style()
     variants = sorted(cells["variant"].unique())
     ok = cells[cells["status"] == Status.OK]
     low, high = (0.0, 1.0) if ok.empty else (0.0, float(ok["bandwidth_gbs"].max()))
     norm = Normalize(low, high)
+    height = min(_ROW_HEIGHT * len(variants), _MOST_HEIGHT)
     figure, axes = plt.subplots(
         len(variants),
         len(dtypes),
-        figsize=(PAGE_WIDTH, 0.75 + 2.25 * len(variants)),
+        figsize=(PAGE_WIDTH, 0.75 + height),
         squeeze=False,
         sharex=True,
         sharey=True,
@@ -57,17 +69,25 @@ def heatmap(
         for j, dtype in enumerate(dtypes):
             part = cells[(cells["variant"] == variant) & (cells["dtype"] == dtype)]
             image = _panel(axes[i, j], part, x, y, norm)
-            axes[i, j].set_title(f"{dtype}, {variant}", fontsize=8)
+    _name_panels(axes, variants, dtypes)
     for ax in axes[-1]:
         ax.set_xlabel(f"{x} (threads)")
-    for row in axes:
-        row[0].set_ylabel(f"{y} (threads)")
+    figure.supylabel(f"{y} (threads)", fontsize=9)
     if image is not None:
         bar = figure.colorbar(image, ax=axes, shrink=0.75, pad=0.02, aspect=30)
         bar.set_label("bandwidth (GB/s, read + written)")
     figure.legend(handles=_legend(cells), loc="outside lower center", ncols=4, fontsize=7.5)
     title = f"{subject(cells, name_state)}: bandwidth over the block's shape"
-    save(figure, svg, title, _caption(cells, x, y, dtypes, variants, ceiling))
+    save(figure, svg, title, _caption(cells, x, y, dtypes, controls, ceiling))
+
+
+def _name_panels(axes: np.ndarray, variants: list[str], dtypes: list[str]) -> None:
+    """The dtype above each column; the variant, whose name may be long, above each row."""
+    for ax, dtype in zip(axes[0], dtypes, strict=True):
+        place = {"xy": (0.5, 1), "xycoords": "axes fraction", "textcoords": "offset points"}
+        ax.annotate(dtype, xytext=(0, 17), ha="center", va="bottom", fontsize=8, **place)
+    for row, variant in zip(axes, variants, strict=True):
+        row[0].set_title(variant, loc="left", fontsize=8)
 
 
 def _panel(ax: Axes, part: pd.DataFrame, x: str, y: str, norm: Normalize) -> AxesImage:
@@ -102,11 +122,12 @@ def _panel(ax: Axes, part: pd.DataFrame, x: str, y: str, norm: Normalize) -> Axe
 
 
 def _ticks(ax: Axes, xs: np.ndarray, ys: np.ndarray) -> None:
-    """Every value while they fit; else the first and the multiples of 16."""
+    """Every value while they fit; else the first and the multiples of 16, or of 32, and so on."""
     for values, place in ((xs, ax.set_xticks), (ys, ax.set_yticks)):
-        shown = list(range(len(values)))
-        if len(values) > 6:
-            shown = [k for k, v in enumerate(values) if k == 0 or v % 16 == 0]
+        shown, step = list(range(len(values))), 16
+        while len(shown) > _MANY_TICKS:
+            shown = [k for k, v in enumerate(values) if k == 0 or v % step == 0]
+            step *= 2
         place(shown, [f"{values[k]:.0f}" for k in shown])
 
 
@@ -133,25 +154,59 @@ def _caption(
     x: str,
     y: str,
     dtypes: list[str],
-    variants: list[str],
+    controls: Collection[str],
     ceiling: Sequence[CeilingRow],
 ) -> str:
     """The finding: best shapes and what choosing badly costs."""
+    variants = sorted(cells["variant"].unique())
+    if len(variants) * len(dtypes) > _MANY_PANELS:
+        ranked = cells[~cells["variant"].isin(controls)]
+        return " ".join(_best_variant(ranked, x, y, dtype, ceiling) for dtype in dtypes)
     parts = []
     for variant in variants:
         for dtype in dtypes:
             part = cells[(cells["variant"] == variant) & (cells["dtype"] == dtype)]
-            ok = part[part["status"] == Status.OK]
-            if ok.empty:
-                parts.append(f"{variant} {dtype}: no valid cell.")
-                continue
-            tied = tied_best(part)
-            best, worst = tied.iloc[0], ok.loc[ok["bandwidth_gbs"].idxmin()]
-            share = of_ceiling(share_of_ceiling(ceiling, best))
-            parts.append(
-                f"{variant} {dtype}: {gbs(best['bandwidth_gbs'])}{share} at "
-                f"{int(best[x])}×{int(best[y])}, {len(tied)} of {len(ok)} shapes tied; the slowest "
-                f"({int(worst[x])}×{int(worst[y])}) reaches "
-                f"{100 * worst['bandwidth_gbs'] / best['bandwidth_gbs']:.0f} % of it."
-            )
+            parts.append(f"{variant} {_panel_sentence(part, x, y, dtype, ceiling)}")
     return " ".join(parts)
+
+
+def _panel_sentence(
+    part: pd.DataFrame, x: str, y: str, dtype: str, ceiling: Sequence[CeilingRow]
+) -> str:
+    ok = part[part["status"] == Status.OK]
+    if ok.empty:
+        return f"{dtype}: no valid cell."
+    tied = tied_best(part)
+    best, worst = tied.iloc[0], ok.loc[ok["bandwidth_gbs"].idxmin()]
+    share = of_ceiling(share_of_ceiling(ceiling, best))
+    return (
+        f"{dtype}: {gbs(best['bandwidth_gbs'])}{share} at {int(best[x])}×{int(best[y])}, "
+        f"{len(tied)} of {len(ok)} shapes tied; the slowest ({int(worst[x])}×{int(worst[y])}) "
+        f"reaches {100 * worst['bandwidth_gbs'] / best['bandwidth_gbs']:.0f} % of it."
+    )
+
+
+def _best_variant(
+    cells: pd.DataFrame,
+    x: str,
+    y: str,
+    dtype: str,
+    ceiling: Sequence[CeilingRow],
+) -> str:
+    """The best variant's sentence, and how far behind the others' best shapes are."""
+    mine = cells[cells["dtype"] == dtype]
+    tops = mine[mine["status"] == Status.OK].groupby("variant", observed=True)["bandwidth_gbs"]
+    if tops.ngroups == 0:
+        return f"{dtype}: no valid cell."
+    ranked = tops.max().sort_values(ascending=False)
+    best = str(ranked.index[0])
+    told = f"{best} {_panel_sentence(mine[mine['variant'] == best], x, y, dtype, ceiling)}"
+    if len(ranked) == 1:
+        return told
+    shares = [
+        f"{100 * value / ranked.iloc[0]:.0f} % ({name})" for name, value in ranked[1:].items()
+    ]
+    if len(shares) > _MANY_OTHERS:
+        told_range = f"from {shares[0]} to {shares[-1]}"
+        return f"{told} Best of the {len(shares)} others, against it: {told_range}."
+    return f"{told} Best of the others, against it: {', '.join(shares)}."

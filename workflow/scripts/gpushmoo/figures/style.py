@@ -21,8 +21,19 @@ DTYPE_COLOURS = {
     "double": OKABE_ITO[1],
     "float3": OKABE_ITO[2],
     "float4": OKABE_ITO[3],
+    "float2": OKABE_ITO[4],
+    "unorm8": OKABE_ITO[5],
+    "unorm8x4": OKABE_ITO[6],
 }
-DTYPE_MARKERS = {"float": "o", "double": "s", "float3": "^", "float4": "D"}
+DTYPE_MARKERS = {
+    "float": "o",
+    "double": "s",
+    "float3": "^",
+    "float4": "D",
+    "float2": "v",
+    "unorm8": "P",
+    "unorm8x4": "X",
+}
 
 # Width of the text on the page, in inches.
 PAGE_WIDTH = 6.7

@@ -27,6 +27,7 @@ class ReportFiles:
     best: Path
     ceiling: Path
     model: Path
+    shapes: Path
     checks: tuple[Path, ...]
     figures: tuple[Path, ...]
 
@@ -44,10 +45,12 @@ def build_report(
         best=pd.read_parquet(files.best),
         ceiling=read_ceiling(files.ceiling),
         fits=json.loads(files.model.read_text())["fits"],
+        shapes=json.loads(files.shapes.read_text()),
         checks={p.stem.removesuffix("-checks"): json.loads(p.read_text()) for p in files.checks},
         provenance=dataset_provenance(files.dataset),
         figures={p.name: json.loads(p.with_suffix(".json").read_text()) for p in files.figures},
         slips=json.loads((reports / "published" / "slips.json").read_text()),
+        textures=json.loads((reports / "published" / "textures.json").read_text()),
         spec=spec,
     )
     facts_out.write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")

@@ -11,7 +11,15 @@ from ..analysis.ceiling import CeilingRow
 from ..analysis.statuses import MEANING
 from ..display import gbs, interval, of_ceiling, percent, size_bytes
 from ..schema import Status
+from .appendix import (
+    device_numbers,
+    fault_rows,
+    machine_code_rows,
+    provenance_rows,
+    status_rows,
+)
 from .contrasts import contrast_findings
+from .shapes import shape_findings, shape_gaps, shape_rows
 from .tables import (
     MOST_SIZES,
     Json,
@@ -20,13 +28,10 @@ from .tables import (
     ceiling_table,
     check_rows,
     doubling_rows,
-    fault_rows,
     fit_rows,
-    machine_code_rows,
     namer,
-    provenance_rows,
-    status_rows,
 )
+from .textures import textures_findings, textures_page
 
 
 def report_facts(
@@ -35,20 +40,27 @@ def report_facts(
     best: pd.DataFrame,
     ceiling: Sequence[CeilingRow],
     fits: Sequence[Json],
+    shapes: Json,
     checks: Mapping[str, Sequence[Json]],
     provenance: Sequence[Json],
     figures: Mapping[str, Json],
     slips: Sequence[Json],
+    textures: Mapping[str, Any],
     spec: Mapping[str, Any],
 ) -> Json:
     """All that the template shows, as JSON values."""
     names = namer(cells)
+    page = textures_page(cells, ceiling, textures, provenance, names)
     return {
         "run": spec["run"],
         "recorded": spec["recorded"],
         "device": device_card(provenance),
         "is_cpu": provenance[0]["device"]["kind"] == "cpu",
-        "findings": findings(cells, best, fits, figures, spec, names),
+        "findings": [
+            *findings(cells, best, fits, figures, spec, names),
+            *textures_findings(page),
+            *shape_findings(shapes["fits"], names),
+        ],
         "method": method_facts(cells, provenance),
         "kernels": [{"name": n, **spec["kernels"][n]} for n in sorted(spec["kernels"])],
         "workingsets": _figures(figures, "workingset"),
@@ -63,6 +75,10 @@ def report_facts(
         "checks": [c for name in sorted(checks) for c in check_rows(checks[name])],
         "doubling": doubling_rows(cells, names),
         "slips": list(slips),
+        "textures": page,
+        "shapes": shape_rows(shapes["fits"], names),
+        "shape_gaps": shape_gaps(shapes["fits"], shapes["left_out"], names),
+        "footprints": _figures(figures, "footprint"),
         "statuses": status_rows(cells),
         "status_meaning": [
             {"status": s.value, "meaning": MEANING[s]}
@@ -85,13 +101,14 @@ def _figures(figures: Mapping[str, Json], kind: str) -> list[Json]:
 
 def device_card(provenance: Sequence[Json]) -> list[list[str]]:
     """Label and value of each line; devices of one name share a card that counts them."""
+    numbers = device_numbers(provenance)
     devices = {p["device"]["uuid"]: p["device"] for p in provenance}
     lines: list[list[str]] = []
     for name in dict.fromkeys(d["name"] for d in devices.values()):
         same = [d for d in devices.values() if d["name"] == name]
         values: dict[str, list[str]] = {}
         for device in same:
-            for label, value in _device_lines(device):
+            for label, value in _device_lines(device, numbers.get(device["uuid"])):
                 values.setdefault(label, []).append(value)
         merged = [[label, "; ".join(dict.fromkeys(found))] for label, found in values.items()]
         if len(same) > 1:
@@ -102,7 +119,7 @@ def device_card(provenance: Sequence[Json]) -> list[list[str]]:
     return lines
 
 
-def _device_lines(d: Json) -> list[tuple[str, str]]:
+def _device_lines(d: Json, number: int | None) -> list[tuple[str, str]]:
     return [
         ("Device", f"{d['name']} ({d['kind'].upper()}, backend {d['backend']})"),
         ("Runtime", f"{d['runtime']}, driver {d['driver']}"),
@@ -111,7 +128,7 @@ def _device_lines(d: Json) -> list[tuple[str, str]]:
         ("Last-level cache", size_bytes(d["cache"]) if d["cache"] else "not told"),
         ("Largest block", f"{d['max_threads_per_block']} threads"),
         *((_label(k), str(v)) for k, v in sorted(d["extra"].items())),
-        ("Identity", d["uuid"]),
+        ("Identity", ("" if number is None else f"{number}: ") + d["uuid"]),
     ]
 
 
@@ -180,6 +197,8 @@ def findings(
     told = {n["kernel"]: n["finding"] for n in figures.values() if "finding" in n}
     out = list(told.values())
     tops = best[best["is_fastest"] & ~best["kernel"].isin(list(told))]
+    for kernel, words in spec["kernels"].items():
+        tops = tops[~((tops["kernel"] == kernel) & tops["variant"].isin(words["controls"]))]
     for (kernel, dtype), group in tops.groupby(["kernel", "dtype"], sort=True):
         top = group.loc[group["bandwidth_gbs"].idxmax()]
         others = int(top["tied"]) - 1

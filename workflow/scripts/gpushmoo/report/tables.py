@@ -11,15 +11,15 @@ import pandas as pd
 
 from ..analysis.ceiling import CeilingRow
 from ..analysis.fastest import INSIDE, OUTSIDE
-from ..analysis.statuses import faults, status_counts
 from ..display import bare_interval, number, percent, seconds, significant
 from ..schema import Status
 from ..space import CACHE_STATES
 
 Json = dict[str, Any]
 
-# Tied cells named in the table of best sets; the whole set is in summary/best.parquet.
-NAMED_TIES = 4
+# Tied cells named in the table of best sets, beside how many they are; the whole set is in
+# summary/best.parquet.
+NAMED_TIES = 3
 # Of a kernel swept over more sizes the table of best sets shows only the fastest size and variant.
 MOST_SIZES = 4
 
@@ -35,8 +35,7 @@ class Namer:
 
     def size(self, group: Mapping[str, Any]) -> str:
         """Size of the problem, and what else tells the group from others of its kernel."""
-        height, width = int(group["height"]), int(group["width"])
-        parts = [f"{height}²" if height == width else f"{height} × {width}"]
+        parts = [size_words(int(group["height"]), int(group["width"]))]
         if self._states:
             parts.append(str(group["cache_state"]))
         if self._devices:
@@ -46,6 +45,11 @@ class Namer:
     def series(self, group: Mapping[str, Any]) -> str:
         """The group in full."""
         return f"{group['kernel']}, {group['dtype']}, {group['variant']}, {self.size(group)}"
+
+
+def size_words(height: int, width: int) -> str:
+    """``1024²``, or ``512 × 1024``."""
+    return f"{height}²" if height == width else f"{height} × {width}"
 
 
 def namer(cells: pd.DataFrame) -> Namer:
@@ -59,11 +63,8 @@ def best_rows(best: pd.DataFrame, names: Namer) -> list[Json]:
     keys = ["kernel", "dtype", "variant", "height", "width", "cache_state", "device_name"]
     for key, group in _few_sizes(best).groupby(keys, sort=True):
         top = group[group["is_fastest"]].iloc[0]
-        others = [c for c in group["params"] if c != top["params"]]
-        more = len(others) - NAMED_TIES
-        tied = "; ".join(_short(o) for o in others[:NAMED_TIES]) + (
-            f"; and {more} more" if more > 0 else ""
-        )
+        others = [_short(c) for c in group["params"] if c != top["params"]]
+        tied = ", ".join(others[:NAMED_TIES]) + ",\u00a0…" * (len(others) > NAMED_TIES)
         share = top["share_of_ceiling"]
         rows.append(
             {
@@ -134,11 +135,11 @@ def fit_rows(fits: Sequence[Json], names: Namer) -> list[Json]:
                 "series": names.series(f),
                 "converged": f["converged"],
                 "message": f["message"],
-                "start": _estimate(p.get("start_s"), seconds),
-                "tile": _estimate(p.get("tile_s"), seconds),
-                "bus": _estimate(p.get("bus_s"), seconds),
-                "crowding": _estimate(p.get("crowding"), number),
-                "overlap": _estimate(p.get("overlap"), number),
+                "start": estimate(p.get("start_s"), seconds),
+                "tile": estimate(p.get("tile_s"), seconds),
+                "bus": estimate(p.get("bus_s"), seconds),
+                "crowding": estimate(p.get("crowding"), number),
+                "overlap": estimate(p.get("overlap"), number),
                 "points": f"{f['points'] - f['held_out_points']} + {f['held_out_points']}",
                 "train": "—"
                 if f["train_median_error"] is None
@@ -154,7 +155,8 @@ def fit_rows(fits: Sequence[Json], names: Namer) -> list[Json]:
     return rows
 
 
-def _estimate(e: Json | None, show: Any) -> str:
+def estimate(e: Json | None, show: Any) -> str:
+    """A fitted parameter with its interval, or that it has none."""
     if e is None:
         return "—"
     if not e["identified"]:
@@ -210,67 +212,3 @@ def doubling_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
                 }
             )
     return rows
-
-
-def status_rows(cells: pd.DataFrame) -> Json:
-    """Header and body of the table of statuses."""
-    counts = status_counts(cells)
-    return {
-        "header": ["kernel", "dtype", "variant", *counts.columns],
-        "body": [
-            [*map(str, key), *(str(int(v)) for v in row)]
-            for key, row in zip(counts.index, counts.to_numpy(), strict=True)
-        ],
-    }
-
-
-def fault_rows(cells: pd.DataFrame) -> list[Json]:
-    """Faults grouped by their message, so that a broken build is one line."""
-    bad = faults(cells).fillna({"message": ""})
-    groups = bad.groupby(["kernel", "dtype", "variant", "status", "message"], observed=True)
-    return [
-        {"where": f"{k}, {d}, {v}", "status": s, "message": m or "no message", "cells": str(n)}
-        for (k, d, v, s, m), n in groups.size().items()
-    ]
-
-
-def provenance_rows(provenance: Sequence[Json]) -> list[Json]:
-    """One line for each shard."""
-    rows = []
-    for p in provenance:
-        kernel = p["params"]["folder"].rsplit("/", 1)[-1]
-        index, count = p["params"]["shard"]
-        builds = "; ".join(f"{v}: {o}" for v, o in sorted(p["builds"].items())) or "no build"
-        rows.append(
-            {
-                "shard": f"{kernel}, {p['params']['dtype']}, part {index + 1} of {count}",
-                "digest": p["kernel_digest"],
-                "written": p["written_at"],
-                "builds": builds,
-            }
-        )
-    return rows
-
-
-def machine_code_rows(provenance: Sequence[Json]) -> list[Json]:
-    """One line for each entry of every dtype and variant whose machine code was looked at."""
-    rows: dict[tuple[str, ...], Json] = {}
-    for p in provenance:
-        kernel, dtype = p["params"]["folder"].rsplit("/", 1)[-1], p["params"]["dtype"]
-        for variant, code in ((p.get("machine_code") or {}).get("variants") or {}).items():
-            for entry in code["entries"]:
-                rows[kernel, dtype, variant, entry["entry"]] = {
-                    "kernel": kernel,
-                    "dtype": dtype,
-                    "variant": variant,
-                    "entry": entry["entry"],
-                    "registers": str(entry["registers"]),
-                    "spills": str(entry["spill_loads"] + entry["spill_stores"]),
-                    "accesses": ", ".join(map(_access, entry["accesses"])),
-                }
-    return [rows[key] for key in sorted(rows)]
-
-
-def _access(found: Mapping[str, Any]) -> str:
-    where = {0: "", found["count"]: " looped"}.get(found["in_loop"], f", {found['in_loop']} looped")
-    return f"{found['count']} × {found['width']} B {found['space']} {found['kind']}{where}"

@@ -1,0 +1,134 @@
+"""All stages from shards to the report, for the tests of the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pypdfium2
+from conftest import ROOT
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.best import best_table
+from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
+from gpushmoo.dataset import matching, read_cells
+from gpushmoo.figures.curve import curve
+from gpushmoo.figures.footprint import footprint
+from gpushmoo.figures.heatmap import heatmap
+from gpushmoo.figures.workingset import workingset
+from gpushmoo.kernels import load_kernel
+from gpushmoo.model.series import fit_dataset
+from gpushmoo.model.shapes import fit_shapes
+from gpushmoo.report.build import ReportFiles, build_report
+from gpushmoo.store import read_shard, write_parquet
+from gpushmoo.workload import Workload
+
+KINDS = {"global_load": "load", "global_store": "store"}
+HOSTILE = '#panic("x") *bold* <b>&amp; $1/0$ @ref // \\ "quoted" `raw`'
+PEAKS = ("global_copy", "global_load", "global_store")
+
+
+@dataclass(frozen=True)
+class Rendered:
+    text: str
+    facts: dict[str, Any]
+    pdf: bytes
+    predictions: Path
+
+
+def workloads_of(cells: pd.DataFrame) -> dict[str, Workload]:
+    kernels = sorted(cells["kernel"].unique())
+    return {n: load_kernel(ROOT / "kernels" / n).workload for n in kernels}
+
+
+def spec(workloads: Mapping[str, Workload]) -> dict[str, Any]:
+    named = {
+        n: {"title": f"title of {n}", "pattern": "pattern", "controls": list(w.controls)}
+        for n, w in workloads.items()
+    }
+    return {
+        "run": "test",
+        "persistent": ["block_eq_partition"],
+        "recorded": True,
+        "kernels": named,
+        "seed": 1,
+    }
+
+
+def render(
+    folder: Path, out: Path, change: Callable[[pd.DataFrame, dict[str, Any]], None] | None = None
+) -> Rendered:
+    """Aggregate the shards (after `change` of cells and provenance), draw and render them."""
+    paths = []
+    for path in sorted(folder.glob("*.parquet")):
+        table, metadata = read_shard(path)
+        cells = table.to_pandas()
+        if change is not None:
+            change(cells, metadata)
+        paths.append(out / "shards" / path.name)
+        changed = pa.Table.from_pandas(
+            cells, schema=table.schema.remove_metadata(), preserve_index=False
+        )
+        write_parquet(changed, paths[-1], metadata)
+    aggregate(paths, out / "dataset")
+    cells = read_cells(out / "dataset")
+    write_ceiling(ceiling_rows(cells, KINDS), out / "ceiling.json")
+    write_parquet(best_table(cells, ceiling_rows(cells, KINDS)), out / "best.parquet", {})
+    fit_dataset(cells, ["block_eq_partition"], 0.25, 1, out / "params.json", out / "p.parquet")
+    workloads = workloads_of(cells)
+    mapped = {n: w for n, w in workloads.items() if w.mappings}
+    fit_shapes(cells, mapped, 0.25, 1, out / "shapes.json", out / "s.parquet")
+    drawn = [*draw(cells, pd.read_parquet(out / "p.parquet"), out), *draw_footprints(out)]
+    files = ReportFiles(
+        dataset=out / "dataset",
+        best=out / "best.parquet",
+        ceiling=out / "ceiling.json",
+        model=out / "params.json",
+        shapes=out / "shapes.json",
+        checks=(),
+        figures=tuple(drawn),
+    )
+    built = (out / "report.json", out / "report.pdf")
+    build_report(files, spec(workloads), ROOT / "reports", *built)
+    document = pypdfium2.PdfDocument(out / "report.pdf")
+    pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
+    facts = json.loads((out / "report.json").read_text())
+    text = " ".join(" ".join(pages).split())
+    return Rendered(text, facts, (out / "report.pdf").read_bytes(), out / "p.parquet")
+
+
+def draw(cells: pd.DataFrame, predictions: pd.DataFrame, out: Path) -> list[Path]:
+    """A figure of each kind that the kernels have, those of one state for the warm one."""
+    rows = ceiling_rows(cells, KINDS)
+    several = cells["cache_state"].nunique() > 1
+    paths = []
+    warm = {"height": 1024, "width": 1024, "cache_state": "warm"}
+    copies = matching(cells, {"kernel": "copy2d_coalesced", **warm})
+    if len(copies):
+        paths.append(out / "heatmap-a.svg")
+        dtypes = sorted(copies["dtype"].unique())
+        heatmap(copies, "block_x", "block_y", dtypes, paths[-1], rows, several)
+    where = {"kernel": "block_eq_partition", **warm}
+    blocks, model = matching(cells, where), matching(predictions, where)
+    if len(blocks):
+        paths.append(out / "curve-b.svg")
+        curve(blocks, model, "num_partition", "blocks", paths[-1], rows, several)
+    for kernel in sorted(set(PEAKS) & set(cells["kernel"])):
+        paths.append(out / f"workingset-{kernel}.svg")
+        workingset(matching(cells, {"kernel": kernel}), kernel, paths[-1], rows)
+    return paths
+
+
+def draw_footprints(out: Path) -> list[Path]:
+    """One for each kernel that the model of shapes was fitted to, of its floats."""
+    fits = json.loads((out / "shapes.json").read_text())["fits"]
+    table = pd.read_parquet(out / "s.parquet")
+    paths = []
+    for kernel in sorted(table["kernel"].unique()):
+        paths.append(out / f"footprint-{kernel}.svg")
+        footprint(matching(table, {"kernel": kernel, "dtype": "float"}), fits, paths[-1])
+    return paths

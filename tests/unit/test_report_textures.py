@@ -1,0 +1,292 @@
+"""The report's pages on the second document, rendered from shards that no device measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from conftest import ROOT
+from gpushmoo.display import bare_interval
+from gpushmoo.report.shapes import nanoseconds, shape_gaps
+from gpushmoo.report.tables import Namer
+from gpushmoo.space import Problem
+from gpushmoo.store import read_shard
+from rendering import HOSTILE, Rendered, render
+from synthetic import GPU, LAUNCH_S, SECTOR_S, WRITTEN, write_shard
+
+PUBLISHED: dict[str, Any] = json.loads((ROOT / "reports/published/textures.json").read_text())
+SIDES = (4, 8, 12, 16, 22, 32, 64)
+AXES = {"block_x": SIDES, "block_y": SIDES}
+PEAK_AXES = {"block_x": [128], "unroll": [1], "passes": [4]}
+PROBLEM = Problem(4096, 4096)
+TEXTURES = ("block-point-clamp", "row-point-clamp", "block-point-clamp-written")
+SURFACES = ("block-one", "row-one", "block-place")
+CHECKED = {"failure": None, "entries": []}
+CODE = {"arch": "sm_90", "variants": dict.fromkeys(TEXTURES, CHECKED)}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both kernels of the document, and those of the ceiling."""
+    folder = tmp_path_factory.mktemp("shards")
+    for kernel, dtype, variants in (
+        ("tex2d_sum", "float", TEXTURES),
+        ("tex2d_sum", "unorm8x4", TEXTURES),
+        ("surf2d_memset", "float", SURFACES),
+    ):
+        path = folder / f"{kernel}-{dtype}.parquet"
+        write_shard(path, kernel, dtype, problems=[PROBLEM], axes=AXES, variants=variants)
+    for kernel in ("global_load", "global_store"):
+        path = folder / f"{kernel}.parquet"
+        write_shard(path, kernel, "float", problems=[PROBLEM], axes=PEAK_AXES, variants=["plain"])
+    return folder
+
+
+def with_code(cells: pd.DataFrame, metadata: dict[str, Any]) -> None:
+    """As on CUDA, where each measuring job looks at the machine code."""
+    if metadata["params"]["folder"].endswith("tex2d_sum"):
+        metadata["machine_code"] = CODE
+
+
+@pytest.fixture(scope="module")
+def found(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    return render(shards, tmp_path_factory.mktemp("rendered"), with_code)
+
+
+@pytest.fixture(scope="module")
+def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("cpu")
+    info = replace(GPU, backend="opencl", kind="cpu", name="A CPU")
+    write_shard(folder / "1.parquet", "tex2d_sum", "float", axes=AXES, variants=TEXTURES, info=info)
+    return render(folder, tmp_path_factory.mktemp("rendered"))
+
+
+def letters(text: str) -> str:
+    """Without spaces and hyphens, which a paragraph's lines bring in, and quotes of any style."""
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def times_of(shards: Path, name: str, variant: str) -> pd.DataFrame:
+    cells = read_shard(shards / name)[0].to_pandas()
+    return cells[(cells["variant"] == variant) & (cells["status"] == "ok")]
+
+
+# The second document beside ours
+
+
+def test_published_values_stand_before_ours(found: Rendered, shards: Path) -> None:
+    published = [f"{v['device']} {v['image']} {v['gbs']}" for v in PUBLISHED["values"]]
+    ours = []
+    for name, variant in (
+        ("tex2d_sum-float.parquet", "block-point-clamp"),
+        ("surf2d_memset-float.parquet", "block-one"),
+    ):
+        cells = times_of(shards, name, variant)
+        ours.append(bare_interval(cells.loc[cells["median_s"].idxmin()]))
+    text = letters(found.text)
+    start = text.index(letters("The second document beside ours"))
+    places = [text.index(letters(said), start) for said in [*published, *ours]]
+    assert places == sorted(places)
+
+
+def test_everything_lost_or_mistaken_is_named(found: Rendered) -> None:
+    text = letters(found.text)
+    for lost in PUBLISHED["lost"]:
+        assert letters(lost) in text
+    for slip in PUBLISHED["slips"]:
+        for words in (slip["slip"], slip["corrected"]):
+            assert letters(words) in text
+
+
+def test_share_is_of_this_runs_peaks(found: Rendered, shards: Path) -> None:
+    rows = found.facts["textures"]["ours"]
+    for row, peak, name, variant in (
+        (rows[0], "global_load", "tex2d_sum-float.parquet", "block-point-clamp"),
+        (rows[1], "global_store", "surf2d_memset-float.parquet", "block-one"),
+    ):
+        best = times_of(shards, name, variant)["bandwidth_gbs"].max()
+        most = times_of(shards, f"{peak}.parquet", "plain")["bandwidth_gbs"].max()
+        assert float(row["share"].removesuffix(" %")) == pytest.approx(100 * best / most, rel=0.05)
+    assert "of peak" in found.text
+
+
+def test_stored_sums_and_their_cost_are_shown(found: Rendered) -> None:
+    rows = found.facts["textures"]["written"]
+    assert [r["where"].split(",")[0] for r in rows] == ["float", "unorm8x4"]
+    for row in rows:
+        assert float(row["ratio"]) == pytest.approx(WRITTEN, rel=0.01)
+    assert letters("What storing the sums costs") in letters(found.text)
+
+
+def test_machine_code_was_looked_at(found: Rendered) -> None:
+    said = found.facts["textures"]["machine_code"]
+    assert f"(sm_90) of every element type and all {len(TEXTURES)} variants" in said
+    assert letters(said) in letters(found.text)
+
+
+def test_stored_sums_never_win_the_findings(found: Rendered, shards: Path) -> None:
+    plain = times_of(shards, "tex2d_sum-float.parquet", TEXTURES[0])["bandwidth_gbs"].max()
+    stored = times_of(shards, "tex2d_sum-float.parquet", TEXTURES[2])["bandwidth_gbs"].max()
+    # They move twice the bytes in a quarter more time.
+    assert stored > plain
+    mine = [f for f in found.facts["findings"] if f.startswith("tex2d_sum, float: best")]
+    assert len(mine) == 1
+    assert all("written" not in f for f in found.facts["findings"])
+    assert any("written" in b["variant"] for b in found.facts["best"])
+
+
+# Why block shapes differ
+
+
+def test_shape_models_are_shown(found: Rendered) -> None:
+    rows = {r["series"]: r for r in found.facts["shapes"]}
+    assert set(rows) == {
+        "surf2d_memset, float, 4096²",
+        "tex2d_sum, float, 4096²",
+        "tex2d_sum, unorm8x4, 4096²",
+    }
+    surface, texture = rows["surf2d_memset, float, 4096²"], rows["tex2d_sum, float, 4096²"]
+    # What the formulas are made of is found again.
+    assert (surface["best"], texture["best"]) == ("tiled", "ignored")
+    ignored, in_rows, tiled = (float(e.removesuffix(" %")) for e in surface["hypotheses"])
+    assert tiled < 2.0 < min(ignored, in_rows)
+    assert surface["hypotheses"][2] == surface["errors"][1]
+    assert texture["hypotheses"][0] == texture["errors"][1]
+    launch, *_, sector = (p.split(" ± ")[0] for p in surface["parameters"])
+    assert float(launch) == pytest.approx(1e9 * LAUNCH_S, rel=0.02)
+    assert float(sector) == pytest.approx(1e9 * SECTOR_S, rel=0.02)
+    # A kernel whose sectors are ignored has neither time nor share of them.
+    assert (texture["parameters"][-1], texture["limits"][-1]) == ("—", "—")
+    assert surface["limits"][-1].endswith(" %")
+    assert len(found.facts["footprints"]) == 2
+    text = letters(found.text)
+    for row in rows.values():
+        assert letters("".join((row["series"], *row["parameters"], row["points"]))) in text
+        judged = (row["series"], *row["hypotheses"], row["best"], *row["without"])
+        assert letters("".join(judged)) in text
+        assert letters("".join((row["series"], *row["limits"]))) in text
+    assert found.facts["shape_gaps"] == []
+    assert "Left open" not in found.text
+
+
+def test_findings_say_what_limits_and_whether_sectors_show(found: Rendered) -> None:
+    (surface,) = [f for f in found.facts["findings"] if f.startswith("surf2d_memset, float, 4")]
+    assert "blocks are limited by the sectors that they touch (" in surface
+    assert "under the layout 'tiled' show" in surface
+    (texture,) = [f for f in found.facts["findings"] if f.startswith("tex2d_sum, float, 4")]
+    assert "The sectors touched do not show" in texture
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "shown"),
+    [
+        (79.8, 80.12, 80.44, "80.1 ± 0.3"),
+        (6.24, 6.3124, 6.3848, "6.31 ± 0.07"),
+        (200.0, 290.4, 380.8, "290 ± 90"),
+        (-0.0, 0.2, 0.43, "< 0.43"),
+        (80.0, 80.0, 80.0, "80.0 ± 0"),
+        (3.0, 3.00001, 3.00002, "3.000 ± 0.000"),
+    ],
+)
+def test_times_are_shown_as_finely_as_they_are_known(
+    low: float, value: float, high: float, shown: str
+) -> None:
+    told = {"value": value * 1e-9, "low": low * 1e-9, "high": high * 1e-9, "identified": True}
+    assert nanoseconds(told) == shown
+
+
+def test_times_that_are_not_known_are_not_shown() -> None:
+    assert nanoseconds({"value": 1e-9, "low": None, "high": None, "identified": False}) == "n. d."
+    assert nanoseconds(None) == "—"
+
+
+def test_a_model_that_failed_says_why(tmp_path: Path) -> None:
+    few = {"block_x": [8, 16], "block_y": [8]}
+    path = tmp_path / "shards" / "1.parquet"
+    write_shard(path, "tex2d_sum", "float", axes=few, variants=TEXTURES)
+    found = render(path.parent, tmp_path)
+    (row,) = found.facts["shapes"]
+    assert row["best"] is None
+    assert letters(f"{row['series']}: no model, {row['message']}") in letters(found.text)
+    assert "Which limits are real" not in found.text
+    assert not any("blocks are limited" in f for f in found.facts["findings"])
+
+
+def test_shapes_are_explained_without_the_documents_type(tmp_path: Path) -> None:
+    path = tmp_path / "shards" / "1.parquet"
+    write_shard(path, "tex2d_sum", "unorm8x4", axes=AXES, variants=TEXTURES[:2])
+    found = render(path.parent, tmp_path)
+    assert found.facts["textures"] is None
+    assert "second document" not in found.text
+    assert "Why block shapes differ" in found.text
+
+
+# Where there is less to show
+
+
+def test_without_these_kernels_there_is_no_page(tmp_path: Path) -> None:
+    path = tmp_path / "shards" / "1.parquet"
+    axes = {"block_x": [8, 16], "block_y": [4]}
+    write_shard(path, "copy2d_coalesced", "float", axes=axes)
+    found = render(path.parent, tmp_path)
+    assert (found.facts["textures"], found.facts["shapes"]) == (None, [])
+    for words in ("second document", "Why block shapes differ", "GTX 280"):
+        assert words not in found.text
+
+
+def test_on_opencl_no_machine_code_and_no_model_is_shown(on_cpu: Rendered) -> None:
+    assert "machine code was not looked at" in on_cpu.facts["textures"]["machine_code"]
+    assert letters("The machine code was not looked at") in letters(on_cpu.text)
+    assert "sm_" not in on_cpu.text
+    assert on_cpu.facts["shapes"] == on_cpu.facts["footprints"] == []
+    assert "Why block shapes differ" not in on_cpu.text
+    (gap,) = on_cpu.facts["shape_gaps"]
+    assert gap.endswith(
+        ": not modelled, as opencl does not tell how many blocks a multiprocessor holds."
+    )
+    assert letters(gap) in letters(on_cpu.text)
+
+
+def test_what_the_model_misses_is_said_with_the_mapping_to_blame(tmp_path: Path) -> None:
+    path = tmp_path / "shards" / "1.parquet"
+    write_shard(path, "surf2d_memset", "float", axes=AXES, variants=SURFACES)
+    stage = render(path.parent, tmp_path)
+    fits = json.loads((tmp_path / "shapes.json").read_text())["fits"]
+    names = Namer(fits)
+    assert shape_gaps(fits, [], names) == stage.facts["shape_gaps"] == []
+    (fit,) = fits
+    fit["hypotheses"][fit["best"]]["held_out_error"]["p95"] = 0.33
+    fit["mappings"]["row-one"]["bias"] = -0.5
+    (gap,) = shape_gaps(fits, [], names)
+    assert "5 % of the shapes are missed by more than 33 %" in gap
+    assert "row-one takes 2.0 times what it says" in gap
+    assert "block-one" not in gap
+
+
+def test_without_peaks_no_share_is_shown(on_cpu: Rendered) -> None:
+    assert {row["share"] for row in on_cpu.facts["textures"]["ours"]} == {"—"}
+    assert "of peak" not in on_cpu.text.lower()
+
+
+def test_strings_from_data_are_text(shards: Path, tmp_path: Path) -> None:
+    def hostile(cells: pd.DataFrame, metadata: dict[str, Any]) -> None:
+        with_code(cells, metadata)
+        if metadata["params"]["folder"].endswith("tex2d_sum"):
+            # Of two device names, each row says which one it is of.
+            cells["device_name"] = metadata["device"]["name"] = HOSTILE
+            metadata["machine_code"] = {**CODE, "arch": HOSTILE}
+
+    found = render(shards, tmp_path, hostile)
+    # Quotes become typographic, lines break anywhere: what is left of it has to be whole.
+    once = letters(HOSTILE)
+    where = letters("texture read, 4096²,") + once
+    assert letters("blocks are limited") in letters(found.text)
+    assert letters(found.text).count(where) >= 3
+    assert letters("tex2d_sum, unorm8x4, 4096²,") + once in letters(found.text)
+    shown = re.sub(r"\s", "", found.text.replace("“", '"').replace("”", '"'))
+    assert re.sub(r"\s", "", HOSTILE) in shown

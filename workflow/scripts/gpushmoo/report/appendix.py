@@ -1,0 +1,186 @@
+"""Rows of the report's closing tables: statuses, provenance and machine code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import pandas as pd
+
+from ..analysis.statuses import faults, status_counts
+from .tables import Json, size_words
+
+# A row for all of more variants than this counts them, any other row names each of its variants.
+NAMED_VARIANTS = 3
+# A shard of more sizes than this shows how many they are, and the first and the last.
+NAMED_SIZES = 3
+# What the shards of one sweep and dtype have in common among their parameters.
+SWEEP = ("folder", "dtype", "sizes", "axes", "variants", "cache_states")
+
+# What the merged rows of a table share; kernel and dtype stand first.
+Key = tuple[str, ...]
+
+
+def merged_variants(found: Iterable[tuple[Key, str]]) -> list[tuple[Key, str]]:
+    """Each key of `found` once, in order, with the words for the variants that have it.
+
+    Of all variants is said only how many they are, when they are all that `found` has of the kernel
+    and dtype (a key's first two parts) and too many to name.
+    """
+    own: dict[Key, dict[str, None]] = {}
+    every: dict[Key, set[str]] = {}
+    for key, variant in found:
+        own.setdefault(key, {})[variant] = None
+        every.setdefault(key[:2], set()).add(variant)
+    return [(key, _variant_words(list(v), every[key[:2]])) for key, v in own.items()]
+
+
+def _variant_words(variants: Sequence[str], every: set[str]) -> str:
+    if len(variants) == len(every) > NAMED_VARIANTS:
+        return f"all {len(every)} variants"
+    return ", ".join(variants)
+
+
+def status_rows(cells: pd.DataFrame) -> Json:
+    """Header and body of the table of statuses; variants of equal counts share a row."""
+    counts = status_counts(cells)
+    found = (
+        ((kernel, dtype, *(str(int(v)) for v in row)), variant)
+        for (kernel, dtype, variant), row in zip(counts.index, counts.to_numpy(), strict=True)
+    )
+    return {
+        "header": ["kernel", "type", "variants", *counts.columns],
+        "body": [[*key[:2], variants, *key[2:]] for key, variants in merged_variants(found)],
+    }
+
+
+def fault_rows(cells: pd.DataFrame) -> list[Json]:
+    """Faults grouped by their message, so that a broken build is one line."""
+    bad = faults(cells).fillna({"message": ""})
+    groups = bad.groupby(["kernel", "dtype", "variant", "status", "message"], observed=True)
+    return [
+        {"where": f"{k}, {d}, {v}", "status": s, "message": m or "no message", "cells": str(n)}
+        for (k, d, v, s, m), n in groups.size().items()
+    ]
+
+
+def device_numbers(provenance: Sequence[Json]) -> dict[str, int]:
+    """Number of each device by its UUID, in the order of the report's card; empty for only one."""
+    names = {p["device"]["uuid"]: p["device"]["name"] for p in provenance}
+    cards = list(dict.fromkeys(names.values()))
+    uuids = sorted(names, key=lambda uuid: cards.index(names[uuid]))
+    return {uuid: i for i, uuid in enumerate(uuids, 1)} if len(uuids) > 1 else {}
+
+
+def provenance_rows(provenance: Sequence[Json]) -> list[Json]:
+    """One line for each sweep and dtype; shards that were built differently stand apart."""
+    numbers = device_numbers(provenance)
+    groups: dict[str, list[Json]] = {}
+    for p in provenance:
+        groups.setdefault(_origin(p), []).append(p)
+    return [
+        {
+            "shard": f"{_sweep_words(shards[0]['params'])}, {_part_words(shards, numbers)}",
+            "digest": shards[0]["kernel_digest"],
+            "written": _written_words([p["written_at"] for p in shards]),
+            "builds": _build_words(shards[0]["builds"]),
+        }
+        for shards in groups.values()
+    ]
+
+
+def _origin(p: Json) -> str:
+    """What the parts of one line agree in."""
+    sweep = [p["params"][name] for name in SWEEP]
+    count = p["params"]["shard"][1]
+    return json.dumps([sweep, count, p["kernel_digest"], p["builds"]], sort_keys=True)
+
+
+def _sweep_words(params: Mapping[str, Any]) -> str:
+    """Kernel, dtype and sizes; a shard does not hold its sweep's name, but no size is in two."""
+    sizes = [size_words(*size) for size in params["sizes"]]
+    if len(sizes) > NAMED_SIZES:
+        sizes = [f"{len(sizes)} sizes from {sizes[0]} to {sizes[-1]}"]
+    return ", ".join([_kernel(params), params["dtype"], *sizes])
+
+
+def _kernel(params: Mapping[str, Any]) -> str:
+    return str(params["folder"]).rsplit("/", 1)[-1]
+
+
+def _part_words(shards: Sequence[Json], numbers: Mapping[str, int]) -> str:
+    """``parts 1 to 3 of 4, device 1; part 4 of 4, device 2``; a single device is not named."""
+    parts: dict[int, list[int]] = {}
+    for p in shards:
+        device = numbers.get(p["device"]["uuid"], 0)
+        parts.setdefault(device, []).append(p["params"]["shard"][0] + 1)
+    count = shards[0]["params"]["shard"][1]
+    return "; ".join(
+        f"part{'s' * (len(own) > 1)} {_runs(own)} of {count}" + f", device {device}" * bool(device)
+        for device, own in sorted(parts.items())
+    )
+
+
+def _runs(numbers: Iterable[int]) -> str:
+    """``1, 3 to 5`` for 1, 3, 4 and 5."""
+    # Within a run a number and its place grow alike.
+    runs = groupby(enumerate(sorted(numbers)), key=lambda place: place[1] - place[0])
+    found = [[number for _, number in run] for _, run in runs]
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in found)
+
+
+def _written_words(times: Iterable[str]) -> str:
+    """The first and the last of ISO times, to the minute; a day is said once."""
+    minutes = sorted(time[:16].replace("T", " ") for time in times)
+    first, last = minutes[0], minutes[-1]
+    if first == last:
+        return first
+    return f"{first} to {last[11:] if last[:10] == first[:10] else last}"
+
+
+def _build_words(builds: Mapping[str, str]) -> str:
+    """Compiler options of each variant; those that all variants have are said once."""
+    options = {variant: text.split() for variant, text in sorted(builds.items())}
+    if not options:
+        return "no build"
+    first = next(iter(options.values()))
+    common = [o for o in first if len(options) > 1 and all(o in own for own in options.values())]
+    own = {variant: [o for o in found if o not in common] for variant, found in options.items()}
+    words = [f"{variant}: {' '.join(found)}" for variant, found in own.items() if found]
+    return "; ".join([f"all: {' '.join(common)}"] * bool(common) + words)
+
+
+def machine_code_rows(provenance: Sequence[Json]) -> list[Json]:
+    """One line for each entry of every dtype; variants of equal machine code share it."""
+    names = ("kernel", "dtype", "entry", "registers", "spills", "accesses")
+    found = sorted(_entries(provenance), key=lambda row: (row[0][:2], row[1], row[0][2:]))
+    return [
+        {**dict(zip(names, key, strict=True)), "variants": variants}
+        for key, variants in merged_variants(found)
+    ]
+
+
+def _entries(provenance: Sequence[Json]) -> Iterable[tuple[Key, str]]:
+    """What was found of each entry of every shard, with the variant."""
+    for p in provenance:
+        where = (_kernel(p["params"]), p["params"]["dtype"])
+        for variant, code in ((p.get("machine_code") or {}).get("variants") or {}).items():
+            for e in code["entries"]:
+                spills = str(e["spill_loads"] + e["spill_stores"])
+                accesses = _access_words(e["accesses"])
+                yield (*where, e["entry"], str(e["registers"]), spills, accesses), variant
+
+
+def _access_words(accesses: Iterable[Mapping[str, Any]]) -> str:
+    """``4 × 16 B global load and store looped``: what differs only in kind is said together."""
+    kinds: dict[tuple[int, int, int, str], list[str]] = {}
+    for a in accesses:
+        alike = (a["count"], a["in_loop"], a["width"], a["space"])
+        kinds.setdefault(alike, []).append(a["kind"])
+    words = []
+    for (count, in_loop, width, space), found in kinds.items():
+        where = {0: "", count: " looped"}.get(in_loop, f", {in_loop} looped")
+        words.append(f"{count} × {width} B {space} {' and '.join(found)}{where}")
+    return ", ".join(words)

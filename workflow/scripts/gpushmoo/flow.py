@@ -249,9 +249,8 @@ class Flow:
     @staticmethod
     def template_digest() -> str:
         """Digest of the report's template and the published numbers."""
-        return file_digest(
-            *(ROOT / "reports").glob("*.typ"), *(ROOT / "reports/published").glob("*")
-        )
+        published = (p for p in (ROOT / "reports/published").rglob("*") if p.is_file())
+        return file_digest(*(ROOT / "reports").glob("*.typ"), *published)
 
 
 def _figures(sweep: SweepConfig, view: View) -> list[FigureSpec]:

@@ -45,7 +45,7 @@ from gpushmoo.plan import ROOT
 from gpushmoo.space import Cell, Problem
 from gpushmoo.timing.median import MedianInterval, median_interval
 from gpushmoo.timing.order import shuffled
-from gpushmoo.workspace import Workspace
+from gpushmoo.workspace import open_space
 from scipy.stats import rankdata
 
 LIMIT = 0.01
@@ -267,17 +267,18 @@ class Ours:
         folder = load_kernel(ROOT / "kernels" / kernel)
         workload, problem = folder.workload, Problem(case.size, case.size)
         program = device.build(folder.path, DTYPES["float"], workload.defines("float", variant))
-        self._space = Workspace(device, workload, problem, "float", variant, SEED)
+        self._space = open_space(device, workload, problem, "float", variant, SEED)
         self._device, self._launches = device, case.launches
         self._rng = np.random.default_rng(SEED)
         self._bounds: dict[Shape, Bound] = {}
         for x, y in shapes:
             cell = Cell(kernel, "float", variant, problem, (("block_x", x), ("block_y", y)))
-            self._bounds[x, y] = self._space.bind(program, workload.launch(cell))
+            self._bounds[x, y] = self._space.bind(program, cell)
+            proof = self._space.bind_proof(program, cell) or self._bounds[x, y]
             self._space.poison()
-            self._space.bind(program, workload.proof(cell)).run()
-            if wrong := self._space.wrong_words():
-                raise SystemExit(f"{kernel} {name((x, y))}: {wrong} words differ.")
+            proof.run()
+            if fault := self._space.verdict(cell, proof).message:
+                raise SystemExit(f"{kernel} {name((x, y))}: {fault}.")
 
     def take(self, shapes: Sequence[Shape], rounds: int) -> Samples:
         """As a sweep samples: so many cells together, queued behind one spin."""

@@ -53,6 +53,7 @@ def spec(workloads: Mapping[str, Workload]) -> dict[str, Any]:
     return {
         "run": "test",
         "persistent": ["block_eq_partition"],
+        "host_fed": ["dot_host", "dot_streamed"],
         "recorded": True,
         "kernels": named,
         "seed": 1,

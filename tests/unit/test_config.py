@@ -24,6 +24,7 @@ SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text
 DEFAULT = yaml.safe_load((ROOT / "config/config.yaml").read_text())
 COPY = "kernels.copy2d_coalesced"
 TEX = "kernels.tex2d_sum"
+DOT = "kernels.dot_streamed"
 AXIS = "kernels.block_eq_partition.axes.num_partition"
 
 
@@ -149,8 +150,16 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         (f"{COPY}.dtype", ["float"], [f"'{COPY}.dtype'", "Did you mean 'dtypes'?"]),
         ("kernels.copy2d_coalesce", {}, ["copy2d_coalesced", "Did you mean"]),
         ("kernels.nothing_like_it", {}, ["kernels.nothing_like_it", "block_eq_partition"]),
-        (f"{COPY}.sizes", [-5], [f"{COPY}.sizes.0", "-5", "at least 1"]),
-        (f"{COPY}.sizes", [[64, 0]], [f"{COPY}.sizes.0.1", "at least 1"]),
+        (f"{COPY}.sizes", [-5], [f"{COPY}.sizes.0", "-5", "at least 0"]),
+        (f"{COPY}.sizes", [64, 0], [f"{COPY}.sizes: 0 x 0 holds no elements", "at least 1"]),
+        (f"{COPY}.sizes", [[64, 0]], [f"{COPY}.sizes: 64 x 0 holds no elements", "at least 1"]),
+        (f"{COPY}.sizes", [[0, 64]], [f"{COPY}.sizes: 0 x 64 holds no elements", "at least 1"]),
+        (DOT, {"sizes": [-1]}, [f"{DOT}.sizes.0", "-1", "at least 0"]),
+        (DOT, {"sizes": [0, [1, 0]]}, [f"{DOT}.sizes", "1 x 0 stands twice"]),
+        (DOT, {"axes": {"chunk": -1}}, [f"{DOT}.axes.chunk", "-1", "at least 0"]),
+        (DOT, {"axes": {"threads": [64, 0]}}, [f"'{DOT}.axes.threads' is 0", "at least 1"]),
+        (DOT, {"axes": {"streams": {"from": 0, "to": 4}}}, [f"'{DOT}.axes.streams' is 0"]),
+        (AXIS, 0, [f"'{AXIS}' is 0", "at least 1"]),
         (f"{COPY}.sizes", [[64]], [f"{COPY}.sizes.0", "2 entries"]),
         (f"{COPY}.sizes", [[1, 2, 3]], [f"{COPY}.sizes.0", "at most 2"]),
         (f"{COPY}.sizes", [1536.0], [f"{COPY}.sizes.0", "[height, width]"]),
@@ -269,6 +278,25 @@ def test_a_second_sweep_of_a_kernel_has_sizes_of_its_own() -> None:
     assert len(workload.default_variants) < len(workload.variants)
 
 
+def test_a_dot_product_is_so_long_and_may_be_of_nothing() -> None:
+    spec = {"sizes": [0, 5, [2, 3]], "axes": {"chunk": [0, 4], "host_percent": 0}}
+    sweep = load_config(changed(DOT, spec), ROOT).sweeps["dot_streamed"]
+    assert sweep.problems == (Problem(1, 0), Problem(1, 5), Problem(2, 3))
+    assert sweep.axes["chunk"] == [0, 4]
+    most = load_config(changed(DOT, {"sizes": [2**28]}), ROOT).sweeps["dot_streamed"]
+    assert most.problems == (Problem(1, 2**28),)
+
+
+def test_a_device_holds_both_arrays_of_a_dot_product_and_none_of_the_hosts_own() -> None:
+    config = load_config({**changed(DOT, {"sizes": [1000]}), "only": ["dot_streamed"]}, ROOT)
+    check_memory(config, 16000, 8000)
+    for memory, allocation in ((15999, 8000), (16000, 7999)):
+        with pytest.raises(ConfigError, match=r"dot_streamed\.sizes: 1 x 1000 double needs"):
+            check_memory(config, memory, allocation)
+    host = load_config({**changed("kernels.dot_host", {}), "only": ["dot_host"]}, ROOT)
+    check_memory(host, 1, 1)
+
+
 def test_null_leaves_a_kernel_or_a_simulated_device_out() -> None:
     left = load_config(changed(COPY, None), ROOT).sweeps
     assert set(left) == set(load_config(DEFAULT, ROOT).sweeps) - {"copy2d_coalesced"}
@@ -308,7 +336,8 @@ def test_dataset_must_be_a_folder_with_parquet_files(tmp_path: Path) -> None:
 
 
 def test_size_beyond_the_device_is_refused_before_anything_runs() -> None:
-    config = load_config(changed(f"{COPY}.sizes", [[2048, 1024]]), ROOT)
+    wanted = {**changed(f"{COPY}.sizes", [[2048, 1024]]), "only": ["copy2d_coalesced"]}
+    config = load_config(wanted, ROOT)
     need = 3 * 2048 * 1024 * 12  # input, output and expected output of float3
     check_memory(config, need, need)
     with pytest.raises(ConfigError, match=r"copy2d_coalesced\.sizes: 2048 x 1024 float3 needs"):

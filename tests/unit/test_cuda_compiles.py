@@ -17,6 +17,7 @@ FOLDERS = [load_kernel(p) for p in find_kernels([ROOT / "kernels"]).values()]
 BUILDS = [
     pytest.param(folder, dtype, variant, id=f"{folder.name}-{dtype}-{variant}")
     for folder in FOLDERS
+    if folder.workload.device_code
     for dtype in folder.workload.dtypes
     for variant in folder.workload.default_variants or folder.workload.variants
 ]
@@ -33,6 +34,14 @@ def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: s
     # The entry that the workload launches must be in the binary under its plain name.
     axes = tuple((axis, 8) for axis in sorted(folder.workload.axes))  # 8 is on every axis
     assert entry_of(folder, dtype, variant, axes).encode() in code
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
+def test_kernel_has_a_source_for_each_backend_or_runs_on_the_host_alone(
+    folder: KernelFolder,
+) -> None:
+    sources = {folder.source(suffix) is not None for suffix in (".cu", ".cl")}
+    assert sources == {folder.workload.device_code}
 
 
 @pytest.mark.parametrize("dtype", ["float2", "unorm8"])

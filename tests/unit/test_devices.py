@@ -8,14 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROOT, USER_CUDA, USER_OPENCL
-from gpushmoo.devices.base import BuildError, Device, LaunchRefusedError
+from gpushmoo.devices.base import (
+    BuildError,
+    Device,
+    LaunchRefusedError,
+    OutOfDeviceMemoryError,
+)
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.kernels import find_kernels, load_kernel
 from gpushmoo.space import Cell, Problem, Residency, expand_axis
 from gpushmoo.workload import BufferRef, Launch
-from gpushmoo.workspace import Workspace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from running import wrong_words
 
 KERNELS = {n: load_kernel(p) for n, p in find_kernels([ROOT / "kernels"]).items()}
 
@@ -44,15 +49,7 @@ def test_runtime_copy_copies(device: Device) -> None:
 
 
 def run_cell(device: Device, cell: Cell) -> int:
-    """Differing words of a cell's output after one launch on poisoned output."""
-    folder = KERNELS[cell.kernel]
-    workload = folder.workload
-    space = Workspace(device, workload, cell.problem, cell.dtype, cell.variant, seed=3)
-    defines = workload.defines(cell.dtype, cell.variant)
-    program = device.build(folder.path, DTYPES[cell.dtype], defines)
-    space.poison()
-    space.bind(program, workload.proof(cell)).run()
-    return space.wrong_words()
+    return wrong_words(device, KERNELS[cell.kernel], cell)
 
 
 @pytest.mark.parametrize("dtype", ["float", "double", "float3", "float4"])
@@ -173,6 +170,61 @@ def test_block_over_the_devices_limit_is_refused(device: Device, tmp_path: Path)
     launch = Launch("copy_good", (1, 1, 1), (threads, 1, 1), (), 1)
     with pytest.raises(LaunchRefusedError, match=str(device.info.max_threads_per_block)):
         device.bind(program, launch, {})
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize("shape", [(0,), (1,), (1021,), (7, 11)])
+def test_host_array_is_a_flat_copy(device: Device, shape: tuple[int, ...], pinned: bool) -> None:
+    data = np.random.default_rng(6).random(shape)
+    held = device.host_array(data, pinned)
+    assert held.dtype == data.dtype
+    assert held.tolist() == data.reshape(-1).tolist()
+    held += 1
+    assert not np.any(held == data.reshape(-1))
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_stream_takes_a_part_of_a_host_array_there_and_back(device: Device, pinned: bool) -> None:
+    data = device.host_array(np.arange(1000, dtype=np.float32), pinned)
+    back = np.zeros(101, np.float32)
+    with device.open_stream() as stream:
+        buffer = stream.allocate(4 * 200)
+        stream.copy_in(buffer, data[400:501])
+        stream.copy_out(back, buffer)
+        stream.wait()
+    assert back.tolist() == list(range(400, 501))
+
+
+def test_streams_run_beside_each_other_and_each_in_its_order(
+    device: Device, tmp_path: Path
+) -> None:
+    (tmp_path / "kernel.cu").write_text(USER_CUDA)
+    (tmp_path / "kernel.cl").write_text(USER_OPENCL)
+    program = device.build(tmp_path, DTYPES["float"], {})
+    args = (BufferRef("dst"), BufferRef("src"), np.uint64(2000))
+    launch = Launch("copy_good", (40, 1, 1), (50, 1, 1), args, 2000)
+    streams = [device.open_stream() for _ in range(5)]
+    data = np.arange(1, 6, dtype=np.float32).repeat(2000).reshape(5, 2000)
+    back = np.zeros_like(data)
+    for i, stream in enumerate(streams):
+        buffers = {"src": stream.allocate(8000), "dst": stream.allocate(8000)}
+        stream.copy_in(buffers["src"], data[i])
+        stream.launch(program, launch, buffers)
+        stream.copy_out(back[i], buffers["dst"])
+    for stream in streams:
+        stream.__exit__()
+    assert np.array_equal(back, data)
+
+
+def test_stream_refuses_what_does_not_fit_and_goes_on(device: Device) -> None:
+    with device.open_stream() as stream:
+        with pytest.raises(OutOfDeviceMemoryError):
+            stream.allocate(2**45)
+        buffer, back = stream.allocate(8), np.zeros(1)
+        stream.copy_in(buffer, np.ones(1))
+        stream.copy_out(back, buffer)
+        stream.wait()
+        assert back[0] == 1
 
 
 @pytest.mark.parametrize("launches", [1, 10])

@@ -26,9 +26,9 @@ from gpushmoo.measure import MeasureSettings, ShardRun, build_variants
 from gpushmoo.schema import Status
 from gpushmoo.space import Cell, Problem, enumerate_cells
 from gpushmoo.timing.stopping import StoppingRule
-from gpushmoo.workspace import Workspace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from running import wrong_words
 
 KERNELS = {n: load_kernel(p) for n, p in find_kernels([ROOT / "kernels"]).items()}
 TEX, SURF = KERNELS["tex2d_sum"], KERNELS["surf2d_memset"]
@@ -69,15 +69,6 @@ def test_every_poisoned_texel_differs_until_it_is_written(device: Device, dtype:
     assert device.mismatches(image, device.upload(data)) == 1
 
 
-def wrong_texels(device: Device, folder: KernelFolder, cell: Cell) -> int:
-    space = Workspace(device, folder.workload, cell.problem, cell.dtype, cell.variant, seed=3)
-    defines = folder.workload.defines(cell.dtype, cell.variant)
-    program = device.build(folder.path, DTYPES[cell.dtype], defines)
-    space.poison()
-    space.bind(program, folder.workload.proof(cell)).run()
-    return space.wrong_words()
-
-
 MODES = [
     v for v in TEX.workload.variants if v.startswith("block-") and v not in TEX.workload.controls
 ]
@@ -97,7 +88,7 @@ def test_texels_are_fetched_right_in_every_mode(
 ) -> None:
     params = (("block_x", block_x), ("block_y", block_y))
     cell = Cell(TEX.name, dtype, variant, Problem(height, width), params)
-    assert wrong_texels(device, TEX, cell) == 0
+    assert wrong_words(device, TEX, cell) == 0
 
 
 @pytest.mark.parametrize("kernel", [TEX, SURF], ids=lambda f: f.name)
@@ -122,7 +113,7 @@ def test_every_mapping_takes_every_texel(
     # What is written by place shows a texel in the wrong one.
     variant = kernel.workload.mappings[mapping].replace("-one", "-place")
     cell = Cell(kernel.name, "float", variant, Problem(height, width), params)
-    assert wrong_texels(device, kernel, cell) == 0
+    assert wrong_words(device, kernel, cell) == 0
 
 
 def test_address_modes_are_told_apart_by_what_must_come_out() -> None:

@@ -489,7 +489,7 @@ def tried(workload: Workload, dtype: str) -> tuple[str, ...]:
     [
         pytest.param(folder, dtype, variant, id=f"{folder.name}-{dtype}-{variant}")
         for folder in FOLDERS
-        if folder.source(".cu") is not None
+        if folder.workload.device_code
         for dtype in folder.workload.dtypes
         for variant in tried(folder.workload, dtype)
     ],

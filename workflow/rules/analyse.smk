@@ -43,6 +43,7 @@ rule best:
     conda:
         "../../environment.yml"
     params:
+        host_fed=flow.host_fed_kernels,
         code=flow.code("analysis.best"),
     script:
         "../scripts/best.py"

@@ -22,6 +22,23 @@ rule figure:
         "../scripts/figure.py"
 
 
+rule figure_dot:
+    input:
+        dataset=flow.path("dataset"),
+    output:
+        svg=flow.path("figures", "dot-{plot}.svg"),
+        note=flow.path("figures", "dot-{plot}.json"),
+    log:
+        flow.path("logs", "figure-dot-{plot}.log"),
+    conda:
+        "../../environment.yml"
+    params:
+        published=flow.template_digest(),
+        code=[flow.code("figures.dot"), flow.code("analysis.dots")],
+    script:
+        "../scripts/figure_dot.py"
+
+
 rule report:
     input:
         figures=flow.figure_files,

@@ -11,4 +11,5 @@ from gpushmoo.store import write_parquet
 with job_log(snakemake.log[0]):
     cells = read_cells(Path(snakemake.input.dataset))
     ceiling = read_ceiling(Path(snakemake.input.ceiling))
-    write_parquet(best_table(cells, ceiling), Path(snakemake.output[0]), {})
+    best = best_table(cells, ceiling, snakemake.params.host_fed)
+    write_parquet(best, Path(snakemake.output[0]), {})

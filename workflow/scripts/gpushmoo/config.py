@@ -18,7 +18,7 @@ from .kernels import KernelFolder, KernelFolderError, find_kernels, load_kernel
 from .measure import MeasureSettings
 from .space import Problem
 from .timing.stopping import StoppingRule
-from .workload import misfit
+from .workload import HostFedWorkload, misfit
 
 
 class ConfigError(ValueError):
@@ -189,10 +189,15 @@ def _sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
     variants = spec.get("variants", list(w.default_variants or w.variants))
     _subset(f"kernels.{name}.variants", variants, w.variants)
     for axis, value in axes.items():
-        _check_axis(f"kernels.{name}.axes.{axis}", value)
+        _check_axis(f"kernels.{name}.axes.{axis}", value, 0 if axis in w.zero_axes else 1)
     sizes = spec.get("sizes", list(w.sizes))
-    problems = tuple(Problem(s, s) if isinstance(s, int) else Problem(*s) for s in sizes)
+    problems = tuple(w.problem(s) if isinstance(s, int) else Problem(*s) for s in sizes)
     for i, problem in enumerate(problems):
+        if min(problem.height, problem.width) == 0 and not isinstance(w, HostFedWorkload):
+            raise ConfigError(
+                f"kernels.{name}.sizes: {problem.height} x {problem.width} holds no elements; each "
+                "must be at least 1."
+            )
         if problem in problems[:i]:
             raise ConfigError(
                 f"kernels.{name}.sizes: {problem.height} x {problem.width} stands twice; "
@@ -233,9 +238,12 @@ def _subset(key: str, given: Any, allowed: Collection[str]) -> None:
         )
 
 
-def _check_axis(key: str, spec: Any) -> None:
+def _check_axis(key: str, spec: Any, least: int = 1) -> None:
     parts = spec if isinstance(spec, list) else [spec]
     for part in parts:
+        first = part.get("from", least) if isinstance(part, Mapping) else part
+        if first < least:
+            raise ConfigError(f"Config key '{key}' is {first}; it must be at least {least}.")
         if isinstance(part, Mapping) and "from" in part and part["from"] > part["to"]:
             raise ConfigError(
                 f"{key}: the range from {part['from']} to {part['to']} is empty; "

@@ -15,7 +15,10 @@ from .devices.select import DeviceChoice, resolve
 from .digest import code_digest, file_digest
 from .plan import ROOT, Shard, cache_folder, plan_shards, shard_params
 from .space import Problem
-from .workload import Curve, Footprint, HeatMap, View, WorkingSet, Workload
+from .workload import Curve, Footprint, HeatMap, HostFedWorkload, View, WorkingSet, Workload
+
+# The third document's plots of x · y; those of x · x need a kernel of their own.
+DOT_PLOTS = ("running_time", "throughput")
 
 # Of fewer sizes a figure of bandwidth over the bytes touched shows nothing that a table does not.
 FEWEST_SIZES = 4
@@ -110,6 +113,7 @@ class Flow:
         return [
             self.path("machine_code", name, f"{dtype}.json")
             for name, sweep in self.config.sweeps.items()
+            if sweep.folder.workload.device_code
             for dtype in sweep.dtypes
         ]
 
@@ -173,6 +177,16 @@ class Flow:
         return {n: w.ceiling for n, w in self.workloads.items() if w.ceiling is not None}
 
     @property
+    def host_fed_kernels(self) -> list[str]:
+        """Kernels whose data come from the host."""
+        return [n for n, w in self.workloads.items() if isinstance(w, HostFedWorkload)]
+
+    @property
+    def dot_plots(self) -> list[str]:
+        """The third document's plots that this run can stand beside."""
+        return list(DOT_PLOTS) if "dot_streamed" in self.workloads else []
+
+    @property
     def figures(self) -> list[FigureSpec]:
         """Figures of measured cells, in the order of the report."""
         found = [
@@ -191,9 +205,9 @@ class Flow:
         simulated = [
             f"{kind}-{s.name}" for s in self.config.simulations for kind in ("simulated", "gantt")
         ]
-        return [
-            self.path("figures", f"{n}.svg") for n in [f.name for f in self.figures] + simulated
-        ]
+        dots = [f"dot-{plot}" for plot in self.dot_plots]
+        names = [f.name for f in self.figures] + dots + simulated
+        return [self.path("figures", f"{n}.svg") for n in names]
 
     def figure_params(self, wildcards: Any) -> dict[str, Any]:
         """What the figure named by the wildcards shows."""
@@ -237,6 +251,7 @@ class Flow:
                 for n, w in self.workloads.items()
             },
             "persistent": self.persistent_kernels,
+            "host_fed": self.host_fed_kernels,
             "recorded": self.config.dataset is not None,
             "seed": self.config.seed,
         }

@@ -21,6 +21,7 @@ from .devices.base import (
     OutOfDeviceMemoryError,
     Program,
     Sample,
+    take_each,
 )
 from .dtypes import DTYPES
 from .events import Began, CellRun, Copied, Ended, Event, Preparing, Read, Worked
@@ -30,7 +31,8 @@ from .space import CACHE_STATES, Cell, Problem, Residency, enumerate_cells, expa
 from .timing.batching import MAX_FLUSHED, MAX_LAUNCHES, launches_per_sample
 from .timing.order import shuffled
 from .timing.stopping import StoppingRule
-from .workspace import Workspace
+from .workload import HostFedWorkload
+from .workspace import Space, open_space
 
 log = logging.getLogger(__name__)
 
@@ -78,11 +80,29 @@ class Builds:
     failures: dict[str, str]
 
 
+@dataclass
+class HostProgram:
+    """Stands for a program where nothing runs on the device."""
+
+    options: str = ""
+    log: str = ""
+
+    def resident_per_unit(self, entry: str, threads: int) -> int:
+        """1."""
+        return 1
+
+    def registers(self, entry: str) -> int | None:
+        """None."""
+        return None
+
+
 def build_variants(
     device: Device, folder: KernelFolder, dtype: str, names: Sequence[str]
 ) -> Builds:
     """Compile each variant once; a compiler's message goes to the log, whole."""
     builds = Builds({}, {})
+    if not folder.workload.device_code:
+        return Builds({name: HostProgram() for name in names}, {})
     for variant in names:
         defines = folder.workload.defines(dtype, variant)
         try:
@@ -209,7 +229,7 @@ class ShardRun:
 
     def _measure_open(self, problem: Problem, runs: list[CellRun]) -> None:
         self._emit(Preparing(problem))
-        space = Workspace(
+        space = open_space(
             self._device,
             self._folder.workload,
             problem,
@@ -239,16 +259,13 @@ class ShardRun:
         refused = isinstance(err, _REFUSALS)
         self._end(run, Status.RESOURCES if refused else Status.LAUNCH_FAILED, str(err))
 
-    def _admit(self, run: CellRun, space: Workspace) -> None:
+    def _admit(self, run: CellRun, space: Space) -> None:
         """Bind, launch once on poisoned output, verify, warm up, choose the batch."""
 
         def step() -> None:
             program = self._builds.programs[run.cell.variant]
-            proof = self._folder.workload.proof(run.cell)
-            run.bound = space.bind(program, run.launch)
-            run.proof = run.bound
-            if proof != run.launch:
-                run.proof = space.bind(program, proof)
+            run.bound = space.bind(program, run.cell)
+            run.proof = space.bind_proof(program, run.cell) or run.bound
             run.registers = program.registers(run.launch.entry)
             run.resident_per_unit = program.resident_per_unit(run.launch.entry, run.launch.threads)
             self._verify(run, space)
@@ -258,17 +275,17 @@ class ShardRun:
         self._guarded(run, step)
         self._step(run)
 
-    def _verify(self, run: CellRun, space: Workspace) -> None:
+    def _verify(self, run: CellRun, space: Space) -> None:
         """Launch on poisoned output and compare with the expected one, both on the device."""
         assert run.proof is not None
         space.poison()
         before = self._clock()
         run.proof.run()
         took = self._clock() - before
-        run.verified_words, run.wrong_words = space.words, space.wrong_words()
+        verdict = space.verdict(run.cell, run.proof)
+        run.verified_words, run.wrong_words = space.words, verdict.wrong_words
         if run.wrong_words:
-            text = f"{run.wrong_words} of {space.words} words differ"
-            self._end(run, Status.WRONG_RESULT, text)
+            self._end(run, Status.WRONG_RESULT, verdict.message)
         elif took > self._settings.cell_timeout_s:
             self._end(run, Status.TIMEOUT, f"one launch took {took:.3g} s")
 
@@ -283,7 +300,7 @@ class ShardRun:
             self._emit(Began((run.cell.key,)))
             Sample(bound, run.launches, flushed).take()
 
-    def _sample(self, runs: list[CellRun], state: str, space: Workspace) -> None:
+    def _sample(self, runs: list[CellRun], state: str, space: Space) -> None:
         """Rounds over the open cells in random order until every cell is done and verified.
 
         A round during which the device slowed itself down is taken again; after SLOWED_ROUNDS of
@@ -344,7 +361,10 @@ class ShardRun:
     def _sample_together(self, runs: list[CellRun]) -> None:
         self._emit(Began(tuple(r.cell.key for r in runs)))
         began_s = self._clock() - self._started
-        for run, outcome in zip(runs, self._device.sample_all(_samples(runs)), strict=True):
+        fed = isinstance(self._folder.workload, HostFedWorkload)
+        # What the host times is not queued.
+        take = take_each if fed else self._device.sample_all
+        for run, outcome in zip(runs, take(_samples(runs)), strict=True):
             if isinstance(outcome, DeviceError):
                 self._end_by(run, outcome)
             elif not outcome > 0.0:

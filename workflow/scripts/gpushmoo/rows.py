@@ -37,6 +37,7 @@ def _row(
     if run.status is None:
         raise ValueError(f"cell {cell.key} was never ended")
     read, written = workload.bytes_moved(cell)
+    copied = workload.bytes_copied(cell.problem, cell.dtype)
     return {
         "cell_key": cell.key,
         "kernel": cell.kernel,
@@ -54,7 +55,7 @@ def _row(
         "bytes_written": written,
         "working_set_over_cache": (read + written) / info.cache if info.cache else None,
         "cache_state": cell.cache_state,
-        "copy_gbs": 2 * written / copy_s * 1e-9 if copy_s and written >= read else None,
+        "copy_gbs": copied / copy_s * 1e-9 if copy_s and copied else None,
         "threads_per_block": launch.threads,
         "blocks": launch.blocks,
         "tiles": launch.tiles,

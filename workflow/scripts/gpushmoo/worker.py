@@ -119,7 +119,7 @@ def _machine_code(
 ) -> dict[str, Any] | None:
     """Raises MachineCodeError when what is to be timed is not in the code."""
     capability = device.info.extra.get("compute_capability")
-    if capability is None:
+    if capability is None or not folder.workload.device_code:
         return None
     arch = "sm_" + capability.replace(".", "")
     return checked(folder, space.dtype, space.variants, arch, cache)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .dtypes import DTYPES
+from .pipeline import Pipeline
 from .space import Cell, Problem
 
 Array = npt.NDArray[Any]
@@ -164,13 +165,21 @@ class Workload(ABC):
     sizes: ClassVar[Sequence[int]] = (1024,)
     cache_states: ClassVar[Sequence[str]] = ("warm",)
     axes: ClassVar[Mapping[str, Any]]
+    # Those of the axes that may be 0.
+    zero_axes: ClassVar[frozenset[str]] = frozenset()
     views: ClassVar[Sequence[View]] = ()
     # Name of the axis that counts persistent blocks; the closed model is fitted to such kernels.
     persistent_axis: ClassVar[str | None] = None
     # Whether the best cell of this kernel is what the device can ``load`` or ``store`` at most.
     ceiling: ClassVar[str | None] = None
     output: ClassVar[str] = "dst"
+    # Whether anything runs on a device; else there is nothing to build.
+    device_code: ClassVar[bool] = True
     images: ClassVar[frozenset[str]] = frozenset()
+
+    def problem(self, size: int) -> Problem:
+        """The problem that the configuration means by one number: by default a square."""
+        return Problem(size, size)
 
     @abstractmethod
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
@@ -221,6 +230,15 @@ class Workload(ABC):
             self.bytes_written(cell.problem, cell.dtype),
         )
 
+    def bytes_copied(self, problem: Problem, dtype: str) -> int:
+        """Bytes that the runtime's own copy beside the cells moves; 0 where it is no peer of them.
+
+        It reads and writes as many bytes as the output has, so it says little of a kernel that
+        reads more.
+        """
+        written = self.bytes_written(problem, dtype)
+        return 2 * written if written >= self.bytes_read(problem, dtype) else 0
+
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64] | None:
         """Column and row of the element that each thread of `block` (x, y) takes first.
 
@@ -246,6 +264,55 @@ class Workload(ABC):
     def footprint(self, problem: Problem, dtype: str) -> int:
         """Device bytes of a verified run: inputs, output, and the expected output beside it."""
         return self.bytes_read(problem, dtype) + 2 * self.bytes_written(problem, dtype)
+
+
+class HostFedWorkload(Workload):
+    """Base of kernels whose data live on the host and whose result is one number.
+
+    What is timed, by the host's clock, is all from the first copy to the number: a `pipeline` and,
+    meanwhile, the host's own part. `launch` tells block and grid of a piece and is never bound.
+    Inputs are flat and of one length; `reference` is not asked for.
+    """
+
+    @abstractmethod
+    def pipeline(self, cell: Cell) -> Pipeline:
+        """How the elements go through streams, and which of them the host takes."""
+
+    @abstractmethod
+    def host_part(self, cell: Cell, arrays: Mapping[str, Array]) -> Any:
+        """The host's part of the result, from its part of the inputs; that may be empty."""
+
+    @abstractmethod
+    def total(self, partials: Array, host_part: Any) -> float:
+        """The result from what the launches left and the host's part."""
+
+    @abstractmethod
+    def known(self, inputs: Mapping[str, Array]) -> Any:
+        """What `fault` needs to know of the inputs: computed once for each problem."""
+
+    @abstractmethod
+    def fault(self, value: float, cell: Cell, known: Any) -> str | None:
+        """Why `value` cannot be what `cell` computes; None where rounding explains it."""
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """Nothing: the result is compared by `fault`."""
+        raise NotImplementedError
+
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """Nothing but one number."""
+        return 0
+
+    def bytes_copied(self, problem: Problem, dtype: str) -> int:
+        """The inputs, from the host to the device: counted once, as the bus carries them once."""
+        return self.bytes_read(problem, dtype)
+
+    def largest_buffer(self, problem: Problem, dtype: str) -> int:
+        """No more than what is copied."""
+        return self.footprint(problem, dtype)
+
+    def footprint(self, problem: Problem, dtype: str) -> int:
+        """What is copied: as much is on the device at once where the pieces are large."""
+        return self.bytes_copied(problem, dtype) if self.device_code else 0
 
 
 def misfit(

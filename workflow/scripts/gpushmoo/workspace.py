@@ -2,19 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
 import numpy as np
+import numpy.typing as npt
 
 from .devices.base import Bound, Device, Program
 from .dtypes import DTYPES
-from .space import Problem
-from .workload import Launch, Workload
+from .feed import Feed, Pool
+from .pipeline import Piece, Pipeline, cuts
+from .space import Cell, Problem
+from .workload import HostFedWorkload, Workload
+
+Array = npt.NDArray[Any]
+
+# Streams over which host data are copied for comparison, and elements at a time.
+COPY_STREAMS, COPY_CHUNK = 4, 2**22
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Words of an output that are not as they must be, and a sentence where there are any."""
+
+    wrong_words: int
+    message: str | None
+
+
+class Space(Protocol):
+    """What cells of one problem, element type and result are measured in.
+
+    `words` counts the 32-bit words of the output; `copy` is the runtime's own copy: on the device
+    of as many, or of the inputs to the device where these live on the host.
+    """
+
+    words: int
+
+    @property
+    def copy(self) -> Bound:
+        """The peer of every cell."""
+
+    def bind(self, program: Program, cell: Cell) -> Bound:
+        """What is timed of `cell`. Raises as `Device.bind` does."""
+
+    def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
+        """That by which `cell` is verified where it is not what is timed."""
+
+    def poison(self) -> None:
+        """Overwrite the output with what no verified output holds."""
+
+    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+        """What is wrong with the output after a run of `proof`."""
+
+
+def open_space(
+    device: Device, workload: Workload, problem: Problem, dtype: str, variant: str, seed: int
+) -> Space:
+    """Make everything that a cell of `variant`, or of another of its result, needs.
+
+    Raises OutOfDeviceMemoryError or LaunchRefusedError when the device cannot hold it.
+    """
+    # Inputs depend on the problem alone, so that every shard of it has the same data.
+    rng = np.random.default_rng([seed, problem.height, problem.width])
+    inputs = workload.inputs(problem, dtype, rng)
+    if isinstance(workload, HostFedWorkload):
+        return FedSpace(device, workload, inputs)
+    return Workspace(device, workload, problem, dtype, variant, inputs)
 
 
 class Workspace:
-    """Buffers and images for the launches of one problem, element type and result.
-
-    `words` counts the 32-bit words of the output; `copy` is the runtime's own copy of as many.
-    """
+    """Buffers and images on the device; see `Space`."""
 
     def __init__(
         self,
@@ -23,16 +82,10 @@ class Workspace:
         problem: Problem,
         dtype: str,
         variant: str,
-        seed: int,
+        inputs: Mapping[str, Array],
     ) -> None:
-        """Make everything that a launch of `variant`, or of another of its result, needs.
-
-        Raises OutOfDeviceMemoryError or LaunchRefusedError when the device cannot hold it.
-        """
-        self._device, kind = device, DTYPES[dtype]
-        # Inputs depend on the problem alone, so that every shard of it copies the same data.
-        rng = np.random.default_rng([seed, problem.height, problem.width])
-        inputs = workload.inputs(problem, dtype, rng)
+        """Upload `inputs` and what `variant` makes of them. Raises as `open_space` does."""
+        self._device, self._workload, kind = device, workload, DTYPES[dtype]
         expected = workload.expected(inputs, variant)
         self.words = expected.nbytes // 4
         self._buffers = {
@@ -53,14 +106,75 @@ class Workspace:
         source = self._buffers[same_size[0]] if same_size else self._expected
         self.copy = device.bind_copy(source, self._output)
 
-    def bind(self, program: Program, launch: Launch) -> Bound:
-        """`launch` on these buffers. Raises as `Device.bind` does."""
-        return self._device.bind(program, launch, self._buffers)
+    def bind(self, program: Program, cell: Cell) -> Bound:
+        """The cell's launch on these buffers."""
+        return self._device.bind(program, self._workload.launch(cell), self._buffers)
+
+    def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
+        """The workload's proof where it is another launch."""
+        proof = self._workload.proof(cell)
+        if proof == self._workload.launch(cell):
+            return None
+        return self._device.bind(program, proof, self._buffers)
 
     def poison(self) -> None:
-        """Overwrite the output with what no verified output holds."""
+        """All-ones words."""
         self._device.poison(self._output)
 
-    def wrong_words(self) -> int:
-        """Words of the output that are not as they must be."""
-        return self._device.mismatches(self._output, self._expected)
+    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+        """Compared bit by bit, on the device."""
+        wrong = self._device.mismatches(self._output, self._expected)
+        return Verdict(wrong, f"{wrong} of {self.words} words differ" if wrong else None)
+
+
+class FedSpace:
+    """Arrays on the host and a pool of streams that cells share; see `Space`."""
+
+    words = 1
+
+    def __init__(
+        self, device: Device, workload: HostFedWorkload, inputs: Mapping[str, Array]
+    ) -> None:
+        """Copy `inputs` to pinned and to ordinary memory."""
+        self._workload = workload
+        self._known = workload.known(inputs)
+        self._arrays = {
+            pinned: {name: device.host_array(array, pinned) for name, array in inputs.items()}
+            for pinned in (True, False)
+        }
+        self._pool = Pool(device, tuple(inputs))
+        n = next(iter(inputs.values())).size
+        pieces = tuple(
+            Piece(c.stream, c.begin, c.end, None) for c in cuts(n, COPY_STREAMS, 1, COPY_CHUNK)
+        )
+        streams = 1 + max((p.stream for p in pieces), default=0)
+        copied = Pipeline(streams, pieces, 0, n, n, pinned=True, pooled=True)
+        self.copy: Bound = self._feed(None, copied, lambda _: 0.0, lambda *_: 0.0)
+
+    def _feed(
+        self,
+        program: Any,
+        pipeline: Pipeline,
+        host_part: Callable[[Mapping[str, Array]], Any],
+        total: Callable[[Array, Any], float],
+    ) -> Feed:
+        arrays = self._arrays[pipeline.pinned]
+        return Feed(self._pool, program, pipeline, arrays, host_part, total)
+
+    def bind(self, program: Program, cell: Cell) -> Feed:
+        """The cell's pipeline on these arrays."""
+        w = self._workload
+        return self._feed(program, w.pipeline(cell), partial(w.host_part, cell), w.total)
+
+    def bind_proof(self, program: Program, cell: Cell) -> Feed:
+        """The same, in poisoned memory."""
+        return replace(self.bind(program, cell), poisoned=True)
+
+    def poison(self) -> None:
+        """Nothing: the proof takes its memory itself."""
+
+    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+        """Compared with what the order of summation explains."""
+        assert isinstance(proof, Feed)
+        message = self._workload.fault(proof.value, cell, self._known)
+        return Verdict(0 if message is None else self.words, message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pandas as pd
@@ -27,14 +27,21 @@ def tied_best(cells: pd.DataFrame) -> pd.DataFrame:
     return tied.sort_values(["median_s", "cell_key"])
 
 
-def best_table(cells: pd.DataFrame, ceiling: Sequence[CeilingRow] = ()) -> pa.Table:
-    """One row for each tied cell of each group, the fastest first (BEST_SCHEMA)."""
+def best_table(
+    cells: pd.DataFrame, ceiling: Sequence[CeilingRow] = (), host_fed: Collection[str] = ()
+) -> pa.Table:
+    """One row for each tied cell of each group, the fastest first (BEST_SCHEMA).
+
+    The data of the kernels in `host_fed` come over a bus: they have no share of the ceiling, which
+    is the device's own memory.
+    """
     rows: list[dict[str, Any]] = []
     for _, group in cells.groupby(list(GROUP), sort=True, observed=True):
         tied = tied_best(group)
         if tied.empty:
             continue
         axes = axes_of(group)
+        rows_of = () if group["kernel"].iloc[0] in host_fed else ceiling
         fastest = tied["median_s"].iloc[0]
         candidates = int((group["status"] == Status.OK).sum())
         for place, (_, cell) in enumerate(tied.iterrows()):
@@ -42,7 +49,7 @@ def best_table(cells: pd.DataFrame, ceiling: Sequence[CeilingRow] = ()) -> pa.Ta
                 {name: cell[name] for name in BEST_SCHEMA.names if name in cell.index}
                 | {
                     "params": params_text(cell, axes),
-                    "share_of_ceiling": share_of_ceiling(ceiling, cell),
+                    "share_of_ceiling": share_of_ceiling(rows_of, cell),
                     "slower_than_best": float(cell["median_s"] / fastest - 1.0),
                     "is_fastest": place == 0,
                     "tied": len(tied),

@@ -139,6 +139,37 @@ class Sample:
         return take(self.launches)
 
 
+class Stream(Protocol):
+    """A queue of copies and launches that run in its order, beside those of other streams.
+
+    A context manager: at its end the stream is waited for, and gone with all that it allocated.
+    """
+
+    def __enter__(self) -> Stream:
+        """The stream itself."""
+
+    def __exit__(self, *exc: object) -> None:
+        """Wait, then free."""
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of undefined content, the stream's own. Raises OutOfDeviceMemoryError."""
+
+    def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
+        """Queue a copy of the whole flat `source` to the beginning of `target`.
+
+        `source` must stay as it is until the stream was waited for.
+        """
+
+    def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
+        """Queue a copy of the beginning of `source` to the whole flat `target`."""
+
+    def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
+        """Queue a launch. Raises as `Device.bind` does."""
+
+    def wait(self) -> None:
+        """Return when all that was queued is done. Raises LaunchFailedError or DeviceLostError."""
+
+
 class Device(Protocol):
     """One open device. Buffers and images are opaque to the caller.
 
@@ -194,6 +225,12 @@ class Device(Protocol):
 
         One of the two, but not both, may be an image.
         """
+
+    def open_stream(self) -> Stream:
+        """A new stream."""
+
+    def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
+        """A flat copy of `array` in host memory, `pinned` so that the device reads it by itself."""
 
     def reading(self) -> Reading | None:
         """Clocks, temperature, power and throttle reasons now; None where nothing tells."""

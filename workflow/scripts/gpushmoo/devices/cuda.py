@@ -31,6 +31,7 @@ from .base import (
 from .cubins import cached_cubin
 from .cuda_images import CudaImage, format_refusal
 from .cuda_runtime import Translate, describe, load_cupy
+from .cuda_streams import CudaStream, Enqueue
 from .nvml import open_sensor
 from .nvrtc import build_options
 
@@ -364,6 +365,9 @@ class CudaDevice:
 
     def bind(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> CudaBound:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        return CudaBound(self, self._prepare(program, launch, buffers))
+
+    def _prepare(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> Enqueue:
         check_limits(launch, self.info)
         function = program.function(launch.entry)
         if launch.threads > function.max_threads_per_block:
@@ -372,7 +376,22 @@ class CudaDevice:
                 f"{function.max_threads_per_block}."
             )
         args = tuple(_argument(a, buffers) for a in launch.args)
-        return CudaBound(self, lambda: function(launch.grid, launch.block, args))
+        return lambda: function(launch.grid, launch.block, args)
+
+    def open_stream(self) -> CudaStream:
+        """A stream that does not wait for the default one."""
+        return CudaStream(self.cupy, self.translated, self._prepare)
+
+    def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
+        """cudaHostAlloc, where `pinned`."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        if not pinned or not flat.size:
+            return flat.copy()
+        with self.translated():
+            memory = self.cupy.cuda.alloc_pinned_memory(flat.nbytes)
+        held = np.frombuffer(memory, flat.dtype, flat.size)
+        held[:] = flat
+        return held
 
     def bind_copy(self, source: Any, target: Any) -> CudaBound:
         """cudaMemcpyAsync of the whole buffer, in its 2D form to or from an image."""

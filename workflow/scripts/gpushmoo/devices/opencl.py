@@ -32,6 +32,7 @@ from .base import (
 )
 from .opencl_images import OpenCLImage, format_refusal
 from .opencl_runtime import PLATFORM_NAMES, prepare_environment, runtime_settings
+from .opencl_streams import Enqueue, OpenCLStream
 
 _COMPARE = """
 __kernel void compare(__global const uint *a, __global const uint *b, const ulong n,
@@ -248,6 +249,12 @@ class OpenCLDevice:
         self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
     ) -> OpenCLBound:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        enqueue = self._prepare(program, launch, buffers)
+        return OpenCLBound(self, lambda: enqueue(self._queue))
+
+    def _prepare(
+        self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
+    ) -> Enqueue:
         check_limits(launch, self.info)
         kernel = program.kernel(launch.entry)
         limit = kernel.get_work_group_info(
@@ -260,11 +267,30 @@ class OpenCLDevice:
         args = [_argument(a, buffers) for a in launch.args]
         global_size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
 
-        def enqueue() -> Any:
+        def enqueue(queue: Any) -> Any:
             kernel.set_args(*args)
-            return self._cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, launch.block)
+            return self._cl.enqueue_nd_range_kernel(queue, kernel, global_size, launch.block)
 
-        return OpenCLBound(self, enqueue)
+        return enqueue
+
+    def open_stream(self) -> OpenCLStream:
+        """A command queue of its own."""
+        return OpenCLStream(self._cl, self._context, self.translated, self._prepare)
+
+    def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
+        """Memory that the runtime allocated and mapped, where `pinned`."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        if not pinned or not flat.size:
+            return flat.copy()
+        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.ALLOC_HOST_PTR
+        with self.translated():
+            buffer = self._cl.Buffer(self._context, flags, flat.nbytes)
+            write = self._cl.map_flags.WRITE
+            mapped, _ = self._cl.enqueue_map_buffer(
+                self._queue, buffer, write, 0, flat.shape, flat.dtype
+            )
+        mapped[:] = flat
+        return np.asarray(mapped)
 
     def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
         """One by one: OpenCL's profiling tells each launch's own time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -19,6 +19,7 @@ from .appendix import (
     status_rows,
 )
 from .contrasts import contrast_findings
+from .dots import dots_findings, dots_page
 from .shapes import shape_findings, shape_gaps, shape_rows
 from .tables import (
     MOST_SIZES,
@@ -50,6 +51,7 @@ def report_facts(
 ) -> Json:
     """All that the template shows, as JSON values."""
     names = namer(cells)
+    dots = dots_page(cells)
     page = textures_page(cells, ceiling, textures, provenance, names)
     return {
         "run": spec["run"],
@@ -59,9 +61,10 @@ def report_facts(
         "findings": [
             *findings(cells, best, fits, figures, spec, names),
             *textures_findings(page),
+            *dots_findings(dots),
             *shape_findings(shapes["fits"], names),
         ],
-        "method": method_facts(cells, provenance),
+        "method": method_facts(cells, provenance, spec["host_fed"]),
         "kernels": [{"name": n, **spec["kernels"][n]} for n in sorted(spec["kernels"])],
         "workingsets": _figures(figures, "workingset"),
         "ceilings": ceiling_table(ceiling),
@@ -76,6 +79,8 @@ def report_facts(
         "doubling": doubling_rows(cells, names),
         "slips": list(slips),
         "textures": page,
+        "dots": dots,
+        "dot_figures": _figures(figures, "dot"),
         "shapes": shape_rows(shapes["fits"], names),
         "shape_gaps": shape_gaps(shapes["fits"], shapes["left_out"], names),
         "footprints": _figures(figures, "footprint"),
@@ -150,8 +155,11 @@ def _label(key: str) -> str:
     return _LABELS.get(key, key)
 
 
-def method_facts(cells: pd.DataFrame, provenance: Sequence[Json]) -> Json:
-    """Numbers that the method section names."""
+def method_facts(
+    cells: pd.DataFrame, provenance: Sequence[Json], host_fed: Collection[str]
+) -> Json:
+    """Numbers that the method section names; the data of `host_fed` kernels live on the host."""
+    copies = cells.loc[~cells["kernel"].isin(host_fed), "copy_gbs"].dropna()
     ok = cells[cells["status"] == Status.OK]
     p = provenance[0]["params"]
     half = (ok["median_high_s"] - ok["median_low_s"]) / (2 * ok["median_s"])
@@ -166,7 +174,7 @@ def method_facts(cells: pd.DataFrame, provenance: Sequence[Json]) -> Json:
         "half_width_median": percent(float(half.median())) if len(ok) else "—",
         "half_width_p95": percent(float(half.quantile(0.95))) if len(ok) else "—",
         "verified_words": f"{int(ok['verified_words'].sum()):,}".replace(",", " "),
-        "copy": gbs(float(ok["copy_gbs"].max())) if ok["copy_gbs"].notna().any() else "—",
+        "copy": gbs(float(copies.max())) if len(copies) else None,
         "caches": _cache_words(cells),
     }
 
@@ -205,7 +213,7 @@ def findings(
         tied = "alone" if not others else f"tied with {others} other{'s' * (others > 1)}"
         out.append(
             f"{kernel}, {dtype}: best {interval(top)}{of_ceiling(top['share_of_ceiling'])} with "
-            f"{top['params']} ({top['variant']}, {names.size(top)}), {tied} of "
+            f"{top['params'] or 'no parameter'} ({top['variant']}, {names.size(top)}), {tied} of "
             f"{top['candidates']} valid cells."
         )
     persistent = [k for k in spec["persistent"] if k not in told]

@@ -48,7 +48,9 @@ class Namer:
 
 
 def size_words(height: int, width: int) -> str:
-    """``1024²``, or ``512 × 1024``."""
+    """``1024²``, or ``512 × 1024``; of a single row ``n = 1024``."""
+    if height == 1 != width:
+        return f"n = {width}"
     return f"{height}²" if height == width else f"{height} × {width}"
 
 
@@ -94,7 +96,9 @@ def _few_sizes(best: pd.DataFrame) -> pd.DataFrame:
 
 
 def _short(params: str) -> str:
-    """``block_x=64, block_y=4`` as ``64×4``; a single parameter as its value."""
+    """``block_x=64, block_y=4`` as ``64×4``; a single parameter as its value; none as a dash."""
+    if not params:
+        return "—"
     return "×".join(p.split("=")[1] for p in params.split(", "))
 
 

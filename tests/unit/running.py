@@ -1,0 +1,28 @@
+"""One cell of a kernel on a real device, for the tests of kernels and backends."""
+
+from __future__ import annotations
+
+from gpushmoo.devices.base import Device
+from gpushmoo.kernels import KernelFolder
+from gpushmoo.measure import build_variants
+from gpushmoo.space import Cell
+from gpushmoo.workspace import Verdict, open_space
+
+
+def verdict(device: Device, folder: KernelFolder, cell: Cell) -> Verdict:
+    """What is wrong with a cell's output after one proof on poisoned memory."""
+    workload, variant = folder.workload, cell.variant
+    space = open_space(device, workload, cell.problem, cell.dtype, variant, seed=3)
+    builds = build_variants(device, folder, cell.dtype, [variant])
+    assert not builds.failures
+    proof = space.bind_proof(builds.programs[variant], cell)
+    if proof is None:
+        proof = space.bind(builds.programs[variant], cell)
+    space.poison()
+    proof.run()
+    return space.verdict(cell, proof)
+
+
+def wrong_words(device: Device, folder: KernelFolder, cell: Cell) -> int:
+    """How many words of the output are wrong."""
+    return verdict(device, folder, cell).wrong_words

@@ -1,0 +1,63 @@
+"""The host's share of a dot product: every element once, whatever the blocks and the cores."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from gpushmoo.host_dot import BLOCK, host_dot
+
+CORES = len(os.sched_getaffinity(0))
+AROUND = {size + step for size in (BLOCK, 2 * BLOCK, CORES * BLOCK) for step in (-1, 0, 1)}
+SIZES = sorted({0, 1, 2, 3, 1000, 3 * CORES * BLOCK + 5, *AROUND})
+
+
+def integers(n: int, dtype: npt.DTypeLike) -> tuple[npt.NDArray[np.floating], int]:
+    """An array whose products with itself, and the sums of a block of them, are exact in floats."""
+    x = 1 + np.arange(n) % 13
+    return x.astype(dtype), int((x * x).sum())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", SIZES)
+def test_sum_of_small_integers_is_exact(n: int, dtype: npt.DTypeLike) -> None:
+    x, expected = integers(n, dtype)
+    assert host_dot(x, x) == expected
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 7])
+@pytest.mark.parametrize("extra", [-1, 0, 1, BLOCK + 1])
+def test_cores_share_out_every_element_once(
+    monkeypatch: pytest.MonkeyPatch, cores: int, extra: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    x, expected = integers(cores * BLOCK + extra, np.float32)
+    assert host_dot(x, x) == expected
+
+
+@pytest.mark.parametrize("blocks", [1, 2 * CORES + 1])
+def test_blocks_are_added_in_double(blocks: int) -> None:
+    """A block's sum is just below 2^24: two of them are no floats any more."""
+    x = np.full(blocks * BLOCK, 15, np.float32)
+    y = np.full(blocks * BLOCK, 17, np.float32)
+    x[::BLOCK] = 14
+    expected = blocks * (255 * BLOCK - 17)
+    assert blocks == 1 or float(np.float32(expected)) != expected
+    assert host_dot(x, y) == expected
+
+
+def test_no_element_of_another_part_is_taken() -> None:
+    """Parts of an array are not copied, so that a wrong bound would read beyond them."""
+    whole = np.full(3 * BLOCK, np.nan, np.float64)
+    part = whole[BLOCK - 1 : 2 * BLOCK + 2]
+    part[:] = 1
+    assert host_dot(part, part) == BLOCK + 3
+
+
+@pytest.mark.parametrize("place", [0, BLOCK - 1, BLOCK, 2 * CORES * BLOCK])
+def test_nan_is_seen_wherever_it_is(place: int) -> None:
+    x = np.ones(2 * CORES * BLOCK + 1, np.float32)
+    x[place] = np.nan
+    assert np.isnan(host_dot(x, np.ones_like(x)))

@@ -1,0 +1,71 @@
+"""Streams of the CUDA backend, with memory allocated in the stream's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..workload import Launch
+
+Enqueue = Callable[[], None]
+
+
+class CudaStream:
+    """A CUDA stream; see `base.Stream`."""
+
+    def __init__(
+        self,
+        cupy: Any,
+        translated: Callable[[], AbstractContextManager[None]],
+        prepare: Callable[[Any, Launch, Mapping[str, Any]], Enqueue],
+    ) -> None:
+        """`prepare` makes a launch of a program on buffers ready for the current stream."""
+        self._cupy, self._translated, self._prepare = cupy, translated, prepare
+        with translated():
+            self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._pointers: list[int] = []
+
+    def __enter__(self) -> CudaStream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pointers, self._pointers = self._pointers, []
+        with self._translated():
+            for pointer in pointers:
+                self._cupy.cuda.runtime.freeAsync(pointer, self._stream.ptr)
+            self._stream.synchronize()
+
+    def allocate(self, nbytes: int) -> Any:
+        """A flat array of 32-bit words by cudaMallocAsync. Raises OutOfDeviceMemoryError."""
+        cuda = self._cupy.cuda
+        size = max(4, nbytes)
+        with self._translated():
+            pointer = cuda.runtime.mallocAsync(size, self._stream.ptr)
+        self._pointers.append(pointer)
+        memory = cuda.UnownedMemory(pointer, size, self)
+        return self._cupy.ndarray(size // 4, np.uint32, cuda.MemoryPointer(memory, 0))
+
+    def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
+        """cudaMemcpyAsync from the host."""
+        with self._translated():
+            target.data.copy_from_host_async(source.ctypes.data, source.nbytes, self._stream)
+
+    def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
+        """cudaMemcpyAsync to the host."""
+        with self._translated():
+            source.data.copy_to_host_async(target.ctypes.data, target.nbytes, self._stream)
+
+    def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
+        """Queue a launch. Raises LaunchRefusedError or BuildError."""
+        enqueue = self._prepare(program, launch, buffers)
+        with self._translated(), self._stream:
+            enqueue()
+
+    def wait(self) -> None:
+        """cudaStreamSynchronize."""
+        with self._translated():
+            self._stream.synchronize()

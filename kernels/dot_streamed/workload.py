@@ -59,6 +59,7 @@ class DotStreamed(HostFedWorkload):
     default_variants = ("pinned-pooled", "pinned-fresh")
     sizes = (2**16, 2**20, 2**24)
     zero_axes = frozenset({"chunk", "host_percent"})
+    most: ClassVar = {"host_percent": 100}
     # What the document chose, beside others.
     axes: ClassVar = {
         "streams": [1, 4, 64],

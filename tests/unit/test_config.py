@@ -157,6 +157,12 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         (DOT, {"sizes": [-1]}, [f"{DOT}.sizes.0", "-1", "at least 0"]),
         (DOT, {"sizes": [0, [1, 0]]}, [f"{DOT}.sizes", "1 x 0 stands twice"]),
         (DOT, {"axes": {"chunk": -1}}, [f"{DOT}.axes.chunk", "-1", "at least 0"]),
+        (DOT, {"axes": {"host_percent": 150}}, [f"{DOT}.axes.host_percent", "150", "at most 100"]),
+        (
+            DOT,
+            {"axes": {"host_percent": {"from": 0, "to": 110, "step": 10}}},
+            [f"{DOT}.axes.host_percent", "110", "at most 100"],
+        ),
         (DOT, {"axes": {"threads": [64, 0]}}, [f"'{DOT}.axes.threads' is 0", "at least 1"]),
         (DOT, {"axes": {"streams": {"from": 0, "to": 4}}}, [f"'{DOT}.axes.streams' is 0"]),
         (AXIS, 0, [f"'{AXIS}' is 0", "at least 1"]),

@@ -142,7 +142,7 @@ class FakeStream:
         self.queue.append(copy)
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Memory]) -> None:
-        self.ask("launch", *map(int, launch.args[-2:]))
+        self.ask("launch", *numbers(launch))
         self.usable(*buffers.values())
         self.queue.append(lambda: program(launch, buffers))
 
@@ -155,10 +155,15 @@ class FakeStream:
             memory.settled = memory.settled or memory.owner is self
 
 
+def numbers(launch: Launch) -> list[int]:
+    """Elements of the piece, and the place of its partial result."""
+    return [int(a) for a in launch.args if isinstance(a, np.generic)]
+
+
 def dot_piece(launch: Launch, buffers: Mapping[str, Memory]) -> None:
     """The kernel: the piece's dot product, to its place among the partial results."""
     x, y, partials = (buffers[n].data.view(np.float32) for n in ("x", "y", "partials"))
-    n, first = map(int, launch.args[-2:])
+    n, first = numbers(launch)
     partials[first] = np.dot(x[:n], y[:n])
 
 
@@ -518,8 +523,8 @@ def test_input_that_is_not_copied_shows_in_a_poisoned_run(
 
 def test_piece_that_is_read_beyond_its_end_shows_in_a_poisoned_run(bench: Bench) -> None:
     def reads_one_more(launch: Launch, buffers: Mapping[str, Memory]) -> None:
-        n = np.uint64(int(launch.args[-2]) + 1)
-        args = (*launch.args[:-2], n, launch.args[-1])
+        n, first = numbers(launch)
+        args = (*launch.args[:3], np.uint64(n + 1), np.uint64(first))
         dot_piece(Launch("dot_piece", launch.grid, launch.block, args, 1), buffers)
 
     bench.feed(pipeline(100, streams=1))

@@ -189,7 +189,8 @@ def _sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
     variants = spec.get("variants", list(w.default_variants or w.variants))
     _subset(f"kernels.{name}.variants", variants, w.variants)
     for axis, value in axes.items():
-        _check_axis(f"kernels.{name}.axes.{axis}", value, 0 if axis in w.zero_axes else 1)
+        least = 0 if axis in w.zero_axes else 1
+        _check_axis(f"kernels.{name}.axes.{axis}", value, least, w.most.get(axis))
     sizes = spec.get("sizes", list(w.sizes))
     problems = tuple(w.problem(s) if isinstance(s, int) else Problem(*s) for s in sizes)
     for i, problem in enumerate(problems):
@@ -238,12 +239,15 @@ def _subset(key: str, given: Any, allowed: Collection[str]) -> None:
         )
 
 
-def _check_axis(key: str, spec: Any, least: int = 1) -> None:
+def _check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> None:
     parts = spec if isinstance(spec, list) else [spec]
     for part in parts:
         first = part.get("from", least) if isinstance(part, Mapping) else part
         if first < least:
             raise ConfigError(f"Config key '{key}' is {first}; it must be at least {least}.")
+        last = part.get("to", first) if isinstance(part, Mapping) else part
+        if most is not None and last > most:
+            raise ConfigError(f"Config key '{key}' is {last}; it must be at most {most}.")
         if isinstance(part, Mapping) and "from" in part and part["from"] > part["to"]:
             raise ConfigError(
                 f"{key}: the range from {part['from']} to {part['to']} is empty; "

@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 
 # Elements that one call of BLAS adds up. BLAS does not say in which order it adds, so that the
 # bound of its error is that of one after the other: blocks, added in double, keep it small.
-BLOCK = 2**16
+BLOCK = 2**14
 
 
 def host_dot(x: Array, y: Array) -> float:

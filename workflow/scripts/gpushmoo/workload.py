@@ -167,6 +167,8 @@ class Workload(ABC):
     axes: ClassVar[Mapping[str, Any]]
     # Those of the axes that may be 0.
     zero_axes: ClassVar[frozenset[str]] = frozenset()
+    # The largest value of an axis, where it has one whatever the device.
+    most: ClassVar[Mapping[str, int]] = {}
     views: ClassVar[Sequence[View]] = ()
     # Name of the axis that counts persistent blocks; the closed model is fitted to such kernels.
     persistent_axis: ClassVar[str | None] = None

@@ -7,11 +7,11 @@ import os
 import numpy as np
 import numpy.typing as npt
 import pytest
-from gpushmoo.host_dot import BLOCK, host_dot
+from gpushmoo.host_dot import BLOCK, SHARED, host_dot, host_dot_depth
 
 CORES = len(os.sched_getaffinity(0))
-AROUND = {size + step for size in (BLOCK, 2 * BLOCK, CORES * BLOCK) for step in (-1, 0, 1)}
-SIZES = sorted({0, 1, 2, 3, 1000, 3 * CORES * BLOCK + 5, *AROUND})
+AROUND = {size + step for size in (BLOCK, 2 * BLOCK, SHARED, 2 * SHARED) for step in (-1, 0, 1)}
+SIZES = sorted({0, 1, 2, 3, 1000, 3 * CORES * SHARED + 5, *AROUND})
 
 
 def integers(n: int, dtype: npt.DTypeLike) -> tuple[npt.NDArray[np.floating], int]:
@@ -33,17 +33,17 @@ def test_cores_share_out_every_element_once(
     monkeypatch: pytest.MonkeyPatch, cores: int, extra: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
-    x, expected = integers(cores * BLOCK + extra, np.float32)
+    x, expected = integers(SHARED + cores * BLOCK + extra, np.float32)
     assert host_dot(x, x) == expected
 
 
-@pytest.mark.parametrize("blocks", [1, 2 * CORES + 1])
+@pytest.mark.parametrize("blocks", [1, 4 * SHARED // BLOCK + 1])
 def test_blocks_are_added_in_double(blocks: int) -> None:
     """A block's sum is just below 2^24: two of them are no floats any more."""
-    x = np.full(blocks * BLOCK, 15, np.float32)
-    y = np.full(blocks * BLOCK, 17, np.float32)
-    x[::BLOCK] = 14
-    expected = blocks * (255 * BLOCK - 17)
+    x = np.full(blocks * BLOCK, 63, np.float32)
+    y = np.full(blocks * BLOCK, 65, np.float32)
+    x[::BLOCK] = 62
+    expected = blocks * (4095 * BLOCK - 65)
     assert blocks == 1 or float(np.float32(expected)) != expected
     assert host_dot(x, y) == expected
 
@@ -56,8 +56,19 @@ def test_no_element_of_another_part_is_taken() -> None:
     assert host_dot(part, part) == BLOCK + 3
 
 
-@pytest.mark.parametrize("place", [0, BLOCK - 1, BLOCK, 2 * CORES * BLOCK])
+@pytest.mark.parametrize("place", [0, BLOCK - 1, BLOCK, 2 * SHARED])
 def test_nan_is_seen_wherever_it_is(place: int) -> None:
-    x = np.ones(2 * CORES * BLOCK + 1, np.float32)
+    x = np.ones(2 * SHARED + 1, np.float32)
     x[place] = np.nan
     assert np.isnan(host_dot(x, np.ones_like(x)))
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 7 * BLOCK + 3])
+def test_depth_bounds_what_rounds(n: int) -> None:
+    """Of products that all round alike: as many halves of a unit are lost as the order can lose."""
+    rounded_up = np.float32(1 + 2**-23)
+    x = np.full(n, rounded_up)
+    exact = n * float(rounded_up) ** 2
+    assert abs(host_dot(x, x) - exact) <= host_dot_depth(n) * 2.0**-24 * exact * 1.001
+    assert (host_dot_depth(n) == 0) == (n == 0)
+    assert host_dot_depth(n) <= BLOCK + n // BLOCK + 1

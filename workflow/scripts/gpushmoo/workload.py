@@ -89,6 +89,19 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class LibraryCall:
+    """A function of the vendor's library, on buffers that hold elements of `dtype`.
+
+    ``dot``: `output` = Σ of the products of the two `inputs`.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    output: str
+    dtype: str
+
+
+@dataclass(frozen=True)
 class HeatMap:
     """A figure: bandwidth over two axes, one panel for each variant and dtype."""
 
@@ -268,12 +281,44 @@ class Workload(ABC):
         return self.bytes_read(problem, dtype) + 2 * self.bytes_written(problem, dtype)
 
 
-class HostFedWorkload(Workload):
+class ReducingWorkload(Workload):
+    """Base of kernels whose result is one number, right up to what rounding explains.
+
+    Where the data live on the device, the output buffer is one element of the inputs' type.
+    `reference` is not asked for.
+    """
+
+    @abstractmethod
+    def known(self, inputs: Mapping[str, Array]) -> Any:
+        """What `fault` needs to know of the inputs: computed once for each problem."""
+
+    @abstractmethod
+    def fault(self, value: float, cell: Cell, known: Any) -> str | None:
+        """Why `value` cannot be what `cell` computes; None where rounding explains it."""
+
+    def scratch(self, problem: Problem, dtype: str) -> Mapping[str, int]:
+        """Bytes, by name, of the buffers that launches on the device use between them."""
+        return {}
+
+    def library(self, cell: Cell) -> LibraryCall | None:
+        """What is called instead of a launch; by default nothing."""
+        return None
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """Nothing: the result is compared by `fault`."""
+        raise NotImplementedError
+
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """Nothing but one number."""
+        return 0
+
+
+class HostFedWorkload(ReducingWorkload):
     """Base of kernels whose data live on the host and whose result is one number.
 
     What is timed, by the host's clock, is all from the first copy to the number: a `pipeline` and,
     meanwhile, the host's own part. `launch` tells block and grid of a piece and is never bound.
-    Inputs are flat and of one length; `reference` is not asked for.
+    Inputs are flat and of one length.
     """
 
     @abstractmethod
@@ -287,22 +332,6 @@ class HostFedWorkload(Workload):
     @abstractmethod
     def total(self, partials: Array, host_part: Any) -> float:
         """The result from what the launches left and the host's part."""
-
-    @abstractmethod
-    def known(self, inputs: Mapping[str, Array]) -> Any:
-        """What `fault` needs to know of the inputs: computed once for each problem."""
-
-    @abstractmethod
-    def fault(self, value: float, cell: Cell, known: Any) -> str | None:
-        """Why `value` cannot be what `cell` computes; None where rounding explains it."""
-
-    def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """Nothing: the result is compared by `fault`."""
-        raise NotImplementedError
-
-    def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """Nothing but one number."""
-        return 0
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
         """The inputs, from the host to the device: counted once, as the bus carries them once."""

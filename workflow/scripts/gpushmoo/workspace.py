@@ -15,7 +15,7 @@ from .dtypes import DTYPES
 from .feed import Feed, Pool
 from .pipeline import Piece, Pipeline, cuts
 from .space import Cell, Problem
-from .workload import HostFedWorkload, Workload
+from .workload import HostFedWorkload, ReducingWorkload, Workload
 
 Array = npt.NDArray[Any]
 
@@ -69,6 +69,8 @@ def open_space(
     inputs = workload.inputs(problem, dtype, rng)
     if isinstance(workload, HostFedWorkload):
         return FedSpace(device, workload, inputs)
+    if isinstance(workload, ReducingWorkload):
+        return ReducedSpace(device, workload, problem, dtype, inputs)
     return Workspace(device, workload, problem, dtype, variant, inputs)
 
 
@@ -127,6 +129,60 @@ class Workspace:
         return Verdict(wrong, f"{wrong} of {self.words} words differ" if wrong else None)
 
 
+class ReducedSpace:
+    """Buffers on the device from which one number comes; see `Space`."""
+
+    words = 1
+
+    def __init__(
+        self,
+        device: Device,
+        workload: ReducingWorkload,
+        problem: Problem,
+        dtype: str,
+        inputs: Mapping[str, Array],
+    ) -> None:
+        """Upload `inputs`. Raises as `open_space` does."""
+        self._device, self._workload = device, workload
+        self._known = workload.known(inputs)
+        self._result = np.zeros(1, DTYPES[dtype].scalar)
+        self._written = [device.allocate(self._result.nbytes)]
+        self._buffers = {name: device.upload(array) for name, array in inputs.items()}
+        self._buffers[workload.output] = self._written[0]
+        for name, nbytes in workload.scratch(problem, dtype).items():
+            self._buffers[name] = device.allocate(nbytes)
+            self._written.append(self._buffers[name])
+        self.copy = device.bind_copy(device.upload(self._result), self._written[0])
+
+    def bind(self, program: Program, cell: Cell) -> Bound:
+        """The cell's launch, or the library's function, on these buffers."""
+        call = self._workload.library(cell)
+        if call is not None:
+            return self._device.bind_library(call, self._buffers)
+        return self._device.bind(program, self._workload.launch(cell), self._buffers)
+
+    def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
+        """None: what is timed."""
+        return None
+
+    def poison(self) -> None:
+        """All-ones words in all that a launch writes before it reads it."""
+        for buffer in self._written:
+            self._device.poison(buffer)
+
+    def value(self, proof: Bound) -> float:
+        """The number that a run of `proof` left."""
+        with self._device.open_stream() as stream:
+            stream.copy_out(self._result, self._written[0])
+            stream.wait()
+        return float(self._result[0])
+
+    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+        """Compared with what the order of summation explains."""
+        message = self._workload.fault(self.value(proof), cell, self._known)
+        return Verdict(0 if message is None else self.words, message)
+
+
 class FedSpace:
     """Arrays on the host and a pool of streams that cells share; see `Space`."""
 
@@ -173,8 +229,12 @@ class FedSpace:
     def poison(self) -> None:
         """Nothing: the proof takes its memory itself."""
 
+    def value(self, proof: Bound) -> float:
+        """The number that a run of `proof` gave."""
+        assert isinstance(proof, Feed)
+        return proof.value
+
     def verdict(self, cell: Cell, proof: Bound) -> Verdict:
         """Compared with what the order of summation explains."""
-        assert isinstance(proof, Feed)
-        message = self._workload.fault(proof.value, cell, self._known)
+        message = self._workload.fault(self.value(proof), cell, self._known)
         return Verdict(0 if message is None else self.words, message)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..dtypes import DType
 from ..space import Problem
-from ..workload import Launch
+from ..workload import Launch, LibraryCall
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,9 @@ class Device(Protocol):
 
         Raises LaunchRefusedError when the block or grid is over a limit.
         """
+
+    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> Bound:
+        """Prepare a call of the vendor's library. Raises LaunchRefusedError where it has none."""
 
     def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
         """Take the samples in this order, if possible without waiting between them.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import numpy.typing as npt
 
 from ..dtypes import DType
 from ..space import Problem
-from ..workload import Argument, BufferRef, Launch, NullRef, SurfaceRef, TextureRef
+from ..workload import Argument, BufferRef, Launch, LibraryCall, NullRef, SurfaceRef, TextureRef
 from .base import (
     BuildError,
     DeviceError,
@@ -30,8 +28,10 @@ from .base import (
 )
 from .cubins import cached_cubin
 from .cuda_images import CudaImage, format_refusal
+from .cuda_libraries import library_call
 from .cuda_runtime import Translate, describe, load_cupy
 from .cuda_streams import CudaStream, Enqueue
+from .cuda_timing import CudaBound, CudaLibraryBound, Queued, Steps, steps_of
 from .nvml import open_sensor
 from .nvrtc import build_options
 
@@ -94,34 +94,6 @@ class CudaProgram:
         return int(self.function(entry).num_regs)
 
 
-@dataclass(frozen=True)
-class Steps:
-    """How a sample is taken: `before` untimed, then `timed` between two events, `times` over.
-
-    What is timed holds so many `launches`.
-    """
-
-    before: Callable[[], None]
-    timed: Callable[[], None]
-    times: int
-    launches: int
-
-
-@dataclass(frozen=True)
-class _Queued:
-    """A sample on its way; `late` when the device had to wait for the host."""
-
-    elapsed_ms: Callable[[Any, Any], float]
-    steps: Steps
-    events: list[tuple[Any, Any]]
-    late: bool
-
-    def seconds(self) -> float:
-        """Per launch, once the device is through."""
-        total_ms = sum(float(self.elapsed_ms(start, stop)) for start, stop in self.events)
-        return total_ms * 1e-3 / (self.steps.times * self.steps.launches)
-
-
 def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
     """What CuPy passes for it."""
     match argument:
@@ -135,58 +107,6 @@ def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
             return buffers[name].surface()
         case _:
             return argument
-
-
-def _steps_of(sample: Sample) -> Steps:
-    assert isinstance(sample.bound, CudaBound)
-    return sample.bound.steps(sample.launches, sample.flushed)
-
-
-class CudaBound:
-    """A launch on one stream; several launches are captured in a graph once and replayed."""
-
-    def __init__(self, device: CudaDevice, enqueue: Callable[[], None]) -> None:
-        self._device, self.enqueue = device, enqueue
-        self._graphs: dict[int, Callable[[], None]] = {}
-
-    def run(self) -> None:
-        """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
-        with self._device.translated(), self._device.stream:
-            self.enqueue()
-            self._device.stream.synchronize()
-
-    def sample(self, launches: int) -> float:
-        """Seconds per launch between two events around the launches (a graph when several)."""
-        return self._device.time(self.steps(launches, flushed=False))
-
-    def sample_flushed(self, launches: int) -> float:
-        """Mean seconds of the launches, the L2 cache filled with other data before each."""
-        return self._device.time(self.steps(launches, flushed=True))
-
-    def steps(self, launches: int, flushed: bool) -> Steps:
-        """How a sample is taken.
-
-        Several warm launches are short ones, whose data the L2 cache may hold: an untimed launch
-        before them makes sure that it does.
-        """
-        if flushed:
-            return Steps(self._device.flush, self.enqueue, launches, 1)
-        if launches == 1:
-            return Steps(lambda: None, self.enqueue, 1, 1)
-        return Steps(self.enqueue, self._graph(launches), 1, launches)
-
-    def _graph(self, launches: int) -> Callable[[], None]:
-        """Replays `launches` launches; captured at the first call."""
-        if launches not in self._graphs:
-            with self._device.translated(), self._device.stream as stream:
-                stream.begin_capture()
-                for _ in range(launches):
-                    self.enqueue()
-                graph = stream.end_capture()
-                graph.launch(stream)  # the first replay uploads the graph
-                stream.synchronize()
-                self._graphs[launches] = partial(graph.launch, stream)
-        return self._graphs[launches]
 
 
 class CudaDevice:
@@ -254,8 +174,8 @@ class CudaDevice:
     def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
         """All behind one spin: while the device takes one sample, the host queues the next."""
         taken: list[float | DeviceError] = [math.nan] * len(samples)
-        queued: dict[int, _Queued] = {}
-        plans = [_steps_of(sample) for sample in samples]
+        queued: dict[int, Queued] = {}
+        plans = [steps_of(sample) for sample in samples]
         with self.translated(), self.stream:
             self.spin(SPINS_US[0])
             place = 0
@@ -277,7 +197,7 @@ class CudaDevice:
         """Queue a kernel that takes about so long at the highest clock."""
         self._spin((1,), (1,), (np.int64(self.info.core_clock_mhz * microseconds),))
 
-    def _queue(self, steps: Steps, place: int) -> _Queued:
+    def _queue(self, steps: Steps, place: int) -> Queued:
         """Queue a sample that uses the pairs of events from `place` on."""
         events = self._event_pairs(place + steps.times)[place:]
         late = False
@@ -287,7 +207,7 @@ class CudaDevice:
             steps.timed()
             stop.record(self.stream)
             late = late or start.done
-        return _Queued(self.cupy.cuda.get_elapsed_time, steps, events, late)
+        return Queued(self.cupy.cuda.get_elapsed_time, steps, events, late)
 
     def _event_pairs(self, n: int) -> list[tuple[Any, Any]]:
         event = self.cupy.cuda.Event
@@ -377,6 +297,11 @@ class CudaDevice:
             )
         args = tuple(_argument(a, buffers) for a in launch.args)
         return lambda: function(launch.grid, launch.block, args)
+
+    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> CudaBound:
+        """A function of cuBLAS. Raises LaunchRefusedError where there is none of that name."""
+        with self.translated():
+            return CudaLibraryBound(self, library_call(call, buffers))
 
     def open_stream(self) -> CudaStream:
         """A stream that does not wait for the default one."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..dtypes import DType
 from ..space import Problem
-from ..workload import Argument, BufferRef, Launch, NullRef, SurfaceRef, TextureRef
+from ..workload import Argument, BufferRef, Launch, LibraryCall, NullRef, SurfaceRef, TextureRef
 from .base import (
     BuildError,
     DeviceError,
@@ -272,6 +272,10 @@ class OpenCLDevice:
             return self._cl.enqueue_nd_range_kernel(queue, kernel, global_size, launch.block)
 
         return enqueue
+
+    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> OpenCLBound:
+        """Raises LaunchRefusedError: OpenCL comes without such libraries."""
+        raise LaunchRefusedError(f"OpenCL has no library that computes '{call.name}'.")
 
     def open_stream(self) -> OpenCLStream:
         """A command queue of its own."""

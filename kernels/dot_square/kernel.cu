@@ -1,0 +1,34 @@
+// Sum of the squares of one piece: a grid-stride loop over groups of four elements, a tree over the
+// block. Moves n sizeof(element_t) bytes in, and one element a block out, to partials[first...].
+// As in the document a thread takes four elements at a time; what is left over is taken singly.
+
+// Aligned for loads of 16 bytes, which every device has, whatever the type.
+struct alignas(16) four { element_t v[4]; };
+
+extern "C" __global__ void dot_piece(const element_t *__restrict__ x, element_t *partials,
+                                     const unsigned long long n, const unsigned long long first)
+{
+    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+    const unsigned long long mine = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    const four *x4 = (const four *)x;
+    four sum = {};
+    for (unsigned long long i = mine; i < n / 4; i += step) {
+        const four a = x4[i];
+        for (int k = 0; k < 4; k++)
+            sum.v[k] += a.v[k] * a.v[k];
+    }
+    element_t total = (sum.v[0] + sum.v[1]) + (sum.v[2] + sum.v[3]);
+    for (unsigned long long i = n / 4 * 4 + mine; i < n; i += step)
+        total += x[i] * x[i];
+
+    // A tree for any number of threads; every thread comes to every barrier.
+    __shared__ element_t sums[1024];
+    sums[threadIdx.x] = total;
+    for (unsigned int width = 1; width < blockDim.x; width *= 2) {
+        __syncthreads();
+        if (threadIdx.x % (2 * width) == 0 && threadIdx.x + width < blockDim.x)
+            sums[threadIdx.x] += sums[threadIdx.x + width];
+    }
+    if (threadIdx.x == 0)
+        partials[first + blockIdx.x] = sums[0];
+}

@@ -1,0 +1,16 @@
+"""The third document's sum of squares."""
+
+from typing import ClassVar
+
+from gpushmoo.dot_products import StreamedDot
+
+
+class DotSquare(StreamedDot):
+    """x · x of n elements: one array instead of two goes over the link; n elements are counted."""
+
+    name = "dot_square"
+    title = "Streamed sum of squares"
+    operands: ClassVar = ("x",)
+
+
+WORKLOAD = DotSquare()

@@ -38,6 +38,18 @@ class Memory:
     freed: bool = False
 
 
+@dataclass(eq=False)
+class FakeMark:
+    """`reached_s` is set when its stream comes to it."""
+
+    reached_s: float | None = None
+
+    def seconds_since(self, other: FakeMark) -> float:
+        assert self.reached_s is not None
+        assert other.reached_s is not None
+        return self.reached_s - other.reached_s
+
+
 @dataclass
 class FakeStreams:
     """A device that does what was queued when it is waited for; `log` lists what was asked.
@@ -145,6 +157,16 @@ class FakeStream:
         self.ask("launch", *numbers(launch))
         self.usable(*buffers.values())
         self.queue.append(lambda: program(launch, buffers))
+
+    def mark(self) -> FakeMark:
+        self.ask("mark")
+        mark = FakeMark()
+
+        def reach() -> None:
+            mark.reached_s = self.device.clock.now
+
+        self.queue.append(reach)
+        return mark
 
     def wait(self) -> None:
         self.ask("wait")

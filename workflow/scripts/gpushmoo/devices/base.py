@@ -139,6 +139,16 @@ class Sample:
         return take(self.launches)
 
 
+class Mark(Protocol):
+    """A point in a stream's order: reached when all that was queued before is done."""
+
+    def seconds_since(self, other: Any) -> float:
+        """From when `other`, a mark of this device, was reached to when this one was.
+
+        By the device's clock. Both marks' streams must have been waited for since.
+        """
+
+
 class Stream(Protocol):
     """A queue of copies and launches that run in its order, beside those of other streams.
 
@@ -165,6 +175,9 @@ class Stream(Protocol):
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
         """Queue a launch. Raises as `Device.bind` does."""
+
+    def mark(self) -> Mark:
+        """Queue a mark."""
 
     def wait(self) -> None:
         """Return when all that was queued is done. Raises LaunchFailedError or DeviceLostError."""

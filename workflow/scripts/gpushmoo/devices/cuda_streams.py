@@ -14,6 +14,24 @@ from ..workload import Launch
 Enqueue = Callable[[], None]
 
 
+class CudaMark:
+    """An event that keeps its time; see `base.Mark`."""
+
+    def __init__(
+        self, cupy: Any, translated: Callable[[], AbstractContextManager[None]], stream: Any
+    ) -> None:
+        self._cupy, self._translated = cupy, translated
+        with translated():
+            self._event = cupy.cuda.Event()
+            self._event.record(stream)
+
+    def seconds_since(self, other: CudaMark) -> float:
+        """cudaEventElapsedTime."""
+        with self._translated():
+            elapsed_ms = self._cupy.cuda.get_elapsed_time(other._event, self._event)
+        return float(elapsed_ms) * 1e-3
+
+
 class CudaStream:
     """A CUDA stream; see `base.Stream`."""
 
@@ -64,6 +82,10 @@ class CudaStream:
         enqueue = self._prepare(program, launch, buffers)
         with self._translated(), self._stream:
             enqueue()
+
+    def mark(self) -> CudaMark:
+        """cudaEventRecord."""
+        return CudaMark(self._cupy, self._translated, self._stream)
 
     def wait(self) -> None:
         """cudaStreamSynchronize."""

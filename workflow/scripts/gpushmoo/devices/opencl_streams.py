@@ -14,6 +14,18 @@ from ..workload import Launch
 Enqueue = Callable[[Any], Any]
 
 
+class OpenCLMark:
+    """A marker with its times; see `base.Mark`."""
+
+    def __init__(self, event: Any, translated: Callable[[], AbstractContextManager[None]]) -> None:
+        self._event, self._translated = event, translated
+
+    def seconds_since(self, other: OpenCLMark) -> float:
+        """Between the ends of the two markers."""
+        with self._translated():
+            return float(self._event.profile.end - other._event.profile.end) * 1e-9
+
+
 class OpenCLStream:
     """An in-order command queue; see `base.Stream`."""
 
@@ -28,7 +40,9 @@ class OpenCLStream:
         self._cl, self._context = cl, context
         self._translated, self._prepare = translated, prepare
         with translated():
-            self._queue = cl.CommandQueue(context)
+            # Marks need profiling, which costs nothing that could be measured.
+            profiling = cl.command_queue_properties.PROFILING_ENABLE
+            self._queue = cl.CommandQueue(context, properties=profiling)
         self._buffers: list[Any] = []
         # pyopencl waits for a copy when its event goes: they are kept until all is done.
         self._events: list[Any] = []
@@ -72,6 +86,11 @@ class OpenCLStream:
             enqueue(self._queue)
             # A runtime may hold what was queued back until someone waits.
             self._queue.flush()
+
+    def mark(self) -> OpenCLMark:
+        """clEnqueueMarkerWithWaitList."""
+        with self._translated():
+            return OpenCLMark(self._cl.enqueue_marker(self._queue), self._translated)
 
     def wait(self) -> None:
         """clFinish."""

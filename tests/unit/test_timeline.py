@@ -1,0 +1,361 @@
+"""Time lines: what is noted on real and on fake devices, what is derived, what overlaps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from conftest import ROOT
+from fakes import INFO
+from gpushmoo import tracing
+from gpushmoo.devices.base import Device, DeviceError, DeviceInfo, LaunchFailedError
+from gpushmoo.dtypes import DTYPES
+from gpushmoo.kernels import load_kernel
+from gpushmoo.pipeline import Pipeline
+from gpushmoo.space import Cell, Problem
+from gpushmoo.store import BadParquetError, write_parquet
+from gpushmoo.timeline import (
+    COPY,
+    KERNEL,
+    TIMELINE_SCHEMA,
+    Span,
+    Trace,
+    after_each_other,
+    common,
+    overlap,
+    read_timeline,
+    timeline_table,
+    traces_of,
+    union,
+)
+from gpushmoo.tracing import WARMUPS, trace
+from gpushmoo.workload import HostFedWorkload, Launch
+from hypothesis import given
+from hypothesis import strategies as st
+from test_feed import FakeStreams, Memory, dot_piece, pipeline, total
+
+Array = npt.NDArray[Any]
+
+FOLDER = load_kernel(ROOT / "kernels/dot_streamed")
+
+
+def workload() -> HostFedWorkload:
+    assert isinstance(FOLDER.workload, HostFedWorkload)
+    return FOLDER.workload
+
+
+def cell(n: int, variant: str = "pinned-pooled", **params: int) -> Cell:
+    usual = {"streams": 1, "min_per_stream": 1, "blocks_per_stream": 4, "threads": 64}
+    every = {**usual, "chunk": 0, "host_percent": 0, **params}
+    return Cell(FOLDER.name, "float", variant, Problem(1, n), tuple(sorted(every.items())))
+
+
+def traced(device: Device, cell: Cell, runs: int = 3) -> Trace:
+    program = device.build(FOLDER.path, DTYPES[cell.dtype], {})
+    inputs = workload().inputs(cell.problem, cell.dtype, np.random.default_rng(1))
+    return trace(device, workload(), cell, program, inputs, runs)
+
+
+def planned(plan: Pipeline, names: Iterable[str], itemsize: int) -> list[tuple[Any, ...]]:
+    """What spans say of themselves but for their times, in the order of queueing."""
+    found: list[tuple[Any, ...]] = []
+    for i, piece in enumerate(plan.pieces):
+        nbytes = (piece.end - piece.begin) * itemsize
+        found += [(piece.stream, i, COPY, name, nbytes) for name in names]
+        found.append((piece.stream, i, KERNEL, None, 0))
+    return found
+
+
+def told(spans: Iterable[Span]) -> list[tuple[Any, ...]]:
+    return [(s.stream, s.piece, s.what, s.array, s.nbytes) for s in spans]
+
+
+# Real devices
+
+
+@pytest.mark.parametrize("variant", workload().variants)
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"streams": 3},
+        {"streams": 4, "chunk": 1000},
+        {"streams": 64, "chunk": 999, "host_percent": 20},
+    ],
+    ids=["at once", "streams", "chunks", "many streams"],
+)
+def test_every_copy_and_kernel_has_its_time(
+    device: Device, params: dict[str, int], variant: str
+) -> None:
+    where = cell(2**16 + 5, variant, **params)
+    plan = workload().pipeline(where)
+    found = traced(device, where)
+    assert told(found.spans) == planned(plan, ("x", "y"), 4)
+    for s in found.spans:
+        assert 0 <= s.ready_s <= s.begin_s <= s.end_s <= found.total_s
+    for stream in range(plan.streams):
+        mine = [s for s in found.spans if s.stream == stream]
+        assert all(a.end_s <= b.ready_s for a, b in itertools.pairwise(mine))
+    for piece in range(len(plan.pieces)):
+        *copies, kernel = (s for s in found.spans if s.piece == piece)
+        assert kernel.begin_s >= max(c.end_s for c in copies)
+    assert found.untraced_s > 0
+    assert found.one_engine == (device.info.kind == "gpu" and variant.startswith("pinned"))
+    if not found.one_engine:
+        assert all(s.begin_s == s.ready_s for s in found.spans)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("streams", [1, 4])
+def test_pinned_copies_wait_for_one_engine(cuda_device: Device, streams: int) -> None:
+    """Were there two, one of two copies at once would come out faster than the link."""
+    found = traced(cuda_device, cell(2**24, streams=streams, chunk=2**21))
+    copies = [s for s in found.spans if s.what == COPY]
+    assert len(copies) == 16
+    in_turn = sorted(copies, key=lambda s: s.begin_s)
+    assert all(a.end_s <= b.begin_s for a, b in itertools.pairwise(in_turn))
+    mean_gbs = overlap(found.spans, found.total_s).copy_gbs
+    for s in copies:
+        assert s.nbytes / (s.end_s - s.begin_s) * 1e-9 < 1.5 * mean_gbs
+
+
+def test_cell_that_copies_nothing_is_refused(opencl_device: Device) -> None:
+    with pytest.raises(ValueError, match="copies nothing"):
+        traced(opencl_device, cell(1000, host_percent=100))
+
+
+# A device whose times are known
+
+
+@dataclass
+class FakeFed(FakeStreams):
+    """A GPU that has host memory; the clock stands but for what kernels take."""
+
+    info: ClassVar[DeviceInfo] = INFO
+
+    def host_array(self, array: Array, pinned: bool) -> Array:
+        return array.copy()
+
+
+def trace_fake(
+    device: FakeFed,
+    plan: Pipeline,
+    runs: int = 1,
+    program: Callable[[Launch, Mapping[str, Memory]], None] = dot_piece,
+) -> Trace:
+    fed = SimpleNamespace(pipeline=lambda _: plan, host_part=lambda *_: 0.0, total=total)
+    ones = np.ones(plan.host_end, np.float32)
+    inputs = {"x": ones, "y": ones}
+    workload = cast(HostFedWorkload, fed)
+    return trace(
+        cast(Device, device),
+        workload,
+        cell(ones.size),
+        cast(Any, program),
+        inputs,
+        runs,
+        device.clock,
+    )
+
+
+def test_spans_are_as_long_as_what_they_hold() -> None:
+    """The fake streams do their work one stream after the other, when they are waited for."""
+    device = FakeFed()
+
+    def slow(launch: Launch, buffers: Mapping[str, Memory]) -> None:
+        device.clock.now += 2.0
+
+    found = trace_fake(device, pipeline(8, streams=2, chunk=2), program=slow)
+    kernels = [s for s in found.spans if s.what == KERNEL]
+    times = [(s.stream, s.piece, s.ready_s, s.begin_s, s.end_s) for s in kernels]
+    assert times == [(0, 0, 0, 0, 2), (1, 1, 4, 4, 6), (0, 2, 2, 2, 4), (1, 3, 6, 6, 8)]
+    assert found.total_s == found.untraced_s == 8.0
+    assert told(found.spans) == planned(pipeline(8, streams=2, chunk=2), ("x", "y"), 4)
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_begins_are_derived_where_the_device_copies_by_itself(
+    pinned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "after_each_other", lambda spans: spans[:1])
+    found = trace_fake(FakeFed(), replace(pipeline(8, streams=2), pinned=pinned))
+    assert found.one_engine == pinned
+    assert len(found.spans) == (1 if pinned else 6)
+
+
+def test_run_of_median_length_is_told_and_the_median_without_marks() -> None:
+    device = FakeFed()
+    # Warm runs, then in turn without and with marks.
+    seconds = iter([9.0] * WARMUPS + [5.0, 10.0, 1.0, 30.0, 3.0, 20.0])
+    marks = []
+
+    def slow(launch: Launch, buffers: Mapping[str, Memory]) -> None:
+        device.clock.now += next(seconds)
+        marks.append(device.asked["mark"])
+
+    found = trace_fake(device, pipeline(8, streams=1), 3, slow)
+    assert (found.total_s, found.untraced_s) == (20.0, 3.0)
+    assert found.spans[-1].end_s == 20.0
+    # Around two copies and a kernel, in every other run.
+    assert marks == [0] * WARMUPS + [0, 6, 6, 12, 12, 18]
+
+
+def test_time_before_the_first_copy_is_told() -> None:
+    device = FakeFed(opening_s=5.0)
+    found = trace_fake(device, pipeline(8, streams=1, pooled=False))
+    assert found.spans[0].ready_s == 10.0  # the stream's, and that of the partial result
+
+
+FAULTS = [
+    *(("open", i) for i in range(3)),
+    *(("allocate", i) for i in range(5)),
+    *(("copy_in", i) for i in range(0, 16, 3)),
+    *(("launch", i) for i in range(8)),
+    *(("mark", i) for i in range(12)),
+    *(("wait", i) for i in range(12)),
+    *(("copy_out", i) for i in range(4)),
+]
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f"{f[0]} {f[1]}")
+def test_failure_in_the_midst_gives_all_back(fault: tuple[str, int], pooled: bool) -> None:
+    faults: dict[tuple[str, int], DeviceError] = {fault: LaunchFailedError("a fault")}
+    device = FakeFed(faults)
+    with pytest.raises(LaunchFailedError, match="a fault"):
+        trace_fake(device, pipeline(8, streams=2, pooled=pooled))
+    assert (device.live, device.open) == ([], [])
+    device.faults.clear()
+    assert len(trace_fake(device, pipeline(8, streams=2, pooled=pooled)).spans) == 6
+    assert (device.live, device.open) == ([], [])
+
+
+# One engine
+
+JOBS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6), st.integers(1, 6)), max_size=12)
+
+
+@given(JOBS)
+def test_derived_begins_are_those_of_an_engine_that_takes_one_at_a_time(
+    jobs: list[tuple[int, int, int]],
+) -> None:
+    """Copies of a stream, each so long after the one before it there, and so long."""
+    ends, free, spans, begins = [0] * 4, 0, [], []
+    for i, (stream, after, length) in enumerate(jobs):
+        ready = ends[stream] + after
+        begins.append(max(ready, free))
+        ends[stream] = free = begins[-1] + length
+        spans.append(Span(stream, i, COPY, "x", 8, ready, ready, free))
+    found = after_each_other(spans[::-1])[::-1]
+    assert [s.begin_s for s in found] == begins
+    assert [replace(s, begin_s=s.ready_s) for s in found] == spans
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 9)), max_size=8))
+def test_derived_begins_never_overlap_and_kernels_stay(
+    drawn: list[tuple[bool, int, int]],
+) -> None:
+    spans = [
+        Span(0, i, COPY if copy else KERNEL, None, 0, ready, ready, ready + length)
+        for i, (copy, ready, length) in enumerate(drawn)
+    ]
+    found = after_each_other(spans)
+    assert [s for s in found if s.what == KERNEL] == [s for s in spans if s.what == KERNEL]
+    copies = sorted((s for s in found if s.what == COPY), key=lambda s: (s.end_s, s.begin_s))
+    assert all(s.ready_s <= s.begin_s <= s.end_s for s in copies)
+    assert all(a.end_s <= b.begin_s for a, b in itertools.pairwise(copies))
+
+
+# What overlaps
+
+INTERVALS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5)), max_size=8)
+
+
+def spans_of(what: str, intervals: list[tuple[int, int]]) -> list[Span]:
+    return [
+        Span(0, i, what, None, 1000 if what == COPY else 0, begin, begin, begin + length)
+        for i, (begin, length) in enumerate(intervals)
+    ]
+
+
+def seconds_in(intervals: list[tuple[int, int]]) -> set[int]:
+    return {second for begin, length in intervals for second in range(begin, begin + length)}
+
+
+@given(INTERVALS, INTERVALS)
+def test_overlap_is_that_counted_second_by_second(
+    copies: list[tuple[int, int]], kernels: list[tuple[int, int]]
+) -> None:
+    found = overlap([*spans_of(KERNEL, kernels), *spans_of(COPY, copies)], 20.0)
+    in_copy, in_kernel = seconds_in(copies), seconds_in(kernels)
+    both = len(in_copy & in_kernel)
+    assert (found.copy_s, found.kernel_s, found.hidden_s) == (len(in_copy), len(in_kernel), both)
+    assert found.busy_share == len(in_copy) / 20
+    assert found.nbytes == 1000 * len(copies)
+    if in_kernel:
+        assert found.hidden_share == both / len(in_kernel)
+    else:
+        assert np.isnan(found.hidden_share)
+    if in_copy:
+        assert found.copy_gbs == pytest.approx(1e-6 * len(copies) / len(in_copy))
+    else:
+        assert np.isnan(found.copy_gbs)
+
+
+@given(INTERVALS, INTERVALS)
+def test_union_is_ascending_and_apart_and_common_is_symmetric(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    a, b = (union((x, x + length) for x, length in which) for which in (one, other))
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(a))
+    inside = {s for begin, end in a for s in range(int(begin), int(end))}
+    assert inside == seconds_in(one)
+    assert common(a, b) == common(b, a)
+    assert common(a, a) == len(inside)
+
+
+# The table
+
+
+def example() -> dict[str, tuple[Cell, Trace]]:
+    one = tuple(spans_of(COPY, [(0, 2)]) + spans_of(KERNEL, [(2, 1)]))
+    named = tuple(replace(s, array="x" if s.what == COPY else None) for s in one)
+    return {
+        "two": (cell(2**10, streams=2), Trace(named, 3.5, 3.25, True)),
+        "one": (cell(2**10), Trace(named[:1], 2.5, 2.5, False)),
+    }
+
+
+def test_table_gives_the_traces_back(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.parquet"
+    table = timeline_table(example(), INFO)
+    assert table.schema == TIMELINE_SCHEMA
+    table.validate(full=True)
+    write_parquet(table, path, {})
+    rows = read_timeline(path)
+    assert traces_of(rows) == {case: found for case, (_, found) in example().items()}
+    assert set(rows["n"]) == {2**10}
+    assert list(rows["cell_key"].unique()) == [c.key for c, _ in example().values()]
+
+
+def test_file_that_is_no_time_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.parquet"
+    table = timeline_table(example(), INFO)
+    write_parquet(table.drop_columns("nbytes"), path, {})
+    with pytest.raises(BadParquetError, match=r"timeline\.parquet' has other columns"):
+        read_timeline(path)
+    write_parquet(table, path, {})
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(BadParquetError, match="not a whole"):
+        read_timeline(path)
+    path.write_bytes(whole[:40] + bytes([whole[40] ^ 0xFF]) + whole[41:])
+    with pytest.raises(BadParquetError, match="cannot be read"):
+        read_timeline(path)

@@ -130,7 +130,7 @@ class Workspace:
 
 
 class ReducedSpace:
-    """Buffers on the device from which one number comes; see `Space`."""
+    """Buffers on the device, by name, from which one number comes; see `Space`."""
 
     words = 1
 
@@ -147,19 +147,19 @@ class ReducedSpace:
         self._known = workload.known(inputs)
         self._result = np.zeros(1, DTYPES[dtype].scalar)
         self._written = [device.allocate(self._result.nbytes)]
-        self._buffers = {name: device.upload(array) for name, array in inputs.items()}
-        self._buffers[workload.output] = self._written[0]
+        self.buffers = {name: device.upload(array) for name, array in inputs.items()}
+        self.buffers[workload.output] = self._written[0]
         for name, nbytes in workload.scratch(problem, dtype).items():
-            self._buffers[name] = device.allocate(nbytes)
-            self._written.append(self._buffers[name])
+            self.buffers[name] = device.allocate(nbytes)
+            self._written.append(self.buffers[name])
         self.copy = device.bind_copy(device.upload(self._result), self._written[0])
 
     def bind(self, program: Program, cell: Cell) -> Bound:
         """The cell's launch, or the library's function, on these buffers."""
         call = self._workload.library(cell)
         if call is not None:
-            return self._device.bind_library(call, self._buffers)
-        return self._device.bind(program, self._workload.launch(cell), self._buffers)
+            return self._device.bind_library(call, self.buffers)
+        return self._device.bind(program, self._workload.launch(cell), self.buffers)
 
     def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
         """None: what is timed."""
@@ -184,7 +184,7 @@ class ReducedSpace:
 
 
 class FedSpace:
-    """Arrays on the host and a pool of streams that cells share; see `Space`."""
+    """Arrays on the host, by name, pinned and not, and streams that cells share; see `Space`."""
 
     words = 1
 
@@ -194,7 +194,7 @@ class FedSpace:
         """Copy `inputs` to pinned and to ordinary memory."""
         self._workload = workload
         self._known = workload.known(inputs)
-        self._arrays = {
+        self.arrays = {
             pinned: {name: device.host_array(array, pinned) for name, array in inputs.items()}
             for pinned in (True, False)
         }
@@ -214,7 +214,7 @@ class FedSpace:
         host_part: Callable[[Mapping[str, Array]], Any],
         total: Callable[[Array, Any], float],
     ) -> Feed:
-        arrays = self._arrays[pipeline.pinned]
+        arrays = self.arrays[pipeline.pinned]
         return Feed(self._pool, program, pipeline, arrays, host_part, total)
 
     def bind(self, program: Program, cell: Cell) -> Feed:

@@ -25,8 +25,8 @@ import numpy as np
 from gpushmoo.devices.base import Sample
 from gpushmoo.devices.cuda import CudaBound, CudaDevice
 from gpushmoo.dtypes import DTYPES
+from gpushmoo.job_params import ROOT
 from gpushmoo.kernels import load_kernel
-from gpushmoo.plan import ROOT
 from gpushmoo.space import Cell, Problem
 from gpushmoo.timing.median import median_interval
 

@@ -39,9 +39,9 @@ from gpushmoo.devices.base import Bound, Sample
 from gpushmoo.devices.cuda import CudaDevice
 from gpushmoo.devices.nvrtc import nvrtc_version
 from gpushmoo.dtypes import DTYPES
+from gpushmoo.job_params import ROOT
 from gpushmoo.kernels import load_kernel
 from gpushmoo.measure import TOGETHER
-from gpushmoo.plan import ROOT
 from gpushmoo.space import Cell, Problem
 from gpushmoo.timing.median import MedianInterval, median_interval
 from gpushmoo.timing.order import shuffled

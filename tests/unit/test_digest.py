@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from gpushmoo import digest
-from gpushmoo.digest import code_digest, file_digest, modules_of
+from gpushmoo.digest import code_digest, file_digest, library_digest, modules_of
 
 ORIGINAL = digest.PACKAGE
 
@@ -17,6 +17,7 @@ ORIGINAL = digest.PACKAGE
 def forget() -> None:
     modules_of.cache_clear()
     code_digest.cache_clear()
+    library_digest.cache_clear()
 
 
 @pytest.fixture
@@ -138,3 +139,25 @@ def test_file_digest_depends_on_names_and_contents_not_on_the_order(tmp_path: Pa
     assert file_digest(a, b) != before
     b.write_text("2")
     assert file_digest(a, b.rename(tmp_path / "c")) != before
+
+
+def test_library_behind_a_kernel_counts_and_other_modules_do_not(
+    package: Path, tmp_path: Path
+) -> None:
+    workload = tmp_path / "workload.py"
+    workload.write_text("from gpushmoo.dot_products import HostDot\n")
+    before = library_digest(workload)
+    append(package / "host_dot.py", "\nCHANGED = 1\n")
+    forget()
+    changed = library_digest(workload)
+    assert changed != before
+    append(package / "figures" / "dot.py", "\nCHANGED = 1\n")
+    # The folder itself is digested as it stands.
+    append(workload, "CHANGED = 1\n")
+    forget()
+    assert library_digest(workload) == changed
+
+
+def test_how_a_configuration_is_checked_measures_nothing_again() -> None:
+    assert {"job_params.py", "measure.py"} <= closure("measure_job")
+    assert {"config.py", "plan.py", "config_sentences.py"}.isdisjoint(closure("measure_job"))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from gpushmoo.config import RunConfig, load_config
-from gpushmoo.plan import Shard, plan_shards, settings_of, shard_params, space_of
+from gpushmoo.job_params import settings_of, space_of
+from gpushmoo.plan import Shard, plan_shards, shard_params
 
 
 @pytest.fixture

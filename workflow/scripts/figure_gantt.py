@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from gpushmoo.figures.gantt import gantt
+from gpushmoo.job_params import ROOT
 from gpushmoo.joblog import job_log
-from gpushmoo.plan import ROOT
 
 with job_log(snakemake.log[0]):
     gantt(ROOT / snakemake.params.spec["file"], Path(snakemake.output.svg))

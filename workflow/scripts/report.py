@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from gpushmoo.job_params import ROOT
 from gpushmoo.joblog import job_log
-from gpushmoo.plan import ROOT
 from gpushmoo.report.build import ReportFiles, build_report
 
 with job_log(snakemake.log[0]):

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from gpushmoo.dataset import read_cells
+from gpushmoo.job_params import ROOT
 from gpushmoo.joblog import job_log
 from gpushmoo.kernels import load_kernel
 from gpushmoo.model.shapes import fit_shapes
-from gpushmoo.plan import ROOT
 
 with job_log(snakemake.log[0]):
     folders = snakemake.params.folders

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from gpushmoo.job_params import ROOT
 from gpushmoo.joblog import job_log
 from gpushmoo.model.simulate import simulate_device
-from gpushmoo.plan import ROOT
 
 with job_log(snakemake.log[0]):
     spec = snakemake.params.spec

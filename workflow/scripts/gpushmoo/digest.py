@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def _module_path(name: str) -> Path | None:
 
 def _imports(path: Path, tree: ast.AST) -> set[str]:
     """Dotted names, relative to the package, of what the module may import from it."""
-    here = list(path.relative_to(PACKAGE).parts[:-1])
+    here = list(path.relative_to(PACKAGE).parts[:-1]) if path.is_relative_to(PACKAGE) else []
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -53,6 +54,10 @@ def modules_of(entry: str) -> tuple[Path, ...]:
     start = _module_path(entry)
     if start is None:
         raise ValueError(f"no module '{entry}' in {PACKAGE.name}")
+    return tuple(sorted(_closure(start)))
+
+
+def _closure(start: Path) -> set[Path]:
     found: set[Path] = set()
     queue = [start]
     while queue:
@@ -64,14 +69,24 @@ def modules_of(entry: str) -> tuple[Path, ...]:
             module = _module_path(name)
             if module is not None:
                 queue.append(module)
-    return tuple(sorted(found))
+    return found
 
 
 @cache
 def code_digest(entry: str) -> str:
     """Digest of all code behind `entry`. Comments and layout do not count; docstrings do."""
+    return _code_digest(modules_of(entry))
+
+
+@cache
+def library_digest(file: Path) -> str:
+    """Digest of the package's code that `file`, which lies elsewhere, imports."""
+    return _code_digest(sorted(_closure(file) - {file}))
+
+
+def _code_digest(modules: Iterable[Path]) -> str:
     h = hashlib.sha256()
-    for path in modules_of(entry):
+    for path in modules:
         h.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0")
         h.update(ast.dump(ast.parse(path.read_text())).encode() + b"\0")
     return h.hexdigest()[:16]

@@ -14,8 +14,8 @@ from .devices.nvrtc import build_options
 from .devices.sass import EntryCode, complaints, disassemble
 from .devices.visible import visible_archs
 from .dtypes import DTYPES
+from .job_params import ROOT
 from .kernels import KernelFolder, load_kernel
-from .plan import ROOT
 
 log = logging.getLogger(__name__)
 

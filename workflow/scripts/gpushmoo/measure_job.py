@@ -14,11 +14,11 @@ from filelock import BaseFileLock
 
 from .devices.base import DeviceError, DeviceInfo
 from .events import CellRun, ShardResult
+from .job_params import ROOT
 from .kernels import load_kernel
 from .locks import lock_one
 from .measure import TOGETHER
 from .messages import Candidates, Job, Lost, Measure, Opened
-from .plan import ROOT
 from .process import WorkerGoneError, WorkerProcess, WorkerSilentError
 from .progress import Progress
 from .provenance import provenance

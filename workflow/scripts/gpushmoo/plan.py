@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from .config import RunConfig, SweepConfig
-from .measure import MeasureSettings, ShardSpace
-from .space import Problem, Residency, count_cells, expand_axis, shard_count
-from .timing.stopping import StoppingRule
-
-# The project's root, which relative paths in a configuration refer to.
-ROOT = Path(__file__).resolve().parents[3]
+from .job_params import ROOT
+from .space import Residency, count_cells, expand_axis, shard_count
 
 # Stands in for the device's occupancy where only the number of shards is wanted.
 _TYPICAL = Residency(units=32, per_unit=4)
@@ -84,31 +78,3 @@ def shard_params(
         "variants": list(sweep.variants),
     }
     return dict(sorted(params.items()))
-
-
-def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
-    """The settings in `shard_params`."""
-    m = params["measure"]
-    rule = StoppingRule(m["min_samples"], m["max_samples"], m["relative_half_width"], m["budget_s"])
-    return MeasureSettings(
-        params["seed"], params["thread_limit"], m["warmup"], m["timeout_s"], rule
-    )
-
-
-def space_of(params: Mapping[str, Any]) -> ShardSpace:
-    """The shard's part of the sweep in `shard_params`."""
-    index, count = params["shard"]
-    return ShardSpace(
-        dtype=params["dtype"],
-        variants=params["variants"],
-        problems=[Problem(h, w) for h, w in params["sizes"]],
-        cache_states=params["cache_states"],
-        axes=params["axes"],
-        index=index,
-        count=count,
-    )
-
-
-def cache_folder(results: Path) -> Path:
-    """Where device runtimes of a run keep their caches; HOME may not be writable."""
-    return results / ".cache"

@@ -23,11 +23,11 @@ from .devices.base import Device, DeviceError, DeviceLostError
 from .devices.cuda_runtime import candidates
 from .devices.select import DeviceChoice, open_device
 from .events import Event, Worked
+from .job_params import ROOT, settings_of, space_of
 from .kernels import KernelFolder, load_kernel
 from .machine_code import checked
 from .measure import ShardRun, ShardSpace, build_variants, plan_cells
 from .messages import Candidates, Crashed, Finished, Job, Lost, Measure, Message, Opened, Refused
-from .plan import ROOT, settings_of, space_of
 from .workload import misfit
 
 log = logging.getLogger(__name__)

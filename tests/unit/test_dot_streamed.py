@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import ROOT
+from gpushmoo import measure
 from gpushmoo.devices.base import Device, Program
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.events import CellRun, Ended, Event
@@ -36,6 +39,12 @@ AXES = {
     "chunk": [0],
     "host_percent": [0, 37, 100],
 }
+
+
+@pytest.fixture(autouse=True)
+def _unsettled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test waits for threads of earlier cells to come to rest; no time matters here."""
+    monkeypatch.setattr(measure, "SETTLE_S", 0.0)
 
 
 def workload() -> HostFedWorkload:
@@ -215,6 +224,17 @@ def test_sound_kernel_is_measured_and_verified(device: Device) -> None:
     assert {len(r.samples_s) for r in runs} == {6}
 
 
+def test_threads_of_earlier_cells_come_to_rest_before_those_of_each_problem(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[float] = []
+    clock = SimpleNamespace(sleep=rests.append, monotonic=time.monotonic)
+    monkeypatch.setattr(measure, "time", clock)
+    monkeypatch.setattr(measure, "SETTLE_S", 12.5)
+    ended(device, FOLDER, few_cells((1, N), (1, 3)))
+    assert rests == [12.5, 12.5]
+
+
 @pytest.mark.parametrize("what", EDITS)
 def test_kernel_that_leaves_something_out_is_called_wrong(
     device: Device, tmp_path: Path, what: str
@@ -275,6 +295,25 @@ def test_problem_too_large_costs_its_own_cells_and_the_next_is_measured(
         (Problem(2, 500), 4, Status.OK): 4,
     }
     assert all("does not fit" in str(r.message) for r in runs if r.status is Status.RESOURCES)
+
+
+def test_arrays_that_the_host_cannot_hold_cost_their_own_cells(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind: Any = type(device)
+    host_array = kind.host_array
+
+    def short(self: Any, array: Array, pinned: bool) -> Array:
+        if array.size == N and pinned:
+            raise MemoryError("no more pages")
+        return host_array(self, array, pinned)
+
+    monkeypatch.setattr(kind, "host_array", short)
+    runs = ended(device, FOLDER, few_cells((1, N), (1, 500)))
+    found = {(r.cell.problem.width, r.status) for r in runs}
+    assert found == {(N, Status.RESOURCES), (500, Status.OK)}
+    refused = [str(r.message) for r in runs if r.status is Status.RESOURCES]
+    assert all("does not fit this host's memory (no more pages)" in text for text in refused)
 
 
 @pytest.mark.parametrize("limit", [1024, None])

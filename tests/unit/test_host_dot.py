@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from conftest import ROOT
+from gpushmoo import measure
+from gpushmoo.devices.base import Device
+from gpushmoo.events import Began, Ended, Event
 from gpushmoo.host_dot import BLOCK, SHARED, host_dot, host_dot_depth
+from gpushmoo.kernels import load_kernel
+from gpushmoo.measure import MeasureSettings, ShardRun, build_variants
+from gpushmoo.space import Problem, enumerate_cells
+from gpushmoo.timing.stopping import StoppingRule
 
 CORES = len(os.sched_getaffinity(0))
 AROUND = {size + step for size in (BLOCK, 2 * BLOCK, SHARED, 2 * SHARED) for step in (-1, 0, 1)}
@@ -72,3 +81,25 @@ def test_depth_bounds_what_rounds(n: int) -> None:
     assert abs(host_dot(x, x) - exact) <= host_dot_depth(n) * 2.0**-24 * exact * 1.001
     assert (host_dot_depth(n) == 0) == (n == 0)
     assert host_dot_depth(n) <= BLOCK + n // BLOCK + 1
+
+
+def test_ways_on_the_host_are_right_and_not_measured_in_turns(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of one would still spin while the next is timed."""
+    monkeypatch.setattr(measure, "SETTLE_S", 0.0)
+    folder = load_kernel(ROOT / "kernels/dot_host")
+    variants = folder.workload.variants
+    cells = enumerate_cells(folder.name, "double", variants, [Problem(1, 0), Problem(1, 1003)], {})
+    rule = StoppingRule(min_samples=6, max_samples=6, relative_half_width=0.5, budget_s=1.0)
+    builds = build_variants(opencl_device, folder, "double", variants)
+    events: list[Event] = []
+    settings = MeasureSettings(1, None, 0, 10.0, rule)
+    ShardRun(opencl_device, folder, builds, settings, events.append).measure(cells)
+    ended = [e.run for e in events if isinstance(e, Ended)]
+    assert {(r.cell.key, r.status, len(r.samples_s)) for r in ended} == {
+        (c.key, "ok", 6) for c in cells
+    }
+    begun = [key for e in events if isinstance(e, Began) for key in e.keys]
+    in_turn = [key for key, _ in itertools.groupby(begun)]
+    assert sorted(in_turn) == sorted(c.key for c in cells)

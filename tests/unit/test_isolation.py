@@ -7,6 +7,7 @@ shard are measured as if nothing had happened.
 from __future__ import annotations
 
 import io
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from typing import Any
 import gpushmoo.supervise as supervise
 import pandas as pd
 import pytest
+from conftest import ROOT
 from gpushmoo.devices.base import Device, DeviceError
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.kernels import load_kernel
@@ -194,6 +196,37 @@ def test_problem_out_of_memory_costs_its_own_cells(bench: Bench) -> None:
     assert set(rows.loc[rows["height"] == 64, "status"]) == {"ok"}
     assert set(rows.loc[rows["height"] == 16384, "status"]) == {"resources"}
     assert rows.loc[rows["height"] == 16384, "message"].str.contains("does not fit").all()
+
+
+# A block of 64 threads writes a terabyte beyond the partial sums; others do not.
+BEYOND = {
+    "kernel.cl": ("if (thread == 0)\n", "if (threads == 64) partials[1ul << 38] = total;\n"),
+    "kernel.cu": (
+        "if (threadIdx.x == 0)\n",
+        "if (blockDim.x == 64) partials[1ull << 38] = total;\n",
+    ),
+}
+
+
+def test_stream_that_faults_does_not_poison_the_next_cell(bench: Bench, tmp_path: Path) -> None:
+    folder = tmp_path / "dot_streamed"
+    shutil.copytree(ROOT / "kernels/dot_streamed", folder)
+    for name, (before, fault) in BEYOND.items():
+        text = (folder / name).read_text()
+        assert text.count(before) == 1
+        (folder / name).write_text(text.replace(before, f"{fault}    {before}"))
+    axes = {"min_per_stream": 1, "blocks_per_stream": 3, "chunk": 100, "host_percent": 0}
+    rows = bench.measure(
+        ["pinned-pooled", "pinned-fresh"],
+        axes=axes | {"streams": [1, 4], "threads": [32, 64, 96]},
+        folder=str(folder),
+        kernel_digest=load_kernel(folder).digest(),
+        sizes=[[1, 1003]],
+    )
+    bad = rows["threads"] == 64
+    assert list(rows[bad]["status"]) == ["launch_failed"] * 4
+    assert list(rows[~bad]["status"]) == ["ok"] * 8
+    assert rows[bad]["message"].str.contains("(?i)illegal|SIGSEGV|SIGABRT|SIGBUS").all()
 
 
 def test_program_error_in_the_workload_is_not_blamed_on_the_device(bench: Bench) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .devices.base import LaunchRefusedError
 from .dtypes import DTYPES
-from .host_dot import host_dot, host_dot_depth
+from .host_dot import host_dot, host_dot_depth, prepare
 from .pipeline import Piece, Pipeline, cuts, share_of_host
 from .space import Cell, Problem
 from .summation import (
@@ -152,6 +152,8 @@ class StreamedDot(DotProduct, HostFedWorkload):
             )
         n, feeding = cell.problem.height * cell.problem.width, Feeding.of(cell.variant)
         here = n - share_of_host(n, cell["host_percent"])
+        if here < n:
+            prepare(np.dtype(DTYPES[cell.dtype].scalar))
         pieces, first = [], 0
         for cut in cuts(here, cell["streams"], cell["min_per_stream"], cell["chunk"]):
             blocks = _blocks(cell, cut.end - cut.begin)

@@ -23,12 +23,20 @@ SHARED = 2**16
 def host_dot(x: Array, y: Array) -> float:
     """x · y of flat arrays of one length and type; all cores work where that is worth their start.
 
-    The first call compiles, which takes about a second.
+    The first call with elements compiles, which takes about a second (see `prepare`).
     """
+    if x.size == 0:
+        return 0.0
     cores = len(os.sched_getaffinity(0))
     parts = np.zeros(cores if x.size >= SHARED else 1)
     _compiled()(x, y, parts)
     return float(parts.sum())
+
+
+@cache
+def prepare(dtype: np.dtype[Any]) -> None:
+    """Compile `host_dot` for `dtype`, so that no later call does."""
+    host_dot(np.ones(1, dtype), np.ones(1, dtype))
 
 
 def host_dot_depth(n: int) -> int:

@@ -44,6 +44,10 @@ _REFUSALS = (LaunchRefusedError, OutOfDeviceMemoryError)
 TOGETHER = 32
 TOGETHER_S = 0.1
 
+# Seconds before cells of which the host computes a part. Threads of a library that cells before
+# them used may go on spinning (OpenBLAS's for 2^26 cycles), and would share the cores.
+SETTLE_S = 0.1
+
 # Rounds of one problem that may be lost to throttling before its cells are given up.
 SLOWED_ROUNDS = 5
 
@@ -238,6 +242,8 @@ class ShardRun:
             self._settings.seed,
         )
         log.info("buffers of %s are ready", problem.label)
+        if isinstance(self._folder.workload, HostFedWorkload):
+            time.sleep(SETTLE_S)
         for run in shuffled(runs, self._rng):
             self._admit(run, space)
         log.info("%d of %d cells admitted", sum(r.status is None for r in runs), len(runs))

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .devices.base import Bound, Device, Program
+from .devices.base import Bound, Device, OutOfDeviceMemoryError, Program
 from .dtypes import DTYPES
 from .feed import Feed, Pool
 from .pipeline import Piece, Pipeline, cuts
@@ -62,11 +62,26 @@ def open_space(
 ) -> Space:
     """Make everything that a cell of `variant`, or of another of its result, needs.
 
-    Raises OutOfDeviceMemoryError or LaunchRefusedError when the device cannot hold it.
+    Raises OutOfDeviceMemoryError or LaunchRefusedError when device or host cannot hold it.
     """
     # Inputs depend on the problem alone, so that every shard of it has the same data.
     rng = np.random.default_rng([seed, problem.height, problem.width])
-    inputs = workload.inputs(problem, dtype, rng)
+    try:
+        inputs = workload.inputs(problem, dtype, rng)
+        return _opened(device, workload, problem, dtype, variant, inputs)
+    except MemoryError as err:
+        what = f"{problem.height} x {problem.width} {dtype}"
+        raise OutOfDeviceMemoryError(f"{what} does not fit this host's memory ({err}).") from err
+
+
+def _opened(
+    device: Device,
+    workload: Workload,
+    problem: Problem,
+    dtype: str,
+    variant: str,
+    inputs: Mapping[str, Array],
+) -> Space:
     if isinstance(workload, HostFedWorkload):
         return FedSpace(device, workload, inputs)
     if isinstance(workload, ReducingWorkload):

@@ -6,9 +6,10 @@ SNAKEMAKE := .venv/bin/snakemake
 report: .venv/run.stamp
 	$(SNAKEMAKE) --cores all
 
-# Renders the recorded full sweep of an NVIDIA H200; measures nothing, needs no GPU.
+# Renders the recorded sweeps of an NVIDIA H200; measures nothing, needs no GPU.
 report-h200: .venv/run.stamp
-	$(SNAKEMAKE) --cores all --configfile config/full.yaml --config run=h200 dataset=reports/reference/nvidia-h200
+	$(SNAKEMAKE) --cores all --configfile config/full.yaml config/dots.yaml \
+		--config run=h200 only=null dataset=reports/reference/nvidia-h200
 
 test: lint
 	.venv/bin/python -m pytest -q -n 2 --dist loadgroup

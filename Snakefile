@@ -13,6 +13,7 @@ include: "workflow/rules/common.smk"
 if flow.config.dataset is None:
 
     include: "workflow/rules/measure.smk"
+    include: "workflow/rules/studies.smk"
 
 
 include: "workflow/rules/analyse.smk"
@@ -36,4 +37,5 @@ rule machine_code:
 rule cells:
     input:
         flow.shard_files,
+        [flow.study_file(study) for study in flow.studies],
         flow.machine_code_files if flow.measures_on_cuda else [],

@@ -1,28 +1,23 @@
 // What the host's memory can be read at, by its cores and by the device at the same time: the ceiling
-// of any dot product whose data live on the host. Not part of the pipeline; see docs/h200.md.
+// of any dot product whose data live on the host. compare_dots.py builds and drives it.
 //
 //   nvcc -O3 -arch=native -Xcompiler -march=native,-fopenmp tests/gpu/host_read.cu -o host_read
-//   ./host_read > host_read.csv
 //
-// Each row: threads that read, places of each array that each of them reads at a time, whether the
-// device reads, which memory, and GB/s (10^9 bytes a second) of each of the two and of both, medians of
-// REPEATS runs of at least MIN_S seconds. A thread reads its own part of two arrays and folds the words
-// by XOR; the device copies from pinned memory of its own. All that is read is larger than any cache.
+// For each line "threads streams device" that it reads it prints GB/s (10^9 bytes a second) of the
+// cores and of the device. So many threads each read their own part of two arrays, at so many places
+// of each at a time, and fold the words by XOR; meanwhile the device, if asked for, copies from pinned
+// memory of its own. All that is read is far larger than any cache.
 #include <cuda_runtime.h>
 #include <omp.h>
-#include <sys/mman.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
-#include <vector>
 
 constexpr size_t BYTES = size_t(1) << 30;  // of each of the two arrays, and of each copy
-constexpr int REPEATS = 5;
 constexpr double MIN_S = 0.1;
 
 static void check(cudaError_t error)
@@ -38,7 +33,7 @@ static double now()
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// 16 bytes a lane and GCC's vector extension: the widest loads that -march=native allows.
+// GCC's vector extension: the widest loads that -march=native allows.
 typedef uint64_t words __attribute__((vector_size(64)));
 
 // `STREAMS` parts of each of two arrays at a time: hardware prefetches each of them for itself.
@@ -135,40 +130,16 @@ static char *pinned_memory()
     return filled((char *)p);
 }
 
-static char *huge_pages()
-{
-    void *p = std::aligned_alloc(size_t(2) << 20, BYTES);
-    madvise(p, BYTES, MADV_HUGEPAGE);
-    return filled((char *)p);
-}
-
 int main()
 {
-    char *pinned_x = pinned_memory(), *pinned_y = pinned_memory(), *x = huge_pages(), *y = huge_pages();
-    char *fed = pinned_memory(), *on_device;
+    char *x = pinned_memory(), *y = pinned_memory(), *fed = pinned_memory(), *on_device;
     check(cudaMalloc(&on_device, BYTES));
-    const int most = omp_get_num_procs();
-    std::vector<int> counts{0, 1};
-    for (int t : {most / 2, most * 3 / 4, most - 2, most - 1, most})
-        if (t > counts.back())
-            counts.push_back(t);
-    std::printf("threads,streams,device_reads,memory,cores_gbs,device_gbs,total_gbs\n");
-    for (int threads : counts)
-        for (bool device : {false, true})
-            for (int streams : {1, 2, 4})
-                for (bool pinned : {true, false}) {
-                if (!threads && (!device || !pinned || streams > 1))
-                    continue;
-                std::vector<Rates> all;
-                for (int i = 0; i < REPEATS; i++)
-                    all.push_back(run(pinned ? pinned_x : x, pinned ? pinned_y : y, threads, streams,
-                                      device ? fed : nullptr, on_device));
-                std::sort(all.begin(), all.end(), [](Rates a, Rates b) {
-                    return a.cores + a.device < b.cores + b.device;
-                });
-                const Rates m = all[REPEATS / 2];
-                std::printf("%d,%d,%d,%s,%.2f,%.2f,%.2f\n", threads, streams, device, pinned ? "pinned" : "huge pages",
-                            m.cores, m.device, m.cores + m.device);
-                std::fflush(stdout);
-            }
+    std::printf("%d\n", omp_get_num_procs());
+    std::fflush(stdout);
+    int threads, streams, device;
+    while (std::scanf("%d %d %d", &threads, &streams, &device) == 3) {
+        const Rates rates = run(x, y, threads, streams, device ? fed : nullptr, on_device);
+        std::printf("%.3f %.3f\n", rates.cores, rates.device);
+        std::fflush(stdout);
+    }
 }

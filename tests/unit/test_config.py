@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 from conftest import ROOT
-from gpushmoo.config import ConfigError, check_memory, load_config
+from gpushmoo.config import ConfigError, RunConfig, SweepConfig, _apart, check_memory, load_config
+from gpushmoo.kernels import load_kernel
 from gpushmoo.plan import plan_shards
-from gpushmoo.space import Problem, Residency, expand_axis
+from gpushmoo.space import Cell, Problem, Residency, enumerate_cells, expand_axis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from snakemake.utils import update_config
@@ -81,6 +83,84 @@ def test_full_sweep_over_the_default_is_valid_and_what_it_says() -> None:
     assert max(blocks) > 2 * one_wave.blocks
 
 
+def overlaid(*names: str, **changes: Any) -> RunConfig:
+    """The default with configuration files over it, and what the command line says."""
+    merged = copy.deepcopy(DEFAULT)
+    for name in names:
+        update_config(merged, yaml.safe_load((ROOT / "config" / name).read_text()))
+    return load_config(merged | changes, ROOT)
+
+
+def cells_of(sweep: SweepConfig, residency: Residency = Residency(132, 4)) -> list[Cell]:  # noqa: B008
+    """All cells of a sweep, on a device that holds so many blocks."""
+    axes = {name: expand_axis(spec, residency) for name, spec in sweep.axes.items()}
+    return [
+        cell
+        for dtype in sweep.dtypes
+        for cell in enumerate_cells(
+            sweep.folder.name, dtype, sweep.variants, sweep.problems, axes, sweep.cache_states
+        )
+    ]
+
+
+def test_the_sweep_of_dot_products_over_the_default_is_valid_and_what_it_says() -> None:
+    config = overlaid("dots.yaml")
+    assert (config.run, config.backend) == ("dots", "cuda")
+    assert {s.folder.name for s in config.sweeps.values()} == {
+        "dot_streamed",
+        "dot_square",
+        "dot_host",
+        "dot_resident",
+        "dot_cublas",
+    }
+    assert config.device_memory is not None
+    check_memory(config, config.device_memory, config.device_memory)
+    keys = [cell.key for sweep in config.sweeps.values() for cell in cells_of(sweep)]
+    assert len(set(keys)) == len(keys)
+    # A figure has room for them, and none of the default's is left.
+    assert set(config.studies.timelines) == {
+        "one stream, at once",
+        "two streams, in pieces",
+        "64 streams, as published",
+    }
+    assert {c.problem.width for c in config.studies.timelines.values()} == {2**27}
+    assert all(c["threads"] == 1024 for c in config.studies.timelines.values())
+
+
+def test_every_length_that_is_streamed_is_computed_on_the_host_too() -> None:
+    sweeps = overlaid("dots.yaml").sweeps
+    streamed = {p for name in ("dot_streamed", "dot_square") for p in sweeps[name].problems}
+    assert streamed <= set(sweeps["dot_host"].problems)
+    assert set(sweeps["dot_cublas"].problems) == set(sweeps["dot_resident"].problems)
+
+
+def test_both_sweeps_make_one_run() -> None:
+    full, dots = overlaid("full.yaml"), overlaid("dots.yaml")
+    both = overlaid("full.yaml", "dots.yaml", only=None)
+    # The default's small dot products are no part of the full sweep, but of that of dot products.
+    assert set(both.sweeps) == set(full.sweeps) | set(dots.sweeps)
+    assert set(full.sweeps).isdisjoint(dots.sweeps)
+    for name, sweep in full.sweeps.items():
+        assert both.sweeps[name].axes == sweep.axes, name
+    assert both.studies.timelines == dots.studies.timelines
+    assert plan_shards(both)
+
+
+def test_the_record_holds_the_cells_of_the_sweep_of_dot_products() -> None:
+    folder = ROOT / "reports/reference/nvidia-h200"
+    for name, sweep in overlaid("dots.yaml").sweeps.items():
+        for dtype in sweep.dtypes:
+            paths = sorted((folder / name / dtype).glob("*.parquet"))
+            recorded = pd.concat(
+                pd.read_parquet(path, columns=["cell_key", "width", "variant"]) for path in paths
+            )
+            assert set(recorded["variant"]) == set(sweep.variants)
+            assert set(recorded["width"]) == {p.width for p in sweep.problems}
+            planned = {c.key for c in cells_of(sweep) if c.dtype == dtype}
+            if name != "dot_resident":  # whose grid asks the device
+                assert set(recorded["cell_key"]) == planned, name
+
+
 # Schema and default in step
 
 
@@ -111,7 +191,7 @@ def used_keys(value: Any, allowed: set[str], path: str = "") -> Iterator[str]:
             key = f"{path}/{name}"
             if key in allowed:
                 yield key
-            elif any(k.startswith(f"{path}/*") for k in allowed):
+            elif any(k.startswith(f"{path}/*") for k in allowed) or path.endswith("/axes"):
                 key = f"{path}/*"
             else:
                 yield f"{key} (not in the schema)"
@@ -284,6 +364,166 @@ def test_a_second_sweep_of_a_kernel_has_sizes_of_its_own() -> None:
     assert len(workload.default_variants) < len(workload.variants)
 
 
+# Sweeps of one kernel
+
+FIRST = {
+    "kernel": "dot_streamed",
+    "dtypes": ["float"],
+    "variants": ["pinned-pooled"],
+    "sizes": [64, 128],
+    "axes": {
+        "streams": [1, 4],
+        "min_per_stream": 4096,
+        "chunk": {"from": 0, "to": 20, "step": 10},
+        "blocks_per_stream": 32,
+        "threads": 256,
+        "host_percent": 0,
+    },
+}
+
+
+def with_second(**apart: Any) -> dict[str, Any]:
+    """The default with two sweeps of a kernel, of which the second differs in this alone."""
+    second = {**FIRST, **apart, "axes": {**FIRST["axes"], **apart.get("axes", {})}}
+    return changed("kernels", {"a": FIRST, "b": second})
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        {"dtypes": ["double"]},
+        {"variants": ["pinned-fresh", "pageable-pooled"]},
+        {"sizes": [256, [2, 64]]},
+        {"axes": {"streams": 2}},
+        {"axes": {"streams": [2, 8]}},
+        {"axes": {"chunk": {"from": 5, "to": 25, "step": 10}}},
+        {"axes": {"chunk": [{"from": 1, "to": 9}, 30]}},
+        {"axes": {"streams": [1, 4], "threads": 64}},
+    ],
+)
+def test_sweeps_of_one_kernel_that_share_no_cell_are_fine(apart: dict[str, Any]) -> None:
+    sweeps = load_config(with_second(**apart), ROOT).sweeps
+    assert {c.key for c in cells_of(sweeps["a"])}.isdisjoint(c.key for c in cells_of(sweeps["b"]))
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        {},
+        {"dtypes": ["double", "float"]},
+        {"variants": ["pinned-fresh", "pinned-pooled"]},
+        {"sizes": [256, 128]},
+        {"sizes": [[1, 128]]},
+        {"axes": {"streams": [4, 8]}},
+        {"axes": {"chunk": [3, 20]}},
+        # Several that differ in part are not enough.
+        {"sizes": [128, 256], "axes": {"streams": [4, 8], "chunk": [3, 20]}},
+    ],
+)
+def test_sweeps_of_one_kernel_that_share_a_cell_are_refused(shared: dict[str, Any]) -> None:
+    text = sentence(with_second(**shared))
+    size = 64 if 64 in shared.get("sizes", [64]) else 128
+    assert text == (
+        f"kernels.b.sizes: kernels.a sweeps dot_streamed at 1 x {size}, too; sweeps of one kernel "
+        "must differ in all their sizes, or in all types, variants, cache states or values of an "
+        "axis."
+    )
+
+
+def test_sweeps_of_one_kernel_may_differ_in_the_cache_state() -> None:
+    one = {"kernel": "copy2d_coalesced", "sizes": [64], "cache": ["warm"]}
+    kernels = {"a": one, "b": {**one, "cache": ["flushed"]}}
+    assert set(load_config(changed("kernels", kernels), ROOT).sweeps) == {"a", "b"}
+    kernels["b"] = {**one, "cache": ["flushed", "warm"]}
+    assert "kernels.a sweeps copy2d_coalesced at 64 x 64, too" in sentence(
+        changed("kernels", kernels)
+    )
+
+
+def test_values_that_a_device_must_be_asked_for_may_be_any() -> None:
+    one = {"kernel": "dot_resident", "sizes": [64], "dtypes": ["float"]}
+    axes = {"threads": 64, "grid": {"to_resident": 1, "points": 2}, "unroll": 1}
+    for grid in (60000, [{"to_resident": 2, "points": 2}], [7, {"from": 1, "to": 2}]):
+        second = {**one, "axes": {**axes, "grid": grid}}
+        kernels = {"a": {**one, "axes": axes}, "b": second}
+        assert "kernels.a sweeps dot_resident at 1 x 64" in sentence(changed("kernels", kernels))
+        # Another axis keeps them apart.
+        kernels["b"] = {**one, "axes": {**second["axes"], "unroll": 2}}
+        assert set(load_config(changed("kernels", kernels), ROOT).sweeps) == {"a", "b"}
+
+
+def test_a_sweep_that_does_not_run_shares_no_cell() -> None:
+    twice = with_second()
+    assert list(load_config({**twice, "only": ["b"]}, ROOT).sweeps) == ["b"]
+
+
+def test_sweeps_of_different_kernels_share_what_they_like() -> None:
+    other = {**FIRST, "kernel": "dot_square"}
+    assert set(load_config(changed("kernels", {"a": FIRST, "b": other}), ROOT).sweeps) == {"a", "b"}
+
+
+RESIDENT = load_kernel(ROOT / "kernels/dot_resident")
+FEW = st.lists(st.integers(1, 4), min_size=1, max_size=2)
+RANGE = st.builds(
+    lambda start, length, step: {"from": start, "to": start + length, "step": step},
+    st.integers(1, 4),
+    st.integers(0, 3),
+    st.integers(1, 3),
+)
+EXPLICIT = st.integers(1, 4) | RANGE | st.lists(st.integers(1, 4) | RANGE, min_size=1, max_size=2)
+ASKED = st.builds(
+    lambda waves, points: {"to_resident": waves, "points": points},
+    st.sampled_from([0.5, 1.0, 2.0]),
+    st.integers(1, 3),
+)
+
+
+def subset(*values: str) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(values), min_size=1, unique=True).map(tuple)
+
+
+def sweeps_of(grid: st.SearchStrategy[Any]) -> st.SearchStrategy[SweepConfig]:
+    """Small sweeps of one kernel."""
+    return st.builds(
+        SweepConfig,
+        folder=st.just(RESIDENT),
+        dtypes=subset("float", "double"),
+        variants=subset("packs", "others"),
+        problems=FEW.map(lambda sizes: tuple(Problem(1, n) for n in sorted(set(sizes)))),
+        cache_states=subset("warm", "flushed"),
+        axes=st.fixed_dictionaries({"threads": EXPLICIT, "grid": grid, "unroll": EXPLICIT}),
+    )
+
+
+def shares_a_cell(one: SweepConfig, other: SweepConfig, residency: Residency) -> bool:
+    mine, its = ({c.key for c in cells_of(s, residency)} for s in (one, other))
+    return not mine.isdisjoint(its)
+
+
+@settings(max_examples=300, deadline=None)
+@given(one=sweeps_of(EXPLICIT), other=sweeps_of(EXPLICIT))
+def test_sweeps_with_known_axes_are_apart_where_no_cell_is_shared(
+    one: SweepConfig, other: SweepConfig
+) -> None:
+    shared = shares_a_cell(one, other, Residency(132, 4))
+    assert _apart(one, other) == _apart(other, one) == (not shared)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    one=sweeps_of(ASKED | st.lists(ASKED | EXPLICIT, min_size=1, max_size=2)),
+    other=sweeps_of(EXPLICIT | ASKED),
+    units=st.integers(1, 4),
+    per_unit=st.integers(1, 2),
+)
+def test_sweeps_that_share_a_cell_on_some_device_are_never_apart(
+    one: SweepConfig, other: SweepConfig, units: int, per_unit: int
+) -> None:
+    if shares_a_cell(one, other, Residency(units, per_unit)):
+        assert not _apart(one, other)
+        assert not _apart(other, one)
+
+
 def test_a_dot_product_is_so_long_and_may_be_of_nothing() -> None:
     spec = {"sizes": [0, 5, [2, 3]], "axes": {"chunk": [0, 4], "host_percent": 0}}
     sweep = load_config(changed(DOT, spec), ROOT).sweeps["dot_streamed"]
@@ -294,7 +534,11 @@ def test_a_dot_product_is_so_long_and_may_be_of_nothing() -> None:
 
 
 def test_a_device_holds_both_arrays_of_a_dot_product_and_none_of_the_hosts_own() -> None:
-    config = load_config({**changed(DOT, {"sizes": [1000]}), "only": ["dot_streamed"]}, ROOT)
+    raw = {**changed(DOT, {"sizes": [1000]}), "only": ["dot_streamed"]}
+    with pytest.raises(ConfigError, match=r"studies\.timeline\..*\.size: 1 x 4194304 double needs"):
+        check_memory(load_config(raw, ROOT), 16000, 8000)
+    raw["studies"] = {**raw["studies"], "timeline": None}
+    config = load_config(raw, ROOT)
     check_memory(config, 16000, 8000)
     for memory, allocation in ((15999, 8000), (16000, 7999)):
         with pytest.raises(ConfigError, match=r"dot_streamed\.sizes: 1 x 1000 double needs"):

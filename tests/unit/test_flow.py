@@ -1,12 +1,19 @@
-"""What the rule files ask about figures and the ceiling."""
+"""What the rule files ask about figures, the ceiling, studies, and what a job depends on."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from conftest import ROOT
+from gpushmoo import digest
 from gpushmoo.flow import Flow
+from gpushmoo.studies import ERRORS, TIMELINE, cell_of
 
 
 def flow_of(raw: dict[str, Any], kernels: dict[str, Any]) -> Flow:
@@ -137,3 +144,287 @@ def test_the_ceiling_is_shown_by_kernels_that_say_so(flow: Flow) -> None:
 
 def test_a_run_may_have_no_kernel_of_the_ceiling(raw_config: dict[str, Any]) -> None:
     assert flow_of(raw_config, {"block_eq_partition": {}}).ceiling_kernels == {}
+
+
+# Dot products and studies
+
+DOTS = {
+    "dot_streamed": {"sizes": [64]},
+    "dot_square": {"sizes": [64]},
+    "dot_host": {"sizes": [64]},
+    "dot_resident": {"sizes": [64]},
+}
+STUDIES = [TIMELINE, ERRORS]
+
+
+def drawn_studies(flow: Flow) -> list[str]:
+    """Studies that have a figure."""
+    names = [Path(f).stem for f in flow.figure_files]
+    return [name.removesuffix("-dot") for name in names if name.endswith("-dot")]
+
+
+def drawn_plots(flow: Flow) -> list[str]:
+    return [Path(f).stem for f in flow.figure_files if Path(f).name.startswith("dot-")]
+
+
+def test_a_run_of_streamed_dot_products_has_its_studies_and_their_figures(
+    raw_config: dict[str, Any],
+) -> None:
+    flow = flow_of(raw_config, DOTS)
+    assert flow.studies == drawn_studies(flow) == STUDIES
+    assert [flow.study_file(s) for s in STUDIES] == [
+        "results/local/studies/timeline.parquet",
+        "results/local/studies/errors.parquet",
+    ]
+
+
+def test_only_plots_of_kernels_that_are_swept_stand_beside_the_documents(
+    raw_config: dict[str, Any],
+) -> None:
+    products = ["dot-running_time", "dot-throughput"]
+    squares = [f"{name}_square" for name in products]
+    assert drawn_plots(flow_of(raw_config, DOTS)) == products + squares
+    # Without x · y the report has no page for them.
+    for left_out, expected in (("dot_square", products), ("dot_streamed", [])):
+        kernels = {name: spec for name, spec in DOTS.items() if name != left_out}
+        assert drawn_plots(flow_of(raw_config, kernels)) == expected
+
+
+def test_a_run_without_dot_products_has_none_of_their_figures(flow: Flow) -> None:
+    assert flow.studies == drawn_studies(flow) == drawn_plots(flow) == []
+
+
+def test_a_run_of_the_host_alone_has_no_studies(raw_config: dict[str, Any]) -> None:
+    alone = flow_of(raw_config, {"dot_host": DOTS["dot_host"]})
+    assert alone.studies == drawn_studies(alone) == drawn_plots(alone) == []
+
+
+def test_a_run_that_streams_nothing_has_no_studies(raw_config: dict[str, Any]) -> None:
+    alone = flow_of(raw_config, {name: DOTS[name] for name in ("dot_host", "dot_resident")})
+    assert alone.studies == drawn_studies(alone) == drawn_plots(alone) == []
+
+
+def test_cells_of_a_kernel_that_is_not_swept_are_not_traced(raw_config: dict[str, Any]) -> None:
+    for cell in raw_config["studies"]["timeline"].values():
+        cell["kernel"] = "dot_square"
+    products = flow_of(raw_config, {"dot_streamed": {"sizes": [64]}, "dot_host": {"sizes": [64]}})
+    assert products.studies == drawn_studies(products) == [ERRORS]
+    assert set(products.study_params(ERRORS)["folders"]) == {"dot_streamed", "dot_host"}
+
+
+@pytest.mark.parametrize("left_out", STUDIES)
+def test_null_leaves_a_study_out(raw_config: dict[str, Any], left_out: str) -> None:
+    raw_config["studies"][left_out] = None
+    flow = flow_of(raw_config, DOTS)
+    assert flow.studies == drawn_studies(flow) == [s for s in STUDIES if s != left_out]
+
+
+@pytest.fixture
+def recorded(raw_config: dict[str, Any], tmp_path: Path) -> Callable[..., Flow]:
+    """A run of a recorded data set, beside which these studies were recorded; None is no folder."""
+
+    def of(*names: str, folder: bool = True) -> Flow:
+        for place in ("cells", "studies"):
+            (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / "cells/x.parquet").touch()
+        for name in names:
+            (tmp_path / "studies" / f"{name}.parquet").touch()
+        raw_config["dataset"] = str(tmp_path / "cells")
+        raw_config["studies"]["recorded"] = str(tmp_path / "studies") if folder else None
+        return flow_of(raw_config, DOTS)
+
+    return of
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_recorded_dataset_without_recorded_studies_has_none(
+    recorded: Callable[..., Flow], folder: bool
+) -> None:
+    flow = recorded(folder=folder)
+    assert flow.studies == drawn_studies(flow) == []
+    assert "results/local/figures/dot-throughput.svg" in flow.figure_files
+
+
+@pytest.mark.parametrize("names", [[TIMELINE], [ERRORS], STUDIES])
+def test_recorded_studies_are_read_where_they_lie(
+    recorded: Callable[..., Flow], tmp_path: Path, names: list[str]
+) -> None:
+    flow = recorded(*names)
+    assert flow.studies == drawn_studies(flow) == names
+    for name in names:
+        assert Path(flow.study_file(name)).resolve() == tmp_path / f"studies/{name}.parquet"
+
+
+def test_a_run_that_measures_reads_no_recorded_study(
+    raw_config: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "errors.parquet").touch()
+    raw_config["studies"]["recorded"] = str(tmp_path)
+    flow = flow_of(raw_config, DOTS)
+    assert flow.studies == STUDIES
+    assert flow.study_file(ERRORS) == "results/local/studies/errors.parquet"
+
+
+def test_the_job_of_the_timelines_is_told_its_cells_and_their_kernels(
+    raw_config: dict[str, Any],
+) -> None:
+    flow = flow_of(raw_config | {"device": 1, "backend": "cuda"}, DOTS)
+    params = flow.study_params(TIMELINE)
+    cells = {name: cell_of(c) for name, c in params["cells"].items()}
+    assert cells == flow.config.studies.timelines
+    assert (params["device"], params["backend"], params["seed"]) == (1, "cuda", raw_config["seed"])
+    assert params["folders"] == {"dot_streamed": "kernels/dot_streamed"}
+    assert list(params) == sorted(params)
+    # Names of cells stand in order, so that their order in the configuration changes nothing.
+    lines = raw_config["studies"]["timeline"]
+    raw_config["studies"]["timeline"] = dict(reversed(lines.items()))
+    again = flow_of(raw_config | {"device": 1, "backend": "cuda"}, DOTS).study_params(TIMELINE)
+    assert list(again["cells"]) == list(params["cells"])
+    assert again == params
+
+
+def test_the_job_of_the_errors_is_told_its_data_and_every_dot_product(
+    raw_config: dict[str, Any],
+) -> None:
+    flow = flow_of(raw_config, {**DOTS, "copy2d_coalesced": {"sizes": [64]}})
+    params = flow.study_params(ERRORS)
+    assert set(params["folders"]) == set(DOTS)
+    asked = raw_config["studies"]["errors"]
+    assert params["study"] == {
+        "sizes": asked["sizes"],
+        "conditions": asked["conditions"],
+        "length": asked["condition_size"],
+    }
+    for name in DOTS:
+        assert params["kernel_digests"][name] == flow.config.sweeps[name].folder.digest()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "concerned"),
+    [
+        ("seed", 3, STUDIES),
+        ("device", 1, STUDIES),
+        ("studies.errors.sizes", [64], [ERRORS]),
+        ("studies.errors.conditions", [], [ERRORS]),
+        ("studies.errors.condition_size", 64, [ERRORS]),
+        ("studies.timeline.one stream, at once.size", 64, [TIMELINE]),
+        ("studies.timeline.one stream, at once", None, [TIMELINE]),
+        ("measure.max_samples", 99, []),
+        ("studies.recorded", "nowhere", []),
+        ("strict", True, []),
+    ],
+)
+def test_what_a_study_depends_on_changes_its_job_and_nothing_else_does(
+    raw_config: dict[str, Any], path: str, value: Any, concerned: list[str]
+) -> None:
+    before = flow_of(raw_config, DOTS)
+    *parents, last = path.split(".")
+    place = raw_config
+    for name in parents:
+        place = place[name]
+    assert place[last] != value
+    place[last] = value
+    after = flow_of(raw_config, DOTS)
+    changed = [s for s in STUDIES if after.study_params(s) != before.study_params(s)]
+    assert changed == concerned
+
+
+# What a job depends on
+
+
+def measured(flow: Flow, sweep: str) -> SimpleNamespace:
+    return SimpleNamespace(sweep=sweep, dtype="float", shard="0000-of-0001")
+
+
+MIXED = {
+    **DOTS,
+    "squares": {"kernel": "dot_square", "sizes": [128]},
+    "copy2d_coalesced": {"sizes": [64]},
+    "tex2d_sum": {"sizes": [64]},
+}
+ON_THE_HOST = {"dot_streamed", "dot_square", "squares", "dot_host"}
+
+
+@pytest.mark.parametrize("backend", ["cuda", "opencl", "auto"])
+def test_a_measuring_job_has_all_cores_where_the_host_is_measured(
+    raw_config: dict[str, Any], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 48)
+    flow = flow_of(raw_config | {"backend": backend}, MIXED)
+    threads = {name: flow.measure_threads(measured(flow, name)) for name in MIXED}
+    full = {name for name, n in threads.items() if n == 48}
+    # Away from CUDA the device may be the host itself.
+    assert full == (ON_THE_HOST if backend == "cuda" else set(MIXED))
+    assert {n for name, n in threads.items() if name not in full} <= {1}
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the library that the digests are taken of."""
+    copy = tmp_path / digest.PACKAGE.name
+    shutil.copytree(digest.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(digest, "PACKAGE", copy)
+    forget()
+    yield copy
+    forget()
+
+
+def forget() -> None:
+    for known in (digest.modules_of, digest.code_digest, digest.library_digest):
+        known.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("module", "concerned"),
+    [
+        ("host_dot.py", {name for name in MIXED if "dot" in name or name == "squares"}),
+        ("figures/dot.py", set()),
+        ("analysis/dots.py", set()),
+    ],
+)
+def test_code_of_dot_products_measures_sweeps_of_dot_products_anew_and_no_others(
+    raw_config: dict[str, Any], package: Path, module: str, concerned: set[str]
+) -> None:
+    flow = flow_of(raw_config, MIXED)
+
+    def digests() -> dict[str, str]:
+        forget()
+        return {name: flow.library_code(measured(flow, name)) for name in MIXED}
+
+    def studied() -> list[dict[str, str]]:
+        return [flow.study_params(study)["library"] for study in STUDIES]
+
+    before, before_studies, job = digests(), studied(), flow.code("measure_job")
+    (package / module).write_text((package / module).read_text() + "\nCHANGED = 1\n")
+    after = digests()
+    assert {name for name in MIXED if after[name] != before[name]} == concerned
+    assert (studied() != before_studies) == bool(concerned)
+    assert flow.code("measure_job") == job
+
+
+def test_code_that_copies_are_made_of_concerns_every_sweep(
+    raw_config: dict[str, Any], package: Path
+) -> None:
+    flow = flow_of(raw_config, MIXED)
+    before = {name: flow.library_code(measured(flow, name)) for name in MIXED}
+    (package / "workload.py").write_text((package / "workload.py").read_text() + "\nCHANGED = 1\n")
+    forget()
+    assert all(flow.library_code(measured(flow, name)) != before[name] for name in MIXED)
+
+
+def test_studies_are_run_anew_with_the_code_that_runs_them_and_not_with_their_figures(
+    package: Path,
+) -> None:
+    found = {p.relative_to(package).as_posix() for p in digest.modules_of("study_job")}
+    assert {"numerics.py", "tracing.py", "timeline.py", "summation.py", "studies.py"} <= found
+    assert [n for n in found if n.startswith(("figures/", "report/", "analysis/", "model/"))] == []
+    assert {"config.py", "plan.py", "flow.py"}.isdisjoint(found)
+
+
+def test_the_record_of_an_h200_is_rendered_with_its_studies(raw_config: dict[str, Any]) -> None:
+    raw_config["dataset"] = "reports/reference/nvidia-h200"
+    raw_config["studies"]["recorded"] = "reports/reference/nvidia-h200-studies"
+    flow = flow_of(raw_config, DOTS)
+    assert flow.studies == STUDIES
+    assert all((ROOT / flow.study_file(s)).resolve().is_file() for s in STUDIES)
+    assert not any("studies" in Path(f).parts for f in flow.shard_files)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import math
+import re
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -218,3 +220,162 @@ def test_squares_of_short_double_arrays_take_a_fifth_less() -> None:
     product, square = (curve("running_time_square", f"CUDA{s} (double)") for s in ("", " (square)"))
     saved = [1 - square[n] / product[n] for n in LENGTHS if n <= 512]
     assert (round(min(saved), 2), round(max(saved), 2)) == (0.15, 0.2)
+
+
+# Slips that the report prints
+
+SLIPS = json.loads((FOLDER / "slips.json").read_text())
+SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+
+
+def slip(words: str) -> dict[str, str]:
+    """The one that begins so."""
+    (found,) = (s for s in SLIPS if s["slip"].startswith(words))
+    return found
+
+
+def powers(text: str) -> list[int]:
+    """Every power of two in a text, such as 2¹⁷."""
+    return [2 ** int(e.translate(SUPERSCRIPTS)) for e in re.findall("2([⁰¹²³⁴⁵⁶⁷⁸⁹]+)", text)]
+
+
+def numbers(text: str) -> list[float]:
+    """Every number in figures that has no exponent."""
+    return [float(n) for n in re.findall(r"(?<![\d.])\d+(?:\.\d+)?(?!\.?\d|[⁰¹²³⁴⁵⁶⁷⁸⁹])", text)]
+
+
+def test_every_slip_has_its_four_texts() -> None:
+    assert len(SLIPS) > 10
+    for entry in SLIPS:
+        assert set(entry) == {"slip", "published", "corrected", "why"}
+        assert all(isinstance(text, str) and text == text.strip() for text in entry.values())
+        assert all(entry.values())
+        assert entry["why"].endswith(".")
+    assert len({entry["slip"] for entry in SLIPS}) == len(SLIPS)
+
+
+def test_slip_of_the_clocks() -> None:
+    """What it says of them is `test_two_clocks`."""
+    told = slip("Two clocks")
+    assert numbers(told["slip"]) == [64, 1000 / 64]
+    assert told["corrected"] == f"n = {LENGTHS[0]} apart"
+
+
+def test_slip_of_the_drawn_direction() -> None:
+    told = slip("The line drawn in the throughput plots")
+    drawn = set(curve("throughput", DEVICE_TO_HOST).values())
+    assert [told["published"]] == [f"{v} GB/s" for v in drawn]
+    assert told["corrected"] == f"{HOST_TO_DEVICE_GBS} GB/s"
+
+
+def test_slip_of_the_passed_line() -> None:
+    told = slip("“The practical bandwidth cannot be passed")
+    (line,) = set(curve("throughput", DEVICE_TO_HOST).values())
+    over = {n: v for n, v in curve("throughput", "CUDA (double)").items() if v > line}
+    assert told["published"] == f"≤ {line} GB/s"
+    assert told["corrected"] == " and ".join(f"{v:.3f}" for v in over.values()) + " GB/s"
+    assert powers(told["why"]) == list(over)
+    assert max(over.values()) < HOST_TO_DEVICE_GBS
+
+
+def test_slip_of_the_counted_elements() -> None:
+    told = slip("Elements are counted once per pair")
+    time_ms = curve("running_time", "AVX (double)")
+    gbs = {n: 2 * n * 8 / time_ms[n] / 1e6 for n in LENGTHS}
+    meant, longest = powers(told["corrected"])
+    assert longest == LENGTHS[-1]
+    # 2M are 2·2^20, 268M are 268·10^6.
+    assert told["published"] == f"{2 * meant // 2**20}M, {2 * longest // 10**6}M"
+    assert powers(told["why"]) == [meant, 2 * meant]
+    assert numbers(told["why"]) == [round(gbs[n], 2) for n in powers(told["why"])]
+    assert f"AVX's {gbs[meant]:.0f} GB/s" in told["slip"]
+    assert round(gbs[2 * meant]) != round(gbs[meant])
+
+
+def test_slip_of_the_axes() -> None:
+    assert slip("The throughput axis counts 2n")["published"] == "two axes"
+    product, square = (
+        int(printed(f"throughput{suffix}")[f"CUDA{mark} (double)"][0][0])
+        for suffix, mark in (("", ""), ("_square", " (square)"))
+    )
+    assert (product, square) == (2 * LENGTHS[0], LENGTHS[0])
+
+
+def test_slip_of_the_link() -> None:
+    told = slip("PCI-Express 3.0 x16 is given as")
+    (line,) = set(curve("throughput", PCIE).values())
+    assert told["published"] == f"{line} GB/s"
+    lanes, rate, payload, coded, bits = numbers(told["why"])
+    assert told["corrected"] == f"{lanes * rate * payload / coded / bits:.3f} GB/s"
+
+
+def test_slip_of_the_limit() -> None:
+    told = slip("The throughput is “clearly limited”")
+    longest = powers(told["corrected"])[0]
+    assert powers(told["why"]) == [longest]
+    start, growth, reached = numbers(told["why"])
+    assert (start, growth) == (LENGTHS[0], longest // LENGTHS[0])
+    for plot, series in TIMES:
+        if "CUDA" not in series:
+            continue
+        times = curve(plot, series)
+        short = [times[n] for n in LENGTHS if n <= longest]
+        assert max(short) < 2 * min(short), "none doubles"
+    # With one length more one does: it is the longest of which that is true.
+    more = [curve(p, s) for p, s in TIMES if "CUDA" in s]
+    assert any(t[2 * longest] >= 2 * min(t.values()) for t in more)
+    # Of the link's line, the higher of the two.
+    best = max(v for p, s in MEASURED if "through" in p for v in curve(p, s).values())
+    (line,) = set(curve("throughput", PCIE).values())
+    assert round(100 * best / line) == reached
+
+
+def test_slip_of_float() -> None:
+    told = slip("Half the bytes do not always take less time")
+    double, single = (curve("running_time", f"CUDA ({d})") for d in ITEMSIZE)
+    longer = [n for n in LENGTHS if single[n] > double[n]]
+    assert powers(told["slip"]) == longer
+    assert told["corrected"] == f"{len(longer)} lengths"
+    assert "two lines below" in told["why"]
+    assert SLIPS[SLIPS.index(told) + 2] is slip("Arrays of twice the length")
+
+
+def saved(dtype: str) -> dict[int, float]:
+    """Share of the time of x · y that x · x saves."""
+    product, square = (
+        curve("running_time_square", f"CUDA{s} ({dtype})") for s in ("", " (square)")
+    )
+    return {n: 1 - square[n] / product[n] for n in LENGTHS}
+
+
+def test_slip_of_squares() -> None:
+    told = slip("Nor do squares")
+    longer = [n for n, share in saved("float").items() if share < 0]
+    first, last, least, most = numbers(told["slip"])
+    assert (first, last) == (longer[0], longer[-1])
+    assert told["corrected"] == f"{len(longer)} lengths"
+    shares = [100 * saved("double")[n] for n in longer]
+    assert (round(min(shares)), round(max(shares))) == (least, most)
+
+
+def test_slip_of_longer_arrays() -> None:
+    told = slip("Arrays of twice the length")
+    series = {s for p, s in TIMES if p == "running_time_square"}
+    drops = [percent for name in series for _, percent in falls(name)]
+    assert numbers(told["slip"]) == [min(drops), max(drops)]
+    count = {"three": 3, "four": 4, "five": 5, "six": 6}[told["slip"].split()[-2]]
+    assert len(drops) == count
+    # Those of the host take longer at every place.
+    for dtype in ITEMSIZE:
+        times = curve("running_time", f"AVX ({dtype})")
+        assert all(times[m] < times[n] for m, n in pairwise(LENGTHS))
+
+
+def test_slip_of_the_second_run() -> None:
+    told = slip("CUDA in the plot of squares is no second run")
+    assert told["corrected"] == "printed twice"
+    for dtype in ITEMSIZE:
+        first, second = (
+            printed(p)[f"CUDA ({dtype})"] for p in ("running_time", "running_time_square")
+        )
+        assert first == second

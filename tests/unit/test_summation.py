@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from gpushmoo import summation
 from gpushmoo.summation import (
     CHUNK,
     Reference,
     Tolerance,
+    _binned,
+    _compiled_binned,
     agrees,
     blocked_depth,
     dot_bound,
@@ -117,6 +120,111 @@ def test_bins_do_not_overflow_where_all_digits_are_large_and_alike() -> None:
     assert reference.value == nearest(exact)
     # Says more of the sum than the 53 bits of the value do.
     assert reference.uncertainty == distance(exact, reference.value)
+
+
+# The compiled way
+
+
+def over_all_exponents(n: int, dtype: np.dtype[Any], seed: int) -> tuple[Array, Array]:
+    """Pairs with any bits that are a finite number: denormals, zeros of both signs, extremes."""
+    rng, words = np.random.default_rng(seed), np.dtype(f"u{dtype.itemsize}")
+    pair = []
+    for _ in range(2):
+        values = rng.integers(0, 2 ** (8 * words.itemsize), n, words).view(dtype)
+        values[~np.isfinite(values)] = 1.5
+        special = rng.random(n)
+        values[special < 0.1] = 0.0
+        values[(special >= 0.1) & (special < 0.2)] = -0.0
+        tiny = (special >= 0.2) & (special < 0.4)
+        values[tiny] = np.finfo(dtype).smallest_subnormal * rng.integers(-9, 10, tiny.sum())
+        values[(special >= 0.4) & (special < 0.45)] = np.finfo(dtype).max
+        pair.append(values)
+    return pair[0], pair[1]
+
+
+@each_dtype
+@pytest.mark.parametrize("n", [0, 1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5])
+def test_compiled_bins_are_those_of_numpy(dtype: np.dtype[Any], n: int) -> None:
+    x, y = over_all_exponents(n, dtype, seed=n)
+    np.testing.assert_array_equal(_compiled_binned()(x, y), _binned(x, y))
+
+
+@settings(deadline=None)
+@given(vectors())
+def test_compiled_bins_are_those_of_numpy_for_any_pairs(pair: tuple[Array, Array]) -> None:
+    x, y = (np.ascontiguousarray(v) for v in pair)
+    np.testing.assert_array_equal(_compiled_binned()(x, y), _binned(x, y))
+
+
+def test_data_over_all_exponents_reach_both_ends_of_the_bins() -> None:
+    x, y = over_all_exponents(3 * CHUNK, F64, seed=1)
+    used = np.flatnonzero(_binned(x, y).any(axis=0)) % summation._BINS
+    # The largest has the exponent 1024, the smallest −1073.
+    assert used.min() == 0
+    assert used.max() == summation._BINS - 1
+
+
+@each_dtype
+def test_compiled_dot_products_of_strided_or_read_only_data_are_the_same(
+    dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = over_all_exponents(1000, dtype, seed=3)
+    plain = reference_dot(x[::3], y[::-3])
+    monkeypatch.setattr(summation, "COMPILED_FROM", 1)
+    assert reference_dot(x[::3], y[::-3]) == plain
+    for array in (x, y):
+        array.flags.writeable = False
+    assert reference_dot(x[::3].copy(), y[::-3]) == plain
+
+
+@pytest.fixture
+def compiled_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of what is binned by the compiled way, which begins at 100 pairs."""
+    calls: list[int] = []
+    compiled = _compiled_binned()
+
+    def note(x: Array, y: Array) -> npt.NDArray[np.int64]:
+        calls.append(x.size)
+        return compiled(x, y)
+
+    monkeypatch.setattr(summation, "COMPILED_FROM", 100)
+    monkeypatch.setattr(summation, "_compiled_binned", lambda: note)
+    return calls
+
+
+@each_dtype
+def test_long_dot_products_are_compiled_and_exact(
+    dtype: np.dtype[Any], compiled_calls: list[int]
+) -> None:
+    rng = np.random.default_rng(4)
+    sizes = [99, 100, 101, CHUNK + 3]
+    for n in sizes:
+        a, b = (rng.integers(-(2**20), 2**20, n) for _ in range(2))
+        exact = sum(int(p) * int(q) for p, q in zip(a, b, strict=True))
+        reference = reference_dot(a.astype(dtype), b.astype(dtype))
+        assert reference.value == exact
+        assert reference.uncertainty == 0
+        assert reference.magnitude == sum(abs(int(p) * int(q)) for p, q in zip(a, b, strict=True))
+    assert compiled_calls == sizes[1:]
+
+
+def test_segments_of_a_long_dot_product_add_up(
+    compiled_calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summation, "_SEGMENT", 70)
+    x, y = over_all_exponents(200, F64, seed=5)
+    assert exact_dot(x, y) == nearest(sum(products(x, y), Fraction(0)))
+    assert compiled_calls == [70, 70, 60]
+
+
+@pytest.mark.parametrize("special", [NAN, INF])
+def test_long_dot_products_with_special_values_need_no_bins(
+    special: float, compiled_calls: list[int]
+) -> None:
+    x = np.ones(200)
+    x[150] = special
+    np.testing.assert_equal(reference_dot(x, np.ones(200)).value, special)
+    assert compiled_calls == []
 
 
 def test_sums_past_the_doubles() -> None:

@@ -24,3 +24,4 @@ wildcard_constraints:
     shard="[0-9]+-of-[0-9]+",
     kind="heatmap|curve|workingset|footprint",
     machine="[A-Za-z0-9][A-Za-z0-9._-]*",
+    study="timeline|errors",

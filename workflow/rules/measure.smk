@@ -40,5 +40,6 @@ rule measure:
         place=flow.shard_place,
         cache=flow.cache,
         code=flow.code("measure_job"),
+        library=flow.library_code,
     script:
         "../scripts/measure.py"

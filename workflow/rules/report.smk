@@ -39,6 +39,22 @@ rule figure_dot:
         "../scripts/figure_dot.py"
 
 
+rule figure_study:
+    input:
+        lambda wildcards: flow.study_file(wildcards.study),
+    output:
+        svg=flow.path("figures", "{study}-dot.svg"),
+        note=flow.path("figures", "{study}-dot.json"),
+    log:
+        flow.path("logs", "figure-{study}-dot.log"),
+    conda:
+        "../../environment.yml"
+    params:
+        code=lambda wildcards: flow.code(f"figures.{wildcards.study}"),
+    script:
+        "../scripts/figure_study.py"
+
+
 rule report:
     input:
         figures=flow.figure_files,

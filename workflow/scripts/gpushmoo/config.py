@@ -16,9 +16,13 @@ import yaml
 from .config_sentences import sentence
 from .kernels import KernelFolder, KernelFolderError, find_kernels, load_kernel
 from .measure import MeasureSettings
-from .space import Problem
+from .space import Problem, Residency, expand_axis
+from .studies import Studies, StudyError, read_studies
 from .timing.stopping import StoppingRule
 from .workload import HostFedWorkload, misfit
+
+# For axes that need no device.
+_NOWHERE = Residency(units=1, per_unit=1)
 
 
 class ConfigError(ValueError):
@@ -66,6 +70,7 @@ class RunConfig:
     measure: MeasureSettings
     cells_per_shard: int
     simulations: tuple[SimulationConfig, ...]
+    studies: Studies
     holdout: float
     dataset: Path | None
     strict: bool
@@ -90,7 +95,7 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
     if not found:
         raise ConfigError("kernels: every kernel is null; at least one must be swept.")
     sweeps = _chosen(raw["only"], found)
-    _refuse_shared_sizes(sweeps)
+    _refuse_shared_cells(sweeps)
     m = raw["measure"]
     if m["max_samples"] < m["min_samples"]:
         raise ConfigError(
@@ -122,6 +127,7 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
             for name, spec in sorted(raw["simulate"].items())
             if spec is not None
         ),
+        studies=_studies(raw, sweeps, root),
         holdout=raw["fit"]["holdout"],
         dataset=_dataset(raw["dataset"], root),
         strict=raw["strict"],
@@ -208,18 +214,39 @@ def _sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
     return SweepConfig(folder, tuple(dtypes), tuple(variants), problems, states, axes)
 
 
-def _refuse_shared_sizes(sweeps: Mapping[str, SweepConfig]) -> None:
-    """Two sweeps of a kernel at one size might hold the same cells."""
-    taken: dict[tuple[str, Problem], str] = {}
-    for name, sweep in sweeps.items():
-        for problem in sweep.problems:
-            other = taken.setdefault((sweep.folder.name, problem), name)
-            if other != name:
-                raise ConfigError(
-                    f"kernels.{name}.sizes: kernels.{other} sweeps {sweep.folder.name} at "
-                    f"{problem.height} x {problem.width}, too; sweeps of one kernel must differ in "
-                    "all their sizes."
-                )
+def _refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:
+    """No cell may be measured twice."""
+    named = sorted(sweeps.items())
+    for i, (name, sweep) in enumerate(named):
+        for other, earlier in named[:i]:
+            if sweep.folder.name != earlier.folder.name or _apart(sweep, earlier):
+                continue
+            problem = next(p for p in sweep.problems if p in earlier.problems)
+            raise ConfigError(
+                f"kernels.{name}.sizes: kernels.{other} sweeps {sweep.folder.name} at "
+                f"{problem.height} x {problem.width}, too; sweeps of one kernel must differ in all "
+                "their sizes, or in all types, variants, cache states or values of an axis."
+            )
+
+
+def _apart(one: SweepConfig, other: SweepConfig) -> bool:
+    """Whether two sweeps of a kernel have no cell in common, whatever the device."""
+    parts: list[tuple[Collection[Any], Collection[Any]]] = [
+        (one.problems, other.problems),
+        (one.dtypes, other.dtypes),
+        (one.variants, other.variants),
+        (one.cache_states, other.cache_states),
+    ]
+    for axis, spec in one.axes.items():
+        # The values of some axes are known on the device only.
+        if not (_asks_the_device(spec) or _asks_the_device(other.axes[axis])):
+            parts.append((expand_axis(spec, _NOWHERE), expand_axis(other.axes[axis], _NOWHERE)))
+    return any(set(mine).isdisjoint(its) for mine, its in parts)
+
+
+def _asks_the_device(spec: Any) -> bool:
+    parts = spec if isinstance(spec, list) else [spec]
+    return any(isinstance(part, Mapping) and "to_resident" in part for part in parts)
 
 
 # Of more names than this a sentence shows those that are like the wrong one.
@@ -255,6 +282,17 @@ def _check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) ->
             )
 
 
+def _studies(raw: Mapping[str, Any], sweeps: Mapping[str, SweepConfig], root: Path) -> Studies:
+    folders = {s.folder.name: s.folder for s in sweeps.values()}
+    try:
+        # Recorded studies go with a recorded data set only.
+        recorded = raw["studies"]["recorded"] if raw["dataset"] is not None else None
+        asked = {**raw["studies"], "recorded": recorded}
+        return read_studies(asked, folders, raw["seed"], root)
+    except StudyError as err:
+        raise ConfigError(f"{err}.") from err
+
+
 def _simulation(name: str, spec: Mapping[str, Any], root: Path) -> SimulationConfig:
     known = {p.stem: p for p in (root / "config/devices").glob("*.yaml")}
     if name not in known:
@@ -285,3 +323,9 @@ def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
                 reason = misfit(sweep.folder.workload, problem, dtype, memory, allocation)
                 if reason is not None:
                     raise ConfigError(f"kernels.{name}.sizes: {reason}; choose a smaller size.")
+    workloads = {s.folder.name: s.folder.workload for s in config.sweeps.values()}
+    for name, cell in config.studies.timelines.items():
+        workload = workloads[cell.kernel]
+        reason = misfit(workload, cell.problem, cell.dtype, memory, allocation)
+        if reason is not None:
+            raise ConfigError(f"studies.timeline.{name}.size: {reason}; choose a smaller size.")

@@ -12,13 +12,20 @@ from typing import Any
 from .config import RunConfig, SweepConfig, check_memory, load_config
 from .devices.base import DeviceInfo
 from .devices.select import DeviceChoice, resolve
-from .digest import code_digest, file_digest
-from .plan import ROOT, Shard, cache_folder, plan_shards, shard_params
+from .digest import code_digest, file_digest, library_digest
+from .dot_products import DotProduct
+from .job_params import ROOT, cache_folder
+from .kernels import KernelFolder
+from .plan import Shard, plan_shards, shard_params
 from .space import Problem
+from .studies import ERRORS, TIMELINE, cell_params
 from .workload import Curve, Footprint, HeatMap, HostFedWorkload, View, WorkingSet, Workload
 
-# The third document's plots of x · y; those of x · x need a kernel of their own.
-DOT_PLOTS = ("running_time", "throughput")
+# The third document's plots, by the kernel that can stand beside them.
+DOT_PLOTS = {
+    "dot_streamed": ("running_time", "throughput"),
+    "dot_square": ("running_time_square", "throughput_square"),
+}
 
 # Of fewer sizes a figure of bandwidth over the bytes touched shows nothing that a table does not.
 FEWEST_SIZES = 4
@@ -102,6 +109,10 @@ class Flow:
         backend, runtime = self.choice.backend, self.choice.opencl_runtime
         return shard_params(self.config, backend, runtime, shard)
 
+    def library_code(self, wildcards: Any) -> str:
+        """Digest of the library behind the swept kernel's own workload."""
+        return library_digest(self.config.sweeps[wildcards.sweep].folder.path / "workload.py")
+
     @property
     def measures_on_cuda(self) -> bool:
         """Whether the run measures, and on CUDA devices."""
@@ -128,10 +139,16 @@ class Flow:
             "variants": list(sweep.variants),
         }
 
+    def measure_threads(self, wildcards: Any) -> int:
+        """What is measured of the host has all its cores, so that no other job runs beside it."""
+        workload = self.config.sweeps[wildcards.sweep].folder.workload
+        on_device = self.choice.backend == "cuda" and not isinstance(workload, HostFedWorkload)
+        return 1 if on_device else self.all_cores
+
     @property
-    def measure_threads(self) -> int:
-        """A CPU is measured with all cores, so that no other job runs beside it."""
-        return 1 if self.choice.backend == "cuda" else (os.cpu_count() or 1)
+    def all_cores(self) -> int:
+        """Of this host."""
+        return os.cpu_count() or 1
 
     def shard_place(self, wildcards: Any, output: Any) -> tuple[int, int]:
         """Number (from 1) of the shard that a measuring job makes, and how many there are.
@@ -184,7 +201,82 @@ class Flow:
     @property
     def dot_plots(self) -> list[str]:
         """The third document's plots that this run can stand beside."""
-        return list(DOT_PLOTS) if "dot_streamed" in self.workloads else []
+        if not self.has_dots:
+            return []
+        return [p for kernel, plots in DOT_PLOTS.items() if kernel in self.workloads for p in plots]
+
+    @property
+    def has_dots(self) -> bool:
+        """Whether the report has a page on dot products: where one is streamed."""
+        return "dot_streamed" in self.workloads
+
+    # Studies
+
+    @property
+    def studies(self) -> list[str]:
+        """The studies of this run: of a recorded data set those that were recorded with it."""
+        studies = self.config.studies
+        wanted = {TIMELINE: bool(studies.timelines), ERRORS: studies.errors is not None}
+        return [
+            name
+            for name, is_wanted in wanted.items()
+            if is_wanted
+            and self.has_dots
+            and (self.config.dataset is None or self._recorded(name) is not None)
+        ]
+
+    def _recorded(self, study: str) -> str | None:
+        if self.config.studies.recorded is None:
+            return None
+        path = self.config.studies.recorded / f"{study}.parquet"
+        return os.path.relpath(path) if path.is_file() else None
+
+    def study_file(self, study: str) -> str:
+        """What was measured for a study, here or where it was recorded."""
+        return self._recorded(study) or self.path("studies", f"{study}.parquet")
+
+    @property
+    def dot_folders(self) -> dict[str, KernelFolder]:
+        """The swept kernels of dot products, by name."""
+        return {
+            s.folder.name: s.folder
+            for s in self.config.sweeps.values()
+            if isinstance(s.folder.workload, DotProduct)
+        }
+
+    def study_params(self, study: str) -> dict[str, Any]:
+        """Parameters of a study's job."""
+        studies, params = self.config.studies, self._study_device()
+        folders = self.dot_folders
+        if study == TIMELINE:
+            used = {cell.kernel for cell in studies.timelines.values()}
+            folders = {
+                s.folder.name: s.folder
+                for s in self.config.sweeps.values()
+                if s.folder.name in used
+            }
+            params["cells"] = {n: cell_params(c) for n, c in sorted(studies.timelines.items())}
+        elif studies.errors is not None:
+            e = studies.errors
+            params["study"] = {
+                "sizes": list(e.sizes),
+                "conditions": list(e.conditions),
+                "length": e.length,
+            }
+        params["folders"] = {n: os.path.relpath(f.path, ROOT) for n, f in sorted(folders.items())}
+        params["library"] = {
+            n: library_digest(f.path / "workload.py") for n, f in sorted(folders.items())
+        }
+        params["kernel_digests"] = {n: f.digest() for n, f in sorted(folders.items())}
+        return dict(sorted(params.items()))
+
+    def _study_device(self) -> dict[str, Any]:
+        return {
+            "backend": self.choice.backend,
+            "device": self.config.device,
+            "opencl_runtime": self.choice.opencl_runtime,
+            "seed": self.config.seed,
+        }
 
     @property
     def figures(self) -> list[FigureSpec]:
@@ -206,7 +298,8 @@ class Flow:
             f"{kind}-{s.name}" for s in self.config.simulations for kind in ("simulated", "gantt")
         ]
         dots = [f"dot-{plot}" for plot in self.dot_plots]
-        names = [f.name for f in self.figures] + dots + simulated
+        studies = [f"{study}-dot" for study in self.studies]
+        names = [f.name for f in self.figures] + dots + studies + simulated
         return [self.path("figures", f"{n}.svg") for n in names]
 
     def figure_params(self, wildcards: Any) -> dict[str, Any]:

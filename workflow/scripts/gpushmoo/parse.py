@@ -14,6 +14,8 @@ from .devices.visible import count_devices
 from .flow import Flow
 from .store import is_whole
 
+# Rules whose jobs run on the device.
+ON_DEVICE = frozenset({"measure", "timeline", "errors"})
 _YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
@@ -60,7 +62,7 @@ def refuse_without_device(flow: Flow, workflow: Any) -> None:
         return
     if find_spec("cupy") is not None and count_devices() > 0:
         return
-    if any(job.rule.name == "measure" for job in workflow.dag.needrun_jobs()):
+    if any(job.rule.name in ON_DEVICE for job in workflow.dag.needrun_jobs()):
         try:
             probe(flow.choice)
         except NoDeviceError as err:

@@ -8,21 +8,25 @@ import pandas as pd
 
 from ..schema import Status
 
-STREAMED, HOST = "dot_streamed", "dot_host"
+STREAMED, SQUARE, HOST = "dot_streamed", "dot_square", "dot_host"
+RESIDENT, LIBRARY = "dot_resident", "dot_cublas"
+DOTS = frozenset({STREAMED, SQUARE, HOST, RESIDENT, LIBRARY})
 # Launch parameters of the streamed kernels, in the document's order; then those that it lacks.
 AXES = ("streams", "min_per_stream", "blocks_per_stream", "threads", "chunk", "host_percent")
 
 
 @dataclass(frozen=True)
 class Crossover:
-    """From which length on a way of streaming beats the host alone.
+    """From which length on a way of streaming beats the host alone, or one way on the host.
 
-    `n` is the shortest swept length from which on it is faster at all swept lengths, None if it is
-    not at the longest. `ratio` is host time over streamed time where that is highest, at `at`.
+    `against` is that way's variant, None for the fastest at each length. `n` is the shortest swept
+    length from which on it is faster at all swept lengths, None if not at the longest. `ratio`
+    is host time over streamed time where that is highest, at `at`.
     """
 
     dtype: str
     variant: str
+    against: str | None
     n: int | None
     ratio: float
     at: int
@@ -34,7 +38,8 @@ class Split:
 
     `predicted` is the host's percentage that makes both finish together, from the rates of each
     alone; `swept` the fastest that was measured. `gain` is the time of the faster side alone over
-    the time of the swept split.
+    the time of the swept split, `reached` its speed over that of both rates together, and `loss`
+    how much longer the swept split next to the prediction takes.
     """
 
     dtype: str
@@ -43,22 +48,27 @@ class Split:
     predicted: float
     swept: int
     gain: float
+    reached: float
+    loss: float
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a parameter matters at the longest length: its best value, and what the worst costs.
+    """What a parameter matters at a length: its best value, and what the worst one costs.
 
     `factor` is the time with the worst value over the time with the best, each with the best values
-    of all other parameters.
+    of all other parameters, among those that were swept with all of these values. `typical` is the
+    ratio of the slowest to the fastest value at one point of the others, in the median of these.
     """
 
     dtype: str
     variant: str
+    n: int
     axis: str
     values: tuple[int, ...]
     best: int
     factor: float
+    typical: float
 
 
 def fastest(cells: pd.DataFrame, host_percent: int | None = None) -> pd.DataFrame:
@@ -66,17 +76,20 @@ def fastest(cells: pd.DataFrame, host_percent: int | None = None) -> pd.DataFram
 
     With `host_percent` only streamed cells with that share of the host are looked at.
     """
-    ok = cells[(cells["status"] == Status.OK) & cells["kernel"].isin([STREAMED, HOST])]
+    ok = cells[(cells["status"] == Status.OK) & cells["kernel"].isin([STREAMED, SQUARE, HOST])]
     if host_percent is not None:
         ok = ok[(ok["kernel"] == HOST) | (ok["host_percent"] == host_percent)]
     ranked = ok.sort_values(["median_s", "cell_key"])
     return ranked.drop_duplicates(["kernel", "dtype", "variant", "width"])
 
 
-def crossovers(cells: pd.DataFrame) -> list[Crossover]:
+def crossovers(cells: pd.DataFrame, against: str | None = None) -> list[Crossover]:
     """One for each dtype and variant whose data all go to the device, if the host was measured."""
     best = fastest(cells, host_percent=0)
-    host = best[best["kernel"] == HOST].groupby(["dtype", "width"])["median_s"].min()
+    host_cells = best[best["kernel"] == HOST]
+    if against is not None:
+        host_cells = host_cells[host_cells["variant"] == against]
+    host = host_cells.groupby(["dtype", "width"])["median_s"].min()
     found = []
     streamed = best[best["kernel"] == STREAMED]
     for (dtype, variant), group in streamed.groupby(["dtype", "variant"], observed=True):
@@ -91,7 +104,7 @@ def crossovers(cells: pd.DataFrame) -> list[Crossover]:
         faster = ratio.index[ratio.index > (slower.max() if len(slower) else 0)]
         n = int(faster.min()) if len(faster) else None
         at = int(ratio.idxmax())
-        found.append(Crossover(str(dtype), str(variant), n, float(ratio[at]), at))
+        found.append(Crossover(str(dtype), str(variant), against, n, float(ratio[at]), at))
     return found
 
 
@@ -103,63 +116,154 @@ def splits(cells: pd.DataFrame) -> list[Split]:
         if not {0, 100} < set(best.index):
             continue
         device, host = float(best[0]), float(best[100])
+        predicted = 100 * device / (device + host)
         swept = int(best.idxmin())
+        nearest = min(best.index, key=lambda percent: abs(percent - predicted))
         found.append(
             Split(
                 dtype,
                 variant,
                 int(group["width"].iloc[0]),
-                100 * device / (device + host),
+                predicted,
                 swept,
-                min(device, host) / float(best[swept]),
+                gain=min(device, host) / float(best[swept]),
+                reached=1 / float(best[swept]) / (1 / device + 1 / host),
+                loss=float(best[nearest]) / float(best[swept]) - 1,
             )
         )
     return found
 
 
 def effects(cells: pd.DataFrame) -> list[Effect]:
-    """One for each dtype, variant and parameter that was swept over more than one value."""
+    """One for each dtype, variant and parameter that was swept over more than one value.
+
+    At the shortest and the longest of those lengths at which most parameters were swept. The host's
+    share is not among them: `splits` tells of it.
+    """
+    ok = cells[(cells["kernel"] == STREAMED) & (cells["status"] == Status.OK)]
     found = []
-    for (dtype, variant), group in _longest(cells):
-        for axis in AXES:
-            best = group.groupby(axis)["median_s"].min()
-            if len(best) < 2:
-                continue
-            values = tuple(int(v) for v in best.index)
-            top = int(best.idxmin())
-            factor = float(best.max() / best.min())
-            found.append(Effect(dtype, variant, axis, values, top, factor))
+    for _, group in ok.groupby(["dtype", "variant"], observed=True):
+        by_length = {n: _effects_at(rows) for n, rows in group.groupby("width")}
+        most = max(len(effects) for effects in by_length.values())
+        lengths = [n for n, effects in by_length.items() if len(effects) == most]
+        for n in sorted({min(lengths), max(lengths)}):
+            found += by_length[n]
     return found
 
 
+def _effects_at(group: pd.DataFrame) -> list[Effect]:
+    """Of cells of one dtype, variant and length."""
+    first, found = group.iloc[0], []
+    for axis in AXES[:-1]:
+        times = _matched(group, axis)
+        if len(times.columns) < 2:
+            continue
+        best = times.min()
+        values = tuple(int(v) for v in best.index)
+        factor = float(best.max() / best.min())
+        typical = float((times.max(axis=1) / times.min(axis=1)).median())
+        place = (str(first["dtype"]), str(first["variant"]), int(first["width"]))
+        found.append(Effect(*place, axis, values, int(best.idxmin()), factor, typical))
+    return found
+
+
+def _matched(group: pd.DataFrame, axis: str) -> pd.DataFrame:
+    """Times by value of `axis` (columns), at such points of the others (rows) as have them all.
+
+    Several sweeps do not cross all their values. Where no point has every value, values are left
+    out: first those without which most points have all others, then those with the fewest points.
+    """
+    others = [a for a in AXES if a != axis]
+    times = group.pivot_table(index=others, columns=axis, values="median_s", aggfunc="min")
+    while times.dropna().empty:
+        left = {v: (len(times.drop(columns=v).dropna()), -times[v].count()) for v in times.columns}
+        times = times.drop(columns=max(left, key=lambda value: left[value]))
+    return times.dropna()
+
+
 def _longest(cells: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
-    """Verified streamed cells of the longest length, by dtype and variant."""
+    """Verified streamed cells by dtype and variant, each at its longest length."""
     ok = cells[(cells["kernel"] == STREAMED) & (cells["status"] == Status.OK)]
-    if ok.empty:
-        return []
-    groups = ok[ok["width"] == ok["width"].max()].groupby(["dtype", "variant"], observed=True)
-    return [((str(dtype), str(variant)), group) for (dtype, variant), group in groups]
+    groups = ok.groupby(["dtype", "variant"], observed=True)
+    return [
+        ((str(dtype), str(variant)), group[group["width"] == group["width"].max()])
+        for (dtype, variant), group in groups
+    ]
 
 
-# What stands in the document's plots beside the published series: kernel, variant and name.
-DRAWN = (
-    (STREAMED, "pinned-fresh", "ours, as published"),
-    (STREAMED, "pinned-pooled", "ours, pooled"),
-    (HOST, "blas-all", "BLAS, all cores"),
-)
+@dataclass(frozen=True)
+class Resident:
+    """The dot product of `n` elements that are on the device: the best launch, and the library.
+
+    Rates in GB/s with the 95 % interval of the median; `library` is None where none was measured.
+    """
+
+    dtype: str
+    n: int
+    threads: int
+    grid: int
+    unroll: int
+    gbs: float
+    low_gbs: float
+    high_gbs: float
+    library_gbs: float | None
 
 
-def plot_series(cells: pd.DataFrame, unit: str) -> pd.DataFrame:
+def residents(cells: pd.DataFrame) -> list[Resident]:
+    """One for each dtype and length, in their order."""
+    ok = cells[cells["status"] == Status.OK]
+    library = ok[ok["kernel"] == LIBRARY].set_index(["dtype", "width"])["bandwidth_gbs"]
+    ours = ok[ok["kernel"] == RESIDENT].sort_values(["median_s", "cell_key"])
+    best = ours.drop_duplicates(["dtype", "width"]).sort_values(["dtype", "width"])
+    return [
+        Resident(
+            str(row.dtype),
+            int(row.width),
+            int(row.threads),
+            int(row.grid),
+            int(row.unroll),
+            row.bandwidth_gbs,
+            row.bandwidth_low_gbs,
+            row.bandwidth_high_gbs,
+            float(library[row.dtype, row.width]) if (row.dtype, row.width) in library else None,
+        )
+        for row in best.itertuples()
+    ]
+
+
+# What stands in the document's plots beside the published series: variant and name.
+DRAWN = {"pinned-fresh": "ours, as published", "pinned-pooled": "ours, pooled"}
+SHORTEST_DRAWN = 64
+FASTEST_HOST = "the host's fastest way"
+
+
+def plot_series(cells: pd.DataFrame, unit: str, square: bool = False) -> pd.DataFrame:
     """What `figures.dot` draws of ours: columns series, n and value, in ``ms`` or ``GB/s``.
 
     Of the streamed kernels those cells whose data all go to the device, each with its best
-    parameters.
+    parameters, with `square` those of x · x; beside the times of x · y the host's fastest way at
+    each length. Arrays shorter than the published ones are left out.
     """
     best = fastest(cells, host_percent=0)
+    best = best[best["width"] >= SHORTEST_DRAWN]
+    streamed = best[best["kernel"] == (SQUARE if square else STREAMED)]
+    mark = " (square)" if square else ""
+    found = {f"{name}{mark}": streamed[streamed["variant"] == v] for v, name in DRAWN.items()}
+    if unit == "ms" and not square:
+        host = best[best["kernel"] == HOST].sort_values("median_s")
+        found[FASTEST_HOST] = host.drop_duplicates(["dtype", "width"])
     parts = []
-    for kernel, variant, name in DRAWN:
-        mine = best[(best["kernel"] == kernel) & (best["variant"] == variant) & (best["width"] > 0)]
+    for name, mine in found.items():
         value = mine["median_s"] * 1e3 if unit == "ms" else mine["bandwidth_gbs"]
         series = [f"{name} ({dtype})" for dtype in mine["dtype"]]
         parts.append(pd.DataFrame({"series": series, "n": mine["width"], "value": value}))
     return pd.concat(parts, ignore_index=True).sort_values(["series", "n"], ignore_index=True)
+
+
+def copied_gbs(cells: pd.DataFrame) -> float | None:
+    """The highest rate at which the runtime copied the inputs to the device, in GB/s.
+
+    Beside the cells of the streamed kernels; None where no such copy was timed.
+    """
+    rates = cells.loc[cells["kernel"].isin([STREAMED, SQUARE]), "copy_gbs"].dropna()
+    return float(rates.max()) if len(rates) else None

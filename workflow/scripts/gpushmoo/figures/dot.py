@@ -23,6 +23,7 @@ MUTED = {"AVX": "#a89878", "CUDA": "#8798a8", f"CUDA {SQUARE}": "#a88fa6"}
 PUBLISHED_MARKERS = {"(double)": "s", "(float)": "o"}
 OUR_MARKERS = ("^", "D", "v", "P", "X")
 REFERENCE_COLOUR = "#555555"
+OUR_LINE = "#000000"
 REFERENCE_DASHES = {PCIE: "-", DEVICE_TO_HOST: (0, (1, 1.5))}
 HOST_TO_DEVICE_DASHES = (0, (7, 3))
 MOST_TICKS = 12
@@ -30,13 +31,20 @@ FEW_DECADES = 1e3
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def dot(published: pd.DataFrame, ours: pd.DataFrame, plot: str, svg: Path) -> None:
+def dot(
+    published: pd.DataFrame,
+    ours: pd.DataFrame,
+    plot: str,
+    svg: Path,
+    copied_gbs: float | None = None,
+) -> None:
     """One of `analysis.published_dot.PLOTS` over n, the elements of one array.
 
     `published` is what `read_dot` gives for `plot`. `ours` has the columns ``series``, ``n`` and
     ``value``, the latter in the plot's unit (ms or GB/s), and may be empty. The caption compares a
     series of ours with the published ones when its name has their type, ``(float)`` or
-    ``(double)``, and has ``(square)`` where they have it.
+    ``(double)``, and has ``(square)`` where they have it. `copied_gbs` is what our own link carries
+    from the host to the device: a line beside the document's.
     """
     apply_style()
     figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 3.7))
@@ -49,6 +57,9 @@ def dot(published: pd.DataFrame, ours: pd.DataFrame, plot: str, svg: Path) -> No
     times = PLOTS[plot].unit == "ms"
     if not times:
         _reference_lines(ax, published)
+        if copied_gbs is not None:
+            label = f"host to device, ours, {gbs(copied_gbs)}"
+            ax.axhline(copied_gbs, ls=HOST_TO_DEVICE_DASHES, c=OUR_LINE, lw=0.8, label=label)
     _axes(ax, [*published["n"], *ours["n"]], plot)
     entries = len(ax.get_legend_handles_labels()[1])
     columns = 2 if entries <= 4 else 3

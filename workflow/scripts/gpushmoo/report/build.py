@@ -51,6 +51,7 @@ def build_report(
         figures={p.name: json.loads(p.with_suffix(".json").read_text()) for p in files.figures},
         slips=json.loads((reports / "published" / "slips.json").read_text()),
         textures=json.loads((reports / "published" / "textures.json").read_text()),
+        dot_slips=json.loads((reports / "published" / "dot" / "slips.json").read_text()),
         spec=spec,
     )
     facts_out.write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ..analysis.ceiling import CeilingRow
+from ..analysis.dots import DOTS
 from ..analysis.statuses import MEANING
 from ..display import gbs, interval, of_ceiling, percent, size_bytes
 from ..schema import Status
@@ -47,11 +48,12 @@ def report_facts(
     figures: Mapping[str, Json],
     slips: Sequence[Json],
     textures: Mapping[str, Any],
+    dot_slips: Sequence[Json],
     spec: Mapping[str, Any],
 ) -> Json:
     """All that the template shows, as JSON values."""
     names = namer(cells)
-    dots = dots_page(cells)
+    dots = dots_page(cells, dot_slips)
     page = textures_page(cells, ceiling, textures, provenance, names)
     return {
         "run": spec["run"],
@@ -59,9 +61,10 @@ def report_facts(
         "device": device_card(provenance),
         "is_cpu": provenance[0]["device"]["kind"] == "cpu",
         "findings": [
-            *findings(cells, best, fits, figures, spec, names),
+            *findings(*_apart_from_dots(cells, best), fits, figures, spec, names),
             *textures_findings(page),
             *dots_findings(dots),
+            *(note["finding"] for name, note in figures.items() if name.startswith("timeline-")),
             *shape_findings(shapes["fits"], names),
         ],
         "method": method_facts(cells, provenance, spec["host_fed"]),
@@ -81,6 +84,8 @@ def report_facts(
         "textures": page,
         "dots": dots,
         "dot_figures": _figures(figures, "dot"),
+        "timelines": _figures(figures, "timeline"),
+        "errors": _figures(figures, "errors"),
         "shapes": shape_rows(shapes["fits"], names),
         "shape_gaps": shape_gaps(shapes["fits"], shapes["left_out"], names),
         "footprints": _figures(figures, "footprint"),
@@ -94,6 +99,11 @@ def report_facts(
         "provenance": provenance_rows(provenance),
         "machine_code": machine_code_rows(provenance),
     }
+
+
+def _apart_from_dots(cells: pd.DataFrame, best: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Of dot products a page of its own tells, and has sentences of its own."""
+    return cells[~cells["kernel"].isin(DOTS)], best[~best["kernel"].isin(DOTS)]
 
 
 def _figures(figures: Mapping[str, Json], kind: str) -> list[Json]:
@@ -202,7 +212,7 @@ def findings(
     A kernel over many sizes has one sentence, which comes with its figure; the others have one for
     each dtype.
     """
-    told = {n["kernel"]: n["finding"] for n in figures.values() if "finding" in n}
+    told = {n["kernel"]: n["finding"] for n in figures.values() if {"kernel", "finding"} <= set(n)}
     out = list(told.values())
     tops = best[best["is_fastest"] & ~best["kernel"].isin(list(told))]
     for kernel, words in spec["kernels"].items():

@@ -1,0 +1,106 @@
+"""The jobs of the studies: each opens and locks a device, runs, writes its file.
+
+Unlike a sweep they run in this process: few kernels that the sweep has run before, no cell to lose.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import pyarrow as pa
+
+from .devices.base import Device
+from .devices.cuda_runtime import candidates
+from .devices.select import DeviceChoice, open_device
+from .dtypes import DTYPES
+from .job_params import ROOT
+from .kernels import KernelFolder, load_kernel
+from .locks import lock_one
+from .numerics import Study, modes_of, run_study
+from .provenance import provenance
+from .store import write_parquet
+from .studies import cell_of
+from .timeline import timeline_table
+from .tracing import trace
+from .workload import HostFedWorkload
+
+log = logging.getLogger(__name__)
+
+
+def run_timelines(params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO) -> None:
+    """Trace the cells of `params` and write their spans to `out` (timeline.TIMELINE_SCHEMA).
+
+    Raises DeviceError.
+    """
+    folders = _folders(params)
+    with _device(params, cache, "timeline", terminal) as device:
+        traces = {}
+        for label, spec in params["cells"].items():
+            cell = cell_of(spec)
+            folder = folders[cell.kernel]
+            workload = folder.workload
+            assert isinstance(workload, HostFedWorkload)
+            rng = np.random.default_rng([params["seed"], 1, cell.problem.width])
+            inputs = workload.inputs(cell.problem, cell.dtype, rng)
+            defines = workload.defines(cell.dtype, cell.variant)
+            program = device.build(folder.path, DTYPES[cell.dtype], defines)
+            traces[label] = (cell, trace(device, workload, cell, program, inputs))
+            log.info("traced %s", label)
+        _write(timeline_table(traces, device.info), out, device, params)
+
+
+def run_errors(params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO) -> None:
+    """Run the numerics study of `params` and write it to `out` (numerics.ERRORS_SCHEMA).
+
+    Raises DeviceError.
+    """
+    spec = params["study"]
+    study = Study(
+        sizes=tuple(spec["sizes"]),
+        conditions=tuple(spec["conditions"]),
+        length=spec["length"],
+        seed=params["seed"],
+    )
+    with _device(params, cache, "errors", terminal) as device:
+        _write(run_study(device, modes_of(_folders(params)), study), out, device, params)
+
+
+def _folders(params: Mapping[str, Any]) -> dict[str, KernelFolder]:
+    return {name: load_kernel(ROOT / path) for name, path in params["folders"].items()}
+
+
+@contextmanager
+def _device(
+    params: Mapping[str, Any], cache: Path, label: str, terminal: TextIO
+) -> Iterator[Device]:
+    """The first free device that may measure, open and locked."""
+
+    def say_waiting() -> None:
+        terminal.write(f"{label}: ready, waiting until a device is free\n")
+        terminal.flush()
+
+    wanted = None if params["device"] == "all" else int(params["device"])
+    choice = DeviceChoice(params["backend"], wanted or 0, params["opencl_runtime"], cache)
+    if choice.backend == "cuda":
+        index, lock = lock_one(candidates(wanted), say_waiting)
+        opened = None
+    else:
+        opened = open_device(choice)
+        index, lock = lock_one([(choice.index, opened.info.uuid)], say_waiting)
+    with lock:
+        device = opened or open_device(replace(choice, index=index))
+        yield device
+        device.close()
+
+
+def _write(table: pa.Table, out: Path, device: Device, params: Mapping[str, Any]) -> None:
+    digests = params["kernel_digests"]
+    joined = ",".join(f"{name}={digests[name]}" for name in sorted(digests))
+    write_parquet(table, out, {**provenance(device.info, joined, {}), "params": dict(params)})
+    log.info("wrote %s", out)

@@ -17,7 +17,7 @@ from gpushmoo.devices.base import (
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.kernels import find_kernels, load_kernel
 from gpushmoo.space import Cell, Problem, Residency, expand_axis
-from gpushmoo.workload import BufferRef, Launch
+from gpushmoo.workload import BufferRef, Launch, ReducingWorkload
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running import wrong_words
@@ -105,7 +105,11 @@ def test_every_kernel_is_right_at_both_ends_of_its_axes(
     for pick in (0, -1):
         params = tuple((name, values[pick]) for name, values in sorted(axes.items()))
         cell = Cell(kernel, dtype, variant, problem, params)
-        if KERNELS[kernel].workload.launch(cell).threads <= device.info.max_threads_per_block:
+        workload = KERNELS[kernel].workload
+        called = isinstance(workload, ReducingWorkload) and workload.library(cell) is not None
+        if called and device.info.backend != "cuda":
+            pytest.skip("the library is CUDA's")
+        if workload.launch(cell).threads <= device.info.max_threads_per_block:
             assert run_cell(device, cell) == 0
 
 

@@ -313,7 +313,7 @@ def test_slip_of_the_limit() -> None:
     told = slip("The throughput is “clearly limited”")
     longest = powers(told["corrected"])[0]
     assert powers(told["why"]) == [longest]
-    start, growth, reached = numbers(told["why"])
+    start, growth, reached, told_line = numbers(told["why"])
     assert (start, growth) == (LENGTHS[0], longest // LENGTHS[0])
     for plot, series in TIMES:
         if "CUDA" not in series:
@@ -327,6 +327,7 @@ def test_slip_of_the_limit() -> None:
     # Of the link's line, the higher of the two.
     best = max(v for p, s in MEASURED if "through" in p for v in curve(p, s).values())
     (line,) = set(curve("throughput", PCIE).values())
+    assert told_line == line
     assert round(100 * best / line) == reached
 
 

@@ -12,7 +12,7 @@ report-h200: .venv/run.stamp
 		--config run=h200 only=null dataset=reports/reference/nvidia-h200
 
 test: lint
-	.venv/bin/python -m pytest -q -n 2 --dist loadgroup
+	.venv/bin/python -m pytest -q -n 2 --dist loadfile
 
 lint: .venv/dev.stamp
 	.venv/bin/ruff check .

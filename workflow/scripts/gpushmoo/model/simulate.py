@@ -14,7 +14,8 @@ from ..dtypes import DTYPES
 from ..schema import SIMULATION_SCHEMA
 from ..space import Residency, expand_axis
 from ..store import write_parquet
-from .gantt import Chart, Workload, simulate
+from .compiled import simulate_fast
+from .gantt import Workload
 from .machine import Machine, load_machine
 from .published import published_checks
 
@@ -46,7 +47,7 @@ def simulate_device(
 
 def _row(machine: Machine, dtype: str, size: int, blocks: int) -> dict[str, Any]:
     workload = Workload.square(machine, size, DTYPES[dtype].itemsize)
-    run = simulate(machine, workload, blocks, chart=Chart(writes=True))
+    run = simulate_fast(machine, workload, blocks, writes=True)
     return {
         "device": machine.name,
         "assumptions": "half-warp round robin, fixed latency, one bus",

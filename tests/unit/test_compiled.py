@@ -1,0 +1,103 @@
+"""The compiled simulation against the plain one, event by event."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from gpushmoo.model import compiled
+from gpushmoo.model.compiled import MOST_LANES, simulate_fast
+from gpushmoo.model.gantt import (
+    CORRECTED_ASSUMPTIONS,
+    FIRST_ASSUMPTIONS,
+    Assumptions,
+    Chart,
+    Workload,
+    simulate,
+)
+from gpushmoo.model.machine import Machine
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_gantt_properties import C1060, cases
+
+ALL = 10**6
+
+
+def expect_the_same(
+    machine: Machine, load: Workload, blocks: int, writes: bool, durations: Assumptions | None
+) -> None:
+    chart = Chart(writes=writes)
+    slow = simulate(machine, load, blocks, chart=chart, assumptions=durations, trace_limit=ALL)
+    fast = simulate_fast(
+        machine, load, blocks, writes=writes, assumptions=durations, trace_limit=len(slow.events)
+    )
+    assert fast.bars == slow.events
+    assert fast.events == len(slow.events) == load.n_tiles * load.half_warps * (4 if writes else 2)
+    for name in ("makespan_cycles", "drained_cycles", "bus_busy_cycles", "bytes_moved"):
+        assert getattr(fast, name) == getattr(slow, name), name
+    assert fast.tiles_per_sm == slow.tiles_per_sm
+    assert fast.critical_path_tiles == slow.critical_path_tiles
+    assert fast.drained_bandwidth_gbs == slow.drained_bandwidth_gbs
+
+
+@given(case=cases(), writes=st.booleans(), beat=st.sampled_from([1, Fraction(13, 8), 3]))
+@settings(max_examples=150, deadline=None)
+def test_every_event_is_that_of_the_plain_simulation(
+    case: tuple[Machine, Workload, int, Assumptions], writes: bool, beat: Fraction
+) -> None:
+    machine, load, blocks, durations = case
+    durations = replace(durations, beat_cycles=Fraction(beat))
+    expect_the_same(machine, load, blocks, writes, durations)
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+@pytest.mark.parametrize("blocks", [1, 8, 16, 30, 32, 60, 61, 200])
+@pytest.mark.parametrize("durations", [None, FIRST_ASSUMPTIONS, CORRECTED_ASSUMPTIONS])
+def test_the_c1060_is_the_same_machine(
+    itemsize: int, blocks: int, durations: Assumptions | None
+) -> None:
+    expect_the_same(C1060, Workload.square(C1060, 256, itemsize), blocks, True, durations)
+
+
+def test_only_as_many_bars_as_asked_for_are_kept() -> None:
+    load = Workload.square(C1060, 256, 4)
+    whole = simulate_fast(C1060, load, 2, writes=True, trace_limit=300)
+    assert len(whole.bars) == 300
+    assert simulate_fast(C1060, load, 2, writes=True, trace_limit=17).bars == whole.bars[:17]
+    assert simulate_fast(C1060, load, 2, writes=True).bars == ()
+
+
+def test_memory_does_not_grow_with_the_problem() -> None:
+    def peak(side: int) -> int:
+        tracemalloc.start()
+        simulate_fast(C1060, Workload.square(C1060, side, 4), 30, writes=True)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(256)  # compiles
+    assert peak(2048) < 1.5 * peak(256)
+
+
+def test_more_half_warps_than_a_word_has_bits_are_refused() -> None:
+    wide = replace(C1060, max_threads_per_sm=16 * (MOST_LANES + 1))
+    with pytest.raises(
+        ValueError, match=f"holds {MOST_LANES + 1} half-warps; at most {MOST_LANES}"
+    ):
+        simulate_fast(wide, Workload(4, MOST_LANES + 1, 64), 1, writes=True)
+    full = replace(C1060, max_threads_per_sm=16 * MOST_LANES)
+    expect_the_same(full, Workload(9, MOST_LANES, 64), 3, True, None)
+
+
+@pytest.mark.parametrize("blocks", [0, -1])
+def test_no_blocks_are_refused(blocks: int) -> None:
+    with pytest.raises(ValueError, match="num_partition must be at least 1"):
+        simulate_fast(C1060, Workload(4, 2, 64), blocks, writes=True)
+
+
+def test_uncompiled_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a fault of the compiler would show as one."""
+    monkeypatch.setattr(compiled, "_compiled", lambda: compiled._run)
+    expect_the_same(C1060, Workload(40, 4, 64), 7, True, None)

@@ -75,7 +75,7 @@ def report_facts(
         "curves": _figures(figures, "curve"),
         "simulated": _figures(figures, "simulated"),
         "gantt": _figures(figures, "gantt"),
-        "best": best_rows(best, names),
+        "best": best_rows(_apart_from_dots(cells, best)[1], names),
         "most_sizes": str(MOST_SIZES),
         "fits": fit_rows(fits, names),
         "checks": [c for name in sorted(checks) for c in check_rows(checks[name])],

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from gpushmoo.builds import build_variants
 from gpushmoo.devices.base import (
     BuildError,
     DeviceError,
@@ -26,7 +27,7 @@ from gpushmoo.devices.base import (
 from gpushmoo.dtypes import DType
 from gpushmoo.events import CellRun, Event, ShardResult, Worked
 from gpushmoo.kernels import KernelFolder
-from gpushmoo.measure import TOGETHER, MeasureSettings, ShardRun, build_variants
+from gpushmoo.measure import TOGETHER, MeasureSettings, ShardRun
 from gpushmoo.messages import Finished, Lost, Message
 from gpushmoo.process import WorkerGoneError, WorkerSilentError
 from gpushmoo.space import Cell, Problem, enumerate_cells

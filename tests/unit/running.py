@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gpushmoo.builds import build_variants
 from gpushmoo.devices.base import Device
 from gpushmoo.kernels import KernelFolder
-from gpushmoo.measure import build_variants
 from gpushmoo.space import Cell
 from gpushmoo.workspace import Verdict, open_space
 

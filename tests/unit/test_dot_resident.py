@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import ROOT
+from gpushmoo.builds import build_variants
 from gpushmoo.devices.base import Device, LaunchRefusedError
 from gpushmoo.dot_products import DotProduct
 from gpushmoo.kernels import KernelFolder, load_kernel
-from gpushmoo.measure import build_variants
 from gpushmoo.space import Cell, Problem, enumerate_cells
-from gpushmoo.workload import LibraryCall
+from gpushmoo.workload import HostFedWorkload, LibraryCall
 from gpushmoo.workspace import FedSpace, ReducedSpace, Verdict
 
 Array = npt.NDArray[Any]
@@ -56,7 +56,8 @@ def space(
     """Holds `data` instead of the workload's own."""
     mine = {name: data[name] for name in workload(folder).operands}
     if folder.name == "dot_square":
-        return FedSpace(device, folder.workload, mine)  # type: ignore[arg-type]
+        assert isinstance(folder.workload, HostFedWorkload)
+        return FedSpace(device, folder.workload, mine)
     problem = Problem(1, len(mine["x"]))
     own = folder.workload.inputs(problem, dtype, np.random.default_rng(1))
     return ReducedSpace(device, workload(folder), problem, dtype, own | mine)

@@ -16,11 +16,12 @@ import numpy.typing as npt
 import pytest
 from conftest import ROOT
 from gpushmoo import measure
+from gpushmoo.builds import build_variants
 from gpushmoo.devices.base import Device, Program
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.events import CellRun, Ended, Event
 from gpushmoo.kernels import KernelFolder, load_kernel
-from gpushmoo.measure import MeasureSettings, ShardRun, build_variants
+from gpushmoo.measure import MeasureSettings, ShardRun
 from gpushmoo.schema import Status
 from gpushmoo.space import Cell, Problem, enumerate_cells
 from gpushmoo.summation import reference_dot

@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pytest
 from conftest import ROOT
 from gpushmoo import measure
+from gpushmoo.builds import build_variants
 from gpushmoo.devices.base import Device
 from gpushmoo.events import Began, Ended, Event
 from gpushmoo.host_dot import BLOCK, SHARED, host_dot, host_dot_depth
 from gpushmoo.kernels import load_kernel
-from gpushmoo.measure import MeasureSettings, ShardRun, build_variants
+from gpushmoo.measure import MeasureSettings, ShardRun
 from gpushmoo.space import Problem, enumerate_cells
 from gpushmoo.timing.stopping import StoppingRule
 

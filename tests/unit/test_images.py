@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT
+from gpushmoo.builds import build_variants
 from gpushmoo.devices.base import (
     Device,
     LaunchRefusedError,
@@ -22,7 +23,7 @@ from gpushmoo.devices.opencl import OpenCLDevice
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.events import CellRun, Ended, Event
 from gpushmoo.kernels import KernelFolder, find_kernels, load_kernel
-from gpushmoo.measure import MeasureSettings, ShardRun, build_variants
+from gpushmoo.measure import MeasureSettings, ShardRun
 from gpushmoo.schema import Status
 from gpushmoo.space import Cell, Problem, enumerate_cells
 from gpushmoo.timing.stopping import StoppingRule

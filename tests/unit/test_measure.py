@@ -19,9 +19,10 @@ from fakes import (
     measure_cells,
     shares,
 )
+from gpushmoo.builds import build_variants
 from gpushmoo.devices.base import Reading
 from gpushmoo.events import Began, CellRun, Copied, Ended, Read
-from gpushmoo.measure import ShardSpace, build_variants, plan_cells
+from gpushmoo.measure import ShardSpace, plan_cells
 from gpushmoo.messages import Finished, Lost
 from gpushmoo.process import WorkerCrashedError
 from gpushmoo.schema import Status

@@ -4,57 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .config import RunConfig, SweepConfig, check_memory, load_config
+from .config import RunConfig, check_memory, load_config
 from .devices.base import DeviceInfo
 from .devices.select import DeviceChoice, resolve
 from .digest import code_digest, file_digest, library_digest
 from .dot_products import DotProduct
+from .figure_plan import FigureSpec, figures_of
 from .job_params import ROOT, cache_folder
 from .kernels import KernelFolder
 from .plan import Shard, plan_shards, shard_params
-from .space import Problem
 from .studies import ERRORS, TIMELINE, cell_params
-from .workload import Curve, Footprint, HeatMap, HostFedWorkload, View, WorkingSet, Workload
+from .workload import Curve, Footprint, HostFedWorkload, WorkingSet, Workload
 
 # The third document's plots, by the kernel that can stand beside them.
 DOT_PLOTS = {
     "dot_streamed": ("running_time", "throughput"),
     "dot_square": ("running_time_square", "throughput_square"),
 }
-
-# Of fewer sizes a figure of bandwidth over the bytes touched shows nothing that a table does not.
-FEWEST_SIZES = 4
-
-
-@dataclass(frozen=True)
-class FigureSpec:
-    """A figure of measured cells: its name and what it shows.
-
-    `problem` and `cache_state` are None where it shows all that the kernel was swept over; `dtypes`
-    are in the order of the configuration.
-    """
-
-    name: str
-    kernel: str
-    view: View
-    dtypes: tuple[str, ...]
-    problem: Problem | None = None
-    cache_state: str | None = None
-
-    @property
-    def where(self) -> dict[str, Any]:
-        """Column and value of what is shown, for dataset.matching."""
-        found: dict[str, Any] = {"kernel": self.kernel}
-        if self.problem is not None:
-            found |= {"height": self.problem.height, "width": self.problem.width}
-        if isinstance(self.view, Footprint):
-            found["dtype"] = self.dtypes[0]
-        return found | ({"cache_state": self.cache_state} if self.cache_state else {})
 
 
 class Flow:
@@ -285,7 +255,7 @@ class Flow:
             figure
             for sweep in self.config.sweeps.values()
             for view in sweep.folder.workload.views
-            for figure in _figures(sweep, view)
+            for figure in figures_of(sweep, view)
             if not isinstance(view, Footprint) or self.choice.backend == "cuda"
         ]
         # Sweeps of one kernel share the figures over all sizes.
@@ -359,47 +329,3 @@ class Flow:
         """Digest of the report's template and the published numbers."""
         published = (p for p in (ROOT / "reports/published").rglob("*") if p.is_file())
         return file_digest(*(ROOT / "reports").glob("*.typ"), *published)
-
-
-def _figures(sweep: SweepConfig, view: View) -> list[FigureSpec]:
-    name = sweep.folder.name
-    if isinstance(view, WorkingSet):
-        if len(sweep.problems) < FEWEST_SIZES:
-            return []
-        return [FigureSpec(f"workingset-{name}", name, view, sweep.dtypes)]
-    if isinstance(view, Footprint):
-        return _footprints(sweep, view)
-    axes = f"{view.x}-{view.y}" if isinstance(view, HeatMap) else view.x
-    kind = "heatmap" if isinstance(view, HeatMap) else "curve"
-    return [
-        FigureSpec(
-            f"{kind}-{name}-{axes}-{problem.label}-{state}",
-            name,
-            view,
-            sweep.dtypes,
-            problem,
-            state,
-        )
-        for problem in sweep.problems
-        for state in sweep.cache_states
-    ]
-
-
-def _footprints(sweep: SweepConfig, view: Footprint) -> list[FigureSpec]:
-    """One for each dtype, size and cache state of a sweep that compares mappings."""
-    if len(set(sweep.variants) & set(sweep.folder.workload.mappings)) < 2:
-        return []
-    name = sweep.folder.name
-    return [
-        FigureSpec(
-            f"footprint-{name}-{dtype}-{problem.label}-{state}",
-            name,
-            view,
-            (dtype,),
-            problem,
-            state,
-        )
-        for problem in sweep.problems
-        for state in sweep.cache_states
-        for dtype in sweep.dtypes
-    ]

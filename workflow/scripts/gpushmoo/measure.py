@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .builds import Builds
 from .devices.base import (
     Bound,
     BuildError,
@@ -19,7 +20,6 @@ from .devices.base import (
     DeviceLostError,
     LaunchRefusedError,
     OutOfDeviceMemoryError,
-    Program,
     Sample,
     take_each,
 )
@@ -74,47 +74,6 @@ class ShardSpace:
     axes: dict[str, Any]
     index: int
     count: int
-
-
-@dataclass(frozen=True)
-class Builds:
-    """Programs by variant; a variant that did not compile maps to the reason."""
-
-    programs: dict[str, Program]
-    failures: dict[str, str]
-
-
-@dataclass
-class HostProgram:
-    """Stands for a program where nothing runs on the device."""
-
-    options: str = ""
-    log: str = ""
-
-    def resident_per_unit(self, entry: str, threads: int) -> int:
-        """1."""
-        return 1
-
-    def registers(self, entry: str) -> int | None:
-        """None."""
-        return None
-
-
-def build_variants(
-    device: Device, folder: KernelFolder, dtype: str, names: Sequence[str]
-) -> Builds:
-    """Compile each variant once; a compiler's message goes to the log, whole."""
-    builds = Builds({}, {})
-    if not folder.workload.device_code:
-        return Builds({name: HostProgram() for name in names}, {})
-    for variant in names:
-        defines = folder.workload.defines(dtype, variant)
-        try:
-            builds.programs[variant] = device.build(folder.path, DTYPES[dtype], defines)
-        except BuildError as err:
-            log.error("%s, %s, variant %s: %s\n%s", folder.name, dtype, variant, err, err.log)
-            builds.failures[variant] = str(err)
-    return builds
 
 
 def plan_cells(

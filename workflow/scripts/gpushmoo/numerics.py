@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .builds import Builds, build_variants
 from .devices.base import Device, DeviceError, DeviceLostError
 from .dot_products import LANES, DotProduct
 from .dtypes import DTYPES
 from .kernels import KernelFolder
-from .measure import Builds, build_variants
 from .space import Cell, Problem
 from .summation import (
     Reference,

@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from .builds import build_variants
 from .devices.base import Device, DeviceError, DeviceLostError
 from .devices.cuda_runtime import candidates
 from .devices.select import DeviceChoice, open_device
@@ -26,7 +27,7 @@ from .events import Event, Worked
 from .job_params import ROOT, settings_of, space_of
 from .kernels import KernelFolder, load_kernel
 from .machine_code import checked
-from .measure import ShardRun, ShardSpace, build_variants, plan_cells
+from .measure import ShardRun, ShardSpace, plan_cells
 from .messages import Candidates, Crashed, Finished, Job, Lost, Measure, Message, Opened, Refused
 from .workload import misfit
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 from gpushmoo.model import compiled
-from gpushmoo.model.compiled import MOST_LANES, simulate_fast
+from gpushmoo.model.compiled import MOST_LANES
 from gpushmoo.model.gantt import (
     CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
@@ -18,6 +18,7 @@ from gpushmoo.model.gantt import (
     simulate,
 )
 from gpushmoo.model.machine import Machine
+from gpushmoo.model.traffic import simulate_fast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_gantt_properties import C1060, cases
@@ -99,5 +100,5 @@ def test_no_blocks_are_refused(blocks: int) -> None:
 
 def test_uncompiled_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a fault of the compiler would show as one."""
-    monkeypatch.setattr(compiled, "_compiled", lambda: compiled._run)
+    monkeypatch.setattr(compiled, "_compiled", compiled._loop)
     expect_the_same(C1060, Workload(40, 4, 64), 7, True, None)

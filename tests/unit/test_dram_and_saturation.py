@@ -38,11 +38,26 @@ def test_complete_read_cycle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_bytes", "beats"), [(1, 1), (32, 1), (64, 1), (65, 2), (128, 2), (192, 3)]
+    ("n_bytes", "beats"),
+    [
+        (1, Fraction(1, 8)),
+        (32, Fraction(1, 2)),
+        (64, 1),
+        (65, Fraction(9, 8)),
+        (128, 2),
+        (192, 3),
+        (193, Fraction(25, 8)),
+    ],
 )
-def test_a_part_used_bus_period_counts_whole(n_bytes: int, beats: int) -> None:
+def test_a_part_used_share_of_a_partition_counts_whole(n_bytes: int, beats: Fraction) -> None:
     assert transfer_beats(C1060, n_bytes) == beats
     assert transfer_cycles(C1060, n_bytes) == beats * Fraction("1.625")
+
+
+def test_a_bus_of_seven_partitions_takes_longer() -> None:
+    seven = replace(C1060, partitions=7, bus_bytes=56)
+    assert transfer_beats(seven, 64) == Fraction(8, 7)
+    assert transfer_beats(seven, 56) == 1
 
 
 @pytest.mark.parametrize(("itemsize", "burst"), [(4, "48.75"), (8, "97.5"), (12, "146.25")])

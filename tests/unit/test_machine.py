@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from gpushmoo.model.machine import Machine, MachineError, exact, load_machine
+from gpushmoo.model.machine import Banks, Level, Machine, MachineError, exact, load_machine
 
 C1060 = Path(__file__).parents[2] / "config" / "devices" / "tesla-c1060.yaml"
 
@@ -31,9 +31,9 @@ def test_the_shipped_device_is_the_one_of_the_study() -> None:
 
 def test_every_key_of_the_shipped_file_is_commented() -> None:
     lines = C1060.read_text(encoding="utf-8").splitlines()
-    keys = [i for i, line in enumerate(lines) if line and not line.startswith("#")]
-    assert len(keys) == len(Machine.__dataclass_fields__)
-    assert all(lines[i - 1].startswith("#") for i in keys)
+    keys = [i for i, line in enumerate(lines) if line and not line.lstrip().startswith("#")]
+    assert len(keys) == len(Machine.__dataclass_fields__) + len(Banks.__dataclass_fields__)
+    assert all(lines[i - 1].lstrip().startswith("#") for i in keys)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,11 @@ def test_every_key_of_the_shipped_file_is_commented() -> None:
         ("max_threads_per_sm", 15, "at least one half-warp (16 threads)"),
         ("name", "  ", "non-empty"),
         ("name", 1060, "non-empty"),
+        ("writes_awaited", "yes", "true or false"),
+        ("partitions", 7, "must be a multiple of the 7 partitions"),
+        ("latency_cycles", 71, "t_rcd_cycles + t_cl_cycles (71.5 core cycles)"),
+        ("t_ras_cycles", 11, "at least t_rcd_cycles (12)"),
+        ("banks", 8, "mapping"),
     ],
 )
 def test_an_impossible_value_is_refused(
@@ -62,10 +67,38 @@ def test_an_impossible_value_is_refused(
     with pytest.raises(MachineError) as caught:
         load_machine(write(tmp_path, **{key: value}))
     message = str(caught.value)
-    assert f" {key} " in message
+    assert key in message
     assert allowed in message
     assert "\n" not in message
     assert message.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("count", 0, "at least 1"),
+        ("t_cl_cycles", 0, "at least 1"),
+        ("page_bytes", 300, "multiple of partition_bytes (256)"),
+        ("burst_bytes", 48, "divide partition_bytes (256)"),
+        ("choose_from", 33, "at most open_ahead (32)"),
+        ("tras", 21, "unknown key 'tras'; allowed are count, "),
+    ],
+)
+def test_impossible_banks_are_refused(
+    tmp_path: Path, key: str, value: object, allowed: str
+) -> None:
+    banks = yaml.safe_load(C1060.read_text(encoding="utf-8"))["banks"]
+    with pytest.raises(MachineError) as caught:
+        load_machine(write(tmp_path, banks=banks | {key: value}))
+    message = str(caught.value)
+    assert key in message
+    assert allowed in message
+    assert "\n" not in message
+
+
+def test_without_banks_there_is_one_level_less(tmp_path: Path) -> None:
+    assert load_machine(C1060).levels == tuple(Level)
+    assert load_machine(write(tmp_path, banks=None)).levels == (Level.BUS, Level.PARTITIONS)
 
 
 def test_the_least_possible_values_are_accepted(tmp_path: Path) -> None:
@@ -74,6 +107,7 @@ def test_the_least_possible_values_are_accepted(tmp_path: Path) -> None:
         "max_threads_per_sm": 16,
         "memory_data_rate_mhz": 800,
         "n_sm": 1,
+        "banks": None,
     }
     assert load_machine(write(tmp_path, **changes)).latency_cycles == 2
 

@@ -22,9 +22,14 @@ def half_warp_bytes(machine: Machine, itemsize: int) -> int:
     return machine.half_warp * itemsize
 
 
-def transfer_beats(machine: Machine, n_bytes: int) -> int:
-    """Bus periods that `n_bytes` take; a period that is only part used is spent all the same."""
-    return -(-n_bytes // machine.bus_bytes)
+def transfer_beats(machine: Machine, n_bytes: int) -> Fraction:
+    """Bus periods that `n_bytes` take.
+
+    The bus consists of the partitions' parts, each of them used whole: 64 bytes take 8/7 periods of
+    a bus of 7 × 8 bytes, and of a wider bus they leave the rest to others.
+    """
+    part = machine.bus_bytes // machine.partitions
+    return Fraction(-(-n_bytes // part), machine.partitions)
 
 
 def transfer_cycles(machine: Machine, n_bytes: int) -> Fraction:

@@ -14,10 +14,10 @@ from ..dtypes import DTYPES
 from ..schema import SIMULATION_SCHEMA
 from ..space import Residency, expand_axis
 from ..store import write_parquet
-from .compiled import simulate_fast
 from .gantt import Workload
 from .machine import Machine, load_machine
 from .published import published_checks
+from .traffic import simulate_fast
 
 # The kernel's tiles are one partition wide, which float3 cannot be.
 SIMULATED_DTYPES = ("float", "double")

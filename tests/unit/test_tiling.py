@@ -1,0 +1,73 @@
+"""Arrays cut into tiles, and where the bytes of a tile lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gpushmoo.model.machine import MachineError, load_machine
+from gpushmoo.model.tiling import Tiling, partition_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+C1060 = load_machine(Path(__file__).parents[2] / "config" / "devices" / "tesla-c1060.yaml")
+
+
+def test_the_studys_tiles_are_one_partition_wide() -> None:
+    floats = Tiling.partition_wide(C1060, 256, 4)
+    doubles = Tiling.partition_wide(C1060, 256, 8)
+    assert (floats.tile_width, floats.tile_height) == (64, 8)
+    assert (doubles.tile_width, doubles.tile_height) == (32, 16)
+    assert floats.n_tiles == doubles.n_tiles == 128
+    assert floats.threads == doubles.threads == 512
+
+
+def test_the_coalesced_copy_has_four_elements_of_a_thread() -> None:
+    copy = Tiling.square_tiles(256, 12)
+    assert (copy.n_tiles, copy.threads, copy.tile_bytes) == (64, 256, 32 * 32 * 12)
+    assert copy.address(9, 1, 33) == ((32 + 8 + 1) * 256 + 32 + 1) * 12
+
+
+@given(
+    tiles=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    tile=st.tuples(st.integers(1, 6), st.integers(1, 4)),
+    items=st.integers(1, 3),
+    itemsize=st.sampled_from([4, 8, 12]),
+)
+def test_every_byte_is_of_one_thread_and_item(
+    tiles: tuple[int, int], tile: tuple[int, int], items: int, itemsize: int
+) -> None:
+    height = tile[1] * items
+    cut = Tiling(tiles[0] * tile[0], tiles[1] * height, itemsize, tile[0], height, items)
+    addresses = [
+        cut.address(t, item, thread)
+        for t in range(cut.n_tiles)
+        for item in range(items)
+        for thread in range(cut.threads)
+    ]
+    assert sorted(addresses) == list(range(0, cut.n_bytes, itemsize))
+    assert cut.n_tiles * cut.tile_bytes == cut.n_bytes
+
+
+@pytest.mark.parametrize(
+    ("tiling", "words"),
+    [
+        ((32, 32, 4, 64, 8), "tiles 64 elements wide do not divide an array 32 elements wide"),
+        ((96, 32, 4, 64, 8), "tiles 64 elements wide do not divide an array 96 elements wide"),
+        ((64, 4, 4, 64, 8), "tiles 8 elements high do not divide an array 4 elements high"),
+        ((64, 8, 4, 0, 8), "tiles 0 elements wide"),
+        ((64, 8, 4, 64, 8, 3), "3 elements of a thread do not divide a tile 8 elements high"),
+    ],
+)
+def test_tiles_that_do_not_fit_are_refused(tiling: tuple[int, ...], words: str) -> None:
+    with pytest.raises(MachineError, match=words):
+        Tiling(*tiling)
+
+
+def test_no_tile_of_float3_is_one_partition_wide() -> None:
+    with pytest.raises(MachineError, match="no tile of 512 elements of 12 bytes is one partition"):
+        Tiling.partition_wide(C1060, 256, 12)
+
+
+def test_partitions_come_in_turn() -> None:
+    assert [partition_of(C1060, 256 * i + 255) for i in range(10)] == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]

@@ -1,0 +1,264 @@
+"""The levels of detail: each is the one before it where what it adds does nothing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from gpushmoo.model import controller as c
+from gpushmoo.model.gantt import Workload
+from gpushmoo.model.machine import Banks, Level, Machine, MachineError, load_machine
+from gpushmoo.model.tiling import Tiling
+from gpushmoo.model.traffic import Watch, simulate_fast, simulate_tiles
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+DEVICES = Path(__file__).parents[2] / "config" / "devices"
+C1060 = load_machine(DEVICES / "tesla-c1060.yaml")
+ALL = 10**6
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Machine:
+    """Small made-up devices with banks of any timings."""
+    cycles = st.integers(1, 20)
+    open_ahead = draw(st.integers(1, 12))
+    rcd, cl = draw(cycles), draw(cycles)
+    partitions = draw(st.sampled_from([1, 2, 3, 5, 8]))
+    return Machine(
+        name="made up",
+        n_sm=draw(st.integers(1, 5)),
+        core_clock_ghz=draw(st.sampled_from([1.0, 1.3])),
+        max_threads_per_sm=draw(st.sampled_from([64, 128])),
+        index_cycles=draw(st.integers(1, 30)),
+        latency_cycles=draw(st.integers(200, 400)),
+        partitions=partitions,
+        partition_bytes=128,
+        memory_clock_mhz=400,
+        memory_data_rate_mhz=800,
+        t_ras_cycles=rcd + draw(cycles),
+        t_rp_cycles=draw(cycles),
+        bus_bytes=8 * partitions,
+        hashed_partitions=draw(st.booleans()),
+        writes_awaited=draw(st.booleans()),
+        banks=Banks(
+            count=draw(st.integers(1, 4)),
+            page_bytes=draw(st.sampled_from([128, 256, 1024])),
+            burst_bytes=32,
+            t_rcd_cycles=rcd,
+            t_rrd_cycles=draw(cycles),
+            t_cl_cycles=cl,
+            t_wl_cycles=draw(cycles),
+            t_wr_cycles=draw(cycles),
+            t_cdlr_cycles=draw(cycles),
+            choose_from=draw(st.integers(1, open_ahead)),
+            open_ahead=open_ahead,
+        ),
+    )
+
+
+tilings = st.builds(
+    lambda itemsize, x, y, items: Tiling(32 * x, 2 * items * y, itemsize, 32, 2 * items, items),
+    itemsize=st.sampled_from([4, 8, 12]),
+    x=st.integers(1, 4),
+    y=st.integers(1, 3),
+    items=st.integers(1, 3),
+)
+
+
+@given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_one_partition_is_one_bus(
+    machine: Machine, tiling: Tiling, blocks: int, commands: int
+) -> None:
+    one = replace(machine, partitions=1, bus_bytes=16, banks=None)
+    watch = Watch(bars=ALL)
+    bus, queued = (
+        simulate_tiles(one, tiling, blocks, level, commands=commands, watch=watch)
+        for level in (Level.BUS, Level.PARTITIONS)
+    )
+    assert queued.makespan_cycles == bus.makespan_cycles
+    assert queued.drained_cycles == bus.drained_cycles
+    assert queued.tiles_per_sm == bus.tiles_per_sm
+    if commands == 1 and tiling.itemsize * one.half_warp <= one.partition_bytes:
+        assert sorted(queued.bars) == sorted(bus.bars)
+
+
+@given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 2))
+@settings(max_examples=100, deadline=None)
+def test_no_command_comes_too_early(
+    machine: Machine, tiling: Tiling, blocks: int, commands: int
+) -> None:
+    """All timings of the banks are kept, whatever the controller chooses."""
+    run = simulate_tiles(
+        machine, tiling, blocks, Level.BANKS, commands=commands, watch=Watch(commands=ALL)
+    )
+    logs = defaultdict(list)
+    for time, partition, bank, command, row in run.commands:
+        logs[partition].append((time, command, bank, row))
+    assert set(logs) == {p for p, n in enumerate(run.requests) if n}
+    for log in logs.values():
+        _check_partition(machine, sorted(log))
+
+
+def _check_partition(machine: Machine, log: list[tuple[float, int, int, int]]) -> None:
+    banks = machine.banks
+    assert banks is not None
+    cycle = float(machine.memory_cycle)
+    burst = float(
+        Fraction(banks.burst_bytes * machine.partitions, machine.bus_bytes) * machine.beat_cycles
+    )
+    opened: dict[int, float] = {}
+    closed: dict[int, float] = {}
+    rows: dict[int, int | None] = {}
+    last_opened = last_written = pins_free = -math.inf
+    column_end: dict[int, float] = defaultdict(lambda: -math.inf)
+    written: dict[int, float] = defaultdict(lambda: -math.inf)
+    tiny = 1e-6
+    for time, command, bank, value in log:
+        late = time + tiny
+        if command == c.CLOSE:
+            assert rows[bank] == value
+            assert late >= opened[bank] + machine.t_ras_cycles * cycle
+            assert late >= column_end[bank]
+            assert late >= written[bank] + banks.t_wr_cycles * cycle
+            rows[bank], closed[bank] = None, time
+        elif command == c.OPEN:
+            assert rows.get(bank) is None
+            assert late >= last_opened + banks.t_rrd_cycles * cycle
+            assert late >= closed.get(bank, -math.inf) + machine.t_rp_cycles * cycle
+            rows[bank], opened[bank], last_opened = value, time, time
+        else:
+            reads = command == c.COLUMN_READ
+            data = time + (banks.t_cl_cycles if reads else banks.t_wl_cycles) * cycle
+            assert rows[bank] is not None
+            assert late >= opened[bank] + banks.t_rcd_cycles * cycle
+            assert data + tiny >= pins_free
+            if reads:
+                assert late >= last_written + banks.t_cdlr_cycles * cycle
+            pins_free = data + value * burst
+            column_end[bank] = time + value * burst
+            if not reads:
+                last_written = written[bank] = pins_free
+
+
+@given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 2))
+@settings(max_examples=60, deadline=None)
+def test_every_byte_is_read_and_written(
+    machine: Machine, tiling: Tiling, blocks: int, commands: int
+) -> None:
+    watch = Watch(commands=ALL, bins=500, bin_cycles=10**4)
+    run = simulate_tiles(machine, tiling, blocks, Level.BANKS, commands=commands, watch=watch)
+    bursts = dict.fromkeys((c.COLUMN_READ, c.COLUMN_WRITE), 0)
+    for _, _, _, command, value in run.commands:
+        if command in bursts:
+            bursts[command] += value
+    assert set(bursts.values()) == {commands * tiling.n_bytes // 32}
+    assert run.profile[:, :, c.P_BURSTS].sum() == sum(bursts.values())
+    assert run.profile[:, :, c.P_REQUESTS].sum() == sum(run.requests)
+    assert run.profile[:, :, c.P_OPENINGS].sum() == sum(run.row_openings)
+    assert run.bytes_moved == 2 * tiling.n_bytes
+    assert sum(run.tiles_per_sm) == tiling.n_tiles
+
+
+@given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12))
+@settings(max_examples=60, deadline=None)
+def test_in_order_data_come_in_the_order_of_the_requests(
+    machine: Machine, tiling: Tiling, blocks: int
+) -> None:
+    assert machine.banks is not None
+    strict = replace(machine, banks=replace(machine.banks, choose_from=1))
+    one = replace(strict, partitions=1, bus_bytes=16)
+    run = simulate_tiles(one, tiling, blocks, Level.BANKS, watch=Watch(bars=ALL))
+    waits = sorted((b.start, b.end) for b in run.bars if b.phase in ("read", "store"))
+    ends = [end for _, end in waits]
+    # Those issued at the same time by several SMs may be in any order among themselves.
+    for (start, end), (later, later_end) in itertools.pairwise(waits):
+        assert end <= later_end or start == later
+    assert len(ends) == sum(run.requests)
+
+
+def test_items_of_a_tile_are_tiles_of_a_block_for_the_sms() -> None:
+    """Level of one bus, one block: four rows of one tile take what four tiles of a row take."""
+    step = replace(C1060, step_cycles=C1060.index_cycles)
+    rows = simulate_tiles(step, Tiling(32, 32, 4, 32, 32, 4), 1, Level.BUS, watch=Watch(bars=ALL))
+    tiles = simulate_tiles(step, Tiling(32, 32, 4, 32, 8), 1, Level.BUS, watch=Watch(bars=ALL))
+    assert rows.bars == tiles.bars
+    quick = simulate_tiles(C1060, Tiling(32, 32, 4, 32, 32, 4), 1, Level.BUS)
+    assert quick.makespan_cycles < rows.makespan_cycles
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+@pytest.mark.parametrize("blocks", [1, 8, 30, 32, 61])
+def test_tiles_and_workloads_are_the_same_run(itemsize: int, blocks: int) -> None:
+    tiling = Tiling.partition_wide(C1060, 256, itemsize)
+    tiles = simulate_tiles(C1060, tiling, blocks, Level.BUS, watch=Watch(bars=ALL))
+    load = Workload.square(C1060, 256, itemsize)
+    assert tiles == simulate_fast(C1060, load, blocks, writes=True, trace_limit=ALL)
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+def test_all_in_one_partition_get_an_eighth_of_the_bus(itemsize: int) -> None:
+    """Camping, in closed form: stretches so long that all of the input lies in one partition."""
+    tiling = Tiling.partition_wide(C1060, 256, itemsize)
+    camped = replace(C1060, partition_bytes=8 * tiling.n_bytes, banks=None)
+    run = simulate_tiles(camped, tiling, 30, Level.PARTITIONS)
+    assert sum(n > 0 for n in run.requests) == 1
+    first_data = camped.index_cycles + camped.latency_cycles
+    per_byte = 8 * Fraction(13, 8) / 64
+    assert run.drained_cycles == first_data + 2 * tiling.n_bytes * per_byte
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_three_commands_take_three_times_the_bus(level: Level) -> None:
+    tiling = Tiling.square_tiles(512, 12)
+    one = simulate_tiles(C1060, tiling, tiling.n_tiles, level)
+    three = simulate_tiles(C1060, tiling, tiling.n_tiles, level, commands=3)
+    assert three.bytes_moved == one.bytes_moved
+    assert three.drained_bandwidth_gbs < 51.2 / 3
+    assert three.drained_bandwidth_gbs < 0.65 * one.drained_bandwidth_gbs
+
+
+def test_only_the_first_tiles_if_asked() -> None:
+    tiling = Tiling.partition_wide(C1060, 512, 4)
+    part = simulate_tiles(C1060, tiling, 30, Level.BANKS, n_tiles=300)
+    assert sum(part.tiles_per_sm) == 300
+    assert part.bytes_moved == 300 * 4096
+    with pytest.raises(ValueError, match="n_tiles must be 1 to the array's 512, not 513"):
+        simulate_tiles(C1060, tiling, 30, Level.BANKS, n_tiles=513)
+
+
+def test_queues_grow_and_memory_does_not_grow_with_the_problem() -> None:
+    small, large = (
+        simulate_tiles(C1060, Tiling.square_tiles(n, 12), n * n // 1024, Level.BANKS, commands=3)
+        for n in (512, 1024)
+    )
+    assert small.longest_queue > 256
+    assert large.longest_queue < 1.2 * small.longest_queue
+
+
+def test_what_a_level_needs_is_named() -> None:
+    bare = replace(C1060, banks=None)
+    tiling = Tiling.partition_wide(bare, 256, 4)
+    with pytest.raises(MachineError, match="Tesla C1060 has no banks; its levels of detail are"):
+        simulate_tiles(bare, tiling, 1, Level.BANKS)
+    with pytest.raises(MachineError, match="half-warps of 16 threads do not fit tiles 8 elements"):
+        simulate_tiles(C1060, Tiling(64, 64, 4, 8, 8), 1, Level.PARTITIONS)
+    with pytest.raises(ValueError, match="num_partition must be at least 1, not 0"):
+        simulate_tiles(C1060, tiling, 0, Level.PARTITIONS)
+
+
+@pytest.mark.parametrize("path", sorted(DEVICES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_shipped_device_runs_at_every_level(path: Path) -> None:
+    machine = load_machine(path)
+    tiling = Tiling.partition_wide(machine, 2 * machine.partition_bytes, 8)
+    peak = machine.bus_bytes * machine.memory_data_rate_mhz / 1e3
+    for level in machine.levels:
+        run = simulate_tiles(machine, tiling, 2 * machine.n_sm, level)
+        assert 0 < run.drained_bandwidth_gbs <= peak * (1 + 1e-9)
+        assert sum(run.tiles_per_sm) == tiling.n_tiles

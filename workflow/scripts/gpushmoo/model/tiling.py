@@ -1,0 +1,102 @@
+"""Arrays cut into tiles: where a half-warp's part of a tile lies, and in which partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .machine import Machine, MachineError
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """An array of `height` × `width` elements of `itemsize` bytes in tiles, numbered row by row.
+
+    Each thread of a block takes `items` elements of a tile, `tile_height` / `items` rows apart;
+    threads are numbered along the rows. Raises MachineError for tiles that do not divide the array.
+    """
+
+    width: int
+    height: int
+    itemsize: int
+    tile_width: int
+    tile_height: int
+    items: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse tiles that do not fit."""
+        for name, side, tile in (
+            ("wide", self.width, self.tile_width),
+            ("high", self.height, self.tile_height),
+        ):
+            if tile < 1 or tile > side or side % tile:
+                raise MachineError(
+                    f"tiles {tile} elements {name} do not divide an array {side} elements {name}."
+                )
+        if self.items < 1 or self.tile_height % self.items:
+            raise MachineError(
+                f"{self.items} elements of a thread do not divide a tile {self.tile_height} "
+                f"elements high."
+            )
+
+    @classmethod
+    def partition_wide(
+        cls, machine: Machine, side: int, itemsize: int, threads: int = 512
+    ) -> Tiling:
+        """The study's blockEqPartition: tiles of `threads` elements, one partition wide.
+
+        float gets 64 × 8 and double 32 × 16. float3 (12 bytes) has no such tile: MachineError.
+        """
+        width = machine.partition_bytes // itemsize
+        if width * itemsize != machine.partition_bytes or threads % width:
+            raise MachineError(
+                f"no tile of {threads} elements of {itemsize} bytes is one partition "
+                f"({machine.partition_bytes} bytes) wide."
+            )
+        return cls(side, side, itemsize, width, threads // width)
+
+    @classmethod
+    def square_tiles(cls, side: int, itemsize: int) -> Tiling:
+        """The study's coalesced copy: 32 × 32 elements, 32 × 8 threads that take 4 each."""
+        return cls(side, side, itemsize, 32, 32, 4)
+
+    @property
+    def tiles_x(self) -> int:
+        """Tiles side by side."""
+        return self.width // self.tile_width
+
+    @property
+    def tiles_y(self) -> int:
+        """Tiles one below the other."""
+        return self.height // self.tile_height
+
+    @property
+    def n_tiles(self) -> int:
+        """Tiles of the array."""
+        return self.tiles_x * self.tiles_y
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.tile_width * self.tile_height // self.items
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the array."""
+        return self.width * self.height * self.itemsize
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of a tile."""
+        return self.tile_width * self.tile_height * self.itemsize
+
+    def address(self, tile: int, item: int, thread: int) -> int:
+        """Byte, from the array's beginning, of element `item` of a thread in a tile."""
+        tile_y, tile_x = divmod(tile, self.tiles_x)
+        row, column = divmod(thread, self.tile_width)
+        y = tile_y * self.tile_height + item * (self.tile_height // self.items) + row
+        return (y * self.width + tile_x * self.tile_width + column) * self.itemsize
+
+
+def partition_of(machine: Machine, address: int) -> int:
+    """The partition of a byte: consecutive stretches of partition_bytes lie in consecutive ones."""
+    return address // machine.partition_bytes % machine.partitions

@@ -26,6 +26,7 @@ rule all:
     input:
         flow.path("report.pdf"),
         flow.path("summary", "verdict.txt"),
+        flow.atlas_files,
         flow.machine_code_files if flow.measures_on_cuda else [],
 
 

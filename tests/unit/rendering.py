@@ -91,6 +91,9 @@ def render(
         model=out / "params.json",
         shapes=out / "shapes.json",
         checks=(),
+        tables=(),
+        questions=(),
+        measured=(),
         figures=tuple(drawn),
     )
     built = (out / "report.json", out / "report.pdf")

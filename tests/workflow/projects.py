@@ -33,7 +33,14 @@ TINY: dict[str, Any] = {
         },
     },
     "measure": {"min_samples": 6, "max_samples": 7},
-    "simulate": {"tesla-c1060": {"sizes": [256], "num_partition": [1, 2, 16, 30, 32]}},
+    "simulate": {
+        "tesla-c1060": {
+            "sizes": [256],
+            "num_partition": [1, 2, 16, 30, 32],
+            "tables": {"sizes": [256, 512], "num_partition": [1, 8, 30]},
+            "questions": 256,
+        }
+    },
 }
 
 # In the order in which the terminal counts them.

@@ -63,7 +63,10 @@ rule report:
         ceiling=flow.path("summary", "ceiling.json"),
         model=flow.path("model", "params.json"),
         shapes=flow.path("model", "shapes.json"),
-        checks=[flow.path("simulated", f"{s.name}-checks.json") for s in flow.config.simulations],
+        checks=flow.simulated_files("checks.json"),
+        tables=flow.simulated_files("tables.parquet"),
+        questions=flow.simulated_files("questions.parquet"),
+        measured=flow.simulated_files("measured.parquet"),
     output:
         facts=flow.path("report.json"),
         pdf=flow.path("report.pdf"),

@@ -7,4 +7,4 @@ from gpushmoo.figures.simulated import simulated
 from gpushmoo.joblog import job_log
 
 with job_log(snakemake.log[0]):
-    simulated(pd.read_parquet(snakemake.input.cells), Path(snakemake.output.svg))
+    simulated(pd.read_parquet(snakemake.input[0]), Path(snakemake.output.svg))

@@ -14,6 +14,9 @@ with job_log(snakemake.log[0]):
         model=Path(snakemake.input.model),
         shapes=Path(snakemake.input.shapes),
         checks=tuple(Path(p) for p in snakemake.input.checks),
+        tables=tuple(Path(p) for p in snakemake.input.tables),
+        questions=tuple(Path(p) for p in snakemake.input.questions),
+        measured=tuple(Path(p) for p in snakemake.input.measured),
         figures=tuple(Path(p) for p in snakemake.input.figures),
     )
     build_report(

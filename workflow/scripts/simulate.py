@@ -10,8 +10,9 @@ with job_log(snakemake.log[0]):
     spec = snakemake.params.spec
     simulate_device(
         ROOT / spec["file"],
+        spec["levels"],
         spec["sizes"],
         spec["num_partition"],
-        Path(snakemake.output.cells),
-        Path(snakemake.output.checks),
+        Path(snakemake.output[0]),
+        snakemake.threads,
     )

@@ -16,6 +16,7 @@ import yaml
 from .config_sentences import sentence
 from .kernels import KernelFolder, KernelFolderError, find_kernels, load_kernel
 from .measure import MeasureSettings
+from .simulations import SimulationConfig, SimulationError, read_simulation
 from .space import Problem, Residency, expand_axis
 from .studies import Studies, StudyError, read_studies
 from .timing.stopping import StoppingRule
@@ -43,16 +44,6 @@ class SweepConfig:
     problems: tuple[Problem, ...]
     cache_states: tuple[str, ...]
     axes: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class SimulationConfig:
-    """One simulated device."""
-
-    name: str
-    device_file: Path
-    sizes: tuple[int, ...]
-    num_partition: Any
 
 
 @dataclass(frozen=True)
@@ -294,12 +285,12 @@ def _studies(raw: Mapping[str, Any], sweeps: Mapping[str, SweepConfig], root: Pa
 
 
 def _simulation(name: str, spec: Mapping[str, Any], root: Path) -> SimulationConfig:
-    known = {p.stem: p for p in (root / "config/devices").glob("*.yaml")}
-    if name not in known:
-        found = ", ".join(sorted(known))
-        raise ConfigError(f"simulate.{name}: there is no such simulated device; found: {found}.")
-    _check_axis(f"simulate.{name}.num_partition", spec["num_partition"])
-    return SimulationConfig(name, known[name], tuple(spec["sizes"]), spec["num_partition"])
+    if spec.get("num_partition") is not None:
+        _check_axis(f"simulate.{name}.num_partition", spec["num_partition"])
+    try:
+        return read_simulation(name, spec, root)
+    except SimulationError as err:
+        raise ConfigError(f"{err}.") from err
 
 
 def _dataset(value: str | None, root: Path) -> Path | None:

@@ -17,6 +17,7 @@ from .figure_plan import FigureSpec, figures_of
 from .job_params import ROOT, cache_folder
 from .kernels import KernelFolder
 from .plan import Shard, plan_shards, shard_params
+from .simulations import Tables
 from .studies import ERRORS, TIMELINE, cell_params
 from .workload import Curve, Footprint, HostFedWorkload, WorkingSet, Workload
 
@@ -265,7 +266,16 @@ class Flow:
     def figure_files(self) -> list[str]:
         """All figures of the report."""
         simulated = [
-            f"{kind}-{s.name}" for s in self.config.simulations for kind in ("simulated", "gantt")
+            f"{kind}-{s.name}"
+            for s in self.config.simulations
+            for kind, asked in (
+                ("simulated", s.sizes),
+                ("gantt", s.document),
+                ("questions", s.questions),
+                ("float3", s.questions),
+                ("same_machine", s.measured),
+            )
+            if asked
         ]
         dots = [f"dot-{plot}" for plot in self.dot_plots]
         studies = [f"{study}-dot" for study in self.studies]
@@ -294,21 +304,40 @@ class Flow:
         }
 
     def simulation_params(self, wildcards: Any) -> dict[str, Any]:
-        """Sizes and numbers of blocks of a simulated device, and its file's digest."""
+        """What is asked of a simulated device, and its file's digest."""
         s = next(s for s in self.config.simulations if s.name == wildcards.machine)
+        tables = s.tables or Tables((), ())
         return {
             "file": os.path.relpath(s.device_file, ROOT),
             "file_digest": file_digest(s.device_file),
+            "levels": list(s.levels),
             "sizes": list(s.sizes),
             "num_partition": s.num_partition,
+            "tables": {"sizes": list(tables.sizes), "num_partition": list(tables.num_partition)},
+            "questions": s.questions,
         }
+
+    def simulated_files(self, kind: str) -> list[str]:
+        """Files of the simulated devices that `kind` is asked of."""
+        asked = {
+            "checks.json": lambda s: s.document,
+            "tables.parquet": lambda s: s.tables,
+            "questions.parquet": lambda s: s.questions,
+            "measured.parquet": lambda s: s.measured,
+        }
+        names = [s.name for s in self.config.simulations if asked[kind](s)]
+        return [self.path("simulated", f"{name}-{kind}") for name in names]
+
+    @property
+    def atlas_files(self) -> list[str]:
+        """The document's figures drawn from simulated devices, a PDF each."""
+        return [self.path(f"figures-{s.name}.pdf") for s in self.config.simulations if s.document]
 
     def report_params(self, wildcards: Any) -> dict[str, Any]:
         """What the report tells about the run besides its files."""
         return {
             "run": self.config.run,
             "figures": self.figure_files,
-            "machines": [s.name for s in self.config.simulations],
             "kernels": {
                 n: {"title": w.title, "pattern": w.pattern, "controls": list(w.controls)}
                 for n, w in self.workloads.items()
@@ -323,6 +352,11 @@ class Flow:
     def code(entry: str) -> str:
         """Digest of the code behind a stage, as a parameter of its rule."""
         return code_digest(entry)
+
+    @staticmethod
+    def listing_digest() -> str:
+        """Digest of the kernel's source that the atlas quotes."""
+        return file_digest(ROOT / "kernels/block_eq_partition/kernel.cu")
 
     @staticmethod
     def template_digest() -> str:

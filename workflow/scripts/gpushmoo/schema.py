@@ -93,11 +93,15 @@ def cell_schema(axes: Iterable[str]) -> pa.Schema:
     return pa.schema(fields + [pa.field(n, pa.int64(), nullable=True) for n in names])
 
 
+# Shares are 0 to 1; what a level of detail does not know is null.
 SIMULATION_SCHEMA = pa.schema(
     [
         pa.field("device", pa.string(), nullable=False),
-        pa.field("assumptions", pa.string(), nullable=False),
+        pa.field("variant", pa.string(), nullable=False),
+        pa.field("level", pa.string(), nullable=False),
+        pa.field("kernel", pa.string(), nullable=False),
         pa.field("dtype", pa.string(), nullable=False),
+        pa.field("commands", pa.int64(), nullable=False),
         pa.field("height", pa.int64(), nullable=False),
         pa.field("width", pa.int64(), nullable=False),
         pa.field("num_partition", pa.int64(), nullable=False),
@@ -105,7 +109,40 @@ SIMULATION_SCHEMA = pa.schema(
         pa.field("critical_path_tiles", pa.int64(), nullable=False),
         pa.field("makespan_cycles", pa.float64(), nullable=False),
         pa.field("bus_busy_share", pa.float64(), nullable=False),
+        pa.field("lonely_share", pa.float64(), nullable=False),
+        pa.field("row_hit_share", pa.float64(), nullable=True),
+        pa.field("mean_wait_cycles", pa.float64(), nullable=True),
+        pa.field("longest_queue", pa.int64(), nullable=True),
+        pa.field("busiest_partition", pa.float64(), nullable=True),
         pa.field("bandwidth_gbs", pa.float64(), nullable=False),
+    ]
+)
+
+# What a partition did in a stretch of time; `waiting` requests in the mean.
+PROFILE_SCHEMA = pa.schema(
+    [
+        pa.field("dtype", pa.string(), nullable=False),
+        pa.field("commands", pa.int64(), nullable=False),
+        pa.field("partition", pa.int64(), nullable=False),
+        pa.field("from_cycle", pa.float64(), nullable=False),
+        pa.field("to_cycle", pa.float64(), nullable=False),
+        pa.field("bursts", pa.int64(), nullable=False),
+        pa.field("requests", pa.int64(), nullable=False),
+        pa.field("row_openings", pa.int64(), nullable=False),
+        pa.field("waiting", pa.float64(), nullable=False),
+    ]
+)
+
+# Measured and simulated bandwidth of one point, in GB/s; `error` is simulated / measured - 1.
+SAME_MACHINE_SCHEMA = pa.schema(
+    [
+        pa.field("device", pa.string(), nullable=False),
+        pa.field("level", pa.string(), nullable=False),
+        pa.field("dtype", pa.string(), nullable=False),
+        pa.field("num_partition", pa.int64(), nullable=False),
+        pa.field("measured_gbs", pa.float64(), nullable=False),
+        pa.field("simulated_gbs", pa.float64(), nullable=False),
+        pa.field("error", pa.float64(), nullable=False),
     ]
 )
 

@@ -107,8 +107,10 @@ class Counts:
     transfers: int
 
 
-def execute(program: Program, memory: Memory | None, sm_tiles: Ints, bars: Ints) -> Counts:
-    """Run to the end; `sm_tiles` (SMs) and `bars` (rows of six) are filled in.
+def execute(
+    program: Program, memory: Memory | None, sm_tiles: Ints, sm_ends: Ints, bars: Ints
+) -> Counts:
+    """Run to the end; tiles and the end of the last block of each SM, and `bars`, are filled in.
 
     Without `memory` there is one bus. Raises ValueError for an SM of over MOST_LANES half-warps.
     """
@@ -135,6 +137,7 @@ def execute(program: Program, memory: Memory | None, sm_tiles: Ints, bars: Ints)
         p.writes,
         p.writes_awaited,
         sm_tiles,
+        sm_ends,
         bars,
         memory.parameters if memory else nothing.ravel(),
         memory.state if memory else nothing,
@@ -172,6 +175,7 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
         writes: bool,
         awaited: bool,
         sm_tiles: Ints,
+        sm_ends: Ints,
         bars: Ints,
         par: Ints,
         state: Ints,
@@ -332,6 +336,7 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
                     left[sm, slot] -= 1
                     if left[sm, slot] == 0:
                         ends[sm, slot] = end
+                        sm_ends[sm] = max(sm_ends[sm], end)
                         block_end[sm] = min(block_end[sm], end)
                 elif back >= 0:
                     comer = lane

@@ -79,6 +79,7 @@ class Machine:
     next tile only when its write is complete, as in the study's charts. `step_cycles` are core
     cycles of the address of a thread's next element in the same tile. With `hashed_partitions`
     stretches of memory are spread over the partitions by all digits of their number, not the last.
+    `board_clock_mhz` is what the memory really runs at where `memory_clock_mhz` is another.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Machine:
     writes_awaited: bool = True
     step_cycles: int = 4
     hashed_partitions: bool = False
+    board_clock_mhz: float | None = None
     banks: Banks | None = None
 
     def __post_init__(self) -> None:
@@ -214,7 +216,7 @@ def _check_types(part: Machine | Banks) -> None:
             if not isinstance(value, bool):
                 raise MachineError(f"{field.name} must be true or false, not {value!r}.")
             continue
-        if field.name == "banks":
+        if field.name == "banks" or (field.default is None and value is None):
             continue
         # The annotations of this module are strings, see `from __future__ import annotations`.
         if field.type == "str":

@@ -1,4 +1,4 @@
-"""The simulation stage: a device file in, simulated cells and the published figures out."""
+"""The simulation stages: a device file in, simulated cells and the published figures out."""
 
 from __future__ import annotations
 
@@ -8,57 +8,75 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from ..dtypes import DTYPES
-from ..schema import SIMULATION_SCHEMA
 from ..space import Residency, expand_axis
-from ..store import write_parquet
-from .gantt import Workload
-from .machine import Machine, load_machine
+from .cases import AS_DESCRIBED as VARIANT
+from .cases import BLOCK_EQ, COALESCED, COMPILED_COMMANDS, Case, write_cases
+from .machine import Level, load_machine
 from .published import published_checks
-from .traffic import simulate_fast
 
 # The kernel's tiles are one partition wide, which float3 cannot be.
 SIMULATED_DTYPES = ("float", "double")
+COALESCED_DTYPES = ("float", "double", "float3")
 
 
 def simulate_device(
-    device_file: Path, sizes: Sequence[int], num_partition: Any, cells: Path, checks: Path
+    device_file: Path,
+    levels: Sequence[str],
+    sizes: Sequence[int],
+    num_partition: Any,
+    cells: Path,
+    threads: int,
 ) -> None:
-    """Simulate block_eq_partition on a device for float and double.
+    """Simulate block_eq_partition for float and double: every level, size and number of blocks.
 
-    Writes `cells` (SIMULATION_SCHEMA) for every size and number of blocks (an axis
-    specification), and `checks`: the published quantities recomputed.
+    `num_partition` is an axis specification; `cells` get SIMULATION_SCHEMA.
     """
     machine = load_machine(device_file)
-    per_sm = machine.max_threads_per_sm // 512
-    blocks = expand_axis(num_partition, Residency(machine.n_sm, max(1, per_sm)))
-    rows = [
-        _row(machine, dtype, size, n)
+    per_sm = max(1, machine.max_threads_per_sm // 512)
+    blocks = expand_axis(num_partition, Residency(machine.n_sm, per_sm))
+    cases = [
+        Case(BLOCK_EQ, dtype, size, n, Level(level))
+        for level in levels
         for size in sizes
         for dtype in SIMULATED_DTYPES
         for n in blocks
     ]
-    write_parquet(pa.Table.from_pylist(rows, schema=SIMULATION_SCHEMA), cells, {})
-    found = [asdict(check) for check in published_checks(machine)]
+    write_cases({VARIANT: machine}, cases, cells, threads)
+
+
+def simulate_tables(
+    device_file: Path,
+    levels: Sequence[str],
+    sizes: Sequence[int],
+    num_partition: Sequence[int],
+    cells: Path,
+    threads: int,
+) -> None:
+    """The document's tables 4 to 6 and 1 as predictions, at every level (SIMULATION_SCHEMA).
+
+    Table 1 is the coalesced copy of float, double and float3, the last both by the one command that
+    the document assumes and by the three of compiled code.
+    """
+    machine = load_machine(device_file)
+    cases = [
+        Case(BLOCK_EQ, dtype, size, n, Level(level))
+        for level in levels
+        for size in sizes
+        for dtype in SIMULATED_DTYPES
+        for n in num_partition
+    ] + [
+        Case(COALESCED, dtype, size, 0, Level(level), commands)
+        for level in levels
+        for size in sizes
+        for dtype in COALESCED_DTYPES
+        for commands in sorted({1, COMPILED_COMMANDS.get(dtype, 1)})
+    ]
+    # The longest first, so that no thread is left alone with one at the end.
+    cases.sort(key=lambda c: (-c.side, -list(Level).index(c.level)))
+    write_cases({VARIANT: machine}, cases, cells, threads)
+
+
+def check_published(device_file: Path, checks: Path) -> None:
+    """The published quantities recomputed, as JSON."""
+    found = [asdict(check) for check in published_checks(load_machine(device_file))]
     checks.write_text(json.dumps(found, indent=1) + "\n")
-
-
-def _row(machine: Machine, dtype: str, size: int, blocks: int) -> dict[str, Any]:
-    workload = Workload.square(machine, size, DTYPES[dtype].itemsize)
-    run = simulate_fast(machine, workload, blocks, writes=True)
-    return {
-        "device": machine.name,
-        "assumptions": "half-warp round robin, fixed latency, one bus",
-        "dtype": dtype,
-        "height": size,
-        "width": size,
-        "num_partition": blocks,
-        "tiles": workload.n_tiles,
-        "critical_path_tiles": run.critical_path_tiles,
-        "makespan_cycles": float(run.drained_cycles),
-        "bus_busy_share": float(run.bus_busy_cycles / run.drained_cycles),
-        # Until the last write has crossed the bus, as a device's event would time it.
-        "bandwidth_gbs": run.drained_bandwidth_gbs,
-    }

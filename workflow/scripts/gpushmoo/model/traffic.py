@@ -43,12 +43,14 @@ class Watch:
 class FastRun:
     """Result of one simulation: as of `gantt.Run`, without what grows with the problem.
 
-    `events` counts what a chart without end would show as bars (see `gantt.Event`): four for each
-    half-warp and access, two without writes; at partitions a request that lies in several of them
-    counts once for each. `requests` and `row_openings` are those of each partition, `waited_cycles`
-    core cycles from a request's arrival there to its data, added up; `longest_queue` the most
-    requests of one. `commands` are rows of (time in core cycles, partition, bank, command, row or
-    bursts), `profile` is (bins, partitions, controller.PROFILE_COLUMNS); both see `Watch`.
+    A core cycle has `ticks`, in which `profile` counts. `ends_of_sms` are core cycles at which each
+    SM's last block left it, 0 for one without blocks. `events` counts what a chart without end
+    would show as bars (see `gantt.Event`): four for each half-warp and access, two without writes;
+    at partitions a request that lies in several of them counts once for each. `requests` and
+    `row_openings` are those of each partition, `waited_cycles` core cycles from a request's arrival
+    there to its data, added up; `longest_queue` the most requests of one. `commands` are rows of
+    (time in core cycles, partition, bank, command, row or bursts), `profile` is (bins, partitions,
+    controller.PROFILE_COLUMNS); both see `Watch`.
     """
 
     makespan_cycles: Fraction
@@ -56,7 +58,9 @@ class FastRun:
     bus_busy_cycles: Fraction
     bytes_moved: int
     core_clock_ghz: float
+    ticks: int
     tiles_per_sm: tuple[int, ...]
+    ends_of_sms: tuple[Fraction, ...]
     events: int
     bars: tuple[Event, ...]
     requests: tuple[int, ...] = ()
@@ -70,6 +74,12 @@ class FastRun:
     def critical_path_tiles(self) -> int:
         """Tiles of the busiest SM."""
         return max(self.tiles_per_sm)
+
+    @property
+    def lonely_share(self) -> float:
+        """Share of the time in which fewer than half of the SMs that had work still have some."""
+        ends = sorted(end for end in self.ends_of_sms if end)
+        return float((ends[-1] - ends[len(ends) // 2]) / ends[-1])
 
     @property
     def drained_bandwidth_gbs(self) -> float:
@@ -133,7 +143,7 @@ def simulate_tiles(
     commands: int = 1,
     output_offset: int | None = None,
     n_tiles: int | None = None,
-    watch: Watch = Watch(),
+    watch: Watch | None = None,
 ) -> FastRun:
     """Copy an array tile by tile: block b takes tiles b, b + num_blocks, ….
 
@@ -142,6 +152,7 @@ def simulate_tiles(
     after the input, by default right after it. Raises MachineError for a level of which the
     machine's file does not say enough and for tiles across which half-warps do not fit.
     """
+    watch = watch or Watch()
     if level not in machine.levels:
         raise MachineError(
             f"{machine.name} has no banks; its levels of detail are bus, partitions."
@@ -269,7 +280,8 @@ def _run(
 ) -> FastRun:
     tiles = np.zeros(machine.n_sm, np.int64)
     bars = np.zeros((watch.bars, 6), np.int64)
-    counts = execute(program, memory, tiles, bars)
+    ends = np.zeros(machine.n_sm, np.int64)
+    counts = execute(program, memory, tiles, ends, bars)
     shown = bars[: min(counts.events, watch.bars)].tolist()
     return FastRun(
         makespan_cycles=Fraction(counts.makespan, ticks),
@@ -277,7 +289,9 @@ def _run(
         bus_busy_cycles=Fraction(counts.transfers * program.transfer, ticks),
         bytes_moved=moved,
         core_clock_ghz=machine.core_clock_ghz,
+        ticks=ticks,
         tiles_per_sm=tuple(tiles.tolist()),
+        ends_of_sms=tuple(Fraction(end, ticks) for end in ends.tolist()),
         events=counts.events,
         bars=tuple(
             Event(sm, block, half_warp, PHASES[phase], Fraction(start, ticks), Fraction(end, ticks))

@@ -17,6 +17,7 @@ from ..analysis.aggregate import dataset_provenance
 from ..analysis.ceiling import read_ceiling
 from ..dataset import read_cells
 from .facts import report_facts
+from .simulated import simulated_pages
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class ReportFiles:
     model: Path
     shapes: Path
     checks: tuple[Path, ...]
+    tables: tuple[Path, ...]
+    questions: tuple[Path, ...]
+    measured: tuple[Path, ...]
     figures: tuple[Path, ...]
 
 
@@ -47,6 +51,12 @@ def build_report(
         fits=json.loads(files.model.read_text())["fits"],
         shapes=json.loads(files.shapes.read_text()),
         checks={p.stem.removesuffix("-checks"): json.loads(p.read_text()) for p in files.checks},
+        simulations=simulated_pages(
+            *(
+                [pd.read_parquet(path) for path in paths]
+                for paths in (files.tables, files.questions, files.measured)
+            )
+        ),
         provenance=dataset_provenance(files.dataset),
         figures={p.name: json.loads(p.with_suffix(".json").read_text()) for p in files.figures},
         slips=json.loads((reports / "published" / "slips.json").read_text()),

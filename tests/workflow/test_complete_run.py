@@ -26,7 +26,8 @@ def cells(finished: FinishedProject) -> pd.DataFrame:
 
 def test_every_promised_file_is_there(finished: FinishedProject) -> None:
     results = finished.results
-    figures = ["simulated-tesla-c1060", "gantt-tesla-c1060"]
+    simulated = ("simulated", "gantt", "questions", "float3")
+    figures = [f"{kind}-tesla-c1060" for kind in simulated]
     figures += [f"heatmap-{COPY}-block_x-block_y-48x70-warm"]
     figures += [f"curve-{PERSISTENT}-num_partition-128x128-warm"]
     promised = [f"figures/{name}.svg" for name in figures]
@@ -37,7 +38,9 @@ def test_every_promised_file_is_there(finished: FinishedProject) -> None:
         promised.append(f"logs/measure/{name.replace('/', '-')}.log")
     promised += ["summary/ceiling.json", "summary/best.parquet"]
     promised += ["model/params.json", "model/predictions.parquet"]
-    promised += ["report.pdf", "report.json", "summary/verdict.txt"]
+    promised += ["report.pdf", "report.json", "summary/verdict.txt", "figures-tesla-c1060.pdf"]
+    parts = ("blocks", "tables", "questions", "profile")
+    promised += [f"simulated/tesla-c1060-{part}.parquet" for part in parts]
     empty = [p for p in promised if not (results / p).is_file() or not (results / p).stat().st_size]
     assert empty == []
     assert (results / "report.pdf").read_bytes().startswith(b"%PDF-")

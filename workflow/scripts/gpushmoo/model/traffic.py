@@ -58,7 +58,7 @@ class FastRun:
     bus_busy_cycles: Fraction
     bytes_moved: int
     core_clock_ghz: float
-    ticks: int
+    ticks: int = field(compare=False)
     tiles_per_sm: tuple[int, ...]
     ends_of_sms: tuple[Fraction, ...]
     events: int

@@ -2,10 +2,10 @@
 
     PYTHONPATH=workflow/scripts python tests/benchmarks/simulation_speed.py
 
-An event is a bar of a Gantt chart: of each half-warp and tile an index, a read, a write
-command and a write. In each of ROUNDS rounds every level runs once on one core, in a random order,
-and so does gantt.simulate on a smaller array; ratios are taken within a round. Then the tables 1, 4,
-5 and 6 of the first document are simulated at all levels on as many cores as there are.
+An event is a bar of a Gantt chart: of each half-warp and tile an index, a read, a write command and
+a write. In each of ROUNDS rounds every level runs once on one core, in a random order, and so does
+gantt.simulate on a smaller array; ratios are taken within a round. Then the tables 1, 4, 5 and 6 of
+the first document are simulated at all levels on as many cores as there are.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import pytest
 from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
 from gpushmoo.analysis.best import best_table, tied_best
+from gpushmoo.analysis.quarantine import set_aside
 from gpushmoo.analysis.statuses import (
     MEANING,
     StrictError,
@@ -155,6 +156,36 @@ def test_all_bad_shards_are_named_and_the_old_dataset_stays(
     named = [str(p) in str(caught.value) for p in shards]
     assert named == [False, True, True, False]
     assert len(read_cells(dataset)) == 9
+
+
+def test_what_cannot_be_used_is_named_for_the_quarantine(
+    dataset: Path, shards: list[Path], tmp_path: Path
+) -> None:
+    twin = write_shard(tmp_path / "twin.parquet", values=(3,))
+    with pytest.raises(AggregateError) as caught:
+        aggregate([*shards, twin], dataset)
+    assert set(caught.value.files) == {shards[0], twin}
+    shards[1].write_bytes(b"PAR1")
+    with pytest.raises(AggregateError) as caught:
+        aggregate(shards, dataset)
+    assert caught.value.files == (shards[1],)
+
+
+def test_files_of_the_run_are_set_aside_and_others_stay(tmp_path: Path) -> None:
+    run, record = tmp_path / "run", tmp_path / "record" / "a.parquet"
+    bad = run / "cells" / "copy" / "float" / "a.parquet"
+    for number in range(3):
+        bad.parent.mkdir(parents=True, exist_ok=True)
+        bad.write_text(str(number))
+        record.parent.mkdir(exist_ok=True)
+        record.write_text("recorded")
+        [moved] = set_aside([bad, record], run)
+        assert moved.is_relative_to(run / "quarantine")
+        assert moved.read_text() == str(number)
+        assert not bad.exists()
+    assert record.read_text() == "recorded"
+    assert len(list((run / "quarantine").rglob("*.parquet"))) == 3
+    assert set_aside([bad], run) == []
 
 
 def test_failing_write_leaves_the_old_dataset_and_nothing_else(

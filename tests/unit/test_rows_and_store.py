@@ -14,7 +14,7 @@ from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure
 from gpushmoo.events import CellRun, ShardResult
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
-from gpushmoo.store import BadParquetError, is_whole, read_shard, write_parquet
+from gpushmoo.store import BadParquetError, content_digest, is_whole, read_shard, write_parquet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -203,10 +203,51 @@ def test_damaged_bytes_are_refused_or_without_effect(
     data[int(where * len(data))] ^= 1 << bit
     path.write_bytes(data)
     try:
-        back, _ = read_shard(path)
+        back, metadata = read_shard(path)
     except BadParquetError:
         return
     assert back.equals(table)
+    assert metadata == {"schema_version": SCHEMA_VERSION, **METADATA}
+
+
+def test_flipped_bits_of_the_provenance_are_seen(table: pa.Table, shard: Path) -> None:
+    """Pages have checksums; what tells the device's name has none but ours."""
+    whole = shard.read_bytes()
+    name = json.dumps(sorted(METADATA)[0]).encode()[1:-1]
+    places = [i for i in range(len(whole)) if whole[i : i + len(name)] == name]
+    assert places
+    for place in places:
+        data = bytearray(whole)
+        data[place] ^= 1
+        shard.write_bytes(data)
+        refused(shard)
+
+
+def test_digest_is_of_the_content_and_not_of_its_chunks(table: pa.Table) -> None:
+    cut = pa.concat_tables([table.slice(i, 1) for i in range(len(table))])
+    assert content_digest(cut, b"{}") == content_digest(table, b"{}")
+    assert content_digest(table, b"[]") != content_digest(table, b"{}")
+    assert content_digest(table.slice(1), b"{}") != content_digest(table, b"{}")
+
+
+@settings(deadline=None)
+@given(
+    one=st.lists(st.none() | st.lists(st.floats(allow_nan=False), max_size=3), max_size=4),
+    other=st.lists(st.none() | st.lists(st.floats(allow_nan=False), max_size=3), max_size=4),
+)
+def test_digests_are_equal_where_lists_are(
+    one: list[list[float] | None], other: list[list[float] | None]
+) -> None:
+    first, second = (
+        pa.table({"a": pa.array(values, pa.list_(pa.float64()))}) for values in (one, other)
+    )
+    same = content_digest(first, b"") == content_digest(second, b"")
+    assert same == (repr(one) == repr(other))
+
+
+def test_file_of_before_there_were_digests_is_read(table: pa.Table, shard: Path) -> None:
+    payload = json.dumps({"schema_version": SCHEMA_VERSION, **METADATA}).encode()
+    assert read_shard(rewritten(table, shard, payload))[0].equals(table)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1PAR1", b"PAR1\0\0\0\0PAR1", b"x" * 999])

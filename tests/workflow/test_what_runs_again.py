@@ -80,3 +80,28 @@ def test_a_truncated_shard_is_named_and_only_that_shard_is_measured_anew(project
         assert after[path] == before[path]
     assert len(read_shard(broken)[0]) == len(table)
     assert len(pd.read_parquet(project.results / "dataset")) == 4 * 12 + 4 * 9
+
+
+def test_a_flipped_bit_sets_its_shard_aside_and_only_that_is_measured_anew(
+    project: Project,
+) -> None:
+    """Whole at both ends, wrong inside: found when it is read, kept, and never averaged in."""
+    broken, *whole = project.shards
+    data = bytearray(broken.read_bytes())
+    data[len(data) // 3] ^= 4
+    broken.write_bytes(data)
+    sound = {path: path.read_bytes() for path in whole}
+
+    outcome = project.snakemake("results/tiny/dataset", "--forcerun", "aggregate")
+    assert outcome.status != 0
+    aside = project.results / "quarantine" / broken.relative_to(project.results)
+    assert f"Set aside as '{aside.relative_to(project.root)}'" in outcome.text
+    assert "Traceback" not in outcome.text
+    assert aside.read_bytes() == bytes(data)
+    assert not broken.exists()
+
+    outcome = project.snakemake("results/tiny/dataset")
+    assert outcome.status == 0, outcome.text
+    assert outcome.jobs == {"measure": 1, "aggregate": 1}
+    assert {path: path.read_bytes() for path in whole} == sound
+    assert read_shard(broken)[0].num_rows > 0

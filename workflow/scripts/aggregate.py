@@ -3,7 +3,18 @@
 from pathlib import Path
 
 from gpushmoo.analysis.aggregate import AggregateError, aggregate
+from gpushmoo.analysis.quarantine import set_aside
 from gpushmoo.joblog import job_log
 
 with job_log(snakemake.log[0], expected=(AggregateError,)):
-    aggregate([Path(p) for p in snakemake.input.shards], Path(snakemake.output[0]))
+    out = Path(snakemake.output[0])
+    try:
+        aggregate([Path(p) for p in snakemake.input.shards], out)
+    except AggregateError as err:
+        moved = set_aside(err.files, out.parent)
+        if not moved:
+            raise
+        names = ", ".join(f"'{path}'" for path in moved)
+        raise AggregateError(
+            f"{err} Set aside as {names}; start the run again to measure what is missing."
+        ) from None

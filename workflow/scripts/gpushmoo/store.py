@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -10,12 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
 
 MAGIC = b"PAR1"
+# Where a file keeps the digest of its content. Files of before that have none.
+DIGEST_KEY = b"gpushmoo-content"
 
 
 class BadParquetError(Exception):
@@ -26,11 +31,15 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
     """Write `table` under a name of this process's own, then rename it to `path`.
 
     A killed or doubled writer can so never leave half a file or mix two. `metadata` is stored as
-    JSON in the schema. Raises OSError (no space, read-only), leaving nothing behind.
+    JSON in the schema, with a digest of it and of the rows. Raises OSError (no space, read-only),
+    leaving nothing behind.
     """
     if metadata is not None:
         payload = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
-        table = table.replace_schema_metadata({METADATA_KEY: payload.encode()})
+        digest = content_digest(table, payload.encode())
+        table = table.replace_schema_metadata(
+            {METADATA_KEY: payload.encode(), DIGEST_KEY: digest.encode()}
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     own = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex}")
     try:
@@ -40,6 +49,39 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
         os.replace(own, path)
     finally:
         own.unlink(missing_ok=True)
+
+
+def content_digest(table: pa.Table, payload: bytes) -> str:
+    """Digest of the rows, column by column, and of the JSON that goes with them.
+
+    Pages carry checksums of their own; this also holds what stands beside them, such as a device's
+    name. It does not depend on how the rows are cut into chunks and pages.
+    """
+    h = hashlib.sha256(payload)
+    for name in table.column_names:
+        column = table.column(name).combine_chunks()
+        # A list's type names its items, and Parquet calls them otherwise.
+        kind = column.type.value_type if pa.types.is_list(column.type) else column.type
+        h.update(f"{name}\0{kind}\0{len(column)}\0".encode())
+        _feed(h, column)
+    return h.hexdigest()[:32]
+
+
+def _feed(h: Any, column: pa.Array) -> None:
+    """Values to the digest; what stands in the place of a null does not count."""
+    h.update(np.packbits(pc.is_valid(column).to_numpy(zero_copy_only=False)).tobytes())
+    if pa.types.is_list(column.type):
+        h.update(pc.fill_null(pc.list_value_length(column), 0).to_numpy().tobytes())
+        _feed(h, column.flatten())
+    elif pa.types.is_string(column.type):
+        filled = pc.fill_null(column, "")
+        h.update(pc.binary_length(filled).to_numpy().tobytes())
+        h.update("".join(filled.to_pylist()).encode())
+    else:
+        filled = column.drop_null()
+        if pa.types.is_timestamp(filled.type):
+            filled = filled.cast(pa.int64())
+        h.update(filled.to_numpy(zero_copy_only=False).tobytes())
 
 
 def is_whole(path: Path) -> bool:
@@ -65,7 +107,8 @@ def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
         reason = str(err).split("\n")[0]
         raise BadParquetError(f"'{path}' cannot be read: {reason}") from err
-    raw = (table.schema.metadata or {}).get(METADATA_KEY)
+    stored = table.schema.metadata or {}
+    raw = stored.get(METADATA_KEY)
     if raw is None:
         raise BadParquetError(f"'{path}' carries no gpushmoo provenance; it is not ours.")
     try:
@@ -80,6 +123,9 @@ def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         )
     if not table.schema.remove_metadata().equals(expected):
         raise BadParquetError(f"'{path}' has other columns than its schema version says.")
+    digest = stored.get(DIGEST_KEY)
+    if digest is not None and digest.decode(errors="replace") != content_digest(table, raw):
+        raise BadParquetError(f"'{path}' no longer holds what was written; a bit has flipped.")
     keys = table.column("cell_key")
     if len(keys.unique()) != len(keys):
         raise BadParquetError(f"'{path}' holds a cell twice.")

@@ -21,7 +21,12 @@ PARTITION = ("kernel", "dtype")
 
 
 class AggregateError(Exception):
-    """The shards do not make one dataset; one sentence."""
+    """The shards do not make one dataset; one sentence. `files` are those at fault."""
+
+    def __init__(self, sentence: str, files: Sequence[Path] = ()) -> None:
+        """Remember the files that must not be used."""
+        super().__init__(sentence)
+        self.files = tuple(files)
 
 
 @dataclass(frozen=True)
@@ -35,18 +40,16 @@ class ShardFile:
 
 def read_shards(paths: Sequence[Path]) -> list[ShardFile]:
     """Read and check every shard. Raises AggregateError naming each file that is not whole."""
-    shards, bad = [], []
+    shards, bad = [], {}
     for path in sorted(paths):
         try:
             table, metadata = read_shard(path)
         except BadParquetError as err:
-            bad.append(str(err))
+            bad[path] = str(err)
         else:
             shards.append(ShardFile(path, table, metadata))
     if bad:
-        raise AggregateError(
-            " ".join(bad) + " Nothing of it was used: delete it and start the run again."
-        )
+        raise AggregateError(" ".join(bad.values()) + " Nothing of it was used.", list(bad))
     return shards
 
 
@@ -102,7 +105,9 @@ def _refuse_doubles(shards: Sequence[ShardFile]) -> None:
         for key in zip(keys, devices, strict=True):
             if key in seen:
                 raise AggregateError(
-                    f"Cell {key[0]} stands in '{seen[key]}' and in '{shard.path}'; remove one."
+                    f"Cell {key[0]} stands in '{seen[key]}' and in '{shard.path}'; "
+                    "neither was used.",
+                    [seen[key], shard.path],
                 )
             seen[key] = shard.path
 

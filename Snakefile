@@ -21,6 +21,12 @@ include: "workflow/rules/simulate.smk"
 include: "workflow/rules/report.smk"
 
 
+localrules:
+    all,
+    machine_code,
+    cells,
+
+
 rule all:
     default_target: True
     input:

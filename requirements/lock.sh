@@ -9,4 +9,6 @@ compile pyproject.toml --extra dev -c requirements/run.lock -o requirements/dev.
 compile pyproject.toml --extra intel -c requirements/run.lock -o requirements/intel.lock
 compile pyproject.toml --extra cuda12 -c requirements/run.lock -o requirements/cuda12.lock
 compile pyproject.toml --extra cuda13 -c requirements/run.lock -o requirements/cuda13.lock
+compile pyproject.toml --extra slurm -c requirements/run.lock -o requirements/slurm.lock
+compile pyproject.toml --extra lsf -c requirements/run.lock -o requirements/lsf.lock
 compile requirements/uv.in -o requirements/uv.lock

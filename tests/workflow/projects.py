@@ -90,10 +90,16 @@ class Project:
         (self.root / name).write_text(yaml.safe_dump(dict(values)))
         return name
 
-    def command(self, *args: str, config: tuple[str, ...] = ("tiny.yaml",)) -> list[str]:
-        """The `snakemake` command line; `config` files are merged in this order."""
+    def command(
+        self, *args: str, config: tuple[str, ...] = ("tiny.yaml",), cores: str | None = "all"
+    ) -> list[str]:
+        """The `snakemake` command line; `config` files are merged in this order.
+
+        A cluster's profile has jobs instead of `cores`: None.
+        """
         snakemake = [sys.executable, "-m", "snakemake", *args]
-        return [*snakemake, "--cores", "all", "--configfile", *config]
+        limit = [] if cores is None else ["--cores", cores]
+        return [*snakemake, *limit, "--configfile", *config]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -101,10 +107,12 @@ class Project:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "SNAKEMAKE"))}
         return {**kept, "GPUSHMOO_LOCK_DIR": str(self.root / ".locks")}
 
-    def snakemake(self, *args: str, config: tuple[str, ...] = ("tiny.yaml",)) -> Outcome:
+    def snakemake(
+        self, *args: str, config: tuple[str, ...] = ("tiny.yaml",), cores: str | None = "all"
+    ) -> Outcome:
         """Run `snakemake` in the project and wait for it."""
         done = subprocess.run(
-            self.command(*args, config=config),
+            self.command(*args, config=config, cores=cores),
             cwd=self.root,
             env=self.environment,
             stdin=subprocess.DEVNULL,

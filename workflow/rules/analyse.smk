@@ -1,6 +1,15 @@
 # Shards into one dataset, the device's ceiling, the best cells and the fitted model.
 
 
+# Seconds to a minute of one core each: on a cluster not worth a job's start, let alone a GPU.
+localrules:
+    aggregate,
+    ceiling,
+    best,
+    fit,
+    shapes,
+
+
 rule aggregate:
     input:
         shards=flow.shard_files,

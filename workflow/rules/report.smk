@@ -1,6 +1,15 @@
 # Figures of measured cells, the report, and the verdict on faults.
 
 
+# On a cluster these run where Snakemake was started (see analyse.smk).
+localrules:
+    figure,
+    figure_dot,
+    figure_study,
+    report,
+    verdict,
+
+
 rule figure:
     input:
         dataset=flow.path("dataset"),

@@ -2,6 +2,13 @@
 # figures, its open questions, and predictions of what was measured.
 
 
+# On a cluster these run where Snakemake was started (see analyse.smk).
+localrules:
+    simulate,
+    figure_simulated,
+    figure_gantt,
+
+
 rule simulate:
     output:
         flow.path("simulated", "{machine}-blocks.parquet"),

@@ -27,6 +27,12 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
     """
     # `--config strict=true` arrives as a text.
     plain = {k: _YAML_WORDS.get(v, v) if isinstance(v, str) else v for k, v in config.items()}
+    asks = plain.get("backend") == "auto" and plain.get("dataset") is None
+    if asks and workflow.is_main_process and _on_cluster(workflow):
+        raise ValueError(
+            "backend: auto asks the host on which Snakemake starts, and the jobs run elsewhere; "
+            "name what the nodes have, as --config backend=cuda or backend=opencl does."
+        )
     try:
         return Flow(plain, ask_device=bool(workflow.is_main_process))
     except NoDeviceError as err:
@@ -42,13 +48,20 @@ def limit_gpus(flow: Flow, workflow: Any) -> None:
     """
     if not (flow.measures_on_cuda and workflow.is_main_process):
         return
-    # Which executor runs the jobs is not known yet, and a total that is set later is not kept to.
-    # But only a cluster's has a number of nodes (``--jobs``).
-    if workflow.resource_settings.nodes is not None:
+    if _on_cluster(workflow):
         return
     if "gpu" not in workflow.global_resources:
         devices = count_devices() if flow.config.device == "all" else 1
         workflow.register_resource("gpu", devices + 1)
+
+
+def _on_cluster(workflow: Any) -> bool:
+    """Whether jobs run on other hosts.
+
+    Which executor runs them is not known while the rules are read, and a total that is set later is
+    not kept to. But only a cluster's has a number of nodes (``--jobs``).
+    """
+    return workflow.resource_settings.nodes is not None
 
 
 def refuse_without_device(flow: Flow, workflow: Any) -> None:

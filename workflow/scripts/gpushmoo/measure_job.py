@@ -101,7 +101,8 @@ class _Session:
             assert isinstance(offered, Candidates)
             if self._index is None:
                 self._index, self._lock = lock_one(offered.devices, self._say_waiting)
-            worker.say(self._index)
+            assert self._lock is not None
+            worker.lend(self._index, self._lock)
             opened = worker.hear(IDLE_LIMIT_S)
             if isinstance(opened, Lost):
                 raise DeviceError(f"The device was lost while it was opened ({opened.message}).")

@@ -29,6 +29,13 @@ class Candidates:
 
 
 @dataclass(frozen=True)
+class Locked:
+    """The device that is locked; the lock's file descriptor follows on the socket."""
+
+    index: int
+
+
+@dataclass(frozen=True)
 class Opened:
     """The device is open and the kernel built; these are the shard's cells."""
 

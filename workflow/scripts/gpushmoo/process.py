@@ -8,12 +8,15 @@ import socket
 import subprocess
 import sys
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any
 
+from filelock import BaseFileLock
+
 from . import worker
 from .devices.base import DeviceError
-from .messages import Crashed, Job, Message, Refused
+from .messages import Crashed, Job, Locked, Message, Refused
 
 
 class WorkerSilentError(Exception):
@@ -26,6 +29,17 @@ class WorkerGoneError(Exception):
 
 class WorkerCrashedError(RuntimeError):
     """An error in a program inside the process, not in the device; its log has the traceback."""
+
+
+def lend(connection: Connection[Any, Any], index: int, lock: BaseFileLock, pid: int) -> None:
+    """Tell the process `pid` over its socket which device is locked, and let it hold the lock."""
+    descriptor = lock._context.lock_file_fd
+    assert descriptor is not None
+    try:
+        connection.send(Locked(index))
+        send_handle(connection, descriptor, pid)
+    except (BrokenPipeError, ConnectionResetError):
+        return
 
 
 class WorkerProcess:
@@ -51,6 +65,14 @@ class WorkerProcess:
             self._connection.send(message)
         except (BrokenPipeError, ConnectionResetError):
             return
+
+    def lend(self, index: int, lock: BaseFileLock) -> None:
+        """Have the process open the device `index` and hold its `lock` as well.
+
+        So the device stays locked until both have ended: when the caller is killed, the process may
+        still be in a kernel for a moment.
+        """
+        lend(self._connection, index, lock, self._process.pid)
 
     def hear(self, limit_s: float) -> Message:
         """The next message within `limit_s` seconds.

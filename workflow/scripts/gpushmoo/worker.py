@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,18 @@ from .job_params import ROOT, settings_of, space_of
 from .kernels import KernelFolder, load_kernel
 from .machine_code import checked
 from .measure import ShardRun, ShardSpace, plan_cells
-from .messages import Candidates, Crashed, Finished, Job, Lost, Measure, Message, Opened, Refused
+from .messages import (
+    Candidates,
+    Crashed,
+    Finished,
+    Job,
+    Locked,
+    Lost,
+    Measure,
+    Message,
+    Opened,
+    Refused,
+)
 from .workload import misfit
 
 log = logging.getLogger(__name__)
@@ -43,7 +55,8 @@ def main(fd: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     connection: Connection[Any, Any] = Connection(fd)
     try:
-        _serve(connection.recv(), connection.recv, connection.send)
+        receive = receiver(connection)
+        _serve(receive(), receive, connection.send)
     except (EOFError, BrokenPipeError):
         return
     except DeviceLostError as err:
@@ -53,6 +66,19 @@ def main(fd: int) -> None:
     except Exception as err:
         traceback.print_exc()
         connection.send(Crashed(f"{type(err).__name__}: {err}"))
+
+
+def receiver(connection: Connection[Any, Any]) -> Callable[[], Any]:
+    """Receives messages; of a locked device also the lock, which this process then holds."""
+
+    def receive() -> Any:
+        message = connection.recv()
+        if isinstance(message, Locked):
+            # Never closed: the device is free when this process has ended.
+            recv_handle(connection)
+        return message
+
+    return receive
 
 
 def _die_with_caller() -> None:
@@ -98,7 +124,7 @@ def _open(job: Job, receive: Callable[[], Any], send: Callable[[Message], None])
     choice = DeviceChoice(params["backend"], wanted or 0, params["opencl_runtime"], job.cache)
     if choice.backend == "cuda":
         send(Candidates(candidates(wanted)))
-        return open_device(replace(choice, index=receive()))
+        return open_device(replace(choice, index=receive().index))
     # OpenCL tells a device's identity only once it is open; "all" is the first device, since
     # runtimes list the same CPU under several names.
     device = open_device(choice)

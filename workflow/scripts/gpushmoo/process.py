@@ -27,6 +27,10 @@ class WorkerGoneError(Exception):
     """The process ended without a word; the sentence says how."""
 
 
+class WorkerKilledError(WorkerGoneError):
+    """It was ended by SIGKILL, as no kernel does: by a person, or the system short of memory."""
+
+
 class WorkerCrashedError(RuntimeError):
     """An error in a program inside the process, not in the device; its log has the traceback."""
 
@@ -85,18 +89,19 @@ class WorkerProcess:
                 raise WorkerSilentError
             message: Message = self._connection.recv()
         except (EOFError, OSError) as err:  # OSError: it was ended in the middle of a message
-            raise WorkerGoneError(self._how_it_ended()) from err
+            raise self._how_it_ended() from err
         if isinstance(message, Refused):
             raise DeviceError(message.message)
         if isinstance(message, Crashed):
             raise WorkerCrashedError(message.message)
         return message
 
-    def _how_it_ended(self) -> str:
+    def _how_it_ended(self) -> WorkerGoneError:
         status = self._process.wait()
         if status >= 0:
-            return f"the measuring process ended with status {status}"
-        return f"the measuring process was ended by {signal.Signals(-status).name}"
+            return WorkerGoneError(f"the measuring process ended with status {status}")
+        text = f"the measuring process was ended by {signal.Signals(-status).name}"
+        return WorkerKilledError(text) if -status == signal.SIGKILL else WorkerGoneError(text)
 
     def stop(self) -> None:
         """End the process at once, whatever it does."""

@@ -16,7 +16,12 @@ from .devices.base import DeviceError
 from .events import Began, CellRun, Copied, Ended, Preparing, Read, ShardResult, Worked
 from .measure import TOGETHER
 from .messages import Finished, Lost, Message
-from .process import WorkerCrashedError, WorkerGoneError, WorkerSilentError
+from .process import (
+    WorkerCrashedError,
+    WorkerGoneError,
+    WorkerKilledError,
+    WorkerSilentError,
+)
 from .schema import Status
 
 log = logging.getLogger(__name__)
@@ -29,6 +34,9 @@ IDLE_LIMIT_S = 600.0
 # Cells of one variant that may take a process down before the variant's other cells are not tried
 # any more: each of them costs the start of a process.
 FAULTS_PER_VARIANT = 8
+# Times in a shard that a process is replaced after SIGKILL without blaming a cell: no kernel sends
+# that, but a person, or the system short of memory. A cell that takes all memory is blamed then.
+KILLS_FORGIVEN = 2
 
 
 class Worker(Protocol):
@@ -64,6 +72,7 @@ class Supervisor:
         self._launch_limit_s = cell_timeout_s + LAUNCH_GRACE_S
         self._timeout_s = cell_timeout_s
         self._faults: Counter[str] = Counter()
+        self._kills = 0
         # Share of all work that had ended when the present process began, and what was last told:
         # what a process did for cells that had not ended is done again, but progress never falls.
         self._before = self._told = 0.0
@@ -85,10 +94,13 @@ class Supervisor:
                 self._end_open(Status.LOST_DEVICE, "the measuring process left it out")
                 return self.result
             worker.stop()
-            if len(running) < 2:
-                self._blame(running, fault)
+            status, text = fault
+            if status is None:
+                log.error("%s; what it had not ended is measured again", text)
+            elif len(running) < 2:
+                self._blame(running, status, text)
             else:
-                log.error("one of %s: %s", running, fault[1])
+                log.error("one of %s: %s", running, text)
             left = frozenset(r.cell.key for r in self._open())
             if not left:
                 return self.result
@@ -107,9 +119,10 @@ class Supervisor:
         for run in self._open():
             run.end(status, message)
 
-    def _follow(self, worker: Worker) -> tuple[tuple[str, ...], tuple[Status, str] | None]:
+    def _follow(self, worker: Worker) -> tuple[tuple[str, ...], tuple[Status | None, str] | None]:
         """Collect until the end. The cells that ran last, and what they did to the process, if so.
 
+        A process that was killed from outside has no status: no cell is to blame.
         Raises DeviceError and WorkerCrashedError, which no cell is to blame for.
         """
         running: tuple[str, ...] = ()
@@ -120,6 +133,11 @@ class Supervisor:
             except WorkerSilentError:
                 text = f"a launch did not end within {self._timeout_s:g} s; its process was ended"
                 return running, (Status.TIMEOUT, text)
+            except WorkerKilledError as err:
+                self._kills += 1
+                if self._kills <= KILLS_FORGIVEN:
+                    return (), (None, str(err))
+                return running, (Status.LAUNCH_FAILED, str(err))
             except WorkerGoneError as err:
                 return running, (Status.LAUNCH_FAILED, str(err))
             if isinstance(message, Finished):
@@ -146,9 +164,8 @@ class Supervisor:
             self._told = max(self._told, share)
             self._on_progress(done, self._told)
 
-    def _blame(self, running: tuple[str, ...], fault: tuple[Status, str]) -> None:
+    def _blame(self, running: tuple[str, ...], status: Status, text: str) -> None:
         """Give the cell its status; without a cell to blame, the process is lost to all."""
-        status, text = fault
         log.error("%s: %s: %s", running, status, text)
         if not running:
             self._end_open(Status.LOST_DEVICE, text)

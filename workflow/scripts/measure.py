@@ -5,8 +5,9 @@ from pathlib import Path
 from gpushmoo.devices.base import DeviceError
 from gpushmoo.joblog import job_log
 from gpushmoo.measure_job import run_shard
+from gpushmoo.store import NotWrittenError
 
-with job_log(snakemake.log[0], expected=(DeviceError,)) as terminal:
+with job_log(snakemake.log[0], expected=(DeviceError, NotWrittenError)) as terminal:
     run_shard(
         snakemake.params.spec,
         snakemake.params.place,

@@ -23,7 +23,7 @@ from .process import WorkerGoneError, WorkerProcess, WorkerSilentError
 from .progress import Progress
 from .provenance import provenance
 from .rows import cell_table
-from .store import write_parquet
+from .store import write_result
 from .supervise import IDLE_LIMIT_S, Supervisor
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def run_shard(
     log.info("measured")
     session.release()
     table = cell_table(result, folder.workload, opened.info, params["axes"])
-    write_parquet(table, out, _metadata(params, opened, result))
+    write_result(table, out, _metadata(params, opened, result), terminal)
     log.info("wrote %s", out)
     statuses = Counter(str(r.status) for r in result.runs.values())
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")

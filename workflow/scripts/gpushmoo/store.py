@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import socket
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +23,16 @@ from .schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
 MAGIC = b"PAR1"
 # Where a file keeps the digest of its content. Files of before that have none.
 DIGEST_KEY = b"gpushmoo-content"
+
+
+# Seconds that a result waits for room on a full disk before it is given up.
+ROOM_LIMIT_S = 600.0
+_ROOM_POLL_S = 0.5
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class NotWrittenError(Exception):
+    """A result could not be written; one sentence that says what to do."""
 
 
 class BadParquetError(Exception):
@@ -82,6 +94,35 @@ def _feed(h: Any, column: pa.Array) -> None:
         if pa.types.is_timestamp(filled.type):
             filled = filled.cast(pa.int64())
         h.update(filled.to_numpy(zero_copy_only=False).tobytes())
+
+
+def write_result(
+    table: pa.Table, path: Path, metadata: Mapping[str, Any], terminal: TextIO
+) -> None:
+    """Write what a job has measured, as `write_parquet` does; it is too dear to be dropped.
+
+    On a full disk it waits for room, and says so once on `terminal`. Raises NotWrittenError.
+    """
+    deadline = time.monotonic() + ROOM_LIMIT_S
+    told = False
+    while True:
+        try:
+            return write_parquet(table, path, metadata)
+        except OSError as err:
+            reason = os.strerror(err.errno) if err.errno else str(err)
+            if err.errno not in _FULL or time.monotonic() >= deadline:
+                raise NotWrittenError(
+                    f"'{path}' could not be written ({reason}); make room or make it writable and "
+                    "start the run again: only this shard is measured again."
+                ) from err
+        if not told:
+            terminal.write(
+                f"gpushmoo: '{path}' could not be written ({reason}); it is measured and waits "
+                f"{ROOM_LIMIT_S / 60:.0f} min for room: free some.\n"
+            )
+            terminal.flush()
+            told = True
+        time.sleep(_ROOM_POLL_S)
 
 
 def is_whole(path: Path) -> bool:

@@ -24,7 +24,7 @@ from .kernels import KernelFolder, load_kernel
 from .locks import lock_one
 from .numerics import Study, modes_of, run_study
 from .provenance import provenance
-from .store import write_parquet
+from .store import write_result
 from .studies import cell_of
 from .timeline import timeline_table
 from .tracing import trace
@@ -52,7 +52,7 @@ def run_timelines(params: Mapping[str, Any], cache: Path, out: Path, terminal: T
             program = device.build(folder.path, DTYPES[cell.dtype], defines)
             traces[label] = (cell, trace(device, workload, cell, program, inputs))
             log.info("traced %s", label)
-        _write(timeline_table(traces, device.info), out, device, params)
+        _write(timeline_table(traces, device.info), out, device, params, terminal)
 
 
 def run_errors(params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO) -> None:
@@ -68,7 +68,8 @@ def run_errors(params: Mapping[str, Any], cache: Path, out: Path, terminal: Text
         seed=params["seed"],
     )
     with _device(params, cache, "errors", terminal) as device:
-        _write(run_study(device, modes_of(_folders(params)), study), out, device, params)
+        table = run_study(device, modes_of(_folders(params)), study)
+        _write(table, out, device, params, terminal)
 
 
 def _folders(params: Mapping[str, Any]) -> dict[str, KernelFolder]:
@@ -99,8 +100,11 @@ def _device(
         device.close()
 
 
-def _write(table: pa.Table, out: Path, device: Device, params: Mapping[str, Any]) -> None:
+def _write(
+    table: pa.Table, out: Path, device: Device, params: Mapping[str, Any], terminal: TextIO
+) -> None:
     digests = params["kernel_digests"]
     joined = ",".join(f"{name}={digests[name]}" for name in sorted(digests))
-    write_parquet(table, out, {**provenance(device.info, joined, {}), "params": dict(params)})
+    metadata = {**provenance(device.info, joined, {}), "params": dict(params)}
+    write_result(table, out, metadata, terminal)
     log.info("wrote %s", out)

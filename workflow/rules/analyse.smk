@@ -20,6 +20,8 @@ rule aggregate:
     conda:
         "../../environment.yml"
     params:
+        # Recorded ones may be of several: their names keep them apart.
+        one_model=flow.config.dataset is None,
         code=flow.code("analysis.aggregate"),
     script:
         "../scripts/aggregate.py"

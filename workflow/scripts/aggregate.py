@@ -9,7 +9,8 @@ from gpushmoo.joblog import job_log
 with job_log(snakemake.log[0], expected=(AggregateError,)):
     out = Path(snakemake.output[0])
     try:
-        aggregate([Path(p) for p in snakemake.input.shards], out)
+        shards = [Path(p) for p in snakemake.input.shards]
+        aggregate(shards, out, snakemake.params.one_model)
     except AggregateError as err:
         moved = set_aside(err.files, out.parent)
         if not moved:

@@ -53,18 +53,21 @@ def read_shards(paths: Sequence[Path]) -> list[ShardFile]:
     return shards
 
 
-def aggregate(paths: Sequence[Path], out: Path) -> None:
+def aggregate(paths: Sequence[Path], out: Path, one_model: bool = False) -> None:
     """Write the dataset ``out/kernel=…/dtype=…/part-0.parquet`` from shards.
 
     Every file has the same columns (the union of all axes, null where a kernel has none), so that
     a reader needs no schema merging; kernel and dtype stand in the path. Provenance of the shards
-    goes along in each file's metadata. Raises AggregateError for a bad or doubled shard.
+    goes along in each file's metadata. Raises AggregateError for a bad or doubled shard, and for
+    shards of several device models if they are all to be of `one_model`.
     """
     shards = read_shards(paths)
     if not shards:
         raise AggregateError("There are no shards to aggregate.")
     schema = cell_schema({axis for s in shards for axis in s.metadata["axes"]})
     _refuse_doubles(shards)
+    if one_model:
+        _refuse_mixture(shards)
     fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
     try:
         for kernel, dtype in sorted({_partition(s) for s in shards}):
@@ -110,6 +113,24 @@ def _refuse_doubles(shards: Sequence[ShardFile]) -> None:
                     [seen[key], shard.path],
                 )
             seen[key] = shard.path
+
+
+def _refuse_mixture(shards: Sequence[ShardFile]) -> None:
+    """A sweep of which each of two device models has a part would look whole and be none."""
+    of: dict[str, list[Path]] = {}
+    for shard in shards:
+        for model in set(shard.table.column("device_name").to_pylist()):
+            of.setdefault(model, []).append(shard.path)
+    if len(of) < 2:
+        return
+    most = max(sorted(of), key=lambda model: len(of[model]))
+    others = [(m, path) for m in sorted(of) if m != most for path in of[m]]
+    named = ", ".join(f"'{path}' on '{model}'" for model, path in others)
+    raise AggregateError(
+        f"The run was measured on '{most}', but {named}; a run is of one device model. "
+        "Nothing was used: ask the scheduler for one model, delete the others' files and start the "
+        "run again, which measures only those."
+    )
 
 
 def dataset_provenance(dataset: Path) -> list[dict[str, Any]]:

@@ -3,7 +3,14 @@ import sys
 
 sys.path.insert(0, f"{workflow.basedir}/workflow/scripts")
 
-from gpushmoo.parse import broken_shards_anew, limit_gpus, load_flow, refuse_without_device
+from gpushmoo.parse import (
+    broken_shards_anew,
+    limit_gpus,
+    load_flow,
+    refuse_unwritable,
+    refuse_without_device,
+    tell_lost_jobs,
+)
 
 try:
     flow = load_flow(config, workflow)
@@ -12,9 +19,11 @@ except ValueError as err:
     raise SystemExit(f"gpushmoo: {err}")
 
 limit_gpus(flow, workflow)
+tell_lost_jobs(workflow)
 
 
 onstart:
+    refuse_unwritable(flow, workflow)
     refuse_without_device(flow, workflow)
 
 

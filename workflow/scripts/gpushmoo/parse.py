@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from snakemake.settings.types import Quietness
 
 from .devices.base import NoDeviceError
 from .devices.select import probe
@@ -55,6 +58,17 @@ def limit_gpus(flow: Flow, workflow: Any) -> None:
         workflow.register_resource("gpu", devices + 1)
 
 
+def tell_lost_jobs(workflow: Any) -> None:
+    """Have Snakemake say on a cluster which job was lost and why.
+
+    The default profile silences the rules, since measuring jobs say all that is worth reading. A
+    job that the scheduler has ended says nothing here, and Snakemake's own word would be silenced.
+    """
+    quiet: set[Quietness] | None = workflow.output_settings.quiet
+    if _on_cluster(workflow) and quiet is not None:
+        quiet.discard(Quietness.RULES)
+
+
 def _on_cluster(workflow: Any) -> bool:
     """Whether jobs run on other hosts.
 
@@ -80,6 +94,21 @@ def refuse_without_device(flow: Flow, workflow: Any) -> None:
             probe(flow.choice)
         except NoDeviceError as err:
             raise SystemExit(f"gpushmoo: backend: {err}") from None
+
+
+def refuse_unwritable(flow: Flow, workflow: Any) -> None:
+    """Say once, before any job starts, that the results' folder cannot be written to.
+
+    Raises SystemExit with one sentence.
+    """
+    if not workflow.is_main_process:
+        return
+    folder = next(p for p in (flow.results, *flow.results.parents) if p.exists())
+    if not os.access(folder, os.W_OK):
+        raise SystemExit(
+            f"gpushmoo: '{folder}' cannot be written to (read-only, or another user's); nothing "
+            "was started: make it writable, or choose another name by the key 'run'."
+        )
 
 
 def broken_shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:

@@ -1,0 +1,208 @@
+"""What strikes a run on one host: each fault on purpose, in the middle of a shard where it can be.
+
+For each of them: nothing that was measured is lost, no cell counts twice, the message says what
+happened and what to do, and the run started again finishes. Faults of clusters: tests/cluster;
+kill -9 of the whole run and damaged shards: the test files of these names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gated import DATASET, Gate, wait_until
+from gpushmoo.store import read_shard, write_parquet
+from projects import DEADLINE_S, Project
+from workflow_fixtures import copy_project
+
+SHARDS = "results/gated/cells/gated"
+FLOAT = f"{SHARDS}/float/0000-of-0001.parquet"
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Project:
+    """A project that has measured nothing."""
+    copy_project(tmp_path / "project")
+    return Project(tmp_path / "project")
+
+
+class Run:
+    """A run in the background, of a gated project's target."""
+
+    def __init__(self, project: Project, gate: Gate, target: str) -> None:
+        self._screen = project.root / "screen"
+        with self._screen.open("w") as out:
+            self._process = subprocess.Popen(
+                project.command(target, config=gate.config),
+                cwd=project.root,
+                env=project.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def text(self) -> str:
+        """What stands on the terminal."""
+        return self._screen.read_text()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has come to its end."""
+        return self._process.poll() is not None
+
+    def end(self) -> int:
+        """Wait for the end; its status."""
+        return self._process.wait(timeout=DEADLINE_S)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+@pytest.fixture
+def mount() -> Iterator[Mount]:
+    """Mounts small file systems, which takes root."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small or read-only file system")
+    mounted = Mount()
+    yield mounted
+    mounted.undo()
+
+
+class Mount:
+    """Small file systems in memory, until the test's end."""
+
+    def __init__(self) -> None:
+        self._folders: list[Path] = []
+
+    def __call__(self, folder: Path, options: str) -> None:
+        """Mount one at `folder`, or change the one that is there."""
+        again = "remount," if folder in self._folders else ""
+        folder.mkdir(parents=True, exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", again + options, "tmpfs", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"a file system in memory cannot be mounted here: {done.stderr.strip()}")
+        if not again:
+            self._folders.append(folder)
+
+    def undo(self) -> None:
+        """Unmount them."""
+        for folder in self._folders:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Write until there is no room left."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def test_a_killed_measuring_process_costs_no_cell(bare: Project) -> None:
+    gate = Gate(bare, ["float"])
+    with Run(bare, gate, DATASET) as run:
+        first = gate.wait_for("float")
+        os.kill(first, signal.SIGKILL)
+        gate.open()
+        assert run.end() == 0, run.text
+    # Another one has measured the second half, and nothing but that.
+    assert len(gate.workers("float")) == 2
+    gate.cells()
+    log = (bare.root / "results/gated/logs/measure/gated-float-0000-of-0001.log").read_text()
+    assert "ended by SIGKILL; what it had not ended is measured again" in log
+
+
+def test_a_second_run_in_the_same_directory_is_refused(bare: Project) -> None:
+    gate = Gate(bare, ["float"])
+    with Run(bare, gate, DATASET) as run:
+        gate.wait_for("float")
+        second = bare.snakemake(DATASET, config=gate.config)
+        assert second.status != 0
+        assert "Directory cannot be locked" in second.text
+        assert "--unlock" in second.text
+        gate.open()
+        assert run.end() == 0, run.text
+    assert len(gate.workers("float")) == 1
+    gate.cells()
+    again = bare.snakemake(DATASET, config=gate.config)
+    assert again.status == 0, again.text
+    assert again.jobs == {}
+
+
+def test_a_full_disk_is_waited_for(bare: Project, mount: Mount) -> None:
+    gate = Gate(bare, ["float"])
+    results = bare.root / "results/gated/cells"
+    mount(results, "size=64k")
+    with Run(bare, gate, DATASET) as run:
+        gate.wait_for("float")
+        fill(results / "filler")
+        gate.open()
+        wait_until(lambda: "min for room: free some" in run.text or run.ended, "word of the disk")
+        assert not run.ended, run.text
+        assert not (bare.root / FLOAT).exists()
+        (results / "filler").unlink()
+        assert run.end() == 0, run.text
+    assert "No space left on device" in run.text
+    # Nothing was measured again, and nothing half-written is left.
+    assert len(gate.workers("float")) == 1
+    gate.cells()
+    assert [p.name for p in (bare.root / FLOAT).parent.iterdir()] == ["0000-of-0001.parquet"]
+
+
+def test_a_read_only_folder_is_refused_before_anything_is_measured(
+    bare: Project, mount: Mount
+) -> None:
+    gate = Gate(bare, ["float"])
+    gate.open()
+    mount(bare.root / "results", "ro")
+    refused = bare.snakemake(DATASET, config=gate.config)
+    assert refused.status != 0
+    said = [x for x in refused.text.splitlines() if x.startswith("gpushmoo: ")]
+    assert len(said) == 1
+    assert said[0].startswith("gpushmoo: 'results' cannot be written to")
+    assert "make it writable" in said[0]
+    assert "Traceback" not in refused.text
+    assert gate.workers("float") == set()
+    mount(bare.root / "results", "rw")
+    again = bare.snakemake(DATASET, config=gate.config)
+    assert again.status == 0, again.text
+    gate.cells()
+
+
+def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(bare: Project) -> None:
+    gate = Gate(bare)
+    gate.open()
+    assert bare.snakemake(DATASET, config=gate.config).status == 0
+    own = (bare.root / FLOAT).read_bytes()
+    table, metadata = read_shard(bare.root / FLOAT)
+    for name in ("device_name", "device_uuid"):
+        column = table.schema.get_field_index(name)
+        field = table.schema.field(column)
+        table = table.set_column(column, field, [["Another GPU"] * len(table)])
+    del metadata["schema_version"]
+    write_parquet(table, bare.root / FLOAT, metadata)
+
+    refused = bare.snakemake(DATASET, config=gate.config)
+    assert refused.status != 0
+    [said] = {x for x in refused.text.splitlines() if x.startswith("gpushmoo: ")}
+    assert f"'{FLOAT}'" in said
+    assert "'Another GPU'" in said
+    assert "start the run again" in said
+    (bare.root / FLOAT).unlink()
+    again = bare.snakemake(DATASET, config=gate.config)
+    assert again.status == 0, again.text
+    assert again.jobs["measure"] == 1
+    gate.cells()
+    assert (bare.root / FLOAT).read_bytes() != own

@@ -46,6 +46,7 @@ def write_shard(
     statuses: Mapping[int, Status] = {},
     uuid: str = "fake-0",
     state: str = "warm",
+    model: str = INFO.name,
 ) -> Path:
     """A shard of cells over one axis; the launch gets slower with the axis' value."""
     runs = {}
@@ -56,7 +57,7 @@ def write_shard(
         run.samples_s = [value * s for s in SAMPLES]
         runs[cell.key] = run
     params = {"folder": f"kernels/{kernel}", "dtype": dtype}
-    info = replace(INFO, uuid=uuid)
+    info = replace(INFO, uuid=uuid, name=model)
     table = cell_table(ShardResult(runs), FOLDER.workload, info, [axis])
     write_parquet(table, path, {"axes": [axis], "params": params})
     return path
@@ -144,6 +145,18 @@ def test_same_cell_of_another_device_is_no_double(shards: list[Path], tmp_path: 
     other = write_shard(tmp_path / "other.parquet", uuid="fake-1")
     aggregate([*shards, other], tmp_path / "dataset")
     assert len(read_cells(tmp_path / "dataset")) == 12
+
+
+def test_models_are_mixed_only_where_they_were_recorded(shards: list[Path], tmp_path: Path) -> None:
+    other = write_shard(tmp_path / "other.parquet", values=(5,), uuid="fake-1", model="Other GPU")
+    aggregate([*shards, other], tmp_path / "dataset")
+    assert len(read_cells(tmp_path / "dataset")) == 10
+    aggregate(shards, tmp_path / "mine", one_model=True)
+    with pytest.raises(AggregateError) as caught:
+        aggregate([*shards, other], tmp_path / "mine", one_model=True)
+    assert f"measured on '{INFO.name}', but '{other}' on 'Other GPU'" in str(caught.value)
+    assert "delete the others' files" in str(caught.value)
+    assert len(read_cells(tmp_path / "mine")) == 9
 
 
 def test_all_bad_shards_are_named_and_the_old_dataset_stays(

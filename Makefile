@@ -1,7 +1,7 @@
 # make report: set up and run the default configuration. make test: set up and run all checks.
 SNAKEMAKE := .venv/bin/snakemake
 
-.PHONY: report report-h200 test lint clean
+.PHONY: report report-h200 test test-cluster lint clean
 
 report: .venv/run.stamp
 	$(SNAKEMAKE) --cores all
@@ -11,8 +11,16 @@ report-h200: .venv/run.stamp
 	$(SNAKEMAKE) --cores all --configfile config/full.yaml config/dots.yaml \
 		--config run=h200 only=null dataset=reports/reference/nvidia-h200
 
+# Its tests on a real Slurm are skipped where there is none; only CI installs one by itself.
 test: lint
-	.venv/bin/python -m pytest -q -n 2 --dist loadfile
+	@[ "$$CI" != true ] || sh tests/cluster/install.sh || true
+	.venv/bin/python -m pytest -q -n 2 --dist loadfile -r s
+
+# Installs a Slurm where there is none (Debian's packages, as root), starts one of virtual nodes, runs
+# a sweep on it and lets jobs, nodes and the controller fail.
+test-cluster: .venv/dev.stamp
+	sh tests/cluster/install.sh
+	.venv/bin/python -m pytest -q tests/cluster
 
 lint: .venv/dev.stamp
 	.venv/bin/ruff check .

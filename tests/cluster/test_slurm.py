@@ -1,0 +1,225 @@
+"""Sweeps on a real Slurm of several virtual nodes, and what strikes them there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from gated import DATASET, Gate, wait_until
+from gpushmoo.dataset import read_cells
+from projects import DEADLINE_S, TINY, Project
+from slurm import Slurm, why_not
+from workflow_fixtures import copy_project
+
+PROFILE = ("--profile", "profiles/slurm")
+# The profile's 30 s are for jobs of minutes; a Slurm without accounts need not be asked for one.
+QUICK = ("--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1")
+QUICK += ("--latency-wait", "10", "--slurm-no-account")
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    # A host has one /etc/slurm.
+    with FileLock("/tmp/gpushmoo-test-slurm.lock", timeout=DEADLINE_S):
+        # Not in pytest's folder, which others may not enter: munged would refuse it.
+        cluster = Slurm(Path(tempfile.mkdtemp(prefix="gpushmoo-slurm-")))
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
+            shutil.rmtree(cluster.root)
+
+
+def new_project(folder: Path) -> Project:
+    copy_project(folder / "project")
+    return Project(folder / "project")
+
+
+class Run:
+    """A run on Slurm in the background, of a gated project's dataset."""
+
+    def __init__(self, project: Project, gate: Gate) -> None:
+        self._screen = project.root / "screen"
+        command = project.command(DATASET, *PROFILE, *QUICK, config=gate.config, cores=None)
+        with self._screen.open("w") as out:
+            self._process = subprocess.Popen(
+                command,
+                cwd=project.root,
+                env=project.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def text(self) -> str:
+        """What stands on the terminal."""
+        return self._screen.read_text()
+
+    def jobs(self, dtype: str) -> list[str]:
+        """Slurm's numbers of the jobs that the shard of `dtype` was given, in their order."""
+        said = rf"SLURM jobid (\d+) \(log: \S+/gated_{dtype}_0000-of-0001/"
+        return re.findall(said, self.text)
+
+    def finish(self) -> None:
+        """Wait for the end, which must be a good one."""
+        assert self._process.wait(timeout=DEADLINE_S) == 0, self.text
+
+    def kill(self) -> None:
+        """As a power cut of the submitting host does; its jobs go on."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """As Ctrl-C does: the jobs are cancelled."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+def test_a_sweep_on_slurm_has_the_cells_of_a_local_run(slurm: Slurm, tmp_path: Path) -> None:
+    project = new_project(tmp_path)
+    local = (project.write_config("tiny.yaml", TINY),)
+    there = (*local, project.write_config("there.yaml", {"run": "there"}))
+    outcome = project.snakemake("results/tiny/dataset", config=local)
+    assert outcome.status == 0, outcome.text
+    outcome = project.snakemake("results/there/dataset", *PROFILE, *QUICK, config=there, cores=None)
+    assert outcome.status == 0, outcome.text
+    assert outcome.text.count("has been submitted with SLURM jobid") == 4
+
+    here = read_cells(project.root / "results/tiny/dataset").set_index("cell_key")
+    away = read_cells(project.root / "results/there/dataset").set_index("cell_key")
+    assert len(here) == 4 * 9 + 4 * 12
+    assert here.index.is_unique
+    assert away.index.is_unique
+    assert here["status"].to_dict() == away["status"].to_dict()
+
+
+def test_jobs_outlive_the_kill_of_snakemake_and_count_once(slurm: Slurm, tmp_path: Path) -> None:
+    project = new_project(tmp_path)
+    gate = Gate(project, ["float"])
+    killed = Run(project, gate)
+    gate.wait_for("float")
+    killed.kill()
+    unlocked = project.snakemake("--unlock", config=gate.config)
+    assert unlocked.status == 0, unlocked.text
+    run = Run(project, gate)
+    try:
+        # Both jobs are in the middle of one shard; both finish it.
+        wait_until(lambda: len(gate.workers("float")) == 2, "the second run's job")
+        gate.open()
+        run.finish()
+    finally:
+        run.stop()
+    gate.cells()
+
+
+# One run of five shards, each on a node of its own and in its middle when something strikes it.
+
+FAULTS = {
+    "float": "scancel",
+    "double": "power cut of the node",
+    "float2": "node cut off, its job goes on",
+    "float3": "node drained",
+    "float4": "time limit",
+}
+
+
+@dataclass(frozen=True)
+class Storm:
+    """What became of the run."""
+
+    run: Run
+    gate: Gate
+    first: dict[str, dict[str, str]]
+    second: dict[str, dict[str, str]]
+
+    def said(self, dtype: str) -> str:
+        """What Snakemake said of the first job's end."""
+        number = self.first[dtype]["JobId"]
+        found = re.search(rf"SLURM-job '{number}' failed, (.*)", self.run.text)
+        return found.group(1) if found else ""
+
+
+@pytest.fixture(scope="module")
+def storm(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storm]:
+    project = new_project(tmp_path_factory.mktemp("storm"))
+    gate = Gate(project, list(FAULTS))
+    run = Run(project, gate)
+    try:
+        for dtype in FAULTS:
+            gate.wait_for(dtype)
+        first = {dtype: slurm.job(run.jobs(dtype)[0]) for dtype in FAULTS}
+        node = {dtype: told["NodeList"] for dtype, told in first.items()}
+        # A minute from its start is the shortest time limit there is.
+        slurm.control("update", f"jobid={first['float4']['JobId']}", "timelimit=1")
+        slurm.cancel(first["float"]["JobId"])
+        slurm.lose_node(node["double"])
+        slurm.lose_daemon(node["float2"])
+        slurm.control("update", f"nodename={node['float3']}", "state=drain", "reason=test")
+        wait_until(lambda: all(len(run.jobs(d)) == 2 for d in STRUCK), "the second jobs")
+        second = {dtype: slurm.job(run.jobs(dtype)[1]) for dtype in STRUCK}
+        for dtype in STRUCK:
+            wait_until(lambda d=dtype: len(gate.workers(d)) == 2, f"{dtype} measured again")
+        slurm.stop_controller()
+        slurm.start_controller()
+        gate.open()
+        run.finish()
+        yield Storm(run, gate, first, second)
+    finally:
+        run.stop()
+
+
+# All but the drained node's.
+STRUCK = [dtype for dtype in FAULTS if dtype != "float3"]
+
+
+def test_a_job_gets_what_the_profile_asks_for(storm: Storm) -> None:
+    for told in storm.first.values():
+        assert told["TresPerJob"] == "gres:gpu:1"
+        assert (told["NumNodes"], told["CPUs/Task"], told["MinMemoryNode"]) == ("1", "8", "16000M")
+        assert (told["TimeLimit"], told["Requeue"]) == ("01:00:00", "0")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "state"),
+    [
+        pytest.param("float", "CANCELLED", id="scancel"),
+        pytest.param("double", "NODE_FAIL", id="power cut of the node"),
+        pytest.param("float2", "NODE_FAIL", id="node cut off"),
+        pytest.param("float4", "TIMEOUT", id="time limit"),
+    ],
+)
+def test_a_lost_job_is_named_with_its_reason_and_measured_again(
+    storm: Storm, dtype: str, state: str
+) -> None:
+    assert f"SLURM status is: '{state}'" in storm.said(dtype)
+    assert len(storm.run.jobs(dtype)) == 2
+
+
+def test_a_drained_node_finishes_its_shard(storm: Storm) -> None:
+    assert len(storm.run.jobs("float3")) == 1
+    assert len(storm.gate.workers("float3")) == 1
+
+
+def test_a_second_job_has_more_time(storm: Storm) -> None:
+    assert storm.second["float4"]["TimeLimit"] == "02:00:00"
+
+
+def test_after_all_that_every_cell_is_there_once(storm: Storm) -> None:
+    # The job on the node that was cut off was at work together with the second one, and wrote, too.
+    storm.gate.cells()

@@ -20,9 +20,9 @@ from slurm import Slurm, why_not
 from workflow_fixtures import copy_project
 
 PROFILE = ("--profile", "profiles/slurm")
-# The profile's 30 s are for jobs of minutes; a Slurm without accounts need not be asked for one.
+# The profile's 30 s are for jobs of minutes.
 QUICK = ("--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1")
-QUICK += ("--latency-wait", "10", "--slurm-no-account")
+QUICK += ("--latency-wait", "10")
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ class Storm:
     def said(self, dtype: str) -> str:
         """What Snakemake said of the first job's end."""
         number = self.first[dtype]["JobId"]
-        found = re.search(rf"SLURM-job '{number}' failed, (.*)", self.run.text)
+        found = re.search(rf"SLURM-job '{number}' failed(.*)", self.run.text)
         return found.group(1) if found else ""
 
 

@@ -155,7 +155,7 @@ def test_models_are_mixed_only_where_they_were_recorded(shards: list[Path], tmp_
     with pytest.raises(AggregateError) as caught:
         aggregate([*shards, other], tmp_path / "mine", one_model=True)
     assert f"measured on '{INFO.name}', but '{other}' on 'Other GPU'" in str(caught.value)
-    assert "delete the others' files" in str(caught.value)
+    assert "ask the scheduler for one model" in str(caught.value)
     assert len(read_cells(tmp_path / "mine")) == 9
 
 

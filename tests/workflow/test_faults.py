@@ -200,7 +200,8 @@ def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(bare: Project
     assert f"'{FLOAT}'" in said
     assert "'Another GPU'" in said
     assert "start the run again" in said
-    (bare.root / FLOAT).unlink()
+    assert not (bare.root / FLOAT).exists()
+    assert len(list((bare.results / "quarantine").rglob("*.parquet"))) == 1
     again = bare.snakemake(DATASET, config=gate.config)
     assert again.status == 0, again.text
     assert again.jobs["measure"] == 1

@@ -128,8 +128,8 @@ def _refuse_mixture(shards: Sequence[ShardFile]) -> None:
     named = ", ".join(f"'{path}' on '{model}'" for model, path in others)
     raise AggregateError(
         f"The run was measured on '{most}', but {named}; a run is of one device model. "
-        "Nothing was used: ask the scheduler for one model, delete the others' files and start the "
-        "run again, which measures only those."
+        "Nothing was used: ask the scheduler for one model.",
+        [path for _, path in others],
     )
 
 

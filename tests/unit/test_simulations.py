@@ -76,6 +76,21 @@ def test_an_impossible_device_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"max_threads_per_sm": 256}, "max_threads_per_sm must be at least the 512 threads"),
+        ({"max_threads_per_sm": 2048}, "max_threads_per_sm must be at most 64 half-warps (1024"),
+        ({"half_warp": 48}, "half-warps of 48 threads do not fit tiles 64 elements wide"),
+    ],
+)
+def test_a_device_that_cannot_run_a_block_is_refused_before_any_job(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    root = with_device(tmp_path, **changes)
+    assert words in refused(root, sizes=[256], num_partition=1)
+
+
+@pytest.mark.parametrize(
     ("spec", "words"),
     [
         ({"sizes": [48], "num_partition": 1}, "tiles 64 elements wide do not divide an array 48"),

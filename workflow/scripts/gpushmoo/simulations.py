@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .model.machine import Level, MachineError, load_machine
-from .model.tiling import Tiling
+from .model.tiling import Tiling, residency
 
 
 class SimulationError(ValueError):
@@ -89,6 +89,6 @@ def _check(config: SimulationConfig) -> None:
     coalesced = (*own, *([config.questions] if config.questions else []))
     for size in dict.fromkeys((*config.sizes, *coalesced)):
         for itemsize in (4, 8):
-            Tiling.partition_wide(machine, size, itemsize)
+            residency(machine, Tiling.partition_wide(machine, size, itemsize))
     for size in coalesced:
-        Tiling.square_tiles(size, 12)
+        residency(machine, Tiling.square_tiles(size, 12))

@@ -44,13 +44,12 @@ from .controller import (
     look,
     partition_number,
 )
+from .tiling import MOST_LANES
 
 Ints = npt.NDArray[np.int64]
 
 # Later than any event.
 _NEVER = 2**62
-# Half-warps of one SM at most: bits of a word.
-MOST_LANES = 64
 PHASES = ("index", "read", "write", "store")
 
 

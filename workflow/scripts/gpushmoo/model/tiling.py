@@ -97,6 +97,39 @@ class Tiling:
         return (y * self.width + tile_x * self.tile_width + column) * self.itemsize
 
 
+# Half-warps of one SM at most: bits of a word of the compiled simulation.
+MOST_LANES = 64
+
+
+@dataclass(frozen=True)
+class Residency:
+    """How a tiling's blocks lie on an SM: `blocks` at once, of `half_warps` each."""
+
+    blocks: int
+    half_warps: int
+
+
+def residency(machine: Machine, tiling: Tiling) -> Residency:
+    """Blocks that an SM holds at once. MachineError where it cannot run or simulate even one."""
+    width = machine.half_warp
+    if tiling.tile_width % width or tiling.threads % width:
+        raise MachineError(
+            f"half-warps of {width} threads do not fit tiles {tiling.tile_width} elements wide."
+        )
+    blocks, half_warps = machine.max_threads_per_sm // tiling.threads, tiling.threads // width
+    if not blocks:
+        raise MachineError(
+            f"max_threads_per_sm must be at least the {tiling.threads} threads of a block, not "
+            f"{machine.max_threads_per_sm}."
+        )
+    if blocks * half_warps > MOST_LANES:
+        raise MachineError(
+            f"max_threads_per_sm must be at most {MOST_LANES} half-warps "
+            f"({MOST_LANES * width} threads), not {machine.max_threads_per_sm}."
+        )
+    return Residency(blocks, half_warps)
+
+
 def partition_of(machine: Machine, address: int) -> int:
     """The partition of a byte: consecutive stretches of partition_bytes lie in consecutive ones."""
     return address // machine.partition_bytes % machine.partitions

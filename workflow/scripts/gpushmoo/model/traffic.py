@@ -15,7 +15,7 @@ from . import dram
 from .compiled import PHASES, Memory, Program, execute
 from .gantt import Assumptions, Event, Workload, resident_blocks
 from .machine import Banks, Level, Machine, MachineError, exact
-from .tiling import Tiling
+from .tiling import Tiling, residency
 
 Ints = npt.NDArray[np.int64]
 
@@ -157,13 +157,8 @@ def simulate_tiles(
         raise MachineError(
             f"{machine.name} has no banks; its levels of detail are bus, partitions."
         )
+    fit = residency(machine, tiling)
     span = machine.half_warp * tiling.itemsize
-    if tiling.tile_width % machine.half_warp or tiling.threads % machine.half_warp:
-        raise MachineError(
-            f"half-warps of {machine.half_warp} threads do not fit tiles {tiling.tile_width} "
-            f"elements wide."
-        )
-    half_warps = tiling.threads // machine.half_warp
     n_tiles = tiling.n_tiles if n_tiles is None else n_tiles
     if not 1 <= n_tiles <= tiling.n_tiles:
         raise ValueError(f"n_tiles must be 1 to the array's {tiling.n_tiles}, not {n_tiles}")
@@ -173,8 +168,8 @@ def simulate_tiles(
     lead = (banks.t_rcd_cycles + banks.t_cl_cycles) * machine.memory_cycle if banks else 0
     program = Program(
         n_sm=machine.n_sm,
-        slots=resident_blocks(machine, Workload(n_tiles, half_warps, span)),
-        half_warps=half_warps,
+        slots=fit.blocks,
+        half_warps=fit.half_warps,
         n_tiles=n_tiles,
         n_blocks=_at_least_one(num_blocks),
         items=tiling.items,

@@ -208,7 +208,7 @@ def test_failing_write_leaves_the_old_dataset_and_nothing_else(
         raise OSError(28, "No space left on device")
 
     before = sorted(dataset.parent.iterdir())
-    monkeypatch.setattr("gpushmoo.analysis.aggregate.pq.write_table", full_disk)
+    monkeypatch.setattr("gpushmoo.analysis.aggregate.pq.ParquetWriter.write_table", full_disk)
     with pytest.raises(OSError, match="No space"):
         aggregate(shards[:1], dataset)
     assert sorted(dataset.parent.iterdir()) == before

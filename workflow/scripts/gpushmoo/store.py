@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from .content import ContentDigest, content_digest
 from .schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
 
 MAGIC = b"PAR1"
 # Where a file keeps the digest of its content. Files of before that have none.
 DIGEST_KEY = b"gpushmoo-content"
+# What a reader that goes through a shard holds of it at once.
+BATCH_BYTES = 8 * 2**20
+# Of each column's chunk, which else were read whole.
+_READ_BYTES = 2**18
+# A text of ours in memory, with its offset: most are names, the longest are UUIDs.
+_TEXT_BYTES = 32
 
 
 # Seconds that a result waits for room on a full disk before it is given up.
@@ -61,39 +67,6 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
         os.replace(own, path)
     finally:
         own.unlink(missing_ok=True)
-
-
-def content_digest(table: pa.Table, payload: bytes) -> str:
-    """Digest of the rows, column by column, and of the JSON that goes with them.
-
-    Pages carry checksums of their own; this also holds what stands beside them, such as a device's
-    name. It does not depend on how the rows are cut into chunks and pages.
-    """
-    h = hashlib.sha256(payload)
-    for name in table.column_names:
-        column = table.column(name).combine_chunks()
-        # A list's type names its items, and Parquet calls them otherwise.
-        kind = column.type.value_type if pa.types.is_list(column.type) else column.type
-        h.update(f"{name}\0{kind}\0{len(column)}\0".encode())
-        _feed(h, column)
-    return h.hexdigest()[:32]
-
-
-def _feed(h: Any, column: pa.Array) -> None:
-    """Values to the digest; what stands in the place of a null does not count."""
-    h.update(np.packbits(pc.is_valid(column).to_numpy(zero_copy_only=False)).tobytes())
-    if pa.types.is_list(column.type):
-        h.update(pc.fill_null(pc.list_value_length(column), 0).to_numpy().tobytes())
-        _feed(h, column.flatten())
-    elif pa.types.is_string(column.type):
-        filled = pc.fill_null(column, "")
-        h.update(pc.binary_length(filled).to_numpy().tobytes())
-        h.update("".join(filled.to_pylist()).encode())
-    else:
-        filled = column.drop_null()
-        if pa.types.is_timestamp(filled.type):
-            filled = filled.cast(pa.int64())
-        h.update(filled.to_numpy(zero_copy_only=False).tobytes())
 
 
 def write_result(
@@ -139,17 +112,59 @@ def is_whole(path: Path) -> bool:
     return head == MAGIC and tail[4:] == MAGIC and footer + 12 <= size
 
 
-def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """A shard's cells and its provenance. Raises BadParquetError naming the file and the fault."""
+@dataclass(frozen=True)
+class Shard:
+    """A shard whose beginning, end, provenance and columns are checked, but not yet its data."""
+
+    path: Path
+    schema: pa.Schema
+    metadata: dict[str, Any]
+    # In memory, about: what a reader that holds all of it needs, in bytes.
+    n_bytes: int
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The cells in the order of the file, about BATCH_BYTES at a time; pages are checked.
+
+        Raises BadParquetError naming the file and the fault, in the end also for a doubled cell.
+        """
+        keys = []
+        try:
+            with pq.ParquetFile(
+                self.path, page_checksum_verification=True, buffer_size=_READ_BYTES
+            ) as file:
+                rows = file.metadata.num_rows
+                # Of the file that is open now: another job may have replaced it since.
+                stored = file.schema_arrow.metadata or {}
+                digest = ContentDigest(stored.get(METADATA_KEY, b""))
+                size = max(1, min(rows, rows * BATCH_BYTES // max(1, self.n_bytes)))
+                for batch in file.iter_batches(size):
+                    keys.append(batch.column("cell_key"))
+                    digest.add(batch)
+                    yield batch
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
+            raise _unreadable(self.path, err) from err
+        written = stored.get(DIGEST_KEY)
+        if written is not None and written != digest.hexdigest().encode():
+            raise BadParquetError(
+                f"'{self.path}' no longer holds what was written; a bit has flipped."
+            )
+        if len(pc.unique(pa.chunked_array(keys, pa.string()))) != rows:
+            raise BadParquetError(f"'{self.path}' holds a cell twice.")
+
+
+def open_shard(path: Path) -> Shard:
+    """Check all of a shard but its data, which `Shard.batches` does while it reads them.
+
+    Raises BadParquetError naming the file and the fault.
+    """
     if not is_whole(path):
         raise BadParquetError(f"'{path}' is not a whole Parquet file (truncated or foreign).")
     try:
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        with pq.ParquetFile(path) as file:
+            schema, n_bytes = file.schema_arrow, _bytes_in_memory(file.metadata)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
-        reason = str(err).split("\n")[0]
-        raise BadParquetError(f"'{path}' cannot be read: {reason}") from err
-    stored = table.schema.metadata or {}
-    raw = stored.get(METADATA_KEY)
+        raise _unreadable(path, err) from err
+    raw = (schema.metadata or {}).get(METADATA_KEY)
     if raw is None:
         raise BadParquetError(f"'{path}' carries no gpushmoo provenance; it is not ours.")
     try:
@@ -162,12 +177,26 @@ def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         raise BadParquetError(
             f"'{path}' has schema version {version}; this program reads version {SCHEMA_VERSION}."
         )
-    if not table.schema.remove_metadata().equals(expected):
+    if not schema.remove_metadata().equals(expected):
         raise BadParquetError(f"'{path}' has other columns than its schema version says.")
-    digest = stored.get(DIGEST_KEY)
-    if digest is not None and digest.decode(errors="replace") != content_digest(table, raw):
-        raise BadParquetError(f"'{path}' no longer holds what was written; a bit has flipped.")
-    keys = table.column("cell_key")
-    if len(keys.unique()) != len(keys):
-        raise BadParquetError(f"'{path}' holds a cell twice.")
-    return table, metadata
+    return Shard(path, schema, metadata, n_bytes)
+
+
+def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """A shard's cells and its provenance. Raises BadParquetError naming the file and the fault."""
+    shard = open_shard(path)
+    return pa.Table.from_batches(list(shard.batches()), schema=shard.schema), shard.metadata
+
+
+def _unreadable(path: Path, err: Exception) -> BadParquetError:
+    reason = str(err).split("\n")[0]
+    return BadParquetError(f"'{path}' cannot be read: {reason}")
+
+
+def _bytes_in_memory(metadata: pq.FileMetaData) -> int:
+    """Estimate from the numbers of values, which, unlike sizes in the file, no encoding hides."""
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    columns = (group.column(i) for group in groups for i in range(group.num_columns))
+    return sum(
+        c.num_values * (_TEXT_BYTES if c.physical_type == "BYTE_ARRAY" else 8) for c in columns
+    )

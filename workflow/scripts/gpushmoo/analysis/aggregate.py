@@ -1,4 +1,4 @@
-"""Shards into one hive-partitioned dataset."""
+"""Shards into one hive-partitioned dataset, in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..schema import METADATA_KEY, cell_schema
-from ..store import BadParquetError, read_shard
+from ..schema import cell_schema
+from ..store import BadParquetError, open_shard
+from .external_sort import KEY, RUN_BYTES, KeySorter
 
 PARTITION = ("kernel", "dtype")
+# A shard a line, in the order of the partitions. Readers of data sets pass over names that begin
+# with '_'. Within the Parquet files it would be read by every reader, and be larger than what
+# readers of Parquet take (100 MB) from some thousand shards on.
+PROVENANCE = "_provenance.jsonl.zst"
+# While rows are sorted: which of the shards each came from, for the sentence on doubled cells. An
+# axis, whose name is an argument's of a kernel, cannot be called so.
+_ORIGIN = pa.field("#shard", pa.int32(), nullable=False)
 
 
 class AggregateError(Exception):
@@ -31,54 +41,50 @@ class AggregateError(Exception):
 
 @dataclass(frozen=True)
 class ShardFile:
-    """A read shard."""
+    """What is kept of a checked shard: of a hundred thousand of them all provenance is too much."""
 
     path: Path
-    table: pa.Table
-    metadata: dict[str, Any]
+    axes: tuple[str, ...]
+    partition: tuple[str, str]
+    n_bytes: int
 
 
-def read_shards(paths: Sequence[Path]) -> list[ShardFile]:
-    """Read and check every shard. Raises AggregateError naming each file that is not whole."""
-    shards, bad = [], {}
-    for path in sorted(paths):
-        try:
-            table, metadata = read_shard(path)
-        except BadParquetError as err:
-            bad[path] = str(err)
-        else:
-            shards.append(ShardFile(path, table, metadata))
-    if bad:
-        raise AggregateError(" ".join(bad.values()) + " Nothing of it was used.", list(bad))
-    return shards
-
-
-def aggregate(paths: Sequence[Path], out: Path, one_model: bool = False) -> None:
+def aggregate(
+    paths: Sequence[Path], out: Path, one_model: bool = False, run_bytes: int = RUN_BYTES
+) -> None:
     """Write the dataset ``out/kernel=…/dtype=…/part-0.parquet`` from shards.
 
     Every file has the same columns (the union of all axes, null where a kernel has none), so that
-    a reader needs no schema merging; kernel and dtype stand in the path. Provenance of the shards
-    goes along in each file's metadata. Raises AggregateError for a bad or doubled shard, and for
-    shards of several device models if they are all to be of `one_model`.
+    a reader needs no schema merging; kernel and dtype stand in the path. Rows are sorted by key.
+    Provenance of the shards goes along (see dataset_provenance). Of the rows about `run_bytes` are
+    in memory at once, a few times over; the rest is sorted on disk beside `out`. Raises
+    AggregateError for bad shards, naming each, for a doubled one, and for shards of several device
+    models if they are all to be of `one_model`; OSError (no space). The old dataset then stays.
     """
-    shards = read_shards(paths)
-    if not shards:
+    shards, bad = _opened(paths)
+    if not shards and not bad:
         raise AggregateError("There are no shards to aggregate.")
-    schema = cell_schema({axis for s in shards for axis in s.metadata["axes"]})
-    _refuse_doubles(shards)
-    if one_model:
-        _refuse_mixture(shards)
+    schema = cell_schema({axis for s in shards for axis in s.axes})
+    models: dict[str, list[Path]] = {}
     fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
     try:
-        for kernel, dtype in sorted({_partition(s) for s in shards}):
-            mine = [s for s in shards if _partition(s) == (kernel, dtype)]
-            table = pa.concat_tables([_widen(s.table, schema) for s in mine])
-            table = table.sort_by("cell_key").drop_columns(list(PARTITION))
-            meta = json.dumps({"shards": [s.metadata for s in mine]}, sort_keys=True)
-            folder = fresh / f"kernel={kernel}" / f"dtype={dtype}"
-            folder.mkdir(parents=True)
-            table = table.replace_schema_metadata({METADATA_KEY: meta.encode()})
-            pq.write_table(table, folder / "part-0.parquet", compression="zstd")
+        fresh.mkdir(parents=True)
+        with pa.CompressedOutputStream(str(fresh / PROVENANCE), "zstd") as lines:
+            for partition, found in groupby(shards, key=lambda s: s.partition):
+                mine = list(found)
+                sizes = sum(s.n_bytes for s in mine)
+                with_origin = schema.append(_ORIGIN)
+                with KeySorter(with_origin, fresh / ".runs", sizes, run_bytes) as sorter:
+                    bad += _read(mine, sorter, with_origin, lines, models, bool(bad))
+                    if not bad:
+                        _write(sorter, mine, schema, fresh, partition)
+        if bad:
+            raise AggregateError(
+                " ".join(text for _, text in sorted(bad)) + " Nothing of it was used.",
+                [path for path, _ in sorted(bad)],
+            )
+        if one_model:
+            _refuse_mixture(models)
         if out.exists():
             shutil.rmtree(out)
         fresh.rename(out)
@@ -86,45 +92,111 @@ def aggregate(paths: Sequence[Path], out: Path, one_model: bool = False) -> None
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _partition(shard: ShardFile) -> tuple[str, str]:
-    params = shard.metadata["params"]
-    return Path(params["folder"]).name, params["dtype"]
+def _opened(paths: Sequence[Path]) -> tuple[list[ShardFile], list[tuple[Path, str]]]:
+    """The shards by partition and path, and of those that are not whole path and sentence."""
+    shards, bad = [], []
+    for path in paths:
+        try:
+            shard = open_shard(path)
+        except BadParquetError as err:
+            bad.append((path, str(err)))
+            continue
+        params = shard.metadata["params"]
+        partition = (Path(params["folder"]).name, params["dtype"])
+        axes = tuple(shard.metadata["axes"])
+        shards.append(ShardFile(path, axes, partition, shard.n_bytes))
+    return sorted(shards, key=lambda s: (s.partition, s.path)), bad
 
 
-def _widen(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _read(
+    shards: Sequence[ShardFile],
+    sorter: KeySorter,
+    schema: pa.Schema,
+    lines: pa.NativeFile,
+    models: dict[str, list[Path]],
+    check_only: bool,
+) -> list[tuple[Path, str]]:
+    """Give the shards' rows to `sorter`, their provenance to `lines`; the bad ones.
+
+    `models` gets the shards that each device model measured.
+
+    From the first bad one on, or with `check_only`, the rest is read only to name all that are bad.
+    """
+    bad: list[tuple[Path, str]] = []
+    for number, file in enumerate(shards):
+        try:
+            shard = open_shard(file.path)
+            lines.write(json.dumps(shard.metadata, sort_keys=True).encode() + b"\n")
+            names: set[str] = set()
+            for batch in shard.batches():
+                names.update(pc.unique(batch.column("device_name")).to_pylist())
+                if not (bad or check_only):
+                    sorter.add(_widened(batch, schema, number))
+        except BadParquetError as err:
+            bad.append((file.path, str(err)))
+        else:
+            for name in names:
+                models.setdefault(name, []).append(file.path)
+    return bad
+
+
+def _widened(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> pa.RecordBatch:
+    """The rows with all columns of `schema`, the shard's `number` among them."""
+    names = set(batch.schema.names)
     columns = [
-        table.column(f.name) if f.name in table.column_names else pa.nulls(len(table), f.type)
+        batch.column(f.name) if f.name in names else pa.nulls(len(batch), f.type)
         for f in schema
+        if f.name != _ORIGIN.name
     ]
-    return pa.table(columns, schema=schema)
+    origin = pa.repeat(pa.scalar(number, _ORIGIN.type), len(batch))
+    return pa.record_batch([*columns, origin], schema=schema)
 
 
-def _refuse_doubles(shards: Sequence[ShardFile]) -> None:
-    """The same cell measured twice on one device must not count twice."""
-    seen: dict[tuple[str, str], Path] = {}
-    for shard in shards:
-        keys = shard.table.column("cell_key").to_pylist()
-        devices = shard.table.column("device_uuid").to_pylist()
-        for key in zip(keys, devices, strict=True):
-            if key in seen:
-                raise AggregateError(
-                    f"Cell {key[0]} stands in '{seen[key]}' and in '{shard.path}'; "
-                    "neither was used.",
-                    [seen[key], shard.path],
-                )
-            seen[key] = shard.path
+def _write(
+    sorter: KeySorter,
+    shards: Sequence[ShardFile],
+    schema: pa.Schema,
+    dataset: Path,
+    partition: tuple[str, str],
+) -> None:
+    """Write the rows of a partition, a range of keys as a row group."""
+    kernel, dtype = partition
+    folder = dataset / f"kernel={kernel}" / f"dtype={dtype}"
+    folder.mkdir(parents=True)
+    in_file = pa.schema([f for f in schema if f.name not in PARTITION])
+    with pq.ParquetWriter(folder / "part-0.parquet", in_file, compression="zstd") as writer:
+        for table in sorter.tables():
+            _refuse_doubles(table, shards)
+            writer.write_table(table.select(in_file.names))
 
 
-def _refuse_mixture(shards: Sequence[ShardFile]) -> None:
-    """A sweep of which each of two device models has a part would look whole and be none."""
-    of: dict[str, list[Path]] = {}
-    for shard in shards:
-        for model in set(shard.table.column("device_name").to_pylist()):
-            of.setdefault(model, []).append(shard.path)
-    if len(of) < 2:
+def _refuse_doubles(table: pa.Table, shards: Sequence[ShardFile]) -> None:
+    """The same cell measured twice on one device must not count twice. `table` is sorted by key."""
+    keys = table.column(KEY)
+    # Most keys stand once, and only those that do not need a look at the device.
+    again = pc.equal(keys.slice(1), keys.slice(0, max(0, len(keys) - 1)))
+    if not pc.any(again).as_py():
         return
-    most = max(sorted(of), key=lambda model: len(of[model]))
-    others = [(m, path) for m in sorted(of) if m != most for path in of[m]]
+    seen: dict[tuple[str, str], int] = {}
+    places = pc.indices_nonzero(again).to_numpy()
+    some = table.select([KEY, "device_uuid", _ORIGIN.name])
+    some = some.take(sorted({*places.tolist(), *(places + 1).tolist()}))
+    for key, device, number in zip(*(c.to_pylist() for c in some.columns), strict=True):
+        if (key, device) in seen:
+            first, second = shards[seen[key, device]].path, shards[number].path
+            raise AggregateError(
+                f"Cell {key} stands in '{first}' and in '{second}'; neither was used.",
+                [first, second],
+            )
+        seen[key, device] = number
+
+
+def _refuse_mixture(models: Mapping[str, Sequence[Path]]) -> None:
+    """A sweep of which each of two device models has a part would look whole and be none."""
+    if len(models) < 2:
+        return
+    most = max(sorted(models), key=lambda model: len(models[model]))
+    others = [(m, path) for m in sorted(models) if m != most for path in models[m]]
     named = ", ".join(f"'{path}' on '{model}'" for model, path in others)
     raise AggregateError(
         f"The run was measured on '{most}', but {named}; a run is of one device model. "
@@ -134,9 +206,19 @@ def _refuse_mixture(shards: Sequence[ShardFile]) -> None:
 
 
 def dataset_provenance(dataset: Path) -> list[dict[str, Any]]:
-    """Provenance of every shard in a dataset, in the order of the files."""
-    found: list[dict[str, Any]] = []
-    for path in sorted(dataset.rglob("*.parquet")):
-        raw = pq.read_schema(path).metadata[METADATA_KEY]
-        found += json.loads(raw)["shards"]
-    return found
+    """Provenance of every shard in a dataset, in the order of partitions and paths.
+
+    Without the device's readings, which are most of it and of which no stage tells.
+    """
+    return list(_provenance(dataset))
+
+
+def _provenance(dataset: Path) -> Iterator[dict[str, Any]]:
+    with pa.CompressedInputStream(str(dataset / PROVENANCE), "zstd") as stream:
+        rest = b""
+        while block := stream.read(2**20):
+            *lines, rest = (rest + block).split(b"\n")
+            for line in lines:
+                found: dict[str, Any] = json.loads(line)
+                found.pop("readings", None)
+                yield found

@@ -162,11 +162,15 @@ def open_shard(path: Path) -> Shard:
     try:
         with pq.ParquetFile(path) as file:
             schema, n_bytes = file.schema_arrow, _bytes_in_memory(file.metadata)
+            beside = (file.metadata.metadata or {}).get(METADATA_KEY)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
         raise _unreadable(path, err) from err
     raw = (schema.metadata or {}).get(METADATA_KEY)
     if raw is None:
         raise BadParquetError(f"'{path}' carries no gpushmoo provenance; it is not ours.")
+    if beside != raw:
+        # Parquet keeps the text twice, once for Arrow's readers and once for all others.
+        raise BadParquetError(f"'{path}' no longer holds what was written; a bit has flipped.")
     try:
         metadata = json.loads(raw)
         version = metadata["schema_version"]

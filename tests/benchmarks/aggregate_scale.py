@@ -60,25 +60,33 @@ from gpushmoo.analysis.aggregate import aggregate
 aggregate(sorted((here / "cells").rglob("*.parquet")), here / "dataset")
 """,
     "ceiling": """
-from gpushmoo.analysis.ceiling import ceiling_rows
+from gpushmoo.analysis.ceiling import COLUMNS, ceiling_rows
 from gpushmoo.dataset import read_cells
-ceiling_rows(read_cells(here / "dataset", {"kernel": ["global_load"]}), {"global_load": "load"})
+kinds = {"copy2d_coalesced": "load"}
+where = {"kernel": list(kinds), "status": "ok"}
+ceiling_rows(read_cells(here / "dataset", where, COLUMNS), kinds)
 """,
     "best": """
 from gpushmoo.analysis.best import best_of_dataset
 best_of_dataset(here / "dataset")
 """,
-    "statuses": """
-from gpushmoo.analysis.statuses import read_statuses, verdict
-verdict(read_statuses(here / "dataset"))
+    "verdict": """
+from gpushmoo.analysis.statuses import COLUMNS, verdict
+from gpushmoo.dataset import read_cells
+verdict(read_cells(here / "dataset", columns=COLUMNS))
 """,
     "provenance": """
 from gpushmoo.analysis.aggregate import dataset_provenance
 dataset_provenance(here / "dataset")
 """,
-    "all cells": """
-from gpushmoo.dataset import read_cells
-read_cells(here / "dataset")
+    "figure": """
+from gpushmoo.dataset import read_medians
+where = {"kernel": "copy2d_coalesced", "dtype": "float", "height": 1024, "cache_state": "warm"}
+read_medians(here / "dataset", where)
+""",
+    "report": """
+from gpushmoo.dataset import read_medians
+read_medians(here / "dataset")
 """,
 }
 

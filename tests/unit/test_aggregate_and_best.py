@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
-from gpushmoo.analysis.best import best_table, tied_best
+from gpushmoo.analysis.best import best_of_dataset, best_table, tied_best
 from gpushmoo.analysis.quarantine import set_aside
 from gpushmoo.analysis.statuses import (
     MEANING,
@@ -24,7 +24,7 @@ from gpushmoo.analysis.statuses import (
     verdict,
     write_verdict,
 )
-from gpushmoo.dataset import matching, read_cells
+from gpushmoo.dataset import matching, partitions, read_cells, read_medians
 from gpushmoo.events import CellRun, ShardResult
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import FAULTS, Status
@@ -220,6 +220,35 @@ def test_nothing_to_aggregate_is_refused(tmp_path: Path) -> None:
         aggregate([], tmp_path / "dataset")
 
 
+def test_a_stage_reads_the_rows_and_columns_it_asks_for(dataset: Path, cells: pd.DataFrame) -> None:
+    found = read_cells(dataset, {"kernel": ["tiny"], "status": "ok"}, ["cell_key", "median_s"])
+    assert list(found.columns) == ["cell_key", "median_s", "x", "y"]
+    expected = cells[(cells["kernel"] == "tiny") & (cells["status"] == "ok")]
+    assert list(found["cell_key"]) == list(expected["cell_key"])
+    assert len(read_cells(dataset, {"dtype": "double", "x": 2})) == 1
+    assert read_cells(dataset, {"kernel": []}).empty
+    with pytest.raises(KeyError):
+        read_cells(dataset, {"no_such_column": 1})
+
+
+def test_medians_have_the_number_of_samples_in_the_place_of_the_samples(
+    dataset: Path, cells: pd.DataFrame
+) -> None:
+    found = read_medians(dataset)
+    lists = {"samples_s", "sampled_at_s"}
+    assert list(found["samples"]) == [len(s) for s in cells["samples_s"]]
+    left = [c for c in cells.columns if c not in lists]
+    pd.testing.assert_frame_equal(found[left], cells[left])
+
+
+def test_partitions_are_those_of_the_dataset(dataset: Path) -> None:
+    assert [(p["kernel"], p["dtype"]) for p in partitions(dataset)] == [
+        ("other", "float"),
+        ("tiny", "double"),
+        ("tiny", "float"),
+    ]
+
+
 # Best sets
 
 
@@ -286,6 +315,12 @@ def test_best_table_ranks_each_group_for_itself(cells: pd.DataFrame) -> None:
     assert list(tied["params"]) == ["y=7", "y=8"]
     assert list(tied["tied"]) == [2, 2]
     assert list(tied["slower_than_best"]) == pytest.approx([0.0, 1.0 / 7.0])
+
+
+def test_best_sets_of_a_dataset_are_those_of_all_its_cells(
+    dataset: Path, cells: pd.DataFrame
+) -> None:
+    assert best_of_dataset(dataset).equals(best_table(cells))
 
 
 def test_group_without_ok_cells_has_no_best(cells: pd.DataFrame) -> None:

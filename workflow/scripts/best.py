@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from gpushmoo.analysis.best import best_table
+from gpushmoo.analysis.best import best_of_dataset
 from gpushmoo.analysis.ceiling import read_ceiling
-from gpushmoo.dataset import read_cells
 from gpushmoo.joblog import job_log
 from gpushmoo.store import write_parquet
 
 with job_log(snakemake.log[0]):
-    cells = read_cells(Path(snakemake.input.dataset))
+    dataset = Path(snakemake.input.dataset)
     ceiling = read_ceiling(Path(snakemake.input.ceiling))
-    best = best_table(cells, ceiling, snakemake.params.host_fed)
+    best = best_of_dataset(dataset, ceiling, snakemake.params.host_fed)
     write_parquet(best, Path(snakemake.output[0]), {})

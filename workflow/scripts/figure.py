@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pandas as pd
 from gpushmoo.analysis.ceiling import read_ceiling
-from gpushmoo.dataset import matching, read_cells
+from gpushmoo.dataset import matching, read_medians
 from gpushmoo.joblog import job_log
 
 with job_log(snakemake.log[0]):
     spec, svg = snakemake.params.spec, Path(snakemake.output.svg)
-    cells = matching(read_cells(Path(snakemake.input.dataset)), spec["where"])
+    cells = read_medians(Path(snakemake.input.dataset), spec["where"])
     ceiling = read_ceiling(Path(snakemake.input.ceiling))
     if snakemake.wildcards.kind == "heatmap":
         from gpushmoo.figures.heatmap import heatmap

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from gpushmoo.dataset import read_cells
+from gpushmoo.dataset import read_medians
 from gpushmoo.joblog import job_log
 from gpushmoo.model.series import fit_dataset
 
 with job_log(snakemake.log[0]):
     fit_dataset(
-        read_cells(Path(snakemake.input.dataset)),
+        read_medians(Path(snakemake.input.dataset), {"kernel": snakemake.params.kernels}),
         snakemake.params.kernels,
         snakemake.params.holdout,
         snakemake.params.seed,

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
+from ..dataset import partitions, read_cells
 from ..schema import BEST_SCHEMA, GROUP, Status
 from .ceiling import CeilingRow, share_of_ceiling
 from .fastest import axes_of, params_text
+
+# Of a dataset all that the best sets are made of, beside the axes.
+_COLUMNS = frozenset(BEST_SCHEMA.names) | {
+    *("status", "median_s", "median_low_s", "median_high_s", "bytes_read", "bytes_written")
+}
+
+
+def best_of_dataset(
+    dataset: Path, ceiling: Sequence[CeilingRow] = (), host_fed: Collection[str] = ()
+) -> pa.Table:
+    """`best_table` of a dataset, a kernel and dtype at a time: no group has more than one."""
+    tables = [
+        best_table(
+            read_cells(dataset, {**where, "status": Status.OK.value}, _COLUMNS), ceiling, host_fed
+        )
+        for where in partitions(dataset)
+    ]
+    return pa.concat_tables(tables)
 
 
 def tied_best(cells: pd.DataFrame) -> pd.DataFrame:

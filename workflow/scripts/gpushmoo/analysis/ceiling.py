@@ -13,6 +13,15 @@ import pandas as pd
 
 from .fastest import axes_of, fastest, params_text
 
+# Of the verified cells of a dataset all that this module asks, beside the axes.
+COLUMNS = frozenset(
+    {
+        *("kernel", "dtype", "variant", "cell_key", "cache_state", "device_name", "status"),
+        *("bytes_read", "bytes_written", "working_set_over_cache"),
+        *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
+    }
+)
+
 
 @dataclass(frozen=True)
 class CeilingRow:

@@ -20,6 +20,9 @@ MEANING = {
     Status.LOST_DEVICE: "the device was lost before or during the cell",
 }
 
+# Of a dataset all that this module asks.
+COLUMNS = ("cell_key", "kernel", "dtype", "variant", "status", "message")
+
 
 class StrictError(Exception):
     """A strict run has cells that ended in a fault; one sentence."""

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from ..dataset import read_cells
+from ..dataset import read_medians
 from ..dtypes import DTYPES
 from ..schema import SAME_MACHINE_SCHEMA
 from ..store import write_parquet
@@ -46,7 +46,7 @@ def compare_with_measured(
     many. The result is empty where no such device measured it.
     """
     machine = load_machine(device_file)
-    found = points(machine, read_cells(dataset))
+    found = points(machine, read_medians(dataset, {"kernel": BLOCK_EQ}))
     work = [(Level(level), point) for level in levels for point in found]
 
     def row(job: tuple[Level, Point]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import typst
 
 from ..analysis.aggregate import dataset_provenance
 from ..analysis.ceiling import read_ceiling
-from ..dataset import read_cells
+from ..dataset import read_medians
 from .facts import report_facts
 from .simulated import simulated_pages
 
@@ -45,7 +45,7 @@ def build_report(
     bytes out: no date, no system fonts, figures without dates.
     """
     facts = report_facts(
-        cells=read_cells(files.dataset),
+        cells=read_medians(files.dataset),
         best=pd.read_parquet(files.best),
         ceiling=read_ceiling(files.ceiling),
         fits=json.loads(files.model.read_text())["fits"],

@@ -180,7 +180,7 @@ def method_facts(
     return {
         "cells": len(cells),
         "ok": len(ok),
-        "samples": int(ok["samples_s"].map(len).sum()),
+        "samples": int(ok["samples"].sum()),
         "min_samples": p["measure"]["min_samples"],
         "max_samples": p["measure"]["max_samples"],
         "target": percent(p["measure"]["relative_half_width"]),

@@ -67,6 +67,7 @@ rule figure_study:
 rule report:
     input:
         figures=flow.figure_files,
+        notes=flow.figure_notes,
         dataset=flow.path("dataset"),
         best=flow.path("summary", "best.parquet"),
         ceiling=flow.path("summary", "ceiling.json"),

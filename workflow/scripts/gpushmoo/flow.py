@@ -126,8 +126,13 @@ class Flow:
 
         The argument `output` keeps Snakemake from comparing this with the last run's value.
         """
-        files = self.shard_files
-        return files.index(str(output[0])) + 1, len(files)
+        name = f"{wildcards.sweep}/{wildcards.dtype}/{wildcards.shard}.parquet"
+        return self._shard_numbers[name], len(self.shards)
+
+    @cached_property
+    def _shard_numbers(self) -> dict[str, int]:
+        # By name, not by output: where results go to a storage that is a local copy's path.
+        return {shard.path: number for number, shard in enumerate(self.shards, start=1)}
 
     @property
     def cache(self) -> str:
@@ -281,6 +286,11 @@ class Flow:
         studies = [f"{study}-dot" for study in self.studies]
         names = [f.name for f in self.figures] + dots + studies + simulated
         return [self.path("figures", f"{n}.svg") for n in names]
+
+    @property
+    def figure_notes(self) -> list[str]:
+        """Title and caption of each figure, beside it."""
+        return [str(Path(f).with_suffix(".json")) for f in self.figure_files]
 
     def figure_params(self, wildcards: Any) -> dict[str, Any]:
         """What the figure named by the wildcards shows."""

@@ -35,9 +35,10 @@ lint: .venv/dev.stamp
 .venv/dev.stamp: requirements/dev.lock requirements/bootstrap.sh
 	sh requirements/bootstrap.sh dev
 
-# Adds CuPy for an NVIDIA GPU, by the driver's CUDA version; what submits jobs to a cluster.
-.PHONY: cuda12 cuda13 slurm lsf
-cuda12 cuda13 slurm lsf: .venv/run.stamp
+# Adds CuPy for an NVIDIA GPU, by the driver's CUDA version; what submits jobs to a cluster;
+# what stores results in S3.
+.PHONY: cuda12 cuda13 slurm lsf s3
+cuda12 cuda13 slurm lsf s3: .venv/run.stamp
 	sh requirements/bootstrap.sh $@
 
 # Makes the lock files anew from pyproject.toml: versions and hashes only, no addresses.

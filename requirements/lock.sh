@@ -11,4 +11,8 @@ compile pyproject.toml --extra cuda12 -c requirements/run.lock -o requirements/c
 compile pyproject.toml --extra cuda13 -c requirements/run.lock -o requirements/cuda13.lock
 compile pyproject.toml --extra slurm -c requirements/run.lock -o requirements/slurm.lock
 compile pyproject.toml --extra lsf -c requirements/run.lock -o requirements/lsf.lock
+versions="$(mktemp)"
+sed -n '/^python-dateutil==/d; s/^\([a-z].*==.*[^ ]\) *\\$/\1/p' requirements/run.lock >"$versions"
+compile pyproject.toml requirements/s3.in -c "$versions" -o requirements/s3.lock
+rm "$versions"
 compile requirements/uv.in -o requirements/uv.lock

@@ -210,9 +210,21 @@ class Slurm:
         """Such as IDLE, MIXED, DOWN* or IDLE+DRAIN."""
         return _pairs(_output("scontrol", "-o", "show", "node", name)).get("State", "")
 
-    def cancel(self, job_id: str) -> None:
-        """As a user or an administrator does."""
-        subprocess.run(["scancel", job_id], timeout=DEADLINE_S, check=True)
+    def submit(self, *args: str, where: Path) -> str:
+        """``sbatch`` with these arguments in a folder; the job's number."""
+        done = subprocess.run(
+            ["sbatch", "--parsable", *args],
+            cwd=where,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    def cancel(self, *args: str) -> None:
+        """``scancel`` with these arguments, as a user or an administrator does."""
+        subprocess.run(["scancel", *args], timeout=DEADLINE_S, check=True)
 
     def control(self, *args: str) -> None:
         """``scontrol`` with these arguments, which must succeed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from projects import DEADLINE_S, TINY, Project
 from slurm import Slurm, why_not
 from workflow_fixtures import copy_project
 
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 PROFILE = ("--profile", "profiles/slurm")
 # The profile's 30 s are for jobs of minutes.
 QUICK = ("--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1")
@@ -99,7 +101,7 @@ def test_a_sweep_on_slurm_has_the_cells_of_a_local_run(slurm: Slurm, tmp_path: P
     assert outcome.status == 0, outcome.text
     outcome = project.snakemake("results/there/dataset", *PROFILE, *QUICK, config=there, cores=None)
     assert outcome.status == 0, outcome.text
-    assert outcome.text.count("has been submitted with SLURM jobid") == 4
+    assert outcome.text.count("has been submitted with SLURM jobid") == 4, outcome.text
 
     here = read_cells(project.root / "results/tiny/dataset").set_index("cell_key")
     away = read_cells(project.root / "results/there/dataset").set_index("cell_key")
@@ -125,6 +127,31 @@ def test_jobs_outlive_the_kill_of_snakemake_and_count_once(slurm: Slurm, tmp_pat
         run.finish()
     finally:
         run.stop()
+    gate.cells()
+
+
+def test_an_allocation_near_its_end_finishes_its_shard_and_leaves_no_lock(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    project = new_project(tmp_path)
+    gate = Gate(project)
+    screen = project.root / "screen"
+    target = [DATASET, "--profile", "profiles/slurm-allocation"]
+    command = shlex.join(project.command(*target, config=gate.config, cores=None))
+    batch = ["--nodes=1", "--gpus=1", "--cpus-per-task=2", "--output=screen", "--open-mode=append"]
+    first = slurm.submit(*batch, "--wrap", f"exec {command}", where=project.root)
+    dtype = gate.wait_for_any()
+    # What --signal=B:TERM@600 does.
+    slurm.cancel("--batch", "--signal=TERM", first)
+    wait_until(lambda: "Will exit after finishing" in screen.read_text(), "the signal's effect")
+    gate.open()
+    wait_until(lambda: slurm.job(first)["JobState"] in ENDED, "the allocation's end")
+    made = [p.parent.name for p in project.root.rglob("cells/gated/*/*.parquet")]
+    assert made == [dtype]
+    second = slurm.submit(*batch, "--wrap", f"exec {command}", where=project.root)
+    wait_until(lambda: slurm.job(second)["JobState"] in ENDED, "the second allocation's end")
+    assert slurm.job(second)["JobState"] == "COMPLETED", screen.read_text()
+    assert len(gate.workers(dtype)) == 1
     gate.cells()
 
 

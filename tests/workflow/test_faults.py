@@ -201,7 +201,7 @@ def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(bare: Project
     assert "'Another GPU'" in said
     assert "start the run again" in said
     assert not (bare.root / FLOAT).exists()
-    assert len(list((bare.results / "quarantine").rglob("*.parquet"))) == 1
+    assert len(list(((bare.root / FLOAT).parents[3] / "quarantine").rglob("*.parquet"))) == 1
     again = bare.snakemake(DATASET, config=gate.config)
     assert again.status == 0, again.text
     assert again.jobs["measure"] == 1

@@ -124,3 +124,27 @@ def test_nothing_is_measured_again_and_what_is_missing_is(
     objects(bucket)[f"cells/{TINY_SHARDS[2]}.parquet"].delete()
     planned = run(project, endpoint, "-n", "cells")
     assert planned.jobs.get("measure") == 1, planned.text
+
+
+def test_a_recorded_data_set_is_read_from_here(
+    project: Project, bucket: Any, endpoint: str
+) -> None:
+    recorded = "dataset=reports/reference/nvidia-h200"
+    command = project.command(
+        *("-n", "--profile", "profiles/s3", "--storage-s3-endpoint-url", endpoint),
+        *("--default-storage-prefix", f"s3://{BUCKET}/{PREFIX}"),
+        config=("config/full.yaml", "config/dots.yaml"),
+    )
+    done = subprocess.run(
+        [*command, "--config", "run=h200", "only=null", recorded],
+        cwd=project.root,
+        env={**project.environment, **KEYS},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    jobs = Outcome(done.returncode, done.stdout + done.stderr).jobs
+    assert jobs["aggregate"] == 1
+    assert jobs["figure_study"] == 2
+    assert "measure" not in jobs

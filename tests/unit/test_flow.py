@@ -428,3 +428,16 @@ def test_the_record_of_an_h200_is_rendered_with_its_studies(raw_config: dict[str
     assert flow.studies == STUDIES
     assert all((ROOT / flow.study_file(s)).resolve().is_file() for s in STUDIES)
     assert not any("studies" in Path(f).parts for f in flow.shard_files)
+
+
+def test_a_shard_has_its_place_wherever_its_file_lies(flow: Flow) -> None:
+    total = len(flow.shards)
+    for number in (1, total):
+        shard = flow.shards[number - 1]
+        asked = SimpleNamespace(sweep=shard.sweep, dtype=shard.dtype, shard=shard.name)
+        assert flow.shard_place(asked, ["elsewhere/x.parquet"]) == (number, total)
+
+
+def test_every_figure_has_its_note_beside_it(flow: Flow) -> None:
+    pairs = zip(flow.figure_files, flow.figure_notes, strict=True)
+    assert all(figure.removesuffix("svg") == note.removesuffix("json") for figure, note in pairs)

@@ -50,7 +50,12 @@ rule figure_dot:
 
 rule figure_study:
     input:
-        lambda wildcards: flow.study_file(wildcards.study),
+        # A recorded study lies here, wherever the results go.
+        lambda wildcards: (
+            local(flow.study_file(wildcards.study))
+            if flow.config.dataset
+            else flow.study_file(wildcards.study)
+        ),
     output:
         svg=flow.path("figures", "{study}-dot.svg"),
         note=flow.path("figures", "{study}-dot.json"),

@@ -78,7 +78,14 @@ def locked(text: str) -> dict[str, tuple[str, int]]:
 
 
 def test_there_is_a_lock_for_the_run_and_for_every_extra() -> None:
-    assert {p.stem for p in LOCKS} == {"run", "uv", *EXTRAS}
+    assert {p.stem for p in LOCKS} == {"run", "uv", "s3", *EXTRAS}
+
+
+def test_the_lock_for_s3_is_that_of_the_run_but_for_one_package() -> None:
+    run, s3 = (locked((ROOT / f"requirements/{n}.lock").read_text()) for n in ("run", "s3"))
+    changed = [name for name, (version, _) in run.items() if s3[name][0] != version]
+    assert changed == ["python-dateutil"]
+    assert "snakemake-storage-plugin-s3" in s3
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda p: p.stem)

@@ -11,10 +11,11 @@ report-h200: .venv/run.stamp
 	$(SNAKEMAKE) --cores all --configfile config/full.yaml config/dots.yaml \
 		--config run=h200 only=null dataset=reports/reference/nvidia-h200
 
-# Its tests on a real Slurm are skipped where there is none; only CI installs one by itself.
+# Its tests on a real Slurm are skipped where there is none; only CI installs one by itself. They wait
+# more than they work: first in order, and one worker more than there are cores.
 test: lint
 	@sh tests/cluster/install.sh $(if $(filter true,$(CI)),,--check) || true
-	.venv/bin/python -m pytest -q -n 2 --dist loadfile
+	.venv/bin/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 # Installs a Slurm where there is none (Debian's packages, as root), starts one of virtual nodes, runs
 # a sweep on it and lets jobs, nodes and the controller fail.

@@ -30,6 +30,7 @@ def read_cells(
 
     Of the kernels and dtypes that it leaves out nothing is read. `columns` are those wanted, all by
     default; axes are no names of `columns`, they always come along.
+    The frame cannot be written to, for it shares Arrow's memory: who changes values takes a copy.
     """
     source = _open(dataset)
     names = [

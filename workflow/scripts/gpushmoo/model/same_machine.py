@@ -16,10 +16,9 @@ from ..dtypes import DTYPES
 from ..schema import SAME_MACHINE_SCHEMA
 from ..store import write_parquet
 from .cases import BLOCK_EQ
-from .gantt import Workload, resident_blocks
 from .machine import Level, Machine, load_machine
 from .simulate import SIMULATED_DTYPES
-from .tiling import Tiling
+from .tiling import Tiling, residency
 from .traffic import simulate_tiles
 
 # Tiles of each block in the two simulations of a point. A measured block has more.
@@ -98,8 +97,7 @@ def points(machine: Machine, cells: pd.DataFrame) -> list[Point]:
 
 
 def _blocks(machine: Machine, tiling: Tiling) -> list[int]:
-    load = Workload(1, tiling.threads // machine.half_warp, 1)
-    units, capacity = machine.n_sm, machine.n_sm * resident_blocks(machine, load)
+    units, capacity = machine.n_sm, machine.n_sm * residency(machine, tiling).blocks
     doublings = [2**i for i in range(units.bit_length()) if 2**i < units]
     more = [units, 2 * units, 2 * units + 1, capacity, capacity + 1, 2 * capacity]
     return list(dict.fromkeys(doublings + more))

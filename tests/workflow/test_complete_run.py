@@ -26,7 +26,7 @@ def cells(finished: FinishedProject) -> pd.DataFrame:
 
 def test_every_promised_file_is_there(finished: FinishedProject) -> None:
     results = finished.results
-    simulated = ("simulated", "gantt", "questions", "float3")
+    simulated = ("simulated", "questions", "float3")
     figures = [f"{kind}-tesla-c1060" for kind in simulated]
     figures += [f"heatmap-{COPY}-block_x-block_y-48x70-warm"]
     figures += [f"curve-{PERSISTENT}-num_partition-128x128-warm"]

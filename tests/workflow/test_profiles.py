@@ -49,6 +49,20 @@ def test_a_named_backend_is_planned_on_a_host_without_a_device(bare: Project, pr
         assert int(job["runtime"]) > 0
 
 
+def test_only_what_is_measured_runs_elsewhere() -> None:
+    """All else is seconds of one core: a new rule must say so (localrules)."""
+    rules = "\n".join(p.read_text() for p in (ROOT / "workflow" / "rules").glob("*.smk"))
+    named = set(re.findall(r"^    *rule (\w+):|^rule (\w+):", rules, re.MULTILINE))
+    every = {a or b for a, b in named}
+    local = {
+        name
+        for block in re.findall(r"^localrules:\n((?:    \w+,\n)+)", rules, re.MULTILINE)
+        for name in re.findall(r"\w+", block)
+    }
+    assert every - local == {"check_machine_code", "measure", "timeline", "errors"}
+    assert local <= every
+
+
 def test_on_slurm_a_job_is_of_one_node(bare: Project) -> None:
     assert {j["nodes"] for j in resources_of(dry_run(bare, "slurm", "cuda"), "measure")} == {"1"}
 

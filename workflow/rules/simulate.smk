@@ -5,8 +5,15 @@
 # On a cluster these run where Snakemake was started (see analyse.smk).
 localrules:
     simulate,
+    simulate_tables,
+    simulate_questions,
+    check_published,
+    same_machine,
     figure_simulated,
-    figure_gantt,
+    figure_questions,
+    figure_float3,
+    figure_same_machine,
+    atlas,
 
 
 rule simulate:
@@ -149,21 +156,6 @@ rule figure_same_machine:
         code=flow.code("figures.same_machine"),
     script:
         "../scripts/figure_same_machine.py"
-
-
-rule figure_gantt:
-    output:
-        svg=flow.path("figures", "gantt-{machine}.svg"),
-        note=flow.path("figures", "gantt-{machine}.json"),
-    log:
-        flow.path("logs", "figure-gantt-{machine}.log"),
-    conda:
-        "../../environment.yml"
-    params:
-        spec=flow.simulation_params,
-        code=flow.code("figures.gantt"),
-    script:
-        "../scripts/figure_gantt.py"
 
 
 # The first document's figures, drawn from a simulated device.

@@ -275,7 +275,6 @@ class Flow:
             for s in self.config.simulations
             for kind, asked in (
                 ("simulated", s.sizes),
-                ("gantt", s.document),
                 ("questions", s.questions),
                 ("float3", s.questions),
                 ("same_machine", s.measured),

@@ -75,7 +75,6 @@ def report_facts(
         "heatmaps": _figures(figures, "heatmap"),
         "curves": _figures(figures, "curve"),
         "simulated": _figures(figures, "simulated"),
-        "gantt": _figures(figures, "gantt"),
         "simulations": simulations,
         "question_figures": _figures(figures, "questions") + _figures(figures, "float3"),
         "same_machine": _figures(figures, "same_machine"),

@@ -51,6 +51,33 @@ def test_setting_that_the_user_chose_wins_and_is_told(tmp_path: Path, name: str)
     assert (runtime_settings(POCL) | runtime_settings(INTEL))[name] == "mine"
 
 
+def test_no_process_finds_a_runtime_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes of a run start together and share the folder that names the runtime."""
+    library = tmp_path / "lib" / "libintelocl.so"
+    library.parent.mkdir()
+    library.touch()
+    monkeypatch.setattr(opencl_runtime.sys, "prefix", str(tmp_path))
+    icd = tmp_path / "cache/vendors-intel/intel.icd"
+    seen: list[str | None] = []
+    replace = os.replace
+
+    def watched(own: Path, path: Path) -> None:
+        seen.append(icd.read_text() if icd.exists() else None)
+        replace(own, path)
+
+    monkeypatch.setattr(opencl_runtime.os, "replace", watched)
+    for _ in range(2):
+        prepare_environment("intel", tmp_path / "cache")
+        assert icd.read_text() == f"{library}\n"
+    assert seen == [None]
+    icd.write_text("another version's")
+    prepare_environment("intel", tmp_path / "cache")
+    assert seen == [None, "another version's"]
+    assert list(icd.parent.iterdir()) == [icd]
+
+
 def test_intel_runtime_alone_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = tmp_path / "lib" / "libintelocl.so"
     library.parent.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import uuid
 from pathlib import Path
 
 # Tried in this order by `auto`. PoCL is light and MIT; the one that pip ships knows no CPU younger
@@ -47,8 +48,18 @@ def _vendors(cache: Path, name: str, library: Path | None) -> Path:
     folder = cache / f"vendors-{name}"
     folder.mkdir(exist_ok=True)
     if library is not None:
-        (folder / f"{name}.icd").write_text(f"{library}\n")
+        _put(folder / f"{name}.icd", f"{library}\n")
     return folder
+
+
+def _put(path: Path, text: str) -> None:
+    """Other jobs may read the file at this moment: it is never half there."""
+    if path.is_file() and path.read_text() == text:
+        return
+    # Of a folder OpenCL reads what ends in .icd.
+    own = path.with_suffix(f".{uuid.uuid4().hex}")
+    own.write_text(text)
+    os.replace(own, path)
 
 
 def _bundled_pocl() -> bool:

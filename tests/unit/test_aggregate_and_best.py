@@ -15,7 +15,6 @@ import pytest
 from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
 from gpushmoo.analysis.best import best_of_dataset, best_table, tied_best
-from gpushmoo.analysis.quarantine import set_aside
 from gpushmoo.analysis.statuses import (
     MEANING,
     StrictError,
@@ -26,10 +25,11 @@ from gpushmoo.analysis.statuses import (
 )
 from gpushmoo.dataset import matching, partitions, read_cells, read_medians
 from gpushmoo.events import CellRun, ShardResult
+from gpushmoo.quarantine import set_aside
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import FAULTS, Status
 from gpushmoo.space import Cell, Problem
-from gpushmoo.store import read_shard, write_parquet
+from gpushmoo.store import BadParquetError, read_shard, write_parquet
 from gpushmoo.workload import Launch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,6 +169,54 @@ def test_all_bad_shards_are_named_and_the_old_dataset_stays(
     named = [str(p) in str(caught.value) for p in shards]
     assert named == [False, True, True, False]
     assert len(read_cells(dataset)) == 9
+
+
+@settings(deadline=None, max_examples=40)
+@given(where=st.floats(0.0, 1.0, exclude_max=True), bit=st.integers(0, 7), file=st.integers(0, 9))
+def test_a_flipped_bit_of_a_dataset_is_refused_wherever_it_is(
+    tmp_path_factory: pytest.TempPathFactory, where: float, bit: int, file: int
+) -> None:
+    """Bytes that tell readers which rows they may pass over carry no checksum of Parquet's."""
+    folder = tmp_path_factory.mktemp("flipped")
+    dataset = folder / "dataset"
+    first = write_shard(folder / "1.parquet", values=(1, 2, 3), statuses={2: Status.TIMEOUT})
+    aggregate([first, write_shard(folder / "2.parquet", dtype="double")], dataset)
+    files = sorted(p for p in dataset.rglob("*") if p.is_file() and not p.name.endswith(".json"))
+    path = files[file % len(files)]
+    data = bytearray(path.read_bytes())
+    data[int(where * len(data))] ^= 1 << bit
+    path.write_bytes(data)
+    readers = [dataset_provenance, lambda d: read_cells(d, {"dtype": "float", "status": "ok"})]
+    readers.append(lambda d: read_medians(d, {"dtype": ["double"]}))
+    refusals = []
+    for read in readers:
+        try:
+            read(dataset)
+        except BadParquetError as err:
+            refusals.append(err)
+    # Who reads the other files is not kept from it.
+    [refusal] = refusals
+    assert refusal.path == dataset
+    assert path.name in str(refusal)
+
+
+def test_files_that_are_not_of_the_dataset_are_not_read(dataset: Path, shards: list[Path]) -> None:
+    before = read_cells(dataset)
+    part = dataset / "kernel=tiny/dtype=float"
+    (part / "part-1.parquet").write_bytes((part / "part-0.parquet").read_bytes())
+    (dataset / "kernel=tiny/dtype=int").mkdir()
+    (dataset / "kernel=tiny/dtype=int/part-0.parquet").write_bytes(shards[0].read_bytes())
+    assert len(read_cells(dataset)) == len(before)
+    assert [p["dtype"] for p in partitions(dataset)] == ["float", "double", "float"]
+
+
+@pytest.mark.parametrize("missing", ["kernel=tiny/dtype=float/part-0.parquet", "_sha256.json"])
+def test_a_dataset_that_lacks_a_file_is_refused_with_its_name(dataset: Path, missing: str) -> None:
+    (dataset / missing).unlink()
+    with pytest.raises(BadParquetError) as caught:
+        read_cells(dataset)
+    assert missing in str(caught.value)
+    assert str(dataset) in str(caught.value)
 
 
 def test_what_cannot_be_used_is_named_for_the_quarantine(

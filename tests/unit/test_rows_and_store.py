@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from gpushmoo.content import content_digest
 from gpushmoo.events import CellRun, ShardResult
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
-from gpushmoo.store import BadParquetError, is_whole, read_shard, write_parquet
+from gpushmoo.store import BadParquetError, is_whole, read_shard, read_table, write_parquet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -203,12 +204,12 @@ def test_damaged_bytes_are_refused_or_without_effect(
     data = bytearray(path.read_bytes())
     data[int(where * len(data))] ^= 1 << bit
     path.write_bytes(data)
-    try:
+    with contextlib.suppress(BadParquetError):
         back, metadata = read_shard(path)
-    except BadParquetError:
-        return
-    assert back.equals(table)
-    assert metadata == {"schema_version": SCHEMA_VERSION, **METADATA}
+        assert back.equals(table)
+        assert metadata == {"schema_version": SCHEMA_VERSION, **METADATA}
+    with contextlib.suppress(BadParquetError):
+        assert read_table(path, table.schema).equals(table)
 
 
 def test_flipped_bits_of_the_provenance_are_seen(table: pa.Table, shard: Path) -> None:
@@ -222,6 +223,22 @@ def test_flipped_bits_of_the_provenance_are_seen(table: pa.Table, shard: Path) -
         data[place] ^= 1
         shard.write_bytes(data)
         assert "a bit has flipped" in refused(shard)
+
+
+def test_what_a_stage_wrote_is_checked_as_a_shard_is(table: pa.Table, tmp_path: Path) -> None:
+    path = tmp_path / "best.parquet"
+    write_parquet(table, path, {})
+    assert read_table(path, table.schema).equals(table)
+    with pytest.raises(BadParquetError, match="other columns than it should"):
+        read_table(path, table.schema.remove(0))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(BadParquetError, match="truncated") as caught:
+        read_table(path, table.schema)
+    assert caught.value.path == path
+    pq.write_table(table, path)
+    with pytest.raises(BadParquetError, match="not ours"):
+        read_table(path, table.schema)
 
 
 def test_digest_is_of_the_content_and_not_of_its_chunks(table: pa.Table) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
+from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.figures import same_machine as figure_module
 from gpushmoo.model.machine import Level, Machine, load_machine
 from gpushmoo.model.same_machine import compare_with_measured, points, predicted_gbs
@@ -18,6 +18,7 @@ from gpushmoo.model.tiling import Tiling
 from gpushmoo.model.traffic import simulate_tiles
 from gpushmoo.report.simulated import simulated_pages
 from gpushmoo.schema import SAME_MACHINE_SCHEMA
+from gpushmoo.store import read_table
 from matplotlib.figure import Figure
 from test_figures import assert_readable
 
@@ -27,15 +28,10 @@ RECORD = ROOT / "reports" / "reference" / "nvidia-h200"
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recorded cells of block_eq_partition as a dataset: kernel and dtype from the path."""
-    out = tmp_path_factory.mktemp("dataset")
-    for dtype in ("float", "double"):
-        for shard in (RECORD / "block_eq_partition" / dtype).glob("*.parquet"):
-            folder = out / "kernel=block_eq_partition" / f"dtype={dtype}"
-            folder.mkdir(parents=True, exist_ok=True)
-            table = pq.read_table(shard, partitioning=None)
-            kept = [n for n in table.column_names if n not in ("kernel", "dtype")]
-            pq.write_table(table.select(kept), folder / shard.name)
+    """The recorded cells of block_eq_partition."""
+    out = tmp_path_factory.mktemp("recorded") / "dataset"
+    folders = (RECORD / "block_eq_partition" / dtype for dtype in ("float", "double"))
+    aggregate([path for folder in folders for path in sorted(folder.glob("*.parquet"))], out)
     return out
 
 
@@ -48,8 +44,7 @@ def machine() -> Machine:
 def compared(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     out = tmp_path_factory.mktemp("compared") / "points.parquet"
     compare_with_measured(DEVICE, ["partitions", "banks"], dataset, out, 2)
-    assert pq.read_schema(out).remove_metadata().equals(SAME_MACHINE_SCHEMA)
-    return pd.read_parquet(out)
+    return read_table(out, SAME_MACHINE_SCHEMA).to_pandas()
 
 
 def test_every_point_has_its_error(compared: pd.DataFrame) -> None:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from gpushmoo.analysis.aggregate import AggregateError, aggregate
-from gpushmoo.analysis.quarantine import set_aside
 from gpushmoo.joblog import job_log
+from gpushmoo.quarantine import set_aside
 
 with job_log(snakemake.log[0], expected=(AggregateError,)):
     out = Path(snakemake.output[0])

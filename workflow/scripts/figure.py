@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import pandas as pd
 from gpushmoo.analysis.ceiling import read_ceiling
 from gpushmoo.dataset import matching, read_medians
 from gpushmoo.joblog import job_log
+from gpushmoo.store import read_table
 
 with job_log(snakemake.log[0]):
     spec, svg = snakemake.params.spec, Path(snakemake.output.svg)
@@ -26,16 +26,19 @@ with job_log(snakemake.log[0]):
         )
     elif snakemake.wildcards.kind == "curve":
         from gpushmoo.figures.curve import curve
+        from gpushmoo.schema import PREDICTION_SCHEMA
 
-        predictions = pd.read_parquet(snakemake.input.predictions)
-        predictions = matching(predictions, spec["where"])
+        table = read_table(Path(snakemake.input.predictions), PREDICTION_SCHEMA)
+        predictions = matching(table.to_pandas(), spec["where"])
         curve(cells, predictions, spec["x"], spec["unit"], svg, ceiling, spec["name_state"])
     elif snakemake.wildcards.kind == "footprint":
         import json
 
         from gpushmoo.figures.footprint import footprint
+        from gpushmoo.model.shapes import SHAPE_SCHEMA
 
-        rows = matching(pd.read_parquet(snakemake.input.shape_cells), spec["where"])
+        table = read_table(Path(snakemake.input.shape_cells), SHAPE_SCHEMA)
+        rows = matching(table.to_pandas(), spec["where"])
         fits = json.loads(Path(snakemake.input.shapes).read_text())["fits"]
         footprint(rows, fits, svg, spec["name_state"])
     else:

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-import pandas as pd
 from gpushmoo.figures.float3 import float3
 from gpushmoo.joblog import job_log
+from gpushmoo.schema import PROFILE_SCHEMA, SIMULATION_SCHEMA
+from gpushmoo.store import read_table
 
 with job_log(snakemake.log[0]):
     float3(
-        pd.read_parquet(snakemake.input.cells),
-        pd.read_parquet(snakemake.input.profile),
+        read_table(Path(snakemake.input.cells), SIMULATION_SCHEMA).to_pandas(),
+        read_table(Path(snakemake.input.profile), PROFILE_SCHEMA).to_pandas(),
         Path(snakemake.output.svg),
     )

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-import pandas as pd
 from gpushmoo.figures.questions import questions
 from gpushmoo.joblog import job_log
+from gpushmoo.schema import SIMULATION_SCHEMA
+from gpushmoo.store import read_table
 
 with job_log(snakemake.log[0]):
-    questions(pd.read_parquet(snakemake.input[0]), Path(snakemake.output.svg))
+    table = read_table(Path(snakemake.input[0]), SIMULATION_SCHEMA)
+    questions(table.to_pandas(), Path(snakemake.output.svg))

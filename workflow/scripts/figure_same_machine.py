@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-import pandas as pd
 from gpushmoo.figures.same_machine import same_machine
 from gpushmoo.joblog import job_log
+from gpushmoo.schema import SAME_MACHINE_SCHEMA
+from gpushmoo.store import read_table
 
 with job_log(snakemake.log[0]):
-    same_machine(pd.read_parquet(snakemake.input[0]), Path(snakemake.output.svg))
+    table = read_table(Path(snakemake.input[0]), SAME_MACHINE_SCHEMA)
+    same_machine(table.to_pandas(), Path(snakemake.output.svg))

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-import pyarrow.parquet as pq
 from gpushmoo.figures.errors import errors
 from gpushmoo.figures.timeline import timeline
 from gpushmoo.joblog import job_log
+from gpushmoo.numerics import ERRORS_SCHEMA
+from gpushmoo.store import read_table
 from gpushmoo.timeline import read_timeline
 
 with job_log(snakemake.log[0]):
@@ -13,4 +14,4 @@ with job_log(snakemake.log[0]):
     if snakemake.wildcards.study == "timeline":
         timeline(read_timeline(measured), svg)
     else:
-        errors(pq.read_table(measured).to_pandas(), svg)
+        errors(read_table(measured, ERRORS_SCHEMA).to_pandas(), svg)

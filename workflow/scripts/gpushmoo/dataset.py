@@ -1,7 +1,9 @@
-"""Reads a run's dataset for the analysing stages, no more of it than they need."""
+"""Reads a run's dataset for the analysing stages, no more of it than they need, and checks that."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from .schema import CORE_COLUMNS
+from .store import BadParquetError
 
+# SHA-256 of every file of a dataset. Readers of data sets pass over names that begin with '_'.
+SUMS = "_sha256.json"
 # Most of a dataset; how many there are is all that a stage asks of them.
 SAMPLES = ("samples_s", "sampled_at_s")
 # Names, whatever they look like.
@@ -32,7 +37,7 @@ def read_cells(
     default; axes are no names of `columns`, they always come along.
     The frame cannot be written to, for it shares Arrow's memory: who changes values takes a copy.
     """
-    source = _open(dataset)
+    source = _open(dataset, where)
     names = [
         n for n in source.schema.names if columns is None or n in columns or n not in CORE_COLUMNS
     ]
@@ -41,7 +46,7 @@ def read_cells(
 
 def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """As `read_cells`, but with the number of samples (``samples``) in the place of the samples."""
-    source = _open(dataset)
+    source = _open(dataset, where)
     fields = {n: pc.field(n) for n in source.schema.names if n not in SAMPLES}
     fields["samples"] = pc.list_value_length(pc.field(SAMPLES[0]))
     # A few row groups at a time: what is read ahead would be most of the memory.
@@ -56,19 +61,78 @@ def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.Da
 
 def partitions(dataset: Path) -> Iterator[dict[str, str]]:
     """Kernel and dtype of each partition, sorted, in the form of `where`."""
-    keys = (ds.get_partition_keys(f.partition_expression) for f in _open(dataset).get_fragments())
-    yield from sorted(keys, key=lambda k: (k["kernel"], k["dtype"]))
+    yield from sorted(_keys(_parquet(dataset)).values(), key=lambda k: (k["kernel"], k["dtype"]))
 
 
-def _open(dataset: Path) -> ds.Dataset:
-    return ds.dataset(dataset, partitioning=_PARTITIONS, format="parquet")
+def seal(dataset: Path) -> None:
+    """Note what the files of a new dataset hold, for `check`."""
+    files = sorted(p for p in dataset.rglob("*") if p.is_file())
+    sums = {p.relative_to(dataset).as_posix(): _sum(p) for p in files}
+    (dataset / SUMS).write_text(json.dumps(sums, indent=1) + "\n")
+
+
+def check(dataset: Path, names: Collection[str]) -> None:
+    """Raise BadParquetError if one of these files no longer is as it was written."""
+    sums = _sums(dataset)
+    for name in names:
+        try:
+            found = _sum(dataset / name)
+        except OSError as err:
+            raise BadParquetError(dataset, f"cannot be read: {name}: {err.strerror}.") from err
+        if found != sums.get(name):
+            raise BadParquetError(
+                dataset, f"no longer holds what was written; a bit of '{name}' has flipped."
+            )
+
+
+def _sums(dataset: Path) -> dict[str, str]:
+    try:
+        found: dict[str, str] = json.loads((dataset / SUMS).read_text())
+    except (OSError, ValueError) as err:
+        raise BadParquetError(
+            dataset, f"has no '{SUMS}' that can be read; it is not ours."
+        ) from err
+    return found
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def _parquet(dataset: Path) -> list[str]:
+    return [name for name in _sums(dataset) if name.endswith(".parquet")]
+
+
+def _keys(names: Collection[str]) -> dict[str, dict[str, str]]:
+    """The keys of each file's partition."""
+    return {n: dict(part.split("=", 1) for part in n.split("/")[:-1]) for n in names}
+
+
+def _open(dataset: Path, where: Mapping[str, Any] | None) -> ds.Dataset:
+    """The files in which there may be cells of `where`, after a check of each."""
+    names = _parquet(dataset)
+    wanted = [
+        name
+        for name, keys in _keys(names).items()
+        if all(keys[k] in _several((where or {}).get(k, keys[k])) for k in keys)
+    ]
+    # Of one file at least the columns are read.
+    wanted = wanted or names[:1]
+    check(dataset, wanted)
+    return ds.dataset(
+        [str(dataset / name) for name in wanted], partitioning=_PARTITIONS, format="parquet"
+    )
+
+
+def _several(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
 
 
 def _filter(where: Mapping[str, Any] | None, schema: pa.Schema) -> ds.Expression | None:
     found = None
     for name, value in (where or {}).items():
-        several = isinstance(value, list | tuple | set | frozenset)
-        values = pa.array(list(value) if several else [value], schema.field(name).type)
+        values = pa.array(_several(value), schema.field(name).type)
         term = pc.field(name).isin(values)
         found = term if found is None else found & term
     return found

@@ -10,7 +10,7 @@ FOLDER = "quarantine"
 
 
 def set_aside(paths: Sequence[Path], run: Path) -> list[Path]:
-    """Move files of the run's folder into its quarantine, under their paths there.
+    """Move files (or data sets) of the run's folder into its quarantine, under their paths there.
 
     A file that lies there already keeps its name and the new one gets a number. Files outside of
     `run` (a recorded data set) stay where they are and are not among those returned.
@@ -18,7 +18,7 @@ def set_aside(paths: Sequence[Path], run: Path) -> list[Path]:
     moved = []
     for path in paths:
         inside = path.resolve()
-        if not inside.is_relative_to(run.resolve()) or not inside.is_file():
+        if not inside.is_relative_to(run.resolve()) or not inside.exists():
             continue
         wanted = run / FOLDER / inside.relative_to(run.resolve())
         wanted.parent.mkdir(parents=True, exist_ok=True)

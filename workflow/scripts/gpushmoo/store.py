@@ -29,6 +29,7 @@ BATCH_BYTES = 8 * 2**20
 _READ_BYTES = 2**18
 # A text of ours in memory, with its offset: most are names, the longest are UUIDs.
 _TEXT_BYTES = 32
+_FLIPPED = "no longer holds what was written; a bit has flipped."
 
 
 # Seconds that a result waits for room on a full disk before it is given up.
@@ -42,7 +43,12 @@ class NotWrittenError(Exception):
 
 
 class BadParquetError(Exception):
-    """A file is not a whole Parquet file of ours; one sentence that names the file."""
+    """A file is not a whole Parquet file of ours; one sentence that begins with its name."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        """Remember the file, which must not be used."""
+        super().__init__(f"'{path}' {what}")
+        self.path = path
 
 
 def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
@@ -145,11 +151,9 @@ class Shard:
             raise _unreadable(self.path, err) from err
         written = stored.get(DIGEST_KEY)
         if written is not None and written != digest.hexdigest().encode():
-            raise BadParquetError(
-                f"'{self.path}' no longer holds what was written; a bit has flipped."
-            )
+            raise BadParquetError(self.path, _FLIPPED)
         if len(pc.unique(pa.chunked_array(keys, pa.string()))) != rows:
-            raise BadParquetError(f"'{self.path}' holds a cell twice.")
+            raise BadParquetError(self.path, "holds a cell twice.")
 
 
 def open_shard(path: Path) -> Shard:
@@ -157,32 +161,25 @@ def open_shard(path: Path) -> Shard:
 
     Raises BadParquetError naming the file and the fault.
     """
-    if not is_whole(path):
-        raise BadParquetError(f"'{path}' is not a whole Parquet file (truncated or foreign).")
+    _refuse_parts(path)
     try:
         with pq.ParquetFile(path) as file:
             schema, n_bytes = file.schema_arrow, _bytes_in_memory(file.metadata)
-            beside = (file.metadata.metadata or {}).get(METADATA_KEY)
+            raw = _metadata_text(path, file)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
         raise _unreadable(path, err) from err
-    raw = (schema.metadata or {}).get(METADATA_KEY)
-    if raw is None:
-        raise BadParquetError(f"'{path}' carries no gpushmoo provenance; it is not ours.")
-    if beside != raw:
-        # Parquet keeps the text twice, once for Arrow's readers and once for all others.
-        raise BadParquetError(f"'{path}' no longer holds what was written; a bit has flipped.")
     try:
         metadata = json.loads(raw)
         version = metadata["schema_version"]
         expected = cell_schema(metadata["axes"]) if version == SCHEMA_VERSION else None
     except (ValueError, TypeError, KeyError) as err:
-        raise BadParquetError(f"'{path}' carries a provenance that cannot be read.") from err
+        raise BadParquetError(path, "carries a provenance that cannot be read.") from err
     if expected is None:
         raise BadParquetError(
-            f"'{path}' has schema version {version}; this program reads version {SCHEMA_VERSION}."
+            path, f"has schema version {version}; this program reads version {SCHEMA_VERSION}."
         )
     if not schema.remove_metadata().equals(expected):
-        raise BadParquetError(f"'{path}' has other columns than its schema version says.")
+        raise BadParquetError(path, "has other columns than its schema version says.")
     return Shard(path, schema, metadata, n_bytes)
 
 
@@ -192,9 +189,44 @@ def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     return pa.Table.from_batches(list(shard.batches()), schema=shard.schema), shard.metadata
 
 
+def read_table(path: Path, schema: pa.Schema) -> pa.Table:
+    """What a stage wrote by `write_parquet`, all of it checked: its columns are those of `schema`.
+
+    Raises BadParquetError naming the file and the fault.
+    """
+    _refuse_parts(path)
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            raw = _metadata_text(path, file)
+            written = file.schema_arrow.metadata.get(DIGEST_KEY)
+            table = file.read().replace_schema_metadata()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
+        raise _unreadable(path, err) from err
+    if written is not None and written != content_digest(table, raw).encode():
+        raise BadParquetError(path, _FLIPPED)
+    if not table.schema.equals(schema):
+        raise BadParquetError(path, "has other columns than it should.")
+    return table
+
+
+def _refuse_parts(path: Path) -> None:
+    if not is_whole(path):
+        raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
+
+
+def _metadata_text(path: Path, file: pq.ParquetFile) -> bytes:
+    """The JSON beside the rows. Parquet keeps it twice, for Arrow's readers and for all others."""
+    raw: bytes | None = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+    if raw is None:
+        raise BadParquetError(path, "carries no gpushmoo provenance; it is not ours.")
+    if (file.metadata.metadata or {}).get(METADATA_KEY) != raw:
+        raise BadParquetError(path, _FLIPPED)
+    return raw
+
+
 def _unreadable(path: Path, err: Exception) -> BadParquetError:
     reason = str(err).split("\n")[0]
-    return BadParquetError(f"'{path}' cannot be read: {reason}")
+    return BadParquetError(path, f"cannot be read: {reason}")
 
 
 def _bytes_in_memory(metadata: pq.FileMetaData) -> int:

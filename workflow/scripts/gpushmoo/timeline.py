@@ -18,11 +18,10 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from .devices.base import DeviceInfo
 from .space import Cell
-from .store import BadParquetError, is_whole
+from .store import read_table
 
 # Begin and end in seconds.
 Interval = tuple[float, float]
@@ -194,16 +193,7 @@ def timeline_table(traces: Mapping[str, tuple[Cell, Trace]], info: DeviceInfo) -
 
 def read_timeline(path: Path) -> pd.DataFrame:
     """The table of a file. Raises BadParquetError naming the file and the fault."""
-    if not is_whole(path):
-        raise BadParquetError(f"'{path}' is not a whole Parquet file (truncated or foreign).")
-    try:
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
-    except (pa.ArrowException, OSError) as err:
-        reason = str(err).split("\n")[0]
-        raise BadParquetError(f"'{path}' cannot be read: {reason}") from err
-    if not table.schema.remove_metadata().equals(TIMELINE_SCHEMA):
-        raise BadParquetError(f"'{path}' has other columns than a time line.")
-    return table.to_pandas()
+    return read_table(path, TIMELINE_SCHEMA).to_pandas()
 
 
 def traces_of(rows: pd.DataFrame) -> dict[str, Trace]:

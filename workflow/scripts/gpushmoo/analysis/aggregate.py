@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..dataset import check, seal
 from ..schema import cell_schema
 from ..store import BadParquetError, open_shard
 from .external_sort import KEY, RUN_BYTES, KeySorter
@@ -85,6 +86,7 @@ def aggregate(
             )
         if one_model:
             _refuse_mixture(models)
+        seal(fresh)
         if out.exists():
             shutil.rmtree(out)
         fresh.rename(out)
@@ -208,8 +210,10 @@ def _refuse_mixture(models: Mapping[str, Sequence[Path]]) -> None:
 def dataset_provenance(dataset: Path) -> list[dict[str, Any]]:
     """Provenance of every shard in a dataset, in the order of partitions and paths.
 
-    Without the device's readings, which are most of it and of which no stage tells.
+    Without the device's readings, which are most of it and of which no stage tells. Raises
+    BadParquetError if it was changed since.
     """
+    check(dataset, [PROVENANCE])
     return list(_provenance(dataset))
 
 

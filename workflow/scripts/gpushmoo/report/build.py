@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import typst
 
 from ..analysis.aggregate import dataset_provenance
 from ..analysis.ceiling import read_ceiling
 from ..dataset import read_medians
+from ..schema import BEST_SCHEMA, SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
+from ..store import read_table
 from .facts import report_facts
 from .simulated import simulated_pages
 
@@ -46,15 +47,19 @@ def build_report(
     """
     facts = report_facts(
         cells=read_medians(files.dataset),
-        best=pd.read_parquet(files.best),
+        best=read_table(files.best, BEST_SCHEMA).to_pandas(),
         ceiling=read_ceiling(files.ceiling),
         fits=json.loads(files.model.read_text())["fits"],
         shapes=json.loads(files.shapes.read_text()),
         checks={p.stem.removesuffix("-checks"): json.loads(p.read_text()) for p in files.checks},
         simulations=simulated_pages(
             *(
-                [pd.read_parquet(path) for path in paths]
-                for paths in (files.tables, files.questions, files.measured)
+                [read_table(path, schema).to_pandas() for path in paths]
+                for paths, schema in (
+                    (files.tables, SIMULATION_SCHEMA),
+                    (files.questions, SIMULATION_SCHEMA),
+                    (files.measured, SAME_MACHINE_SCHEMA),
+                )
             )
         ),
         provenance=dataset_provenance(files.dataset),

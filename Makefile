@@ -11,10 +11,8 @@ report-h200: .venv/run.stamp
 	$(SNAKEMAKE) --cores all --configfile config/full.yaml config/dots.yaml \
 		--config run=h200 only=null dataset=reports/reference/nvidia-h200
 
-# Its tests on a real Slurm are skipped where there is none; only CI installs one by itself. They wait
-# more than they work: first in order, and one worker more than there are cores.
+# One worker more than there are cores: Snakemake and the tests of kernels that hang wait now and then.
 test: lint
-	@sh tests/cluster/install.sh $(if $(filter true,$(CI)),,--check) || true
 	.venv/bin/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 # Installs a Slurm where there is none (Debian's packages, as root), starts one of virtual nodes, runs

@@ -106,7 +106,7 @@ echo "export GPUSHMOO_LOCK_DIR={root}/locks/$SLURMD_NODENAME"
 class Slurm:
     """The cluster; `nodes` virtual ones named moo0, moo1, … with 8 cores and two fake GPUs each."""
 
-    def __init__(self, root: Path, nodes: int = 8) -> None:
+    def __init__(self, root: Path, nodes: int = 10) -> None:
         self.root = root
         self.nodes = [f"moo{i}" for i in range(nodes)]
         # Named to the daemons by its place: they look for gres.conf beside it, not beside the link.

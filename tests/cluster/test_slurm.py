@@ -155,7 +155,7 @@ def test_an_allocation_near_its_end_finishes_its_shard_and_leaves_no_lock(
     gate.cells()
 
 
-# One run of five shards, each on a node of its own and in its middle when something strikes it.
+# One run of six shards, each on a node of its own and in its middle when something strikes it.
 
 FAULTS = {
     "float": "scancel",
@@ -163,6 +163,7 @@ FAULTS = {
     "float2": "node cut off, its job goes on",
     "float3": "node drained",
     "float4": "time limit",
+    "unorm8x4": "node set down",
 }
 
 
@@ -198,6 +199,7 @@ def storm(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
         slurm.lose_node(node["double"])
         slurm.lose_daemon(node["float2"])
         slurm.control("update", f"nodename={node['float3']}", "state=drain", "reason=test")
+        slurm.control("update", f"nodename={node['unorm8x4']}", "state=down", "reason=test")
         wait_until(lambda: all(len(run.jobs(d)) == 2 for d in STRUCK), "the second jobs")
         second = {dtype: slurm.job(run.jobs(dtype)[1]) for dtype in STRUCK}
         for dtype in STRUCK:
@@ -229,6 +231,7 @@ def test_a_job_gets_what_the_profile_asks_for(storm: Storm) -> None:
         pytest.param("double", "NODE_FAIL", id="power cut of the node"),
         pytest.param("float2", "NODE_FAIL", id="node cut off"),
         pytest.param("float4", "TIMEOUT", id="time limit"),
+        pytest.param("unorm8x4", "NODE_FAIL", id="node set down"),
     ],
 )
 def test_a_lost_job_is_named_with_its_reason_and_measured_again(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +15,7 @@ import duckdb
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from conftest import ROOT
 from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
 from gpushmoo.analysis.best import best_of_dataset, best_table, tied_best
@@ -247,6 +251,31 @@ def test_files_of_the_run_are_set_aside_and_others_stay(tmp_path: Path) -> None:
     assert record.read_text() == "recorded"
     assert len(list((run / "quarantine").rglob("*.parquet"))) == 3
     assert set_aside([bad], run) == []
+
+
+def test_a_damaged_dataset_is_set_aside_whole(dataset: Path, tmp_path: Path) -> None:
+    log = tmp_path / "logs/best.log"
+    code = f"""
+from pathlib import Path
+from gpushmoo.dataset import read_cells
+from gpushmoo.joblog import job_log
+with job_log({str(log)!r}):
+    read_cells(Path({str(dataset)!r}))
+"""
+    part = dataset / "kernel=tiny/dtype=float/part-0.parquet"
+    part.write_bytes(part.read_bytes()[:-1])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow/scripts")}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    aside = tmp_path / "quarantine/dataset"
+    assert done.stderr == (
+        f"gpushmoo: '{dataset}' no longer holds what was written: "
+        f"'kernel=tiny/dtype=float/part-0.parquet' has changed. Set aside as '{aside}'; start the "
+        "run again to make it anew.\n"
+    )
+    assert aside.is_dir()
+    assert not dataset.exists()
 
 
 def test_failing_write_leaves_the_old_dataset_and_nothing_else(

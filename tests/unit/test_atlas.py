@@ -117,10 +117,6 @@ def test_listing_timing_and_slips_are_told(atlas: Atlas) -> None:
         assert words in atlas.text
 
 
-def test_same_device_gives_the_same_bytes(atlas: Atlas, tmp_path: Path) -> None:
-    assert built(DEVICE, tmp_path).pdf == atlas.pdf
-
-
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("name", [HOSTILE, "#panic[x] *bold* <b>"])
 def test_strings_from_data_are_text(name: str, tmp_path: Path) -> None:

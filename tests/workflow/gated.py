@@ -38,7 +38,7 @@ class Gated(CopyWorkload):
     name = "gated"
     title = "Held in the middle"
     pattern = "one element per thread"
-    dtypes = ("float", "double", "float2", "float3", "float4")
+    dtypes = ("float", "double", "float2", "float3", "float4", "unorm8x4")
     variants = ("plain",)
     sizes = (64, 128)
     axes = {"block_x": [32, 64, 128, 256]}

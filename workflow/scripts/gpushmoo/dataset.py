@@ -81,7 +81,7 @@ def check(dataset: Path, names: Collection[str]) -> None:
             raise BadParquetError(dataset, f"cannot be read: {name}: {err.strerror}.") from err
         if found != sums.get(name):
             raise BadParquetError(
-                dataset, f"no longer holds what was written; a bit of '{name}' has flipped."
+                dataset, f"no longer holds what was written: '{name}' has changed."
             )
 
 

@@ -1,0 +1,186 @@
+"""Odd configurations: refused by a sentence before anything runs, else run to their report."""
+
+from __future__ import annotations
+
+import copy
+import math
+import tempfile
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import yaml
+from conftest import ROOT
+from gpushmoo.config import ConfigError, RunConfig, load_config
+from gpushmoo.dataset import read_cells
+from gpushmoo.kernels import find_kernels, load_kernel
+from gpushmoo.schema import FAULTS
+from gpushmoo.space import Residency, expand_axis
+from gpushmoo.workload import HostFedWorkload, Workload
+from hypothesis import HealthCheck, assume, given, reject, settings
+from hypothesis import strategies as st
+from whole_run import run_all
+
+DEFAULT = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+FOLDERS = find_kernels([ROOT / "kernels"])
+# cuBLAS is CUDA's.
+KERNELS = sorted(set(FOLDERS) - {"dot_cublas"})
+# Some seconds each. A hunt for many: --hypothesis-profile=hunt.
+EXAMPLES = max(4, settings.default.max_examples // 25)
+MOST_CELLS = 150
+SIZES = [1, 2, 3, 31, 32, 33, 64, 100, [1, 7], [7, 1], [48, 70], [33, 1000]]
+LENGTHS = [0, 1, 2, 63, 64, 1000, 4096, 4097]
+VALUES = [1, 2, 3, 7, 8, 31, 32, 33, 64, 100, 1000, 1024, 1025, 9999]
+LARGE = [2**16, 2**20, 2**28]
+
+
+def some(values: Any, most: int = 3) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.sampled_from(list(values)), min_size=1, max_size=most, unique_by=str)
+
+
+@st.composite
+def axes(draw: st.DrawFn, w: Workload, axis: str) -> Any:
+    """An axis with a few values, some of which no launch can have."""
+    least, most = 0 if axis in w.zero_axes else 1, w.most.get(axis, 2**28)
+    if axis == "unroll":
+        # There is an entry of the kernel for each; for another one the cell says so.
+        return draw(some(w.axes[axis]))
+    # Blocks of the loading kernel are of whole warps.
+    step = 32 if w.ceiling == "load" and axis == "block_x" else 1
+    values = [v for v in (0, *VALUES, *LARGE) if least <= v <= most and v % step == 0]
+    kind = draw(st.sampled_from(["list", "list", "value", "range", "resident"]))
+    if kind == "value":
+        return draw(st.sampled_from(values))
+    if kind == "range":
+        first = draw(st.sampled_from([v for v in values if v < 2000 and v < most]))
+        step *= draw(st.integers(1, 5))
+        return {"from": first, "to": min(most, first + draw(st.integers(0, 12))), "step": step}
+    if kind == "resident" and step == 1:
+        waves = draw(st.sampled_from([0.01, 0.5, 1.0, 16.0]))
+        return {"to_resident": waves, "points": draw(st.integers(1, 3))}
+    return draw(some(values))
+
+
+@st.composite
+def sweep(draw: st.DrawFn, kernel: str) -> dict[str, Any]:
+    w = load_kernel(FOLDERS[kernel]).workload
+    lengths = isinstance(w, HostFedWorkload) or kernel == "dot_resident"
+    return {
+        "dtypes": draw(some(w.dtypes, 2)),
+        "variants": draw(some(w.variants)),
+        "sizes": draw(some(LENGTHS[not isinstance(w, HostFedWorkload) :] if lengths else SIZES, 4)),
+        "cache": draw(some(["warm", "flushed"], 2)),
+        "axes": {axis: draw(axes(w, axis)) for axis in w.axes},
+    }
+
+
+@st.composite
+def timelines(draw: st.DrawFn) -> Any:
+    w = load_kernel(FOLDERS["dot_streamed"]).workload
+    return {
+        name: {
+            "kernel": "dot_streamed",
+            "dtype": draw(st.sampled_from(w.dtypes)),
+            "variant": draw(st.sampled_from(w.variants)),
+            "size": draw(st.sampled_from(LENGTHS[1:])),
+            "axes": {
+                axis: draw(
+                    st.sampled_from(
+                        [
+                            v
+                            for v in (0, *VALUES, *LARGE)
+                            if v <= w.most.get(axis, 2**28) and (v or axis in w.zero_axes)
+                        ]
+                    )
+                )
+                for axis in w.axes
+            },
+        }
+        for name in draw(some(["a", "b " * 40, "#c", "<d>"], 3))
+    }
+
+
+SIDES = [32, 33, 64, 96, 128, 256]
+BLOCKS = [1, 2, 7, 8, 30, 32, 33, 5000]
+SIMULATED = st.fixed_dictionaries(
+    {"levels": some(["bus", "partitions", "banks"])},
+    optional={
+        "tables": st.fixed_dictionaries({"sizes": some(SIDES), "num_partition": some(BLOCKS)}),
+        "questions": st.sampled_from([None, *SIDES]),
+        "measured": st.booleans(),
+        "document": st.sampled_from([False, False, True]),
+    },
+)
+MEASURE = st.fixed_dictionaries(
+    {
+        "min_samples": st.integers(6, 8),
+        "max_samples": st.integers(6, 9),
+        "relative_half_width": st.sampled_from([1e-9, 0.5, 1.0]),
+        "cell_budget_s": st.sampled_from([1e-9, 0.01]),
+        "cell_timeout_s": st.just(10.0),
+        "warmup": st.sampled_from([0, 1, 3]),
+        "cells_per_shard": st.sampled_from([60, 1000]),
+    }
+)
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> dict[str, Any]:
+    """Small ones, most of them possible."""
+    config: dict[str, Any] = copy.deepcopy(DEFAULT)
+    kernels = draw(some(KERNELS, 2))
+    machines = draw(some(["tesla-c1060", "gtx280", "gtx260", "nvidia-h200"], 1))
+    simulated = {m: dict(draw(SIMULATED)) for m in machines if draw(st.booleans())}
+    for spec in simulated.values():
+        if draw(st.booleans()):
+            spec |= {"sizes": draw(some(SIDES)), "num_partition": draw(some(BLOCKS))}
+    errors = {
+        "sizes": draw(some(LENGTHS[1:])),
+        "conditions": draw(some([2, 1e5, 1e25]) | st.just([])),
+        "condition_size": draw(st.sampled_from([64, 65, 1000])),
+    }
+    return config | {
+        "run": "odd",
+        "seed": draw(st.sampled_from([0, 1, 2**32 - 1])),
+        "backend": "opencl",
+        "thread_limit": draw(st.sampled_from([None, 1, 32, 1024, 10**9])),
+        "only": kernels,
+        "kernels": {k: draw(sweep(k)) for k in kernels},
+        "measure": draw(MEASURE),
+        "simulate": simulated,
+        "studies": {
+            "timeline": draw(st.none() | timelines()),
+            "errors": draw(st.sampled_from([None, errors])),
+            "recorded": None,
+        },
+        "fit": {"holdout": draw(st.sampled_from([0, 0.25, 0.5]))},
+    }
+
+
+def number_of_cells(config: RunConfig) -> int:
+    """About: axes that ask the device are of one with two units."""
+    found = 0
+    for sweep in config.sweeps.values():
+        grids = [len(expand_axis(spec, Residency(2, 1))) for spec in sweep.axes.values()]
+        names = (sweep.dtypes, sweep.variants, sweep.problems, sweep.cache_states)
+        found += math.prod(grids) * math.prod(len(n) for n in names)
+    return found
+
+
+@settings(
+    deadline=None, max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None
+)
+@given(config=configurations())
+def test_a_configuration_is_refused_at_once_or_runs_to_its_report(config: dict[str, Any]) -> None:
+    try:
+        taken = load_config(config, ROOT)
+    except ConfigError as err:
+        assert len(str(err).splitlines()) == 1  # noqa: PT017
+        reject()
+    assume(number_of_cells(taken) <= MOST_CELLS)
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        flow = run_all(config)
+        assert Path(flow.path("report.pdf")).stat().st_size > 0
+        cells = read_cells(Path(flow.path("dataset")))
+        wrong = cells["status"].isin(FAULTS)
+        assert not wrong.any(), cells.loc[wrong, ["status", "message"]]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
-from gpushmoo.content import content_digest
 from gpushmoo.events import CellRun, ShardResult
+from gpushmoo.filesum import MARK, sum_holds
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
 from gpushmoo.store import BadParquetError, is_whole, read_shard, read_table, write_parquet
@@ -113,6 +116,14 @@ def test_copy_of_the_same_bytes_in_the_same_time_has_the_same_bandwidth() -> Non
 def test_working_set_is_told_in_units_of_the_cache() -> None:
     row = row_of(one_run([1e-3] * 6))
     assert row["working_set_over_cache"] == (row["bytes_read"] + row["bytes_written"]) / INFO.cache
+
+
+def test_a_block_larger_than_any_device_has_is_a_row_too() -> None:
+    run = one_run([], Status.TOO_MANY_THREADS)
+    huge = replace(run.launch, block=(2**28, 2**28, 1))
+    row = row_of(CellRun(run.cell, huge, status=run.status))
+    assert row["threads_per_block"] == 2**31 - 1
+    assert row["status"] == "too_many_threads"
 
 
 def test_cell_that_was_never_ended_is_no_row() -> None:
@@ -241,31 +252,35 @@ def test_what_a_stage_wrote_is_checked_as_a_shard_is(table: pa.Table, tmp_path: 
         read_table(path, table.schema)
 
 
-def test_digest_is_of_the_content_and_not_of_its_chunks(table: pa.Table) -> None:
-    cut = pa.concat_tables([table.slice(i, 1) for i in range(len(table))])
-    assert content_digest(cut, b"{}") == content_digest(table, b"{}")
-    assert content_digest(table, b"[]") != content_digest(table, b"{}")
-    assert content_digest(table.slice(1), b"{}") != content_digest(table, b"{}")
-
-
-@settings(deadline=None)
-@given(
-    one=st.lists(st.none() | st.lists(st.floats(allow_nan=False), max_size=3), max_size=4),
-    other=st.lists(st.none() | st.lists(st.floats(allow_nan=False), max_size=3), max_size=4),
-)
-def test_digests_are_equal_where_lists_are(
-    one: list[list[float] | None], other: list[list[float] | None]
+def test_every_flipped_byte_is_seen_before_the_file_is_read(
+    table: pa.Table, tmp_path: Path
 ) -> None:
-    first, second = (
-        pa.table({"a": pa.array(values, pa.list_(pa.float64()))}) for values in (one, other)
-    )
-    same = content_digest(first, b"") == content_digest(second, b"")
-    assert same == (repr(one) == repr(other))
+    """A flipped bit of the footer can end the process within Arrow."""
+    path = tmp_path / "a.parquet"
+    write_parquet(table.slice(0, 1).select(["cell_key", "status"]), path, {})
+    whole = path.read_bytes()
+    mark = whole.index(MARK)
+    # But the four bytes at each end, without which it is no Parquet file.
+    for place in range(4, len(whole) - 4):
+        data = bytearray(whole)
+        data[place] ^= 1
+        path.write_bytes(data)
+        with pa.OSFile(str(path)) as file:
+            # Without its mark a file is one of before, as whole as it was.
+            assert sum_holds(file) == (mark <= place < mark + len(MARK))
 
 
-def test_file_of_before_there_were_digests_is_read(table: pa.Table, shard: Path) -> None:
+def test_file_with_a_sum_is_an_ordinary_parquet_file(table: pa.Table, shard: Path) -> None:
+    assert MARK in shard.read_bytes()
+    assert len(pd.read_parquet(shard)) == len(table)
+    [(n,)] = duckdb.sql(f"select count(status) from read_parquet('{shard}')").fetchall()
+    assert n == len(table)
+
+
+def test_file_of_before_there_were_sums_is_read(table: pa.Table, shard: Path) -> None:
     payload = json.dumps({"schema_version": SCHEMA_VERSION, **METADATA}).encode()
     assert read_shard(rewritten(table, shard, payload))[0].equals(table)
+    assert MARK not in shard.read_bytes()
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1PAR1", b"PAR1\0\0\0\0PAR1", b"x" * 999])

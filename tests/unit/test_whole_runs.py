@@ -42,8 +42,8 @@ def some(values: Any, most: int = 3) -> st.SearchStrategy[list[Any]]:
 def axes(draw: st.DrawFn, w: Workload, axis: str) -> Any:
     """An axis with a few values, some of which no launch can have."""
     least, most = 0 if axis in w.zero_axes else 1, w.most.get(axis, 2**28)
-    if axis == "unroll":
-        # There is an entry of the kernel for each; for another one the cell says so.
+    if axis in ("unroll", "block_rows"):
+        # There is an entry of the kernel for each; of another one its cell says that there is none.
         return draw(some(w.axes[axis]))
     # Blocks of the loading kernel are of whole warps.
     step = 32 if w.ceiling == "load" and axis == "block_x" else 1

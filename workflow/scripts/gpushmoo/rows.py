@@ -15,6 +15,10 @@ from .schema import Status, cell_schema
 from .timing.median import median_interval
 from .workload import Workload
 
+# What the column holds. No device is near it, but a configuration may ask for more, and the shard's
+# other cells shall not be lost for that.
+MOST_THREADS = 2**31 - 1
+
 
 def cell_table(
     result: ShardResult, workload: Workload, info: DeviceInfo, axes: Iterable[str]
@@ -56,7 +60,7 @@ def _row(
         "working_set_over_cache": (read + written) / info.cache if info.cache else None,
         "cache_state": cell.cache_state,
         "copy_gbs": copied / copy_s * 1e-9 if copy_s and copied else None,
-        "threads_per_block": launch.threads,
+        "threads_per_block": min(launch.threads, MOST_THREADS),
         "blocks": launch.blocks,
         "tiles": launch.tiles,
         "units": info.units,

@@ -83,6 +83,7 @@ def cell_schema(axes: Iterable[str]) -> pa.Schema:
     ``samples_s`` holds every sample in the order taken, ``sampled_at_s`` its start since the
     shard began; ``copy_gbs`` is the runtime's own device-to-device copy of the same buffers in
     the same rounds, or of the inputs from the host to the device where the data live on the host.
+    ``threads_per_block`` is at most 2³¹ − 1, also of a cell that asks for more.
     Raises ValueError when an axis has the name of a core column.
     """
     names = sorted(set(axes))

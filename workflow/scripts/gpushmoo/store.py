@@ -9,6 +9,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,19 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from .content import ContentDigest, content_digest
+from .filesum import add_sum, sum_holds
 from .schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
 
 MAGIC = b"PAR1"
-# Where a file keeps the digest of its content. Files of before that have none.
-DIGEST_KEY = b"gpushmoo-content"
 # What a reader that goes through a shard holds of it at once.
 BATCH_BYTES = 8 * 2**20
 # Of each column's chunk, which else were read whole.
 _READ_BYTES = 2**18
 # A text of ours in memory, with its offset: most are names, the longest are UUIDs.
 _TEXT_BYTES = 32
-_FLIPPED = "no longer holds what was written; a bit has flipped."
 
 
 # Seconds that a result waits for room on a full disk before it is given up.
@@ -55,19 +53,17 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
     """Write `table` under a name of this process's own, then rename it to `path`.
 
     A killed or doubled writer can so never leave half a file or mix two. `metadata` is stored as
-    JSON in the schema, with a digest of it and of the rows. Raises OSError (no space, read-only),
+    JSON in the schema, and the file carries a sum of itself. Raises OSError (no space, read-only),
     leaving nothing behind.
     """
     if metadata is not None:
         payload = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
-        digest = content_digest(table, payload.encode())
-        table = table.replace_schema_metadata(
-            {METADATA_KEY: payload.encode(), DIGEST_KEY: digest.encode()}
-        )
+        table = table.replace_schema_metadata({METADATA_KEY: payload.encode()})
     path.parent.mkdir(parents=True, exist_ok=True)
     own = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex}")
     try:
         pq.write_table(table, own, compression="zstd", write_page_checksum=True)
+        add_sum(own)
         with own.open("rb") as f:
             os.fsync(f.fileno())
         os.replace(own, path)
@@ -120,7 +116,7 @@ def is_whole(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard whose beginning, end, provenance and columns are checked, but not yet its data."""
+    """A shard whose sum, provenance and columns are checked, but not if a cell stands twice."""
 
     path: Path
     schema: pa.Schema
@@ -134,24 +130,13 @@ class Shard:
         Raises BadParquetError naming the file and the fault, in the end also for a doubled cell.
         """
         keys = []
-        try:
-            with pq.ParquetFile(
-                self.path, page_checksum_verification=True, buffer_size=_READ_BYTES
-            ) as file:
-                rows = file.metadata.num_rows
-                # Of the file that is open now: another job may have replaced it since.
-                stored = file.schema_arrow.metadata or {}
-                digest = ContentDigest(stored.get(METADATA_KEY, b""))
-                size = max(1, min(rows, rows * BATCH_BYTES // max(1, self.n_bytes)))
-                for batch in file.iter_batches(size):
-                    keys.append(batch.column("cell_key"))
-                    digest.add(batch)
-                    yield batch
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
-            raise _unreadable(self.path, err) from err
-        written = stored.get(DIGEST_KEY)
-        if written is not None and written != digest.hexdigest().encode():
-            raise BadParquetError(self.path, _FLIPPED)
+        # Checked again: another job may have replaced the file since it was opened.
+        with _opened(self.path) as file:
+            rows = file.metadata.num_rows
+            size = max(1, min(rows, rows * BATCH_BYTES // max(1, self.n_bytes)))
+            for batch in file.iter_batches(size):
+                keys.append(batch.column("cell_key"))
+                yield batch
         if len(pc.unique(pa.chunked_array(keys, pa.string()))) != rows:
             raise BadParquetError(self.path, "holds a cell twice.")
 
@@ -161,13 +146,9 @@ def open_shard(path: Path) -> Shard:
 
     Raises BadParquetError naming the file and the fault.
     """
-    _refuse_parts(path)
-    try:
-        with pq.ParquetFile(path) as file:
-            schema, n_bytes = file.schema_arrow, _bytes_in_memory(file.metadata)
-            raw = _metadata_text(path, file)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
-        raise _unreadable(path, err) from err
+    with _opened(path) as file:
+        schema, n_bytes = file.schema_arrow, _bytes_in_memory(file.metadata)
+        raw = _metadata_text(path, file)
     try:
         metadata = json.loads(raw)
         version = metadata["schema_version"]
@@ -194,39 +175,38 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
     Raises BadParquetError naming the file and the fault.
     """
-    _refuse_parts(path)
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            raw = _metadata_text(path, file)
-            written = file.schema_arrow.metadata.get(DIGEST_KEY)
-            table = file.read().replace_schema_metadata()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
-        raise _unreadable(path, err) from err
-    if written is not None and written != content_digest(table, raw).encode():
-        raise BadParquetError(path, _FLIPPED)
+    with _opened(path) as file:
+        _metadata_text(path, file)
+        table = file.read().replace_schema_metadata()
     if not table.schema.equals(schema):
         raise BadParquetError(path, "has other columns than it should.")
     return table
 
 
-def _refuse_parts(path: Path) -> None:
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """A whole file that is as it was written; what goes wrong in it is a BadParquetError."""
     if not is_whole(path):
         raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
+    try:
+        with pa.OSFile(str(path)) as source:
+            if not sum_holds(source):
+                raise BadParquetError(path, "no longer holds what was written; a bit has flipped.")
+            with pq.ParquetFile(
+                source, page_checksum_verification=True, buffer_size=_READ_BYTES
+            ) as file:
+                yield file
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
+        reason = str(err).split("\n")[0]
+        raise BadParquetError(path, f"cannot be read: {reason}") from err
 
 
 def _metadata_text(path: Path, file: pq.ParquetFile) -> bytes:
-    """The JSON beside the rows. Parquet keeps it twice, for Arrow's readers and for all others."""
+    """The JSON beside the rows."""
     raw: bytes | None = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
     if raw is None:
         raise BadParquetError(path, "carries no gpushmoo provenance; it is not ours.")
-    if (file.metadata.metadata or {}).get(METADATA_KEY) != raw:
-        raise BadParquetError(path, _FLIPPED)
     return raw
-
-
-def _unreadable(path: Path, err: Exception) -> BadParquetError:
-    reason = str(err).split("\n")[0]
-    return BadParquetError(path, f"cannot be read: {reason}")
 
 
 def _bytes_in_memory(metadata: pq.FileMetaData) -> int:

@@ -18,6 +18,7 @@ def forget() -> None:
     modules_of.cache_clear()
     code_digest.cache_clear()
     library_digest.cache_clear()
+    digest._module.cache_clear()
 
 
 @pytest.fixture

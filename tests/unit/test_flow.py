@@ -370,7 +370,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for known in (digest.modules_of, digest.code_digest, digest.library_digest):
+    for known in (digest.modules_of, digest.code_digest, digest.library_digest, digest._module):
         known.cache_clear()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +23,22 @@ def _module_path(name: str) -> Path | None:
         if path.is_file():
             return path
     return None
+
+
+@dataclass(frozen=True)
+class _Module:
+    """What a module may import from the package, dotted, and the digest of its own code."""
+
+    imports: frozenset[str]
+    digest: bytes
+
+
+# Most modules are behind most of two dozen rules, and to read one takes milliseconds.
+@cache
+def _module(path: Path) -> _Module:
+    tree = ast.parse(path.read_text())
+    digest = hashlib.sha256(ast.dump(tree).encode()).digest()
+    return _Module(frozenset(_imports(path, tree)), digest)
 
 
 def _imports(path: Path, tree: ast.AST) -> set[str]:
@@ -65,7 +82,7 @@ def _closure(start: Path) -> set[Path]:
         if path in found:
             continue
         found.add(path)
-        for name in _imports(path, ast.parse(path.read_text())):
+        for name in _module(path).imports:
             module = _module_path(name)
             if module is not None:
                 queue.append(module)
@@ -88,7 +105,7 @@ def _code_digest(modules: Iterable[Path]) -> str:
     h = hashlib.sha256()
     for path in modules:
         h.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0")
-        h.update(ast.dump(ast.parse(path.read_text())).encode() + b"\0")
+        h.update(_module(path).digest)
     return h.hexdigest()[:16]
 
 

@@ -455,6 +455,16 @@ def plan(device: FakeDevice, shard: tuple[int, int]) -> list[Cell]:
     return plan_cells(device, FOLDER, builds, space)
 
 
+def test_an_axis_that_asks_the_device_stops_at_its_largest_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A share of 150 % would count elements twice."""
+    chunks = {c["chunks"] for c in plan(FakeDevice(), (0, 1))}
+    monkeypatch.setattr(type(FOLDER.workload), "most", {"chunks": 3}, raising=False)
+    assert max(chunks) > 3
+    assert {c["chunks"] for c in plan(FakeDevice(), (0, 1))} == {c for c in chunks if c <= 3}
+
+
 WARM = Reading(1980, 3201, 40, 300.0, ())
 CAPPED = Reading(1700, 3201, 60, 700.0, ("sw_power_cap",))
 HOT = Reading(900, 3201, 90, 500.0, ("sw_thermal_slowdown",))

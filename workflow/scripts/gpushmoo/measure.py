@@ -94,7 +94,12 @@ def plan_cells(
             continue
         break
     residency = Residency(device.info.units, per_unit)
-    values = {name: expand_axis(spec, residency) for name, spec in space.axes.items()}
+    most = folder.workload.most
+    # Values that the configuration itself names were checked with it.
+    values = {
+        name: [v for v in expand_axis(spec, residency) if v <= most.get(name, v)]
+        for name, spec in space.axes.items()
+    }
     cells = enumerate_cells(
         folder.name, space.dtype, space.variants, space.problems, values, space.cache_states
     )

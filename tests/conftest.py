@@ -13,6 +13,16 @@ from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve_ru
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# Workers take files in this order: first the one whose fixture makes the run that the others of
+# tests/workflow copy, and long ones that do not wait for it.
+FIRST = ("test_complete_run", "test_sass", "test_whole_runs", "test_document_charts")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order files by FIRST, and leave the rest as it is."""
+    place = {name: i for i, name in enumerate(FIRST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(FIRST)))
+
 
 @pytest.fixture(scope="session")
 def opencl_choice(tmp_path_factory: pytest.TempPathFactory) -> DeviceChoice:

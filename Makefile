@@ -11,9 +11,9 @@ report-h200: .venv/run.stamp
 	$(SNAKEMAKE) --cores all --configfile config/full.yaml config/dots.yaml \
 		--config run=h200 only=null dataset=reports/reference/nvidia-h200
 
-# One worker more than there are cores: Snakemake and the tests of kernels that hang wait now and then.
+# Twice as many workers as the smallest machine has cores: much of Snakemake's time is waiting.
 test: lint
-	.venv/bin/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+	.venv/bin/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
 
 # Installs a Slurm where there is none (Debian's packages, as root), starts one of virtual nodes, runs
 # a sweep on it and lets jobs, nodes and the controller fail.

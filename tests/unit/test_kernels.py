@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT, USER_CUDA, USER_OPENCL
+from fakes import Tiny
+from gpushmoo.dtypes import DTYPES
 from gpushmoo.kernels import KernelFolderError, find_kernels, load_kernel
+from gpushmoo.space import Problem
 
 Make = Callable[..., Path]
 
@@ -89,3 +93,13 @@ def test_missing_source_is_none(folder: Path) -> None:
     kernel = load_kernel(folder)
     assert kernel.source(".cu") is None
     assert kernel.source(".cl") == folder / "kernel.cl"
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+def test_a_copy_has_input_of_every_type(dtype: str) -> None:
+    kind = DTYPES[dtype]
+    src = Tiny().inputs(Problem(40, 50), dtype, np.random.default_rng(1))["src"]
+    assert src.dtype == kind.scalar
+    assert src.shape == kind.shape(40, 50)
+    # Nothing that a memory path could compress.
+    assert len(np.unique(src)) > 200

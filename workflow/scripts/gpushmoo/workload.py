@@ -374,7 +374,10 @@ class CopyWorkload(Workload):
     ) -> dict[str, npt.NDArray[Any]]:
         """``src``: uniform random elements, shape (height, width[, lanes])."""
         kind = DTYPES[dtype]
-        return {"src": rng.random(kind.shape(problem.height, problem.width), dtype=kind.scalar)}
+        shape = kind.shape(problem.height, problem.width)
+        if kind.normalised:
+            return {"src": rng.integers(0, 256, shape, dtype=kind.scalar)}
+        return {"src": rng.random(shape, dtype=kind.scalar)}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
         """The input itself."""

@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import yaml
 from gpushmoo.devices.base import Device, NoDeviceError
 from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve_runtime
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# For hours on end: --hypothesis-profile=hunt.
+hypothesis.settings.register_profile("hunt", max_examples=3000, deadline=None)
 
 # Workers take files in this order: first the one whose fixture makes the run that the others of
 # tests/workflow copy, with long ones that do not wait for it; then all others that take more than
@@ -23,6 +27,7 @@ FIRST = (
     *("test_report_textures", "test_dot_resident", "test_dot_streamed", "test_dots", "test_blocks"),
     *("test_same_machine", "test_atlas", "test_devices", "test_cuda_compiles", "test_summation"),
     *("test_report", "test_document_static", "test_images", "test_config", "test_figure_errors"),
+    *("test_compiled", "test_figures", "test_sass_flow"),
 )
 
 

@@ -26,7 +26,7 @@ FOLDERS = find_kernels([ROOT / "kernels"])
 # cuBLAS is CUDA's.
 KERNELS = sorted(set(FOLDERS) - {"dot_cublas"})
 # Some seconds each. A hunt for many: --hypothesis-profile=hunt.
-EXAMPLES = max(4, settings.default.max_examples // 25)
+EXAMPLES = max(3, settings.default.max_examples // 33)
 MOST_CELLS = 150
 SIZES = [1, 2, 3, 31, 32, 33, 64, 100, [1, 7], [7, 1], [48, 70], [33, 1000]]
 LENGTHS = [0, 1, 2, 63, 64, 1000, 4096, 4097]

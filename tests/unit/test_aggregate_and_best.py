@@ -204,6 +204,20 @@ def test_a_flipped_bit_of_a_dataset_is_refused_wherever_it_is(
     assert path.name in str(refusal)
 
 
+def test_a_changed_list_of_sums_leaves_no_partition_out(dataset: Path) -> None:
+    sums = dataset / "_sha256.json"
+    whole, rows = sums.read_bytes(), len(read_cells(dataset))
+    refusals = 0
+    for place in range(len(whole)):
+        sums.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            assert len(read_cells(dataset)) == rows
+        except BadParquetError:
+            refusals += 1
+    # But for white space.
+    assert refusals > 0.9 * len("".join(whole.decode().split()))
+
+
 def test_files_that_are_not_of_the_dataset_are_not_read(dataset: Path, shards: list[Path]) -> None:
     before = read_cells(dataset)
     part = dataset / "kernel=tiny/dtype=float"

@@ -68,7 +68,8 @@ def seal(dataset: Path) -> None:
     """Note what the files of a new dataset hold, for `check`."""
     files = sorted(p for p in dataset.rglob("*") if p.is_file())
     sums = {p.relative_to(dataset).as_posix(): _sum(p) for p in files}
-    (dataset / SUMS).write_text(json.dumps(sums, indent=1) + "\n")
+    whole = {"files": sums, "sum": _sum_of(sums)}
+    (dataset / SUMS).write_text(json.dumps(whole, indent=1) + "\n")
 
 
 def check(dataset: Path, names: Collection[str]) -> None:
@@ -87,12 +88,21 @@ def check(dataset: Path, names: Collection[str]) -> None:
 
 def _sums(dataset: Path) -> dict[str, str]:
     try:
-        found: dict[str, str] = json.loads((dataset / SUMS).read_text())
-    except (OSError, ValueError) as err:
+        whole = json.loads((dataset / SUMS).read_text())
+        sums: dict[str, str] = whole["files"]
+        sound = whole["sum"] == _sum_of(sums)
+    except (OSError, ValueError, TypeError, KeyError) as err:
         raise BadParquetError(
             dataset, f"has no '{SUMS}' that can be read; it is not ours."
         ) from err
-    return found
+    if not sound:
+        # A name that has changed would leave a partition out.
+        raise BadParquetError(dataset, f"no longer holds what was written: '{SUMS}' has changed.")
+    return sums
+
+
+def _sum_of(sums: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
 
 
 def _sum(path: Path) -> str:

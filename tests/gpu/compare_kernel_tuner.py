@@ -176,9 +176,14 @@ def sweep_config(step: int, size: int) -> dict[str, Any]:
         "backend": "cuda",
         "kernels": dict.fromkeys(base["kernels"]) | {KERNEL: swept},
         # As many samples as Kernel Tuner takes by default, more only where their interval is wide.
-        # One shard: a process more would cost gpushmoo another start.
+        # One shard, measured once as by Kernel Tuner: a process more would cost another start.
         "measure": full["measure"]
-        | {"min_samples": 7, "relative_half_width": 0.01, "cells_per_shard": 1_000_000},
+        | {
+            "min_samples": 7,
+            "relative_half_width": 0.01,
+            "cells_per_shard": 1_000_000,
+            "repeats": 1,
+        },
         "simulate": dict.fromkeys(base["simulate"]),
     }
 

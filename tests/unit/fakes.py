@@ -28,7 +28,7 @@ from gpushmoo.dtypes import DType
 from gpushmoo.events import CellRun, Event, ShardResult, Worked
 from gpushmoo.kernels import KernelFolder
 from gpushmoo.measure import TOGETHER, MeasureSettings, ShardRun
-from gpushmoo.messages import Finished, Lost, Message
+from gpushmoo.messages import Finished, Lost, Measure, Message
 from gpushmoo.process import WorkerGoneError, WorkerSilentError
 from gpushmoo.space import Cell, Problem, enumerate_cells
 from gpushmoo.supervise import Supervisor
@@ -155,6 +155,10 @@ class FakeDevice:
     # Processes that may open the device after each other; None: any number.
     openings: int | None = None
     opened: int = 0
+
+    def seconds(self, tag: Tag, nth_sample: int, launches: int) -> float:
+        """Of one launch in the cell's sample number `nth_sample`, from 0, of so many launches."""
+        return self.launch_s
 
     def open(self) -> None:
         """A fresh context."""
@@ -289,7 +293,8 @@ class FakeBound:
         self.device.log.append(("sample", self.tag))
         kind = self.fault("sample")
         odd = self.tag in self.device.uneven and self.calls["sample"] % 2 == 1
-        usual = self.device.launch_s * (1.5 if odd else 1.0)
+        alone = self.device.seconds(self.tag, self.calls["sample"] - 1, launches)
+        usual = alone * (1.5 if odd else 1.0)
         seconds = {"slow": 100.0, "zero": 0.0}.get(str(kind), usual)
         self.device.clock.now += seconds * launches
         return seconds
@@ -363,14 +368,14 @@ def measure_cells(
     seen: list[tuple[int, float]] = []
     events: list[Event] = []
 
-    def start(keys: frozenset[str], together: int) -> FakeWorker:
+    def start(do: Measure) -> FakeWorker:
         device.open()
-        mine = [c for c in cells if c.key in keys]
-        return work(device, mine, settings, events.append, together)
+        mine = [c for c in cells if do.keys is None or c.key in do.keys]
+        return work(device, mine, settings, events.append, do)
 
     runs = [CellRun(c, FOLDER.workload.launch(c)) for c in cells]
     supervisor = Supervisor(runs, start, 10.0, lambda n, share: seen.append((n, share)))
-    result = supervisor.measure(start(frozenset(c.key for c in cells), TOGETHER))
+    result = supervisor.measure(start(Measure(None, TOGETHER, {})))
     return Outcome(result, device, seen, events)
 
 
@@ -379,7 +384,7 @@ def work(
     cells: list[Cell],
     settings: MeasureSettings,
     keep: Callable[[Event], None],
-    together: int,
+    do: Measure,
 ) -> FakeWorker:
     """What the real worker does with an open device."""
     told: list[Message] = []
@@ -389,7 +394,9 @@ def work(
         keep(event)
 
     builds = build_variants(device, FOLDER, "float", ["a", "b"])
-    run = ShardRun(device, FOLDER, builds, settings, emit, device.clock, None, together)
+    run = ShardRun(
+        device, FOLDER, builds, settings, emit, device.clock, None, do.together, do.launches
+    )
     try:
         run.measure(cells)
     except DeviceLostError as err:

@@ -72,7 +72,7 @@ def write_shard(
         run = CellRun(cell, launch, resident_per_unit=resident, registers=32, launches=1)
         _end(run, workload, info)
         runs[cell.key] = run
-    copies = {(p, s): [1e-3] * 3 for p in problems for s in states}
+    copies = {(p, s): [(float(i), 1e-3) for i in range(3)] for p in problems for s in states}
     table = cell_table(ShardResult(runs, copies), workload, info, list(axes))
     sweep = {
         "sizes": [[p.height, p.width] for p in problems],
@@ -139,10 +139,16 @@ def _image_seconds(cell: Cell, launch: Launch, workload: Workload, info: DeviceI
 def _metadata(
     kernel: str, dtype: str, sweep: Mapping[str, Any], info: DeviceInfo
 ) -> dict[str, Any]:
-    measure = {"min_samples": 7, "max_samples": 31, "relative_half_width": 0.001}
+    measure = {
+        "repeats": 1,
+        "min_samples": 7,
+        "max_samples": 31,
+        "relative_half_width": 0.001,
+    }
     return {
         "axes": sorted(sweep["axes"]),
         "builds": {"plain": "-std=c++17"},
+        "controls": [],
         "device": {**asdict(info), "extra": dict(info.extra)},
         "host": {"cores": 16, "system": "Linux", "python": "3.12"},
         "kernel_digest": "ac794c3939a83f2a",
@@ -152,6 +158,7 @@ def _metadata(
             "shard": [0, 1],
             "seed": 1,
             "measure": measure,
+            "repeat": 1,
             **sweep,
         },
         "written_at": "2026-11-21T07:38:59+00:00",

@@ -60,7 +60,7 @@ def write_shard(
         run.status = statuses.get(value, Status.OK)
         run.samples_s = [value * s for s in SAMPLES]
         runs[cell.key] = run
-    params = {"folder": f"kernels/{kernel}", "dtype": dtype}
+    params = {"folder": f"kernels/{kernel}", "dtype": dtype, "repeat": 1}
     info = replace(INFO, uuid=uuid, name=model)
     table = cell_table(ShardResult(runs), FOLDER.workload, info, [axis])
     write_parquet(table, path, {"axes": [axis], "params": params})
@@ -346,7 +346,7 @@ def test_partitions_are_those_of_the_dataset(dataset: Path) -> None:
 def frame(intervals: list[tuple[float, float, float]], status: str = "ok") -> pd.DataFrame:
     """Cells with (low, median, high); the key is the place in the list."""
     rows = [
-        {"cell_key": f"{i}", "status": status, "median_low_s": a, "median_s": m, "median_high_s": b}
+        {"cell_key": f"{i}", "status": status, "own_low_s": a, "median_s": m, "own_high_s": b}
         for i, (a, m, b) in enumerate(intervals)
     ]
     return pd.DataFrame(rows)

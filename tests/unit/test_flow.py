@@ -434,7 +434,10 @@ def test_a_shard_has_its_place_wherever_its_file_lies(flow: Flow) -> None:
     total = len(flow.shards)
     for number in (1, total):
         shard = flow.shards[number - 1]
-        asked = SimpleNamespace(sweep=shard.sweep, dtype=shard.dtype, shard=shard.name)
+        place, _, repeat = shard.name.partition(".repeat-")
+        asked = SimpleNamespace(sweep=shard.sweep, dtype=shard.dtype, shard=place)
+        if repeat:
+            asked.repeat = repeat
         assert flow.shard_place(asked, ["elsewhere/x.parquet"]) == (number, total)
 
 

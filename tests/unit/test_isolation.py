@@ -93,6 +93,7 @@ class Bench:
             "folder": str(self._folder),
             "kernel_digest": load_kernel(self._folder).digest(),
             "measure": {
+                "repeats": 1,
                 "budget_s": 1.0,
                 "max_samples": 6,
                 "min_samples": 6,
@@ -102,6 +103,7 @@ class Bench:
             },
             "opencl_runtime": self._choice.opencl_runtime,
             "seed": 1,
+            "repeat": 1,
             "shard": [0, 1],
             "sizes": [[64, 64]],
             "thread_limit": None,

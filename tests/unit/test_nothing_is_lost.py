@@ -15,7 +15,7 @@ from fakes import FOLDER, INFO, FakeDevice, FakeWorker, make_cells, measure_cell
 from gpushmoo import store
 from gpushmoo.events import Began, CellRun, Ended
 from gpushmoo.measure import TOGETHER
-from gpushmoo.messages import Finished
+from gpushmoo.messages import Finished, Measure
 from gpushmoo.process import WorkerKilledError
 from gpushmoo.rows import cell_table
 from gpushmoo.schema import Status
@@ -36,8 +36,9 @@ def test_kills_from_outside_are_no_cells_fault_until_they_are_too_many() -> None
     killed = WorkerKilledError("the measuring process was ended by SIGKILL")
     asked: list[tuple[int, int]] = []
 
-    def start(keys: frozenset[str], together: int) -> FakeWorker:
-        asked.append((len(keys), together))
+    def start(do: Measure) -> FakeWorker:
+        keys = do.keys or frozenset()
+        asked.append((len(keys), do.together))
         if len(asked) <= KILLS_FORGIVEN:
             return FakeWorker([Began((CELLS[0].key,))], killed)
         outcome = measure_cells(FakeDevice(), [c for c in CELLS if c.key in keys])

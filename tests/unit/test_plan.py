@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,11 +26,18 @@ def test_shards_are_named_once_and_cover_every_kernel_and_dtype(config: RunConfi
     }
     for s in shards:
         mates = [m for m in shards if (m.sweep, m.dtype) == (s.sweep, s.dtype)]
-        assert sorted(m.index for m in mates) == list(range(s.count))
+        places = [(n, i) for n in range(1, config.repeats + 1) for i in range(s.count)]
+        assert sorted((m.repeat, m.index) for m in mates) == places
+
+
+def test_a_whole_repeat_comes_after_the_other(config: RunConfig) -> None:
+    repeats = [s.repeat for s in plan_shards(config)]
+    assert config.repeats == 2
+    assert repeats == sorted(repeats)
 
 
 def test_smaller_shards_are_more_shards(raw_config: dict[str, Any], config: RunConfig) -> None:
-    raw_config["measure"]["cells_per_shard"] = 100
+    raw_config["measure"]["cells_per_shard"] = 2
     assert len(plan_shards(load_config(raw_config, ROOT))) > len(plan_shards(config))
 
 
@@ -40,7 +48,8 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         # Snakemake stores them as text; nothing may be lost on the way.
         back = json.loads(json.dumps(params))
         assert back == params
-        assert settings_of(back) == config.measure
+        rule = config.measure.rule.shared_among(config.repeats)
+        assert settings_of(back) == replace(config.measure, rule=rule, repeat=shard.repeat)
         kernel, space = config.sweeps[shard.sweep], space_of(back)
         assert tuple(space.problems) == kernel.problems
         assert tuple(space.cache_states) == kernel.cache_states
@@ -54,6 +63,7 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         ("thread_limit", 512),
         ("device", 1),
         ("measure.warmup", 3),
+        ("measure.repeats", 1),
         ("measure.max_samples", 99),
         ("measure.cell_timeout_s", 1.5),
         ("kernels.block_eq_partition.sizes", [64]),

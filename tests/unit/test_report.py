@@ -210,6 +210,7 @@ def test_few_members_of_a_tied_set_are_named() -> None:
     problem = {"height": 512, "width": 512, "cache_state": "warm", "device_name": "D"}
     speed = {"bandwidth_gbs": 9.0, "bandwidth_low_gbs": 8.0, "bandwidth_high_gbs": 10.0}
     cell = {"kernel": "k", "variant": "v", "share_of_ceiling": None, "candidates": 9}
+    cell |= {"over_copy": 1.0, "edge": "block_x down"}
 
     def group(dtype: str, members: int) -> list[dict[str, Any]]:
         row = {**cell, **problem, **speed, "dtype": dtype}
@@ -218,6 +219,7 @@ def test_few_members_of_a_tied_set_are_named() -> None:
     best = pd.DataFrame([*group("a", 1), *group("b", 4), *group("c", 5)])
     rows = best_rows(best, namer(best))
     assert [r["fastest"] for r in rows] == ["8×4"] * 3
+    assert [(r["over_copy"], r["edge"]) for r in rows] == [("1.00", "block_x ↓")] * 3
     assert [r["tied"] for r in rows] == ["1 of 9", "4 of 9", "5 of 9"]
     assert [r["others"] for r in rows] == [
         "none",

@@ -91,7 +91,8 @@ def one_run(samples: list[float], status: Status | None = Status.OK) -> CellRun:
 
 
 def row_of(run: CellRun) -> dict[str, Any]:
-    copies = {(run.cell.problem, "warm"): [1e-3], (run.cell.problem, "flushed"): [2e-3]}
+    problem = run.cell.problem
+    copies = {(problem, "warm"): [(0.0, 1e-3)], (problem, "flushed"): [(0.0, 2e-3)]}
     result = ShardResult({run.cell.key: run}, copies)
     row: dict[str, Any] = cell_table(result, FOLDER.workload, INFO, AXES).to_pylist()[0]
     return row
@@ -111,6 +112,7 @@ def test_bandwidth_is_the_bytes_moved_over_the_median(samples: list[float]) -> N
 def test_copy_of_the_same_bytes_in_the_same_time_has_the_same_bandwidth() -> None:
     row = row_of(one_run([1e-3] * 6))
     assert row["copy_gbs"] == pytest.approx(row["bandwidth_gbs"])
+    assert row["over_copy"] == pytest.approx(1.0)
 
 
 def test_working_set_is_told_in_units_of_the_cache() -> None:

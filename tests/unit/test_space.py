@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,13 +13,16 @@ import pytest
 from conftest import ROOT
 from gpushmoo.kernels import load_kernel
 from gpushmoo.space import (
+    CACHE_STATES,
     Cell,
     Problem,
     Residency,
     count_cells,
     enumerate_cells,
     expand_axis,
+    first_repeat_of,
     shard_count,
+    shard_name,
     shard_of,
 )
 from hypothesis import given
@@ -130,43 +135,43 @@ def test_grid_is_complete_and_its_keys_are_distinct(x: list[int], y: list[int]) 
     assert {(c["x"], c["y"]) for c in cells} == {(i, j) for i in x for j in y}
 
 
-@given(x=VALUES, y=VALUES, more=VALUES, shards=st.sampled_from([1, 2, 4, 8, 16]))
-def test_adding_values_leaves_every_other_cell_in_its_shard(
-    x: list[int], y: list[int], more: list[int], shards: int
+PROBLEMS = st.lists(
+    st.builds(Problem, st.integers(1, 99), st.integers(1, 99)), min_size=1, max_size=6, unique=True
+)
+
+
+@given(problems=PROBLEMS, shards=st.integers(1, 8))
+def test_cells_that_are_compared_are_measured_by_one_shard(
+    problems: list[Problem], shards: int
 ) -> None:
-    before = {c.key: shard_of(c, shards) for c in cells_of(x, y)}
-    after = {c.key: shard_of(c, shards) for c in cells_of(sorted({*x, *more}), y)}
-    assert before.items() <= after.items()
+    cells = enumerate_cells("k", "float", ["v", "w"], problems, {"x": [1, 2, 3]}, CACHE_STATES)
+    places: dict[tuple[Problem, str], set[int]] = {}
+    for c in cells:
+        place = shard_of(c, problems, CACHE_STATES, shards)
+        places.setdefault((c.problem, c.cache_state), set()).add(place)
+    assert {len(found) for found in places.values()} == {1}
+    counts = Counter(place for found in places.values() for place in found)
+    assert set(counts) == set(range(min(shards, len(places))))
+    assert max(counts.values()) - min(counts.values()) <= 1
 
 
-@given(x=VALUES, shards=st.sampled_from([1, 2, 4, 8]))
-def test_doubling_the_shards_splits_each_and_moves_nothing_across(
-    x: list[int], shards: int
-) -> None:
-    assert all(shard_of(c, 2 * shards) % shards == shard_of(c, shards) for c in cells_of(x, [1]))
-
-
-@given(x=VALUES, shards=st.sampled_from([1, 2, 4, 8]))
-def test_every_cell_is_in_exactly_one_shard(x: list[int], shards: int) -> None:
-    cells = cells_of(x, [1, 2])
-    parts = [[c for c in cells if shard_of(c, shards) == i] for i in range(shards)]
-    assert sorted(c.key for part in parts for c in part) == sorted(c.key for c in cells)
-
-
-def test_shards_are_of_similar_size() -> None:
-    cells = cells_of(list(range(4, 65)), list(range(4, 65)))
-    sizes = [sum(shard_of(c, 8) == i for c in cells) for i in range(8)]
-    assert max(sizes) < 1.2 * len(cells) / 8
-
-
-@given(cells=st.integers(1, 10**7), per_shard=st.integers(1, 10**6))
+@given(cells=st.integers(1, 10**7), per_shard=st.integers(1, 10**6), rounds=st.integers(1, 10**6))
 def test_number_of_shards_is_the_smallest_power_of_two_that_suffices(
-    cells: int, per_shard: int
+    cells: int, per_shard: int, rounds: int
 ) -> None:
-    n = shard_count(cells, per_shard)
-    assert n.bit_count() == 1
-    assert n * per_shard >= cells
+    n = shard_count(cells, per_shard, rounds)
+    assert n.bit_count() == 1 or n == rounds
+    assert n * per_shard >= cells or n == rounds
+    assert n <= rounds
     assert n == 1 or (n // 2) * per_shard < cells
+
+
+@pytest.mark.parametrize("repeat", [1, 2, 13])
+def test_every_repeat_of_a_shard_knows_the_first(repeat: int) -> None:
+    first = Path("cells/k/float") / f"{shard_name(2, 4, 1)}.parquet"
+    path = first.with_name(f"{shard_name(2, 4, repeat)}.parquet")
+    assert first_repeat_of(path) == first
+    assert (path == first) == (repeat == 1)
 
 
 def test_cell_has_no_other_axes_than_its_own() -> None:

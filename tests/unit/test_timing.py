@@ -7,7 +7,14 @@ import math
 
 import numpy as np
 import pytest
-from gpushmoo.timing.batching import MAX_FLUSHED, MAX_LAUNCHES, SHORT_S, launches_per_sample
+from gpushmoo.timing.batching import (
+    LONGEST_S,
+    MAX_FLUSHED,
+    MAX_LAUNCHES,
+    SHORT_S,
+    launches_of_cell,
+    launches_of_group,
+)
 from gpushmoo.timing.median import CONFIDENCE, median_interval
 from gpushmoo.timing.order import shuffled
 from gpushmoo.timing.stopping import StoppingRule
@@ -110,11 +117,6 @@ def test_budget_ends_a_noisy_cell_but_never_before_the_minimum() -> None:
     assert stops_at(RULE, NOISY, second_each=100.0) == 7
 
 
-def test_interval_under_95_percent_is_never_narrow_enough() -> None:
-    eager = StoppingRule(min_samples=2, max_samples=20, relative_half_width=0.01, budget_s=5.0)
-    assert stops_at(eager, [1.0] * 40) == 6
-
-
 @pytest.mark.parametrize(("spread", "done"), [(0.0099, True), (0.0101, False)])
 def test_interval_is_narrow_enough_up_to_the_configured_share(spread: float, done: bool) -> None:
     samples = [1.0 - spread, *[1.0] * 5, 1.0 + spread]
@@ -130,19 +132,33 @@ def test_rule_keeps_its_bounds_for_any_samples(samples: list[float], spent: floa
         assert done
 
 
-@given(st.floats(0.0, 10.0))
-def test_batch_lasts_about_fifty_microseconds_and_has_a_bound(launch_s: float) -> None:
-    n = launches_per_sample(launch_s)
+@given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=20))
+def test_sample_of_the_fastest_lasts_at_least_fifty_microseconds(launches_s: list[float]) -> None:
+    n, fastest = launches_of_group(launches_s), min(launches_s)
     assert 1 <= n <= MAX_LAUNCHES
-    assert n * launch_s >= SHORT_S or n == MAX_LAUNCHES
-    assert n == 1 or (n - 1) * launch_s <= SHORT_S * (1 + 1e-9)
+    assert n.bit_count() == 1
+    assert n * fastest >= SHORT_S or n == MAX_LAUNCHES
+    assert n == 1 or n / 2 * fastest < SHORT_S
 
 
 @pytest.mark.parametrize(
-    ("launch_s", "launches"), [(1.0, 1), (50e-6, 1), (49e-6, 2), (20e-6, 3), (1e-9, 200), (0, 200)]
+    ("launch_s", "launches"), [(1.0, 1), (50e-6, 1), (49e-6, 2), (20e-6, 4), (1e-9, 256), (0, 256)]
 )
 def test_only_short_launches_are_batched(launch_s: float, launches: int) -> None:
-    assert launches_per_sample(launch_s) == launches
+    assert launches_of_group([launch_s, 1.0]) == launches
+
+
+def test_no_cells_have_no_launches() -> None:
+    with pytest.raises(ValueError, match="no cells"):
+        launches_of_group([])
+
+
+@given(st.sampled_from([1, 2, 64, 256]), st.floats(1e-7, 10.0))
+def test_a_sample_ends_before_it_looks_like_a_hang(launches: int, launch_s: float) -> None:
+    n = launches_of_cell(launches, launch_s)
+    assert 1 <= n <= launches
+    assert n == 1 or n * launch_s <= LONGEST_S
+    assert n == launches or (n + 1) * launch_s > LONGEST_S
 
 
 @given(st.lists(st.integers(), max_size=30), st.integers(0, 2**32 - 1))
@@ -163,6 +179,27 @@ def test_every_item_comes_to_every_place() -> None:
 
 
 def test_flushed_samples_hold_few_launches() -> None:
-    assert launches_per_sample(7e-6) == 8
-    assert launches_per_sample(7e-6, MAX_FLUSHED) == MAX_FLUSHED
-    assert launches_per_sample(1e-3, MAX_FLUSHED) == 1
+    assert launches_of_group([7e-6]) == 8
+    assert launches_of_group([7e-6], MAX_FLUSHED) == MAX_FLUSHED
+    assert launches_of_group([1e-3], MAX_FLUSHED) == 1
+
+
+@given(st.integers(1, 20))
+def test_repeats_share_the_samples_of_a_cell(repeats: int) -> None:
+    rule = StoppingRule(7, 31, 0.002, 2.0)
+    each = rule.shared_among(repeats)
+    assert repeats * each.min_samples >= 7 > repeats * (each.min_samples - 1) or (
+        each.min_samples == 3
+    )
+    assert repeats * each.max_samples >= 31 > repeats * (each.max_samples - 1) or (
+        each.max_samples == 3
+    )
+    assert each.budget_s * repeats == pytest.approx(2.0)
+    assert each.relative_half_width == pytest.approx(0.002 * math.sqrt(repeats))
+
+
+def test_few_samples_of_a_repeat_end_a_cell_by_their_range() -> None:
+    rule = StoppingRule(6, 30, 0.01, 9.0).shared_among(2)
+    assert not rule.done([1.0, 1.0], 0.0)
+    assert rule.done([1.0, 1.01, 0.99], 0.0)
+    assert not rule.done([1.0, 1.02, 0.99], 0.0)

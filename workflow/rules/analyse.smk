@@ -56,6 +56,8 @@ rule best:
         "../../environment.yml"
     params:
         host_fed=flow.host_fed_kernels,
+        most=flow.largest_values,
+        threads=flow.config.measure.thread_limit or 1024,
         code=flow.code("analysis.best"),
     script:
         "../scripts/best.py"

@@ -31,6 +31,7 @@ wildcard_constraints:
     sweep="[A-Za-z0-9_]+",
     dtype="[a-z0-9]+",
     shard="[0-9]+-of-[0-9]+",
+    repeat="[0-9]+",
     kind="heatmap|curve|workingset|footprint",
     machine="[A-Za-z0-9][A-Za-z0-9._-]*",
     study="timeline|errors",

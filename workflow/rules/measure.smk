@@ -35,6 +35,9 @@ rule measure:
     threads: flow.measure_threads
     resources:
         gpu=1,
+    # All of the first repeat before any of the others, so that as much time as possible lies between:
+    # what they differ by is what another run would differ by.
+    priority: 1
     params:
         spec=flow.measure_params,
         place=flow.shard_place,
@@ -43,3 +46,16 @@ rule measure:
         library=flow.library_code,
     script:
         "../scripts/measure.py"
+
+
+# The same once more, in another process and some time later: the cells that were ok, with as many
+# launches a sample.
+use rule measure as repeat with:
+    input:
+        broken_shards_anew(flow, workflow),
+        first=flow.first_repeat,
+    output:
+        flow.path("cells", "{sweep}", "{dtype}", "{shard}.repeat-{repeat}.parquet"),
+    log:
+        flow.path("logs", "measure", "{sweep}-{dtype}-{shard}.repeat-{repeat}.log"),
+    priority: 0

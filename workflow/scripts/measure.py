@@ -14,4 +14,5 @@ with job_log(snakemake.log[0], expected=(DeviceError, NotWrittenError)) as termi
         Path(snakemake.params.cache),
         Path(snakemake.output[0]),
         terminal,
+        Path(first) if (first := snakemake.input.get("first")) else None,
     )

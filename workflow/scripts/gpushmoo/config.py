@@ -59,6 +59,7 @@ class RunConfig:
     device_memory: int | None
     sweeps: dict[str, SweepConfig]
     measure: MeasureSettings
+    repeats: int
     cells_per_shard: int
     simulations: tuple[SimulationConfig, ...]
     studies: Studies
@@ -112,6 +113,7 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
                 m["min_samples"], m["max_samples"], m["relative_half_width"], m["cell_budget_s"]
             ),
         ),
+        repeats=m["repeats"],
         cells_per_shard=m["cells_per_shard"],
         simulations=tuple(
             _simulation(name, spec, root)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .devices.base import Bound, Reading
 from .schema import Status
-from .space import Cell, Problem
+from .space import Cell, CellGroup, Problem
 from .workload import Launch
 
 
@@ -61,12 +61,24 @@ class Ended:
 
 
 @dataclass(frozen=True)
+class Grouped:
+    """Each sample of a cell of `group` holds so many launches."""
+
+    group: CellGroup
+    launches: int
+
+
+@dataclass(frozen=True)
 class Copied:
-    """The runtime's own copy of the problem's output buffer took so long."""
+    """The runtime's own copy of the problem's output buffer took so long.
+
+    It began `at_s` seconds after the shard did.
+    """
 
     problem: Problem
     cache_state: str
     seconds: float
+    at_s: float
 
 
 @dataclass(frozen=True)
@@ -84,13 +96,18 @@ class Worked:
     fraction: float
 
 
-Event = Preparing | Began | Ended | Copied | Read | Worked
+Event = Preparing | Began | Ended | Grouped | Copied | Read | Worked
 
 
 @dataclass
 class ShardResult:
-    """All cells of a shard, ended; the runtime's copies and the device's readings beside them."""
+    """All cells of a shard, ended, and what was read beside them.
+
+    `copies` are the runtime's own copies by problem and cache state, each with the moment at which
+    it began and its duration in seconds; `launches` is how many make a sample of each group.
+    """
 
     runs: dict[str, CellRun]
-    copies_s: dict[tuple[Problem, str], list[float]] = field(default_factory=dict)
+    copies: dict[tuple[Problem, str], list[tuple[float, float]]] = field(default_factory=dict)
+    launches: dict[CellGroup, int] = field(default_factory=dict)
     readings: list[tuple[float, Reading]] = field(default_factory=list)

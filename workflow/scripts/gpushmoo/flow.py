@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,13 @@ DOT_PLOTS = {
     "dot_streamed": ("running_time", "throughput"),
     "dot_square": ("running_time_square", "throughput_square"),
 }
+
+
+def _shard(wildcards: Any) -> Shard:
+    """The shard that the wildcards of a measuring rule name."""
+    index, count = (int(n) for n in wildcards.shard.split("-of-"))
+    repeat = int(getattr(wildcards, "repeat", 1))
+    return Shard(wildcards.sweep, wildcards.dtype, index, count, repeat)
 
 
 class Flow:
@@ -71,12 +79,15 @@ class Flow:
 
     def shard_file(self, wildcards: Any) -> str:
         """The file that the measuring job of these wildcards makes."""
-        return self.path("cells", wildcards.sweep, wildcards.dtype, f"{wildcards.shard}.parquet")
+        return self.path("cells", _shard(wildcards).path)
+
+    def first_repeat(self, wildcards: Any) -> str:
+        """The file of the first repeat, which a later one needs: both measure the same cells."""
+        return self.path("cells", replace(_shard(wildcards), repeat=1).path)
 
     def measure_params(self, wildcards: Any) -> dict[str, Any]:
         """Parameters of one measuring job."""
-        index, count = (int(n) for n in wildcards.shard.split("-of-"))
-        shard = Shard(wildcards.sweep, wildcards.dtype, index, count)
+        shard = _shard(wildcards)
         backend, runtime = self.choice.backend, self.choice.opencl_runtime
         return shard_params(self.config, backend, runtime, shard)
 
@@ -126,8 +137,7 @@ class Flow:
 
         The argument `output` keeps Snakemake from comparing this with the last run's value.
         """
-        name = f"{wildcards.sweep}/{wildcards.dtype}/{wildcards.shard}.parquet"
-        return self._shard_numbers[name], len(self.shards)
+        return self._shard_numbers[_shard(wildcards).path], len(self.shards)
 
     @cached_property
     def _shard_numbers(self) -> dict[str, int]:
@@ -173,6 +183,11 @@ class Flow:
     def host_fed_kernels(self) -> list[str]:
         """Kernels whose data come from the host."""
         return [n for n, w in self.workloads.items() if isinstance(w, HostFedWorkload)]
+
+    @property
+    def largest_values(self) -> dict[str, dict[str, int]]:
+        """The largest value that a kernel takes of an axis, by kernel and axis."""
+        return {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
 
     @property
     def dot_plots(self) -> list[str]:

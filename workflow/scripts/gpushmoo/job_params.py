@@ -22,7 +22,12 @@ def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
     m = params["measure"]
     rule = StoppingRule(m["min_samples"], m["max_samples"], m["relative_half_width"], m["budget_s"])
     return MeasureSettings(
-        params["seed"], params["thread_limit"], m["warmup"], m["timeout_s"], rule
+        seed=params["seed"],
+        thread_limit=params["thread_limit"],
+        warmup=m["warmup"],
+        cell_timeout_s=m["timeout_s"],
+        rule=rule if m["repeats"] == 1 else rule.shared_among(m["repeats"]),
+        repeat=params["repeat"],
     )
 
 

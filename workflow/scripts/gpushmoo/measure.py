@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +13,6 @@ import numpy as np
 
 from .builds import Builds
 from .devices.base import (
-    Bound,
     BuildError,
     Device,
     DeviceError,
@@ -24,11 +23,20 @@ from .devices.base import (
     take_each,
 )
 from .dtypes import DTYPES
-from .events import Began, CellRun, Copied, Ended, Event, Preparing, Read, Worked
+from .events import Began, CellRun, Copied, Ended, Event, Grouped, Preparing, Read, Worked
 from .kernels import KernelFolder
 from .schema import Status
-from .space import CACHE_STATES, Cell, Problem, Residency, enumerate_cells, expand_axis, shard_of
-from .timing.batching import MAX_FLUSHED, MAX_LAUNCHES, launches_per_sample
+from .space import (
+    CACHE_STATES,
+    Cell,
+    CellGroup,
+    Problem,
+    Residency,
+    enumerate_cells,
+    expand_axis,
+    shard_of,
+)
+from .timing.batching import MAX_FLUSHED, MAX_LAUNCHES, launches_of_cell, launches_of_group
 from .timing.order import shuffled
 from .timing.stopping import StoppingRule
 from .workload import HostFedWorkload
@@ -54,13 +62,17 @@ SLOWED_ROUNDS = 5
 
 @dataclass(frozen=True)
 class MeasureSettings:
-    """How cells are measured; see config/config.yaml for each value's meaning."""
+    """How cells are measured; see config/config.yaml for each value's meaning.
+
+    `rule` is that of one repeat. `repeat`, from 1, is which of them this is.
+    """
 
     seed: int
     thread_limit: int | None
     warmup: int
     cell_timeout_s: float
     rule: StoppingRule
+    repeat: int = 1
 
 
 @dataclass(frozen=True)
@@ -103,7 +115,8 @@ def plan_cells(
     cells = enumerate_cells(
         folder.name, space.dtype, space.variants, space.problems, values, space.cache_states
     )
-    return [c for c in cells if shard_of(c, space.count) == space.index]
+    whole = (space.problems, space.cache_states, space.count)
+    return [c for c in cells if shard_of(c, *whole) == space.index]
 
 
 class ShardRun:
@@ -119,15 +132,18 @@ class ShardRun:
         clock: Callable[[], float] = time.monotonic,
         started: float | None = None,
         together: int = TOGETHER,
+        launches: Mapping[CellGroup, int] | None = None,
     ) -> None:
         """`started` is the shard's beginning on `clock`, when that was before now.
 
-        At most `together` cells are sampled without waiting between them.
+        At most `together` cells are sampled without waiting between them. `launches` is how many
+        make a sample of the groups that another process has begun with.
         """
         self._device, self._folder, self._builds = device, folder, builds
         self._settings, self._emit, self._clock = settings, emit, clock
         self._together = together
-        self._rng = np.random.default_rng(settings.seed)
+        self._launches = dict(launches or {})
+        self._rng = np.random.default_rng([settings.seed, settings.repeat])
         self._started = clock() if started is None else started
         # For the progress: a cell's steps are its verification and all its possible samples;
         # those that each running cell still has, by its key.
@@ -213,7 +229,11 @@ class ShardRun:
         log.info("%d of %d cells admitted", sum(r.status is None for r in runs), len(runs))
         # One state after the other: a flushed cache must not be what a warm cell finds.
         for state in CACHE_STATES:
-            self._sample([r for r in runs if r.cell.cache_state == state], state, space)
+            alike = [r for r in runs if r.cell.cache_state == state and r.status is None]
+            self._choose_launches(alike)
+            for run in shuffled(alike, self._rng):
+                self._warm_up(run)
+            self._sample(alike, state, space)
 
     def _guarded(self, run: CellRun, step: Callable[[], object]) -> None:
         """Run `step`; a device error ends this cell with its typed status, not the shard."""
@@ -229,8 +249,12 @@ class ShardRun:
         refused = isinstance(err, _REFUSALS)
         self._end(run, Status.RESOURCES if refused else Status.LAUNCH_FAILED, str(err))
 
+    def _end_by_clock(self, run: CellRun, seconds: float) -> None:
+        text = f"the device's clock gave {seconds} s for a launch"
+        self._end(run, Status.LAUNCH_FAILED, text)
+
     def _admit(self, run: CellRun, space: Space) -> None:
-        """Bind, launch once on poisoned output, verify, warm up, choose the batch."""
+        """Bind, launch once on poisoned output, verify, time one launch."""
 
         def step() -> None:
             program = self._builds.programs[run.cell.variant]
@@ -240,7 +264,11 @@ class ShardRun:
             run.resident_per_unit = program.resident_per_unit(run.launch.entry, run.launch.threads)
             self._verify(run, space)
             if run.bound is not None:
-                self._warm_up(run, run.bound)
+                # Each launch is announced: one of them may take as long as a launch may, not all.
+                self._emit(Began((run.cell.key,)))
+                run.launch_s = Sample(run.bound, 1, run.cell.cache_state == "flushed").take()
+                if not run.launch_s > 0.0:
+                    self._end_by_clock(run, run.launch_s)
 
         self._guarded(run, step)
         self._step(run)
@@ -259,16 +287,25 @@ class ShardRun:
         elif took > self._settings.cell_timeout_s:
             self._end(run, Status.TIMEOUT, f"one launch took {took:.3g} s")
 
-    def _warm_up(self, run: CellRun, bound: Bound) -> None:
-        flushed = run.cell.cache_state == "flushed"
-        # Each launch is announced: one of them may take as long as a launch may, not all together.
-        self._emit(Began((run.cell.key,)))
-        run.launch_s = Sample(bound, 1, flushed).take()
-        most = MAX_FLUSHED if flushed else MAX_LAUNCHES
-        run.launches = launches_per_sample(run.launch_s, most)
+    def _choose_launches(self, runs: list[CellRun]) -> None:
+        """One number of launches a sample for each group, so that its cells are measured alike."""
+        groups: dict[CellGroup, list[float]] = {}
+        for run in runs:
+            assert run.launch_s is not None
+            groups.setdefault(run.cell.group, []).append(run.launch_s)
+        for group, launches_s in groups.items():
+            if group not in self._launches:
+                most = MAX_FLUSHED if group.cache_state == "flushed" else MAX_LAUNCHES
+                self._launches[group] = launches_of_group(launches_s, most)
+            self._emit(Grouped(group, self._launches[group]))
+        for run in runs:
+            assert run.launch_s is not None
+            run.launches = launches_of_cell(self._launches[run.cell.group], run.launch_s)
+
+    def _warm_up(self, run: CellRun) -> None:
         for _ in range(self._settings.warmup):
-            self._emit(Began((run.cell.key,)))
-            Sample(bound, run.launches, flushed).take()
+            if run.status is None:
+                self._guarded(run, _samples([run])[0].take)
 
     def _sample(self, runs: list[CellRun], state: str, space: Space) -> None:
         """Rounds over the open cells in random order until every cell is done and verified.
@@ -281,6 +318,7 @@ class ShardRun:
         while active := [r for r in runs if r.status is None]:
             self._emit(Preparing(active[0].cell.problem))
             slowed_before = self._slowed()
+            copied_at_s = self._clock() - self._started
             seconds = Sample(space.copy, 1, state == "flushed").take()
             for runs_together in self._chunks(shuffled(active, self._rng)):
                 self._sample_together(runs_together)
@@ -290,7 +328,7 @@ class ShardRun:
                 if slowed_rounds == SLOWED_ROUNDS:
                     self._end_open(active, Status.THROTTLED, "the device kept slowing itself down")
             else:
-                self._emit(Copied(active[0].cell.problem, state, seconds))
+                self._emit(Copied(active[0].cell.problem, state, seconds, copied_at_s))
             for run in active:
                 if run.status is None and rule.done(run.samples_s, run.spent_s):
                     self._guarded(run, partial(self._verify, run, space))
@@ -338,8 +376,7 @@ class ShardRun:
             if isinstance(outcome, DeviceError):
                 self._end_by(run, outcome)
             elif not outcome > 0.0:
-                text = f"the device's clock gave {outcome} s for a launch"
-                self._end(run, Status.LAUNCH_FAILED, text)
+                self._end_by_clock(run, outcome)
             else:
                 self._take(run, outcome, began_s)
             self._step(run)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,7 +15,7 @@ from filelock import BaseFileLock
 from .devices.base import DeviceError, DeviceInfo
 from .events import CellRun, ShardResult
 from .job_params import ROOT
-from .kernels import load_kernel
+from .kernels import KernelFolder, load_kernel
 from .locks import lock_one
 from .measure import TOGETHER
 from .messages import Candidates, Job, Lost, Measure, Opened
@@ -23,38 +23,77 @@ from .process import WorkerGoneError, WorkerProcess, WorkerSilentError
 from .progress import Progress
 from .provenance import provenance
 from .rows import cell_table
-from .store import write_result
+from .schema import Status
+from .space import CellGroup, Problem
+from .store import read_shard, write_result
 from .supervise import IDLE_LIMIT_S, Supervisor
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class FirstRepeat:
+    """What later repeats of a shard take over from the first, so that they measure alike.
+
+    They measure the cells that ended as ``ok`` there (`keys`), with as many launches a sample.
+    """
+
+    keys: frozenset[str]
+    launches: Mapping[CellGroup, int]
+
+
+def read_first(path: Path) -> FirstRepeat:
+    """Of the file that the first repeat wrote. Raises BadParquetError."""
+    table, _ = read_shard(path)
+    keys: set[str] = set()
+    launches: dict[CellGroup, int] = {}
+    for row in table.to_pylist():
+        if row["status"] != Status.OK:
+            continue
+        keys.add(row["cell_key"])
+        problem = Problem(row["height"], row["width"])
+        group = CellGroup(problem, row["cache_state"], row["variant"])
+        # A cell that is too slow for its group's number has fewer.
+        launches[group] = max(launches.get(group, 1), row["launches_per_sample"])
+    return FirstRepeat(frozenset(keys), launches)
+
+
 def run_shard(
-    params: Mapping[str, Any], place: tuple[int, int], cache: Path, out: Path, terminal: TextIO
+    params: Mapping[str, Any],
+    place: tuple[int, int],
+    cache: Path,
+    out: Path,
+    terminal: TextIO,
+    first: Path | None = None,
 ) -> None:
     """Measure the shard of `params` (see plan.shard_params) and write its Parquet file to `out`.
 
     `place` says which of how many shards this is, to the person who watches `terminal`; device
-    runtimes keep their caches in `cache`. Raises DeviceError when there is no device or a problem
-    does not fit it.
+    runtimes keep their caches in `cache`. `first` is what the first repeat wrote, None if this is
+    the first. Raises DeviceError when there is no device or a problem does not fit it.
     """
-    log.info("shard %s", params["shard"])
+    log.info("shard %s, repeat %d", params["shard"], params["repeat"])
     folder = load_kernel(ROOT / params["folder"])
-    number, total = place
-    label = f"shard {number}/{total} {folder.name} {params['dtype']}"
+    if first is None:
+        do = Measure(None, TOGETHER, {})
+    else:
+        before = read_first(first)
+        do = Measure(before.keys, TOGETHER, before.launches)
+    label = _label(folder, params, place)
     session = _Session(Job(params, cache, time.monotonic()), label, terminal)
     try:
-        worker = session.start(None, TOGETHER)
+        worker = session.start(do)
     except (WorkerGoneError, WorkerSilentError) as err:
         reason = str(err) or "the measuring process said nothing"
         raise DeviceError(f"The device was not opened: {reason}.") from err
     assert session.opened is not None
     opened = session.opened
-    progress = Progress(label, len(opened.cells), terminal)
+    cells = [c for c in opened.cells if do.keys is None or c.key in do.keys]
+    progress = Progress(label, len(cells), terminal)
     progress.announce()
-    runs = [CellRun(cell, folder.workload.launch(cell)) for cell in opened.cells]
+    runs = [CellRun(cell, folder.workload.launch(cell)) for cell in cells]
     timeout_s = params["measure"]["timeout_s"]
-    supervisor = Supervisor(runs, session.start, timeout_s, progress.update)
+    supervisor = Supervisor(runs, session.start, timeout_s, progress.update, do.launches)
     result = supervisor.measure(worker)
     log.info("measured")
     session.release()
@@ -65,12 +104,29 @@ def run_shard(
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
 
 
+def _label(folder: KernelFolder, params: Mapping[str, Any], place: tuple[int, int]) -> str:
+    number, total = place
+    repeats = params["measure"]["repeats"]
+    which = f", repeat {params['repeat']} of {repeats}" if repeats > 1 else ""
+    return f"shard {number}/{total} {folder.name} {params['dtype']}{which}"
+
+
 def _metadata(params: Mapping[str, Any], opened: Opened, result: ShardResult) -> dict[str, Any]:
     info: DeviceInfo = opened.info
     return {
         **provenance(info, params["kernel_digest"], opened.options),
         "axes": sorted(params["axes"]),
         "build_failures": opened.failures,
+        "controls": [
+            {
+                "height": problem.height,
+                "width": problem.width,
+                "cache_state": state,
+                "at_s": [at for at, _ in copies],
+                "seconds": [seconds for _, seconds in copies],
+            }
+            for (problem, state), copies in sorted(result.copies.items())
+        ],
         "machine_code": opened.machine_code,
         "params": dict(params),
         "readings": [{"at_s": at, **asdict(reading)} for at, reading in result.readings],
@@ -86,10 +142,8 @@ class _Session:
         self._lock: BaseFileLock | None = None
         self.opened: Opened | None = None
 
-    def start(self, keys: frozenset[str] | None, together: int) -> WorkerProcess:
-        """A process that is at work on the cells with these keys, or on all for None.
-
-        It samples at most `together` of them without waiting between them.
+    def start(self, do: Measure) -> WorkerProcess:
+        """A process that is at work on what it is told to measure.
 
         Raises DeviceError, WorkerGoneError, WorkerSilentError.
         """
@@ -111,7 +165,7 @@ class _Session:
             worker.stop()
             raise
         self.opened = self.opened or opened
-        worker.say(Measure(keys, together))
+        worker.say(do)
         return worker
 
     def release(self) -> None:

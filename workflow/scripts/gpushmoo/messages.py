@@ -9,7 +9,7 @@ from typing import Any
 
 from .devices.base import DeviceInfo
 from .events import Event
-from .space import Cell
+from .space import Cell, CellGroup
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,14 @@ class Opened:
 
 @dataclass(frozen=True)
 class Measure:
-    """What to measure: the cells with these keys (None: all), at most so many at a time."""
+    """What to measure: the cells with these keys, or all for None, `together` at most at a time.
+
+    `launches` is how many make a sample of the groups that another process has begun with.
+    """
 
     keys: frozenset[str] | None
     together: int
+    launches: Mapping[CellGroup, int]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from .flow import Flow
 from .store import is_whole
 
 # Rules whose jobs run on the device.
-ON_DEVICE = frozenset({"measure", "timeline", "errors"})
+ON_DEVICE = frozenset({"measure", "repeat", "timeline", "errors"})
 _YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .config import RunConfig, SweepConfig
 from .job_params import ROOT
-from .space import Residency, count_cells, expand_axis, shard_count
+from .space import Residency, count_cells, expand_axis, shard_count, shard_name
 
 # Stands in for the device's occupancy where only the number of shards is wanted.
 _TYPICAL = Residency(units=32, per_unit=4)
@@ -16,17 +16,18 @@ _TYPICAL = Residency(units=32, per_unit=4)
 
 @dataclass(frozen=True)
 class Shard:
-    """One measuring job: part `index` of `count` of a sweep and dtype."""
+    """One measuring job: a repeat, from 1, of part `index` of `count` of a sweep and dtype."""
 
     sweep: str
     dtype: str
     index: int
     count: int
+    repeat: int = 1
 
     @property
     def name(self) -> str:
         """File name without suffix."""
-        return f"{self.index:04d}-of-{self.count:04d}"
+        return shard_name(self.index, self.count, self.repeat)
 
     @property
     def path(self) -> str:
@@ -35,14 +36,15 @@ class Shard:
 
 
 def plan_shards(config: RunConfig) -> list[Shard]:
-    """All shards of a run, in a fixed order; asks no device."""
-    shards = []
+    """All shards of a run, a whole repeat after the other, in a fixed order; asks no device."""
+    first = []
     for name, sweep in config.sweeps.items():
         axes = {a: expand_axis(spec, _TYPICAL) for a, spec in sweep.axes.items()}
         cells = count_cells(axes, len(sweep.problems), len(sweep.variants), len(sweep.cache_states))
-        count = shard_count(cells, config.cells_per_shard)
-        shards += [Shard(name, d, i, count) for d in sweep.dtypes for i in range(count)]
-    return shards
+        rounds = len(set(sweep.problems)) * len(sweep.cache_states)
+        count = shard_count(cells, config.cells_per_shard, rounds)
+        first += [Shard(name, d, i, count) for d in sweep.dtypes for i in range(count)]
+    return [replace(s, repeat=n) for n in range(1, config.repeats + 1) for s in first]
 
 
 def shard_params(
@@ -67,10 +69,12 @@ def shard_params(
             "max_samples": rule.max_samples,
             "min_samples": rule.min_samples,
             "relative_half_width": rule.relative_half_width,
+            "repeats": config.repeats,
             "timeout_s": config.measure.cell_timeout_s,
             "warmup": config.measure.warmup,
         },
         "opencl_runtime": opencl_runtime,
+        "repeat": shard.repeat,
         "seed": config.seed,
         "shard": [shard.index, shard.count],
         "sizes": [[p.height, p.width] for p in sweep.problems],

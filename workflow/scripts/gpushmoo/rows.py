@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from .devices.base import DeviceInfo
 from .events import CellRun, ShardResult
-from .schema import Status, cell_schema
+from .schema import REPEAT_COLUMNS, Status, cell_schema
 from .timing.median import median_interval
 from .workload import Workload
 
@@ -25,7 +25,10 @@ def cell_table(
 ) -> pa.Table:
     """One row for each cell, sorted by cell key, in the schema of `axes`."""
     now = datetime.now(UTC)
-    copies = {key: float(np.median(seconds)) for key, seconds in result.copies_s.items()}
+    copies = {
+        key: float(np.median([seconds for _, seconds in found]))
+        for key, found in result.copies.items()
+    }
     rows = []
     for key in sorted(result.runs):
         run = result.runs[key]
@@ -42,6 +45,7 @@ def _row(
         raise ValueError(f"cell {cell.key} was never ended")
     read, written = workload.bytes_moved(cell)
     copied = workload.bytes_copied(cell.problem, cell.dtype)
+    copy_gbs = copied / copy_s * 1e-9 if copy_s and copied else None
     return {
         "cell_key": cell.key,
         "kernel": cell.kernel,
@@ -51,7 +55,7 @@ def _row(
         "width": cell.problem.width,
         "status": run.status.value,
         "message": run.message,
-        **_timing(run, read + written),
+        **_timing(run, read + written, copy_gbs),
         "samples_s": run.samples_s,
         "sampled_at_s": run.sampled_at_s,
         "launches_per_sample": run.launches,
@@ -59,7 +63,7 @@ def _row(
         "bytes_written": written,
         "working_set_over_cache": (read + written) / info.cache if info.cache else None,
         "cache_state": cell.cache_state,
-        "copy_gbs": copied / copy_s * 1e-9 if copy_s and copied else None,
+        "copy_gbs": copy_gbs,
         "threads_per_block": min(launch.threads, MOST_THREADS),
         "blocks": launch.blocks,
         "tiles": launch.tiles,
@@ -76,15 +80,22 @@ def _row(
     }
 
 
-def _timing(run: CellRun, bytes_moved: int) -> dict[str, float | None]:
+def _timing(run: CellRun, bytes_moved: int, copy_gbs: float | None) -> dict[str, Any]:
     """Median and interval of a verified cell in seconds and GB/s; nulls for every other cell."""
-    names = ("median_s", "median_low_s", "median_high_s", "coverage")
-    bands = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
+    times = ("median_s", "median_low_s", "median_high_s", "coverage", "own_low_s", "own_high_s")
+    bands = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "over_copy")
+    lists: dict[str, list[Any]] = {name: [] for name in REPEAT_COLUMNS}
     if run.status is not Status.OK:
-        return dict.fromkeys(names + bands)
+        return {**dict.fromkeys((*times, *bands, "within_half_width", "between_spread")), **lists}
     m = median_interval(run.samples_s)
     gb = bytes_moved * 1e-9
     return {
-        **dict(zip(names, (m.median, m.low, m.high, m.coverage), strict=True)),
-        **dict(zip(bands, (gb / m.median, gb / m.high, gb / m.low), strict=True)),
+        **dict(zip(times, (m.median, m.low, m.high, m.coverage, m.low, m.high), strict=True)),
+        **dict(zip(bands, (gb / m.median, gb / m.high, gb / m.low), strict=False)),
+        "over_copy": gb / m.median / copy_gbs if copy_gbs else None,
+        "within_half_width": m.relative_half_width,
+        "between_spread": None,
+        "repeat_medians_s": [m.median],
+        "repeat_samples": [len(run.samples_s)],
+        "repeat_copy_gbs": [copy_gbs] if copy_gbs else [],
     }

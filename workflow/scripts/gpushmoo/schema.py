@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 METADATA_KEY = b"gpushmoo"
 
 
@@ -52,6 +52,13 @@ _CELL_FIELDS: tuple[tuple[str, pa.DataType, bool], ...] = (
     ("median_low_s", pa.float64(), True),
     ("median_high_s", pa.float64(), True),
     ("coverage", pa.float64(), True),
+    ("own_low_s", pa.float64(), True),
+    ("own_high_s", pa.float64(), True),
+    ("within_half_width", pa.float64(), True),
+    ("between_spread", pa.float64(), True),
+    ("repeat_medians_s", pa.list_(pa.float64()), False),
+    ("repeat_samples", pa.list_(pa.int32()), False),
+    ("repeat_copy_gbs", pa.list_(pa.float64()), False),
     ("samples_s", pa.list_(pa.float64()), False),
     ("sampled_at_s", pa.list_(pa.float64()), False),
     ("launches_per_sample", pa.int32(), True),
@@ -60,6 +67,7 @@ _CELL_FIELDS: tuple[tuple[str, pa.DataType, bool], ...] = (
     ("working_set_over_cache", pa.float64(), True),
     ("cache_state", pa.string(), False),
     ("copy_gbs", pa.float64(), True),
+    ("over_copy", pa.float64(), True),
     ("threads_per_block", pa.int32(), False),
     ("blocks", pa.int64(), False),
     ("tiles", pa.int64(), False),
@@ -74,6 +82,9 @@ _CELL_FIELDS: tuple[tuple[str, pa.DataType, bool], ...] = (
     ("measured_at", pa.timestamp("ms", tz="UTC"), False),
 )
 
+# Lists with an entry for each repeat.
+REPEAT_COLUMNS = ("repeat_medians_s", "repeat_samples", "repeat_copy_gbs")
+
 CORE_COLUMNS = frozenset(name for name, _, _ in _CELL_FIELDS)
 
 
@@ -82,7 +93,17 @@ def cell_schema(axes: Iterable[str]) -> pa.Schema:
 
     ``samples_s`` holds every sample in the order taken, ``sampled_at_s`` its start since the
     shard began; ``copy_gbs`` is the runtime's own device-to-device copy of the same buffers in
-    the same rounds, or of the inputs from the host to the device where the data live on the host.
+    the same rounds, or of the inputs from the host to the device where the data live on the host;
+    ``over_copy`` is the bandwidth in multiples of it.
+
+    A shard holds one repeat, a data set a row for all repeats of a cell: ``median_s`` is then the
+    geometric mean of ``repeat_medians_s``, ``repeat_samples`` says how many of the samples belong
+    to each, ``repeat_copy_gbs`` what the copy reached in it. ``median_low_s`` to ``median_high_s``
+    is the 95 % interval of what another run may find, ``own_low_s`` to ``own_high_s`` that without
+    what all cells of the same rounds share, by which cells are compared (see `analysis.spread`);
+    of a single repeat both are the interval that its samples tell. ``within_half_width`` is half of
+    that interval over the median, ``between_spread`` the relative standard deviation of the
+    repeats' medians.
     ``threads_per_block`` is at most 2³¹ − 1, also of a cell that asks for more.
     Raises ValueError when an axis has the name of a core column.
     """
@@ -171,10 +192,14 @@ BEST_SCHEMA = pa.schema(
         pa.field("bandwidth_high_gbs", pa.float64(), nullable=False),
         # Of what loading and storing as many bytes takes at least (see analysis.ceiling).
         pa.field("share_of_ceiling", pa.float64(), nullable=True),
+        # In multiples of the runtime's own copy, timed in the same rounds.
+        pa.field("over_copy", pa.float64(), nullable=True),
         pa.field("slower_than_best", pa.float64(), nullable=False),
         pa.field("is_fastest", pa.bool_(), nullable=False),
         pa.field("tied", pa.int32(), nullable=False),
         pa.field("candidates", pa.int32(), nullable=False),
+        # Axes on whose first or last swept value the whole tied set lies: "block_x up, ...".
+        pa.field("edge", pa.string(), nullable=False),
     ]
 )
 

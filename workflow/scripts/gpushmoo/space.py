@@ -12,6 +12,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 # ``warm``: launches follow each other on the same buffers. ``flushed``: before each launch the last
@@ -30,6 +31,15 @@ class Problem:
     def label(self) -> str:
         """``height x width`` as it stands in file names."""
         return f"{self.height}x{self.width}"
+
+
+@dataclass(frozen=True, order=True)
+class CellGroup:
+    """Cells of one sweep and dtype that compete: they differ in their launch parameters alone."""
+
+    problem: Problem
+    cache_state: str
+    variant: str
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,11 @@ class Cell:
         ]
         text = json.dumps(parts, separators=(",", ":"))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    @property
+    def group(self) -> CellGroup:
+        """The cells that this one is compared with."""
+        return CellGroup(self.problem, self.cache_state, self.variant)
 
     def __getitem__(self, name: str) -> int:
         """Value of the launch parameter `name`; KeyError when the cell has no such axis."""
@@ -141,17 +156,39 @@ def enumerate_cells(
     ]
 
 
-def shard_count(cells: int, cells_per_shard: int) -> int:
+def shard_count(cells: int, cells_per_shard: int, rounds: int) -> int:
     """Smallest power of two of shards that keeps a shard near `cells_per_shard` cells.
 
-    A power of two changes rarely as cells are added, so most cells stay in their shard.
+    A power of two changes rarely as cells are added. There are no more shards than `rounds`, the
+    problems times the cache states: cells of both in common are measured in the same rounds.
     """
     n = 1
-    while n * cells_per_shard < cells:
+    while n * cells_per_shard < cells and n < rounds:
         n *= 2
-    return n
+    return min(n, rounds)
 
 
-def shard_of(cell: Cell, shards: int) -> int:
-    """Index of the shard that measures `cell`; depends on nothing but the cell and `shards`."""
-    return int(cell.key, 16) % shards
+def shard_of(
+    cell: Cell, problems: Sequence[Problem], cache_states: Sequence[str], shards: int
+) -> int:
+    """Index of the shard that measures `cell` of a sweep over `problems` and `cache_states`.
+
+    Cells of one problem and cache state, all variants, are measured by one process in the same
+    rounds, since they are compared. Large problems, which take longest, are dealt out first.
+    """
+    order = sorted(set(problems), key=lambda p: (-p.height * p.width, p))
+    place = order.index(cell.problem) * len(cache_states) + list(cache_states).index(
+        cell.cache_state
+    )
+    return place % shards
+
+
+def shard_name(index: int, count: int, repeat: int) -> str:
+    """Name of a shard's file without its suffix; those of repeats after the first say so."""
+    name = f"{index:04d}-of-{count:04d}"
+    return name if repeat == 1 else f"{name}.repeat-{repeat}"
+
+
+def first_repeat_of(path: Path) -> Path:
+    """The file of the first repeat of the shard of which `path` holds a repeat."""
+    return path.with_name(path.name.split(".", 1)[0] + path.suffix)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from .devices.base import DeviceError
-from .events import Began, CellRun, Copied, Ended, Preparing, Read, ShardResult, Worked
+from .events import Began, CellRun, Copied, Ended, Grouped, Preparing, Read, ShardResult, Worked
 from .measure import TOGETHER
-from .messages import Finished, Lost, Message
+from .messages import Finished, Lost, Measure, Message
 from .process import (
     WorkerCrashedError,
     WorkerGoneError,
@@ -23,6 +23,7 @@ from .process import (
     WorkerSilentError,
 )
 from .schema import Status
+from .space import CellGroup
 
 log = logging.getLogger(__name__)
 
@@ -58,16 +59,17 @@ class Supervisor:
     def __init__(
         self,
         runs: Sequence[CellRun],
-        start: Callable[[frozenset[str], int], Worker],
+        start: Callable[[Measure], Worker],
         cell_timeout_s: float,
         on_progress: Callable[[int, float], None],
+        launches: Mapping[CellGroup, int] | None = None,
     ) -> None:
         """`runs` have not begun.
 
-        `start` opens a process for the cells with the given keys, of which it samples at most the
-        given number without waiting between them.
+        `start` opens a process that does what it is told. `launches` is how many make a sample of
+        the groups that were measured before.
         """
-        self.result = ShardResult({r.cell.key: r for r in runs})
+        self.result = ShardResult({r.cell.key: r for r in runs}, launches=dict(launches or {}))
         self._start, self._on_progress = start, on_progress
         self._launch_limit_s = cell_timeout_s + LAUNCH_GRACE_S
         self._timeout_s = cell_timeout_s
@@ -107,7 +109,8 @@ class Supervisor:
             self._before = 1.0 - len(left) / len(self.result.runs)
             try:
                 # Among several it is found by taking them one by one.
-                worker = self._start(left, TOGETHER if len(running) < 2 else 1)
+                together = TOGETHER if len(running) < 2 else 1
+                worker = self._start(Measure(left, together, self.result.launches))
             except (DeviceError, WorkerGoneError, WorkerSilentError, WorkerCrashedError) as err:
                 self._end_open(Status.LOST_DEVICE, f"the device did not come back: {err}")
                 return self.result
@@ -155,7 +158,9 @@ class Supervisor:
             self.result.runs[message.run.cell.key] = message.run
         elif isinstance(message, Copied):
             key = (message.problem, message.cache_state)
-            self.result.copies_s.setdefault(key, []).append(message.seconds)
+            self.result.copies.setdefault(key, []).append((message.at_s, message.seconds))
+        elif isinstance(message, Grouped):
+            self.result.launches[message.group] = message.launches
         elif isinstance(message, Read):
             self.result.readings.append((message.at_s, message.reading))
         elif isinstance(message, Worked):

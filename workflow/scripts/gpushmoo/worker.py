@@ -111,6 +111,7 @@ def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]
         time.monotonic,
         job.started,
         do.together,
+        do.launches,
     )
     run.measure([c for c in cells if do.keys is None or c.key in do.keys])
     send(Finished())

@@ -7,7 +7,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,11 @@ import pyarrow.parquet as pq
 
 from ..dataset import check, seal
 from ..schema import cell_schema
-from ..store import BadParquetError, open_shard
+from ..space import first_repeat_of
+from ..store import BadParquetError, open_shard, read_shard
 from .external_sort import KEY, RUN_BYTES, KeySorter
+from .repeats import merged, shard_deviations
+from .spread import Deviations, Spread, spread_of
 
 PARTITION = ("kernel", "dtype")
 # A shard a line, in the order of the partitions. Readers of data sets pass over names that begin
@@ -42,12 +45,20 @@ class AggregateError(Exception):
 
 @dataclass(frozen=True)
 class ShardFile:
-    """What is kept of a checked shard: of a hundred thousand of them all provenance is too much."""
+    """What is kept of a checked shard: of a hundred thousand of them all provenance is too much.
 
-    path: Path
+    `paths` are its repeats, the first one first.
+    """
+
+    paths: tuple[Path, ...]
     axes: tuple[str, ...]
     partition: tuple[str, str]
     n_bytes: int
+
+    @property
+    def path(self) -> Path:
+        """The first repeat's."""
+        return self.paths[0]
 
 
 def aggregate(
@@ -57,6 +68,8 @@ def aggregate(
 
     Every file has the same columns (the union of all axes, null where a kernel has none), so that
     a reader needs no schema merging; kernel and dtype stand in the path. Rows are sorted by key.
+    The repeats of a shard become one row a cell, whose interval includes how far the repeats of the
+    whole run lie apart (`analysis.spread`).
     Provenance of the shards goes along (see dataset_provenance). Of the rows about `run_bytes` are
     in memory at once, a few times over; the rest is sorted on disk beside `out`. Raises
     AggregateError for bad shards, naming each, for a doubled one, and for shards of several device
@@ -65,6 +78,7 @@ def aggregate(
     shards, bad = _opened(paths)
     if not shards and not bad:
         raise AggregateError("There are no shards to aggregate.")
+    spread, unread = _spread(shards)
     schema = cell_schema({axis for s in shards for axis in s.axes})
     models: dict[str, list[Path]] = {}
     fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
@@ -76,7 +90,8 @@ def aggregate(
                 sizes = sum(s.n_bytes for s in mine)
                 with_origin = schema.append(_ORIGIN)
                 with KeySorter(with_origin, fresh / ".runs", sizes, run_bytes) as sorter:
-                    bad += _read(mine, sorter, with_origin, lines, models, bool(bad))
+                    check_only = bool(bad or unread)
+                    bad += _read(mine, sorter, with_origin, lines, models, spread, check_only)
                     if not bad:
                         _write(sorter, mine, schema, fresh, partition)
         if bad:
@@ -96,7 +111,8 @@ def aggregate(
 
 def _opened(paths: Sequence[Path]) -> tuple[list[ShardFile], list[tuple[Path, str]]]:
     """The shards by partition and path, and of those that are not whole path and sentence."""
-    shards, bad = [], []
+    files: dict[Path, list[tuple[int, ShardFile]]] = {}
+    bad = []
     for path in paths:
         try:
             shard = open_shard(path)
@@ -106,8 +122,45 @@ def _opened(paths: Sequence[Path]) -> tuple[list[ShardFile], list[tuple[Path, st
         params = shard.metadata["params"]
         partition = (Path(params["folder"]).name, params["dtype"])
         axes = tuple(shard.metadata["axes"])
-        shards.append(ShardFile(path, axes, partition, shard.n_bytes))
+        file = ShardFile((path,), axes, partition, shard.n_bytes)
+        files.setdefault(first_repeat_of(path), []).append((params["repeat"], file))
+    shards = []
+    for found in files.values():
+        found.sort(key=lambda numbered: numbered[0])
+        repeats = [file for _, file in found]
+        joined = tuple(file.path for file in repeats)
+        n_bytes = sum(file.n_bytes for file in repeats)
+        shards.append(replace(repeats[0], paths=joined, n_bytes=n_bytes))
     return sorted(shards, key=lambda s: (s.partition, s.path)), bad
+
+
+def _spread(shards: Sequence[ShardFile]) -> tuple[Spread | None, list[tuple[Path, str]]]:
+    """What all repeats of the run tell of their spread, and the shards that cannot be read."""
+    found: list[Deviations] = []
+    bad: list[tuple[Path, str]] = []
+    for file in shards:
+        if len(file.paths) > 1:
+            tables, _, faults = _tables(file)
+            bad += faults
+            if not faults:
+                found += shard_deviations(tables)
+    return spread_of(found), bad
+
+
+def _tables(
+    file: ShardFile,
+) -> tuple[list[pa.Table], list[dict[str, Any]], list[tuple[Path, str]]]:
+    """Cells and provenance of each repeat of a shard, and what is wrong with the files."""
+    tables, provenance, bad = [], [], []
+    for path in file.paths:
+        try:
+            table, metadata = read_shard(path)
+        except BadParquetError as err:
+            bad.append((path, str(err)))
+        else:
+            tables.append(table)
+            provenance.append(metadata)
+    return tables, provenance, bad
 
 
 def _read(
@@ -116,9 +169,10 @@ def _read(
     schema: pa.Schema,
     lines: pa.NativeFile,
     models: dict[str, list[Path]],
+    spread: Spread | None,
     check_only: bool,
 ) -> list[tuple[Path, str]]:
-    """Give the shards' rows to `sorter`, their provenance to `lines`; the bad ones.
+    """Give the shards' cells to `sorter`, their provenance to `lines`; the bad ones.
 
     `models` gets the shards that each device model measured.
 
@@ -126,19 +180,17 @@ def _read(
     """
     bad: list[tuple[Path, str]] = []
     for number, file in enumerate(shards):
-        try:
-            shard = open_shard(file.path)
-            lines.write(json.dumps(shard.metadata, sort_keys=True).encode() + b"\n")
-            names: set[str] = set()
-            for batch in shard.batches():
-                names.update(pc.unique(batch.column("device_name")).to_pylist())
-                if not (bad or check_only):
-                    sorter.add(_widened(batch, schema, number))
-        except BadParquetError as err:
-            bad.append((file.path, str(err)))
-        else:
-            for name in names:
-                models.setdefault(name, []).append(file.path)
+        tables, provenance, faults = _tables(file)
+        bad += faults
+        if faults:
+            continue
+        for path, table, metadata in zip(file.paths, tables, provenance, strict=True):
+            lines.write(json.dumps(metadata, sort_keys=True).encode() + b"\n")
+            for name in pc.unique(table.column("device_name")).to_pylist():
+                models.setdefault(name, []).append(path)
+        if not (bad or check_only):
+            for batch in merged(tables, spread).to_batches():
+                sorter.add(_widened(batch, schema, number))
     return bad
 
 

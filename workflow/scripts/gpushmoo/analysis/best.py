@@ -12,22 +12,26 @@ import pyarrow as pa
 from ..dataset import partitions, read_cells
 from ..schema import BEST_SCHEMA, GROUP, Status
 from .ceiling import CeilingRow, share_of_ceiling
+from .edges import Limits, edges
 from .fastest import axes_of, params_text
+
+ANY = Limits()
 
 # Of a dataset all that the best sets are made of, beside the axes.
 _COLUMNS = frozenset(BEST_SCHEMA.names) | {
-    *("status", "median_s", "median_low_s", "median_high_s", "bytes_read", "bytes_written")
+    *("status", "median_s", "own_low_s", "own_high_s", "bytes_read", "bytes_written")
 }
 
 
 def best_of_dataset(
-    dataset: Path, ceiling: Sequence[CeilingRow] = (), host_fed: Collection[str] = ()
+    dataset: Path,
+    ceiling: Sequence[CeilingRow] = (),
+    host_fed: Collection[str] = (),
+    limits: Limits = ANY,
 ) -> pa.Table:
     """`best_table` of a dataset, a kernel and dtype at a time: no group has more than one."""
     tables = [
-        best_table(
-            read_cells(dataset, {**where, "status": Status.OK.value}, _COLUMNS), ceiling, host_fed
-        )
+        best_table(read_cells(dataset, where, _COLUMNS), ceiling, host_fed, limits)
         for where in partitions(dataset)
     ]
     return pa.concat_tables(tables)
@@ -36,24 +40,29 @@ def best_of_dataset(
 def tied_best(cells: pd.DataFrame) -> pd.DataFrame:
     """The ``ok`` cells whose interval of the median overlaps that of the fastest.
 
-    `cells` are the cells of one group. Two medians whose 95 % intervals overlap may stand in
-    either order, so none of them is *the* best; the fastest median is marked, not preferred.
+    `cells` are the cells of one group, which were sampled in the same rounds. So the intervals are
+    those without what all of them share (``own_low_s`` to ``own_high_s``), but with what repeats
+    found each cell to vary by. Two medians whose 95 % intervals overlap may stand in either order,
+    so none of them is *the* best; the fastest median is marked, not preferred.
     """
     ok = cells[cells["status"] == Status.OK]
     if ok.empty:
         return ok
     fastest = ok.loc[ok["median_s"].idxmin()]
-    tied = ok[ok["median_low_s"] <= fastest["median_high_s"]]
+    tied = ok[ok["own_low_s"] <= fastest["own_high_s"]]
     return tied.sort_values(["median_s", "cell_key"])
 
 
 def best_table(
-    cells: pd.DataFrame, ceiling: Sequence[CeilingRow] = (), host_fed: Collection[str] = ()
+    cells: pd.DataFrame,
+    ceiling: Sequence[CeilingRow] = (),
+    host_fed: Collection[str] = (),
+    limits: Limits = ANY,
 ) -> pa.Table:
     """One row for each tied cell of each group, the fastest first (BEST_SCHEMA).
 
     The data of the kernels in `host_fed` come over a bus: they have no share of the ceiling, which
-    is the device's own memory.
+    is the device's own memory. `limits` say how far axes can go (see `edges`).
     """
     rows: list[dict[str, Any]] = []
     for _, group in cells.groupby(list(GROUP), sort=True, observed=True):
@@ -63,17 +72,20 @@ def best_table(
         axes = axes_of(group)
         rows_of = () if group["kernel"].iloc[0] in host_fed else ceiling
         fastest = tied["median_s"].iloc[0]
+        edge = ", ".join(edges(tied.iloc[0], group, axes, limits))
         candidates = int((group["status"] == Status.OK).sum())
         for place, (_, cell) in enumerate(tied.iterrows()):
             rows.append(
                 {name: cell[name] for name in BEST_SCHEMA.names if name in cell.index}
                 | {
                     "params": params_text(cell, axes),
+                    "over_copy": None if pd.isna(cell["over_copy"]) else cell["over_copy"],
                     "share_of_ceiling": share_of_ceiling(rows_of, cell),
                     "slower_than_best": float(cell["median_s"] / fastest - 1.0),
                     "is_fastest": place == 0,
                     "tied": len(tied),
                     "candidates": candidates,
+                    "edge": edge,
                 }
             )
     return pa.Table.from_pylist(rows, schema=BEST_SCHEMA)

@@ -112,10 +112,10 @@ def _kernel(params: Mapping[str, Any]) -> str:
 
 def _part_words(shards: Sequence[Json], numbers: Mapping[str, int]) -> str:
     """``parts 1 to 3 of 4, device 1; part 4 of 4, device 2``; a single device is not named."""
-    parts: dict[int, list[int]] = {}
+    parts: dict[int, set[int]] = {}
     for p in shards:
         device = numbers.get(p["device"]["uuid"], 0)
-        parts.setdefault(device, []).append(p["params"]["shard"][0] + 1)
+        parts.setdefault(device, set()).add(p["params"]["shard"][0] + 1)
     count = shards[0]["params"]["shard"][1]
     return "; ".join(
         f"part{'s' * (len(own) > 1)} {_runs(own)} of {count}" + f", device {device}" * bool(device)

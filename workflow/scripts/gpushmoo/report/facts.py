@@ -10,6 +10,7 @@ import pandas as pd
 from ..analysis.ceiling import CeilingRow
 from ..analysis.dots import DOTS
 from ..analysis.statuses import MEANING
+from ..analysis.steadiness import Steadiness, steadiness
 from ..display import gbs, interval, of_ceiling, percent, size_bytes
 from ..schema import Status
 from .appendix import (
@@ -30,6 +31,7 @@ from .tables import (
     ceiling_table,
     check_rows,
     doubling_rows,
+    edge_words,
     fit_rows,
     namer,
 )
@@ -62,6 +64,7 @@ def report_facts(
         "device": device_card(provenance),
         "is_cpu": provenance[0]["device"]["kind"] == "cpu",
         "findings": [
+            steadiness_finding(steadiness(provenance)),
             *findings(*_apart_from_dots(cells, best), fits, figures, spec, names),
             *textures_findings(page),
             *dots_findings(dots),
@@ -184,12 +187,27 @@ def method_facts(
         "max_samples": p["measure"]["max_samples"],
         "target": percent(p["measure"]["relative_half_width"]),
         "seed": p["seed"],
+        "repeats": p["measure"]["repeats"],
+        "between": _between_words(ok),
         "half_width_median": percent(float(half.median())) if len(ok) else "—",
         "half_width_p95": percent(float(half.quantile(0.95))) if len(ok) else "—",
         "verified_words": f"{int(ok['verified_words'].sum()):,}".replace(",", " "),
         "copy": gbs(float(copies.max())) if len(copies) else None,
         "caches": _cache_words(cells),
     }
+
+
+def _between_words(ok: pd.DataFrame) -> str | None:
+    """Spread within and between repeats of the typical cell; None of a single repeat."""
+    twice = ok[ok["between_spread"].notna()]
+    if twice.empty:
+        return None
+    within, between = twice["within_half_width"].median(), twice["between_spread"]
+    return (
+        f"Typically the samples of a run know its own median to ± {percent(within)}, and repeats "
+        f"differ by a standard deviation of {percent(between.median())} (95th percentile "
+        f"{percent(between.quantile(0.95))})."
+    )
 
 
 def _cache_words(cells: pd.DataFrame) -> str:
@@ -227,12 +245,36 @@ def findings(
         out.append(
             f"{kernel}, {dtype}: best {interval(top)}{of_ceiling(top['share_of_ceiling'])} with "
             f"{top['params'] or 'no parameter'} ({top['variant']}, {names.size(top)}), {tied} of "
-            f"{top['candidates']} valid cells."
+            f"{top['candidates']} valid cells{edge_words(top['edge'])}."
         )
     persistent = [k for k in spec["persistent"] if k not in told]
     rest = [k for k in sorted(set(cells["kernel"])) if k not in told and k not in persistent]
     out += contrast_findings(cells, persistent, rest, names)
     return out + _fit_findings(fits, names) + _wrong_findings(cells)
+
+
+def steadiness_finding(found: Steadiness) -> str:
+    """Whether this run's figures may hold tomorrow, as the runtime's own copies tell."""
+    if found.repeats == 1:
+        word = "Measured once (repeats: 1): intervals cover this run only, not another one."
+    else:
+        word = f"Measured {found.repeats} times in separate processes; intervals cover both."
+        word = word.replace("both", "both" if found.repeats == 2 else "all of them")
+    changes = [
+        f"by {percent(typical)} (at most {percent(most)}) {when}"
+        for pair, when in ((found.between, "between the repeats"), (found.within, "within one"))
+        if pair
+        for typical, most in [pair]
+    ]
+    if not changes:
+        return word
+    text = f"The runtime's own copies beside the cells changed {' and '.join(changes)}"
+    if found.steady:
+        return f"{word} The machine was steady: {text[0].lower()}{text[1:]}."
+    return (
+        f"{word} The machine was not steady: {text[0].lower()}{text[1:]}, in the typical case; "
+        "compare figures of different sweeps as multiples of the copy beside them."
+    )
 
 
 def _fit_findings(fits: Sequence[Json], names: Namer) -> list[str]:

@@ -77,11 +77,27 @@ def best_rows(best: pd.DataFrame, names: Namer) -> list[Json]:
                 "fastest": _short(top["params"]),
                 "bandwidth": bare_interval(top),
                 "share": "—" if pd.isna(share) else percent(share),
+                "over_copy": "—" if pd.isna(top["over_copy"]) else significant(top["over_copy"]),
+                "edge": top["edge"].replace(" up", " ↑").replace(" down", " ↓"),
                 "tied": f"{len(group)} of {top['candidates']}",
                 "others": tied or "none",
             }
         )
     return rows
+
+
+def edge_words(edge: str) -> str:
+    """What to do about a best cell on the edge, to go on a sentence; empty for one that is not.
+
+    `edge` is that of BEST_SCHEMA.
+    """
+    if not edge:
+        return ""
+    axes = [part.split(" ") for part in edge.split(", ")]
+    widen = " and ".join(
+        f"{axis} to {'larger' if way == 'up' else 'smaller'} values" for axis, way in axes
+    )
+    return f", at the edge of what was swept: widen {widen}"
 
 
 def _few_sizes(best: pd.DataFrame) -> pd.DataFrame:

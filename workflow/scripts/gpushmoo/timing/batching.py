@@ -1,18 +1,36 @@
-"""How many launches make one sample."""
+"""How many launches make one sample: one number for all cells that are compared."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 # Under this the cost of a launch and the clock's grain would be part of the figure.
 SHORT_S = 50e-6
-MAX_LAUNCHES = 200
+MAX_LAUNCHES = 256
 # Each flushed launch pays for a flush, which takes longer than a short launch does.
 MAX_FLUSHED = 4
+# A sample that would last longer holds fewer launches, or a hang could not be told from a sample.
+# Such a cell is thousands of times slower than the fastest of its group, whatever its batch.
+LONGEST_S = 0.25
 
 
-def launches_per_sample(launch_s: float, most: int = MAX_LAUNCHES) -> int:
-    """1 for a launch of at least 50 µs; else as many as last about 50 µs together, up to `most`."""
-    if launch_s >= SHORT_S:
-        return 1
-    return min(most, math.ceil(SHORT_S / max(launch_s, SHORT_S / MAX_LAUNCHES)))
+def launches_of_group(launches_s: Sequence[float], most: int = MAX_LAUNCHES) -> int:
+    """Launches that make a sample of each cell of a group, from the seconds of one launch of each.
+
+    A launch by itself and the same launch behind others take different times, so cells that are
+    compared must have one number. It is that of the fastest: 1 if that takes at least 50 µs, else
+    the power of two with which it lasts at least as long, up to `most`. A power of two, because two
+    runs then rarely choose differently. Raises ValueError when there is no cell.
+    """
+    if not len(launches_s):
+        raise ValueError("launches of no cells")
+    fastest_s = max(min(launches_s), SHORT_S / MAX_LAUNCHES)
+    return int(min(most, 2 ** max(0, math.ceil(math.log2(SHORT_S / fastest_s)))))
+
+
+def launches_of_cell(group_launches: int, launch_s: float) -> int:
+    """The group's number, or as many launches as fit `LONGEST_S`, at least one."""
+    if group_launches * launch_s <= LONGEST_S:
+        return group_launches
+    return max(1, int(LONGEST_S / launch_s))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .median import CONFIDENCE, median_interval
+from .median import median_interval
+
+# Samples of a cell in one repeat: with fewer, one bad sample would be the median.
+FEWEST = 3
 
 
 @dataclass(frozen=True)
 class StoppingRule:
     """Stop at a narrow interval, at `max_samples`, or when `budget_s` seconds are spent.
 
-    `min_samples` are always taken; `relative_half_width` is that of the 95 % interval.
+    `min_samples` are always taken; `relative_half_width` is that of the 95 % interval, or of the
+    range of all samples while they are fewer than the six that such an interval needs.
     """
 
     min_samples: int
@@ -27,8 +32,16 @@ class StoppingRule:
             return False
         if n >= self.max_samples or spent_s >= self.budget_s:
             return True
-        interval = median_interval(samples)
-        return (
-            interval.coverage >= CONFIDENCE
-            and interval.relative_half_width <= self.relative_half_width
+        return median_interval(samples).relative_half_width <= self.relative_half_width
+
+    def shared_among(self, repeats: int) -> StoppingRule:
+        """The rule of each of so many repeats, which together take what this one rule takes.
+
+        The mean of k medians is known √k times as well as each of them.
+        """
+        return StoppingRule(
+            min_samples=max(FEWEST, math.ceil(self.min_samples / repeats)),
+            max_samples=max(FEWEST, math.ceil(self.max_samples / repeats)),
+            relative_half_width=self.relative_half_width * math.sqrt(repeats),
+            budget_s=self.budget_s / repeats,
         )

@@ -1,0 +1,137 @@
+"""What page one warns of: a best cell on the edge of the sweep, a machine that was not steady."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+from gpushmoo.analysis.edges import Limits, edges
+from gpushmoo.analysis.steadiness import Steadiness, steadiness
+from gpushmoo.report.facts import steadiness_finding
+from gpushmoo.report.tables import edge_words
+
+# Edges
+
+
+def swept(xs: list[int], ys: list[int]) -> pd.DataFrame:
+    """Every block of these widths and heights."""
+    cells = [(x, y, x * y) for x in xs for y in ys]
+    frame = pd.DataFrame(cells, columns=["block_x", "block_y", "threads_per_block"])
+    return frame.assign(kernel="k")
+
+
+def edges_of(best: tuple[int, int], group: pd.DataFrame, limits: Limits = Limits()) -> list[str]:  # noqa: B008
+    x, y = best
+    cell = {"kernel": "k", "block_x": x, "block_y": y}
+    return edges(cell, group, ["block_x", "block_y"], limits)
+
+
+SHAPES = swept([4, 16, 64], [4, 16, 64])
+
+
+@pytest.mark.parametrize(
+    ("best", "found"),
+    [
+        ((64, 16), ["block_x up"]),
+        ((16, 16), []),
+        ((4, 64), ["block_x down", "block_y up"]),
+        ((16, 4), ["block_y down"]),
+    ],
+)
+def test_a_best_cell_on_the_edge_says_which_axis_to_widen(
+    best: tuple[int, int], found: list[str]
+) -> None:
+    assert edges_of(best, SHAPES) == found
+
+
+def test_an_end_that_cannot_be_passed_is_no_edge() -> None:
+    assert edges_of((1, 8), swept([1, 2, 4], [4, 8, 16])) == []
+    assert edges_of((64, 8), swept([4, 16, 64], [4, 8, 16]), Limits({"k": {"block_x": 64}})) == []
+    # The next larger block would have more than 1,024 threads, whatever its height.
+    assert edges_of((1024, 1), swept([256, 512, 1024], [1, 2, 4])) == []
+
+
+def test_an_axis_that_does_not_change_the_block_is_not_limited_by_its_threads() -> None:
+    group = swept([4, 16, 64], [4, 16, 64]).assign(threads_per_block=1024)
+    assert edges_of((64, 16), group) == ["block_x up"]
+
+
+def test_two_values_make_no_range() -> None:
+    assert edges_of((64, 16), swept([32, 64], [8, 16, 32])) == []
+
+
+@pytest.mark.parametrize(
+    ("edge", "words"),
+    [
+        ("", ""),
+        ("block_x up", ", at the edge of what was swept: widen block_x to larger values"),
+        (
+            "block_x down, block_y up",
+            ", at the edge of what was swept: widen block_x to smaller values and block_y to "
+            "larger values",
+        ),
+    ],
+)
+def test_an_edge_is_said_in_words(edge: str, words: str) -> None:
+    assert edge_words(edge) == words
+
+
+# Steadiness
+
+
+def shard(repeat: int, seconds: list[float], size: int = 64) -> dict[str, Any]:
+    """Provenance of a shard in whose rounds the runtime's copy took so long."""
+    control = {
+        "height": size,
+        "width": size,
+        "cache_state": "warm",
+        "at_s": list(range(len(seconds))),
+        "seconds": seconds,
+    }
+    params = {"folder": "kernels/k", "dtype": "float", "shard": [0, 1], "repeat": repeat}
+    return {"params": {**params, "sizes": [[size, size]]}, "controls": [control]}
+
+
+def test_a_machine_whose_copies_stay_alike_is_steady() -> None:
+    found = steadiness([shard(1, [1.0, 1.0, 1.01, 1.0]), shard(2, [1.0, 1.005, 1.005, 1.0])])
+    assert found.steady
+    assert found.repeats == 2
+    text = steadiness_finding(found)
+    assert "2 times in separate processes" in text
+    assert "was steady" in text
+
+
+def test_a_machine_whose_copies_halve_between_repeats_is_said_so() -> None:
+    found = steadiness([shard(1, [1.0] * 4), shard(2, [2.0] * 4)])
+    assert found.between == (1.0, 1.0)
+    assert not found.steady
+    text = steadiness_finding(found)
+    assert "not steady" in text
+    assert "by 100 % (at most 100 %) between the repeats" in text
+
+
+def test_a_machine_that_slows_down_within_a_repeat_is_said_so() -> None:
+    found = steadiness([shard(n, [1.0, 1.0, 1.5, 1.5]) for n in (1, 2)])
+    assert found.between == (0.0, 0.0)
+    assert found.within == (0.5, 0.5)
+    assert not found.steady
+
+
+def test_one_bad_copy_among_many_is_told_but_no_verdict() -> None:
+    shards = [shard(n, [1.0] * 4, size) for n in (1, 2) for size in range(1, 9)]
+    shards.append(shard(1, [1.0] * 4, 99))
+    shards.append(shard(2, [3.0] * 4, 99))
+    found = steadiness(shards)
+    assert found.steady
+    assert found.between == (0.0, 2.0)
+
+
+def test_a_single_repeat_says_that_its_intervals_cover_it_alone() -> None:
+    text = steadiness_finding(steadiness([shard(1, [1.0] * 4)]))
+    assert "repeats: 1" in text
+    assert "this run only" in text
+
+
+def test_without_copies_nothing_is_said_of_the_machine() -> None:
+    assert steadiness([{"params": {"repeat": 1}, "controls": []}]) == Steadiness(1, 0, None, None)

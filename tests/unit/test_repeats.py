@@ -1,0 +1,173 @@
+"""Repeats of a shard become one row a cell that says what another run may find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from fakes import FOLDER, INFO
+from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
+from gpushmoo.analysis.best import tied_best
+from gpushmoo.dataset import read_cells
+from gpushmoo.events import CellRun, ShardResult
+from gpushmoo.rows import cell_table
+from gpushmoo.schema import Status
+from gpushmoo.space import Cell, Problem, shard_name
+from gpushmoo.store import read_shard, write_parquet
+from gpushmoo.workload import Launch
+
+PROBLEM = Problem(4, 8)
+SAMPLES = np.array([0.99, 1.0, 1.01, 1.0, 1.0])
+
+
+def write_repeat(
+    folder: Path,
+    repeat: int,
+    times_s: Mapping[int, float],
+    statuses: Mapping[int, Status] | None = None,
+    copy_s: float = 1e-3,
+    uuid: str = INFO.uuid,
+    index: int = 0,
+) -> Path:
+    """A repeat of a shard: cells over the axis x, with these medians in seconds."""
+    runs = {}
+    for value, seconds in times_s.items():
+        cell = Cell("tiny", "float", "v", PROBLEM, (("x", value),))
+        run = CellRun(cell, Launch("v", (value, 1, 1), (32, 1, 1), (), 7), launches=1)
+        run.status = (statuses or {}).get(value, Status.OK)
+        run.message = None if run.status is Status.OK else "why"
+        run.samples_s = list(seconds * SAMPLES)
+        run.sampled_at_s = [0.1 * i for i in range(len(SAMPLES))]
+        runs[cell.key] = run
+    copies = {(PROBLEM, "warm"): [(0.0, copy_s)]}
+    table = cell_table(ShardResult(runs, copies), FOLDER.workload, replace(INFO, uuid=uuid), ["x"])
+    params = {"folder": "kernels/tiny", "dtype": "float", "repeat": repeat, "shard": [index, 1]}
+    path = folder / f"{shard_name(index, 1, repeat)}.parquet"
+    write_parquet(table, path, {"axes": ["x"], "params": params})
+    return path
+
+
+def cells_of(paths: Sequence[Path], tmp_path: Path) -> pd.DataFrame:
+    aggregate(paths, tmp_path / "dataset")
+    return read_cells(tmp_path / "dataset").set_index("x").sort_index()
+
+
+def test_a_cell_is_one_row_with_what_each_repeat_found(tmp_path: Path) -> None:
+    first = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0}, copy_s=1e-3)
+    second = write_repeat(tmp_path, 2, {1: 1.21, 2: 2.0}, copy_s=4e-3)
+    cells = cells_of([second, first], tmp_path)
+    row = cells.loc[1]
+    assert list(cells.index) == [1, 2]
+    assert row["median_s"] == pytest.approx(1.1)
+    assert list(row["repeat_medians_s"]) == pytest.approx([1.0, 1.21])
+    assert list(row["repeat_samples"]) == [5, 5]
+    assert list(row["samples_s"]) == pytest.approx([*SAMPLES, *(1.21 * SAMPLES)])
+    assert len(row["sampled_at_s"]) == 10
+    assert row["between_spread"] == pytest.approx(np.log(1.21) / np.sqrt(2))
+    assert row["within_half_width"] == pytest.approx(0.01 / np.sqrt(2), rel=0.01)
+    assert row["median_low_s"] < 1.0 < 1.21 < row["median_high_s"]
+    moved = row["bytes_read"] + row["bytes_written"]
+    assert row["bandwidth_gbs"] == pytest.approx(moved * 1e-9 / 1.1)
+    assert row["bandwidth_low_gbs"] == pytest.approx(moved * 1e-9 / row["median_high_s"])
+    # In the middle of 1 and 4 ms.
+    assert row["copy_gbs"] == pytest.approx(moved * 1e-9 / 2e-3)
+    assert list(row["repeat_copy_gbs"]) == pytest.approx([moved * 1e-6, moved * 0.25e-6])
+    assert row["over_copy"] == pytest.approx(row["bandwidth_gbs"] / row["copy_gbs"])
+
+
+def test_one_repeat_keeps_the_interval_of_its_samples(tmp_path: Path) -> None:
+    path = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0})
+    cells = cells_of([path], tmp_path).reset_index().sort_values("cell_key")
+    alone = read_shard(path)[0].to_pandas()
+    for name in ("median_low_s", "median_high_s", "own_low_s", "own_high_s", "coverage"):
+        assert list(cells[name]) == list(alone[name])
+    assert cells["between_spread"].isna().all()
+
+
+def test_a_machine_that_slows_down_as_a_whole_ties_no_cells(tmp_path: Path) -> None:
+    """All cells are 30 % slower in the second repeat; which is fastest stays as clear as before."""
+    rng = np.random.default_rng(3)
+    times = {x: 1.0 + 0.05 * x for x in range(1, 21)}
+    again = {x: 1.3 * t * (1 + 0.001 * rng.standard_normal()) for x, t in times.items()}
+    paths = [write_repeat(tmp_path, 1, times), write_repeat(tmp_path, 2, again)]
+    cells = cells_of(paths, tmp_path)
+    assert (cells["median_high_s"] / cells["median_low_s"] > 2).all()
+    assert list(tied_best(cells.reset_index())["x"]) == [1]
+
+
+def test_a_machine_that_shakes_its_cells_ties_them(tmp_path: Path) -> None:
+    """The winner of one repeat loses in the other: neither is the best."""
+    rng = np.random.default_rng(4)
+    base = {x: 1.0 + 0.002 * x for x in range(1, 41)}
+    paths = [
+        write_repeat(
+            tmp_path,
+            n,
+            {x: t * float(np.exp(0.05 * rng.standard_normal())) for x, t in base.items()},
+        )
+        for n in (1, 2)
+    ]
+    cells = cells_of(paths, tmp_path)
+    assert len(tied_best(cells.reset_index())) > 20
+
+
+@pytest.mark.parametrize("status", [Status.WRONG_RESULT, Status.TIMEOUT, Status.LAUNCH_FAILED])
+def test_what_a_later_repeat_finds_wrong_counts(tmp_path: Path, status: Status) -> None:
+    first = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0, 3: 3.0})
+    second = write_repeat(tmp_path, 2, {1: 1.0, 2: 2.0, 3: 3.0}, {2: status})
+    row = cells_of([first, second], tmp_path).loc[2]
+    assert row["status"] == status
+    assert row["message"] == "in repeat 2: why"
+    assert pd.isna(row["bandwidth_gbs"])
+    assert pd.isna(row["own_low_s"])
+    assert len(row["samples_s"]) == 5
+
+
+@pytest.mark.parametrize("status", [Status.THROTTLED, Status.LOST_DEVICE])
+def test_a_repeat_that_could_not_measure_takes_nothing_away(tmp_path: Path, status: Status) -> None:
+    times = {x: float(x) for x in range(1, 40)}
+    again = {x: t * (1.01 if x % 2 else 0.99) for x, t in times.items()}
+    first = write_repeat(tmp_path, 1, times)
+    second = write_repeat(tmp_path, 2, again, {2: status})
+    row = cells_of([first, second], tmp_path).loc[2]
+    assert row["status"] == "ok"
+    assert row["median_s"] == 2.0
+    assert list(row["repeat_samples"]) == [5]
+    # What cells of its class vary by is known from the others.
+    assert 1.005 < row["median_high_s"] / 2.0 < 1.1
+
+
+def test_cells_that_were_not_ok_at_first_stay_as_they_were(tmp_path: Path) -> None:
+    first = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0}, {2: Status.TOO_MANY_THREADS})
+    second = write_repeat(tmp_path, 2, {1: 1.0})
+    cells = cells_of([first, second], tmp_path)
+    assert dict(cells["status"]) == {1: "ok", 2: "too_many_threads"}
+    assert cells.loc[2, "message"] == "why"
+
+
+def test_every_repeat_has_its_provenance(tmp_path: Path) -> None:
+    paths = [write_repeat(tmp_path, n, {1: 1.0}) for n in (1, 2, 3)]
+    aggregate(paths, tmp_path / "dataset")
+    repeats = [p["params"]["repeat"] for p in dataset_provenance(tmp_path / "dataset")]
+    assert repeats == [1, 2, 3]
+
+
+def test_a_damaged_repeat_is_refused_with_its_name(tmp_path: Path) -> None:
+    paths = [write_repeat(tmp_path, n, {1: 1.0}) for n in (1, 2)]
+    raw = bytearray(paths[1].read_bytes())
+    raw[len(raw) // 2] ^= 1
+    paths[1].write_bytes(raw)
+    with pytest.raises(AggregateError, match="repeat-2") as caught:
+        aggregate(paths, tmp_path / "dataset")
+    assert caught.value.files == (paths[1],)
+
+
+def test_repeats_may_come_from_two_devices_of_a_model(tmp_path: Path) -> None:
+    first = write_repeat(tmp_path, 1, {1: 1.0}, uuid="fake-0")
+    second = write_repeat(tmp_path, 2, {1: 1.1}, uuid="fake-1")
+    cells = cells_of([first, second], tmp_path)
+    assert len(cells) == 1

@@ -1,0 +1,200 @@
+"""Puts the repeats of a shard together: a row a cell, with intervals that cover another run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..schema import REPEAT_COLUMNS, Status
+from ..timing.median import CONFIDENCE
+from .spread import (
+    Deviations,
+    Floats,
+    Spread,
+    deviations,
+    half_widths,
+    variance_within,
+)
+
+Places = npt.NDArray[np.int64]
+
+# A repeat that ended so says nothing about the cell: what the other repeats say stands.
+_NOT_MEASURED = frozenset({Status.THROTTLED, Status.LOST_DEVICE})
+_LISTS = ("samples_s", "sampled_at_s", *REPEAT_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The cells of a shard that were measured in the same, two or more, repeats.
+
+    `rows` are their places among those of the first repeat, `places` those in each of `tables`;
+    `logs` the logarithms of their medians, shape (cells, repeats).
+    """
+
+    tables: tuple[int, ...]
+    rows: Places
+    places: tuple[Places, ...]
+    logs: Floats
+
+
+def repeated_cells(tables: Sequence[pa.Table]) -> list[Repeated]:
+    """The ``ok`` cells of the first of `tables`, a repeat each, by the repeats that have them."""
+    measured = [_ok_places(t) for t in tables]
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for key in measured[0]:
+        groups.setdefault(tuple(i for i, m in enumerate(measured) if key in m), []).append(key)
+    medians = [t.column("median_s").to_numpy() for t in tables]
+    found = []
+    for used, keys in sorted(groups.items()):
+        places = tuple(np.array([measured[i][k] for k in keys], np.int64) for i in used)
+        logs = np.log([medians[i][p] for i, p in zip(used, places, strict=True)]).T
+        found.append(Repeated(used, places[0], places, logs))
+    return found
+
+
+def _ok_places(table: pa.Table) -> dict[str, int]:
+    statuses = table.column("status").to_pylist()
+    keys = table.column("cell_key").to_pylist()
+    return {k: i for i, (k, s) in enumerate(zip(keys, statuses, strict=True)) if s == Status.OK}
+
+
+def shard_deviations(tables: Sequence[pa.Table]) -> list[Deviations]:
+    """How far the repeats of a shard lie apart, for `spread.spread_of`."""
+    return [
+        deviations(r.logs, _rounds(tables[0], r.rows), _classes(tables[0], r.rows))
+        for r in repeated_cells(tables)
+        if len(r.tables) > 1
+    ]
+
+
+def _rounds(table: pa.Table, rows: Places) -> list[Hashable]:
+    """Cells of one problem and cache state are sampled in the same rounds."""
+    return _tuples(table, rows, ("height", "width", "cache_state"))
+
+
+def _classes(table: pa.Table, rows: Places) -> list[Hashable]:
+    """Cells alike in their noise: of one kernel, one cache state and one decade of time."""
+    seconds = table.column("median_s").to_numpy()[rows]
+    decades = np.floor(np.log10(seconds)).astype(int).tolist()
+    names = _tuples(table, rows, ("kernel", "cache_state"))
+    return [(name, decade) for name, decade in zip(names, decades, strict=True)]
+
+
+def _tuples(table: pa.Table, rows: Places, names: Sequence[str]) -> list[Hashable]:
+    columns = (table.column(n).take(pa.array(rows)).to_pylist() for n in names)
+    return list(zip(*columns, strict=True))
+
+
+def merged(tables: Sequence[pa.Table], spread: Spread | None) -> pa.Table:
+    """One row for each cell of the first of `tables`, which hold the repeats of one shard.
+
+    A cell that a later repeat found faulty has that status; its message says in which repeat.
+    `spread` is the whole run's, None if it has one repeat: then rows stay as they are.
+    """
+    if spread is None:
+        return tables[0]
+    columns = {name: _values(tables[0], name) for name in _CHANGED}
+    lists = {name: tables[0].column(name).to_pylist() for name in _LISTS}
+    for cells in repeated_cells(tables):
+        _fill(columns, lists, tables, cells, spread)
+    _condemn(columns, tables)
+    out = tables[0]
+    for name, values in (columns | lists).items():
+        place = out.schema.get_field_index(name)
+        field = out.schema.field(place)
+        out = out.set_column(place, field, pa.array(values, field.type, from_pandas=True))
+    return out
+
+
+_TIMES = ("median_s", "median_low_s", "median_high_s", "coverage", "own_low_s", "own_high_s")
+_BANDS = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
+_CHANGED = (
+    *("status", "message", "copy_gbs", "over_copy", "within_half_width", "between_spread"),
+    *_TIMES,
+    *_BANDS,
+)
+
+
+def _values(table: pa.Table, name: str) -> Any:
+    if pa.types.is_floating(table.schema.field(name).type):
+        return table.column(name).to_numpy().copy()
+    return table.column(name).to_pylist()
+
+
+def _fill(
+    columns: dict[str, Any],
+    lists: dict[str, list[Any]],
+    tables: Sequence[pa.Table],
+    cells: Repeated,
+    spread: Spread,
+) -> None:
+    """Set what the repeats of `cells` say together."""
+    repeats = cells.logs.shape[1]
+    first, rows = tables[0], cells.rows
+    names = _classes(first, rows)
+    own = np.zeros(len(rows))
+    if repeats > 1:
+        own = deviations(cells.logs, _rounds(first, rows), names).own
+    within = np.mean([_within(tables[i], p) for i, p in _used(cells)], axis=0)
+    half = half_widths(cells.logs, own, within, names, spread)
+    center = cells.logs.mean(axis=1)
+    for name, values in zip(
+        _TIMES,
+        (
+            np.exp(center),
+            np.exp(center - half.whole),
+            np.exp(center + half.whole),
+            CONFIDENCE,
+            np.exp(center - half.own),
+            np.exp(center + half.own),
+        ),
+        strict=True,
+    ):
+        columns[name][rows] = values
+    moved = [first.column(n).to_numpy()[rows] for n in ("bytes_read", "bytes_written")]
+    for band, time in zip(_BANDS, ("median_s", "median_high_s", "median_low_s"), strict=True):
+        columns[band][rows] = (moved[0] + moved[1]) * 1e-9 / columns[time][rows]
+    copies = np.array([tables[i].column("copy_gbs").to_numpy()[p] for i, p in _used(cells)])
+    columns["copy_gbs"][rows] = np.exp(np.log(copies).mean(axis=0))
+    columns["over_copy"][rows] = columns["bandwidth_gbs"][rows] / columns["copy_gbs"][rows]
+    halves = [tables[i].column("within_half_width").to_numpy()[p] for i, p in _used(cells)]
+    columns["within_half_width"][rows] = np.mean(halves, axis=0) / math.sqrt(repeats)
+    if repeats > 1:
+        columns["between_spread"][rows] = cells.logs.std(axis=1, ddof=1)
+    for name in _LISTS:
+        parts = [tables[i].column(name).take(pa.array(p)).to_pylist() for i, p in _used(cells)]
+        for row, *found in zip(rows.tolist(), *parts, strict=True):
+            lists[name][row] = [value for part in found for value in part]
+
+
+def _used(cells: Repeated) -> list[tuple[int, Places]]:
+    return list(zip(cells.tables, cells.places, strict=True))
+
+
+def _within(table: pa.Table, places: Places) -> Floats:
+    """Variance that the samples of this repeat tell of each log median."""
+    low, high, coverage = (
+        table.column(n).to_numpy()[places] for n in ("median_low_s", "median_high_s", "coverage")
+    )
+    return variance_within(low, high, coverage)
+
+
+def _condemn(columns: dict[str, Any], tables: Sequence[pa.Table]) -> None:
+    """What a later repeat found wrong with a cell is its status."""
+    rows = {key: row for row, key in enumerate(tables[0].column("cell_key").to_pylist())}
+    for number, table in enumerate(tables[1:], start=2):
+        names = ("cell_key", "status", "message")
+        for key, status, message in zip(*(table.column(n).to_pylist() for n in names), strict=True):
+            row = rows[key]
+            faulty = status != Status.OK and status not in _NOT_MEASURED
+            if faulty and columns["status"][row] == Status.OK:
+                columns["status"][row] = status
+                columns["message"][row] = f"in repeat {number}: {message}"
+                for name in (*_TIMES, *_BANDS, "over_copy", "within_half_width", "between_spread"):
+                    columns[name][row] = math.nan

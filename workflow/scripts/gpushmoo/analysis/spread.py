@@ -1,0 +1,190 @@
+"""How far the medians of repeats lie apart, and the intervals that follow from it.
+
+The unit is the repeat: samples of one repeat are no independent replicates of a run. The logarithm
+of a cell's median in repeat p is taken as μ(cell) + D(rounds, p) + e(cell, p). D is what all cells
+of the same rounds share, such as another clock or a neighbour on the machine; e is the cell's own.
+Two repeats know the variance of e of one cell badly (one degree of freedom), but many cells of its
+class know its usual size, so each is shrunk towards that: the posterior variance of limma (Smyth,
+Statistical Applications in Genetics and Molecular Biology 3, 2004, equation 2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import fdtri, ndtri, stdtrit
+
+from ..timing.median import CONFIDENCE
+
+Floats = npt.NDArray[np.float64]
+
+# Cells of the same rounds that tell what they share; with fewer it is counted as each cell's own.
+ROUND_CELLS = 8
+# Cells that tell the usual spread of their class; with fewer the whole run tells it.
+CLASS_CELLS = 30
+# Degrees of freedom that a class's usual spread may count for; the last stands for any number.
+_PRIOR_DF = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, 50.0, 1e6)
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The usual variance of a cell's own deviations, and for how many degrees of freedom it counts.
+
+    Variances are those of logarithms of times.
+    """
+
+    variance: float
+    df: float
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What the repeats of a whole run tell: each class's usual spread, and that of what is shared.
+
+    `drift_df` counts shards times repeats less one: rounds of one shard are close in time, so that
+    they are one observation. 0: nothing is known of what is shared.
+    """
+
+    classes: Mapping[Hashable, Usual]
+    whole: Usual
+    drift_variance: float
+    drift_df: float
+
+    def usual(self, name: Hashable) -> Usual:
+        """Of the class of this name."""
+        return self.classes.get(name, self.whole)
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """Of the cells of a shard, all with the same number of repeats.
+
+    `own` are the variances of their own deviations, `names` their classes, `drift` the mean
+    variance of what rounds share, None where no rounds have enough cells; `repeats` is how many
+    repeats each cell has.
+    """
+
+    own: Floats
+    names: Sequence[Hashable]
+    drift: float | None
+    repeats: int
+
+
+def deviations(logs: Floats, rounds: Sequence[Hashable], names: Sequence[Hashable]) -> Deviations:
+    """Part the deviations of log medians, shape (cells, repeats), in shared ones and cells' own.
+
+    `rounds` says which cells were sampled in the same rounds. Raises ValueError for one repeat.
+    """
+    repeats = logs.shape[1]
+    if repeats < 2:
+        raise ValueError("one repeat has no deviations")
+    rest = logs - logs.mean(axis=1, keepdims=True)
+    own = np.empty(len(rest))
+    shared = []
+    where: dict[Hashable, list[int]] = {}
+    for place, name in enumerate(rounds):
+        where.setdefault(name, []).append(place)
+    for places in where.values():
+        here = rest[places]
+        n = len(places)
+        if n >= ROUND_CELLS:
+            drift = np.median(here, axis=0)
+            drift -= drift.mean()
+            shared.append(float((drift**2).sum()) / (repeats - 1))
+            here = (here - drift) * math.sqrt(n / (n - 1))
+        own[places] = (here**2).sum(axis=1) / (repeats - 1)
+    return Deviations(own, names, float(np.mean(shared)) if shared else None, repeats)
+
+
+def spread_of(found: Sequence[Deviations]) -> Spread | None:
+    """The spread of a run from all its shards; None without a cell that has two repeats."""
+    found = [d for d in found if len(d.own)]
+    if not found:
+        return None
+    own: dict[Hashable, list[float]] = {}
+    for d in found:
+        for name, value in zip(d.names, d.own, strict=True):
+            own.setdefault(name, []).append(float(value))
+    df = min(d.repeats for d in found) - 1
+    classes = {
+        name: _usual(np.array(values), df)
+        for name, values in own.items()
+        if len(values) >= CLASS_CELLS
+    }
+    whole = _usual(np.concatenate([d.own for d in found]), df)
+    drifts = [d for d in found if d.drift is not None]
+    drift_df = float(sum(d.repeats - 1 for d in drifts))
+    weighted = sum((d.repeats - 1) * (d.drift or 0.0) for d in drifts)
+    return Spread(classes, whole, weighted / drift_df if drift_df else 0.0, drift_df)
+
+
+def _usual(own: Floats, df: int) -> Usual:
+    """Fit s² / s₀² ~ F(df, d₀) to the median and the 95th percentile of the variances `own`.
+
+    Quantiles and not logarithms, since a clock's grain makes some variances zero.
+    """
+    middle, high = np.quantile(own, [0.5, 0.95])
+    if len(own) < CLASS_CELLS or not middle > 0.0:
+        # Too few to tell the shape: the mean, which is to count as little as a cell's own.
+        return Usual(float(own.mean()), min(_PRIOR_DF) if len(own) > 1 else 0.0)
+    ratios = [fdtri(df, d, 0.95) / fdtri(df, d, 0.5) for d in _PRIOR_DF]
+    prior = min(_PRIOR_DF, key=lambda d: abs(math.log(ratios[_PRIOR_DF.index(d)] * middle / high)))
+    return Usual(float(middle / fdtri(df, prior, 0.5)), prior)
+
+
+@dataclass(frozen=True)
+class HalfWidths:
+    """Of the 95 % intervals of log medians, one for each cell.
+
+    `own`: without what all cells of the same rounds share, to compare them; `whole`: with it.
+    """
+
+    own: Floats
+    whole: Floats
+
+
+def half_widths(
+    logs: Floats, own: Floats, within: Floats, names: Sequence[Hashable], spread: Spread
+) -> HalfWidths:
+    """Of the means of log medians, shape (cells, repeats).
+
+    `own` are the cells' variances (see `deviations`; of one repeat they are not looked at);
+    `within` the variance that a repeat's samples tell of its median. The means are known no better
+    than either says.
+    """
+    repeats = logs.shape[1]
+    usual = [spread.usual(name) for name in names]
+    prior_df = np.array([u.df for u in usual])
+    prior = np.array([u.variance for u in usual])
+    df = prior_df + (repeats - 1)
+    known = (prior_df * prior + (repeats - 1) * (own if repeats > 1 else 0.0)) / np.maximum(df, 1)
+    known = np.maximum(known, within) / repeats
+    df = np.maximum(df, 1.0)
+    drift = spread.drift_variance / repeats
+    total = known + drift
+    # Welch and Satterthwaite: the degrees of freedom of a sum of two estimated variances.
+    shares = known**2 / df + (drift**2 / spread.drift_df if spread.drift_df else 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        whole_df = np.where(shares > 0.0, total**2 / shares, df)
+    return HalfWidths(_t(df) * np.sqrt(known), _t(whole_df) * np.sqrt(total))
+
+
+def _t(df: Floats) -> Floats:
+    quantile: Floats = stdtrit(df, (1.0 + CONFIDENCE) / 2.0)
+    return quantile
+
+
+def variance_within(low: Floats, high: Floats, coverage: Floats) -> Floats:
+    """Variance of a log median whose interval from its samples is `low` to `high`.
+
+    `coverage` is that interval's confidence; an interval of one sample (0) tells nothing: 0.
+    """
+    z = ndtri((1.0 + np.clip(coverage, 0.0, 0.999)) / 2.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        half = np.where(z > 0.0, np.log(high / low) / 2.0 / z, 0.0)
+    variance: Floats = half**2
+    return variance

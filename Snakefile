@@ -36,9 +36,16 @@ rule all:
         flow.machine_code_files if flow.measures_on_cuda else [],
 
 
+# Fails where a run would go on with what is left.
 rule machine_code:
     input:
         flow.machine_code_files,
+    log:
+        flow.path("logs", "machine_code.log"),
+    conda:
+        "environment.yml"
+    script:
+        "workflow/scripts/refuse_machine_code.py"
 
 
 rule cells:

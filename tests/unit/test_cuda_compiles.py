@@ -6,13 +6,16 @@ import functools
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from conftest import ROOT, USER_CUDA
-from gpushmoo.devices.base import BuildError, NoDeviceError
+from gpushmoo.devices.base import BuildError, LaunchFailedError, NoDeviceError, check_sizes
 from gpushmoo.devices.nvrtc import build_options, compile_cubin, supported_archs
+from gpushmoo.devices.parameters import parameter_sizes
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.kernels import KernelFolder, find_kernels, load_kernel
 from gpushmoo.space import Cell, Problem
+from gpushmoo.workload import Argument, BufferRef, HostFedWorkload, Launch, NullRef
 
 FOLDERS = [load_kernel(p) for p in find_kernels([ROOT / "kernels"]).values()]
 # All variants for the architecture that was measured, the first and the last for two others.
@@ -43,7 +46,10 @@ def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: s
     assert code.startswith(b"\x7fELF")
     # The entry that the workload launches must be in the binary under its plain name.
     axes = tuple((axis, 8) for axis in sorted(folder.workload.axes))  # 8 is on every axis
-    assert entry_of(folder, dtype, variant, axes).encode() in code
+    cell = Cell(folder.name, dtype, variant, Problem(64, 64), axes)
+    sizes = parameter_sizes(code)
+    for launch in launches_of(folder, cell):
+        check_sizes(launch, sizes[launch.entry])
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
@@ -74,15 +80,18 @@ def test_every_mode_of_the_texture_sum_compiles(dtype: str) -> None:
     assert len(codes) > 3
 
 
-def entry_of(
-    folder: KernelFolder, dtype: str, variant: str, axes: tuple[tuple[str, int], ...]
-) -> str:
-    return folder.workload.launch(Cell(folder.name, dtype, variant, Problem(64, 64), axes)).entry
+def launches_of(folder: KernelFolder, cell: Cell) -> list[Launch]:
+    """What is really launched of a cell: timed, or to verify it, or piece by piece."""
+    workload = folder.workload
+    if isinstance(workload, HostFedWorkload):
+        return [p.launch for p in workload.pipeline(cell).pieces if p.launch is not None]
+    return [workload.launch(cell), workload.proof(cell)]
 
 
 def test_a_source_that_does_not_compile_leaves_the_compilers_message() -> None:
     options = build_options(DTYPES["float"], {"BROKEN": "1"})
-    with pytest.raises(BuildError, match=r"^kernel\.cu of 'mine' does not compile\.$") as caught:
+    said = r"^kernel\.cu does not compile: kernel\.cu:\d+: error: "
+    with pytest.raises(BuildError, match=said) as caught:
         compile_cubin(USER_CUDA, "mine", options, "sm_90")
     assert "mine/kernel.cu(" in caught.value.log  # file and line
     assert "\0" not in caught.value.log
@@ -111,3 +120,37 @@ def test_missing_nvrtc_says_what_to_install(
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", module)
     with pytest.raises(NoDeviceError, match=r"NVRTC is missing \(.*\); install the extra .*\.$"):
         compile_cubin(USER_CUDA, "mine", (), "sm_90")
+
+
+def test_the_machine_code_tells_what_each_kernel_takes() -> None:
+    source = """
+    struct three { float x, y, z; };
+    extern "C" __global__ void all(float *d, const float *s, unsigned long long n, unsigned m,
+                                   three v, unsigned char c) { if (m < n) d[m] = s[n] + v.x + c; }
+    extern "C" __global__ void swapped(double a, unsigned m, float *d) { d[m] = a; }
+    extern "C" __global__ void nothing() {}
+    """
+    for arch in ("sm_75", "sm_90", "sm_100"):
+        sizes = parameter_sizes(compile_cubin(source, "x", ("-std=c++17",), arch))
+        assert sizes == {"all": (8, 8, 8, 4, 12, 1), "swapped": (8, 4, 8), "nothing": ()}
+    assert parameter_sizes(b"no machine code") == {}
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((BufferRef("d"), np.uint64(1)), None),
+        ((NullRef(), np.float64(1)), None),
+        ((BufferRef("d"),), "'k' takes 2 arguments, the launch has 1"),
+        ((BufferRef("d"), np.uint32(1)), r"argument 1 of kernel 'k' is of 8 bytes.* gives 4"),
+    ],
+)
+def test_arguments_are_held_against_what_the_kernel_takes(
+    args: tuple[Argument, ...], said: str | None
+) -> None:
+    launch = Launch("k", (1, 1, 1), (1, 1, 1), args, 1)
+    if said is None:
+        check_sizes(launch, (8, 8))
+        return
+    with pytest.raises(LaunchFailedError, match=said):
+        check_sizes(launch, (8, 8))

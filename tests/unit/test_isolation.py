@@ -6,23 +6,19 @@ shard are measured as if nothing had happened.
 
 from __future__ import annotations
 
-import io
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import gpushmoo.supervise as supervise
 import pandas as pd
 import pytest
+from bench import BACKENDS, Bench, choice_of
 from conftest import ROOT
 from gpushmoo.devices.base import Device, DeviceError
-from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.kernels import load_kernel
-from gpushmoo.measure_job import run_shard
-from gpushmoo.store import read_shard
 
 # `wrong` is what a volatile load keeps the compiler from knowing: 1.
 BODY = """
@@ -71,49 +67,6 @@ OPENCL = (
     "#define ID get_global_id(0)\n"
 ) + BODY
 
-BACKENDS = ["opencl", pytest.param("cuda", marks=pytest.mark.gpu)]
-THREADS = {"from": 32, "to": 256, "step": 32}
-
-
-class Bench:
-    """Measures a shard of a written kernel by the real job, in real processes."""
-
-    def __init__(self, choice: DeviceChoice, folder: Path, tmp_path: Path) -> None:
-        self._choice, self._folder, self._tmp = choice, folder, tmp_path
-        self.terminal = io.StringIO()
-
-    def measure(self, variants: list[str], threads: Any = THREADS, **other: Any) -> pd.DataFrame:
-        """Rows by variant and threads."""
-        params: dict[str, Any] = {
-            "axes": {"block_x": threads},
-            "backend": self._choice.backend,
-            "cache_states": ["warm"],
-            "device": 0,
-            "dtype": "float",
-            "folder": str(self._folder),
-            "kernel_digest": load_kernel(self._folder).digest(),
-            "measure": {
-                "repeats": 1,
-                "budget_s": 1.0,
-                "max_samples": 6,
-                "min_samples": 6,
-                "relative_half_width": 0.1,
-                "timeout_s": 1.0,
-                "warmup": 0,
-            },
-            "opencl_runtime": self._choice.opencl_runtime,
-            "seed": 1,
-            "repeat": 1,
-            "shard": [0, 1],
-            "sizes": [[64, 64]],
-            "thread_limit": None,
-            "variants": variants,
-        }
-        out = self._tmp / "shard.parquet"
-        run_shard(params | other, (1, 1), self._tmp / "cache", out, self.terminal)
-        table, _ = read_shard(out)
-        return table.to_pandas()
-
 
 @pytest.fixture(params=BACKENDS)
 def bench(
@@ -122,17 +75,12 @@ def bench(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Bench:
-    backend = request.param
-    if backend == "cuda":
-        request.getfixturevalue("cuda_device")
-        choice = DeviceChoice("cuda", 0, "auto", tmp_path)
-    else:
-        choice = request.getfixturevalue("opencl_choice")
     # A launch here takes microseconds; a runtime's compiler at its first launch, a second.
     monkeypatch.setattr(supervise, "LAUNCH_GRACE_S", 4.0)
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
     variants = ("good", "illegal", "endless", "hungry")
-    return Bench(choice, make_kernel("faulty", CUDA, OPENCL, variants), tmp_path)
+    folder = make_kernel("faulty", CUDA, OPENCL, variants)
+    return Bench(choice_of(request, tmp_path), folder, tmp_path)
 
 
 def expect_good(rows: pd.DataFrame) -> None:
@@ -229,11 +177,6 @@ def test_stream_that_faults_does_not_poison_the_next_cell(bench: Bench, tmp_path
     assert list(rows[bad]["status"]) == ["launch_failed"] * 4
     assert list(rows[~bad]["status"]) == ["ok"] * 8
     assert rows[bad]["message"].str.contains("(?i)illegal|SIGSEGV|SIGABRT|SIGBUS").all()
-
-
-def test_program_error_in_the_workload_is_not_blamed_on_the_device(bench: Bench) -> None:
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        bench.measure(["good"], threads={"from": 0, "to": 2})
 
 
 def test_process_that_never_starts_is_said_in_one_sentence(

@@ -200,7 +200,7 @@ def test_variant_that_does_not_compile_fails_with_the_compilers_sentence(
     outcome = measure_cells(FakeDevice(broken_variants=frozenset("a")), CELLS)
     for run in outcome.runs:
         broken = run.cell.variant == "a"
-        assert run.status is (Status.LAUNCH_FAILED if broken else Status.OK)
+        assert run.status is (Status.BUILD_FAILED if broken else Status.OK)
         assert not broken or run.message == "variant a does not compile."
     assert "line 1: error" in caplog.text
 

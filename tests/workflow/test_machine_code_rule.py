@@ -57,7 +57,7 @@ def test_facts_of_every_entry_are_recorded(project: Project) -> None:
         ),
     ],
 )
-def test_kernel_that_does_not_do_what_is_timed_fails_the_build(
+def test_kernel_that_does_not_do_what_is_timed_is_named_and_recorded(
     project: Project, line: str, instead: str, fault: str
 ) -> None:
     source = project.root / "kernels/copy2d_coalesced/kernel.cu"
@@ -66,10 +66,15 @@ def test_kernel_that_does_not_do_what_is_timed_fails_the_build(
     source.write_text(text.replace(line, instead))
     status, terminal = machine_code(project)
     assert status != 0
-    said = [x for x in terminal.splitlines() if x.startswith("gpushmoo: copy2d_coalesced:")]
-    assert len(said) == 1
+    said = [x for x in terminal.splitlines() if x.startswith("gpushmoo: ")]
+    assert len(said) == 2
+    where = "kernels/copy2d_coalesced, float4, variant element"
+    assert said[0].startswith(f"gpushmoo: {where}: what is to be timed is not run: ")
     assert fault in said[0]
     assert said[0].endswith(" more, in the log.")
+    assert said[1].startswith("gpushmoo: The machine code of copy2d_coalesced, float4, element is")
+    told = (project.root / "results/checked/machine_code/copy2d_coalesced/float4.json").read_text()
+    assert fault in json.loads(told)["variants"]["element"]["failure"]
     log = project.root / "results/checked/logs/machine_code/copy2d_coalesced-float4.log"
     for entry in ("'copy_element'", "'copy_tile'"):
         assert entry in log.read_text()

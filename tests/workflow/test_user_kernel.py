@@ -66,7 +66,7 @@ def test_a_new_folder_is_swept_and_nothing_else_is_measured(user_run: UserRun) -
 def test_each_fault_of_a_variant_is_a_row_with_its_status(user_run: UserRun) -> None:
     within = user_run.cells[user_run.cells["block_x"] <= 1024]
     statuses = within.groupby("variant")["status"].agg(set).to_dict()
-    assert statuses == {"good": {"ok"}, "broken": {"launch_failed"}, "forgets": {"wrong_result"}}
+    assert statuses == {"good": {"ok"}, "broken": {"build_failed"}, "forgets": {"wrong_result"}}
     over = user_run.cells[user_run.cells["block_x"] > 1024]
     assert set(over["status"]) == {"too_many_threads"}
 
@@ -91,7 +91,7 @@ def test_the_terminal_and_the_report_name_the_faults(user_run: UserRun) -> None:
     facts = json.loads((user_run.project.results / "report.json").read_text())
     named = {(f["where"], f["status"]): int(f["cells"]) for f in facts["faults"]}
     assert named == {
-        ("mine, float, broken", "launch_failed"): 2,
+        ("mine, float, broken", "build_failed"): 2,
         ("mine, float, forgets", "wrong_result"): 2,
     }
 

@@ -3,7 +3,7 @@
 # (A plan file as ancient() input would: https://github.com/snakemake/snakemake/issues/4166.)
 
 
-# Fails when the compiler left out, narrowed or hoisted what is to be timed. A measuring job on a CUDA
+# Tells where the compiler left out, narrowed or hoisted what is to be timed. A measuring job on a CUDA
 # device makes the same check itself, before it measures, so that it need not wait for this job.
 rule check_machine_code:
     output:

@@ -6,7 +6,7 @@ from gpushmoo.devices.base import DeviceError
 from gpushmoo.joblog import job_log
 from gpushmoo.machine_code import check_machine_code
 
-with job_log(snakemake.log[0], expected=(DeviceError,)):
+with job_log(snakemake.log[0], expected=(DeviceError,)) as terminal:
     check_machine_code(
-        snakemake.params.spec, Path(snakemake.params.cache), Path(snakemake.output[0])
+        snakemake.params.spec, Path(snakemake.params.cache), Path(snakemake.output[0]), terminal
     )

@@ -15,4 +15,5 @@ with job_log(snakemake.log[0], expected=(DeviceError, NotWrittenError)) as termi
         Path(snakemake.output[0]),
         terminal,
         Path(first) if (first := snakemake.input.get("first")) else None,
+        snakemake.log[0],
     )

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .contract import TypedError, WorkloadError
 from .devices.base import BuildError, Device, Program
 from .dtypes import DTYPES
 from .kernels import KernelFolder
@@ -15,10 +16,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Builds:
-    """Programs by variant; a variant that did not compile maps to the reason."""
+    """Programs by variant; a variant of which there is none maps to the reason."""
 
     programs: dict[str, Program]
-    failures: dict[str, str]
+    failures: dict[str, TypedError]
+
+    def refuse(self, variant: str, reason: TypedError) -> None:
+        """Leave `variant` out, whether there is a program of it or not."""
+        self.programs.pop(variant, None)
+        self.failures.setdefault(variant, reason)
 
 
 @dataclass
@@ -45,10 +51,12 @@ def build_variants(
     if not folder.workload.device_code:
         return Builds({name: HostProgram() for name in names}, {})
     for variant in names:
-        defines = folder.workload.defines(dtype, variant)
         try:
+            defines = folder.workload.defines(dtype, variant)
             builds.programs[variant] = device.build(folder.path, DTYPES[dtype], defines)
         except BuildError as err:
             log.error("%s, %s, variant %s: %s\n%s", folder.name, dtype, variant, err, err.log)
-            builds.failures[variant] = str(err)
+            builds.refuse(variant, err)
+        except WorkloadError as err:
+            builds.refuse(variant, err)
     return builds

@@ -16,11 +16,12 @@ import yaml
 from .config_sentences import sentence
 from .kernels import KernelFolder, KernelFolderError, find_kernels, load_kernel
 from .measure import MeasureSettings
+from .misfit import misfit
 from .simulations import SimulationConfig, SimulationError, read_simulation
 from .space import Problem, Residency, expand_axis
 from .studies import Studies, StudyError, read_studies
 from .timing.stopping import StoppingRule
-from .workload import HostFedWorkload, misfit
+from .workload import HostFedWorkload
 
 # For axes that need no device.
 _NOWHERE = Residency(units=1, per_unit=1)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .contract import WorkloadError
 from .devices.base import Bound, Reading
 from .schema import Status
 from .space import Cell, CellGroup, Problem
-from .workload import Launch
+from .workload import Launch, Workload
 
 
 @dataclass
@@ -37,6 +38,26 @@ class CellRun:
     def end(self, status: Status, message: str | None = None) -> None:
         """Fix the cell's status."""
         self.status, self.message, self.bound, self.proof = status, message, None, None
+
+
+class NoLaunch(Launch):
+    """Stands where a workload does not say its launch: no block of no thread."""
+
+    def __init__(self) -> None:
+        super().__init__("", (0, 0, 0), (0, 0, 0), (), 0)
+
+    def __post_init__(self) -> None:
+        """Nothing is checked."""
+
+
+def planned(workload: Workload, cell: Cell) -> CellRun:
+    """`cell` before it is measured; ended at once where the workload fails to describe it."""
+    try:
+        workload.bytes_moved(cell)
+        workload.result_of(cell.variant)
+        return CellRun(cell, workload.launch(cell))
+    except WorkloadError as err:
+        return CellRun(cell, NoLaunch(), status=Status.WORKLOAD_FAILED, message=str(err))
 
 
 @dataclass(frozen=True)

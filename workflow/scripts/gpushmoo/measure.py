@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from .builds import Builds
+from .contract import TypedError, WorkloadError
 from .devices.base import (
     BuildError,
     Device,
-    DeviceError,
     DeviceLostError,
     LaunchRefusedError,
     OutOfDeviceMemoryError,
@@ -23,7 +23,7 @@ from .devices.base import (
     take_each,
 )
 from .dtypes import DTYPES
-from .events import Began, CellRun, Copied, Ended, Event, Grouped, Preparing, Read, Worked
+from .events import Began, CellRun, Copied, Ended, Event, Grouped, Preparing, Read, Worked, planned
 from .kernels import KernelFolder
 from .schema import Status
 from .space import (
@@ -43,9 +43,6 @@ from .workload import HostFedWorkload
 from .workspace import Space, open_space
 
 log = logging.getLogger(__name__)
-
-# What the device cannot give is the cell's limit (status ``resources``), not a fault.
-_REFUSALS = (LaunchRefusedError, OutOfDeviceMemoryError)
 
 # Cells that are sampled without waiting between them, and the seconds that they may take together:
 # a hanging cell is looked for when nothing is heard for longer than one launch may take.
@@ -97,12 +94,11 @@ def plan_cells(
     per_unit = 1
     for variant, program in builds.programs.items():
         params = tuple(sorted(first.items()))
-        launch = folder.workload.launch(
-            Cell(folder.name, space.dtype, variant, space.problems[0], params)
-        )
+        cell = Cell(folder.name, space.dtype, variant, space.problems[0], params)
         try:
+            launch = folder.workload.launch(cell)
             per_unit = program.resident_per_unit(launch.entry, launch.threads)
-        except BuildError:
+        except (BuildError, WorkloadError):
             continue
         break
     residency = Residency(device.info.units, per_unit)
@@ -156,9 +152,10 @@ class ShardRun:
 
         The cell that was running then has not ended: what it is called is for the caller to say.
         """
-        runs = [CellRun(c, self._folder.workload.launch(c)) for c in cells]
+        runs = [planned(self._folder.workload, cell) for cell in cells]
         for run in runs:
-            self._check_statically(run)
+            if run.status is None:
+                self._check_statically(run)
             if run.status is not None:
                 self._emit(Ended(run))
         open_runs = [r for r in runs if r.status is None]
@@ -177,11 +174,9 @@ class ShardRun:
             self._measure_open(problem, runs)
         except DeviceLostError:
             raise
-        except _REFUSALS as err:
-            # Buffers did not fit: these cells end, the next problem may be smaller.
-            self._end_open(runs, Status.RESOURCES, str(err))
-        except DeviceError as err:
-            self._end_open(runs, Status.LAUNCH_FAILED, str(err))
+        except TypedError as err:
+            # If buffers did not fit, the next problem may be smaller.
+            self._end_open(runs, _status_of(err), str(err))
 
     def _end_open(self, runs: list[CellRun], status: Status, message: str | None) -> None:
         for run in runs:
@@ -204,7 +199,8 @@ class ShardRun:
         elif (refusal := self._image_refusal(run.cell)) is not None:
             run.end(Status.RESOURCES, refusal)
         elif run.cell.variant in self._builds.failures:
-            run.end(Status.LAUNCH_FAILED, self._builds.failures[run.cell.variant])
+            failure = self._builds.failures[run.cell.variant]
+            run.end(_status_of(failure), str(failure))
 
     def _image_refusal(self, cell: Cell) -> str | None:
         if not self._folder.workload.images:
@@ -236,18 +232,17 @@ class ShardRun:
             self._sample(alike, state, space)
 
     def _guarded(self, run: CellRun, step: Callable[[], object]) -> None:
-        """Run `step`; a device error ends this cell with its typed status, not the shard."""
+        """Run `step`; an error in it ends this cell with its typed status, not the shard."""
         self._emit(Began((run.cell.key,)))
         try:
             step()
         except DeviceLostError:
             raise
-        except DeviceError as err:
+        except TypedError as err:
             self._end_by(run, err)
 
-    def _end_by(self, run: CellRun, err: DeviceError) -> None:
-        refused = isinstance(err, _REFUSALS)
-        self._end(run, Status.RESOURCES if refused else Status.LAUNCH_FAILED, str(err))
+    def _end_by(self, run: CellRun, err: TypedError) -> None:
+        self._end(run, _status_of(err), str(err))
 
     def _end_by_clock(self, run: CellRun, seconds: float) -> None:
         text = f"the device's clock gave {seconds} s for a launch"
@@ -373,7 +368,7 @@ class ShardRun:
         # What the host times is not queued.
         take = take_each if fed else self._device.sample_all
         for run, outcome in zip(runs, take(_samples(runs)), strict=True):
-            if isinstance(outcome, DeviceError):
+            if isinstance(outcome, TypedError):
                 self._end_by(run, outcome)
             elif not outcome > 0.0:
                 self._end_by_clock(run, outcome)
@@ -402,6 +397,19 @@ class ShardRun:
 
     def _report(self) -> None:
         self._emit(Worked(self._work / self._total_work))
+
+
+def _status_of(err: TypedError) -> Status:
+    # What the device cannot give is the cell's limit, not a fault.
+    match err:
+        case LaunchRefusedError() | OutOfDeviceMemoryError():
+            return Status.RESOURCES
+        case BuildError():
+            return Status.BUILD_FAILED
+        case WorkloadError():
+            return Status.WORKLOAD_FAILED
+        case _:
+            return Status.LAUNCH_FAILED
 
 
 def _samples(runs: Sequence[CellRun]) -> list[Sample]:

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from filelock import BaseFileLock
 
 from .devices.base import DeviceError, DeviceInfo
-from .events import CellRun, ShardResult
+from .events import ShardResult, planned
 from .job_params import ROOT
 from .kernels import KernelFolder, load_kernel
 from .locks import lock_one
@@ -65,12 +65,14 @@ def run_shard(
     out: Path,
     terminal: TextIO,
     first: Path | None = None,
+    log_file: str = "the log",
 ) -> None:
     """Measure the shard of `params` (see plan.shard_params) and write its Parquet file to `out`.
 
     `place` says which of how many shards this is, to the person who watches `terminal`; device
     runtimes keep their caches in `cache`. `first` is what the first repeat wrote, None if this is
-    the first. Raises DeviceError when there is no device or a problem does not fit it.
+    the first; `log_file` is where compilers' messages are. Raises DeviceError when there is no
+    device or a problem does not fit it.
     """
     log.info("shard %s, repeat %d", params["shard"], params["repeat"])
     folder = load_kernel(ROOT / params["folder"])
@@ -91,7 +93,9 @@ def run_shard(
     cells = [c for c in opened.cells if do.keys is None or c.key in do.keys]
     progress = Progress(label, len(cells), terminal)
     progress.announce()
-    runs = [CellRun(cell, folder.workload.launch(cell)) for cell in cells]
+    if first is None:
+        _say_failures(params, opened, log_file, terminal)
+    runs = [planned(folder.workload, cell) for cell in cells]
     timeout_s = params["measure"]["timeout_s"]
     supervisor = Supervisor(runs, session.start, timeout_s, progress.update, do.launches)
     result = supervisor.measure(worker)
@@ -109,6 +113,17 @@ def _label(folder: KernelFolder, params: Mapping[str, Any], place: tuple[int, in
     repeats = params["measure"]["repeats"]
     which = f", repeat {params['repeat']} of {repeats}" if repeats > 1 else ""
     return f"shard {number}/{total} {folder.name} {params['dtype']}{which}"
+
+
+def _say_failures(
+    params: Mapping[str, Any], opened: Opened, log_file: str, terminal: TextIO
+) -> None:
+    """What did not build, said once for all parts of a sweep and dtype."""
+    if params["shard"][0] == 0:
+        for variant, reason in opened.failures.items():
+            where = f"{params['folder']}, {params['dtype']}, variant {variant}"
+            terminal.write(f"gpushmoo: {where}: {reason} (whole message: {log_file})\n")
+        terminal.flush()
 
 
 def _metadata(params: Mapping[str, Any], opened: Opened, result: ShardResult) -> dict[str, Any]:

@@ -232,7 +232,7 @@ def _outcomes(device: Device, group: Sequence[Mode], builds: Builds, data: _Data
         return
     for mode in group:
         if mode.variant in builds.failures:
-            yield {"message": builds.failures[mode.variant]}
+            yield {"message": str(builds.failures[mode.variant])}
             continue
         try:
             yield _outcome(space, mode, builds, data)

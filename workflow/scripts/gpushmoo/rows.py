@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from .contract import WorkloadError
 from .devices.base import DeviceInfo
 from .events import CellRun, ShardResult
 from .schema import REPEAT_COLUMNS, Status, cell_schema
+from .space import Cell
 from .timing.median import median_interval
 from .workload import Workload
 
@@ -43,8 +45,7 @@ def _row(
     cell, launch = run.cell, run.launch
     if run.status is None:
         raise ValueError(f"cell {cell.key} was never ended")
-    read, written = workload.bytes_moved(cell)
-    copied = workload.bytes_copied(cell.problem, cell.dtype)
+    read, written, copied = _bytes(workload, cell)
     copy_gbs = copied / copy_s * 1e-9 if copy_s and copied else None
     return {
         "cell_key": cell.key,
@@ -78,6 +79,15 @@ def _row(
         "measured_at": now,
         **dict(cell.params),
     }
+
+
+def _bytes(workload: Workload, cell: Cell) -> tuple[int, int, int]:
+    """Bytes read, written and copied beside `cell`; 0 of each where its workload fails to tell."""
+    try:
+        copied = workload.bytes_copied(cell.problem, cell.dtype)
+        return (*workload.bytes_moved(cell), copied)
+    except WorkloadError:
+        return 0, 0, 0
 
 
 def _timing(run: CellRun, bytes_moved: int, copy_gbs: float | None) -> dict[str, Any]:

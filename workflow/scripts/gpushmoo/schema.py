@@ -17,6 +17,8 @@ class Status(StrEnum):
     OK = "ok"
     TOO_MANY_THREADS = "too_many_threads"
     RESOURCES = "resources"
+    BUILD_FAILED = "build_failed"
+    WORKLOAD_FAILED = "workload_failed"
     LAUNCH_FAILED = "launch_failed"
     WRONG_RESULT = "wrong_result"
     TIMEOUT = "timeout"
@@ -27,6 +29,8 @@ class Status(StrEnum):
 # A cell over a limit is part of the experiment; these are faults that a strict run refuses.
 FAULTS = frozenset(
     {
+        Status.BUILD_FAILED,
+        Status.WORKLOAD_FAILED,
         Status.LAUNCH_FAILED,
         Status.WRONG_RESULT,
         Status.TIMEOUT,

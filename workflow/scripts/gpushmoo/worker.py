@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from .builds import build_variants
-from .devices.base import Device, DeviceError, DeviceLostError
+from .contract import WorkloadError
+from .devices.base import BuildError, Device, DeviceError, DeviceLostError
 from .devices.cuda_runtime import candidates
 from .devices.select import DeviceChoice, open_device
 from .events import Event, Worked
@@ -41,7 +42,7 @@ from .messages import (
     Opened,
     Refused,
 )
-from .workload import misfit
+from .misfit import misfit
 
 log = logging.getLogger(__name__)
 
@@ -96,11 +97,15 @@ def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]
     space = space_of(params)
     _refuse_misfits(device, folder, params)
     builds = build_variants(device, folder, space.dtype, space.variants)
+    code = _machine_code(device, folder, space, job.cache)
+    for variant, told in (code or {}).get("variants", {}).items():
+        if told["failure"] is not None:
+            builds.refuse(variant, BuildError(told["failure"], ""))
     cells = plan_cells(device, folder, builds, space)
     options = {v: p.options for v, p in builds.programs.items()}
-    code = _machine_code(device, folder, space, job.cache)
+    failures = {v: str(err) for v, err in builds.failures.items()}
     log.info("%d cells, built: %s", len(cells), ", ".join(builds.programs) or "nothing")
-    send(Opened(device.info, options, builds.failures, code, cells))
+    send(Opened(device.info, options, failures, code, cells))
     do: Measure = receive()
     run = ShardRun(
         device,
@@ -135,9 +140,12 @@ def _open(job: Job, receive: Callable[[], Any], send: Callable[[Message], None])
 
 
 def _refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, Any]) -> None:
+    memory, allocation = device.info.global_memory, device.info.max_allocation
     for problem in space_of(params).problems:
-        memory, allocation = device.info.global_memory, device.info.max_allocation
-        reason = misfit(folder.workload, problem, params["dtype"], memory, allocation)
+        try:
+            reason = misfit(folder.workload, problem, params["dtype"], memory, allocation)
+        except WorkloadError:  # which the problem's cells will tell
+            continue
         if reason is not None:
             raise DeviceError(f"kernels.{folder.name}.sizes: {reason}; choose a smaller size.")
 
@@ -145,7 +153,7 @@ def _refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, A
 def _machine_code(
     device: Device, folder: KernelFolder, space: ShardSpace, cache: Path
 ) -> dict[str, Any] | None:
-    """Raises MachineCodeError when what is to be timed is not in the code."""
+    """What `machine_code.checked` tells; None where there is no machine code to look at."""
     capability = device.info.extra.get("compute_capability")
     if capability is None or not folder.workload.device_code:
         return None

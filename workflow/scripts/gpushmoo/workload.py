@@ -6,6 +6,7 @@ which defines ``WORKLOAD``, an instance of a subclass of `Workload`.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from . import contract
 from .dtypes import DTYPES
 from .pipeline import Pipeline
 from .space import Cell, Problem
@@ -62,6 +64,10 @@ class SurfaceRef:
 
 
 Argument = BufferRef | NullRef | TextureRef | SurfaceRef | np.generic
+_ARGUMENTS = (
+    "it must be a BufferRef, TextureRef, SurfaceRef or NullRef, or a NumPy scalar as wide as the "
+    "kernel's parameter, e.g. np.uint64"
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,7 @@ class Launch:
     """One kernel launch. `grid` counts blocks, `block` counts threads, both (x, y, z).
 
     `tiles` is the number of equal pieces of work that the grid shares out; the model reads it.
+    Raises ValueError for a grid or block without threads and for what is no kernel argument.
     """
 
     entry: str
@@ -76,6 +83,13 @@ class Launch:
     block: tuple[int, int, int]
     args: tuple[Argument, ...]
     tiles: int
+
+    def __post_init__(self) -> None:
+        contract.check_size("grid", self.grid)
+        contract.check_size("block", self.block)
+        for place, value in enumerate(self.args):
+            if not isinstance(value, Argument):
+                raise ValueError(f"argument {place} is {value!r}; {_ARGUMENTS}")
 
     @property
     def threads(self) -> int:
@@ -155,6 +169,20 @@ class Access:
     before_test_of: int | None = None
 
 
+# What a workload's methods must return.
+_CHECKS: Mapping[str, contract.Check] = {
+    **dict.fromkeys(("bytes_read", "bytes_written", "bytes_copied"), contract.bytes_fault),
+    **dict.fromkeys(("launch", "proof"), contract.instance_fault(Launch)),
+    **dict.fromkeys(("reference", "expected"), contract.expected_fault),
+    "bytes_moved": contract.moved_fault,
+    "defines": contract.instance_fault(dict),
+    "inputs": contract.arrays_fault,
+    "pipeline": contract.instance_fault(Pipeline),
+    "scratch": contract.instance_fault(Mapping),
+    "problem": contract.instance_fault(Problem),
+}
+
+
 class Workload(ABC):
     """A swept kernel: arguments, bytes moved, axes and the reference result.
 
@@ -191,6 +219,12 @@ class Workload(ABC):
     # Whether anything runs on a device; else there is nothing to build.
     device_code: ClassVar[bool] = True
     images: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        """Guard what the subclass defines; see `contract`."""
+        for name, value in list(vars(cls).items()):
+            if inspect.isfunction(value) and not name.startswith("_"):
+                setattr(cls, name, contract.guarded(name, value, _CHECKS.get(name)))
 
     def problem(self, size: int) -> Problem:
         """The problem that the configuration means by one number: by default a square."""
@@ -344,26 +378,6 @@ class HostFedWorkload(ReducingWorkload):
     def footprint(self, problem: Problem, dtype: str) -> int:
         """What is copied: as much is on the device at once where the pieces are large."""
         return self.bytes_copied(problem, dtype) if self.device_code else 0
-
-
-def misfit(
-    workload: Workload, problem: Problem, dtype: str, memory: int, allocation: int
-) -> str | None:
-    """Why a verified run does not fit a device of `memory` bytes, `allocation` in one buffer.
-
-    None when it fits; else a clause to put after the name of the culprit.
-    """
-    need = workload.footprint(problem, dtype)
-    largest = workload.largest_buffer(problem, dtype)
-    what = f"{problem.height} x {problem.width} {dtype} needs"
-    if need > memory:
-        return f"{what} {need / 2**30:.3g} GiB, the device holds {memory / 2**30:.3g} GiB"
-    if largest > allocation:
-        return (
-            f"{what} a buffer of {largest / 2**30:.3g} GiB, the device allows "
-            f"{allocation / 2**30:.3g} GiB in one buffer"
-        )
-    return None
 
 
 class CopyWorkload(Workload):

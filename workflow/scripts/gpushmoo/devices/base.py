@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
+from ..contract import TypedError
 from ..dtypes import DType
 from ..space import Problem
 from ..workload import Launch, LibraryCall
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ SLOWED_BY = frozenset(
 )
 
 
-class DeviceError(Exception):
+class DeviceError(TypedError):
     """A device could not do what was asked; one sentence."""
 
 
@@ -81,6 +86,22 @@ class BuildError(DeviceError):
     def __init__(self, message: str, log: str) -> None:
         super().__init__(message)
         self.log = log
+
+
+# How compilers begin an error's line: ``1:12:5: error: `` (Intel), ``x.cl:12:5: error: `` (Clang),
+# ``x/kernel.cu(12): error: `` (NVRTC).
+_ERROR_LINE = re.compile(r"^\S*?(?:\((\d+)\)|:(\d+)(?::\d+)?): [a-z ]*error[^:]*: (.+)$", re.M)
+
+
+def compile_error(source: str, log: str) -> BuildError:
+    """The error of the file `source` that did not compile, with the first line of `log` on it."""
+    found = _ERROR_LINE.search(log)
+    if found is not None:
+        first = f"{source}:{found[1] or found[2]}: error: {found[3].strip()}"
+    else:
+        lines = [line.strip() for line in log.splitlines() if line.strip()]
+        first = next((line for line in lines if "error" in line.lower()), (lines or ["error"])[0])
+    return BuildError(f"{source} does not compile: {first}", log)
 
 
 class LaunchRefusedError(DeviceError):
@@ -230,7 +251,7 @@ class Device(Protocol):
     def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> Bound:
         """Prepare a call of the vendor's library. Raises LaunchRefusedError where it has none."""
 
-    def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
+    def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """Take the samples in this order, if possible without waiting between them.
 
         Seconds per launch of each, or what went wrong with it. Raises DeviceLostError.
@@ -255,15 +276,64 @@ class Device(Protocol):
         """Release everything."""
 
 
-def take_each(samples: Sequence[Sample]) -> list[float | DeviceError]:
+def named_buffer(name: str, buffers: Mapping[str, Any], images: type) -> Any:
+    """The buffer that an argument names; the backend's images are of the type `images`.
+
+    Raises LaunchFailedError where there is none.
+    """
+    found = _named(name, buffers)
+    if isinstance(found, images):
+        raise LaunchFailedError(f"'{name}' is an image; pass it by TextureRef or SurfaceRef")
+    return found
+
+
+def named_image(name: str, buffers: Mapping[str, Any], images: type[T]) -> T:
+    """The image that an argument names; see `named_buffer`."""
+    found = _named(name, buffers)
+    if not isinstance(found, images):
+        raise LaunchFailedError(f"'{name}' is a buffer and no image; pass it by BufferRef")
+    return found
+
+
+def _named(name: str, buffers: Mapping[str, Any]) -> Any:
+    if name not in buffers:
+        there = ", ".join(sorted(buffers)) or "none"
+        raise LaunchFailedError(f"an argument names the buffer '{name}'; there are: {there}")
+    return buffers[name]
+
+
+def check_count(launch: Launch, taken: int) -> None:
+    """Raise LaunchFailedError unless `launch` has as many arguments as its kernel takes."""
+    if len(launch.args) != taken:
+        raise LaunchFailedError(
+            f"kernel '{launch.entry}' takes {taken} arguments, the launch has {len(launch.args)}"
+        )
+
+
+def check_sizes(launch: Launch, taken: Sequence[int]) -> None:
+    """Raise LaunchFailedError unless the arguments fit parameters of so many bytes each.
+
+    For a runtime that passes on whatever it is given; buffers and images are passed in 8 bytes.
+    """
+    check_count(launch, len(taken))
+    for place, (argument, nbytes) in enumerate(zip(launch.args, taken, strict=True)):
+        given = argument.nbytes if isinstance(argument, np.generic) else 8
+        if given != nbytes:
+            raise LaunchFailedError(
+                f"argument {place} of kernel '{launch.entry}' is of {nbytes} bytes, the launch "
+                f"gives {given} ({argument!r})"
+            )
+
+
+def take_each(samples: Sequence[Sample]) -> list[float | TypedError]:
     """`Device.sample_all` one by one, for a backend that cannot queue them."""
-    taken: list[float | DeviceError] = []
+    taken: list[float | TypedError] = []
     for sample in samples:
         try:
             taken.append(sample.take())
         except DeviceLostError:
             raise
-        except DeviceError as err:
+        except TypedError as err:
             taken.append(err)
     return taken
 

@@ -23,8 +23,11 @@ from .base import (
     Reading,
     Sample,
     check_limits,
+    check_sizes,
     flush_bytes,
     image_refusal,
+    named_buffer,
+    named_image,
 )
 from .cubins import cached_cubin
 from .cuda_images import CudaImage, format_refusal
@@ -34,6 +37,7 @@ from .cuda_streams import CudaStream, Enqueue
 from .cuda_timing import CudaBound, CudaLibraryBound, Queued, Steps, steps_of
 from .nvml import open_sensor
 from .nvrtc import build_options
+from .parameters import parameter_sizes
 
 # CuPy's own reduction to a scalar runs in one block: half a second for what takes milliseconds.
 # The spin is one thread that keeps the stream busy while the host queues what is to be timed.
@@ -64,11 +68,13 @@ log = logging.getLogger(__name__)
 
 
 class CudaProgram:
-    """A compiled module and its functions."""
+    """A compiled module and its functions; `parameters` are the bytes that each of them takes."""
 
-    def __init__(self, cupy: Any, module: Any, options: str, log: str) -> None:
-        self._cupy, self._module = cupy, module
-        self.options, self.log = options, log
+    log = ""
+
+    def __init__(self, cupy: Any, cubin: Path, options: str) -> None:
+        self._cupy, self._module = cupy, cupy.RawModule(path=str(cubin))
+        self.options, self.parameters = options, parameter_sizes(cubin.read_bytes())
 
     def function(self, entry: str) -> Any:
         """The kernel function `entry`. Raises BuildError when the source has none."""
@@ -98,13 +104,13 @@ def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
     """What CuPy passes for it."""
     match argument:
         case BufferRef(name):
-            return buffers[name]
+            return named_buffer(name, buffers, CudaImage)
         case NullRef():
             return np.uint64(0)
         case TextureRef(name):
-            return buffers[name].texture(argument)
+            return named_image(name, buffers, CudaImage).texture(argument)
         case SurfaceRef(name):
-            return buffers[name].surface()
+            return named_image(name, buffers, CudaImage).surface()
         case _:
             return argument
 
@@ -132,7 +138,7 @@ class CudaDevice:
         self._arch = "sm_" + self.info.extra["compute_capability"].replace(".", "")
         self._cache = cache
         cupy.cuda.Device(index).use()
-        own = self._module(_OWN, "gpushmoo", ())
+        own = cupy.RawModule(path=str(self._cubin(_OWN, "gpushmoo", ())))
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self._events: list[tuple[Any, Any]] = []
         # A pool would keep memory that the next problem needs.
@@ -142,13 +148,12 @@ class CudaDevice:
         self._filler: Any = None
         self._sensor = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
 
-    def _module(self, source: str, name: str, options: tuple[str, ...]) -> Any:
-        """The loaded machine code of `source`, compiled unless the cache has it.
+    def _cubin(self, source: str, name: str, options: tuple[str, ...]) -> Path:
+        """The file with the machine code of `source`, compiled unless the cache has it.
 
         Raises BuildError, or NoDeviceError when the compiler does not know this device.
         """
-        path = cached_cubin(source, name, options, self._arch, self._cache)
-        return self.cupy.RawModule(path=str(path))
+        return cached_cubin(source, name, options, self._arch, self._cache)
 
     def translated(self) -> Translate:
         """Context manager that translates the backend's errors."""
@@ -227,8 +232,8 @@ class CudaDevice:
         if not source.is_file():
             raise BuildError(f"Kernel '{folder.name}' has no kernel.cu.", "")
         options = build_options(dtype, defines)
-        module = self._module(source.read_text(), folder.name, options)
-        return CudaProgram(self.cupy, module, " ".join(options), "")
+        cubin = self._cubin(source.read_text(), folder.name, options)
+        return CudaProgram(self.cupy, cubin, " ".join(options))
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A flat buffer of 32-bit words that holds `array`. Raises OutOfDeviceMemoryError."""
@@ -295,6 +300,8 @@ class CudaDevice:
                 f"{launch.threads} threads a block; this kernel's registers allow "
                 f"{function.max_threads_per_block}."
             )
+        if launch.entry in program.parameters:
+            check_sizes(launch, program.parameters[launch.entry])
         args = tuple(_argument(a, buffers) for a in launch.args)
         return lambda: function(launch.grid, launch.block, args)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..dtypes import DType
-from .base import BuildError, DeviceError, NoDeviceError
+from .base import DeviceError, NoDeviceError, compile_error
 
 _INSTALL = "install the extra 'cuda13' (or 'cuda12' for an older driver)"
 
@@ -52,7 +52,7 @@ def compile_cubin(source: str, name: str, options: Sequence[str], arch: str) -> 
         if status:
             log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
             text = log.rstrip(b"\0").decode(errors="replace")
-            raise BuildError(f"kernel.cu of '{name}' does not compile.", text)
+            raise compile_error("kernel.cu", text)
         return _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)

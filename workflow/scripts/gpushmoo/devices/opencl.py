@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..contract import TypedError
 from ..dtypes import DType
 from ..space import Problem
 from ..workload import Argument, BufferRef, Launch, LibraryCall, NullRef, SurfaceRef, TextureRef
 from .base import (
     BuildError,
-    DeviceError,
     DeviceInfo,
     DeviceLostError,
     LaunchFailedError,
@@ -25,9 +25,13 @@ from .base import (
     OutOfDeviceMemoryError,
     Reading,
     Sample,
+    check_count,
     check_limits,
+    compile_error,
     flush_bytes,
     image_refusal,
+    named_buffer,
+    named_image,
     take_each,
 )
 from .opencl_images import OpenCLImage, format_refusal
@@ -178,7 +182,7 @@ class OpenCLDevice:
         try:
             program.build(options=options)
         except self._cl.Error as err:
-            raise BuildError(f"kernel.cl of '{folder.name}' does not compile.", str(err)) from err
+            raise compile_error(source.name, str(err)) from err
         device = self._context.devices[0]
         info: Any = program.get_build_info
         log = str(info(device, self._cl.program_build_info.LOG)).strip()
@@ -264,7 +268,10 @@ class OpenCLDevice:
             raise LaunchRefusedError(
                 f"{launch.threads} threads a block; this kernel takes {limit} on this device."
             )
+        check_count(launch, kernel.num_args)
         args = [_argument(a, buffers) for a in launch.args]
+        with self.translated():
+            kernel.set_args(*args)
         global_size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
 
         def enqueue(queue: Any) -> Any:
@@ -296,7 +303,7 @@ class OpenCLDevice:
         mapped[:] = flat
         return np.asarray(mapped)
 
-    def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
+    def sample_all(self, samples: Sequence[Sample]) -> list[float | TypedError]:
         """One by one: OpenCL's profiling tells each launch's own time."""
         return take_each(samples)
 
@@ -321,11 +328,11 @@ def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
     """What pyopencl passes for it."""
     match argument:
         case BufferRef(name):
-            return buffers[name]
+            return named_buffer(name, buffers, OpenCLImage)
         case NullRef():
             return None
         case TextureRef(name) | SurfaceRef(name):
-            return buffers[name].handle
+            return named_image(name, buffers, OpenCLImage).handle
         case _:
             return argument
 

@@ -1,0 +1,69 @@
+"""A bench for kernels that a test writes: measured by the real job, in real processes."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.kernels import load_kernel
+from gpushmoo.measure_job import run_shard
+from gpushmoo.store import read_shard
+
+# For a fixture's `params`.
+BACKENDS = ["opencl", pytest.param("cuda", marks=pytest.mark.gpu)]
+THREADS = {"from": 32, "to": 256, "step": 32}
+
+
+def choice_of(request: pytest.FixtureRequest, cache: Path) -> DeviceChoice:
+    """The device of the backend that is the parameter of a fixture's `request`."""
+    if request.param == "cuda":
+        request.getfixturevalue("cuda_device")
+        return DeviceChoice("cuda", 0, "auto", cache)
+    choice: DeviceChoice = request.getfixturevalue("opencl_choice")
+    return choice
+
+
+class Bench:
+    """Measures a shard of a written kernel by the real job, in real processes."""
+
+    def __init__(self, choice: DeviceChoice, folder: Path, tmp_path: Path) -> None:
+        self._choice, self._folder, self._tmp = choice, folder, tmp_path
+        self.terminal = io.StringIO()
+
+    def measure(self, variants: list[str], threads: Any = THREADS, **other: Any) -> pd.DataFrame:
+        """Rows by variant and threads."""
+        params: dict[str, Any] = {
+            "axes": {"block_x": threads},
+            "backend": self._choice.backend,
+            "cache_states": ["warm"],
+            "device": 0,
+            "dtype": "float",
+            "folder": str(self._folder),
+            "kernel_digest": load_kernel(self._folder).digest(),
+            "measure": {
+                "repeats": 1,
+                "budget_s": 1.0,
+                "max_samples": 6,
+                "min_samples": 6,
+                "relative_half_width": 0.1,
+                "timeout_s": 1.0,
+                "warmup": 0,
+            },
+            "opencl_runtime": self._choice.opencl_runtime,
+            "seed": 1,
+            "repeat": 1,
+            "shard": [0, 1],
+            "sizes": [[64, 64]],
+            "thread_limit": None,
+            "variants": variants,
+        }
+        out = self._tmp / "shard.parquet"
+        run_shard(
+            params | other, (1, 1), self._tmp / "cache", out, self.terminal, log_file="the.log"
+        )
+        table, _ = read_shard(out)
+        return table.to_pandas()

@@ -1,0 +1,220 @@
+"""What a user's workload.py or source gets wrong ends in rows that say where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from bench import BACKENDS, Bench, choice_of
+from conftest import USER_CUDA, USER_OPENCL
+from gpushmoo.contract import WorkloadError
+from gpushmoo.devices.base import compile_error
+from gpushmoo.kernels import load_kernel
+
+# A copy that gives cells of 64 threads and of `height` 8 something of its own to break.
+WORKLOAD = """
+import numpy as np
+from gpushmoo.workload import BufferRef, CopyWorkload, Launch, NullRef, TextureRef, ceil_div
+
+class Mine(CopyWorkload):
+    name = "mine"
+    title = "A user's kernel"
+    pattern = "one float per thread"
+    dtypes = ("float",)
+    variants = ("good", "absent", "broken")
+    axes = {"block_x": [32, 64]}
+
+    def defines(self, dtype, variant):
+        DEFINES
+        return {"BROKEN": "1"} if variant == "broken" else {}
+
+    def inputs(self, problem, dtype, rng):
+        INPUTS
+        return super().inputs(problem, dtype, rng)
+
+    def reference(self, inputs):
+        REFERENCE
+        return inputs["src"]
+
+    def bytes_read(self, problem, dtype):
+        BYTES
+        return problem.height * problem.width * 4
+
+    def launch(self, cell):
+        n = cell.problem.height * cell.problem.width
+        x = cell["block_x"]
+        entry, grid, args = "copy_" + cell.variant, (ceil_div(n, x), 1, 1), [
+            BufferRef("dst"), BufferRef("src"), np.uint64(n)]
+        if x == 64:
+            LAUNCH
+        return Launch(entry, grid, (x, 1, 1), tuple(args), n)
+
+WORKLOAD = Mine()
+"""
+PLACES = ("DEFINES", "INPUTS", "REFERENCE", "BYTES", "LAUNCH")
+
+
+@pytest.fixture(params=BACKENDS)
+def measure(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[pd.DataFrame, str]]:
+    """Measures the kernel with a line at one of PLACES; its rows and what the terminal said."""
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+
+    def run(place: str, line: str, variant: str = "good") -> tuple[pd.DataFrame, str]:
+        bench = Bench(choice_of(request, tmp_path), written(tmp_path, place, line), tmp_path)
+        rows = bench.measure([variant], threads=[32, 64], sizes=[[8, 64], [16, 64]])
+        assert len(rows) == 4
+        return rows, bench.terminal.getvalue()
+
+    return run
+
+
+def written(root: Path, place: str, line: str) -> Path:
+    """The kernel's folder, with `line` at `place` of its workload."""
+    folder = root / "kernels/mine"
+    folder.mkdir(parents=True)
+    text = WORKLOAD
+    for name in PLACES:
+        text = text.replace(name, line if name == place else "pass")
+    (folder / "workload.py").write_text(text)
+    (folder / "kernel.cu").write_text(USER_CUDA)
+    (folder / "kernel.cl").write_text(USER_OPENCL)
+    return folder
+
+
+def test_the_kernel_is_right_as_long_as_nothing_is_broken(
+    measure: Callable[..., tuple[pd.DataFrame, str]],
+) -> None:
+    rows, _ = measure("LAUNCH", "pass")
+    assert set(rows["status"]) == {"ok"}
+
+
+SOME_LAUNCHES = [
+    pytest.param("cell['block_z']", r"KeyError: 'block_z'", id="raises"),
+    pytest.param("grid = (0, 1, 1)", r"the grid is \(0, 1, 1\)", id="empty grid"),
+    pytest.param("x = 0", r"the block is \(0, 1, 1\)", id="empty block"),
+    pytest.param("grid = (1.5, 1, 1)", r"the grid is \(1.5, 1, 1\)", id="half a block"),
+    pytest.param("args[2] = n", r"argument 2 is \d+; it must be", id="plain int"),
+    pytest.param("return None", r"launch returns None \(NoneType\), not a Launch", id="None"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), SOME_LAUNCHES)
+def test_a_launch_that_the_workload_fails_to_say_costs_its_own_cells(
+    measure: Callable[..., tuple[pd.DataFrame, str]], line: str, said: str
+) -> None:
+    rows, _ = measure("LAUNCH", line)
+    bad = rows["block_x"] == 64
+    assert set(rows.loc[bad, "status"]) == {"workload_failed"}
+    assert set(rows.loc[~bad, "status"]) == {"ok"}
+    for message in rows.loc[bad, "message"]:
+        assert message.startswith("kernels/mine/workload.py:")
+        assert re.search(said, message)
+
+
+WRONG_ARGUMENTS = [
+    pytest.param("args.pop()", "'copy_good' takes 3 arguments, the launch has 2", id="too few"),
+    pytest.param("args.append(np.uint32(1))", "takes 3 arguments, the launch has 4", id="too many"),
+    pytest.param("args[2] = np.uint32(n)", "(?i)argument 2.* 8 bytes|ARG_SIZE", id="too narrow"),
+    pytest.param(
+        "args[1] = BufferRef('source')", "the buffer 'source'; there are: dst, src", id="no buffer"
+    ),
+    pytest.param("args[1] = TextureRef('src')", "'src' is a buffer and no image", id="no image"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), WRONG_ARGUMENTS)
+def test_a_launch_with_wrong_arguments_costs_its_own_cells(
+    measure: Callable[..., tuple[pd.DataFrame, str]], line: str, said: str
+) -> None:
+    rows, _ = measure("LAUNCH", line)
+    bad = rows["block_x"] == 64
+    assert set(rows.loc[bad, "status"]) == {"launch_failed"}
+    assert set(rows.loc[~bad, "status"]) == {"ok"}
+    assert all(re.search(said, message) for message in rows.loc[bad, "message"])
+
+
+def test_an_entry_that_is_not_in_the_source_is_a_failed_build(
+    measure: Callable[..., tuple[pd.DataFrame, str]],
+) -> None:
+    rows, _ = measure("LAUNCH", "pass", "absent")
+    assert set(rows["status"]) == {"build_failed"}
+    assert rows["message"].str.contains("has no kernel 'copy_absent'").all()
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "said"),
+    [
+        ("INPUTS", "if problem.height == 8: 1 / 0", r"workload.py:\d+: ZeroDivisionError"),
+        ("INPUTS", "if problem.height == 8: return [1]", r"inputs returns \[1\] \(list\)"),
+        (
+            "INPUTS",
+            "if problem.height == 8: return {'src': None}",
+            r"inputs returns None \(NoneType\), not a NumPy array for 'src'",
+        ),
+        ("REFERENCE", "if len(inputs['src']) == 8: inputs['a']", r"workload.py:\d+: KeyError: 'a'"),
+        ("REFERENCE", "if len(inputs['src']) == 8: return None", r"reference returns None"),
+        ("REFERENCE", "if len(inputs['src']) == 8: return [1.0]", r"reference returns \[1.0\]"),
+        (
+            "REFERENCE",
+            "if len(inputs['src']) == 8: return inputs['src'] * np.float32('nan')",
+            r"reference returns NaN at \[0, 0\]",
+        ),
+        ("BYTES", "if problem.height == 8: return 1.5", r"bytes_read returns 1.5 \(float\)"),
+        ("BYTES", "if problem.height == 8: 1 / 0", r"workload.py:\d+: ZeroDivisionError"),
+    ],
+)
+def test_an_error_in_one_problem_costs_that_problem(
+    measure: Callable[..., tuple[pd.DataFrame, str]], place: str, line: str, said: str
+) -> None:
+    rows, _ = measure(place, line)
+    bad = rows["height"] == 8
+    assert set(rows.loc[bad, "status"]) == {"workload_failed"}
+    assert set(rows.loc[~bad, "status"]) == {"ok"}
+    assert all(re.search(said, message) for message in rows.loc[bad, "message"])
+
+
+def test_an_error_before_the_build_costs_the_variant(
+    measure: Callable[..., tuple[pd.DataFrame, str]],
+) -> None:
+    rows, terminal = measure("DEFINES", "raise LookupError")
+    assert set(rows["status"]) == {"workload_failed"}
+    assert rows["message"].str.contains(r"kernels/mine/workload.py:\d+: LookupError$").all()
+    assert re.search(r"mine, float, variant good: kernels/mine/workload.py:\d+: Look", terminal)
+
+
+def test_a_kernel_that_does_not_compile_is_said_with_its_first_error_and_its_log(
+    measure: Callable[..., tuple[pd.DataFrame, str]],
+) -> None:
+    rows, terminal = measure("LAUNCH", "pass", "broken")
+    assert set(rows["status"]) == {"build_failed"}
+    said = r"kernel.c[lu] does not compile: kernel.c[lu]:\d+: error: .*\bthis\b"
+    assert all(re.match(said, message) for message in rows["message"])
+    [line] = [x for x in terminal.splitlines() if x.startswith("gpushmoo: ")]
+    assert re.search(rf"mine, float, variant broken: {said}.*\(whole message: the.log\)$", line)
+
+
+@pytest.mark.parametrize(
+    ("log", "first"),
+    [
+        ("Build on x:\n\n5:12:3: error: no such name\n", "kernel.cl:12: error: no such name"),
+        ("/tmp/t.cl:7:3: fatal error: 'x.h' file not found", "kernel.cl:7: error: 'x.h' file"),
+        ('x/kernel.cu(3): error: identifier "a" is', 'kernel.cl:3: error: identifier "a" is'),
+        ("a/kernel.cu(3): error #20: bad", "kernel.cl:3: error: bad"),
+        ("warning: odd\nerror: unknown target CPU\n", "compile: error: unknown target CPU"),
+        ("something else", "compile: something else"),
+        ("", "does not compile: error"),
+    ],
+)
+def test_the_first_error_of_any_compiler_is_found(log: str, first: str) -> None:
+    assert first in str(compile_error("kernel.cl", log))
+
+
+def test_an_error_beside_the_users_files_names_the_method(tmp_path: Path) -> None:
+    workload = load_kernel(written(tmp_path, "LAUNCH", "pass")).workload
+    with pytest.raises(WorkloadError, match=r"^kernels/mine/workload.py: in bytes_written: "):
+        workload.bytes_written()  # type: ignore[call-arg]

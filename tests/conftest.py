@@ -138,15 +138,16 @@ def _source(words: dict[str, str]) -> str:
     return (head + _BODY) % words
 
 
-USER_CUDA = _source(
-    {
-        "kernel": 'extern "C" __global__',
-        "g": "",
-        "u": "unsigned long long",
-        "i": "const unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x"
-        " + threadIdx.x;",
-    }
-)
-USER_OPENCL = _source(
-    {"kernel": "__kernel", "g": "__global ", "u": "ulong", "i": "const ulong i = get_global_id(0);"}
-)
+CUDA_WORDS = {
+    "kernel": 'extern "C" __global__',
+    "g": "",
+    "u": "unsigned long long",
+    "i": "const unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;",
+}
+OPENCL_WORDS = {
+    "kernel": "__kernel",
+    "g": "__global ",
+    "u": "ulong",
+    "i": "const ulong i = get_global_id(0);",
+}
+USER_CUDA, USER_OPENCL = _source(CUDA_WORDS), _source(OPENCL_WORDS)

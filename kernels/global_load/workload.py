@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from gpushmoo.dtypes import DTYPES
@@ -58,6 +58,10 @@ class GlobalLoad(CopyWorkload):
         whole = np.zeros(-(-len(folded) // BINS) * BINS, dtype=np.uint32)
         whole[: len(folded)] = folded
         return np.bitwise_xor.reduce(whole.reshape(-1, BINS), axis=0) ^ np.uint32(0xFFFFFFFF)
+
+    def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """A word for each bin."""
+        return (BINS,), np.dtype(np.uint32)
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
         """None while it is timed."""

@@ -49,6 +49,10 @@ class GlobalStore(Workload):
         """The pattern."""
         return inputs["pattern"]
 
+    def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """The words of all elements."""
+        return (self.bytes_written(problem, dtype) // 4,), np.dtype(np.uint32)
+
     def bytes_read(self, problem: Problem, dtype: str) -> int:
         """None."""
         return 0

@@ -136,6 +136,10 @@ class Tex2dSum(Workload):
         padded = np.pad(sums, ((1, 0), (1, 0)), mode=PADDING[v.address])
         return padded[1:, 1:] + padded[:-1, 1:] + padded[1:, :-1] + padded[:-1, :-1]
 
+    def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """A float for each texel."""
+        return (problem.height, problem.width), np.dtype(np.float32)
+
     def bytes_read(self, problem: Problem, dtype: str) -> int:
         """Every texel once."""
         return problem.height * problem.width * DTYPES[dtype].itemsize

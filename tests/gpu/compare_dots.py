@@ -84,7 +84,7 @@ class Resident:
         assert isinstance(workload, ReducingWorkload)
         problem = Problem(1, RESIDENT_N)
         inputs = workload.inputs(problem, dtype, np.random.default_rng(1))
-        self.space = ReducedSpace(device, workload, problem, dtype, inputs)
+        self.space = ReducedSpace(device, workload, problem, dtype, lambda: inputs)
         self.program = device.build(self.folder.path, DTYPES[dtype], {})
 
     def fastest(self) -> Cell:

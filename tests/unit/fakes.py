@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from gpushmoo.devices.base import (
     check_limits,
     take_each,
 )
+from gpushmoo.devices.guards import GUARD, Strays
 from gpushmoo.dtypes import DType
 from gpushmoo.events import CellRun, Event, ShardResult, Worked
 from gpushmoo.kernels import KernelFolder
@@ -37,6 +39,9 @@ from gpushmoo.workload import BufferRef, CopyWorkload, Launch
 
 # (variant, height, threads, blocks): what a launch tells about its cell.
 Tag = tuple[str, int, int, int]
+
+# Words of a guard zone.
+ZONE = 16
 
 INFO = DeviceInfo(
     backend="fake",
@@ -111,7 +116,8 @@ class Fault:
     """What goes wrong when `tag` comes to its `nth` (from 0) `operation`: bind, run or sample.
 
     `kind` is a key of ERRORS or ENDS, ``lazy`` (writes nothing), ``wrong`` (writes one bad word),
-    ``slow`` (takes 100 s) or ``zero`` (the device's clock stands).
+    ``past`` or ``before`` (writes beside its output), ``input`` (writes into it), ``slow`` (takes
+    100 s) or ``zero`` (the device's clock stands).
     """
 
     tag: Tag
@@ -176,11 +182,32 @@ class FakeDevice:
         self.alive()
         if array.shape[0] in self.oversized:
             raise OutOfDeviceMemoryError("The buffer does not fit.")
-        return np.ascontiguousarray(array).reshape(-1).view(np.uint32).copy()
+        buffer = self.allocate(array.nbytes)
+        buffer[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
+        return buffer
 
     def allocate(self, nbytes: int) -> npt.NDArray[np.uint32]:
         self.alive()
-        return np.zeros(nbytes // 4, dtype=np.uint32)
+        buffer = np.zeros(2 * ZONE + nbytes // 4, dtype=np.uint32)[ZONE:-ZONE]
+        self.guard(buffer)
+        return buffer
+
+    def guard(self, buffer: npt.NDArray[np.uint32]) -> None:
+        assert buffer.base is not None
+        buffer.base[:ZONE] = buffer.base[-ZONE:] = GUARD
+
+    def strays(self, buffers: Sequence[npt.NDArray[np.uint32]]) -> list[Strays]:
+        self.alive()
+        wrong = [b.base != GUARD for b in buffers]
+        return [Strays(int(w[:ZONE].sum()), int(w[-ZONE:].sum())) for w in wrong]
+
+    def checksums(self, buffers: Sequence[npt.NDArray[np.uint32]]) -> list[int]:
+        self.alive()
+        return [zlib.crc32(b.tobytes()) for b in buffers]
+
+    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        self.alive()
+        return buffer[begin : begin + count].copy()
 
     def poison(self, buffer: npt.NDArray[np.uint32]) -> None:
         self.log.append(("poison",))
@@ -203,7 +230,7 @@ class FakeDevice:
         return take_each(samples)
 
     def bind_copy(self, source: Any, target: Any) -> FakeCopy:
-        return FakeCopy(self)
+        return FakeCopy(self, source, target)
 
     def alive(self) -> None:
         if self.lost:
@@ -236,9 +263,12 @@ class FakeProgram:
 @dataclass
 class FakeCopy:
     device: FakeDevice
+    source: npt.NDArray[np.uint32]
+    target: npt.NDArray[np.uint32]
 
     def run(self) -> None:
         self.sample(1)
+        self.target[:] = self.source
 
     def sample(self, launches: int) -> float:
         self.device.log.append(("copy",))
@@ -286,12 +316,23 @@ class FakeBound:
         self.device.clock.now += 100.0 if kind == "slow" else self.device.launch_s
         if kind != "lazy":
             self.dst[:] = self.src
+        self.misbehave(kind)
+
+    def misbehave(self, kind: str | None) -> None:
+        assert self.dst.base is not None
         if kind == "wrong":
             self.dst[3] ^= 1
+        if kind == "past":
+            self.dst.base[-ZONE : -ZONE + 3] = 7
+        if kind == "before":
+            self.dst.base[ZONE - 1] = 7
+        if kind == "input":
+            self.src[5] ^= 1
 
     def sample(self, launches: int) -> float:
         self.device.log.append(("sample", self.tag))
         kind = self.fault("sample")
+        self.misbehave(kind)
         odd = self.tag in self.device.uneven and self.calls["sample"] % 2 == 1
         alone = self.device.seconds(self.tag, self.calls["sample"] - 1, launches)
         usual = alone * (1.5 if odd else 1.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from bench import BACKENDS, Bench, choice_of
-from conftest import USER_CUDA, USER_OPENCL
+from conftest import CUDA_WORDS, OPENCL_WORDS, USER_CUDA, USER_OPENCL
 from gpushmoo.contract import WorkloadError
 from gpushmoo.devices.base import compile_error
 from gpushmoo.kernels import load_kernel
@@ -24,7 +24,7 @@ class Mine(CopyWorkload):
     title = "A user's kernel"
     pattern = "one float per thread"
     dtypes = ("float",)
-    variants = ("good", "absent", "broken")
+    variants = ("good", "absent", "broken", "past", "before", "input", "forgets")
     axes = {"block_x": [32, 64]}
 
     def defines(self, dtype, variant):
@@ -54,6 +54,17 @@ class Mine(CopyWorkload):
 
 WORKLOAD = Mine()
 """
+# Kernels that copy as they should, and write elsewhere as well.
+STRAYS = """
+%(kernel)s void copy_past(%(g)sfloat *dst, %(g)sconst float *src, %(u)s n) { %(i)s
+    if (i < n) dst[i] = dst[i + n] = src[i]; }
+%(kernel)s void copy_before(%(g)sfloat *dst, %(g)sconst float *src, %(u)s n) { %(i)s
+    if (i < n) dst[i] = src[i];
+    if (i == 0) dst[-1] = 1.0f; }
+%(kernel)s void copy_input(%(g)sfloat *dst, %(g)sfloat *src, %(u)s n) { %(i)s
+    if (i < n) dst[i] = src[i];
+    if (i == 5) src[i] += 1.0f; }
+"""
 PLACES = ("DEFINES", "INPUTS", "REFERENCE", "BYTES", "LAUNCH")
 
 
@@ -81,8 +92,8 @@ def written(root: Path, place: str, line: str) -> Path:
     for name in PLACES:
         text = text.replace(name, line if name == place else "pass")
     (folder / "workload.py").write_text(text)
-    (folder / "kernel.cu").write_text(USER_CUDA)
-    (folder / "kernel.cl").write_text(USER_OPENCL)
+    (folder / "kernel.cu").write_text(USER_CUDA + STRAYS % CUDA_WORDS)
+    (folder / "kernel.cl").write_text(USER_OPENCL + STRAYS % OPENCL_WORDS)
     return folder
 
 
@@ -176,6 +187,47 @@ def test_an_error_in_one_problem_costs_that_problem(
     assert set(rows.loc[bad, "status"]) == {"workload_failed"}
     assert set(rows.loc[~bad, "status"]) == {"ok"}
     assert all(re.search(said, message) for message in rows.loc[bad, "message"])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "if len(inputs['src']) == 8: return inputs['src'][:, :-1].copy()",
+            r"^mine: reference has shape \(8, 63\), the output \(8, 64\)$",
+        ),
+        (
+            "if len(inputs['src']) == 8: return inputs['src'].astype(float)",
+            "^mine: reference has dtype float64, the output float32$",
+        ),
+    ],
+)
+def test_a_reference_of_another_form_is_said_so(
+    measure: Callable[..., tuple[pd.DataFrame, str]], line: str, said: str
+) -> None:
+    rows, _ = measure("REFERENCE", line)
+    bad = rows["height"] == 8
+    assert set(rows.loc[bad, "status"]) == {"workload_failed"}
+    assert set(rows.loc[~bad, "status"]) == {"ok"}
+    assert all(re.search(said, message) for message in rows.loc[bad, "message"])
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        ("past", "^wrote {n} words past the end of 'dst'$"),
+        ("before", "^wrote 1 word before the beginning of 'dst'$"),
+        ("input", "^changed its input 'src'$"),
+        ("forgets", r"^1 of {n} words differ, the first at \[1, 13\]: expected 0\.\d+, found nan"),
+    ],
+)
+def test_a_kernel_that_writes_what_it_must_not_is_a_wrong_result(
+    measure: Callable[..., tuple[pd.DataFrame, str]], variant: str, said: str
+) -> None:
+    rows, _ = measure("LAUNCH", "pass", variant)
+    assert set(rows["status"]) == {"wrong_result"}
+    for height, message in zip(rows["height"], rows["message"], strict=True):
+        assert re.search(said.format(n=64 * height), message)
 
 
 def test_an_error_before_the_build_costs_the_variant(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from gpushmoo.devices.base import (
     LaunchRefusedError,
     OutOfDeviceMemoryError,
 )
+from gpushmoo.devices.guards import Strays, zone_bytes
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.kernels import find_kernels, load_kernel
 from gpushmoo.space import Cell, Problem, Residency, expand_axis
@@ -39,6 +42,89 @@ def test_one_differing_bit_is_counted_wherever_it_stands(device: Device, place: 
     other = data.copy()
     other[place] ^= 1
     assert device.mismatches(device.upload(data), device.upload(other)) == 1
+
+
+SIZES = [1, 127, 128, 129, 65535, 65536, 2**19, 2**21, 2**21 + 1]
+
+
+@pytest.mark.parametrize("words", SIZES)
+def test_buffers_keep_their_alignment_and_no_one_strayed_yet(device: Device, words: int) -> None:
+    buffers = [device.allocate(4 * words), device.upload(np.zeros(words, np.uint32))]
+    device.poison(buffers[0])
+    device.bind_copy(buffers[1], buffers[0]).run()
+    assert device.strays(buffers) == [Strays(0, 0)] * 2
+    zone = zone_bytes(4 * words)
+    assert zone % (2**21 if 4 * words >= 2**18 else 512) == 0
+    assert min(4 * words, 2**24) <= zone <= 4 * words + 2**21
+
+
+STRAY = """
+KERNEL void stray(GLOBAL unsigned *data, const SIZE at, const SIZE n)
+{
+    for (SIZE i = 0; i < n; ++i) data[at + i] = 7;
+}
+"""
+STRAYED = [
+    (0, 100, Strays(0, 0)),
+    (0, 101, Strays(0, 1)),
+    (100, 100, Strays(0, 100)),
+    (-1, 2, Strays(1, 0)),
+    (-100, 300, Strays(100, 100)),
+]
+
+
+@pytest.mark.parametrize(("at", "n", "found"), STRAYED)
+def test_words_written_around_a_buffer_are_counted_and_mended(
+    device: Device, tmp_path: Path, at: int, n: int, found: Strays
+) -> None:
+    launch = stray(device, tmp_path)
+    buffer, other = device.upload(np.zeros(100, np.uint32)), device.allocate(400)
+    launch(buffer, at, n)
+    assert device.strays([other, buffer]) == [Strays(0, 0), found]
+    device.guard(buffer)
+    assert device.strays([buffer]) == [Strays(0, 0)]
+
+
+@pytest.mark.parametrize("words", [2**16, 2**20])
+def test_a_whole_array_past_the_end_is_counted_word_by_word(
+    device: Device, tmp_path: Path, words: int
+) -> None:
+    buffer = device.upload(np.zeros(words, np.uint32))
+    stray(device, tmp_path)(buffer, words, words)
+    assert device.strays([buffer]) == [Strays(0, words)]
+
+
+def stray(device: Device, folder: Path) -> Callable[[Any, int, int], None]:
+    """Writes so many words from a place in or near a buffer on."""
+    cuda = '#define KERNEL extern "C" __global__\n#define GLOBAL\n#define SIZE long long\n'
+    opencl = "#define KERNEL __kernel\n#define GLOBAL __global\n#define SIZE long\n"
+    (folder / "kernel.cu").write_text(cuda + STRAY)
+    (folder / "kernel.cl").write_text(opencl + STRAY)
+    program = device.build(folder, DTYPES["float"], {})
+
+    def run(buffer: Any, at: int, n: int) -> None:
+        args = (BufferRef("data"), np.int64(at), np.int64(n))
+        launch = Launch("stray", (1, 1, 1), (1, 1, 1), args, 1)
+        device.bind(program, launch, {"data": buffer}).run()
+
+    return run
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data(), n=st.integers(1, 3000))
+def test_any_changed_word_changes_the_checksum(device: Device, data: st.DataObject, n: int) -> None:
+    words = np.random.default_rng(n).integers(0, 2**32, n, dtype=np.uint32)
+    other = words.copy()
+    other[data.draw(st.integers(0, n - 1))] ^= data.draw(st.integers(1, 2**32 - 1))
+    one, same, changed = device.checksums([device.upload(a) for a in (words, words, other)])
+    assert one == same != changed
+
+
+def test_words_are_read_back_from_anywhere(device: Device) -> None:
+    data = np.arange(1000, dtype=np.uint32)
+    assert device.words(device.upload(data), 990, 10).tolist() == list(range(990, 1000))
 
 
 def test_runtime_copy_copies(device: Device) -> None:

@@ -60,7 +60,7 @@ def space(
         return FedSpace(device, folder.workload, mine)
     problem = Problem(1, len(mine["x"]))
     own = folder.workload.inputs(problem, dtype, np.random.default_rng(1))
-    return ReducedSpace(device, workload(folder), problem, dtype, own | mine)
+    return ReducedSpace(device, workload(folder), problem, dtype, lambda: own | mine)
 
 
 def verdicts(

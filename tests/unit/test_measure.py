@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from fakes import (
     Fault,
     Outcome,
     Tag,
+    Tiny,
     cell_tag,
     make_cells,
     measure_cells,
@@ -33,6 +35,7 @@ from gpushmoo.schema import Status
 from gpushmoo.space import Cell, Problem
 from gpushmoo.supervise import FAULTS_PER_VARIANT, Supervisor
 from gpushmoo.timing.stopping import StoppingRule
+from gpushmoo.workload import Launch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -569,3 +572,45 @@ def test_usual_power_limit_is_recorded_and_not_held_against_the_cells() -> None:
     assert {str(r.status) for r in outcome.runs} == {"ok"}
     assert {reading for _, reading in outcome.result.readings} == {CAPPED}
     assert {e.reading for e in outcome.events if isinstance(e, Read)} == {CAPPED}
+
+
+STRAYS = [
+    ("past", "wrote 3 words past the end of 'dst'"),
+    ("before", "wrote 1 word before the beginning of 'dst'"),
+    ("input", "changed its input 'src'"),
+]
+
+
+@pytest.mark.parametrize(("kind", "said"), STRAYS)
+@pytest.mark.parametrize("nth", [0, 1])
+def test_what_is_written_beside_the_output_is_a_wrong_result_of_that_cell_alone(
+    kind: str, said: str, nth: int
+) -> None:
+    outcome = measure_cells(FakeDevice(faults=[Fault(cell_tag(FIRST), "run", nth, kind)]), CELLS)
+    assert outcome[FIRST].status is Status.WRONG_RESULT
+    # The copy of a changed input is right: only the sum of the input tells.
+    assert outcome[FIRST].message == said
+    assert {outcome[c].status for c in OTHERS} == {Status.OK}
+
+
+@pytest.mark.parametrize(("kind", "said"), STRAYS)
+def test_what_a_timed_launch_writes_beside_its_output_is_found_where_another_is_verified(
+    kind: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def proof(self: Tiny, cell: Cell) -> Launch:
+        return replace(self.launch(cell), tiles=8)
+
+    monkeypatch.setattr(Tiny, "proof", proof)
+    outcome = measure_cells(FakeDevice(faults=[Fault(cell_tag(FIRST), "sample", 0, kind)]), CELLS)
+    assert (outcome[FIRST].status, outcome[FIRST].message) == (Status.WRONG_RESULT, said)
+    assert outcome[FIRST].samples_s == []
+    assert {outcome[c].status for c in OTHERS} == {Status.OK}
+
+
+def test_a_wrong_word_is_named_with_its_place_and_values() -> None:
+    outcome = measure_cells(FakeDevice(faults=[Fault(cell_tag(FIRST), "run", 0, "wrong")]), [FIRST])
+    said = r"1 of \d+ words differ, the first at \[0, 3\]: expected 0\.\d+, found 0\.\d+$"
+    assert re.match(said, str(outcome[FIRST].message))
+    lazy = measure_cells(FakeDevice(faults=[Fault(cell_tag(FIRST), "run", 0, "lazy")]), [FIRST])
+    said = r"the first at \[0, 0\]: .* found nan \(nothing was written there\)$"
+    assert re.search(said, str(lazy[FIRST].message))

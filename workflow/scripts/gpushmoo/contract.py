@@ -82,6 +82,16 @@ def check_size(what: str, size: Any) -> None:
         raise ValueError(f"the {what} is {size}; it must be (x, y, z), each at least 1")
 
 
+def check_arguments(arguments: Any, kinds: Any) -> None:
+    """Raise ValueError when one of the arguments of a launch is of none of the `kinds`."""
+    for place, value in enumerate(arguments):
+        if not isinstance(value, kinds):
+            raise ValueError(
+                f"argument {place} is {value!r}; it must be a BufferRef, TextureRef, SurfaceRef or "
+                "NullRef, or a NumPy scalar as wide as the kernel's parameter, e.g. np.uint64"
+            )
+
+
 def instance_fault(kind: type) -> Check:
     """Checks that a value is of `kind`."""
 

@@ -264,6 +264,8 @@ class ShardRun:
                 run.launch_s = Sample(run.bound, 1, run.cell.cache_state == "flushed").take()
                 if not run.launch_s > 0.0:
                     self._end_by_clock(run, run.launch_s)
+                else:
+                    self._look_around(run, space)
 
         self._guarded(run, step)
         self._step(run)
@@ -277,10 +279,18 @@ class ShardRun:
         took = self._clock() - before
         verdict = space.verdict(run.cell, run.proof)
         run.verified_words, run.wrong_words = space.words, verdict.wrong_words
-        if run.wrong_words:
+        if verdict.message is not None:
             self._end(run, Status.WRONG_RESULT, verdict.message)
         elif took > self._settings.cell_timeout_s:
             self._end(run, Status.TIMEOUT, f"one launch took {took:.3g} s")
+
+    def _look_around(self, run: CellRun, space: Space) -> None:
+        """What is timed may write where the launch that was verified did not."""
+        if run.proof is not run.bound:
+            verdict = space.damage()
+            if verdict.message is not None:
+                run.wrong_words = verdict.wrong_words
+                self._end(run, Status.WRONG_RESULT, verdict.message)
 
     def _choose_launches(self, runs: list[CellRun]) -> None:
         """One number of launches a sample for each group, so that its cells are measured alike."""

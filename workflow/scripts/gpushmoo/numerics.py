@@ -248,7 +248,8 @@ def _opened(device: Device, workload: DotProduct, data: _Data) -> FedSpace | Red
     inputs = {**own, **{name: data.arrays[name] for name in workload.operands}}
     if isinstance(workload, HostFedWorkload):
         return FedSpace(device, workload, inputs)
-    return ReducedSpace(device, workload, Problem(1, data.arrays["x"].size), data.dtype, inputs)
+    problem = Problem(1, data.arrays["x"].size)
+    return ReducedSpace(device, workload, problem, data.dtype, lambda: inputs)
 
 
 def _outcome(space: FedSpace | ReducedSpace, mode: Mode, builds: Builds, data: _Data) -> Row:

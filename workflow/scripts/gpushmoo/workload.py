@@ -64,10 +64,6 @@ class SurfaceRef:
 
 
 Argument = BufferRef | NullRef | TextureRef | SurfaceRef | np.generic
-_ARGUMENTS = (
-    "it must be a BufferRef, TextureRef, SurfaceRef or NullRef, or a NumPy scalar as wide as the "
-    "kernel's parameter, e.g. np.uint64"
-)
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,6 @@ class Launch:
     """One kernel launch. `grid` counts blocks, `block` counts threads, both (x, y, z).
 
     `tiles` is the number of equal pieces of work that the grid shares out; the model reads it.
-    Raises ValueError for a grid or block without threads and for what is no kernel argument.
     """
 
     entry: str
@@ -87,9 +82,7 @@ class Launch:
     def __post_init__(self) -> None:
         contract.check_size("grid", self.grid)
         contract.check_size("block", self.block)
-        for place, value in enumerate(self.args):
-            if not isinstance(value, Argument):
-                raise ValueError(f"argument {place} is {value!r}; {_ARGUMENTS}")
+        contract.check_arguments(self.args, Argument)
 
     @property
     def threads(self) -> int:
@@ -104,10 +97,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """A function of the vendor's library, on buffers that hold elements of `dtype`.
-
-    ``dot``: `output` = Σ of the products of the two `inputs`.
-    """
+    """A function of the vendor's library; ``dot``: `output` = Σ of the products of both inputs."""
 
     name: str
     inputs: tuple[str, ...]
@@ -169,11 +159,10 @@ class Access:
     before_test_of: int | None = None
 
 
-# What a workload's methods must return.
 _CHECKS: Mapping[str, contract.Check] = {
     **dict.fromkeys(("bytes_read", "bytes_written", "bytes_copied"), contract.bytes_fault),
-    **dict.fromkeys(("launch", "proof"), contract.instance_fault(Launch)),
     **dict.fromkeys(("reference", "expected"), contract.expected_fault),
+    **dict.fromkeys(("launch", "proof"), contract.instance_fault(Launch)),
     "bytes_moved": contract.moved_fault,
     "defines": contract.instance_fault(dict),
     "inputs": contract.arrays_fault,
@@ -221,7 +210,7 @@ class Workload(ABC):
     images: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
-        """Guard what the subclass defines; see `contract`."""
+        """Guard what it defines: see `contract`."""
         for name, value in list(vars(cls).items()):
             if inspect.isfunction(value) and not name.startswith("_"):
                 setattr(cls, name, contract.guarded(name, value, _CHECKS.get(name)))
@@ -243,6 +232,10 @@ class Workload(ABC):
     @abstractmethod
     def reference(self, inputs: Mapping[str, Array]) -> Array:
         """The expected output buffer, computed by NumPy."""
+
+    def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Shape and NumPy type of the output; by default as many elements as the problem has."""
+        return DTYPES[dtype].shape(problem.height, problem.width), DTYPES[dtype].scalar
 
     def result_of(self, variant: str) -> str:
         """Names what `variant` computes; variants that compute the same are measured together."""

@@ -10,11 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from .contract import WorkloadError
 from .devices.base import Bound, Device, OutOfDeviceMemoryError, Program
 from .dtypes import DTYPES
 from .feed import Feed, Pool
 from .pipeline import Piece, Pipeline, cuts
 from .space import Cell, Problem
+from .watch import Watch, first_difference
 from .workload import HostFedWorkload, ReducingWorkload, Workload
 
 Array = npt.NDArray[Any]
@@ -25,7 +27,10 @@ COPY_STREAMS, COPY_CHUNK = 4, 2**22
 
 @dataclass(frozen=True)
 class Verdict:
-    """Words of an output that are not as they must be, and a sentence where there are any."""
+    """Words that are not as they must be, and a sentence where anything is wrong.
+
+    Counted are those of the output and those that were written around a buffer.
+    """
 
     wrong_words: int
     message: str | None
@@ -54,7 +59,10 @@ class Space(Protocol):
         """Overwrite the output with what no verified output holds."""
 
     def verdict(self, cell: Cell, proof: Bound) -> Verdict:
-        """What is wrong with the output after a run of `proof`."""
+        """What is wrong after a run of `proof`: with the output, or written elsewhere."""
+
+    def damage(self) -> Verdict:
+        """What launches wrote beside the output; it is mended."""
 
 
 def open_space(
@@ -65,10 +73,13 @@ def open_space(
     Raises OutOfDeviceMemoryError or LaunchRefusedError when device or host cannot hold it.
     """
     # Inputs depend on the problem alone, so that every shard of it has the same data.
-    rng = np.random.default_rng([seed, problem.height, problem.width])
+
+    def make() -> Mapping[str, Array]:
+        rng = np.random.default_rng([seed, problem.height, problem.width])
+        return workload.inputs(problem, dtype, rng)
+
     try:
-        inputs = workload.inputs(problem, dtype, rng)
-        return _opened(device, workload, problem, dtype, variant, inputs)
+        return _opened(device, workload, problem, dtype, variant, make)
     except MemoryError as err:
         what = f"{problem.height} x {problem.width} {dtype}"
         raise OutOfDeviceMemoryError(f"{what} does not fit this host's memory ({err}).") from err
@@ -80,13 +91,13 @@ def _opened(
     problem: Problem,
     dtype: str,
     variant: str,
-    inputs: Mapping[str, Array],
+    make: Callable[[], Mapping[str, Array]],
 ) -> Space:
     if isinstance(workload, HostFedWorkload):
-        return FedSpace(device, workload, inputs)
+        return FedSpace(device, workload, make())
     if isinstance(workload, ReducingWorkload):
-        return ReducedSpace(device, workload, problem, dtype, inputs)
-    return Workspace(device, workload, problem, dtype, variant, inputs)
+        return ReducedSpace(device, workload, problem, dtype, make)
+    return Workspace(device, workload, problem, dtype, variant, make)
 
 
 class Workspace:
@@ -99,16 +110,19 @@ class Workspace:
         problem: Problem,
         dtype: str,
         variant: str,
-        inputs: Mapping[str, Array],
+        make: Callable[[], Mapping[str, Array]],
     ) -> None:
-        """Upload `inputs` and what `variant` makes of them. Raises as `open_space` does."""
+        """Upload what `make` gives and `variant` makes of it. Raises as `open_space` does."""
         self._device, self._workload, kind = device, workload, DTYPES[dtype]
+        self._make, self._variant, inputs = make, variant, make()
         expected = workload.expected(inputs, variant)
+        check_output(workload, expected, problem, dtype)
+        self._form = expected.shape, expected.dtype
         self.words = expected.nbytes // 4
         self._buffers = {
             name: device.upload_image(array, kind)
             if name in workload.images
-            else device.upload(array)
+            else device.upload(whole_words(workload, name, array))
             for name, array in inputs.items()
         }
         if workload.output in workload.images:
@@ -122,6 +136,17 @@ class Workspace:
         same_size = [n for n in inputs if inputs[n].nbytes == expected.nbytes and n not in barred]
         source = self._buffers[same_size[0]] if same_size else self._expected
         self.copy = device.bind_copy(source, self._output)
+        plain = {n: b for n, b in self._buffers.items() if n not in workload.images}
+        self._watched = {n: b for n, b in plain.items() if n in inputs and n != workload.output}
+        self._watch = Watch(device, plain, self._watched, self._restore)
+
+    def _restore(self) -> None:
+        """The content of the inputs that are buffers, and of what is expected, as at first."""
+        inputs = self._make()
+        expected = self._workload.expected(inputs, self._variant)
+        pairs = [(inputs[name], self._buffers[name]) for name in self._watched]
+        for array, buffer in [*pairs, (expected, self._expected)]:
+            self._device.bind_copy(self._device.upload(array), buffer).run()
 
     def bind(self, program: Program, cell: Cell) -> Bound:
         """The cell's launch on these buffers."""
@@ -140,8 +165,37 @@ class Workspace:
 
     def verdict(self, cell: Cell, proof: Bound) -> Verdict:
         """Compared bit by bit, on the device."""
-        wrong = self._device.mismatches(self._output, self._expected)
-        return Verdict(wrong, f"{wrong} of {self.words} words differ" if wrong else None)
+        wrong, clauses = self._device.mismatches(self._output, self._expected), []
+        if wrong:
+            first = first_difference(self._device, self._output, self._expected, *self._form)
+            clauses = [f"{wrong} of {self.words} words differ, {first}"]
+        elsewhere, more = self._watch.damage()
+        return Verdict(wrong + elsewhere, "; ".join([*clauses, *more]) or None)
+
+    def damage(self) -> Verdict:
+        """Past a buffer, or into an input."""
+        words, clauses = self._watch.damage()
+        return Verdict(words, "; ".join(clauses) or None)
+
+
+def check_output(workload: Workload, expected: Array, problem: Problem, dtype: str) -> None:
+    """Raise WorkloadError when an expected output is not as the output is."""
+    shape, scalar = workload.output_form(problem, dtype)
+    name = f"{workload.name}: reference has"
+    if expected.shape != shape:
+        raise WorkloadError(f"{name} shape {expected.shape}, the output {shape}")
+    if expected.dtype != scalar:
+        raise WorkloadError(f"{name} dtype {expected.dtype}, the output {scalar}")
+
+
+def whole_words(workload: Workload, name: str, array: Array) -> Array:
+    """The array. Raises WorkloadError when it is not of whole 32-bit words, as buffers are."""
+    if array.nbytes % 4:
+        raise WorkloadError(
+            f"{workload.name}: inputs gives {array.nbytes} bytes for '{name}'; a buffer is of "
+            "whole 32-bit words"
+        )
+    return array
 
 
 class ReducedSpace:
@@ -155,10 +209,11 @@ class ReducedSpace:
         workload: ReducingWorkload,
         problem: Problem,
         dtype: str,
-        inputs: Mapping[str, Array],
+        make: Callable[[], Mapping[str, Array]],
     ) -> None:
-        """Upload `inputs`. Raises as `open_space` does."""
-        self._device, self._workload = device, workload
+        """Upload what `make` gives. Raises as `open_space` does."""
+        self._device, self._workload, self._make = device, workload, make
+        inputs = make()
         self._known = workload.known(inputs)
         self._result = np.zeros(1, DTYPES[dtype].scalar)
         self._written = [device.allocate(self._result.nbytes)]
@@ -168,6 +223,12 @@ class ReducedSpace:
             self.buffers[name] = device.allocate(nbytes)
             self._written.append(self.buffers[name])
         self.copy = device.bind_copy(device.upload(self._result), self._written[0])
+        read = {name: self.buffers[name] for name in inputs}
+        self._watch = Watch(device, self.buffers, read, self._restore)
+
+    def _restore(self) -> None:
+        for name, array in self._make().items():
+            self._device.bind_copy(self._device.upload(array), self.buffers[name]).run()
 
     def bind(self, program: Program, cell: Cell) -> Bound:
         """The cell's launch, or the library's function, on these buffers."""
@@ -195,7 +256,14 @@ class ReducedSpace:
     def verdict(self, cell: Cell, proof: Bound) -> Verdict:
         """Compared with what the order of summation explains."""
         message = self._workload.fault(self.value(proof), cell, self._known)
-        return Verdict(0 if message is None else self.words, message)
+        elsewhere, clauses = self._watch.damage()
+        wrong = 0 if message is None else self.words
+        return Verdict(wrong + elsewhere, "; ".join(filter(None, [message, *clauses])) or None)
+
+    def damage(self) -> Verdict:
+        """Past a buffer, or into an input."""
+        words, clauses = self._watch.damage()
+        return Verdict(words, "; ".join(clauses) or None)
 
 
 class FedSpace:
@@ -253,3 +321,7 @@ class FedSpace:
         """Compared with what the order of summation explains."""
         message = self._workload.fault(self.value(proof), cell, self._known)
         return Verdict(0 if message is None else self.words, message)
+
+    def damage(self) -> Verdict:
+        """None is looked for: streams' own memory has no guard zones."""
+        return Verdict(0, None)

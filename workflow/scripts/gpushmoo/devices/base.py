@@ -15,6 +15,7 @@ from ..contract import TypedError
 from ..dtypes import DType
 from ..space import Problem
 from ..workload import Launch, LibraryCall
+from .guards import Strays
 
 T = TypeVar("T")
 
@@ -207,7 +208,8 @@ class Stream(Protocol):
 class Device(Protocol):
     """One open device. Buffers and images are opaque to the caller.
 
-    Where a method takes a buffer without a word on images, an image serves as well.
+    Where a method takes a buffer without a word on images, an image serves as well. Around every
+    buffer, but not around an image, are guard zones (see `guards`).
     """
 
     info: DeviceInfo
@@ -240,6 +242,21 @@ class Device(Protocol):
         """Number of 32-bit words in which the two differ, counted on the device.
 
         `expected` is no image; rows of an image follow each other in it without a gap.
+        """
+
+    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
+
+    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
+        """Words that were written around each of the buffers, none of them an image."""
+
+    def guard(self, buffer: Any) -> None:
+        """Make the zones around `buffer`, which is no image, as they were before any stray."""
+
+    def checksums(self, buffers: Sequence[Any]) -> list[int]:
+        """A 32-bit number for the content of each of the buffers, none of them an image.
+
+        Two contents that differ in one word never have the same one.
         """
 
     def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> Bound:

@@ -30,30 +30,19 @@ from .base import (
     named_image,
 )
 from .cubins import cached_cubin
+from .cuda_buffers import SOURCE, CudaBuffers
 from .cuda_images import CudaImage, format_refusal
 from .cuda_libraries import library_call
 from .cuda_runtime import Translate, describe, load_cupy
 from .cuda_streams import CudaStream, Enqueue
 from .cuda_timing import CudaBound, CudaLibraryBound, Queued, Steps, steps_of
+from .guards import Strays
 from .nvml import open_sensor
 from .nvrtc import build_options
 from .parameters import parameter_sizes
 
-# CuPy's own reduction to a scalar runs in one block: half a second for what takes milliseconds.
-# The spin is one thread that keeps the stream busy while the host queues what is to be timed.
-_OWN = """
-extern "C" __global__ void compare(const unsigned int *a, const unsigned int *b,
-                                   unsigned long long n, unsigned long long *differing)
-{
-    unsigned long long mine = 0;
-    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
-    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < n;
-         i += step)
-        mine += a[i] != b[i];
-    if (mine)
-        atomicAdd(differing, mine);
-}
-
+# One thread that keeps the stream busy while the host queues what is to be timed.
+_SPIN = """
 extern "C" __global__ void spin(long long cycles)
 {
     const long long start = clock64();
@@ -138,13 +127,13 @@ class CudaDevice:
         self._arch = "sm_" + self.info.extra["compute_capability"].replace(".", "")
         self._cache = cache
         cupy.cuda.Device(index).use()
-        own = cupy.RawModule(path=str(self._cubin(_OWN, "gpushmoo", ())))
+        own = cupy.RawModule(path=str(self._cubin(_SPIN + SOURCE, "gpushmoo", ())))
+        self._spin = own.get_function("spin")
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self._events: list[tuple[Any, Any]] = []
         # A pool would keep memory that the next problem needs.
         cupy.cuda.set_allocator(None)
-        self._compare, self._spin = own.get_function("compare"), own.get_function("spin")
-        self._count = cupy.zeros(1, dtype=np.uint64)
+        self._buffers = CudaBuffers(cupy, own, self.stream, self.info.units, self.translated)
         self._filler: Any = None
         self._sensor = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
 
@@ -223,7 +212,8 @@ class CudaDevice:
     def flush(self) -> None:
         """Queue writes that leave nothing else in the L2 cache."""
         if self._filler is None:
-            self._filler = self.allocate(flush_bytes(self.info))
+            words = flush_bytes(self.info) // 4
+            self._filler = self.cupy.empty(words, dtype=np.uint32)
         self._filler.data.memset_async(0x5A, self._filler.nbytes, self.stream)
 
     def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> CudaProgram:
@@ -237,16 +227,23 @@ class CudaDevice:
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A flat buffer of 32-bit words that holds `array`. Raises OutOfDeviceMemoryError."""
-        words = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
-        with self.translated(), self.stream:
-            buffer = self.cupy.asarray(words)
-            self.stream.synchronize()
-            return buffer
+        return self._buffers.upload(array)
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
-        with self.translated():
-            return self.cupy.empty(nbytes // 4, dtype=np.uint32)
+        return self._buffers.allocate(nbytes)
+
+    def guard(self, buffer: Any) -> None:
+        """Paint the zones around `buffer` again."""
+        self._buffers.guard(buffer)
+
+    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
+        """Words written around each buffer, counted on the device."""
+        return self._buffers.strays(buffers)
+
+    def checksums(self, buffers: Sequence[Any]) -> list[int]:
+        """A number for each buffer's content, made on the device."""
+        return self._buffers.checksums(buffers)
 
     def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
         """Why there is no such image: its type, or its size."""
@@ -279,14 +276,19 @@ class CudaDevice:
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
         """Differing 32-bit words, counted on the device."""
+        return self._buffers.mismatches(self._linear(buffer), expected)
+
+    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """`count` words from the word `begin` on, on the host."""
+        return self._buffers.words(self._linear(buffer), begin, count)
+
+    def _linear(self, buffer: Any) -> Any:
+        """The buffer itself, or one with the texels of an image, once the stream is there."""
+        if not isinstance(buffer, CudaImage):
+            return buffer
         with self.translated(), self.stream:
-            if isinstance(buffer, CudaImage):
-                buffer.copy_to(buffer.linear(), self.stream)
-                buffer = buffer.linear()
-            self._count.fill(0)
-            args = (buffer, expected, np.uint64(buffer.size), self._count)
-            self._compare((8 * self.info.units,), (512,), args)
-            return int(self._count.get()[0])
+            buffer.copy_to(buffer.linear(), self.stream)
+        return buffer.linear()
 
     def bind(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> CudaBound:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""

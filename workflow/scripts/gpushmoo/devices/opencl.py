@@ -34,21 +34,11 @@ from .base import (
     named_image,
     take_each,
 )
+from .guards import Strays
+from .opencl_buffers import OpenCLBuffers
 from .opencl_images import OpenCLImage, format_refusal
 from .opencl_runtime import PLATFORM_NAMES, prepare_environment, runtime_settings
 from .opencl_streams import Enqueue, OpenCLStream
-
-_COMPARE = """
-__kernel void compare(__global const uint *a, __global const uint *b, const ulong n,
-                      volatile __global uint *differing)
-{
-    uint mine = 0;
-    for (ulong i = get_global_id(0); i < n; i += get_global_size(0))
-        mine += a[i] != b[i];
-    if (mine)
-        atomic_add(differing, mine);
-}
-"""
 
 
 class OpenCLProgram:
@@ -146,9 +136,8 @@ class OpenCLDevice:
             self._context, properties=cl.command_queue_properties.PROFILING_ENABLE
         )
         self._filler: Any = None
-        self._count = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, 4)
         try:
-            self._compare = cl.Kernel(cl.Program(self._context, _COMPARE).build(), "compare")
+            self._buffers = OpenCLBuffers(cl, self._context, self._queue, self.translated)
             self._self_test()
         except cl.Error as err:
             reason = next((t for t in str(err).splitlines() if t.startswith("error:")), str(err))
@@ -190,14 +179,23 @@ class OpenCLDevice:
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
-        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
-        with self.translated():
-            return self._cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(array))
+        return self._buffers.upload(array)
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
-        with self.translated():
-            return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, nbytes)
+        return self._buffers.allocate(nbytes)
+
+    def guard(self, buffer: Any) -> None:
+        """Paint the zones around `buffer` again."""
+        self._buffers.guard(buffer)
+
+    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
+        """Words written around each buffer, counted on the device."""
+        return self._buffers.strays(buffers)
+
+    def checksums(self, buffers: Sequence[Any]) -> list[int]:
+        """A number for each buffer's content, made on the device."""
+        return self._buffers.checksums(buffers)
 
     def flush(self) -> None:
         """Fill the last cache level with data of no use."""
@@ -214,8 +212,9 @@ class OpenCLDevice:
     def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> OpenCLImage:
         """An image that holds `array` of shape (height, width[, lanes])."""
         image = self.allocate_image(Problem(*array.shape[:2]), dtype)
-        buffer = self.upload(array)
+        flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
         with self.translated():
+            buffer = self._cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(array))
             image.copy_from(buffer, self._queue).wait()
         return image
 
@@ -238,16 +237,19 @@ class OpenCLDevice:
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
         """Differing 32-bit words, counted on the device."""
-        count = np.zeros(1, dtype=np.uint32)
+        return self._buffers.mismatches(self._linear(buffer), expected)
+
+    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """`count` words from the word `begin` on, on the host."""
+        return self._buffers.words(self._linear(buffer), begin, count)
+
+    def _linear(self, buffer: Any) -> Any:
+        """The buffer itself, or one with the texels of an image."""
+        if not isinstance(buffer, OpenCLImage):
+            return buffer
         with self.translated():
-            if isinstance(buffer, OpenCLImage):
-                buffer.copy_to(buffer.linear(), self._queue).wait()
-                buffer = buffer.linear()
-            words = np.uint64(buffer.size // 4)
-            self._cl.enqueue_copy(self._queue, self._count, count)
-            self._compare(self._queue, (4096,), (64,), buffer, expected, words, self._count)
-            self._cl.enqueue_copy(self._queue, count, self._count).wait()
-        return int(count[0])
+            buffer.copy_to(buffer.linear(), self._queue).wait()
+        return buffer.linear()
 
     def bind(
         self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]

@@ -1,0 +1,90 @@
+"""Guard zones: words of a known value before and after every buffer that a kernel is given.
+
+The zones belong to the buffer's own allocation, whose middle is handed out, so that a kernel which
+writes past its buffer finds room there, and is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# What stands in a zone; as a float -1.4e-16.
+GUARD = 0xA5219C3D
+
+_SMALL, _PAGE, _PAGES = 2**18, 2**21, 8
+# Words next to a buffer that are all looked at; of those further away one in so many is.
+NEAR, STRIDE = 2**14, 2**10
+
+
+def zone_bytes(nbytes: int) -> int:
+    """Bytes of each of the two zones of a buffer of `nbytes`.
+
+    As many as the buffer has, up to 16 MiB. Buffers of 256 KiB and more have zones of whole pages
+    of 2 MiB and smaller ones of multiples of 512 bytes, so that the buffer keeps the alignment that
+    its allocation has.
+    """
+    step, most = (_PAGE, _PAGES) if nbytes >= _SMALL else (512, _SMALL // 512)
+    return step * min(most, max(1, -(-nbytes // step)))
+
+
+@dataclass(frozen=True)
+class Strays:
+    """Words that were written in the zones before the beginning and past the end of a buffer."""
+
+    before: int
+    past: int
+
+    def __bool__(self) -> bool:
+        return self.before + self.past > 0
+
+
+def counted(
+    buffers: Sequence[Any], count: Callable[[Sequence[Any], int], list[Strays]]
+) -> list[Strays]:
+    """The strays of each buffer by `count`, which looks at one in so many of the far words.
+
+    Only where there are some all words are counted.
+    """
+    return [
+        count([buffer], 1)[0] if strays else strays
+        for buffer, strays in zip(buffers, count(buffers, STRIDE), strict=True)
+    ]
+
+
+# Kernels of both languages, of which each says the words in capitals. One word that changes always
+# changes the sum, as its mixing is one to one.
+KERNELS = (
+    f"#define GUARD {GUARD:#x}u\n#define NEAR {NEAR}"
+    + """
+KERNEL void strays(GLOBAL const WORD *words, const LONG zone, const LONG inner, const LONG stride,
+                   GLOBAL WORD *found)
+{
+    const LONG near = zone < NEAR ? zone : NEAR;
+    const LONG looked_at = near + (zone - near) / stride;
+    WORD before = 0, past = 0;
+    for (LONG i = FIRST; i < looked_at; i += STEP) {
+        const LONG away = i < near ? i : near + (i - near) * stride;
+        before += words[zone - 1 - away] != GUARD;
+        past += words[zone + inner + away] != GUARD;
+    }
+    if (before)
+        ADD(found, before);
+    if (past)
+        ADD(found + 1, past);
+}
+
+KERNEL void checksum(GLOBAL const WORD *words, const LONG n, GLOBAL WORD *found)
+{
+    WORD sum = 0;
+    for (LONG i = FIRST; i < n; i += STEP) {
+        WORD mixed = words[i] + (WORD)i * 0x9E3779B1u;
+        mixed = (mixed ^ (mixed >> 16)) * 0x85EBCA6Bu;
+        mixed = (mixed ^ (mixed >> 13)) * 0xC2B2AE35u;
+        sum += mixed ^ (mixed >> 16);
+    }
+    ADD(found, sum);
+}
+"""
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_prove
 from gpushmoo.analysis.best import best_of_dataset, best_table, tied_best
 from gpushmoo.analysis.statuses import (
     MEANING,
+    FailedSweepError,
     StrictError,
     faults,
     status_counts,
@@ -474,7 +476,7 @@ def test_limits_are_no_faults_and_faults_are_not_passed_over(
 @pytest.mark.parametrize("strict", [False, True])
 def test_sound_run_passes_silently(cells: pd.DataFrame, tmp_path: Path, strict: bool) -> None:
     out, terminal = tmp_path / "verdict.txt", io.StringIO()
-    write_verdict(cells[cells["status"] == "ok"], out, strict, terminal)
+    write_verdict(cells[cells["status"] == "ok"], out, strict, SWEEPS, terminal)
     assert terminal.getvalue() == ""
     assert out.read_text().startswith("All 8 cells")
 
@@ -482,11 +484,60 @@ def test_sound_run_passes_silently(cells: pd.DataFrame, tmp_path: Path, strict: 
 def test_faults_are_said_and_stop_only_a_strict_run(cells: pd.DataFrame, tmp_path: Path) -> None:
     out, terminal = tmp_path / "verdict.txt", io.StringIO()
     with pytest.raises(StrictError, match="1 timeout"):
-        write_verdict(cells, out, True, terminal)
+        write_verdict(cells, out, True, SWEEPS, terminal)
     assert not out.exists()
-    write_verdict(cells, out, False, terminal)
+    write_verdict(cells, out, False, SWEEPS, terminal)
     assert "1 of 9 cells" in out.read_text()
     assert "1 of 9 cells" in terminal.getvalue()
+
+
+SWEEPS = {
+    name: {
+        "kernel": "tiny",
+        "sizes": [[4, 4], [8, 8]],
+        "dtypes": [name],
+        "variants": ["v"],
+        "cache_states": ["warm", "flushed"],
+    }
+    for name in ("float", "double")
+}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "said"),
+    [
+        (["ok", "timeout"], None),
+        (["too_many_threads", "resources"], None),
+        (
+            ["timeout"],
+            "No cell of the sweep 'double' could be measured: 3 failed, most of them t",
+        ),
+        (
+            ["too_many_threads", "build_failed", "build_failed"],
+            "sweep 'double' could be measured: 2 failed, most of them build_failed (bad source).",
+        ),
+    ],
+)
+def test_a_sweep_of_which_nothing_was_measured_is_an_error_after_the_sentence(
+    cells: pd.DataFrame, tmp_path: Path, statuses: list[str], said: str | None
+) -> None:
+    where = cells["dtype"] == "double"
+    cells.loc[where, "message"] = "bad source"
+    cells.loc[where, "status"] = list(itertools.islice(itertools.cycle(statuses), where.sum()))
+    sweeps = {n: {**s, "sizes": sorted(set(sizes(cells)))} for n, s in SWEEPS.items()}
+    terminal, out = io.StringIO(), tmp_path / "verdict.txt"
+    if said is None:
+        write_verdict(cells, out, False, sweeps, terminal)
+        return
+    with pytest.raises(FailedSweepError) as caught:
+        write_verdict(cells, out, False, sweeps, terminal)
+    assert said in str(caught.value)
+    assert "'float'" not in str(caught.value)
+    assert "cells ended in a fault" in terminal.getvalue()
+
+
+def sizes(cells: pd.DataFrame) -> list[tuple[int, int]]:
+    return list(zip(cells["height"], cells["width"], strict=True))
 
 
 def test_dataset_of_a_kernel_without_cells_in_a_shard_is_still_whole(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def run_all(raw: Mapping[str, Any]) -> Flow:
     _simulate(flow, dataset)
     _draw(flow, dataset)
     _report(flow, dataset)
-    write_verdict(read_cells(dataset), Path(flow.path("verdict.txt")), False, io.StringIO())
+    write_verdict(read_cells(dataset), Path(flow.path("verdict.txt")), False, {}, io.StringIO())
     return flow
 
 

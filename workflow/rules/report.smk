@@ -97,10 +97,12 @@ rule report:
         "../scripts/report.py"
 
 
+# May fail, so that all else comes before it.
 rule verdict:
     input:
         report=flow.path("report.pdf"),
         dataset=flow.path("dataset"),
+        others=[*flow.atlas_files, *(flow.machine_code_files if flow.measures_on_cuda else [])],
     output:
         flow.path("summary", "verdict.txt"),
     log:
@@ -109,6 +111,7 @@ rule verdict:
         "../../environment.yml"
     params:
         strict=flow.config.strict,
+        sweeps=flow.swept,
         code=flow.code("analysis.statuses"),
     script:
         "../scripts/verdict.py"

@@ -158,6 +158,20 @@ class Flow:
         return {f.name: f.workload for f in sorted(folders, key=lambda f: f.name)}
 
     @property
+    def swept(self) -> dict[str, dict[str, Any]]:
+        """What the cells of each sweep are made of, apart from its axes."""
+        return {
+            name: {
+                "kernel": s.folder.name,
+                "sizes": [[p.height, p.width] for p in s.problems],
+                "dtypes": list(s.dtypes),
+                "variants": list(s.variants),
+                "cache_states": list(s.cache_states),
+            }
+            for name, s in self.config.sweeps.items()
+        }
+
+    @property
     def persistent_kernels(self) -> list[str]:
         """Kernels that the closed model is fitted to."""
         return [n for n, w in self.workloads.items() if w.persistent_axis]

@@ -97,7 +97,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """A function of the vendor's library; ``dot``: `output` = Σ of the products of both inputs."""
+    """A function of the vendor's library on `dtype`; ``dot`` sums the `inputs`' products up."""
 
     name: str
     inputs: tuple[str, ...]

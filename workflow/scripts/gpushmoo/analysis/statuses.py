@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import pandas as pd
 
@@ -23,11 +24,18 @@ MEANING = {
 }
 
 # Of a dataset all that this module asks.
-COLUMNS = ("cell_key", "kernel", "dtype", "variant", "status", "message")
+COLUMNS = (
+    *("cell_key", "kernel", "dtype", "variant", "height", "width", "cache_state"),
+    *("status", "message"),
+)
 
 
 class StrictError(Exception):
     """A strict run has cells that ended in a fault; one sentence."""
+
+
+class FailedSweepError(Exception):
+    """Nothing of a sweep could be measured; a sentence for each such sweep."""
 
 
 def status_counts(cells: pd.DataFrame) -> pd.DataFrame:
@@ -62,14 +70,50 @@ def verdict(cells: pd.DataFrame) -> str | None:
     return f"{len(bad)} of {len(cells)} cells ended in a fault: {'; '.join(parts)}."
 
 
-def write_verdict(cells: pd.DataFrame, out: Path, strict: bool, terminal: TextIO) -> None:
+def failed_sweep(name: str, cells: pd.DataFrame) -> str | None:
+    """Why none of the sweep's `cells` is ok; None when one is, or when all are over a limit."""
+    bad = faults(cells).fillna({"message": "no message"})
+    if bad.empty or (cells["status"] == Status.OK).any():
+        return None
+    (status, message), _ = max(
+        bad.groupby(["status", "message"], observed=True).size().items(), key=lambda item: item[1]
+    )
+    return (
+        f"No cell of the sweep '{name}' could be measured: {len(bad)} failed, most of them "
+        f"{status} ({message})."
+    )
+
+
+def cells_of(cells: pd.DataFrame, sweep: Mapping[str, Any]) -> pd.DataFrame:
+    """The cells of a sweep, given as the kernel and lists of what its cells are made of."""
+    sizes = [(height, width) for height, width in sweep["sizes"]]
+    of_size = pd.MultiIndex.from_frame(cells[["height", "width"]]).isin(sizes)
+    found = cells[(cells["kernel"] == sweep["kernel"]) & of_size]
+    for column in ("dtype", "variant", "cache_state"):
+        found = found[found[column].isin(sweep[f"{column}s"])]
+    return found
+
+
+def write_verdict(
+    cells: pd.DataFrame,
+    out: Path,
+    strict: bool,
+    sweeps: Mapping[str, Mapping[str, Any]],
+    terminal: TextIO,
+) -> None:
     """Say on `terminal` and in the file `out` whether cells ended in a fault.
 
-    Raises StrictError instead of writing the file when they did and the run is strict.
+    `sweeps` are what `cells_of` takes, by name. Instead of writing the file raises
+    FailedSweepError when one of them has no cell but failed ones, and StrictError when there are
+    faults and the run is strict.
     """
     sentence = verdict(cells)
     if sentence is not None and strict:
         raise StrictError(f"{sentence} (strict: true)")
     if sentence is not None:
         terminal.write(f"gpushmoo: {sentence} The report names them.\n")
+        found = (failed_sweep(name, cells_of(cells, sweep)) for name, sweep in sweeps.items())
+        failed = [text for text in found if text is not None]
+        if failed:
+            raise FailedSweepError(" ".join(failed))
     out.write_text((sentence or f"All {len(cells)} cells ended as they may.") + "\n")

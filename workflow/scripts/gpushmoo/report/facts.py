@@ -250,7 +250,7 @@ def findings(
     persistent = [k for k in spec["persistent"] if k not in told]
     rest = [k for k in sorted(set(cells["kernel"])) if k not in told and k not in persistent]
     out += contrast_findings(cells, persistent, rest, names)
-    return out + _fit_findings(fits, names) + _wrong_findings(cells)
+    return out + _fit_findings(fits, names) + _fault_findings(cells)
 
 
 def steadiness_finding(found: Steadiness) -> str:
@@ -294,8 +294,14 @@ def _fit_findings(fits: Sequence[Json], names: Namer) -> list[str]:
     return out
 
 
-def _wrong_findings(cells: pd.DataFrame) -> list[str]:
+def _fault_findings(cells: pd.DataFrame) -> list[str]:
+    never_ran = {Status.BUILD_FAILED.value, Status.WORKLOAD_FAILED.value}
+    out = [
+        f"{fault['where']}: {fault['message']} ({fault['status']}, cells: {fault['cells']})."
+        for fault in fault_rows(cells)
+        if fault["status"] in never_ran
+    ]
     wrong = len(cells[cells["status"] == Status.WRONG_RESULT])
-    if not wrong:
-        return []
-    return [f"{wrong} cells computed a wrong result and were excluded from every figure."]
+    if wrong:
+        out.append(f"{wrong} cells computed a wrong result and were excluded from every figure.")
+    return out

@@ -28,10 +28,11 @@ from fakes import (
 from gpushmoo.builds import build_variants
 from gpushmoo.devices.base import Reading
 from gpushmoo.events import Began, CellRun, Copied, Ended, Grouped, Read
-from gpushmoo.measure import MeasureSettings, ShardSpace, plan_cells
+from gpushmoo.measure import MeasureSettings
 from gpushmoo.messages import Finished, Lost, Measure
 from gpushmoo.process import WorkerCrashedError
 from gpushmoo.schema import Status
+from gpushmoo.shard_cells import ShardSpace, plan_cells
 from gpushmoo.space import Cell, Problem
 from gpushmoo.supervise import FAULTS_PER_VARIANT, Supervisor
 from gpushmoo.timing.stopping import StoppingRule

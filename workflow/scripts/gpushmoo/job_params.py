@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .measure import MeasureSettings, ShardSpace
+from .measure import MeasureSettings
+from .shard_cells import ShardSpace
 from .space import Problem
 from .timing.stopping import StoppingRule
 

@@ -29,7 +29,7 @@ from .events import Event, Worked
 from .job_params import ROOT, settings_of, space_of
 from .kernels import KernelFolder, load_kernel
 from .machine_code import checked
-from .measure import ShardRun, ShardSpace, plan_cells
+from .measure import ShardRun
 from .messages import (
     Candidates,
     Crashed,
@@ -43,6 +43,7 @@ from .messages import (
     Refused,
 )
 from .misfit import misfit
+from .shard_cells import ShardSpace, plan_cells
 
 log = logging.getLogger(__name__)
 

@@ -43,6 +43,9 @@ class Mine(CopyWorkload):
         BYTES
         return problem.height * problem.width * 4
 
+    def accesses(self, entry, dtype, variant):
+        return super().accesses(entry, dtype, variant) if entry == "copy_" + variant else ()
+
     def launch(self, cell):
         n = cell.problem.height * cell.problem.width
         x = cell["block_x"]

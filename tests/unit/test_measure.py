@@ -468,6 +468,24 @@ def test_a_cell_that_is_much_too_slow_for_its_group_has_samples_that_end() -> No
     assert [r.launches for r in outcome.runs] == [64, 1]
 
 
+@pytest.mark.parametrize(
+    ("repeat", "repeats", "times"), [(1, 1, 2), (1, 2, 1), (2, 2, 1), (2, 3, 1), (3, 3, 1)]
+)
+def test_each_repeat_verifies_its_cells(repeat: int, repeats: int, times: int) -> None:
+    """Before the first sample of all and after the last of each later repeat."""
+    rule = StoppingRule(6, 9, 0.01, 1e9)
+    settings = MeasureSettings(1, None, 1, 10.0, rule, repeat, repeats)
+    device = FakeDevice()
+    told = work(device, CELLS, settings, lambda event: None, Measure(None, 9, {})).told
+    ended = [e.run for e in told if isinstance(e, Ended)]
+    assert {(r.status, r.verified_words is None) for r in ended} == {(Status.OK, False)}
+    assert sum(entry[0] == "compare" for entry in device.log) == times * len(CELLS)
+    # A result that has gone wrong is found.
+    wrong = FakeDevice(faults=[Fault(cell_tag(FIRST), "run", 0, "wrong")])
+    told = work(wrong, [FIRST], settings, lambda event: None, Measure(None, 9, {})).told
+    assert [e.run.status for e in told if isinstance(e, Ended)] == [Status.WRONG_RESULT]
+
+
 def test_repeats_take_their_cells_in_different_orders() -> None:
     orders = []
     for repeat in (1, 2):

@@ -49,7 +49,9 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         back = json.loads(json.dumps(params))
         assert back == params
         rule = config.measure.rule.shared_among(config.repeats)
-        assert settings_of(back) == replace(config.measure, rule=rule, repeat=shard.repeat)
+        assert settings_of(back) == replace(
+            config.measure, rule=rule, repeat=shard.repeat, repeats=config.repeats
+        )
         kernel, space = config.sweeps[shard.sweep], space_of(back)
         assert tuple(space.problems) == kernel.problems
         assert tuple(space.cache_states) == kernel.cache_states

@@ -29,6 +29,7 @@ def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
         cell_timeout_s=m["timeout_s"],
         rule=rule if m["repeats"] == 1 else rule.shared_among(m["repeats"]),
         repeat=params["repeat"],
+        repeats=m["repeats"],
     )
 
 

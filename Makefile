@@ -1,7 +1,7 @@
 # make report: set up and run the default configuration. make test: set up and run all checks.
 SNAKEMAKE := .venv/bin/snakemake
 
-.PHONY: report report-h200 test test-cluster lint clean
+.PHONY: report report-h200 docs test test-cluster lint clean
 
 report: .venv/run.stamp
 	$(SNAKEMAKE) --cores all
@@ -10,6 +10,10 @@ report: .venv/run.stamp
 report-h200: .venv/run.stamp
 	$(SNAKEMAKE) --cores all --configfile config/full.yaml config/dots.yaml \
 		--config run=h200 only=null dataset=reports/reference/nvidia-h200
+
+# Writes the pages of docs/ whose numbers come from the record; names sentences that are no longer so.
+docs: .venv/run.stamp
+	PYTHONPATH=docs:workflow/scripts .venv/bin/python docs/build.py
 
 # Twice as many workers as the smallest machine has cores: much of Snakemake's time is waiting.
 test: lint

@@ -1,0 +1,166 @@
+"""What was recorded, when, on how many devices, and how steady they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from .record import Record
+from .words import percent, whole, whole_percent
+
+DOT = "dot_"
+# A launch that lasts so long is sampled alone (gpushmoo.timing.batching).
+LONG_S = 50e-6
+COPIES = ("copy2d_", "block_eq_partition", "global_")
+
+
+def values(record: Record) -> dict[str, Any]:
+    """Counts, dates and versions of the record, from its rows and its shards' metadata."""
+    cells, ok = record.cells, record.ok
+    dots = cells["kernel"].str.startswith(DOT)
+    first = record.provenance[0]["device"]
+    stamps = pd.to_datetime([p["written_at"] for p in record.provenance])
+    return {
+        "cells": whole(len(cells)),
+        "sweep_cells": whole(int((~dots).sum())),
+        "dot_cells": whole(int(dots.sum())),
+        "ok": whole(len(ok)),
+        "too_large": whole(int((cells["status"] == "too_many_threads").sum())),
+        "others": whole(int((~cells["status"].isin(["ok", "too_many_threads"])).sum())),
+        "samples": whole(int(ok["samples"].sum())),
+        "shards": whole(len(record.provenance)),
+        **_thousand(record, int((~dots).sum())),
+        "megabytes": f"{record.n_bytes / 1e6:.0f}",
+        "runtime": first["runtime"],
+        "units": first["units"],
+        "l2_mib": f"{first['cache'] / 2**20:.0f}",
+        "max_clock": first["core_clock_mhz"],
+        "ecc": "on" if first["extra"]["ecc"] == "True" else "off",
+        "cores": record.provenance[0]["host"]["cores"],
+        "dates": " and ".join(sorted({f"{s:%Y-%m-%d}" for s in stamps})),
+        "devices": _devices(record),
+        "state": _state(record),
+        "widths": _widths(ok),
+        **_unmet(record),
+    }
+
+
+def _thousand(record: Record, cells: int) -> dict[str, str]:
+    """The full sweep's shards, and what it comes to on a thousand devices."""
+    names = [p["params"]["folder"].split("/")[-1] for p in record.provenance]
+    shards = sum(not name.startswith(DOT) for name in names)
+    return {
+        "sweep_shards": whole(shards),
+        "thousand_files": whole(1000 * shards),
+        "thousand_rows": f"{cells / 1000:.0f} million",
+    }
+
+
+def _devices(record: Record) -> list[list[str]]:
+    """A line for each device and kind of sweep: what it measured, and when shards were written."""
+    rows = pd.DataFrame(
+        {
+            "device": p["device"]["uuid"].rsplit("-", 1)[-1][-6:],
+            "what": "dot products"
+            if p["params"]["folder"].split("/")[-1].startswith(DOT)
+            else "all other kernels",
+            "at": pd.Timestamp(p["written_at"]),
+        }
+        for p in record.provenance
+    )
+    lines = []
+    for (device, what), part in sorted(
+        rows.groupby(["device", "what"]), key=lambda item: item[1]["at"].min()
+    ):
+        first, last = part["at"].min(), part["at"].max()
+        lines.append(
+            [
+                f"…{device}",
+                what,
+                str(len(part)),
+                f"{first:%m-%d %H:%M:%S}",
+                f"{last:%m-%d %H:%M:%S}",
+            ]
+        )
+    return lines
+
+
+def _state(record: Record) -> list[list[str]]:
+    """NVML's readings, of the dot products apart: number, clock, temperature, power, slow-downs."""
+    readings = record.readings()
+    dots = readings["kernel"].str.startswith(DOT)
+    lines = []
+    for name, part in (("dot products", readings[dots]), ("all other kernels", readings[~dots])):
+        slowed = int((part["reasons"].map(len) > 0).sum())
+        lines.append(
+            [
+                name,
+                whole(len(part)),
+                _ends(part["sm_clock_mhz"]),
+                _ends(part["temperature_c"]),
+                _ends(part["power_w"]),
+                whole(slowed),
+            ]
+        )
+    return lines
+
+
+def _ends(column: pd.Series) -> str:
+    low, high = f"{column.min():.0f}", f"{column.max():.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _half_widths(ok: pd.DataFrame) -> pd.Series:
+    """Half of the 95 % interval of each cell's median, as a share of the median."""
+    return (ok["median_high_s"] - ok["median_low_s"]) / (2 * ok["median_s"])
+
+
+def _kinds(ok: pd.DataFrame) -> list[tuple[str, pd.Series]]:
+    """Cells by what makes their intervals wide: length and cache state, and the host's part."""
+    long, flushed = ok["median_s"] >= LONG_S, ok["cache_state"] == "flushed"
+    dots = ok["kernel"].str.startswith(DOT)
+    return [
+        ("launches of 50 µs and more", ~dots & long),
+        ("shorter, warm", ~dots & ~long & ~flushed),
+        ("shorter, flushed", ~dots & ~long & flushed),
+        ("dot products", dots),
+    ]
+
+
+def _widths(ok: pd.DataFrame) -> list[list[str]]:
+    """For each kind of cell: how many, their durations, half-widths, copies' half-widths."""
+    half = _half_widths(ok)
+    lines = []
+    for name, chosen in _kinds(ok):
+        part = half[chosen]
+        times = ok.loc[chosen, "median_s"]
+        lines.append(
+            [
+                name,
+                whole(int(chosen.sum())),
+                percent(float(part.median())),
+                percent(float(part.quantile(0.95))),
+                f"{1e6 * times.quantile(0.025):.0f} to {1e6 * times.quantile(0.975):.0f} µs",
+            ]
+        )
+    return lines
+
+
+def _unmet(record: Record) -> dict[str, str]:
+    """The share of cells that ended with an interval wider than their configuration asked."""
+    asked = {
+        p["params"]["folder"].split("/")[-1]: p["params"]["measure"]["relative_half_width"]
+        for p in record.provenance
+    }
+    ok = record.ok
+    wide = _half_widths(ok) > ok["kernel"].map(asked).astype(float)
+    dots = ok["kernel"].str.startswith(DOT)
+    short_flushed = ~dots & (ok["median_s"] < LONG_S) & (ok["cache_state"] == "flushed")
+    others = {v for k, v in asked.items() if not k.startswith(DOT)}
+    return {
+        "asked": " or ".join(percent(v, 1) for v in sorted(others)),
+        "unmet": whole_percent(float(wide[~dots].mean())),
+        "unmet_short_flushed": percent(float(wide[short_flushed].mean()), 3),
+        "unmet_dots": whole_percent(float(wide[dots].mean())),
+    }

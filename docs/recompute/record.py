@@ -1,0 +1,123 @@
+"""The record of a device as the pages read it: cells, provenance, readings, benchmarks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+from gpushmoo.analysis.aggregate import aggregate, dataset_provenance
+from gpushmoo.analysis.best import tied_best
+from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
+from gpushmoo.analysis.fastest import bytes_touched, fastest
+from gpushmoo.dataset import read_medians
+from gpushmoo.store import open_shard
+
+ROOT = Path(__file__).resolve().parents[2]
+H200 = ROOT / "reports" / "reference" / "nvidia-h200"
+CEILING_KERNELS = {"global_load": "load", "global_store": "store"}
+
+
+class MissingError(Exception):
+    """The record lacks cells that a page speaks of; one sentence that names them."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """All cells of the shards under `folder`, one row each, and where they came from.
+
+    `cells` are what `gpushmoo.dataset.read_medians` reads, with ``bytes_touched`` beside it.
+    """
+
+    folder: Path
+    cells: pd.DataFrame
+    provenance: list[dict[str, Any]]
+
+    @cached_property
+    def ok(self) -> pd.DataFrame:
+        """The verified cells."""
+        return self.cells[self.cells["status"] == "ok"]
+
+    @cached_property
+    def ceiling(self) -> list[CeilingRow]:
+        """The fastest loads and stores for each number of bytes touched."""
+        return ceiling_rows(self.ok, CEILING_KERNELS)
+
+    def of(self, kernel: str, **where: Any) -> pd.DataFrame:
+        """The verified cells of `kernel` whose columns have the values `where`; never none.
+
+        Raises MissingError where the record has no such cell.
+        """
+        found = self._by_kernel.get(kernel, self.ok.iloc[:0])
+        for name, value in where.items():
+            found = found[found[name] == value]
+        if found.empty:
+            asked = ", ".join(f"{n} {v}" for n, v in where.items())
+            raise MissingError(f"The record has no verified cell of {kernel} with {asked}.")
+        return found
+
+    @cached_property
+    def _by_kernel(self) -> dict[str, pd.DataFrame]:
+        return {str(k): rows for k, rows in self.ok.groupby("kernel", observed=True)}
+
+    def best(self, kernel: str, **where: Any) -> pd.Series:
+        """The fastest of these cells, by bandwidth."""
+        return fastest(self.of(kernel, **where), ["kernel"]).iloc[0]
+
+    def tied(self, kernel: str, **where: Any) -> pd.DataFrame:
+        """The tied best set of these cells, which are of one group, the fastest first."""
+        return tied_best(self.of(kernel, **where))
+
+    def readings(self) -> pd.DataFrame:
+        """What NVML told before and after the rounds: a row a reading, with the kernel measured."""
+        rows = []
+        for path in _shards(self.folder):
+            metadata = open_shard(path).metadata
+            kernel = Path(metadata["params"]["folder"]).name
+            rows += [{"kernel": kernel, **r} for r in metadata.get("readings") or []]
+        return pd.DataFrame(rows)
+
+    def benchmark(self, name: str) -> dict[str, Any]:
+        """A comparison that a script of tests/gpu wrote beside the shards."""
+        found: dict[str, Any] = json.loads(
+            (self.folder / "benchmarks" / f"{name}.json").read_text()
+        )
+        return found
+
+    @cached_property
+    def n_bytes(self) -> int:
+        """Size of all shards on disk in bytes."""
+        return sum(p.stat().st_size for p in _shards(self.folder))
+
+
+def read_record(folder: Path = H200) -> Record:
+    """Read and check all shards under `folder`. Raises AggregateError naming the bad ones."""
+    with TemporaryDirectory() as scratch:
+        dataset = Path(scratch) / "dataset"
+        aggregate(_shards(folder), dataset)
+        cells = read_medians(dataset)
+        provenance = dataset_provenance(dataset)
+    return Record(folder, cells.assign(bytes_touched=bytes_touched(cells)), provenance)
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """SHA-256 over the bytes of `paths` in their order."""
+    found = hashlib.sha256()
+    for path in paths:
+        found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def shards_of(record: Record, kernel: str) -> list[Path]:
+    """The shard files of the sweeps whose names begin with `kernel`."""
+    return [p for p in _shards(record.folder) if p.parts[-3].startswith(kernel)]
+
+
+def _shards(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*.parquet") if p.is_file())

@@ -1,0 +1,163 @@
+"""The simulated H200 beside the recorded cells of persistent blocks."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from gpushmoo.model.closed import Machine, total_s
+from gpushmoo.model.fit import fit_series
+from gpushmoo.model.machine import Level, load_machine
+from gpushmoo.model.same_machine import Point, points, predicted_gbs
+
+from .record import ROOT, Record
+from .slow import Slow, key_of
+from .words import Claims, gbs, percent, span, whole_percent
+
+DEVICE = ROOT / "config" / "devices" / "nvidia-h200.yaml"
+MODULES = (
+    "model.machine",
+    "model.tiling",
+    "model.compiled",
+    "model.controller",
+    "model.traffic",
+    "model.same_machine",
+)
+KERNEL = "block_eq_partition"
+LEVELS = tuple(level.value for level in Level)
+
+
+def values(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
+    """Errors by number of blocks, of each level of detail; nothing was fitted to what they show."""
+    machine = load_machine(DEVICE)
+    wanted = points(machine, record.of(KERNEL))
+    kept = kept_of(record, slow)
+    names = [name_of(p) for p in wanted]
+    table = pd.DataFrame(
+        {
+            "dtype": [p.dtype for p in wanted],
+            "blocks": [p.blocks for p in wanted],
+            "measured": [p.measured_gbs for p in wanted],
+            **{level: [kept[level][n] for n in names] for level in LEVELS},
+        }
+    )
+    for level in LEVELS:
+        table[level] = table[level] / table["measured"] - 1
+    units, capacity = machine.n_sm, int(table["blocks"].max()) // 2
+    few, many = table[table["blocks"] < units], table[table["blocks"] >= units]
+    claims.hold(
+        "From one block a multiprocessor on every error of 'banks' is positive.",
+        bool((many["banks"] > 0).all()),
+        many["banks"].round(3).to_list(),
+    )
+    at = {(r.dtype, r.blocks): r for r in table.itertuples()}
+    measured = {(r.dtype, r.blocks): r.measured for r in table.itertuples()}
+    simulated = {k: measured[k] * (1 + r.banks) for k, r in at.items()}
+
+    def fallen(of: dict[tuple[str, int], float], dtype: str) -> float:
+        return of[dtype, capacity + 1] / of[dtype, capacity]
+
+    def fall(of: dict[tuple[str, int], float], dtype: str) -> str:
+        return whole_percent(fallen(of, dtype))
+
+    claims.hold(
+        "The fall past the last resident block comes out.",
+        all(abs(fallen(simulated, d) - fallen(measured, d)) < 0.08 for d in ("float", "double")),
+    )
+
+    return {
+        "few_points": str(len(few)),
+        "many_points": str(len(many)),
+        "points": str(len(table)),
+        "rows": [
+            [_blocks_words(low, high, capacity), *(_signed(part, level) for level in LEVELS)]
+            for low, high, part in _ranges(table, units, capacity)
+        ],
+        "median_few": {lv: percent(float(few[lv].abs().median())) for lv in LEVELS},
+        "median_many": {lv: percent(float(many[lv].abs().median())) for lv in LEVELS},
+        "fall_measured": {d: fall(measured, d) for d in ("float", "double")},
+        "fall_simulated": {d: fall(simulated, d) for d in ("float", "double")},
+        "measured_full": {d: gbs(measured[d, capacity]) for d in ("float", "double")},
+        **_closed(record, table),
+    }
+
+
+def name_of(point: Point) -> str:
+    """What tells a simulated point from the others."""
+    return f"{point.dtype} {point.blocks} {point.tiling}"
+
+
+def kept_of(record: Record, slow: Slow) -> dict[str, dict[str, float]]:
+    """Simulated GB/s by level and `name_of` the point; of the record only which there are."""
+    machine = load_machine(DEVICE)
+    wanted = points(machine, record.of(KERNEL))
+    which = hashlib.sha256(" ".join(map(name_of, wanted)).encode()).hexdigest()
+    found: dict[str, dict[str, float]] = slow.get(
+        "simulated H200",
+        key_of([DEVICE], MODULES) + which,
+        lambda: {
+            level.value: {name_of(p): predicted_gbs(machine, p, level) for p in wanted}
+            for level in Level
+        },
+    )
+    return found
+
+
+def _ranges(table: pd.DataFrame, units: int, capacity: int) -> list[tuple[int, int, pd.DataFrame]]:
+    ends = [
+        (1, units - 1),
+        (units, capacity - 1),
+        (capacity, capacity),
+        (capacity + 1, capacity + 1),
+        (2 * capacity, 2 * capacity),
+    ]
+    found = []
+    for low, high in ends:
+        part = table[(table["blocks"] >= low) & (table["blocks"] <= high)]
+        if len(part):
+            found.append((int(part["blocks"].min()), int(part["blocks"].max()), part))
+    return found
+
+
+def _blocks_words(low: int, high: int, capacity: int) -> str:
+    if low != high:
+        return f"{low} to {high} blocks"
+    return f"{low} blocks (all that the device holds)" if low == capacity else f"{low} blocks"
+
+
+def _signed(part: pd.DataFrame, level: str) -> str:
+    low, high = f"{100 * part[level].min():+.0f}", f"{100 * part[level].max():+.0f}"
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _closed(record: Record, table: pd.DataFrame) -> dict[str, str]:
+    """Median error of the closed formula on the same points: fitted to all, and to P ≤ capacity.
+
+    In the same series that the simulation is held against: reciprocal indices, flushed.
+    """
+    wanted = {(r.dtype, r.blocks) for r in table.itertuples()}
+    fitted, beyond = [], []
+    for dtype in ("float", "double"):
+        cells = record.of(KERNEL, variant="reciprocal", dtype=dtype, width=8192)
+        state = sorted(set(cells["cache_state"]))[0]
+        group = cells[cells["cache_state"] == state].sort_values("blocks").drop_duplicates("blocks")
+        row = group.iloc[0]
+        machine = Machine(int(row["units"]), int(row["resident_per_unit"]), int(row["tiles"]))
+        capacity = machine.units * machine.per_unit
+        blocks, seconds = group["blocks"].to_numpy(np.int64), group["median_s"].to_numpy()
+        mine = np.array([(dtype, int(b)) in wanted for b in blocks])
+        whole = fit_series(blocks, seconds, machine, 0.0, 0).parameters
+        part = fit_series(
+            blocks[blocks <= capacity], seconds[blocks <= capacity], machine, 0.0, 0
+        ).parameters
+        if whole is None or part is None:
+            continue
+        fitted += list(np.abs(total_s(blocks[mine], machine, whole) / seconds[mine] - 1))
+        late = mine & (blocks > capacity)
+        beyond += list(np.abs(total_s(blocks[late], machine, part) / seconds[late] - 1))
+    return {
+        "closed_fitted": percent(float(np.median(fitted))),
+        "closed_beyond": span((100 * e for e in beyond), " %"),
+    }

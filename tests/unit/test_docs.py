@@ -1,0 +1,173 @@
+"""docs/: pages are what the record says, and no number stands in them that nothing computes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import build
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import ROOT
+from gpushmoo.devices.cuda import SPINS_US
+from gpushmoo.measure import TOGETHER
+from gpushmoo.model.machine import Level, load_machine
+from gpushmoo.model.same_machine import points, predicted_gbs
+from gpushmoo.store import ROOM_LIMIT_S
+from gpushmoo.timing.batching import SHORT_S
+from jinja2 import UndefinedError
+from recompute import footprints, peak, persistent, simulated
+from recompute.record import MissingError, Record, read_record
+from recompute.slow import Slow, StaleError
+from recompute.words import Claims
+
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def record() -> Record:
+    return read_record()
+
+
+@pytest.fixture(scope="module")
+def told(record: Record) -> tuple[dict[str, Any], Claims]:
+    claims = Claims()
+    return build.computed(record, Slow(may_compute=False), claims), claims
+
+
+def test_every_sentence_that_depends_on_the_data_is_so(told: tuple[Any, Claims]) -> None:
+    assert told[1].broken == []
+
+
+@pytest.mark.parametrize("page", build.pages())
+def test_a_page_is_what_its_template_and_the_record_make(page: str, told: tuple[Any, Any]) -> None:
+    assert (DOCS / page).read_text() == build.rendered(page, told[0]), "run 'make docs'"
+
+
+def test_a_sentence_that_is_no_longer_so_is_named(record: Record) -> None:
+    slower = record.cells.copy()
+    copies = slower["kernel"] == "global_copy"
+    slower.loc[copies, ["bandwidth_gbs", "bandwidth_high_gbs"]] *= 0.9
+    claims = Claims()
+    peak.values(replace(record, cells=slower), claims)
+    assert [c.split(" [")[0] for c in claims.broken] == [
+        "The best copy is no slower than the runtime's own at 4 GiB."
+    ]
+
+
+def test_cells_that_the_record_lacks_are_named(record: Record) -> None:
+    with pytest.raises(MissingError, match="no verified cell of global_copy with width 7"):
+        record.of("global_copy", width=7)
+
+
+def test_a_value_that_nothing_computes_is_refused(told: tuple[Any, Any]) -> None:
+    less = {name: value for name, value in told[0].items() if name != "peak"}
+    with pytest.raises(UndefinedError, match="peak"):
+        build.rendered("h200.md", less)
+
+
+def test_a_kept_result_of_other_data_is_not_used(tmp_path: Path) -> None:
+    file = tmp_path / "slow.json"
+    assert Slow(True, file).get("sum", "of these data", lambda: 3) == 3
+    assert Slow(False, file).get("sum", "of these data", lambda: 4) == 3
+    with pytest.raises(StaleError, match="'sum' was computed from other data or code"):
+        Slow(False, file).get("sum", "of others", lambda: 4)
+
+
+def test_a_kept_simulation_is_what_the_code_computes(record: Record) -> None:
+    machine = load_machine(simulated.DEVICE)
+    one = points(machine, record.of(simulated.KERNEL))[0]
+    kept = simulated.kept_of(record, Slow(may_compute=False))
+    now = predicted_gbs(machine, one, Level.BUS)
+    assert kept["bus"][simulated.name_of(one)] == pytest.approx(now)
+
+
+def test_the_line_between_neighbours_knows_power_laws() -> None:
+    blocks = np.array([1, 2, 5, 11])
+    assert persistent.line_errors(blocks, 3.0 * blocks**-0.7) == pytest.approx([0, 0])
+    # √(4·1) = 2 is half of the 4 that was measured.
+    assert persistent.line_errors(np.array([1, 2, 4]), np.array([4.0, 4.0, 1.0])) == [-0.5]
+
+
+def test_the_mean_of_neighbours_is_of_the_same_mapping() -> None:
+    shapes = [("block", x, y) for x in (4, 5, 6) for y in (4, 5, 6)] + [("row", 5, 4)]
+    table = pd.DataFrame(shapes, columns=["variant", "block_x", "block_y"])
+    table["measured_s"] = [2.0 ** (x + y) for _, x, y in shapes]
+    found = footprints.neighbour_errors(table)
+    assert found[4] == pytest.approx(0)  # 5 × 5, between all others
+    assert found[0] == pytest.approx(1)  # 4 × 4: both of its neighbours take twice as long
+    assert np.isnan(found[-1])  # alone in its mapping
+
+
+def test_paragraphs_are_filled_and_all_else_is_kept() -> None:
+    text = "# A\n\nOne\ntwo 13 s.\n* item\n  goes on\n\n| a |\n| b |\n\n```sh\na\nb\n```\n"
+    assert build.wrapped(text) == (
+        "# A\n\nOne two 13 s.\n* item goes on\n\n| a |\n| b |\n\n```sh\na\nb\n```\n"
+    )
+
+
+# Numbers beside units, wherever they do not come out of a computation.
+
+NUMBER = re.compile(
+    r"(?<![\w.,²×–-])\d[\d.,]*(?:\s(?:to|and)\s\d[\d.,]*)?\s?"
+    r"(?:%|GB/s|[nµm]s|s|min|minutes|seconds|[MG]Hz|W|°C|times|cycles|cells|samples|[KMG]i?B)(?!\w)"
+)
+# Definitions, thresholds that a sentence names, sizes that a configuration or a document fixes.
+CONSTANTS = frozenset({"95 %", "100 %", "20 %", "1 %", "1 GB", "4 GiB", "32 MiB", "4 KiB"})
+# What the code says itself.
+SETTINGS = frozenset(
+    {
+        f"{ROOM_LIMIT_S / 60:.0f} minutes",
+        f"{SHORT_S * 1e6:.0f} µs",
+        f"{TOGETHER} cells",
+        f"{SPINS_US[-1] / 1e3:.0f} ms",
+    }
+)
+
+
+def pages_to_check() -> list[Path]:
+    templated = set(build.pages())
+    plain = [p for p in sorted(DOCS.glob("*.md")) if p.name not in templated]
+    return [
+        *sorted(build.TEMPLATES.glob("*.md")),
+        *plain,
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+    ]
+
+
+def loose_numbers(text: str) -> list[str]:
+    """Numbers with units of a page in Markdown that neither a value nor 'seen once' stands for."""
+    lead, *sections = text.split("\n## ")
+    if sections and "seen once" in " ".join(lead.split()).lower():
+        return []
+    text = re.sub(r"(?s)```.*?```|\{\{.*?\}\}|\{%.*?%\}|<!--.*?-->", "", text)
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
+    found = []
+    for paragraph in re.split(r"\n\s*\n|\n(?=[*|] )", text):
+        words = " ".join(paragraph.split())
+        if "seen once" not in words.lower():
+            found += [n for n in NUMBER.findall(words) if n not in CONSTANTS | SETTINGS]
+    return found
+
+
+@pytest.mark.parametrize("page", pages_to_check(), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_no_number_with_a_unit_was_written_by_hand(page: Path) -> None:
+    assert loose_numbers(page.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("It takes 12 ms.", ["12 ms"]),
+        ("It takes {{ a.b }} ms, 5 to 7 % of `30 s`.", ["5 to 7 %"]),
+        ("Seen once, 2026-11-21: 12 ms.", []),
+        ("float3 of 16384² in 2026 by 64 × 4 threads, 95 % of them", []),
+        ("* 3 times\n* seen once: 4 times", ["3 times"]),
+    ],
+)
+def test_which_numbers_count(text: str, found: list[str]) -> None:
+    assert loose_numbers(text) == found

@@ -168,7 +168,6 @@ def _shared(cells: pd.DataFrame, compared: dict[str, Any], claims: Claims) -> di
         "rounds_gbs": gbs(statistics.median(r[best] for r in rounds)),
         "rounds_over": median_range(ratios["over the faster side"], 2),
         "rounds_least": f"{over[0]:.2f}",
-        "rounds_of_both": median_range(ratios["over what both can read"], 2),
         "rounds_day": compared["written_at"][:10],
     }
 
@@ -180,14 +179,12 @@ def _cores(compared: dict[str, Any]) -> dict[str, str]:
         [r[f"read by {who}"] for r in rounds] for who in ("cores", "device", "both")
     )
     shares = [b / (c + d) for c, d, b in zip(cores, device, both, strict=True)]
-    left = [b - d for b, d in zip(both, device, strict=True)]
     return {
         "cores": f"{gbs(statistics.median(cores))} ({gbs(min(cores))} to {gbs(max(cores))})",
         "device": f"{gbs(statistics.median(device))} ({gbs(min(device))} to {gbs(max(device))})",
         "both": f"{gbs(statistics.median(both))} ({gbs(min(both))} to {gbs(max(both))})",
         "share": f"{whole_percent(statistics.median(shares))} "
         f"({whole_percent(min(shares))} to {whole_percent(max(shares))})",
-        "left": gbs(statistics.median(left)),
     }
 
 

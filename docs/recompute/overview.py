@@ -24,7 +24,6 @@ def values(record: Record) -> dict[str, Any]:
     return {
         "cells": whole(len(cells)),
         "sweep_cells": whole(int((~dots).sum())),
-        "dot_cells": whole(int(dots.sum())),
         "ok": whole(len(ok)),
         "too_large": whole(int((cells["status"] == "too_many_threads").sum())),
         "others": whole(int((~cells["status"].isin(["ok", "too_many_threads"])).sum())),
@@ -35,7 +34,6 @@ def values(record: Record) -> dict[str, Any]:
         "runtime": first["runtime"],
         "units": first["units"],
         "l2_mib": f"{first['cache'] / 2**20:.0f}",
-        "max_clock": first["core_clock_mhz"],
         "ecc": "on" if first["extra"]["ecc"] == "True" else "off",
         "cores": record.provenance[0]["host"]["cores"],
         "dates": " and ".join(sorted({f"{s:%Y-%m-%d}" for s in stamps})),

@@ -144,7 +144,6 @@ def _judged(record: Record, capacity: int, claims: Claims) -> dict[str, str]:
         "points_beyond": str(len(model[FAR][0])),
         "series": str(len(model[FAR])),
         "model_median": percent_span(np.median(e) for e in model[FAR]),
-        "model_worst": whole_percent(max(e.max() for e in model[FAR])),
         "model_worst_span": percent_span(e.max() for e in model[FAR]),
         "naive_median": percent_span(np.median(e) for e in naive[FAR]),
         "naive_worst_span": percent_span(e.max() for e in naive[FAR]),

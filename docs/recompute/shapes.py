@@ -43,17 +43,6 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
         "float4_threads": f"{threads.min():.0f} to {threads.max():.0f}",
         "behind": {d: percent(b) for d, b in behind.items()},
         "slowest": {d: whole_percent(share) for d, (_, share) in slowest.items()},
-        "winners": [
-            [
-                d,
-                *(
-                    _winner(record, d, size, state)
-                    for size in (8192, 1024)
-                    for state in ("warm", "flushed")
-                ),
-            ]
-            for d in DTYPES
-        ],
     }
 
 
@@ -68,10 +57,6 @@ def _tied(record: Record, dtype: str, size: int, state: str) -> str:
     top = tied.iloc[0]
     low, high = gbs(top["bandwidth_low_gbs"]), gbs(top["bandwidth_high_gbs"])
     return f"{names}: {gbs(top['bandwidth_gbs'])} ({low} to {high})"
-
-
-def _winner(record: Record, dtype: str, size: int, state: str) -> str:
-    return shape(record.best(KERNEL, dtype=dtype, width=size, cache_state=state))
 
 
 def _by_width(tied: pd.DataFrame) -> str:

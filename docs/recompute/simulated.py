@@ -14,7 +14,7 @@ from gpushmoo.model.same_machine import Point, points, predicted_gbs
 
 from .record import ROOT, Record
 from .slow import Slow, key_of
-from .words import Claims, gbs, percent, span, whole_percent
+from .words import Claims, percent, span, whole_percent
 
 DEVICE = ROOT / "config" / "devices" / "nvidia-h200.yaml"
 MODULES = (
@@ -70,7 +70,6 @@ def values(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
     return {
         "few_points": str(len(few)),
         "many_points": str(len(many)),
-        "points": str(len(table)),
         "rows": [
             [_blocks_words(low, high, capacity), *(_signed(part, level) for level in LEVELS)]
             for low, high, part in _ranges(table, units, capacity)
@@ -79,7 +78,6 @@ def values(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         "median_many": {lv: percent(float(many[lv].abs().median())) for lv in LEVELS},
         "fall_measured": {d: fall(measured, d) for d in ("float", "double")},
         "fall_simulated": {d: fall(simulated, d) for d in ("float", "double")},
-        "measured_full": {d: gbs(measured[d, capacity]) for d in ("float", "double")},
         **_closed(record, table),
     }
 

@@ -35,7 +35,7 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
         "table": [_row(record, kernel, size) for kernel in OBVIOUS for size in (4096, 16384)],
         **_rule(record, claims),
         **_cpp(compared, claims),
-        **_lone(record, compared),
+        **_lone(record, compared, claims),
         "written": _written(record),
         **_given(record, claims),
         **_modes(record),
@@ -162,7 +162,7 @@ def _micro_span(times: Any) -> str:
     return f"{low} µs" if low == high else f"{low} to {high} µs"
 
 
-def _lone(record: Record, compared: dict[str, Any]) -> dict[str, Any]:
+def _lone(record: Record, compared: dict[str, Any], claims: Claims) -> dict[str, Any]:
     """What one launch takes longer in the sweep than each of ten in a graph, at 4096²."""
     longer, share, times, launches = {}, {}, {}, {}
     starts: list[float] = []
@@ -184,11 +184,11 @@ def _lone(record: Record, compared: dict[str, Any]) -> dict[str, Any]:
         if shared > 0:
             starts.append(1e6 * (cell["median_s"] - graph) / shared)
         share[name] = float(cell["median_s"] / graph - 1)
+    claims.hold("Few launches a sample cost more.", all(s > 0 for s in share.values()), share)
     return {
         "lone_us": longer,
         "lone_times": times,
         "lone_launches": launches,
-        "lone_share": {k: percent(v) for k, v in share.items()},
         "start": _start(starts),
     }
 

@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,26 @@ def agreement(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, float
     return {"median": float(np.median(relative)), "median_abs": float(np.median(abs(relative)))}
 
 
+def difference(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, float]:
+    """theirs − ours of a cell's time: a constant for each launch, or a share of the time?
+
+    ``constant_us`` and ``share`` (of our time) are those of a straight line through all cells,
+    ``short_us`` and ``long_us`` the medians over the shorter and the longer half of them.
+    """
+    a, b = _over_passes(ours), _over_passes(theirs)
+    shared = sorted(a.keys() & b.keys(), key=lambda shape: a[shape])
+    time_us = 1e6 * np.array([a[s] for s in shared])
+    more_us = 1e6 * np.array([b[s] for s in shared]) - time_us
+    share, constant = np.polyfit(time_us, more_us, 1) if len(shared) > 1 else (0.0, more_us[0])
+    half = max(1, len(shared) // 2)
+    return {
+        "constant_us": float(constant),
+        "share": float(share),
+        "short_us": float(np.median(more_us[:half])),
+        "long_us": float(np.median(more_us[-half:])),
+    }
+
+
 def _over_passes(sweeps: Sequence[Sweep]) -> dict[Shape, float]:
     shared = set.intersection(*(set(s.medians) for s in sweeps))
     return {c: float(np.median([s.medians[c] for s in sweeps])) for c in shared}
@@ -120,6 +141,7 @@ def compare(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, Any]:
             "kernel_tuner": repeatability(theirs[0].medians, theirs[1].medians),
         },
         "agreement": agreement(ours, theirs),
+        "difference": difference(ours, theirs),
     }
 
 
@@ -153,6 +175,12 @@ def lines(result: dict[str, Any]) -> list[str]:
     text.append(
         f"agreement: gpushmoo's times differ by {a['median']:+.2%} (median; "
         f"{a['median_abs']:.2%} without the sign)"
+    )
+    d = result["difference"]
+    text.append(
+        f"Kernel Tuner's times are longer by {d['constant_us']:+.2f} µs and {d['share']:+.2%} of "
+        f"ours (by {d['short_us']:+.2f} µs in the shorter half of the cells, "
+        f"{d['long_us']:+.2f} µs in the longer)"
     )
     return text
 
@@ -286,7 +314,16 @@ def main() -> int:
     facts = {"gpushmoo": [s.facts for s in ours], "kernel_tuner": [s.facts for s in theirs]}
     asked = {"step": args.step, "size": args.size, "verification": args.verification}
     args.out.write_text(
-        json.dumps({"asked": asked, **result, "failed": failed, "facts": facts}, indent=1)
+        json.dumps(
+            {
+                "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "asked": asked,
+                **result,
+                "failed": failed,
+                "facts": facts,
+            },
+            indent=1,
+        )
     )
     print("\n".join([*lines(result), *(f"FAILED: {c}" for c in failed)]))
     return int(bool(failed))

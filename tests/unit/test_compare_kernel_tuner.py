@@ -64,6 +64,16 @@ def test_agreement_is_ours_over_theirs_after_the_median_of_the_passes() -> None:
     assert found["median_abs"] == pytest.approx((0.1 + 0.45) / 2)
 
 
+def test_a_difference_is_told_apart_into_a_constant_and_a_share() -> None:
+    ours = [sweep(1, 10e-6, 20e-6, 40e-6, 80e-6)] * 2
+    later = [3e-6 + 1.01 * s for s in (10e-6, 20e-6, 40e-6, 80e-6)]
+    found = script.difference(ours, [sweep(1, *later)] * 2)
+    assert found["constant_us"] == pytest.approx(3.0)
+    assert found["share"] == pytest.approx(0.01)
+    assert found["short_us"] == pytest.approx(3.15)
+    assert found["long_us"] == pytest.approx(3.6)
+
+
 def test_ratio_is_taken_within_a_pass() -> None:
     ours, theirs = [sweep(1, 1.0), sweep(2, 1.0)], [sweep(10, 1.0), sweep(12, 1.0)]
     ratio = script.compare(ours, theirs)["ratio"]
@@ -85,7 +95,7 @@ def test_complaints(
     result = script.compare([sweep(*s) for s in ours], [sweep(*s) for s in theirs])
     found = script.complaints(result)
     assert any(complaint in c for c in found) if complaint else found == []
-    assert len(script.lines(result)) == 5
+    assert len(script.lines(result)) == 6
 
 
 def test_sweeps_on_two_devices_are_no_comparison() -> None:

@@ -69,6 +69,12 @@ def test_a_value_that_nothing_computes_is_refused(told: tuple[Any, Any]) -> None
         build.rendered("h200.md", less)
 
 
+def test_every_value_stands_in_a_page(told: tuple[Any, Any]) -> None:
+    text = "".join((build.TEMPLATES / page).read_text() for page in build.pages())
+    names = {f"{module}.{name}" for module, values in told[0].items() for name in values}
+    assert {name for name in names if not re.search(rf"\b{re.escape(name)}\b", text)} == set()
+
+
 def test_a_kept_result_of_other_data_is_not_used(tmp_path: Path) -> None:
     file = tmp_path / "slow.json"
     assert Slow(True, file).get("sum", "of these data", lambda: 3) == 3

@@ -152,7 +152,9 @@ def _unmet(record: Record) -> dict[str, str]:
         for p in record.provenance
     }
     ok = record.ok
-    wide = _half_widths(ok) > ok["kernel"].map(asked).astype(float)
+    # Where the interval is of several repeats, what a cell stops at is that of its samples alone.
+    half = ok.get("within_half_width", _half_widths(ok))
+    wide = half > ok["kernel"].map(asked).astype(float) * (1 + 1e-9)
     dots = ok["kernel"].str.startswith(DOT)
     short_flushed = ~dots & (ok["median_s"] < LONG_S) & (ok["cache_state"] == "flushed")
     others = {v for k, v in asked.items() if not k.startswith(DOT)}

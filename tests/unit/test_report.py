@@ -77,6 +77,19 @@ def test_same_data_give_the_same_bytes(plain: Rendered, shards: Path, tmp_path: 
     assert render(shards, tmp_path).pdf == plain.pdf
 
 
+def test_cells_whose_interval_stayed_wide_are_counted(shards: Path, tmp_path: Path) -> None:
+    def narrow_but_two(cells: pd.DataFrame, metadata: dict[str, Any]) -> None:
+        asked = metadata["params"]["measure"]["relative_half_width"]
+        ok = cells.index[cells["status"] == Status.OK]
+        for i, half in zip(ok, [1.01 * asked] * 2 + [0.99 * asked] * len(ok), strict=False):
+            cells.loc[i, "median_low_s"] = cells.loc[i, "median_s"] * (1 - half)
+            cells.loc[i, "median_high_s"] = cells.loc[i, "median_s"] * (1 + half)
+
+    words = " ".join(render(shards, tmp_path, narrow_but_two).text.split())
+    # Two of each of the kernels.
+    assert "of the measured cells (4) stopped at the most samples" in words
+
+
 def test_strings_from_data_are_text(shards: Path, tmp_path: Path) -> None:
     def hostile(cells: pd.DataFrame, metadata: dict[str, Any]) -> None:
         metadata["device"]["name"] = HOSTILE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -189,6 +190,7 @@ def method_facts(
         "seed": p["seed"],
         "repeats": p["measure"]["repeats"],
         "between": _between_words(ok),
+        "unmet": unmet_words(ok, ok["within_half_width"], provenance),
         "half_width_median": percent(float(half.median())) if len(ok) else "—",
         "half_width_p95": percent(float(half.quantile(0.95))) if len(ok) else "—",
         "verified_words": f"{int(ok['verified_words'].sum()):,}".replace(",", " "),
@@ -207,6 +209,28 @@ def _between_words(ok: pd.DataFrame) -> str | None:
         f"Typically the samples of a run know its own median to ± {percent(within)}, and repeats "
         f"differ by a standard deviation of {percent(between.median())} (95th percentile "
         f"{percent(between.quantile(0.95))})."
+    )
+
+
+def unmet_words(ok: pd.DataFrame, half: pd.Series, provenance: Sequence[Json]) -> str:
+    """How many verified cells ended with an interval wider than their sweep had asked for.
+
+    `half` is half of each interval as a share of the median. Empty where there is none.
+    """
+    asked = {
+        (Path(p["params"]["folder"]).name, p["params"]["dtype"]): p["params"]["measure"][
+            "relative_half_width"
+        ]
+        for p in provenance
+    }
+    wanted = [asked[key] for key in zip(ok["kernel"], ok["dtype"], strict=True)]
+    # What a cell stops at is narrower by rounding alone.
+    wide = int((half > [w * (1 + 1e-9) for w in wanted]).sum())
+    if not wide:
+        return ""
+    return (
+        f"{percent(wide / len(ok))} of the measured cells ({wide}) stopped at the most samples, or "
+        "for want of time, before their interval was as narrow as asked."
     )
 
 

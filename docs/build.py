@@ -109,7 +109,7 @@ def filled(paragraph: Sequence[str]) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    words = " ".join(line.strip() for line in paragraph)
+    words = " ".join(" ".join(paragraph).split())
     lines = filler.wrap(BEFORE_UNIT.sub("\u00a0", words))
     return [line.replace("\u00a0", " ") for line in lines]
 

@@ -16,7 +16,7 @@ from .words import (
     Claims,
     gbs,
     joined,
-    median_range,
+    median_interval,
     percent,
     power,
     span,
@@ -137,7 +137,7 @@ def _link(cells: pd.DataFrame, compared: dict[str, Any], claims: Claims) -> dict
             rows.append(f"{dtype} {gbs(top)} of {gbs(float(copy))}")
     device = compared["host fed"]["ratios"]["device over its link"]
     claims.hold("The link is all there is.", device["median"] > 0.97, device)
-    return {"link_pairs": joined(rows), "link_rounds": median_range(device)}
+    return {"link_pairs": joined(rows), "link_rounds": median_interval(device)}
 
 
 def _shared(cells: pd.DataFrame, compared: dict[str, Any], claims: Claims) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _shared(cells: pd.DataFrame, compared: dict[str, Any], claims: Claims) -> di
         "rounds": str(len(rounds)),
         "rounds_best": best,
         "rounds_gbs": gbs(statistics.median(r[best] for r in rounds)),
-        "rounds_over": median_range(ratios["over the faster side"], 2),
+        "rounds_over": median_interval(ratios["over the faster side"], 2),
         "rounds_least": f"{over[0]:.2f}",
         "rounds_day": compared["written_at"][:10],
     }
@@ -308,7 +308,7 @@ def _resident(cells: pd.DataFrame, compared: dict[str, Any], claims: Claims) -> 
         rows.append(
             [
                 "ours over it",
-                *("" if n not in ratios else median_range(ratios[n]) for n in names),
+                *("" if n not in ratios else median_interval(ratios[n]) for n in names),
             ]
         )
         over.append(ratios["cublas, by events"]["median"])

@@ -16,6 +16,7 @@ from .words import (
     percent,
     rate,
     shape,
+    signed,
     span,
     whole_percent,
     whole_percent_span,
@@ -138,7 +139,7 @@ def _cpp(compared: dict[str, Any], claims: Claims) -> dict[str, Any]:
                 f"{ratio['value']:.4f} ({ratio['low']:.4f} to {ratio['high']:.4f})",
                 str(order["distinguishable"]),
                 str(order["discordant"]),
-                f"{100 * case['all_shapes']['difference']:+.2f} %",
+                signed(case["all_shapes"]["difference"], 2),
             ]
         )
     claims.hold(
@@ -228,8 +229,8 @@ def _given(record: Record, claims: Claims) -> dict[str, Any]:
     return {
         "place": gbs(best[0]),
         "given": gbs(best[1]),
-        "place_pairs": f"{100 * ratio.min():+.1f} to {100 * ratio.max():+.1f} %, "
-        f"median {100 * ratio.median():+.1f} %",
+        "place_pairs": f"{signed(ratio.min())} to {signed(ratio.max())}, "
+        f"median {signed(ratio.median())}",
     }
 
 

@@ -78,8 +78,8 @@ def _ratio(r: Ratio, places: int) -> str:
     return f"{r.value:.{places}f} ({r.low:.{places}f} to {r.high:.{places}f})"
 
 
-def median_range(values: Mapping[str, float], places: int = 3) -> str:
-    """A benchmark's median with its lowest and highest round, ``1.018 (1.015 to 1.021)``."""
+def median_interval(values: Mapping[str, float], places: int = 3) -> str:
+    """A benchmark's median over rounds with its 95 % interval, ``1.018 (1.015 to 1.021)``."""
     return (
         f"{values['median']:.{places}f} ({values['low']:.{places}f} to {values['high']:.{places}f})"
     )

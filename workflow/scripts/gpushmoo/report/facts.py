@@ -308,7 +308,8 @@ def _fit_findings(fits: Sequence[Json], names: Namer) -> list[str]:
         errors = sorted(f["held_out_median_error"] for f in judged)
         worst = max(f["held_out_worst_error"] for f in judged)
         out.append(
-            f"The closed model predicts points it has not seen with a median error of "
+            "The closed model predicts points left out at random, between those that it was "
+            f"fitted to, with a median error of "
             f"{percent(errors[0])} to {percent(errors[-1])} over {len(judged)} series; "
             f"the worst single point is off by {percent(worst)}."
         )

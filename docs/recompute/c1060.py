@@ -111,10 +111,10 @@ def _facts(v: dict[str, Any]) -> str:
 def _questions() -> dict[str, Any]:
     """Simulate every variant, and what the plain numbers of its answer are."""
     with TemporaryDirectory() as scratch:
-        files = [Path(scratch) / n for n in ("cells.parquet", "profile.parquet")]
-        answer_questions(DEVICE, SIDE, *files, 1)
-        cells = read_table(files[0], SIMULATION_SCHEMA).to_pandas()
-        profile = read_table(files[1], PROFILE_SCHEMA).to_pandas()
+        written, over_time = Path(scratch) / "cells.parquet", Path(scratch) / "profile.parquet"
+        answer_questions(DEVICE, SIDE, written, over_time, 1)
+        cells = read_table(written, SIMULATION_SCHEMA).to_pandas()
+        profile = read_table(over_time, PROFILE_SCHEMA).to_pandas()
     copies = cells[
         (cells["variant"] == BANKS)
         & (cells["dtype"] == "float3")

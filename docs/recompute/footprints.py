@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,7 +46,7 @@ def values(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         (kernel, dtype, size): slow.get(
             f"shapes {kernel} {dtype} {size}",
             key_of(shards_of(record, kernel), MODULES),
-            lambda k=kernel, d=dtype, s=size: _judged(record, k, d, s),
+            partial(_judged, record, kernel, dtype, size),
         )
         for kernel, dtype, size in SERIES
     }
@@ -224,7 +225,8 @@ def neighbour_errors(table: pd.DataFrame) -> npt.NDArray[np.float64]:
             for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1))
         }
     )
-    return np.abs(np.exp(near.mean(axis=1).to_numpy() - logs.to_numpy()) - 1)
+    off = near.mean(axis=1).to_numpy(np.float64) - logs.to_numpy(np.float64)
+    return np.asarray(np.abs(np.exp(off) - 1))
 
 
 def _errors(error: npt.NDArray[np.float64]) -> dict[str, float]:

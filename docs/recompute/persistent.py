@@ -135,7 +135,7 @@ def _judged(record: Record, capacity: int, claims: Claims) -> dict[str, str]:
     inside = min(float(np.median(e)) for e in model[NEAR])
     claims.hold(
         "The line is better between measured points.",
-        np.median(medians["naive"]) < np.median(medians["model"]),
+        bool(np.median(medians["naive"]) < np.median(medians["model"])),
         medians,
     )
     claims.hold("The line fails at the steps.", worst["naive"] > worst["model"], worst)

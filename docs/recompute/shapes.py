@@ -30,6 +30,10 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
         (wide["block_x"] * wide["block_y"]).max() <= 512,
         list(wide["block_x"] * wide["block_y"]),
     )
+    top = {
+        d: float(record.best(KERNEL, dtype=d, width=8192, cache_state="warm")["bandwidth_gbs"])
+        for d in DTYPES
+    }
     threads = wide["block_x"] * wide["block_y"]
     return {
         "candidates": f"{len(record.of(KERNEL, dtype='float', width=8192, cache_state='warm')):,}",
@@ -42,6 +46,7 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
         "float4_shapes": _by_width(wide),
         "float4_threads": f"{threads.min():.0f} to {threads.max():.0f}",
         "behind": {d: percent(b) for d, b in behind.items()},
+        "float3_behind": percent(1 - top["float3"] / max(top.values())),
         "slowest": {d: whole_percent(share) for d, (_, share) in slowest.items()},
     }
 

@@ -309,7 +309,7 @@ def _wide(record: Record, claims: Claims) -> dict[str, Any]:
             "share": whole_percent(share or 0),
             "flat": whole_percent(flat["bandwidth_gbs"] / top["bandwidth_gbs"]),
             "tied": str(len(tied)),
-            "tied_devices": str(tied["device_uuid"].nunique()),
+            "of_one_device": str(tied["device_uuid"].value_counts().iloc[0]),
             "devices": str(cells["device_uuid"].nunique()),
         }
         claims.hold(

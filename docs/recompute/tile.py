@@ -62,10 +62,8 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
         ),
         "float3_distinct": percent(1 - speed["distinct", "float3"] / speed["distinct", "float"]),
         "float3_flat": whole_percent_span(1 - f for f in flat.values()),
-        "float3_below_double": percent(
-            1
-            - speed["published", "float3"]
-            / max(speed["published", d] for d in ("double", "float4"))
+        "float3_behind": percent(
+            1 - speed["published", "float3"] / max(speed["published", d] for d in DTYPES)
         ),
     }
 

@@ -40,7 +40,27 @@ def values(record: Record) -> dict[str, Any]:
         "devices": _devices(record),
         "state": _state(record),
         "widths": _widths(ok),
+        **_repeats(record),
         **_unmet(record),
+    }
+
+
+def _repeats(record: Record) -> dict[str, str]:
+    """What the intervals cover, and how far the repeats of the run lie apart."""
+    counts = {int(p["params"]["measure"].get("repeats", 1)) for p in record.provenance}
+    spread = record.ok["between_spread"].dropna() if max(counts) > 1 else pd.Series(dtype=float)
+    if spread.empty:
+        return {
+            "covered": "of the median of this one run, which says nothing about another run",
+            "between": "",
+        }
+    times = " or ".join(str(n) for n in sorted(counts))
+    return {
+        "covered": "of what another run may find, since everything was measured "
+        f"{times} times, each time in new processes",
+        "between": "The repeats' medians of a cell spread by "
+        f"{percent(float(spread.median()))} (relative standard deviation, median of the cells; "
+        f"95th percentile {percent(float(spread.quantile(0.95)))}).",
     }
 
 

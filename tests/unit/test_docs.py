@@ -19,7 +19,7 @@ from gpushmoo.model.same_machine import points, predicted_gbs
 from gpushmoo.store import ROOM_LIMIT_S
 from gpushmoo.timing.batching import SHORT_S
 from jinja2 import UndefinedError
-from recompute import footprints, peak, persistent, simulated
+from recompute import footprints, overview, peak, persistent, simulated
 from recompute.record import MissingError, Record, read_record
 from recompute.slow import Slow, StaleError
 from recompute.words import Claims
@@ -56,6 +56,15 @@ def test_a_sentence_that_is_no_longer_so_is_named(record: Record) -> None:
     assert [c.split(" [")[0] for c in claims.broken] == [
         "The best copy is no slower than the runtime's own at 4 GiB."
     ]
+
+
+def test_repeats_are_told_where_there_are_some(record: Record) -> None:
+    measure = {**record.provenance[0]["params"]["measure"], "repeats": 2}
+    provenance = [{**p, "params": {**p["params"], "measure": measure}} for p in record.provenance]
+    cells = record.cells.assign(between_spread=0.004)
+    found = overview.values(replace(record, cells=cells, provenance=provenance))
+    assert "everything was measured 2 times" in found["covered"]
+    assert "0.40 % (relative standard deviation" in found["between"]
 
 
 def test_cells_that_the_record_lacks_are_named(record: Record) -> None:

@@ -37,7 +37,7 @@ ROOT = HERE.parents[1]
 # Options beside those of all tools; one that a release does not know is left out. A function of
 # the runtime that fails is the business of the code that called it, and of its tests.
 TOOLS: dict[str, tuple[str, ...]] = {
-    "memcheck": ("--padding=512", "--track-stream-ordered-races=all", "--report-api-errors=no"),
+    "memcheck": ("--padding=512", "--report-api-errors=no"),
     "racecheck": (),
     "initcheck": (),
 }

@@ -11,10 +11,11 @@ size is also sampled as it is measured: from a graph, and with the cache flushed
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import itertools
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,16 +104,23 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="builds to pass over")
     parser.add_argument("--seconds", type=float, default=420.0, help="start no build after these")
     asked = parser.parse_args()
+    # Under a tool a launch may take minutes: what takes so long stands in the output.
+    faulthandler.dump_traceback_later(60, repeat=True)
     cuda.CudaBuffers = BareBuffers  # type: ignore[misc]
     device = open_device(DeviceChoice(asked.backend, 0, "auto", asked.cache))
-    outcome = run_builds(device, builds_of(asked.kernels)[asked.first :], asked.seconds)
-    asked.out.write_text(json.dumps(asdict(outcome), indent=1) + "\n")
+    builds = builds_of(asked.kernels)[asked.first :]
+    outcome = run_builds(device, builds, asked.seconds, lambda told: write(told, asked.out))
     if outcome.lost is None:
         device.close()
 
 
+def write(outcome: Outcome, path: Path) -> None:
+    """Write the outcome so far: under a tool a build may take longer than there is time."""
+    path.write_text(json.dumps(asdict(outcome), indent=1) + "\n")
+
+
 def builds_of(names: Sequence[str] | None) -> list[Build]:
-    """All that runs on a device, kernels with the fewest builds first."""
+    """All that runs on a device: one build of each kernel, then the second of each, and so on."""
     found = []
     for name, path in find_kernels([ROOT / "kernels"]).items():
         folder = load_kernel(path)
@@ -120,35 +128,46 @@ def builds_of(names: Sequence[str] | None) -> list[Build]:
         if not on_host and (not names or name in names):
             pairs = itertools.product(folder.workload.dtypes, folder.workload.variants)
             found.append([Build(folder, dtype, variant) for dtype, variant in pairs])
-    return [build for builds in sorted(found, key=len) for build in builds]
+    turns = itertools.zip_longest(*sorted(found, key=len))
+    return [build for turn in turns for build in turn if build is not None]
 
 
-def run_builds(device: Device, builds: Sequence[Build], seconds: float) -> Outcome:
-    """Run them until the time is up or the device is lost."""
+def run_builds(
+    device: Device,
+    builds: Sequence[Build],
+    seconds: float,
+    tell: Callable[[Outcome], None] = lambda outcome: None,
+) -> Outcome:
+    """Run them until the time is up or the device is lost; each build's end is told."""
     outcome, began = Outcome(), time.monotonic()
     for build in builds:
         if time.monotonic() - began > seconds:
             break
         outcome.builds += 1
         try:
-            _run(device, build, outcome)
+            _run(device, build, outcome, began + seconds)
         except DeviceLostError as err:
             outcome.lost = f"{build.label}: {err}"
             break
         except DeviceError as err:
             outcome.refused.append(f"{build.label}: {err}")
+        outcome.left = len(builds) - outcome.builds
+        outcome.seconds = round(time.monotonic() - began, 1)
+        tell(outcome)
     outcome.left = len(builds) - outcome.builds
     outcome.seconds = round(time.monotonic() - began, 1)
+    tell(outcome)
     return outcome
 
 
-def _run(device: Device, build: Build, outcome: Outcome) -> None:
+def _run(device: Device, build: Build, outcome: Outcome, until: float) -> None:
     programs = build_variants(device, build.folder, build.dtype, [build.variant])
     if programs.failures:
         outcome.wrong.append(f"{build.label}: {programs.failures[build.variant]}")
         return
     for problem in problems_of(build.folder.workload):
-        _run_problem(device, build, programs, problem, outcome)
+        if time.monotonic() < until:
+            _run_problem(device, build, programs, problem, outcome)
 
 
 def problems_of(workload: Workload) -> tuple[Problem, ...]:

@@ -63,6 +63,7 @@ def write_shard(
         run.samples_s = [value * s for s in SAMPLES]
         runs[cell.key] = run
     params = {"folder": f"kernels/{kernel}", "dtype": dtype, "repeat": 1}
+    params["measure"] = {"repeats": 1}
     info = replace(INFO, uuid=uuid, name=model)
     table = cell_table(ShardResult(runs), FOLDER.workload, info, [axis])
     write_parquet(table, path, {"axes": [axis], "params": params})

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.dataset import read_cells
 from gpushmoo.model import fit as fit_module
 from gpushmoo.model.closed import Machine, Parameters, total_s
 from gpushmoo.model.fit import Fit, choose_held_out, fit_series
 from gpushmoo.model.series import fit_dataset
-from gpushmoo.store import read_shard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -263,13 +264,12 @@ def test_smallest_and_largest_point_are_never_held_out(
 
 
 @pytest.fixture(scope="module")
-def recorded() -> pd.DataFrame:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     folder = ROOT / "reports/reference/nvidia-h200/block_eq_partition"
-    shards = sorted(folder.rglob("*.parquet"))
-    assert len(shards) >= 2
-    cells = pd.concat([read_shard(p)[0].to_pandas() for p in shards], ignore_index=True)
+    dataset = tmp_path_factory.mktemp("recorded") / "dataset"
+    aggregate(sorted(folder.rglob("*.parquet")), dataset)
     # Far outside the L2 cache, warm: the flushed series are the same there.
-    return cells[(cells["height"] == 8192) & (cells["cache_state"] == "warm")]
+    return read_cells(dataset, {"height": 8192, "cache_state": "warm"})
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +298,7 @@ def test_model_predicts_the_second_wave_of_a_real_gpu_from_the_first(
     series = ok.groupby(["dtype", "variant"])
     assert len(series) == 6
     for _, rows in series:
-        rows = rows.sort_values("blocks").drop_duplicates("blocks")
+        rows = rows.sort_values("blocks")
         blocks, measured = rows["blocks"].to_numpy(), rows["median_s"].to_numpy()
         machine = replace(H200, tiles=int(rows["tiles"].iloc[0]))
         first = blocks <= 528

@@ -133,5 +133,14 @@ def test_a_single_repeat_says_that_its_intervals_cover_it_alone() -> None:
     assert "this run only" in text
 
 
+def test_kernels_that_were_recorded_once_are_named() -> None:
+    once = shard(1, [1.0] * 4)
+    once["params"] = {**once["params"], "folder": "kernels/other"}
+    found = steadiness([shard(1, [1.0] * 4), shard(2, [1.0] * 4), once])
+    assert found.once == ("other",)
+    assert "cover that run only: other." in steadiness_finding(found)
+
+
 def test_without_copies_nothing_is_said_of_the_machine() -> None:
-    assert steadiness([{"params": {"repeat": 1}, "controls": []}]) == Steadiness(1, 0, None, None)
+    shards = [{"params": {"repeat": 1, "folder": "kernels/k"}, "controls": []}]
+    assert steadiness(shards) == Steadiness(1, 0, None, None)

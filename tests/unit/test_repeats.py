@@ -31,7 +31,7 @@ def write_repeat(
     statuses: Mapping[int, Status] | None = None,
     copy_s: float = 1e-3,
     uuid: str = INFO.uuid,
-    index: int = 0,
+    planned: int = 2,
 ) -> Path:
     """A repeat of a shard: cells over the axis x, with these medians in seconds."""
     runs = {}
@@ -45,8 +45,9 @@ def write_repeat(
         runs[cell.key] = run
     copies = {(PROBLEM, "warm"): [(0.0, copy_s)]}
     table = cell_table(ShardResult(runs, copies), FOLDER.workload, replace(INFO, uuid=uuid), ["x"])
-    params = {"folder": "kernels/tiny", "dtype": "float", "repeat": repeat, "shard": [index, 1]}
-    path = folder / f"{shard_name(index, 1, repeat)}.parquet"
+    params = {"folder": "kernels/tiny", "dtype": "float", "repeat": repeat, "shard": [0, 1]}
+    params["measure"] = {"repeats": planned}
+    path = folder / f"{shard_name(0, 1, repeat)}.parquet"
     write_parquet(table, path, {"axes": ["x"], "params": params})
     return path
 
@@ -86,6 +87,18 @@ def test_one_repeat_keeps_the_interval_of_its_samples(tmp_path: Path) -> None:
     for name in ("median_low_s", "median_high_s", "own_low_s", "own_high_s", "coverage"):
         assert list(cells[name]) == list(alone[name])
     assert cells["between_spread"].isna().all()
+
+
+def test_what_was_measured_once_on_purpose_keeps_its_interval_beside_repeats(
+    tmp_path: Path,
+) -> None:
+    """In a record put together of several: the spread of the others says nothing about it."""
+    times = {x: float(x) for x in range(1, 40)}
+    others = [write_repeat(tmp_path, n, {x: n * t for x, t in times.items()}) for n in (1, 2)]
+    (tmp_path / "once").mkdir()
+    once = write_repeat(tmp_path / "once", 1, {99: 1.0}, planned=1)
+    row = cells_of([*others, once], tmp_path).loc[99]
+    assert (row["median_low_s"], row["median_high_s"]) == (0.99, 1.01)
 
 
 def test_a_machine_that_slows_down_as_a_whole_ties_no_cells(tmp_path: Path) -> None:

@@ -47,10 +47,11 @@ class AggregateError(Exception):
 class ShardFile:
     """What is kept of a checked shard: of a hundred thousand of them all provenance is too much.
 
-    `paths` are its repeats, the first one first.
+    `paths` are its repeats, the first one first; `planned` is how many there were to be.
     """
 
     paths: tuple[Path, ...]
+    planned: int
     axes: tuple[str, ...]
     partition: tuple[str, str]
     n_bytes: int
@@ -122,7 +123,8 @@ def _opened(paths: Sequence[Path]) -> tuple[list[ShardFile], list[tuple[Path, st
         params = shard.metadata["params"]
         partition = (Path(params["folder"]).name, params["dtype"])
         axes = tuple(shard.metadata["axes"])
-        file = ShardFile((path,), axes, partition, shard.n_bytes)
+        planned = params["measure"]["repeats"]
+        file = ShardFile((path,), planned, axes, partition, shard.n_bytes)
         files.setdefault(first_repeat_of(path), []).append((params["repeat"], file))
     shards = []
     for found in files.values():
@@ -189,7 +191,8 @@ def _read(
             for name in pc.unique(table.column("device_name")).to_pylist():
                 models.setdefault(name, []).append(path)
         if not (bad or check_only):
-            for batch in merged(tables, spread).to_batches():
+            # What was to be measured once has the interval of its samples, whatever else there is.
+            for batch in merged(tables, spread if file.planned > 1 else None).to_batches():
                 sorter.add(_widened(batch, schema, number))
     return bad
 

@@ -20,13 +20,15 @@ class Steadiness:
 
     `between` are the typical and the largest change between repeats of the same copies, `within`
     those between the first and the second half of a repeat's rounds; `controls` is how many copies
-    of different buffers were looked at, `repeats` how often the run measured.
+    of different buffers were looked at, `repeats` how often the run measured. Of several recordings
+    put together, `once` are the kernels that only ones of a single repeat have.
     """
 
     repeats: int
     controls: int
     between: tuple[float, float] | None
     within: tuple[float, float] | None
+    once: tuple[str, ...] = ()
 
     @property
     def steady(self) -> bool:
@@ -39,10 +41,11 @@ def steadiness(provenance: Sequence[Mapping[str, Any]]) -> Steadiness:
     """Of a run, from the provenance of all its shards and repeats."""
     medians: dict[tuple[Any, ...], list[float]] = {}
     within = []
-    repeats = 1
+    repeats: dict[str, int] = {}
     for shard in provenance:
         params = shard["params"]
-        repeats = max(repeats, params["repeat"])
+        kernel = params["folder"].rsplit("/", 1)[-1]
+        repeats[kernel] = max(repeats.get(kernel, 1), params["repeat"])
         name = json.dumps({k: v for k, v in params.items() if k != "repeat"}, sort_keys=True)
         for control in shard["controls"]:
             seconds = np.asarray(control["seconds"])
@@ -54,7 +57,9 @@ def steadiness(provenance: Sequence[Mapping[str, Any]]) -> Steadiness:
                 half = len(seconds) // 2
                 within.append(_change(np.median(seconds[:half]), np.median(seconds[half:])))
     between = [_change(min(m), max(m)) for m in medians.values() if len(m) > 1]
-    return Steadiness(repeats, len(medians), _typical(between), _typical(within))
+    most = max(repeats.values(), default=1)
+    once = tuple(sorted(k for k, n in repeats.items() if n == 1 < most))
+    return Steadiness(most, len(medians), _typical(between), _typical(within), once)
 
 
 def _change(a: float, b: float) -> float:

@@ -188,7 +188,7 @@ def method_facts(
         "max_samples": p["measure"]["max_samples"],
         "target": percent(p["measure"]["relative_half_width"]),
         "seed": p["seed"],
-        "repeats": p["measure"]["repeats"],
+        "repeats": max(p["params"]["measure"]["repeats"] for p in provenance),
         "between": _between_words(ok),
         "unmet": unmet_words(ok, ok["within_half_width"], provenance),
         "half_width_median": percent(float(half.median())) if len(ok) else "—",
@@ -282,8 +282,12 @@ def steadiness_finding(found: Steadiness) -> str:
     if found.repeats == 1:
         word = "Measured once (repeats: 1): intervals cover this run only, not another one."
     else:
-        word = f"Measured {found.repeats} times in separate processes; intervals cover both."
-        word = word.replace("both", "both" if found.repeats == 2 else "all of them")
+        word = (
+            f"Measured {found.repeats} times in separate processes; intervals are those of another "
+            "run."
+        )
+    if found.once:
+        word += f" Measured once, so that intervals cover that run only: {', '.join(found.once)}."
     changes = [
         f"by {percent(typical)} (at most {percent(most)}) {when}"
         for pair, when in ((found.between, "between the repeats"), (found.within, "within one"))

@@ -1,7 +1,8 @@
 # make report: set up and run the default configuration. make test: set up and run all checks.
+# make hunt: look for new faults by random draws.
 SNAKEMAKE := .venv/bin/snakemake
 
-.PHONY: report report-h200 docs test test-cluster lint clean
+.PHONY: report report-h200 docs test hunt test-cluster lint clean
 
 report: .venv/run.stamp
 	$(SNAKEMAKE) --cores all
@@ -18,6 +19,15 @@ docs: .venv/run.stamp
 # Twice as many workers as the smallest machine has cores: much of Snakemake's time is waiting.
 test: lint
 	.venv/bin/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
+
+# Ten times as many draws as `make test`, new ones each time, and what is too long for every change:
+# full products, other architectures. `make hunt SEED=7` repeats that hunt's draws; TESTS: some files.
+SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
+hunt: .venv/dev.stamp
+	@echo "make hunt SEED=$(SEED)"
+	@.venv/bin/python -m pytest -q -n 4 --dist loadfile -m "hypothesis or hunt" \
+		--hypothesis-profile=hunt --hypothesis-seed=$(SEED) $(TESTS) \
+		|| { echo "To repeat it: make hunt SEED=$(SEED)"; exit 1; }
 
 # Installs a Slurm where there is none (Debian's packages, as root), starts one of virtual nodes, runs
 # a sweep on it and lets jobs, nodes and the controller fail.

@@ -6,16 +6,38 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 import yaml
 from gpushmoo.devices.base import Device, NoDeviceError
 from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve_runtime
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# For hours on end: --hypothesis-profile=hunt.
-hypothesis.settings.register_profile("hunt", max_examples=3000, deadline=None)
+# `make test`: the same draws in every run, and one that fails is told as it is: the search for a
+# smaller one may take minutes. `make hunt`: ten times as many by its seed, and made smaller.
+# Neither remembers draws nor judges by how long one took, which a busy machine would decide.
+BOTH: dict[str, Any] = {
+    "database": None,
+    "deadline": None,
+    # Tests of a device draw again and again on the one that they share.
+    "suppress_health_check": (HealthCheck.too_slow, HealthCheck.function_scoped_fixture),
+}
+settings.register_profile(
+    "test", **BOTH, derandomize=True, max_examples=100, phases=(Phase.explicit, Phase.generate)
+)
+settings.register_profile("hunt", **BOTH, max_examples=1000)
+settings.load_profile("test")
+# Hypothesis also draws constants of whatever modules happen to be imported. Which these are depends
+# on the tests that a worker had before, so that the same draws need none of them.
+providers._get_local_constants = lambda: providers._local_constants
+
+
+def examples(in_test: int) -> int:
+    """How many examples a test draws: `in_test` in `make test`, more in `make hunt`."""
+    return in_test * settings.default.max_examples // settings.get_profile("test").max_examples
+
 
 # Workers take files in this order: first the one whose fixture makes the run that the others of
 # tests/workflow copy, with long ones that do not wait for it; then all others that take more than

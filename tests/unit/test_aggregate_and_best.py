@@ -16,7 +16,7 @@ import duckdb
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT
+from conftest import ROOT, examples
 from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
 from gpushmoo.analysis.best import best_of_dataset, best_table, tied_best
@@ -178,7 +178,7 @@ def test_all_bad_shards_are_named_and_the_old_dataset_stays(
     assert len(read_cells(dataset)) == 9
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(where=st.floats(0.0, 1.0, exclude_max=True), bit=st.integers(0, 7), file=st.integers(0, 9))
 def test_a_flipped_bit_of_a_dataset_is_refused_wherever_it_is(
     tmp_path_factory: pytest.TempPathFactory, where: float, bit: int, file: int
@@ -382,7 +382,7 @@ def widened(parts: list[tuple[float, float, float]], factor: float) -> pd.DataFr
     return frame([(m * (1 - factor * a), m, m * (1 + factor * b)) for a, m, b in parts])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(parts=st.lists(PARTS, min_size=1, max_size=12), factor=st.floats(1.0, 3.0))
 def test_wider_intervals_never_shrink_the_set(
     parts: list[tuple[float, float, float]], factor: float

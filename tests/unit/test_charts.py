@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from conftest import examples
 from gpushmoo.model.charts import (
     Bar,
     Charted,
@@ -216,7 +217,7 @@ def cases(draw: st.DrawFn) -> tuple[Machine, Workload, int, Chart, Assumptions]:
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_transfers_never_overlap_and_end_with_their_bars(
     case: tuple[Machine, Workload, int, Chart, Assumptions],
 ) -> None:
@@ -240,7 +241,7 @@ def test_transfers_never_overlap_and_end_with_their_bars(
 
 
 @given(cases(), st.integers(0, 200))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_every_half_warp_is_in_one_queue(
     case: tuple[Machine, Workload, int, Chart, Assumptions], time: int
 ) -> None:

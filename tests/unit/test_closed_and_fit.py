@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import ROOT
+from conftest import ROOT, examples
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.dataset import read_cells
 from gpushmoo.model import fit as fit_module
@@ -246,7 +246,7 @@ def test_without_held_out_points_there_is_no_held_out_error() -> None:
     assert found.train_median_error is not None
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     blocks=st.lists(st.integers(1, 999), min_size=1, max_size=60, unique=True),
     share=st.floats(0.0, 0.5),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from conftest import examples
 from gpushmoo.model import compiled
 from gpushmoo.model.compiled import MOST_LANES
 from gpushmoo.model.gantt import (
@@ -44,7 +45,7 @@ def expect_the_same(
 
 
 @given(case=cases(), writes=st.booleans(), beat=st.sampled_from([1, Fraction(13, 8), 3]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_every_event_is_that_of_the_plain_simulation(
     case: tuple[Machine, Workload, int, Assumptions], writes: bool, beat: Fraction
 ) -> None:

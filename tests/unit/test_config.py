@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, examples
 from gpushmoo.config import ConfigError, RunConfig, SweepConfig, _apart, check_memory, load_config
 from gpushmoo.kernels import load_kernel
 from gpushmoo.plan import plan_shards
@@ -503,7 +503,7 @@ def shares_a_cell(one: SweepConfig, other: SweepConfig, residency: Residency) ->
     return not mine.isdisjoint(its)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(one=sweeps_of(EXPLICIT), other=sweeps_of(EXPLICIT))
 def test_sweeps_with_known_axes_are_apart_where_no_cell_is_shared(
     one: SweepConfig, other: SweepConfig
@@ -512,7 +512,7 @@ def test_sweeps_with_known_axes_are_apart_where_no_cell_is_shared(
     assert _apart(one, other) == _apart(other, one) == (not shared)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(
     one=sweeps_of(ASKED | st.lists(ASKED | EXPLICIT, min_size=1, max_size=2)),
     other=sweeps_of(EXPLICIT | ASKED),
@@ -634,7 +634,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(child)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_any_configuration_is_either_taken_or_refused_by_a_sentence(data: st.DataObject) -> None:
     config = copy.deepcopy(DEFAULT)

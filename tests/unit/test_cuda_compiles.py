@@ -1,10 +1,16 @@
-"""Every CUDA kernel compiles to machine code for three generations of GPUs; no device needed."""
+"""Every CUDA kernel compiles, and its machine code does what is timed; no device needed."""
 
 from __future__ import annotations
 
 import functools
+import itertools
+import re
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,37 +18,46 @@ from conftest import ROOT, USER_CUDA
 from gpushmoo.devices.base import BuildError, LaunchFailedError, NoDeviceError, check_sizes
 from gpushmoo.devices.nvrtc import build_options, compile_cubin, supported_archs
 from gpushmoo.devices.parameters import parameter_sizes
+from gpushmoo.devices.sass import EntryCode, complaints, disassemble, listing, sequence
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.kernels import KernelFolder, find_kernels, load_kernel
 from gpushmoo.space import Cell, Problem
-from gpushmoo.workload import Argument, BufferRef, HostFedWorkload, Launch, NullRef
+from gpushmoo.workload import Argument, BufferRef, HostFedWorkload, Launch, NullRef, Workload
 
 FOLDERS = [load_kernel(p) for p in find_kernels([ROOT / "kernels"]).values()]
-# All variants for the architecture that was measured, the first and the last for two others.
-BUILDS = [
-    pytest.param(folder, dtype, variant, arch, id=f"{folder.name}-{dtype}-{variant}-{arch}")
-    for folder in FOLDERS
-    if folder.workload.device_code
-    for variants in [folder.workload.default_variants or folder.workload.variants]
-    for dtype in folder.workload.dtypes
-    for variant in variants
-    for arch in ("sm_75", "sm_90", "sm_100")
-    if arch == "sm_90" or variant in (variants[0], variants[-1])
-]
+OTHER_ARCHS = ("sm_75", "sm_100")
+
+
+def builds() -> Iterator[Any]:
+    """All variants for the measured architecture; the first and the last for two others.
+
+    Of these only the first of a kernel is built in every run, the rest in a hunt.
+    """
+    for folder in FOLDERS:
+        w = folder.workload
+        variants = w.default_variants or w.variants
+        every = itertools.product(w.dtypes, variants, ("sm_90", *OTHER_ARCHS))
+        for dtype, variant, arch in every if w.device_code else ():
+            first = (dtype, variant) == (w.dtypes[0], variants[0])
+            if arch == "sm_90" or variant in (variants[0], variants[-1]):
+                marks = () if arch == "sm_90" or first else pytest.mark.hunt
+                name = f"{folder.name}-{dtype}-{variant}-{arch}"
+                yield pytest.param(folder, dtype, variant, arch, id=name, marks=marks)
 
 
 @functools.cache
-def compiled(source: str, name: str, options: tuple[str, ...], arch: str) -> bytes:
+def compiled(folder: Path, options: tuple[str, ...], arch: str) -> bytes:
     """Variants that differ in their launches only are the same code."""
-    return compile_cubin(source, name, options, arch)
+    return compile_cubin((folder / "kernel.cu").read_text(), folder.name, options, arch)
 
 
-@pytest.mark.parametrize(("folder", "dtype", "variant", "arch"), BUILDS)
+def options_of(folder: KernelFolder, dtype: str, variant: str) -> tuple[str, ...]:
+    return build_options(DTYPES[dtype], folder.workload.defines(dtype, variant))
+
+
+@pytest.mark.parametrize(("folder", "dtype", "variant", "arch"), list(builds()))
 def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: str) -> None:
-    source = folder.source(".cu")
-    assert source is not None, f"{folder.name} has no kernel.cu"
-    options = build_options(DTYPES[dtype], folder.workload.defines(dtype, variant))
-    code = compiled(source.read_text(), folder.name, tuple(options), arch)
+    code = compiled(folder.path, options_of(folder, dtype, variant), arch)
     assert code.startswith(b"\x7fELF")
     # The entry that the workload launches must be in the binary under its plain name.
     axes = tuple((axis, 8) for axis in sorted(folder.workload.axes))  # 8 is on every axis
@@ -50,6 +65,86 @@ def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: s
     sizes = parameter_sizes(code)
     for launch in launches_of(folder, cell):
         check_sizes(launch, sizes[launch.entry])
+
+
+@functools.cache
+def built_in(folder: Path, options: tuple[str, ...]) -> dict[str, EntryCode]:
+    """What the machine code for the measured architecture holds."""
+    return disassemble(compiled(folder, options, "sm_90"))
+
+
+# Nearly all of the time is the start of nvdisasm, most of a second: of a kernel with more variants
+# than this the first dtype is tried in those that differ from the first variant in one part of its
+# name, and the others in the first and the last variant.
+MANY_VARIANTS = 4
+
+
+def tried(workload: Workload, dtype: str) -> tuple[str, ...]:
+    variants = workload.variants
+    if len(variants) <= MANY_VARIANTS:
+        return variants
+    if dtype != workload.dtypes[0]:
+        return (variants[0], variants[-1])
+    first = variants[0].split("-")
+    return tuple(v for v in variants if differing(first, v.split("-")) <= 1)
+
+
+def differing(one: list[str], other: list[str]) -> int:
+    return sum(a != b for a, b in itertools.zip_longest(one, other))
+
+
+def test_of_many_variants_each_part_is_tried() -> None:
+    for folder in FOLDERS:
+        for dtype in folder.workload.dtypes[:1]:
+            names = [v.split("-") for v in folder.workload.variants]
+            some = [v.split("-") for v in tried(folder.workload, dtype)]
+            parts = [set(enumerate(name)) for name in names]
+            assert set().union(*(set(enumerate(n)) for n in some)) == set().union(*parts)
+
+
+@pytest.mark.parametrize(
+    ("folder", "dtype", "variant"),
+    [
+        pytest.param(folder, dtype, variant, id=f"{folder.name}-{dtype}-{variant}")
+        for folder in FOLDERS
+        if folder.workload.device_code
+        for dtype in folder.workload.dtypes
+        for variant in tried(folder.workload, dtype)
+    ],
+)
+def test_built_in_kernels_do_what_they_are_timed_for(
+    folder: KernelFolder, dtype: str, variant: str
+) -> None:
+    codes = built_in(folder.path, options_of(folder, dtype, variant))
+    expected = {entry: folder.workload.accesses(entry, dtype, variant) for entry in codes}
+    assert any(expected.values()), "no entry is ever timed"
+    assert [c for entry in codes for c in complaints(codes[entry], expected[entry])] == []
+
+
+@pytest.mark.parametrize(
+    ("variant", "full_tile"),
+    [pytest.param("published", "LSLSLSLS"), pytest.param("distinct", "LLLLSSSS")],
+)
+def test_distinct_pointers_let_a_thread_have_all_its_loads_in_flight(
+    variant: str, full_tile: str
+) -> None:
+    folder = next(f for f in FOLDERS if f.name == "copy2d_document")
+    text = listing(compiled(folder.path, options_of(folder, "float", variant), "sm_90"))
+    # The masked path at the array's edge comes first and is the same in both.
+    assert sequence(text, "copy_rows_8", "global") == "LSLSLS" + full_tile
+
+
+def test_a_given_value_costs_a_surface_a_load_of_a_constant_and_nothing_else() -> None:
+    folder = next(f for f in FOLDERS if f.name == "surf2d_memset")
+
+    def opcodes(variant: str) -> Counter[str]:
+        text = listing(compiled(folder.path, options_of(folder, "float", variant), "sm_90"))
+        lines = re.findall(r"/\*[0-9a-f]{4}\*/\s+(?:@!?U?P\w+ )?([A-Z0-9.]+)", text)
+        return Counter(name for name in lines if name != "NOP")
+
+    given, computed = opcodes("block-one"), opcodes("block-place")
+    assert given - computed == Counter({"LDC": 1})
+    assert {name.split(".")[0] for name in computed - given} == {"IMAD", "SHF", "I2FP"}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
@@ -63,19 +158,9 @@ def test_kernel_has_a_source_for_each_backend_or_runs_on_the_host_alone(
 @pytest.mark.parametrize("dtype", ["float2", "unorm8"])
 def test_every_mode_of_the_texture_sum_compiles(dtype: str) -> None:
     folder = next(f for f in FOLDERS if f.name == "tex2d_sum")
-    source = folder.source(".cu")
-    assert source is not None
     modes = [v for v in folder.workload.variants if v.startswith("block-")]
     assert len(modes) == 16  # 2 filters, 4 address modes, sums stored or not
-    codes = {
-        compile_cubin(
-            source.read_text(),
-            folder.name,
-            build_options(DTYPES[dtype], folder.workload.defines(dtype, mode)),
-            "sm_90",
-        )
-        for mode in modes
-    }
+    codes = {compiled(folder.path, options_of(folder, dtype, mode), "sm_90") for mode in modes}
     # The texture object holds filter and address mode; OFFSET, SCALE and WRITTEN are in the code.
     assert len(codes) > 3
 

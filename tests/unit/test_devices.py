@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, USER_CUDA, USER_OPENCL
+from conftest import ROOT, USER_CUDA, USER_OPENCL, examples
 from gpushmoo.devices.base import (
     BuildError,
     Device,
@@ -110,9 +110,7 @@ def stray(device: Device, folder: Path) -> Callable[[Any, int, int], None]:
     return run
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), n=st.integers(1, 3000))
 def test_any_changed_word_changes_the_checksum(device: Device, data: st.DataObject, n: int) -> None:
     words = np.random.default_rng(n).integers(0, 2**32, n, dtype=np.uint32)
@@ -140,9 +138,7 @@ def run_cell(device: Device, cell: Cell) -> int:
 
 @pytest.mark.parametrize("dtype", ["float", "double", "float3", "float4"])
 @pytest.mark.parametrize("variant", ["element", "tile32"])
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(12))
 @given(
     height=st.integers(1, 150),
     width=st.integers(1, 150),
@@ -159,9 +155,7 @@ def test_copy2d_is_right_for_any_shape(
 
 @pytest.mark.parametrize("dtype", ["float", "double", "float3", "float4"])
 @pytest.mark.parametrize("variant", ["exact", "reciprocal"])
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(12))
 @given(height=st.integers(1, 200), width=st.integers(1, 300), blocks=st.integers(1, 40))
 def test_block_eq_partition_is_right_for_any_size(
     device: Device, dtype: str, variant: str, height: int, width: int, blocks: int

@@ -7,6 +7,7 @@ import math
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import ROOT
+from covering import covering, pairs_of
 from gpushmoo import measure
 from gpushmoo.builds import build_variants
 from gpushmoo.devices.base import Device, Program
@@ -94,15 +96,31 @@ SIZES = [0, 1, 2, 3, 4, 5, 31, 1000, 65537]
 @pytest.mark.parametrize("dtype", ["float", "double"])
 @pytest.mark.parametrize("variant", workload().variants)
 @pytest.mark.parametrize("n", SIZES)
-def test_every_cell_is_right(device: Device, n: int, variant: str, dtype: str) -> None:
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param(covering, id="every pair of values"),
+        pytest.param(list, id="all", marks=pytest.mark.hunt),
+    ],
+)
+def test_every_cell_is_right(
+    device: Device, chosen: Callable[[list[Cell]], list[Cell]], n: int, variant: str, dtype: str
+) -> None:
     random = open_space(device, workload(), Problem(1, n), dtype, variant, seed=3)
     assert isinstance(random, FedSpace)
     exact = FedSpace(device, workload(), integers(n, dtype))
     expected = sum((1 + i % 7) * (1 + i % 5) for i in range(n))
-    for cell in cells(n, dtype, variant, AXES | {"chunk": chunks(n)}):
+    for cell in chosen(cells(n, dtype, variant, AXES | {"chunk": chunks(n)})):
         assert value(device, exact, cell) == expected, cell
         # Random numbers, by the workload's own measure.
         value(device, random, cell)
+
+
+def test_chosen_cells_hold_every_pair_of_values() -> None:
+    every = cells(1000, "float", "pinned-pooled", AXES | {"chunk": chunks(1000)})
+    some = covering(every)
+    assert set().union(*map(pairs_of, some)) == set().union(*map(pairs_of, every))
+    assert len(some) <= len(every) // 4
 
 
 # What IEEE 754 says
@@ -127,7 +145,7 @@ def same(a: float, b: float) -> bool:
 def expect(device: Device, inputs: dict[str, Array], dtype: str, expected: float) -> None:
     """Of every cell, by the number itself and by the workload's measure."""
     space = FedSpace(device, workload(), inputs)
-    for cell in cells(N, dtype, "pinned-pooled", AXES_OF_SPECIAL):
+    for cell in covering(cells(N, dtype, "pinned-pooled", AXES_OF_SPECIAL)):
         assert same(value(device, space, cell), expected), cell
 
 

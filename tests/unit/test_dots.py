@@ -29,7 +29,7 @@ from gpushmoo.analysis.dots import (
 )
 from gpushmoo.report.dots import dots_findings, dots_page
 from gpushmoo.report.tables import Json
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 LENGTHS = (64, 256, 1024, 4096)
@@ -291,7 +291,6 @@ GRID = [
 ]
 
 
-@settings(deadline=None)
 @given(times=st.dictionaries(st.sampled_from(range(len(GRID))), st.floats(0.1, 10), min_size=1))
 def test_values_are_compared_where_all_of_them_were_swept_and_nowhere_else(
     times: dict[int, float],

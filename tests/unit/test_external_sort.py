@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT
+from conftest import ROOT, examples
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
 from gpushmoo.analysis.external_sort import KeySorter
 from gpushmoo.space import Problem
@@ -38,7 +38,7 @@ def batches_of(sizes: list[int], distinct: int) -> list[pa.RecordBatch]:
     ]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     sizes=st.lists(st.integers(0, 40), max_size=8),
     distinct=st.integers(1, 60),

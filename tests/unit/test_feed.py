@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import pytest
+from conftest import examples
 from fakes import FakeClock
 from gpushmoo.devices.base import (
     Device,
@@ -487,7 +488,7 @@ OPERATIONS = st.sampled_from(["open", "allocate", "copy_in", "launch", "wait", "
 FAULTS = st.dictionaries(st.tuples(OPERATIONS, st.integers(0, 40)), st.just(None), max_size=4)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 @given(plans=st.lists(PLANS, min_size=1, max_size=5), where=FAULTS, capacity=st.integers(0, 3000))
 def test_every_feed_is_right_or_raises_and_none_leaves_memory(
     plans: list[Pipeline], where: dict[tuple[str, int], None], capacity: int

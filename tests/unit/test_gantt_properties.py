@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
+from conftest import examples
 from gpushmoo.model.gantt import Assumptions, Chart, Workload, simulate
 from gpushmoo.model.machine import Machine, load_machine
 from hypothesis import given, settings
@@ -115,7 +116,7 @@ def naive(
     return makespan, drained
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(cases(), st.booleans())
 def test_agrees_with_the_naive_simulator(
     case: tuple[Machine, Workload, int, Assumptions], writes: bool
@@ -126,7 +127,6 @@ def test_agrees_with_the_naive_simulator(
     assert (run.makespan_cycles, run.drained_cycles) == expected
 
 
-@settings(deadline=None)
 @given(cases(), charts)
 def test_work_is_conserved_and_runs_repeat(
     case: tuple[Machine, Workload, int, Assumptions], chart: Chart
@@ -146,7 +146,6 @@ def test_work_is_conserved_and_runs_repeat(
         assert phases.count(phase) == expected
 
 
-@settings(deadline=None)
 @given(cases(), charts)
 def test_makespan_respects_every_lower_bound(
     case: tuple[Machine, Workload, int, Assumptions], chart: Chart
@@ -167,7 +166,6 @@ def test_makespan_respects_every_lower_bound(
     assert run.makespan_cycles >= max(map(len, run.tile_starts)) * alone
 
 
-@settings(deadline=None)
 @given(cases(), charts)
 def test_an_sm_does_one_thing_at_a_time(
     case: tuple[Machine, Workload, int, Assumptions], chart: Chart
@@ -187,7 +185,6 @@ def test_an_sm_does_one_thing_at_a_time(
         assert all(t % unit == 0 for e in run.events for t in (e.start, e.end))
 
 
-@settings(deadline=None)
 @given(cases(), st.booleans())
 def test_turns_are_strict_and_no_sm_idles_while_a_half_warp_is_ready(
     case: tuple[Machine, Workload, int, Assumptions], writes: bool
@@ -221,7 +218,6 @@ def test_turns_are_strict_and_no_sm_idles_while_a_half_warp_is_ready(
             last, free = lane, end
 
 
-@settings(deadline=None)
 @given(st.integers(1, 12), st.integers(1, 32), st.integers(1, 40), st.integers(2, 500), st.data())
 def test_closed_form_of_one_sm_reading(
     tiles: int, half_warps: int, index: int, latency: int, data: st.DataObject
@@ -239,7 +235,6 @@ def test_closed_form_of_one_sm_reading(
     assert run.makespan_cycles == (tiles - 1) * period + all_indices + latency + transfer
 
 
-@settings(deadline=None)
 @given(cases(), st.booleans(), st.integers(1, 30))
 def test_fractions_of_a_cycle_are_exact(
     case: tuple[Machine, Workload, int, Assumptions], slotted: bool, eighths: int

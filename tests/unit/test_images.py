@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, examples
 from gpushmoo.builds import build_variants
 from gpushmoo.devices.base import (
     Device,
@@ -27,15 +27,13 @@ from gpushmoo.measure import MeasureSettings, ShardRun
 from gpushmoo.schema import Status
 from gpushmoo.space import Cell, Problem, enumerate_cells
 from gpushmoo.timing.stopping import StoppingRule
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import wrong_words
 
 KERNELS = {n: load_kernel(p) for n, p in find_kernels([ROOT / "kernels"]).items()}
 TEX, SURF = KERNELS["tex2d_sum"], KERNELS["surf2d_memset"]
 WHOLE_WORDS = ["float", "float2", "float4", "unorm8x4"]
-FEW = {"max_examples": 10, "deadline": None}
-SHARED = [HealthCheck.function_scoped_fixture]
 
 
 def texels(dtype: str, problem: Problem) -> np.ndarray[Any, Any]:
@@ -45,7 +43,7 @@ def texels(dtype: str, problem: Problem) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("dtype", WHOLE_WORDS)
-@settings(**FEW, suppress_health_check=SHARED)
+@settings(max_examples=examples(10))
 @given(height=st.integers(1, 70), width=st.integers(1, 70))
 def test_an_image_holds_its_texels(device: Device, dtype: str, height: int, width: int) -> None:
     data = texels(dtype, Problem(height, width))
@@ -77,7 +75,7 @@ MODES = [
 
 @pytest.mark.parametrize("dtype", ["float", "float4", "unorm8"])
 @pytest.mark.parametrize("variant", [*MODES, "morton-linear-mirror-written"])
-@settings(**FEW, suppress_health_check=SHARED)
+@settings(max_examples=examples(10))
 @given(
     height=st.integers(1, 130),
     width=st.integers(1, 130),
@@ -94,7 +92,7 @@ def test_texels_are_fetched_right_in_every_mode(
 
 @pytest.mark.parametrize("kernel", [TEX, SURF], ids=lambda f: f.name)
 @pytest.mark.parametrize("mapping", range(4))
-@settings(**FEW, suppress_health_check=SHARED)
+@settings(max_examples=examples(10))
 @given(
     height=st.integers(1, 130),
     width=st.integers(1, 130),

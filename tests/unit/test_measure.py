@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import examples
 from fakes import (
     ENDS,
     ERRORS,
@@ -84,7 +85,7 @@ FAULTS = st.builds(
 RARELY = st.integers(0, 120) | st.none()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     faults=st.lists(FAULTS, max_size=5),
     broken=st.sampled_from([frozenset(), frozenset("a"), frozenset("ab")]),

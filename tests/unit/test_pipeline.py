@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, examples
 from gpushmoo.kernels import load_kernel
 from gpushmoo.pipeline import Cut, Piece, Pipeline, cuts, share_of_host
 from gpushmoo.space import Cell, Problem
@@ -47,7 +47,7 @@ def covered(found: Sequence[Cut | Piece]) -> list[tuple[int, int]]:
     return joined
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=examples(300))
 @given(asked=requests())
 def test_every_element_is_in_one_piece_and_every_stream_has_its_share(
     asked: tuple[int, int, int, int],
@@ -87,7 +87,6 @@ def test_streams_take_turns_so_that_all_have_work_early() -> None:
     ]
 
 
-@settings(deadline=None)
 @given(asked=requests())
 def test_first_piece_of_every_stream_comes_before_any_second(
     asked: tuple[int, int, int, int],
@@ -167,7 +166,7 @@ def launch_of(piece: Piece) -> Launch:
     return piece.launch
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     asked=requests(),
     blocks=st.integers(1, 40),

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conftest import examples
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
 from gpushmoo.events import CellRun, ShardResult
 from gpushmoo.filesum import MARK, sum_holds
@@ -207,7 +208,7 @@ def test_is_whole_of_a_whole_file_and_of_none(shard: Path, tmp_path: Path) -> No
     assert not is_whole(tmp_path)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(where=st.floats(0.0, 1.0, exclude_max=True), bit=st.integers(0, 7))
 def test_damaged_bytes_are_refused_or_without_effect(
     table: pa.Table, tmp_path_factory: pytest.TempPathFactory, where: float, bit: int

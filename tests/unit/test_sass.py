@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import itertools
 import json
 import shutil
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
-from conftest import ROOT
 from gpushmoo.devices import sass
 from gpushmoo.devices.base import DeviceError, NoDeviceError
-from gpushmoo.devices.nvrtc import build_options, compile_cubin
+from gpushmoo.devices.nvrtc import compile_cubin
 from gpushmoo.devices.sass import AccessCount, EntryCode, complaints, disassemble, parse
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.kernels import KernelFolder, find_kernels, load_kernel
-from gpushmoo.workload import Access, Workload
+from gpushmoo.workload import Access
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -463,64 +458,6 @@ def test_spills_show(arch: str) -> None:
     assert {entry for entry, code in codes.items() if code.spill_loads} == {"transpose"}
     assert {entry for entry, code in codes.items() if code.spill_stores} == {"transpose"}
     assert codes["transpose"].registers == 64 / SPILLING[arch]
-
-
-@functools.cache
-def built_in(folder: Path, options: tuple[str, ...]) -> dict[str, EntryCode]:
-    """Variants that differ in their launches only are the same machine code."""
-    source = (folder / "kernel.cu").read_text()
-    return disassemble(compile_cubin(source, folder.name, options, "sm_90"))
-
-
-FOLDERS = [load_kernel(path) for path in find_kernels([ROOT / "kernels"]).values()]
-
-# Nearly all of a build is the start of nvdisasm, most of a second: of a kernel with more variants
-# than this the first dtype is tried in those that differ from the first variant in one part of its
-# name, and the others in the first and the last variant.
-MANY_VARIANTS = 4
-
-
-def tried(workload: Workload, dtype: str) -> tuple[str, ...]:
-    variants = workload.variants
-    if len(variants) <= MANY_VARIANTS:
-        return variants
-    if dtype != workload.dtypes[0]:
-        return (variants[0], variants[-1])
-    first = variants[0].split("-")
-    return tuple(v for v in variants if differing(first, v.split("-")) <= 1)
-
-
-def differing(one: list[str], other: list[str]) -> int:
-    return sum(a != b for a, b in itertools.zip_longest(one, other))
-
-
-def test_of_many_variants_each_part_is_tried() -> None:
-    for folder in FOLDERS:
-        for dtype in folder.workload.dtypes[:1]:
-            names = [v.split("-") for v in folder.workload.variants]
-            some = [v.split("-") for v in tried(folder.workload, dtype)]
-            parts = [set(enumerate(name)) for name in names]
-            assert set().union(*(set(enumerate(n)) for n in some)) == set().union(*parts)
-
-
-@pytest.mark.parametrize(
-    ("folder", "dtype", "variant"),
-    [
-        pytest.param(folder, dtype, variant, id=f"{folder.name}-{dtype}-{variant}")
-        for folder in FOLDERS
-        if folder.workload.device_code
-        for dtype in folder.workload.dtypes
-        for variant in tried(folder.workload, dtype)
-    ],
-)
-def test_built_in_kernels_do_what_they_are_timed_for(
-    folder: KernelFolder, dtype: str, variant: str
-) -> None:
-    options = build_options(DTYPES[dtype], folder.workload.defines(dtype, variant))
-    codes = built_in(folder.path, options)
-    expected = {entry: folder.workload.accesses(entry, dtype, variant) for entry in codes}
-    assert any(expected.values()), "no entry is ever timed"
-    assert [c for entry in codes for c in complaints(codes[entry], expected[entry])] == []
 
 
 # nvdisasm itself -----------------------------------------------------------------------------

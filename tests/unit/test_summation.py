@@ -29,7 +29,7 @@ from gpushmoo.summation import (
     tolerance,
     unit_roundoff,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 Array = npt.NDArray[Any]
@@ -85,7 +85,6 @@ def normal(n: int, dtype: npt.DTypeLike, seed: int = 1) -> tuple[Array, Array]:
 # --- The reference ---
 
 
-@settings(deadline=None)
 @given(vectors())
 def test_reference_is_the_exact_value_rounded_once(pair: tuple[Array, Array]) -> None:
     each = products(*pair)
@@ -149,7 +148,6 @@ def test_compiled_bins_are_those_of_numpy(dtype: np.dtype[Any], n: int) -> None:
     np.testing.assert_array_equal(_compiled_binned()(x, y), _binned(x, y))
 
 
-@settings(deadline=None)
 @given(vectors())
 def test_compiled_bins_are_those_of_numpy_for_any_pairs(pair: tuple[Array, Array]) -> None:
     x, y = (np.ascontiguousarray(v) for v in pair)
@@ -335,7 +333,6 @@ counts = st.integers(0, 10**6)
 some = st.integers(1, 10**4)
 
 
-@settings(deadline=None)
 @given(counts, some, some, some, st.floats(0, 1e30))
 def test_more_of_anything_never_tightens(
     n: int, threads: int, lanes: int, partials: int, magnitude: float
@@ -353,7 +350,6 @@ def test_more_of_anything_never_tightens(
         assert bound <= dot_bound(depth, dtype, 2 * magnitude, n)
 
 
-@settings(deadline=None)
 @given(counts, st.floats(0, 1e300), counts)
 def test_bound_is_its_formula_rounded_up(depth: int, magnitude: float, terms: int) -> None:
     for dtype, tiny in ((F32, TINY32), (F64, TINY64)):
@@ -431,7 +427,6 @@ Depth = Callable[[int], int]
 
 
 @each_scheme
-@settings(deadline=None)
 @given(vectors())
 def test_any_order_agrees_on_any_input(
     add: Scheme, depth: Depth, pair: tuple[Array, Array]

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from conftest import examples
 from gpushmoo.model import controller as c
 from gpushmoo.model.gantt import Workload
 from gpushmoo.model.machine import Banks, Level, Machine, MachineError, load_machine
@@ -72,7 +73,7 @@ tilings = st.builds(
 
 
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_one_partition_is_one_bus(
     machine: Machine, tiling: Tiling, blocks: int, commands: int
 ) -> None:
@@ -90,7 +91,7 @@ def test_one_partition_is_one_bus(
 
 
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 2))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_no_command_comes_too_early(
     machine: Machine, tiling: Tiling, blocks: int, commands: int
 ) -> None:
@@ -148,7 +149,7 @@ def _check_partition(machine: Machine, log: list[tuple[float, int, int, int]]) -
 
 
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_every_byte_is_read_and_written(
     machine: Machine, tiling: Tiling, blocks: int, commands: int
 ) -> None:
@@ -167,7 +168,7 @@ def test_every_byte_is_read_and_written(
 
 
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_in_order_data_come_in_the_order_of_the_requests(
     machine: Machine, tiling: Tiling, blocks: int
 ) -> None:

@@ -12,6 +12,7 @@ from gpushmoo.devices.base import Device, NoDeviceError
 from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve_runtime
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
+from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -90,6 +91,30 @@ def device(request: pytest.FixtureRequest) -> Device:
     """Each backend in turn; CUDA is skipped where there is no device."""
     found: Device = request.getfixturevalue(f"{request.param}_device")
     return found
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are saved, laid out but not written, which would take as long again."""
+    return saved_by(lambda figure, *_, **__: figure.draw_without_rendering(), monkeypatch)
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are saved, and are."""
+    return saved_by(Figure.savefig, monkeypatch)
+
+
+def saved_by(save: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures for which Figure.savefig will be called; `save` is called instead."""
+    figures: list[Figure] = []
+
+    def keep(figure: Figure, *args: Any, **options: Any) -> None:
+        save(figure, *args, **options)
+        figures.append(figure)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    return figures
 
 
 @pytest.fixture

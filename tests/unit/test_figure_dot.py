@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 from conftest import ROOT
 from gpushmoo.analysis.published_dot import PLOTS, read_dot
-from gpushmoo.figures import dot as dot_module
 from gpushmoo.figures.dot import dot
 from gpushmoo.figures.style import OKABE_ITO
 from matplotlib.figure import Figure
@@ -22,19 +20,6 @@ LINES = {
     "device to host, 11.8 GB/s": 11.8,
     "host to device, 12.6 GB/s": 12.6,
 }
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    figures: list[Figure] = []
-    save = dot_module.save
-
-    def keep(figure: Figure, *args: Any, **facts: Any) -> None:
-        figures.append(figure)
-        save(figure, *args, **facts)
-
-    monkeypatch.setattr(dot_module, "save", keep)
-    return figures
 
 
 def measured(plot: str) -> pd.DataFrame:
@@ -81,6 +66,7 @@ def test_every_plot_is_readable(
     assert len(looks) == len(published) == (4 if PLOTS[plot].unit == "ms" else 2)
 
 
+@pytest.mark.usefixtures("drawn")
 def test_findings_on_times(tmp_path: Path) -> None:
     caption = caption_of("running_time", NONE, tmp_path / "a.svg")
     assert "AVX (double) is faster than CUDA (double) at every n from 2⁶ on" in caption
@@ -91,6 +77,7 @@ def test_findings_on_times(tmp_path: Path) -> None:
     assert said in squares
 
 
+@pytest.mark.usefixtures("drawn")
 def test_findings_on_throughputs(tmp_path: Path) -> None:
     caption = caption_of("throughput", NONE, tmp_path / "a.svg")
     double = "CUDA (double) reaches 12.0 GB/s at n = 2²⁷, 77 % of PCI-Express 3.0 x16; it stays"
@@ -103,6 +90,7 @@ def test_findings_on_throughputs(tmp_path: Path) -> None:
     assert "above the device-to-host line" not in squares
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_series_that_falls_behind_is_not_called_faster(tmp_path: Path) -> None:
     published = read_dot(FOLDER, "running_time")
     slow = (published["series"] == "AVX (float)") & (published["n"] == 2**27)
@@ -113,6 +101,7 @@ def test_a_series_that_falls_behind_is_not_called_faster(tmp_path: Path) -> None
     assert "AVX (float) is faster" not in caption
 
 
+@pytest.mark.usefixtures("drawn")
 def test_ours_are_compared_with_the_same_type_and_product(tmp_path: Path) -> None:
     """Times at the longest array that both have, throughputs each at its best."""
     ours = pd.DataFrame(
@@ -131,6 +120,7 @@ def test_ours_are_compared_with_the_same_type_and_product(tmp_path: Path) -> Non
     assert "streams (float) reaches 50.0 GB/s at n = 2²⁸, 4.2 times the best of CUDA (f" in rates
 
 
+@pytest.mark.usefixtures("drawn")
 def test_lengths_that_the_document_has_not_are_told_alone(tmp_path: Path) -> None:
     ours = pd.DataFrame({"series": ["streams (float)"], "n": [1_000_003], "value": [2.0]})
     caption = caption_of("running_time", ours, tmp_path / "a.svg")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from gpushmoo.figures import errors as errors_module
 from gpushmoo.figures.errors import LOOKS, ORDER_DASHES, OTHER_LOOK, errors
 from gpushmoo.numerics import ORDERS, UNIFORM, order_bound
 from matplotlib.axes import Axes
@@ -52,19 +51,6 @@ def study(
             rows += [row(mode, dtype, LENGTH, c, u * c / 2) for c in hard]
     # As Arrow's booleans are where some are null.
     return pd.DataFrame(rows).astype({"agrees": object})
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    figures: list[Figure] = []
-    save = errors_module.save
-
-    def keep(figure: Figure, *args: Any, **facts: Any) -> None:
-        figures.append(figure)
-        save(figure, *args, **facts)
-
-    monkeypatch.setattr(errors_module, "save", keep)
-    return figures
 
 
 def caption_of(table: pd.DataFrame, tmp_path: Path) -> str:
@@ -173,6 +159,7 @@ def test_errors_above_one_are_told(drawn: list[Figure], tmp_path: Path) -> None:
     assert texts == ["no digit is right"] * 4
 
 
+@pytest.mark.usefixtures("drawn")
 def test_findings_on_the_longest_vectors(tmp_path: Path) -> None:
     table = study(("streams", "one loop"))
     longest = (table["n"] == SIZES[-1]) & (table["dtype"] == "float")
@@ -187,6 +174,7 @@ def test_findings_on_the_longest_vectors(tmp_path: Path) -> None:
     assert finding.count("bounds") == 2
 
 
+@pytest.mark.usefixtures("drawn")
 def test_findings_on_conditions(tmp_path: Path) -> None:
     """Streams err by one rounding, the loop by two: of float 10⁻⁷·condition/2, by about."""
     caption = caption_of(study(("streams", "one loop")), tmp_path)
@@ -204,6 +192,7 @@ def test_findings_on_conditions(tmp_path: Path) -> None:
     assert "float: the error of a mode reaches 1 from a condition number of 10⁸ on. " in some
 
 
+@pytest.mark.usefixtures("drawn")
 def test_an_error_that_falls_below_one_again_is_not_the_last(tmp_path: Path) -> None:
     table = study(("one loop",), ("float",))
     table.loc[table["condition"] == 1e12, "relative_error"] = 0.5
@@ -234,6 +223,7 @@ def test_wrong_results_are_named_and_drawn(drawn: list[Figure], tmp_path: Path) 
     assert points(drawn[1].axes[0], "resident")[64] == 1.0
 
 
+@pytest.mark.usefixtures("drawn")
 def test_remarks_are_on_what_is_drawn(tmp_path: Path) -> None:
     double, squares = "Streams and blocks end in double", "A sum of squares has the condition"
     both = caption_of(study(), tmp_path)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from gpushmoo.figures import footprint as footprint_module
 from gpushmoo.figures.footprint import footprint
 from gpushmoo.model.blocks import NONE
 from gpushmoo.model.shapes import fit_shapes
@@ -33,19 +32,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, Fits]
     return staged(pd.concat([memory, texture]), tmp_path_factory.mktemp("shapes"))
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    figures: list[Figure] = []
-    save = footprint_module.save
-
-    def keep(figure: Figure, *args: Any, **facts: Any) -> None:
-        figures.append(figure)
-        save(figure, *args, **facts)
-
-    monkeypatch.setattr(footprint_module, "save", keep)
-    return figures
-
-
 def of(found: tuple[pd.DataFrame, Fits], kernel: str) -> pd.DataFrame:
     return found[0][found[0]["kernel"] == kernel]
 
@@ -61,6 +47,7 @@ def test_figure_is_readable(
     assert "2048 × 2048 elements, warm, float: " in note_of(tmp_path / "a.svg")["title"]
 
 
+@pytest.mark.usefixtures("drawn")
 def test_caption_says_with_numbers_that_sectors_count(
     found: tuple[pd.DataFrame, Fits], tmp_path: Path
 ) -> None:
@@ -74,6 +61,7 @@ def test_caption_says_with_numbers_that_sectors_count(
     assert "memory " in note["caption"]
 
 
+@pytest.mark.usefixtures("drawn")
 def test_caption_says_that_sectors_do_not_show(
     found: tuple[pd.DataFrame, Fits], tmp_path: Path
 ) -> None:

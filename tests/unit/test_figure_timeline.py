@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 from fakes import INFO
-from gpushmoo.figures import timeline as timeline_module
 from gpushmoo.figures.timeline import COLOURS, THINNEST, WAITING, timeline
 from gpushmoo.space import Cell, Problem
 from gpushmoo.timeline import COPY, KERNEL, Span, Trace, after_each_other, timeline_table
@@ -21,19 +19,6 @@ from test_figures import assert_readable, legend_of, note_of
 
 CELL = Cell("dot_streamed", "double", "pinned-pooled", Problem(1, 2**20), ())
 COPY_S, KERNEL_S = 1e-3, 2e-4
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    figures: list[Figure] = []
-    save = timeline_module.save
-
-    def keep(figure: Figure, *args: Any, **facts: Any) -> None:
-        figures.append(figure)
-        save(figure, *args, **facts)
-
-    monkeypatch.setattr(timeline_module, "save", keep)
-    return figures
 
 
 def fed(streams: int, pieces: int, kernel_s: float = KERNEL_S, one_engine: bool = True) -> Trace:
@@ -148,6 +133,7 @@ def test_kernel_too_short_to_be_seen_is_drawn_longer_and_said_to_be(
     assert "drawn longer" not in note_of(tmp_path / "b.svg")["caption"]
 
 
+@pytest.mark.usefixtures("drawn")
 def test_note_tells_what_is_hidden_and_how_busy_the_link_is(tmp_path: Path) -> None:
     traces = {"1 stream at once": fed(1, 1), "4 streams in chunks": fed(4, 8)}
     timeline(table(traces), tmp_path / "a.svg")
@@ -174,6 +160,7 @@ def test_note_tells_what_is_hidden_and_how_busy_the_link_is(tmp_path: Path) -> N
     assert note["title"] == "dot_streamed, double, n = 1048576: copies and kernels over time"
 
 
+@pytest.mark.usefixtures("drawn")
 def test_note_of_a_device_without_an_engine_speaks_of_no_link(tmp_path: Path) -> None:
     timeline(table({"CPU": fed(2, 4, one_engine=False)}), tmp_path / "a.svg")
     caption = note_of(tmp_path / "a.svg")["caption"]
@@ -183,6 +170,7 @@ def test_note_of_a_device_without_an_engine_speaks_of_no_link(tmp_path: Path) ->
     assert "Copies by the host's own hands are shown from when their stream has come" in caption
 
 
+@pytest.mark.usefixtures("drawn")
 def test_copies_alone_have_no_share_that_is_hidden(tmp_path: Path) -> None:
     trace = fed(2, 4)
     copies = tuple(s for s in trace.spans if s.what == COPY)

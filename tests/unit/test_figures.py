@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,6 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
 from gpushmoo.dataset import matching, read_cells
 from gpushmoo.dtypes import DTYPES as ALL_DTYPES
-from gpushmoo.figures import curve as curve_module
-from gpushmoo.figures import heatmap as heatmap_module
-from gpushmoo.figures import workingset as workingset_module
 from gpushmoo.figures.curve import curve
 from gpushmoo.figures.heatmap import heatmap
 from gpushmoo.figures.style import DTYPE_COLOURS, DTYPE_MARKERS
@@ -75,21 +71,6 @@ def predictions(cells: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -
     return pd.read_parquet(out / "p.parquet")
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """Every figure that is saved."""
-    figures: list[Figure] = []
-    for module in (curve_module, heatmap_module, workingset_module):
-        save: Callable[..., None] = module.save
-
-        def keep(figure: Figure, *args: Any, _save: Any = save, **facts: Any) -> None:
-            figures.append(figure)
-            _save(figure, *args, **facts)
-
-        monkeypatch.setattr(module, "save", keep)
-    return figures
-
-
 def note_of(svg: Path) -> dict[str, Any]:
     note: dict[str, Any] = json.loads(svg.with_suffix(".json").read_text())
     return note
@@ -108,7 +89,8 @@ def ticks_out_of_sight(ax: Axes) -> list[Text]:
 
 def assert_readable(figure: Figure) -> None:
     """No two texts overlap and none leaves the page."""
-    figure.draw_without_rendering()
+    # A closed figure has forgotten the resolution at which it was laid out: an SVG's.
+    figure.dpi = 72
     hidden = set(itertools.chain.from_iterable(map(ticks_out_of_sight, figure.axes)))
     shown = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
     boxes = [(t.get_text(), t.get_window_extent()) for t in shown if t not in hidden]
@@ -174,6 +156,7 @@ def test_of_many_panels_the_caption_tells_the_best_variant(
     assert caption.count(told) == 4
 
 
+@pytest.mark.usefixtures("drawn")
 def test_eight_panels_are_told_one_by_one(
     cells: pd.DataFrame, ceiling: list[CeilingRow], tmp_path: Path
 ) -> None:
@@ -185,6 +168,7 @@ def test_eight_panels_are_told_one_by_one(
     assert "Best of the others" not in caption
 
 
+@pytest.mark.usefixtures("drawn")
 def test_of_many_panels_a_dtype_may_have_no_valid_cell(cells: pd.DataFrame, tmp_path: Path) -> None:
     element = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
     mine = pd.concat([element, slowed(element, "a", 2.0), slowed(element, "b", 4.0)])
@@ -308,6 +292,7 @@ def test_working_sets_are_readable(
         assert "× L2" in said
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_ceiling_is_no_share_of_itself(
     cells: pd.DataFrame, ceiling: list[CeilingRow], tmp_path: Path
 ) -> None:

@@ -20,6 +20,11 @@ docs: .venv/run.stamp
 test: lint
 	.venv/bin/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
 
+# Ten runs of the drawn configurations, five of them with all cores busy.
+.PHONY: ten-runs
+ten-runs: .venv/dev.stamp
+	sh tests/ten_runs.sh
+
 # Ten times as many draws as `make test`, new ones each time, and what is too long for every change:
 # full products, other architectures. `make hunt SEED=7` repeats that hunt's draws; TESTS: some files.
 SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))

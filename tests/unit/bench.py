@@ -50,7 +50,7 @@ class Bench:
                 "max_samples": 6,
                 "min_samples": 6,
                 "relative_half_width": 0.1,
-                "timeout_s": 1.0,
+                "timeout_s": 4.0,
                 "warmup": 0,
             },
             "opencl_runtime": self._choice.opencl_runtime,

@@ -20,7 +20,10 @@ from gpushmoo.report.atlas import (
     index_statements,
     timing_rows,
 )
+from projects import FinishedProject
 from rendering import HOSTILE
+
+pytest_plugins = ("workflow_fixtures",)
 
 DEVICE = ROOT / "config" / "devices" / "tesla-c1060.yaml"
 DRAWN = [*range(1, 11), *range(12, 37)]
@@ -35,17 +38,22 @@ class Atlas(NamedTuple):
         return " ".join(self.pages)
 
 
-def built(device: Path, folder: Path) -> Atlas:
-    pdf = folder / "atlas.pdf"
-    build_atlas(device, ROOT / "reports", pdf)
+def read(pdf: Path) -> Atlas:
     document = pypdfium2.PdfDocument(pdf)
     pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
     return Atlas(pdf.read_bytes(), [" ".join(page.split()) for page in pages])
 
 
+def built(device: Path, folder: Path) -> Atlas:
+    pdf = folder / "atlas.pdf"
+    build_atlas(device, ROOT / "reports", pdf)
+    return read(pdf)
+
+
 @pytest.fixture(scope="module")
-def atlas(tmp_path_factory: pytest.TempPathFactory) -> Atlas:
-    return built(DEVICE, tmp_path_factory.mktemp("atlas"))
+def atlas(finished: FinishedProject) -> Atlas:
+    """The whole one, as the run that all tests share has drawn it."""
+    return read(finished.results / f"figures-{DEVICE.stem}.pdf")
 
 
 @pytest.fixture
@@ -126,6 +134,11 @@ def test_strings_from_data_are_text(name: str, tmp_path: Path) -> None:
     shown = [page.replace("“", '"').replace("”", '"') for page in found.pages]
     again = [page.replace(name, "Harmless") for page in shown]
     assert again == [page.replace("“", '"').replace("”", '"') for page in harmless.pages]
+
+
+@pytest.mark.usefixtures("few")
+def test_same_device_gives_the_same_bytes(tmp_path: Path) -> None:
+    assert built(DEVICE, tmp_path).pdf == built(DEVICE, tmp_path).pdf
 
 
 def test_memory_timing_is_the_devices(tmp_path: Path) -> None:

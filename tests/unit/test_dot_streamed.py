@@ -7,7 +7,6 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import ROOT
-from covering import covering, pairs_of
+from covering import CHOSEN, Choice, covering, pairs_of
 from gpushmoo import measure
 from gpushmoo.builds import build_variants
 from gpushmoo.devices.base import Device, Program
@@ -96,15 +95,9 @@ SIZES = [0, 1, 2, 3, 4, 5, 31, 1000, 65537]
 @pytest.mark.parametrize("dtype", ["float", "double"])
 @pytest.mark.parametrize("variant", workload().variants)
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        pytest.param(covering, id="every pair of values"),
-        pytest.param(list, id="all", marks=pytest.mark.hunt),
-    ],
-)
+@CHOSEN
 def test_every_cell_is_right(
-    device: Device, chosen: Callable[[list[Cell]], list[Cell]], n: int, variant: str, dtype: str
+    device: Device, chosen: Choice, n: int, variant: str, dtype: str
 ) -> None:
     random = open_space(device, workload(), Problem(1, n), dtype, variant, seed=3)
     assert isinstance(random, FedSpace)

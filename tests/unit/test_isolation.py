@@ -33,8 +33,9 @@ KERNEL void copy_illegal(GLOBAL float *dst, GLOBAL const float *src, const ULONG
 }
 KERNEL void copy_endless(GLOBAL float *dst, GLOBAL const float *src, const ULONG n)
 {
+    // One thread: all cores of a CPU would keep other work from its end.
     volatile GLOBAL float *never = dst;
-    while (never[0] != 12345.0f)
+    while (ID == 0 && never[0] != 12345.0f)
         ;
     if (ID < n) dst[ID] = src[ID];
 }
@@ -75,8 +76,9 @@ def bench(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Bench:
-    # A launch here takes microseconds; a runtime's compiler at its first launch, a second.
-    monkeypatch.setattr(supervise, "LAUNCH_GRACE_S", 4.0)
+    # A launch here takes microseconds; a runtime's compiler at its first launch, on a busy machine,
+    # seconds.
+    monkeypatch.setattr(supervise, "LAUNCH_GRACE_S", 3.0)
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
     variants = ("good", "illegal", "endless", "hungry")
     folder = make_kernel("faulty", CUDA, OPENCL, variants)
@@ -106,7 +108,7 @@ def test_endless_loop_costs_its_own_cell(bench: Bench) -> None:
     assert set(rows.loc[rows["variant"] == "good", "status"]) == {"ok"}
     bad = rows[rows["variant"] == "endless"]
     assert list(bad["status"]) == ["timeout", "timeout"]
-    assert bad["message"].str.contains("did not end within 1 s").all()
+    assert bad["message"].str.contains("did not end within 4 s").all()
 
 
 def test_launch_over_the_resources_costs_its_own_cell(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import pytest
@@ -22,7 +23,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
+@functools.cache
 def dry_run(project: Project, profile: str, backend: str) -> Outcome:
+    """Which changes nothing, so that one serves all who ask about it."""
     config = ("tiny.yaml", project.write_config(f"{backend}.yaml", {"backend": backend}))
     args = (MEASURED, "-n", "--quiet", "progress", "--profile", f"profiles/{profile}")
     return project.snakemake(*args, config=config, cores=None)

@@ -153,11 +153,6 @@ def test_the_studies_are_measured_drawn_and_told(text_and_project: tuple[str, Pr
     assert timeline["finding"] in facts["findings"]
 
 
-def test_a_second_run_does_nothing(text_and_project: tuple[str, Project]) -> None:
-    _, project = text_and_project
-    assert project.plan(config=("dots.yaml",)) == {}
-
-
 def test_changed_code_of_a_studys_figure_draws_it_anew_and_measures_nothing(
     text_and_project: tuple[str, Project], tmp_path: Path
 ) -> None:
@@ -197,5 +192,5 @@ def test_a_run_that_asks_for_no_studies_has_none(text_and_project: tuple[str, Pr
 
 
 def copy_of(project: Project, folder: Path) -> Project:
-    """To change."""
+    """A copy to change."""
     return Project(shutil.copytree(project.root, folder / "project", symlinks=True))

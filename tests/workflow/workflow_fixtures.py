@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from filelock import FileLock
+from gpushmoo.model.simulate import simulate_device
 from projects import TINY, FinishedProject, Outcome, Project
 
 RECORD = "reports/reference"
@@ -32,6 +33,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedProject:
     made, terminal = Project(shared / "workflow-run"), shared / "workflow-run.terminal"
     with FileLock(shared / "workflow-run.lock"):
         if not terminal.exists():
+            compile_simulator(shared)
             copy_project(made.root)
             made.write_config("tiny.yaml", TINY)
             outcome = made.snakemake()
@@ -42,10 +44,20 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedProject:
     return FinishedProject(mine, Outcome(0, terminal.read_text()))
 
 
+def compile_simulator(folder: Path) -> None:
+    """Have Numba keep the simulator's machine code beside its source.
+
+    Else all jobs that simulate would make it for themselves at once, some ten seconds each.
+    """
+    device, levels = ROOT / "config/devices/tesla-c1060.yaml", ["bus", "partitions", "banks"]
+    simulate_device(device, levels, [256], [1], folder / "simulated.parquet", 1)
+
+
 def copy_project(root: Path) -> None:
     """Copy the project's own files to `root`: no results, no virtual environment.
 
     The record of an H200, most of the bytes, is linked: copies of a copy need not hold it, too.
+    What Numba keeps beside a source goes with it; it is taken where the source is of the same time.
     """
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
@@ -59,6 +71,10 @@ def copy_project(root: Path) -> None:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, root / name)
     (root / RECORD).symlink_to(ROOT / RECORD)
+    for kept in (ROOT / "workflow").rglob("__pycache__/*.nb[ci]"):
+        copied = root / kept.relative_to(ROOT)
+        copied.parent.mkdir(exist_ok=True)
+        shutil.copy2(kept, copied)
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,10 @@ report-h200: .venv/run.stamp
 docs: .venv/run.stamp
 	PYTHONPATH=docs:workflow/scripts .venv/bin/python docs/build.py
 
-# Twice as many workers as the smallest machine has cores: much of Snakemake's time is waiting.
+# More workers than the smallest machine has cores: some of the time is waiting. Each more costs 9 s of
+# a core to import all tests.
 test: lint
-	.venv/bin/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
+	.venv/bin/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 # Ten runs of the drawn configurations, five of them with all cores busy.
 .PHONY: ten-runs

@@ -42,15 +42,15 @@ def examples(in_test: int) -> int:
 
 # Workers take files in this order: first the one whose fixture makes the run that the others of
 # tests/workflow copy, with long ones that do not wait for it; then all others that take more than
-# some 20 s, so that no worker is left with one of them at the end.
+# some 5 s of a core, so that no worker is left with one of them at the end.
 FIRST = (
-    *("test_complete_run", "test_sass", "test_whole_runs", "test_document_charts"),
-    *("test_dot_run", "test_faults", "test_what_runs_again", "test_user_kernel", "test_bad_config"),
-    *("test_killed_run", "test_profiles", "test_machine_code_rule", "test_isolation"),
-    *("test_report_textures", "test_dot_resident", "test_dot_streamed", "test_dots", "test_blocks"),
-    *("test_same_machine", "test_atlas", "test_devices", "test_cuda_compiles", "test_summation"),
-    *("test_report", "test_document_static", "test_images", "test_config", "test_figure_errors"),
-    *("test_compiled", "test_figures", "test_sass_flow"),
+    *("test_complete_run", "test_cuda_compiles", "test_whole_runs", "test_blocks"),
+    *("test_dot_run", "test_what_runs_again", "test_faults", "test_user_kernel", "test_isolation"),
+    *("test_document_charts", "test_devices", "test_killed_run", "test_bad_config"),
+    *("test_machine_code_rule", "test_compiled", "test_same_machine", "test_config"),
+    *("test_profiles", "test_figure_errors", "test_figures", "test_summation"),
+    *("test_report_textures", "test_dots", "test_document_static", "test_dot_resident"),
+    *("test_dot_streamed", "test_report", "test_atlas"),
 )
 
 

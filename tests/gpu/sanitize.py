@@ -54,7 +54,7 @@ LEFT_OUT = {
 # Kernels of the tests that are wrong on purpose, where their tests are run all the same.
 WRONG_ON_PURPOSE = frozenset({"copy_illegal", "copy_endless"})
 # How a file of tests names a device: the fixtures, or the mark.
-_ON_DEVICE = re.compile(r"\bdevice: Device\b|\bcuda_device\b|mark\.gpu\b")
+_ON_DEVICE = re.compile(r"\bdevice: Device\b|\bcuda_device\b|mark\.gpu\b|\bBACKENDS\b")
 
 
 def main() -> None:

@@ -12,12 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT
+from gpushmoo.analysis.steadiness import STEADY
 from gpushmoo.devices.cuda import SPINS_US
+from gpushmoo.devices.guards import zone_bytes
 from gpushmoo.measure import TOGETHER
 from gpushmoo.model.machine import Level, load_machine
 from gpushmoo.model.same_machine import points, predicted_gbs
 from gpushmoo.store import ROOM_LIMIT_S
-from gpushmoo.timing.batching import SHORT_S
+from gpushmoo.timing.batching import LONGEST_S, SHORT_S
 from jinja2 import UndefinedError
 from recompute import footprints, overview, peak, persistent, simulated
 from recompute.record import MissingError, Record, read_record
@@ -139,6 +141,9 @@ SETTINGS = frozenset(
         f"{SHORT_S * 1e6:.0f} µs",
         f"{TOGETHER} cells",
         f"{SPINS_US[-1] / 1e3:.0f} ms",
+        f"{LONGEST_S:.2f} s",
+        f"{STEADY:.0%}".replace("%", " %"),
+        f"{zone_bytes(2**30) / 2**20:.0f} MiB",
     }
 )
 

@@ -121,6 +121,7 @@ SIMULATED = st.fixed_dictionaries(
 )
 MEASURE = st.fixed_dictionaries(
     {
+        "repeats": st.sampled_from([1, 1, 2, 3]),
         "min_samples": st.integers(6, 8),
         "max_samples": st.integers(6, 9),
         "relative_half_width": st.sampled_from([1e-9, 0.5, 1.0]),

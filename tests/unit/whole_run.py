@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,8 +74,10 @@ def _measure(flow: Flow) -> None:
     cache, terminal = Path(flow.cache), io.StringIO()
     for shard in flow.shards:
         out = Path(flow.path("cells", shard.path))
-        wildcards = W(sweep=shard.sweep, dtype=shard.dtype, shard=out.stem)
-        run_shard(flow.measure_params(wildcards), (1, 1), cache, out, terminal)
+        place = replace(shard, repeat=1).name
+        wildcards = W(sweep=shard.sweep, dtype=shard.dtype, shard=place, repeat=shard.repeat)
+        first = None if shard.repeat == 1 else Path(flow.first_repeat(wildcards))
+        run_shard(flow.measure_params(wildcards), (1, 1), cache, out, terminal, first)
     for study in flow.studies:
         job = run_timelines if study == "timeline" else run_errors
         job(flow.study_params(study), cache, Path(flow.study_file(study)), terminal)

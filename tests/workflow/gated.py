@@ -71,7 +71,7 @@ CONFIG: dict[str, Any] = {
     "run": "gated",
     "backend": "opencl",
     "only": ["gated"],
-    "measure": {"min_samples": 6, "max_samples": 7},
+    "measure": {"repeats": 1, "min_samples": 6, "max_samples": 7},
 }
 CELLS_PER_SHARD = 8
 DATASET = "results/gated/dataset"

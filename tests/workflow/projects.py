@@ -32,7 +32,7 @@ TINY: dict[str, Any] = {
             "axes": {"num_partition": {"from": 1, "to": 12}},
         },
     },
-    "measure": {"min_samples": 6, "max_samples": 7},
+    "measure": {"repeats": 1, "min_samples": 6, "max_samples": 7},
     "simulate": {
         "tesla-c1060": {
             "sizes": [256],

@@ -76,7 +76,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> BrokenRun:
         "kernel_folders": ["kernels", "own"],
         "only": list(KERNELS),
         "kernels": {name: {} for name in KERNELS},
-        "measure": {"min_samples": 6, "max_samples": 6},
+        "measure": {"repeats": 1, "min_samples": 6, "max_samples": 6},
         "simulate": {"tesla-c1060": None},
     }
     outcome = project.snakemake(config=(project.write_config("broken.yaml", config),))

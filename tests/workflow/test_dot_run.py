@@ -48,7 +48,7 @@ CONFIG: dict[str, Any] = {
             "axes": {"threads": 64, "grid": 3, "unroll": [1, 4]},
         },
     },
-    "measure": {"min_samples": 6, "max_samples": 7},
+    "measure": {"repeats": 1, "min_samples": 6, "max_samples": 7},
     "simulate": {"tesla-c1060": None},
     "studies": {
         # Beside the default's, which are left out.

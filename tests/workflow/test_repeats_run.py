@@ -1,0 +1,82 @@
+"""A sweep that is measured twice: all of it once, then all of it again, then one row a cell."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from gpushmoo.analysis.aggregate import dataset_provenance
+from gpushmoo.dataset import read_cells
+from projects import TINY, Outcome, Project
+from workflow_fixtures import copy_project
+
+CONFIG = {
+    **TINY,
+    "only": ["block_eq_partition"],
+    "measure": {"repeats": 2, "min_samples": 12, "max_samples": 14},
+    "simulate": {"tesla-c1060": None},
+}
+TARGETS = ("results/tiny/report.pdf",)
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Outcome]:
+    project = Project(tmp_path_factory.mktemp("repeats") / "project")
+    copy_project(project.root)
+    project.write_config("tiny.yaml", CONFIG)
+    outcome = project.snakemake(*TARGETS)
+    assert outcome.status == 0, outcome.text
+    return project, outcome
+
+
+def test_each_shard_is_measured_again_after_all_were(repeated: tuple[Project, Outcome]) -> None:
+    _, outcome = repeated
+    assert (outcome.jobs["measure"], outcome.jobs["repeat"]) == (2, 2)
+    ended = re.findall(r"^shard .* (repeat \d of 2): \d+ ok", outcome.text, re.MULTILINE)
+    assert ended == ["repeat 1 of 2"] * 2 + ["repeat 2 of 2"] * 2
+
+
+def test_a_cell_is_one_row_of_both_repeats(repeated: tuple[Project, Outcome]) -> None:
+    project, _ = repeated
+    cells = read_cells(project.results / "dataset")
+    assert cells["cell_key"].is_unique
+    assert set(cells["status"]) == {"ok"}
+    assert (cells["repeat_medians_s"].map(len) == 2).all()
+    assert (cells["repeat_samples"].map(sum) == cells["samples_s"].map(len)).all()
+    assert cells["samples_s"].map(len).between(12, 14).all()
+    assert (cells["median_low_s"] < cells["median_high_s"]).all()
+    # Compared cells were measured alike, in both repeats.
+    names = ["dtype", "variant", "height", "cache_state"]
+    assert (cells.groupby(names, observed=True)["launches_per_sample"].nunique() == 1).all()
+    repeats = [p["params"]["repeat"] for p in dataset_provenance(project.results / "dataset")]
+    assert sorted(repeats) == [1, 1, 2, 2]
+
+
+def test_the_first_finding_says_how_far_the_machine_can_be_trusted(
+    repeated: tuple[Project, Outcome],
+) -> None:
+    project, _ = repeated
+    first = json.loads((project.results / "report.json").read_text())["findings"][0]
+    assert first.startswith("Measured 2 times in separate processes")
+    assert "steady" in first
+    assert "between the repeats" in first
+
+
+def test_a_second_run_measures_nothing(repeated: tuple[Project, Outcome]) -> None:
+    project, _ = repeated
+    assert project.plan(*TARGETS) == {}
+
+
+def test_a_broken_repeat_is_measured_again_and_a_broken_first_with_its_repeats(
+    repeated: tuple[Project, Outcome],
+) -> None:
+    """Later repeats take over cells and launches from the first."""
+    project, _ = repeated
+    shard = project.results / "cells/block_eq_partition/float/0000-of-0001.parquet"
+    for broken, jobs in ((shard.with_suffix(".repeat-2.parquet"), (0, 1)), (shard, (1, 1))):
+        whole = broken.read_bytes()
+        broken.write_bytes(whole[:-9])
+        plan = project.plan(*TARGETS)
+        assert (plan.get("measure", 0), plan.get("repeat", 0)) == jobs
+        broken.write_bytes(whole)

@@ -22,6 +22,7 @@ from recompute import (
     overview,
     peak,
     persistent,
+    replication,
     rivals,
     shapes,
     simulated,
@@ -47,6 +48,7 @@ BY_RECORD = {
     "textures": textures,
     "dots": dots,
     "rivals": rivals,
+    "replication": replication,
 }
 
 

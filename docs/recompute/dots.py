@@ -34,9 +34,12 @@ SPLIT_N = LONGEST
 def values(record: Record, claims: Claims) -> dict[str, Any]:
     """Tables and sentences of the page's section on dot products."""
     cells = record.ok[record.ok["kernel"].isin(dots.DOTS)]
+    fed = {dots.HOST, dots.STREAMED, dots.SQUARE}
+    of_fed = [p for p in record.provenance if p["params"]["folder"].split("/")[-1] in fed]
     compared = record.benchmark("dots")
     return {
         "cells": whole(len(cells)),
+        "cores_of_hosts": joined(str(n) for n in sorted({p["host"]["cores"] for p in of_fed})),
         "hosts": _hosts(cells),
         **_against_host(cells, claims),
         **_crossovers(cells, claims),

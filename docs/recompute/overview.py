@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
+from gpushmoo.analysis.steadiness import steadiness
 
 from .record import Record
-from .words import percent, whole, whole_percent
+from .words import joined, percent, whole, whole_percent
 
 DOT = "dot_"
 # A launch that lasts so long is sampled alone (gpushmoo.timing.batching).
@@ -35,9 +36,8 @@ def values(record: Record) -> dict[str, Any]:
         "units": first["units"],
         "l2_mib": f"{first['cache'] / 2**20:.0f}",
         "ecc": "on" if first["extra"]["ecc"] == "True" else "off",
-        "cores": record.provenance[0]["host"]["cores"],
         "dates": " and ".join(sorted({f"{s:%Y-%m-%d}" for s in stamps})),
-        "devices": _devices(record),
+        "recordings": _recordings(record),
         "state": _state(record),
         "widths": _widths(ok),
         **_repeats(record),
@@ -54,10 +54,12 @@ def _repeats(record: Record) -> dict[str, str]:
             "covered": "of the median of this one run, which says nothing about another run",
             "between": "",
         }
-    times = " or ".join(str(n) for n in sorted(counts))
+    once = steadiness(record.provenance).once
+    but = f" but {joined(f'`{k}`' for k in once)}" if once else ""
+    alone = "; theirs is of the median of one run and says nothing about another" if once else ""
     return {
-        "covered": "of what another run may find, since everything was measured "
-        f"{times} times, each time in new processes",
+        "covered": f"of what another run on the same host may find, since everything{but} was "
+        f"measured {max(counts)} times, each time in new processes{alone}",
         "between": "The repeats' medians of a cell spread by "
         f"{percent(float(spread.median()))} (relative standard deviation, median of the cells; "
         f"95th percentile {percent(float(spread.quantile(0.95)))}).",
@@ -75,33 +77,41 @@ def _thousand(record: Record, cells: int) -> dict[str, str]:
     }
 
 
-def _devices(record: Record) -> list[list[str]]:
-    """A line for each device and kind of sweep: what it measured, and when shards were written."""
-    rows = pd.DataFrame(
+def _recordings(record: Record) -> list[list[str]]:
+    """A line for each recording: kernels, devices, the host's cores, repeats, shards, when.
+
+    Kernels whose shards went to the same devices are of one recording.
+    """
+    shards = pd.DataFrame(
         {
-            "device": p["device"]["uuid"].rsplit("-", 1)[-1][-6:],
-            "what": "dot products"
-            if p["params"]["folder"].split("/")[-1].startswith(DOT)
-            else "all other kernels",
+            "device": p["device"]["uuid"],
+            "kernel": p["params"]["folder"].split("/")[-1],
+            "cores": p["host"]["cores"],
+            "repeats": int(p["params"]["measure"].get("repeats", 1)),
             "at": pd.Timestamp(p["written_at"]),
         }
         for p in record.provenance
     )
-    lines = []
-    for (device, what), part in sorted(
-        rows.groupby(["device", "what"]), key=lambda item: item[1]["at"].min()
-    ):
-        first, last = part["at"].min(), part["at"].max()
-        lines.append(
-            [
-                f"…{device}",
-                what,
-                str(len(part)),
-                f"{first:%m-%d %H:%M:%S}",
-                f"{last:%m-%d %H:%M:%S}",
-            ]
-        )
-    return lines
+    recordings: list[set[str]] = []
+    for _, devices in shards.groupby("kernel")["device"].agg(set).items():
+        apart = [r for r in recordings if not r & devices]
+        recordings = [*apart, set().union(devices, *(r for r in recordings if r & devices))]
+    parts = [shards[shards["device"].isin(devices)] for devices in recordings]
+    return [_recording(part) for part in sorted(parts, key=lambda part: part["at"].min())]
+
+
+def _recording(part: pd.DataFrame) -> list[str]:
+    kernels = sorted(set(part["kernel"]))
+    dots = all(k.startswith(DOT) for k in kernels)
+    first, last = part["at"].min(), part["at"].max()
+    return [
+        joined(f"`{k}`" for k in kernels) if dots else "all other kernels",
+        joined(f"…{uuid[-6:]}" for uuid in sorted(set(part["device"]))),
+        joined(str(n) for n in sorted(set(part["cores"]))),
+        joined(str(n) for n in sorted(set(part["repeats"]))),
+        str(len(part)),
+        f"{first:%m-%d %H:%M:%S} to {last:%H:%M:%S}",
+    ]
 
 
 def _state(record: Record) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Other instruments beside ours: nvbench, Kernel Tuner, a full pass on another host."""
+"""Other instruments beside ours: nvbench and Kernel Tuner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
     return {
         **_nvbench(record.benchmark("nvbench"), claims),
         "tuner": _tuner(record, claims),
-        "hosts": _two_hosts(record.benchmark("two-hosts")),
         "machine": _machine(record.benchmark("machine")),
     }
 
@@ -129,20 +128,6 @@ def _difference(modes: dict[str, dict[str, Any]]) -> list[list[str]]:
         for mode, m in modes.items()
         if (d := m.get("difference")) is not None
     ]
-
-
-def _two_hosts(found: dict[str, Any]) -> dict[str, Any]:
-    sets = found["best_sets"]
-    return {
-        "cells": whole(found["all"]["cells"]),
-        "rows": [
-            [name, whole(c["cells"]), percent(c["median"]), percent(c["p95"])]
-            for name, c in found["classes"].items()
-        ],
-        "median": percent(found["all"]["median"]),
-        "groups": str(sets["groups"]),
-        "disjoint": str(sets["disjoint"]),
-    }
 
 
 def _machine(found: dict[str, Any]) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from gpushmoo.model.same_machine import points, predicted_gbs
 from gpushmoo.store import ROOM_LIMIT_S
 from gpushmoo.timing.batching import LONGEST_S, SHORT_S
 from jinja2 import UndefinedError
-from recompute import footprints, overview, peak, persistent, simulated
+from recompute import footprints, overview, peak, persistent, replication, simulated
 from recompute.record import MissingError, Record, read_record
 from recompute.slow import Slow, StaleError
 from recompute.words import Claims
@@ -61,12 +63,50 @@ def test_a_sentence_that_is_no_longer_so_is_named(record: Record) -> None:
 
 
 def test_repeats_are_told_where_there_are_some(record: Record) -> None:
-    measure = {**record.provenance[0]["params"]["measure"], "repeats": 2}
-    provenance = [{**p, "params": {**p["params"], "measure": measure}} for p in record.provenance]
     cells = record.cells.assign(between_spread=0.004)
-    found = overview.values(replace(record, cells=cells, provenance=provenance))
-    assert "everything was measured 2 times" in found["covered"]
+    found = overview.values(replace(record, cells=cells))
+    once = "`dot_host`, `dot_square` and `dot_streamed`"
+    assert f"everything but {once} was measured 2 times" in found["covered"]
     assert "0.40 % (relative standard deviation" in found["between"]
+    parts: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+    for shard in record.provenance:
+        parts[shard["params"]["measure"]["repeats"] > 1].append(shard)
+    found = overview.values(replace(record, provenance=parts[True]))
+    assert "everything was measured 2 times" in found["covered"]
+    found = overview.values(replace(record, provenance=parts[False]))
+    assert "of the median of this one run" in found["covered"]
+
+
+def test_recordings_are_told_by_the_devices_that_made_them(record: Record) -> None:
+    lines = overview.values(record)["recordings"]
+    assert sum(int(line[4]) for line in lines) == len(record.provenance)
+    repeats = {line[0]: line[3] for line in lines}
+    assert repeats["`dot_cublas` and `dot_resident`"] == repeats["all other kernels"] == "2"
+    assert repeats["`dot_host`"] == repeats["`dot_square` and `dot_streamed`"] == "1"
+
+
+def test_a_winner_that_the_record_does_not_have_is_named(record: Record, tmp_path: Path) -> None:
+    folder = tmp_path / "benchmarks"
+    shutil.copytree(record.folder / "benchmarks", folder)
+    told = json.loads((folder / "winners.json").read_text())
+    told["changed"][0]["now"] = told["changed"][0]["before"]
+    (folder / "winners.json").write_text(json.dumps(told))
+    claims = Claims()
+    replication.values(replace(record, folder=tmp_path), claims)
+    assert [c.split(" [")[0] for c in claims.broken] == [
+        "The winners that are told are the fastest cells of the record."
+    ]
+
+
+def test_what_the_sanitizer_found_is_what_its_file_says(record: Record) -> None:
+    found = record.benchmark("sanitizer")
+    page = (DOCS / "reliability.md").read_text()
+    for tool, told in found["tools"].items():
+        builds = told["builds"] + told["builds_left"]
+        words = [tool, f"{told['builds']} of {builds}", f"{told['cells_right']:,}"]
+        assert f"| {' | '.join([*words, str(told['findings'])])} |" in page
+    assert found["measured"] in page
+    assert f"{int(found['proof'].split()[-2]):,} errors" in page
 
 
 def test_cells_that_the_record_lacks_are_named(record: Record) -> None:
@@ -139,6 +179,9 @@ SETTINGS = frozenset(
     {
         f"{ROOM_LIMIT_S / 60:.0f} minutes",
         f"{SHORT_S * 1e6:.0f} µs",
+        f"{LONGEST_S:.2f} s",
+        f"{zone_bytes(2**40) / 2**20:.0f} MiB",
+        f"{STEADY:.0%}".replace("%", " %"),
         f"{TOGETHER} cells",
         f"{SPINS_US[-1] / 1e3:.0f} ms",
         f"{LONGEST_S:.2f} s",

@@ -126,8 +126,13 @@ def _blocks_words(low: int, high: int, capacity: int) -> str:
 
 
 def _signed(part: pd.DataFrame, level: str) -> str:
-    low, high = f"{100 * part[level].min():+.0f}", f"{100 * part[level].max():+.0f}"
+    low, high = (_whole(100 * end) for end in (part[level].min(), part[level].max()))
     return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _whole(percent: float) -> str:
+    """``+5``, ``−5`` or ``0``."""
+    return f"{round(percent):+d}".replace("-", "−") if round(percent) else "0"
 
 
 def _closed(record: Record, table: pd.DataFrame) -> dict[str, str]:

@@ -18,7 +18,7 @@ from gpushmoo.devices.base import (
     NoDeviceError,
     OutOfDeviceMemoryError,
 )
-from gpushmoo.devices.cuda_runtime import Translate, candidates, load_cupy
+from gpushmoo.devices.cuda_runtime import Translate, candidates, load_cupy, uuid_of
 from gpushmoo.devices.nvrtc import compile_cubin, supported_archs
 from gpushmoo.parse import limit_gpus
 
@@ -50,6 +50,18 @@ def fake_cupy(count: Callable[[], int], driver: int = 13000, toolkit: int = 1302
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
     )
     return SimpleNamespace(cuda=cuda)
+
+
+def test_devices_whose_uuids_are_cut_short_have_different_names() -> None:
+    runtime = SimpleNamespace(
+        getDeviceProperties=lambda i: {"uuid": b"" if i < 2 else bytes(range(1, 20))},
+        deviceGetPCIBusId=lambda i: f"0000:0{i}:00.0",
+    )
+    assert [uuid_of(runtime, i) for i in range(3)] == [
+        "GPU--0000:00:00.0",
+        "GPU--0000:01:00.0",
+        "GPU-0102030405060708090a0b0c0d0e0f10",
+    ]
 
 
 def raises(text: str) -> Callable[[], int]:

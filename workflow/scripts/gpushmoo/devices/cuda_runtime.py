@@ -71,12 +71,17 @@ def candidates(wanted: int | None) -> tuple[tuple[int, str], ...]:
         are = "is 1 CUDA device" if count == 1 else f"are {count} CUDA devices"
         raise NoDeviceError(f"There {are}, so there is no device {wanted}.")
     indices = range(count) if wanted is None else (wanted,)
-    return tuple((i, uuid_of(runtime.getDeviceProperties(i))) for i in indices)
+    return tuple((i, uuid_of(runtime, i)) for i in indices)
 
 
-def uuid_of(properties: Any) -> str:
-    """``GPU-`` and 32 hex digits."""
-    return "GPU-" + bytes(properties["uuid"][:16]).hex()
+def uuid_of(runtime: Any, index: int) -> str:
+    """``GPU-`` and 32 hex digits; where CuPy has fewer, these and the device's place on the bus.
+
+    CuPy hands the UUID over as a string of C, which ends at the first zero byte.
+    """
+    found = bytes(runtime.getDeviceProperties(index)["uuid"][:16])
+    place = "" if len(found) == 16 else f"-{runtime.deviceGetPCIBusId(index)}"
+    return f"GPU-{found.hex()}{place}"
 
 
 class Translate:
@@ -117,7 +122,7 @@ def describe(cupy: Any, index: int) -> DeviceInfo:
     return DeviceInfo(
         backend="cuda",
         name=p["name"].decode(),
-        uuid=uuid_of(p),
+        uuid=uuid_of(runtime, index),
         kind="gpu",
         driver=version(runtime.driverGetVersion()),
         runtime=f"CUDA {version(runtime.runtimeGetVersion())}, CuPy {cupy.__version__}",

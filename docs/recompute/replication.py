@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpushmoo.analysis.steadiness import Steadiness, steadiness
+from gpushmoo.analysis.steadiness import LONG_S, Steadiness, steadiness
 
 from .record import Record
 from .words import Claims, joined, percent, signed, whole, whole_percent
@@ -15,7 +15,6 @@ DISJOINT, HOLDING, WINNER = 0.02, 0.80, 0.97
 # How much longer a sweep may take than before repeats.
 SLOWER = 1.3
 # A launch that lasts so long is sampled alone (gpushmoo.timing.batching).
-LONG_S = 50e-6
 
 
 def values(record: Record, claims: Claims) -> dict[str, Any]:
@@ -173,7 +172,7 @@ def _other_host(found: dict[str, Any], claims: Claims) -> dict[str, Any]:
 
 
 def _steady(record: Record, claims: Claims) -> dict[str, Any]:
-    """By how much the runtime's own copies changed in the recording, in all and the long ones."""
+    """By how much the runtime's own copies changed in the recording, long ones and short ones."""
     twice = [p for p in record.provenance if p["params"]["measure"]["repeats"] > 1]
     found = steadiness(twice)
     claims.hold("The devices were steady while the record was made.", found.steady, found)
@@ -181,18 +180,18 @@ def _steady(record: Record, claims: Claims) -> dict[str, Any]:
     for p in twice:
         shard = str({k: v for k, v in p["params"].items() if k != "repeat"})
         devices.setdefault(shard, set()).add(p["device"]["uuid"])
-    long = steadiness([p | {"controls": _long(p["controls"])} for p in twice])
+    short = steadiness([p | {"controls": _short(p["controls"])} for p in twice])
     return {
-        "all": _changes(found),
-        "long": _changes(long),
+        "long": _changes(found),
+        "short": _changes(short),
         "shards": str(len(devices)),
         "moved": str(sum(len(d) > 1 for d in devices.values())),
         "once": joined(f"`{k}`" for k in steadiness(record.provenance).once),
     }
 
 
-def _long(controls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [c for c in controls if len(c["seconds"]) and min(c["seconds"]) >= LONG_S]
+def _short(controls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [c for c in controls if len(c["seconds"]) and min(c["seconds"]) < LONG_S]
 
 
 def _changes(found: Steadiness) -> dict[str, str]:

@@ -127,6 +127,14 @@ def test_one_bad_copy_among_many_is_told_but_no_verdict() -> None:
     assert found.between == (0.0, 2.0)
 
 
+def test_short_copies_do_not_make_a_machine_unsteady() -> None:
+    """They are mostly the start of a launch; where there is nothing else they count."""
+    short = [shard(n, [5e-6 * n] * 4, size=1) for n in (1, 2)]
+    long = [shard(n, [1e-3] * 4, size=2) for n in (1, 2)]
+    assert steadiness([*short, *long]).between == (0.0, 0.0)
+    assert not steadiness(short).steady
+
+
 def test_a_single_repeat_says_that_its_intervals_cover_it_alone() -> None:
     text = steadiness_finding(steadiness([shard(1, [1.0] * 4)]))
     assert "repeats: 1" in text

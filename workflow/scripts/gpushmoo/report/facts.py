@@ -284,7 +284,7 @@ def steadiness_finding(found: Steadiness) -> str:
     else:
         word = (
             f"Measured {found.repeats} times in separate processes; intervals are those of another "
-            "run."
+            "run on this machine."
         )
     if found.once:
         word += f" Measured once, so that intervals cover that run only: {', '.join(found.once)}."

@@ -20,6 +20,7 @@ from conftest import ROOT, examples
 from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
 from gpushmoo.analysis.best import best_of_dataset, best_table, tied_best
+from gpushmoo.analysis.fastest import axes_of
 from gpushmoo.analysis.statuses import (
     MEANING,
     FailedSweepError,
@@ -333,6 +334,11 @@ def test_medians_have_the_number_of_samples_in_the_place_of_the_samples(
     assert list(found["samples"]) == [len(s) for s in cells["samples_s"]]
     left = [c for c in cells.columns if c not in lists]
     pd.testing.assert_frame_equal(found[left], cells[left])
+
+
+def test_the_number_of_samples_is_no_axis(dataset: Path) -> None:
+    """Taken for one, only launches with as many samples were compared in float and double."""
+    assert axes_of(read_medians(dataset, {"kernel": "tiny"})) == ["x"]
 
 
 def test_partitions_are_those_of_the_dataset(dataset: Path) -> None:

@@ -30,14 +30,14 @@ rule measure:
         flow.path("cells", "{sweep}", "{dtype}", "{shard}.parquet"),
     log:
         flow.path("logs", "measure", "{sweep}-{dtype}-{shard}.log"),
+    # All of the first repeat before any of the others, so that as much time as possible lies between:
+    # what they differ by is what another run would differ by.
+    priority: 1
     conda:
         "../../environment.yml"
     threads: flow.measure_threads
     resources:
         gpu=1,
-    # All of the first repeat before any of the others, so that as much time as possible lies between:
-    # what they differ by is what another run would differ by.
-    priority: 1
     params:
         spec=flow.measure_params,
         place=flow.shard_place,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from .schema import CORE_COLUMNS
+from .schema import CORE_COLUMNS, SAMPLE_COUNT
 from .store import BadParquetError
 
 # SHA-256 of every file of a dataset. Readers of data sets pass over names that begin with '_'.
@@ -48,7 +48,7 @@ def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.Da
     """As `read_cells`, but with the number of samples (``samples``) in the place of the samples."""
     source = _open(dataset, where)
     fields = {n: pc.field(n) for n in source.schema.names if n not in SAMPLES}
-    fields["samples"] = pc.list_value_length(pc.field(SAMPLES[0]))
+    fields[SAMPLE_COUNT] = pc.list_value_length(pc.field(SAMPLES[0]))
     # A few row groups at a time: what is read ahead would be most of the memory.
     scanner = source.scanner(
         columns=fields,

@@ -89,7 +89,10 @@ _CELL_FIELDS: tuple[tuple[str, pa.DataType, bool], ...] = (
 # Lists with an entry for each repeat.
 REPEAT_COLUMNS = ("repeat_medians_s", "repeat_samples", "repeat_copy_gbs")
 
-CORE_COLUMNS = frozenset(name for name, _, _ in _CELL_FIELDS)
+# What stands in the place of the samples where a stage asks only how many there are.
+SAMPLE_COUNT = "samples"
+# No axis may have one of these names.
+CORE_COLUMNS = frozenset({SAMPLE_COUNT, *(name for name, _, _ in _CELL_FIELDS)})
 
 
 def cell_schema(axes: Iterable[str]) -> pa.Schema:

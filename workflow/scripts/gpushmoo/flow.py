@@ -17,7 +17,7 @@ from .dot_products import DotProduct
 from .figure_plan import FigureSpec, figures_of
 from .job_params import ROOT, cache_folder
 from .kernels import KernelFolder
-from .plan import Shard, plan_shards, shard_params
+from .plan import Shard, named_shard, plan_shards, shard_params
 from .simulations import Tables
 from .studies import ERRORS, TIMELINE, cell_params
 from .workload import Curve, Footprint, HostFedWorkload, WorkingSet, Workload
@@ -27,13 +27,6 @@ DOT_PLOTS = {
     "dot_streamed": ("running_time", "throughput"),
     "dot_square": ("running_time_square", "throughput_square"),
 }
-
-
-def _shard(wildcards: Any) -> Shard:
-    """The shard that the wildcards of a measuring rule name."""
-    index, count = (int(n) for n in wildcards.shard.split("-of-"))
-    repeat = int(getattr(wildcards, "repeat", 1))
-    return Shard(wildcards.sweep, wildcards.dtype, index, count, repeat)
 
 
 class Flow:
@@ -79,15 +72,15 @@ class Flow:
 
     def shard_file(self, wildcards: Any) -> str:
         """The file that the measuring job of these wildcards makes."""
-        return self.path("cells", _shard(wildcards).path)
+        return self.path("cells", named_shard(wildcards).path)
 
     def first_repeat(self, wildcards: Any) -> str:
         """The file of the first repeat, which a later one needs: both measure the same cells."""
-        return self.path("cells", replace(_shard(wildcards), repeat=1).path)
+        return self.path("cells", replace(named_shard(wildcards), repeat=1).path)
 
     def measure_params(self, wildcards: Any) -> dict[str, Any]:
         """Parameters of one measuring job."""
-        shard = _shard(wildcards)
+        shard = named_shard(wildcards)
         backend, runtime = self.choice.backend, self.choice.opencl_runtime
         return shard_params(self.config, backend, runtime, shard)
 
@@ -137,7 +130,7 @@ class Flow:
 
         The argument `output` keeps Snakemake from comparing this with the last run's value.
         """
-        return self._shard_numbers[_shard(wildcards).path], len(self.shards)
+        return self._shard_numbers[named_shard(wildcards).path], len(self.shards)
 
     @cached_property
     def _shard_numbers(self) -> dict[str, int]:

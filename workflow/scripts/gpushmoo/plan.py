@@ -47,6 +47,13 @@ def plan_shards(config: RunConfig) -> list[Shard]:
     return [replace(s, repeat=n) for n in range(1, config.repeats + 1) for s in first]
 
 
+def named_shard(wildcards: Any) -> Shard:
+    """The shard that the wildcards of a measuring rule name; of rule `measure` the first repeat."""
+    index, count = (int(n) for n in wildcards.shard.split("-of-"))
+    repeat = int(getattr(wildcards, "repeat", 1))
+    return Shard(wildcards.sweep, wildcards.dtype, index, count, repeat)
+
+
 def shard_params(
     config: RunConfig, backend: str, opencl_runtime: str, shard: Shard
 ) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class ShardFile:
 
     @property
     def path(self) -> Path:
-        """The first repeat's."""
+        """File of the first repeat, by which messages name the shard."""
         return self.paths[0]
 
 

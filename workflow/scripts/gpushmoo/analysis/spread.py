@@ -55,7 +55,7 @@ class Spread:
     drift_df: float
 
     def usual(self, name: Hashable) -> Usual:
-        """Of the class of this name."""
+        """The usual spread of the class `name`, of the whole run where it has too few cells."""
         return self.classes.get(name, self.whole)
 
 

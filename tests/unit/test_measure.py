@@ -38,7 +38,7 @@ from gpushmoo.space import Cell, Problem
 from gpushmoo.supervise import FAULTS_PER_VARIANT, Supervisor
 from gpushmoo.timing.stopping import StoppingRule
 from gpushmoo.workload import Launch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 CELLS = make_cells(heights=(4, 8))
@@ -86,6 +86,17 @@ RARELY = st.integers(0, 120) | st.none()
 
 
 @settings(max_examples=examples(150), deadline=None)
+@example(
+    # The last open cell is blamed: that it has ended must be told, too.
+    faults=[],
+    broken=frozenset("a"),
+    oversized=frozenset(),
+    lost_at=39,
+    copy_error=None,
+    openings=None,
+    thread_limit=1,
+    launch_s=1e-7,
+)
 @given(
     faults=st.lists(FAULTS, max_size=5),
     broken=st.sampled_from([frozenset(), frozenset("a"), frozenset("ab")]),

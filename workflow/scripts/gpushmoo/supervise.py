@@ -104,6 +104,9 @@ class Supervisor:
             else:
                 log.error("one of %s: %s", running, text)
             left = frozenset(r.cell.key for r in self._open())
+            # What was blamed has ended, and no process tells that.
+            self._told = self._told if left else 1.0
+            self._on_progress(len(self.result.runs) - len(left), self._told)
             if not left:
                 return self.result
             self._before = 1.0 - len(left) / len(self.result.runs)

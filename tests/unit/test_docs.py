@@ -104,7 +104,8 @@ def test_what_the_sanitizer_found_is_what_its_file_says(record: Record) -> None:
     for tool, told in found["tools"].items():
         builds = told["builds"] + told["builds_left"]
         words = [tool, f"{told['builds']} of {builds}", f"{told['cells_right']:,}"]
-        assert f"| {' | '.join([*words, str(told['findings'])])} |" in page
+        words += [str(told["findings"]), "yes" if told["ended"] else "no"]
+        assert f"| {' | '.join(words)} |" in page
     assert found["measured"] in page
     assert f"{int(found['proof'].split()[-2]):,} errors" in page
 

@@ -79,7 +79,7 @@ class CudaBuffers:
         return buffer
 
     def guard(self, buffer: Any) -> None:
-        """Paint the zones."""
+        """Write the guard value to the zones before and after `buffer`."""
         zone = zone_bytes(buffer.nbytes) // 4
         with self._translated(), self._stream:
             buffer.base[:zone].fill(GUARD)
@@ -120,7 +120,7 @@ class CudaBuffers:
         kernel((self._blocks,), (_THREADS,), args)
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
-        """Differing 32-bit words."""
+        """In how many 32-bit words the two differ, counted on the device."""
         with self._translated(), self._stream:
             self._differing.fill(0)
             args = (buffer, expected, np.uint64(buffer.size), self._differing)

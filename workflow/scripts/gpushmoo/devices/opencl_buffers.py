@@ -70,7 +70,7 @@ class OpenCLBuffers:
         return buffer
 
     def guard(self, buffer: Any) -> None:
-        """Paint the zones."""
+        """Write the guard value to the zones before and after `buffer`."""
         zone = zone_bytes(buffer.size)
         value = np.full(1, GUARD, np.uint32)
         with self._translated():
@@ -99,7 +99,7 @@ class OpenCLBuffers:
         return [int(total) for total, _ in self._found(buffers, queue)]
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
-        """Differing 32-bit words."""
+        """In how many 32-bit words the two differ, counted on the device."""
 
         def queue(buffer: Any, found: Any) -> None:
             words = np.uint64(buffer.size // 4)

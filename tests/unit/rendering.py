@@ -15,6 +15,7 @@ from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_table
 from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
+from gpushmoo.analysis.plausible import TIMES
 from gpushmoo.dataset import matching, read_cells
 from gpushmoo.figures.curve import curve
 from gpushmoo.figures.footprint import footprint
@@ -24,6 +25,7 @@ from gpushmoo.kernels import load_kernel
 from gpushmoo.model.series import fit_dataset
 from gpushmoo.model.shapes import fit_shapes
 from gpushmoo.report.build import ReportFiles, build_report
+from gpushmoo.schema import REPEAT_COLUMNS
 from gpushmoo.store import read_shard, write_parquet
 from gpushmoo.workload import Workload
 
@@ -70,6 +72,7 @@ def render(
         cells = table.to_pandas()
         if change is not None:
             change(cells, metadata)
+            forget_faulty(cells)
         paths.append(out / "shards" / path.name)
         changed = pa.Table.from_pandas(
             cells, schema=table.schema.remove_metadata(), preserve_index=False
@@ -103,6 +106,15 @@ def render(
     facts = json.loads((out / "report.json").read_text())
     text = " ".join(" ".join(pages).split())
     return Rendered(text, facts, (out / "report.pdf").read_bytes(), out / "p.parquet")
+
+
+def forget_faulty(cells: pd.DataFrame) -> None:
+    """Take the times of cells that are not ok, as the measuring job leaves them out."""
+    faulty = cells["status"] != "ok"
+    for name in (*TIMES, "over_copy"):
+        cells.loc[faulty, name] = None
+    for name in REPEAT_COLUMNS:
+        cells[name] = [[] if bad else kept for bad, kept in zip(faulty, cells[name], strict=True)]
 
 
 def draw(cells: pd.DataFrame, predictions: pd.DataFrame, out: Path) -> list[Path]:

@@ -139,29 +139,49 @@ def _image_seconds(cell: Cell, launch: Launch, workload: Workload, info: DeviceI
 def _metadata(
     kernel: str, dtype: str, sweep: Mapping[str, Any], info: DeviceInfo
 ) -> dict[str, Any]:
-    measure = {
-        "repeats": 1,
-        "min_samples": 7,
-        "max_samples": 31,
-        "relative_half_width": 0.001,
-    }
+    digest = "ac794c3939a83f2a"
+    params = shard_params(f"kernels/{kernel}", dtype, sweep, info) | {"kernel_digest": digest}
     return {
-        "axes": sorted(sweep["axes"]),
+        **shard_metadata(params, info),
         "builds": {"plain": "-std=c++17"},
         "controls": [],
-        "device": {**asdict(info), "extra": dict(info.extra)},
         "host": {"cores": 16, "system": "Linux", "python": "3.12"},
-        "kernel_digest": "ac794c3939a83f2a",
-        "params": {
-            "folder": f"kernels/{kernel}",
-            "dtype": dtype,
-            "shard": [0, 1],
-            "seed": 1,
-            "measure": measure,
-            "repeat": 1,
-            **sweep,
-        },
         "written_at": "2026-11-21T07:38:59+00:00",
+    }
+
+
+def shard_params(
+    folder: str, dtype: str, sweep: Mapping[str, Any], info: DeviceInfo
+) -> dict[str, Any]:
+    """What a measuring job was told, one that measures the whole of `sweep` once."""
+    return {
+        "backend": info.backend,
+        "device": "all",
+        "dtype": dtype,
+        "folder": folder,
+        "kernel_digest": "0",
+        "measure": {
+            "repeats": 1,
+            "min_samples": 6,
+            "max_samples": 31,
+            "relative_half_width": 0.001,
+        },
+        "opencl_runtime": "auto",
+        "repeat": 1,
+        "seed": 1,
+        "shard": [0, 1],
+        "thread_limit": 1024,
+        **sweep,
+    }
+
+
+def shard_metadata(params: Mapping[str, Any], info: DeviceInfo) -> dict[str, Any]:
+    """The provenance without which no shard is admitted."""
+    return {
+        "axes": sorted(params["axes"]),
+        "device": {**asdict(info), "extra": dict(info.extra)},
+        "kernel_digest": params["kernel_digest"],
+        "params": dict(params),
     }
 
 

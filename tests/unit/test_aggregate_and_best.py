@@ -40,6 +40,7 @@ from gpushmoo.store import BadParquetError, read_shard, write_parquet
 from gpushmoo.workload import Launch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic import shard_metadata, shard_params
 
 SAMPLES = [1.0e-3, 1.1e-3, 1.2e-3, 1.3e-3, 1.4e-3, 1.5e-3]
 
@@ -62,12 +63,14 @@ def write_shard(
         run = CellRun(cell, Launch("v", (value, 1, 1), (32, 1, 1), (), 7))
         run.status = statuses.get(value, Status.OK)
         run.samples_s = [value * s for s in SAMPLES]
+        run.sampled_at_s = [float(i) for i in range(len(SAMPLES))]
+        run.launches, run.verified_words, run.wrong_words = 1, 32, 0
         runs[cell.key] = run
-    params = {"folder": f"kernels/{kernel}", "dtype": dtype, "repeat": 1}
-    params["measure"] = {"repeats": 1}
     info = replace(INFO, uuid=uuid, name=model)
     table = cell_table(ShardResult(runs), FOLDER.workload, info, [axis])
-    write_parquet(table, path, {"axes": [axis], "params": params})
+    sweep = {"axes": {axis: list(values)}, "sizes": [[4, 8]], "variants": ["v"]}
+    params = shard_params(f"kernels/{kernel}", dtype, sweep | {"cache_states": [state]}, info)
+    write_parquet(table, path, shard_metadata(params, info))
     return path
 
 

@@ -139,7 +139,10 @@ def test_doubled_cell_is_found_however_much_fits(
 ) -> None:
     twin = tmp_path / "twin.parquet"
     table, metadata = read_shard(shards[1])
-    write_parquet(table.slice(5, 1), twin, metadata)
+    one = table.slice(5, 1)
+    axes = {name: one.column(name).to_pylist() for name in AXES}
+    params = metadata["params"] | {"axes": axes, "variants": one.column("variant").to_pylist()}
+    write_parquet(one, twin, metadata | {"params": params})
     with pytest.raises(AggregateError) as caught:
         aggregate([*shards, twin], tmp_path / "dataset", run_bytes)
     sentence = str(caught.value)

@@ -33,7 +33,8 @@ from gpushmoo.measure import MeasureSettings
 from gpushmoo.messages import Finished, Lost, Measure
 from gpushmoo.process import WorkerCrashedError
 from gpushmoo.schema import Status
-from gpushmoo.shard_cells import ShardSpace, plan_cells
+from gpushmoo.shard_cells import plan_cells
+from gpushmoo.shard_space import ShardSpace
 from gpushmoo.space import Cell, Problem
 from gpushmoo.supervise import FAULTS_PER_VARIANT, Supervisor
 from gpushmoo.timing.stopping import StoppingRule

@@ -9,13 +9,19 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from gpushmoo.config import RunConfig, load_config
-from gpushmoo.job_params import settings_of, space_of
-from gpushmoo.plan import Shard, plan_shards, shard_params
+from gpushmoo.job_params import settings_of
+from gpushmoo.plan import Shard, plan_shards, run_plan
+from gpushmoo.shard_space import space_of
 
 
 @pytest.fixture
 def config(raw_config: dict[str, Any]) -> RunConfig:
     return load_config(raw_config, ROOT)
+
+
+def shard_params(config: RunConfig, shard: Shard) -> dict[str, Any]:
+    plan = run_plan(config, "opencl", "pocl").sweeps[shard.sweep][shard.dtype]
+    return plan.shard_params(shard.index, shard.repeat)
 
 
 def test_shards_are_named_once_and_cover_every_kernel_and_dtype(config: RunConfig) -> None:
@@ -43,7 +49,7 @@ def test_smaller_shards_are_more_shards(raw_config: dict[str, Any], config: RunC
 
 def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> None:
     for shard in plan_shards(config):
-        params = shard_params(config, "opencl", "pocl", shard)
+        params = shard_params(config, shard)
         assert list(params) == sorted(params)
         # Snakemake stores them as text; nothing may be lost on the way.
         back = json.loads(json.dumps(params))
@@ -83,8 +89,8 @@ def test_what_changes_the_measurement_changes_the_parameters(
     assert place[last] != value
     place[last] = value
     shard = Shard("block_eq_partition", "float", 0, 1)
-    before = shard_params(config, "opencl", "pocl", shard)
-    assert shard_params(load_config(raw_config, ROOT), "opencl", "pocl", shard) != before
+    before = shard_params(config, shard)
+    assert shard_params(load_config(raw_config, ROOT), shard) != before
 
 
 def test_what_only_the_report_reads_does_not_measure_again(
@@ -93,5 +99,5 @@ def test_what_only_the_report_reads_does_not_measure_again(
     raw_config |= {"run": "other", "strict": True, "fit": {"holdout": 0.1}, "simulate": {}}
     raw_config["kernels"]["copy2d_coalesced"]["sizes"] = [64]
     shard = Shard("block_eq_partition", "float", 0, 1)
-    before = shard_params(config, "opencl", "pocl", shard)
-    assert shard_params(load_config(raw_config, ROOT), "opencl", "pocl", shard) == before
+    before = shard_params(config, shard)
+    assert shard_params(load_config(raw_config, ROOT), shard) == before

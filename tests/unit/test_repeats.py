@@ -19,6 +19,7 @@ from gpushmoo.schema import Status
 from gpushmoo.space import Cell, Problem, shard_name
 from gpushmoo.store import read_shard, write_parquet
 from gpushmoo.workload import Launch
+from synthetic import shard_metadata, shard_params
 
 PROBLEM = Problem(4, 8)
 SAMPLES = np.array([0.99, 1.0, 1.01, 1.0, 1.0])
@@ -42,13 +43,16 @@ def write_repeat(
         run.message = None if run.status is Status.OK else "why"
         run.samples_s = list(seconds * SAMPLES)
         run.sampled_at_s = [0.1 * i for i in range(len(SAMPLES))]
+        run.verified_words, run.wrong_words = 32, 0
         runs[cell.key] = run
     copies = {(PROBLEM, "warm"): [(0.0, copy_s)]}
-    table = cell_table(ShardResult(runs, copies), FOLDER.workload, replace(INFO, uuid=uuid), ["x"])
-    params = {"folder": "kernels/tiny", "dtype": "float", "repeat": repeat, "shard": [0, 1]}
-    params["measure"] = {"repeats": planned}
+    info = replace(INFO, uuid=uuid)
+    table = cell_table(ShardResult(runs, copies), FOLDER.workload, info, ["x"])
     path = folder / f"{shard_name(0, 1, repeat)}.parquet"
-    write_parquet(table, path, {"axes": ["x"], "params": params})
+    sweep = {"axes": {"x": list(times_s)}, "sizes": [[4, 8]], "variants": ["v"]}
+    params = shard_params("kernels/tiny", "float", sweep | {"cache_states": ["warm"]}, info)
+    params |= {"repeat": repeat, "measure": params["measure"] | {"repeats": planned}}
+    write_parquet(table, path, shard_metadata(params, info))
     return path
 
 
@@ -81,7 +85,7 @@ def test_a_cell_is_one_row_with_what_each_repeat_found(tmp_path: Path) -> None:
 
 
 def test_one_repeat_keeps_the_interval_of_its_samples(tmp_path: Path) -> None:
-    path = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0})
+    path = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0}, planned=1)
     cells = cells_of([path], tmp_path).reset_index().sort_values("cell_key")
     alone = read_shard(path)[0].to_pandas()
     for name in ("median_low_s", "median_high_s", "own_low_s", "own_high_s", "coverage"):
@@ -163,7 +167,7 @@ def test_cells_that_were_not_ok_at_first_stay_as_they_were(tmp_path: Path) -> No
 
 
 def test_every_repeat_has_its_provenance(tmp_path: Path) -> None:
-    paths = [write_repeat(tmp_path, n, {1: 1.0}) for n in (1, 2, 3)]
+    paths = [write_repeat(tmp_path, n, {1: 1.0}, planned=3) for n in (1, 2, 3)]
     aggregate(paths, tmp_path / "dataset")
     repeats = [p["params"]["repeat"] for p in dataset_provenance(tmp_path / "dataset")]
     assert repeats == [1, 2, 3]
@@ -184,3 +188,17 @@ def test_repeats_may_come_from_two_devices_of_a_model(tmp_path: Path) -> None:
     second = write_repeat(tmp_path, 2, {1: 1.1}, uuid="fake-1")
     cells = cells_of([first, second], tmp_path)
     assert len(cells) == 1
+
+
+def test_a_recorded_shard_that_lacks_a_repeat_is_refused(tmp_path: Path) -> None:
+    paths = [write_repeat(tmp_path, n, {1: 1.0}, planned=3) for n in (1, 3)]
+    with pytest.raises(AggregateError, match="has repeats 1, 3; there must be 1 to 3") as caught:
+        aggregate(paths, tmp_path / "dataset")
+    assert caught.value.files == tuple(paths)
+
+
+def test_a_repeat_of_other_cells_than_were_ok_at_first_is_refused(tmp_path: Path) -> None:
+    paths = [write_repeat(tmp_path, 1, {1: 1.0, 2: 1.0}), write_repeat(tmp_path, 2, {1: 1.0})]
+    with pytest.raises(AggregateError, match="lacks 1 of 2 cells") as caught:
+        aggregate(paths, tmp_path / "dataset")
+    assert caught.value.files == (paths[1],)

@@ -95,11 +95,16 @@ class Gate:
         folder.mkdir()
         (folder / "kernel.cl").write_text(KERNEL)
         (folder / "workload.py").write_text(WORKLOAD)
-        config = CONFIG | {"kernels": {"gated": {"dtypes": list(dtypes)}}}
-        self.config = (project.write_config("gated.yaml", config),)
         self._project = project
+        self.set_axis([32, 64, 128, 256])
         self._folder = project.root / "gate"
         self._folder.mkdir()
+
+    def set_axis(self, block_x: Sequence[int]) -> None:
+        """Write the configuration, with these values of the one axis."""
+        sweep = {"dtypes": list(self.dtypes), "axes": {"block_x": list(block_x)}}
+        config = CONFIG | {"kernels": {"gated": sweep}}
+        self.config = (self._project.write_config("gated.yaml", config),)
 
     def workers(self, dtype: str) -> set[int]:
         """Process ids of those that ever came to the gate with the shard of `dtype`."""

@@ -11,11 +11,13 @@ import contextlib
 import os
 import signal
 import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gated import DATASET, Gate, wait_until
+from gpushmoo.dataset import read_cells
 from gpushmoo.store import read_shard, write_parquet
 from projects import DEADLINE_S, Project
 from workflow_fixtures import copy_project
@@ -35,7 +37,7 @@ class Run:
     """A run in the background, of a gated project's target."""
 
     def __init__(self, project: Project, gate: Gate, target: str) -> None:
-        self._screen = project.root / "screen"
+        self._screen = project.root / f"screen-{uuid.uuid4().hex}"
         with self._screen.open("w") as out:
             self._process = subprocess.Popen(
                 project.command(target, config=gate.config),
@@ -57,6 +59,11 @@ class Run:
         """Whether it has come to its end."""
         return self._process.poll() is not None
 
+    def kill_snakemake_alone(self) -> None:
+        """SIGKILL to it; its jobs live on."""
+        self._process.kill()
+        self._process.wait()
+
     def end(self) -> int:
         """Wait for the end; its status."""
         return self._process.wait(timeout=DEADLINE_S)
@@ -65,9 +72,9 @@ class Run:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        self._process.wait()
 
 
 @pytest.fixture
@@ -191,7 +198,7 @@ def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(bare: Project
         column = table.schema.get_field_index(name)
         field = table.schema.field(column)
         table = table.set_column(column, field, [["Another GPU"] * len(table)])
-    del metadata["schema_version"]
+    metadata["device"] |= {"name": "Another GPU", "uuid": "Another GPU"}
     write_parquet(table, bare.root / FLOAT, metadata)
 
     refused = bare.snakemake(DATASET, config=gate.config)
@@ -207,3 +214,23 @@ def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(bare: Project
     assert again.jobs["measure"] == 1
     gate.cells()
     assert (bare.root / FLOAT).read_bytes() != own
+
+
+def test_a_job_that_outlives_its_run_writes_nothing(bare: Project) -> None:
+    """Snakemake alone is killed, the axes are edited, the run is started again."""
+    gate = Gate(bare, ["float"])
+    with Run(bare, gate, DATASET) as run:
+        orphan = gate.wait_for("float")
+        run.kill_snakemake_alone()
+        gate.set_axis([64, 128])
+        assert bare.snakemake("--unlock", config=gate.config).status == 0
+        with Run(bare, gate, DATASET) as again:
+            wait_until(lambda: "waiting until a device is free" in again.text, "word of the lock")
+            gate.open()
+            assert again.end() == 0, again.text
+        assert f"Snakemake, which had '{FLOAT}' measured, has ended" in run.text
+    assert len(gate.workers("float")) == 2
+    assert orphan in gate.workers("float")
+    cells = read_cells(bare.root / DATASET)
+    assert sorted(cells["block_x"]) == [64, 64, 128, 128]
+    assert set(cells["status"]) == {"ok"}

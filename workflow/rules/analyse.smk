@@ -23,6 +23,7 @@ rule aggregate:
     params:
         # Recorded ones may be of several: their names keep them apart.
         one_model=flow.config.dataset is None,
+        plan=flow.shard_plan,
         code=flow.code("analysis.aggregate"),
     script:
         "../scripts/aggregate.py"

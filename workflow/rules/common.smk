@@ -10,6 +10,7 @@ from gpushmoo.parse import (
     refuse_unwritable,
     refuse_without_device,
     tell_lost_jobs,
+    write_plan,
 )
 
 try:
@@ -25,6 +26,7 @@ tell_lost_jobs(workflow)
 onstart:
     refuse_unwritable(flow, workflow)
     refuse_without_device(flow, workflow)
+    write_plan(flow, workflow)
 
 
 wildcard_constraints:

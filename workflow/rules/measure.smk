@@ -42,6 +42,7 @@ rule measure:
         spec=flow.measure_params,
         place=flow.shard_place,
         cache=flow.cache,
+        plan=flow.plan_file,
         code=flow.code("measure_job"),
         library=flow.library_code,
     script:

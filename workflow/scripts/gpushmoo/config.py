@@ -18,13 +18,10 @@ from .kernels import KernelFolder, KernelFolderError, find_kernels, load_kernel
 from .measure import MeasureSettings
 from .misfit import misfit
 from .simulations import SimulationConfig, SimulationError, read_simulation
-from .space import Problem, Residency, expand_axis
+from .space import NOWHERE, Problem, asks_the_device, expand_axis
 from .studies import Studies, StudyError, read_studies
 from .timing.stopping import StoppingRule
 from .workload import HostFedWorkload
-
-# For axes that need no device.
-_NOWHERE = Residency(units=1, per_unit=1)
 
 
 class ConfigError(ValueError):
@@ -233,14 +230,9 @@ def _apart(one: SweepConfig, other: SweepConfig) -> bool:
     ]
     for axis, spec in one.axes.items():
         # The values of some axes are known on the device only.
-        if not (_asks_the_device(spec) or _asks_the_device(other.axes[axis])):
-            parts.append((expand_axis(spec, _NOWHERE), expand_axis(other.axes[axis], _NOWHERE)))
+        if not (asks_the_device(spec) or asks_the_device(other.axes[axis])):
+            parts.append((expand_axis(spec, NOWHERE), expand_axis(other.axes[axis], NOWHERE)))
     return any(set(mine).isdisjoint(its) for mine, its in parts)
-
-
-def _asks_the_device(spec: Any) -> bool:
-    parts = spec if isinstance(spec, list) else [spec]
-    return any(isinstance(part, Mapping) and "to_resident" in part for part in parts)
 
 
 # Of more names than this a sentence shows those that are like the wrong one.

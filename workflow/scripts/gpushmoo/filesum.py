@@ -30,34 +30,21 @@ def add_sum(path: Path) -> None:
         f.write(MARK + hashlib.sha256(whole).digest() + whole[place:])
 
 
-def sum_holds(file: pa.NativeFile) -> bool:
-    """Whether a whole Parquet file is as it was written; True for one that carries no sum.
-
-    Such are files of other programs, and of gpushmoo before there were sums.
-    """
+def sum_fault(file: pa.NativeFile) -> str | None:
+    """What the sum of a whole Parquet file tells against it, as a clause; None for nothing."""
     size = file.size()
     file.seek(size - _TAIL)
     place = size - _TAIL - int.from_bytes(file.read(4), "little") - _LENGTH
     file.seek(max(0, place))
     stated: bytes = file.read(_LENGTH)
     if not stated.startswith(MARK):
-        # A mark elsewhere is before a footer whose length is wrong.
-        return not _has_mark(file, size)
+        return "carries no sum of itself where it must stand; it was not written by gpushmoo"
     found = hashlib.sha256()
     _feed(found, file, 0, place)
     _feed(found, file, place + _LENGTH, size)
-    return stated == MARK + found.digest()
-
-
-def _has_mark(file: pa.NativeFile, size: int) -> bool:
-    file.seek(0)
-    kept = b""
-    for _ in range(0, size, _PIECE):
-        piece = kept + file.read(_PIECE)
-        if MARK in piece:
-            return True
-        kept = piece[1 - len(MARK) :]
-    return False
+    if stated != MARK + found.digest():
+        return "no longer holds what was written; a bit has flipped"
+    return None
 
 
 def _feed(digest: Any, file: pa.NativeFile, begin: int, end: int) -> None:

@@ -17,7 +17,8 @@ from .dot_products import DotProduct
 from .figure_plan import FigureSpec, figures_of
 from .job_params import ROOT, cache_folder
 from .kernels import KernelFolder
-from .plan import Shard, named_shard, plan_shards, shard_params
+from .plan import Shard, named_shard, plan_shards, run_plan
+from .run_plan import PLAN_FILE, RunPlan
 from .simulations import Tables
 from .studies import ERRORS, TIMELINE, cell_params
 from .workload import Curve, Footprint, HostFedWorkload, WorkingSet, Workload
@@ -78,11 +79,25 @@ class Flow:
         """The file of the first repeat, which a later one needs: both measure the same cells."""
         return self.path("cells", replace(named_shard(wildcards), repeat=1).path)
 
+    @cached_property
+    def plan(self) -> RunPlan:
+        """What the measuring jobs are told."""
+        return run_plan(self.config, self.choice.backend, self.choice.opencl_runtime)
+
+    @property
+    def plan_file(self) -> str:
+        """Where the plan lies from the moment at which the first job starts."""
+        return self.path(PLAN_FILE)
+
     def measure_params(self, wildcards: Any) -> dict[str, Any]:
         """Parameters of one measuring job."""
         shard = named_shard(wildcards)
-        backend, runtime = self.choice.backend, self.choice.opencl_runtime
-        return shard_params(self.config, backend, runtime, shard)
+        return self.plan.sweeps[shard.sweep][shard.dtype].shard_params(shard.index, shard.repeat)
+
+    @property
+    def shard_plan(self) -> dict[str, Any] | None:
+        """The plan for `aggregate`; None of a recorded data set, whose own each shard tells."""
+        return None if self.config.dataset is not None else self.plan.as_plain()
 
     def library_code(self, wildcards: Any) -> str:
         """Digest of the library behind the swept kernel's own workload."""

@@ -19,12 +19,14 @@ from .kernels import KernelFolder, load_kernel
 from .locks import lock_one
 from .measure import TOGETHER
 from .messages import Candidates, Job, Lost, Measure, Opened
+from .orphans import Membership
 from .process import WorkerGoneError, WorkerProcess, WorkerSilentError
 from .progress import Progress
 from .provenance import provenance
 from .rows import cell_table
+from .run_plan import PLAN_FILE
 from .schema import Status
-from .space import CellGroup, Problem
+from .space import CellGroup, Problem, asks_the_device
 from .store import read_shard, write_result
 from .supervise import IDLE_LIMIT_S, Supervisor
 
@@ -66,14 +68,17 @@ def run_shard(
     terminal: TextIO,
     first: Path | None = None,
     log_file: str = "the log",
+    plan_file: Path = Path(PLAN_FILE),
 ) -> None:
-    """Measure the shard of `params` (see plan.shard_params) and write its Parquet file to `out`.
+    """Measure the shard of `params` (see run_plan.RunPlan) and write its Parquet file to `out`.
 
     `place` says which of how many shards this is, to the person who watches `terminal`; device
     runtimes keep their caches in `cache`. `first` is what the first repeat wrote, None if this is
-    the first; `log_file` is where compilers' messages are. Raises DeviceError when there is no
-    device or a problem does not fit it.
+    the first; `log_file` is where compilers' messages are, `plan_file` the run's plan. Raises
+    DeviceError when there is no device or a problem does not fit it, OrphanError when the run no
+    longer asks for the shard.
     """
+    membership = Membership(params, out, plan_file)
     log.info("shard %s, repeat %d", params["shard"], params["repeat"])
     folder = load_kernel(ROOT / params["folder"])
     if first is None:
@@ -97,13 +102,20 @@ def run_shard(
         _say_failures(params, opened, log_file, terminal)
     runs = [planned(folder.workload, cell) for cell in cells]
     timeout_s = params["measure"]["timeout_s"]
-    supervisor = Supervisor(runs, session.start, timeout_s, progress.update, do.launches)
+
+    def on_progress(done: int, share: float) -> None:
+        membership.check_parent()
+        progress.update(done, share)
+
+    supervisor = Supervisor(runs, session.start, timeout_s, on_progress, do.launches)
     result = supervisor.measure(worker)
     log.info("measured")
-    session.release()
     table = cell_table(result, folder.workload, opened.info, params["axes"])
+    membership.check()
     write_result(table, out, _metadata(params, opened, result), terminal)
     log.info("wrote %s", out)
+    # Not before: who waits for the device may be at work on the same file.
+    session.release()
     statuses = Counter(str(r.status) for r in result.runs.values())
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
 
@@ -131,6 +143,11 @@ def _metadata(params: Mapping[str, Any], opened: Opened, result: ShardResult) ->
     return {
         **provenance(info, params["kernel_digest"], opened.options),
         "axes": sorted(params["axes"]),
+        "resolved_axes": {
+            axis: sorted({cell[axis] for cell in opened.cells})
+            for axis, spec in sorted(params["axes"].items())
+            if asks_the_device(spec)
+        },
         "build_failures": opened.failures,
         "controls": [
             {

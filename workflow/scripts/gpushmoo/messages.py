@@ -14,7 +14,7 @@ from .space import Cell, CellGroup
 
 @dataclass(frozen=True)
 class Job:
-    """A shard's parameters (plan.shard_params), the runtimes' cache, when the shard began."""
+    """A shard's parameters (run_plan.RunPlan), the runtimes' cache, when the shard began."""
 
     params: Mapping[str, Any]
     cache: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -109,6 +110,23 @@ def refuse_unwritable(flow: Flow, workflow: Any) -> None:
             f"gpushmoo: '{folder}' cannot be written to (read-only, or another user's); nothing "
             "was started: make it writable, or choose another name by the key 'run'."
         )
+
+
+def write_plan(flow: Flow, workflow: Any) -> None:
+    """Leave word of what is now to be measured, for jobs that outlived an earlier run.
+
+    Raises SystemExit with one sentence when it cannot be written.
+    """
+    if not workflow.is_main_process or flow.config.dataset is not None:
+        return
+    path = Path(flow.plan_file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    own = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        own.write_text(json.dumps(flow.plan.as_plain()), encoding="utf-8")
+        own.replace(path)
+    except OSError as err:
+        raise SystemExit(f"gpushmoo: '{path}' could not be written ({err.strerror}).") from None
 
 
 def broken_shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:

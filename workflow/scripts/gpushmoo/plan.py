@@ -8,6 +8,7 @@ from typing import Any
 
 from .config import RunConfig, SweepConfig
 from .job_params import ROOT
+from .run_plan import RunPlan, SweepPlan
 from .space import Residency, count_cells, expand_axis, shard_count, shard_name
 
 # Stands in for the device's occupancy where only the number of shards is wanted.
@@ -54,21 +55,32 @@ def named_shard(wildcards: Any) -> Shard:
     return Shard(wildcards.sweep, wildcards.dtype, index, count, repeat)
 
 
-def shard_params(
-    config: RunConfig, backend: str, opencl_runtime: str, shard: Shard
-) -> dict[str, Any]:
-    """Everything that a measuring job depends on besides its code, as plain sorted values.
+def run_plan(config: RunConfig, backend: str, opencl_runtime: str) -> RunPlan:
+    """What every measuring job of the run is told; see `RunPlan`."""
+    shards = {(s.sweep, s.dtype): s.count for s in plan_shards(config)}
+    sweeps: dict[str, dict[str, SweepPlan]] = {}
+    for (name, dtype), count in shards.items():
+        params = _sweep_params(config, backend, opencl_runtime, name, dtype)
+        sweeps.setdefault(name, {})[dtype] = SweepPlan(params, count)
+    return RunPlan(sweeps)
 
-    Snakemake compares it with the last run's: a difference, and nothing else, measures again.
+
+def _sweep_params(
+    config: RunConfig, backend: str, opencl_runtime: str, name: str, dtype: str
+) -> dict[str, Any]:
+    """Everything that the measuring jobs of a sweep and dtype depend on besides their code.
+
+    Plain values, which Snakemake compares with the last run's: a difference, and nothing else,
+    measures again.
     """
-    sweep: SweepConfig = config.sweeps[shard.sweep]
+    sweep: SweepConfig = config.sweeps[name]
     rule = config.measure.rule
-    params = {
+    return {
         "axes": {a: sweep.axes[a] for a in sorted(sweep.axes)},
         "backend": backend,
         "cache_states": list(sweep.cache_states),
         "device": config.device,
-        "dtype": shard.dtype,
+        "dtype": dtype,
         "folder": os.path.relpath(sweep.folder.path, ROOT),
         "kernel_digest": sweep.folder.digest(),
         "measure": {
@@ -81,11 +93,8 @@ def shard_params(
             "warmup": config.measure.warmup,
         },
         "opencl_runtime": opencl_runtime,
-        "repeat": shard.repeat,
         "seed": config.seed,
-        "shard": [shard.index, shard.count],
         "sizes": [[p.height, p.width] for p in sweep.problems],
         "thread_limit": config.measure.thread_limit,
         "variants": list(sweep.variants),
     }
-    return dict(sorted(params.items()))

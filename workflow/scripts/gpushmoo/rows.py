@@ -12,14 +12,10 @@ import pyarrow as pa
 from .contract import WorkloadError
 from .devices.base import DeviceInfo
 from .events import CellRun, ShardResult
-from .schema import REPEAT_COLUMNS, Status, cell_schema
+from .schema import MOST_THREADS, REPEAT_COLUMNS, Status, cell_schema
 from .space import Cell
 from .timing.median import median_interval
 from .workload import Workload
-
-# What the column holds. No device is near it, but a configuration may ask for more, and the shard's
-# other cells shall not be lost for that.
-MOST_THREADS = 2**31 - 1
 
 
 def cell_table(

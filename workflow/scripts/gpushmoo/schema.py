@@ -86,6 +86,9 @@ _CELL_FIELDS: tuple[tuple[str, pa.DataType, bool], ...] = (
     ("measured_at", pa.timestamp("ms", tz="UTC"), False),
 )
 
+# What `threads_per_block` holds at most. No device is near it, but a configuration may ask for
+# more, and the shard's other cells shall not be lost for that.
+MOST_THREADS = 2**31 - 1
 # Lists with an entry for each repeat.
 REPEAT_COLUMNS = ("repeat_medians_s", "repeat_samples", "repeat_copy_gbs")
 

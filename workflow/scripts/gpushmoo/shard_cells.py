@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from .builds import Builds
 from .contract import WorkloadError
 from .devices.base import BuildError, Device
 from .kernels import KernelFolder
-from .space import Cell, Problem, Residency, enumerate_cells, expand_axis, shard_of
-
-
-@dataclass(frozen=True)
-class ShardSpace:
-    """The cells of one shard: what is swept, and part `index` of `count` of it."""
-
-    dtype: str
-    variants: Sequence[str]
-    problems: Sequence[Problem]
-    cache_states: Sequence[str]
-    axes: dict[str, Any]
-    index: int
-    count: int
+from .shard_space import ShardSpace
+from .space import Cell, Residency, expand_axis
 
 
 def plan_cells(
@@ -49,8 +33,4 @@ def plan_cells(
         name: [v for v in expand_axis(spec, residency) if v <= most.get(name, v)]
         for name, spec in space.axes.items()
     }
-    cells = enumerate_cells(
-        folder.name, space.dtype, space.variants, space.problems, values, space.cache_states
-    )
-    whole = (space.problems, space.cache_states, space.count)
-    return [c for c in cells if shard_of(c, *whole) == space.index]
+    return space.cells(folder.name, values)

@@ -90,6 +90,10 @@ class Residency:
         return self.units * self.per_unit
 
 
+# Stands in for a device's where no axis asks it.
+NOWHERE = Residency(units=1, per_unit=1)
+
+
 def expand_axis(spec: Any, residency: Residency) -> list[int]:
     """Sorted distinct values of an axis specification.
 
@@ -97,6 +101,12 @@ def expand_axis(spec: Any, residency: Residency) -> list[int]:
     included when the step meets them) or ``{to_resident, points}``.
     """
     return sorted(set(_values(spec, residency)))
+
+
+def asks_the_device(spec: Any) -> bool:
+    """Whether the values of an axis specification depend on the device's occupancy."""
+    parts = spec if isinstance(spec, list) else [spec]
+    return any(isinstance(part, Mapping) and "to_resident" in part for part in parts)
 
 
 def _values(spec: Any, residency: Residency) -> Iterator[int]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from .filesum import add_sum, sum_holds
+from .filesum import add_sum, sum_fault
 from .schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
 
 MAGIC = b"PAR1"
@@ -190,8 +190,9 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
     try:
         with pa.OSFile(str(path)) as source:
-            if not sum_holds(source):
-                raise BadParquetError(path, "no longer holds what was written; a bit has flipped.")
+            fault = sum_fault(source)
+            if fault is not None:
+                raise BadParquetError(path, f"{fault}.")
             with pq.ParquetFile(
                 source, page_checksum_verification=True, buffer_size=_READ_BYTES
             ) as file:

@@ -26,7 +26,7 @@ from .devices.base import BuildError, Device, DeviceError, DeviceLostError
 from .devices.cuda_runtime import candidates
 from .devices.select import DeviceChoice, open_device
 from .events import Event, Worked
-from .job_params import ROOT, settings_of, space_of
+from .job_params import ROOT, settings_of
 from .kernels import KernelFolder, load_kernel
 from .machine_code import checked
 from .measure import ShardRun
@@ -43,7 +43,8 @@ from .messages import (
     Refused,
 )
 from .misfit import misfit
-from .shard_cells import ShardSpace, plan_cells
+from .shard_cells import plan_cells
+from .shard_space import ShardSpace, space_of
 
 log = logging.getLogger(__name__)
 

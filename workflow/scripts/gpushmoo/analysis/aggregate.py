@@ -17,9 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..dataset import check, seal
+from ..run_plan import RunPlan
 from ..schema import cell_schema
 from ..space import first_repeat_of
-from ..store import BadParquetError, open_shard, read_shard
+from ..store import BadParquetError, Shard, open_shard, read_shard
+from .admission import fault_of, fault_of_repeat
 from .external_sort import KEY, RUN_BYTES, KeySorter
 from .repeats import merged, shard_deviations
 from .spread import Deviations, Spread, spread_of
@@ -63,7 +65,11 @@ class ShardFile:
 
 
 def aggregate(
-    paths: Sequence[Path], out: Path, one_model: bool = False, run_bytes: int = RUN_BYTES
+    paths: Sequence[Path],
+    out: Path,
+    one_model: bool = False,
+    run_bytes: int = RUN_BYTES,
+    plan: RunPlan | None = None,
 ) -> None:
     """Write the dataset ``out/kernel=…/dtype=…/part-0.parquet`` from shards.
 
@@ -71,15 +77,18 @@ def aggregate(
     a reader needs no schema merging; kernel and dtype stand in the path. Rows are sorted by key.
     The repeats of a shard become one row a cell, whose interval includes how far the repeats of the
     whole run lie apart (`analysis.spread`).
+    Each shard must hold what `plan` says, or without one what its own parameters say, and nothing
+    impossible (`analysis.admission`).
     Provenance of the shards goes along (see dataset_provenance). Of the rows about `run_bytes` are
     in memory at once, a few times over; the rest is sorted on disk beside `out`. Raises
     AggregateError for bad shards, naming each, for a doubled one, and for shards of several device
     models if they are all to be of `one_model`; OSError (no space). The old dataset then stays.
     """
-    shards, bad = _opened(paths)
+    shards, bad = _opened(paths, recorded=plan is None)
     if not shards and not bad:
         raise AggregateError("There are no shards to aggregate.")
-    spread, unread = _spread(shards)
+    reader = _Reader(plan)
+    spread, unread = _spread(shards, reader)
     schema = cell_schema({axis for s in shards for axis in s.axes})
     models: dict[str, list[Path]] = {}
     fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
@@ -92,13 +101,16 @@ def aggregate(
                 with_origin = schema.append(_ORIGIN)
                 with KeySorter(with_origin, fresh / ".runs", sizes, run_bytes) as sorter:
                     check_only = bool(bad or unread)
-                    bad += _read(mine, sorter, with_origin, lines, models, spread, check_only)
+                    bad += _read(
+                        mine, reader, sorter, with_origin, lines, models, spread, check_only
+                    )
                     if not bad:
                         _write(sorter, mine, schema, fresh, partition)
         if bad:
             raise AggregateError(
-                " ".join(text for _, text in sorted(bad)) + " Nothing of it was used.",
-                [path for path, _ in sorted(bad)],
+                " ".join(dict.fromkeys(text for _, text in sorted(bad)))
+                + " Nothing of it was used.",
+                list(dict.fromkeys(path for path, _ in sorted(bad))),
             )
         if one_model:
             _refuse_mixture(models)
@@ -110,8 +122,13 @@ def aggregate(
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _opened(paths: Sequence[Path]) -> tuple[list[ShardFile], list[tuple[Path, str]]]:
-    """The shards by partition and path, and of those that are not whole path and sentence."""
+def _opened(
+    paths: Sequence[Path], recorded: bool
+) -> tuple[list[ShardFile], list[tuple[Path, str]]]:
+    """The shards by partition and path, and of those that are not whole path and sentence.
+
+    Of those of a run the plan says which repeats there are; `recorded` ones must have them all.
+    """
     files: dict[Path, list[tuple[int, ShardFile]]] = {}
     bad = []
     for path in paths:
@@ -120,53 +137,94 @@ def _opened(paths: Sequence[Path]) -> tuple[list[ShardFile], list[tuple[Path, st
         except BadParquetError as err:
             bad.append((path, str(err)))
             continue
-        params = shard.metadata["params"]
-        partition = (Path(params["folder"]).name, params["dtype"])
-        axes = tuple(shard.metadata["axes"])
-        planned = params["measure"]["repeats"]
-        file = ShardFile((path,), planned, axes, partition, shard.n_bytes)
-        files.setdefault(first_repeat_of(path), []).append((params["repeat"], file))
+        try:
+            repeat, file = _described(shard)
+        except (KeyError, TypeError, ValueError) as err:
+            bad.append((path, f"'{path}' carries a provenance that cannot be read ({err!r})."))
+            continue
+        files.setdefault(first_repeat_of(path), []).append((repeat, file))
     shards = []
     for found in files.values():
         found.sort(key=lambda numbered: numbered[0])
         repeats = [file for _, file in found]
+        wanted = list(range(1, repeats[0].planned + 1))
+        if recorded and [number for number, _ in found] != wanted and not bad:
+            there = ", ".join(str(number) for number, _ in found)
+            fault = f"'{repeats[0].path}' has repeats {there}; there must be 1 to {wanted[-1]}."
+            bad += [(file.path, fault) for file in repeats]
         joined = tuple(file.path for file in repeats)
         n_bytes = sum(file.n_bytes for file in repeats)
         shards.append(replace(repeats[0], paths=joined, n_bytes=n_bytes))
     return sorted(shards, key=lambda s: (s.partition, s.path)), bad
 
 
-def _spread(shards: Sequence[ShardFile]) -> tuple[Spread | None, list[tuple[Path, str]]]:
-    """What all repeats of the run tell of their spread, and the shards that cannot be read."""
+def _described(shard: Shard) -> tuple[int, ShardFile]:
+    """Which repeat a shard is, and what is kept of it. Raises KeyError, TypeError, ValueError."""
+    params = shard.metadata["params"]
+    partition = (str(Path(params["folder"]).name), str(params["dtype"]))
+    planned = int(params["measure"]["repeats"])
+    axes = tuple(shard.metadata["axes"])
+    return int(params["repeat"]), ShardFile((shard.path,), planned, axes, partition, shard.n_bytes)
+
+
+class _Reader:
+    """Reads shards, and admits each before the first use of its rows."""
+
+    def __init__(self, plan: RunPlan | None) -> None:
+        self._plan = plan
+        self._admitted: set[ShardFile] = set()
+
+    def tables(
+        self, file: ShardFile
+    ) -> tuple[list[pa.Table], list[dict[str, Any]], list[tuple[Path, str]]]:
+        """Cells and provenance of each repeat of a shard, and what is wrong with the files."""
+        tables, provenance, bad = [], [], []
+        for path in file.paths:
+            try:
+                table, metadata = read_shard(path)
+            except BadParquetError as err:
+                bad.append((path, str(err)))
+            else:
+                tables.append(table)
+                provenance.append(metadata)
+        if file not in self._admitted:
+            # Of what cannot be read the fault is known.
+            bad += [] if bad else self._faults(file, tables, provenance)
+            if not bad:
+                self._admitted.add(file)
+        return tables, provenance, bad
+
+    def _faults(
+        self, file: ShardFile, tables: Sequence[pa.Table], provenance: Sequence[Mapping[str, Any]]
+    ) -> list[tuple[Path, str]]:
+        found = []
+        for path, table, metadata in zip(file.paths, tables, provenance, strict=True):
+            fault = fault_of(path, table, metadata, self._plan)
+            if fault is None and path != file.path:
+                fault = fault_of_repeat(tables[0], table)
+            if fault is not None:
+                found.append((path, f"'{path}' {fault}."))
+        return found
+
+
+def _spread(
+    shards: Sequence[ShardFile], reader: _Reader
+) -> tuple[Spread | None, list[tuple[Path, str]]]:
+    """What all repeats of the run tell of their spread, and the shards that may not be used."""
     found: list[Deviations] = []
     bad: list[tuple[Path, str]] = []
     for file in shards:
         if len(file.paths) > 1:
-            tables, _, faults = _tables(file)
+            tables, _, faults = reader.tables(file)
             bad += faults
             if not faults:
                 found += shard_deviations(tables)
     return spread_of(found), bad
 
 
-def _tables(
-    file: ShardFile,
-) -> tuple[list[pa.Table], list[dict[str, Any]], list[tuple[Path, str]]]:
-    """Cells and provenance of each repeat of a shard, and what is wrong with the files."""
-    tables, provenance, bad = [], [], []
-    for path in file.paths:
-        try:
-            table, metadata = read_shard(path)
-        except BadParquetError as err:
-            bad.append((path, str(err)))
-        else:
-            tables.append(table)
-            provenance.append(metadata)
-    return tables, provenance, bad
-
-
 def _read(
     shards: Sequence[ShardFile],
+    reader: _Reader,
     sorter: KeySorter,
     schema: pa.Schema,
     lines: pa.NativeFile,
@@ -182,7 +240,7 @@ def _read(
     """
     bad: list[tuple[Path, str]] = []
     for number, file in enumerate(shards):
-        tables, provenance, faults = _tables(file)
+        tables, provenance, faults = reader.tables(file)
         bad += faults
         if faults:
             continue

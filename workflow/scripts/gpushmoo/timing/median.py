@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import bdtr
 
 CONFIDENCE = 0.95
@@ -55,3 +56,28 @@ def median_interval(samples: Sequence[float]) -> MedianInterval:
     return MedianInterval(
         float(np.median(ordered)), float(ordered[k - 1]), float(ordered[-k]), max(0.0, coverage)
     )
+
+
+@dataclass(frozen=True)
+class MedianIntervals:
+    """The `MedianInterval` of many cells, each an array of one value a cell."""
+
+    median: npt.NDArray[np.float64]
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+    coverage: npt.NDArray[np.float64]
+
+
+def median_intervals(
+    samples: npt.NDArray[np.float64], lengths: npt.NDArray[np.int64]
+) -> MedianIntervals:
+    """As `median_interval` for each cell, whose samples, `lengths` of them, stand in a row."""
+    ends = np.cumsum(lengths)
+    out = np.empty((4, len(lengths)))
+    for n in np.unique(lengths).tolist():
+        places = np.flatnonzero(lengths == n)
+        ordered = np.sort(samples[(ends[places] - n)[:, None] + np.arange(n)], axis=1)
+        k, coverage = _order_statistic(n)
+        out[:3, places] = np.median(ordered, axis=1), ordered[:, k - 1], ordered[:, -k]
+        out[3, places] = max(0.0, coverage)
+    return MedianIntervals(*out)

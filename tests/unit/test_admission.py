@@ -1,0 +1,301 @@
+"""What is no shard of the run, or cannot have been measured, is refused with its name."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import ROOT
+from gpushmoo.analysis.aggregate import AggregateError, aggregate
+from gpushmoo.filesum import MARK
+from gpushmoo.run_plan import RunPlan, SweepPlan
+from gpushmoo.schema import Status
+from gpushmoo.space import Problem
+from gpushmoo.store import read_shard, write_parquet
+from synthetic import write_shard
+
+AXES = {"block_x": [8, 16, 512], "block_y": [1, 4]}
+
+
+@dataclass
+class Shard:
+    """A shard in a run's folder, and the run's plan."""
+
+    path: Path
+    plan: RunPlan
+
+    @property
+    def table(self) -> pa.Table:
+        return read_shard(self.path)[0]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return read_shard(self.path)[1]
+
+    def write(self, table: pa.Table | None = None, metadata: Any = None) -> None:
+        """Rewrite it, with a valid sum."""
+        table = self.table if table is None else table
+        metadata = self.metadata if metadata is None else metadata
+        write_parquet(table, self.path, metadata)
+
+    def set(self, column: str, row: int, value: Any) -> None:
+        """Set a value and write the shard anew."""
+        table = self.table
+        place = table.schema.get_field_index(column)
+        values = table.column(column).to_pylist()
+        values[row] = value
+        field = table.schema.field(place)
+        self.write(table.set_column(place, field, pa.array(values, field.type)))
+
+    def refusal(self) -> str:
+        """The sentence with which it is refused, which names it, without its name."""
+        out = self.path.parents[3] / "dataset"
+        with pytest.raises(AggregateError) as caught:
+            aggregate([self.path], out, plan=self.plan)
+        assert caught.value.files == (self.path,)
+        assert not out.exists()
+        sentence = str(caught.value)
+        assert sentence.startswith(f"'{self.path}' ")
+        assert "\n" not in sentence
+        return sentence.replace(str(self.path), "")
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Shard:
+    path = tmp_path / "cells/copies/float/0000-of-0001.parquet"
+    write_shard(path, "copy2d_coalesced", "float", problems=(Problem(64, 64),), axes=AXES)
+    params = read_shard(path)[1]["params"]
+    common = {k: v for k, v in params.items() if k not in ("shard", "repeat")}
+    return Shard(path, RunPlan({"copies": {"float": SweepPlan(common, 1)}}))
+
+
+def test_a_shard_as_it_was_planned_is_admitted(shard: Shard, tmp_path: Path) -> None:
+    statuses = shard.table.column("status").to_pylist()
+    assert {Status.OK, Status.TOO_MANY_THREADS} == set(statuses)
+    for plan in (shard.plan, RunPlan.from_plain(shard.plan.as_plain()), None):
+        aggregate([shard.path], tmp_path / "dataset", plan=plan)
+
+
+def test_the_record_carries_sums_and_is_admitted_whole(tmp_path: Path) -> None:
+    record = sorted((ROOT / "reports/reference").rglob("*.parquet"))
+    assert all(MARK in path.read_bytes() for path in record)
+    # Those whose axes depend on the device; the documentation's tests read the others.
+    aggregate([p for p in record if "block_eq_partition" in p.parts], tmp_path / "dataset")
+
+
+def change(params: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(params)
+    inner = changed
+    *outer, last = key.split(".")
+    for name in outer:
+        inner = inner[name]
+    inner[last] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("axes.block_x", [8, 16]),
+        ("backend", "opencl"),
+        ("cache_states", ["flushed"]),
+        ("dtype", "double"),
+        ("kernel_digest", "0123"),
+        ("measure.repeats", 2),
+        ("measure.timeout_s", 1.0),
+        ("repeat", 2),
+        ("seed", 2),
+        ("shard", [0, 2]),
+        ("sizes", [[64, 65]]),
+        ("variants", ["element"]),
+    ],
+)
+def test_a_shard_of_another_configuration_is_refused(shard: Shard, key: str, value: Any) -> None:
+    metadata = shard.metadata
+    metadata["params"] = change(metadata["params"], key, value)
+    metadata["kernel_digest"] = metadata["params"]["kernel_digest"]
+    shard.write(metadata=metadata)
+    said = shard.refusal()
+    assert f"was measured with {key} = " in said
+    assert "and the run asks for " in said
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "copies/float/0000-of-0002.parquet",
+        "copies/float/0001-of-0001.parquet",
+        "copies/float/0000-of-0001.repeat-1.parquet",
+        "copies/float/0.parquet",
+        "copies/double/0000-of-0001.parquet",
+        "other/float/0000-of-0001.parquet",
+    ],
+)
+def test_a_shard_of_another_name_is_none_of_the_run(shard: Shard, name: str) -> None:
+    moved = shard.path.parents[2] / name
+    moved.parent.mkdir(parents=True, exist_ok=True)
+    shard.path.rename(moved)
+    assert "is no shard of this run" in Shard(moved, shard.plan).refusal()
+
+
+def without_sum(shard: Shard) -> None:
+    pq.write_table(pq.read_table(shard.path), shard.path)
+
+
+def without_a_row(shard: Shard) -> None:
+    shard.write(shard.table.slice(1))
+
+
+def with_a_foreign_row(shard: Shard) -> None:
+    row = shard.table.slice(0, 1)
+    place = row.schema.get_field_index("cell_key")
+    key = pa.array(["0123456789abcdef"], pa.string())
+    foreign = row.set_column(place, row.schema.field(place), key)
+    shard.write(pa.concat_tables([shard.table, foreign]))
+
+
+def with_a_row_twice(shard: Shard) -> None:
+    shard.write(pa.concat_tables([shard.table, shard.table.slice(0, 1)]))
+
+
+def with_another_version(shard: Shard) -> None:
+    metadata = shard.metadata
+    shard.write(metadata=metadata | {"schema_version": metadata["schema_version"] + 1})
+
+
+def without_its_parameters(shard: Shard) -> None:
+    metadata = shard.metadata
+    del metadata["params"]
+    shard.write(metadata=metadata)
+
+
+def of_another_device(shard: Shard) -> None:
+    metadata = shard.metadata
+    metadata["device"]["uuid"] = "GPU-7"
+    shard.write(metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (without_sum, "carries no sum"),
+        (without_a_row, "lacks 1 of 12 cells"),
+        (with_a_foreign_row, "holds 1 cells that were not to be measured, 0123456789abcdef"),
+        (with_a_row_twice, "holds a cell twice"),
+        (with_another_version, "has schema version 4"),
+        (without_its_parameters, "carries a provenance that cannot be read"),
+        (of_another_device, "another device_uuid than its provenance tells"),
+    ],
+)
+def test_a_shard_that_is_not_whole_is_refused(
+    shard: Shard, spoil: Callable[[Shard], None], said: str
+) -> None:
+    spoil(shard)
+    assert said in shard.refusal()
+
+
+OK_VALUES: list[tuple[str, Any]] = [
+    ("status", "banana"),
+    ("status", "timeout"),
+    ("message", "why"),
+    ("bandwidth_gbs", 9.9e9),
+    ("bandwidth_gbs", None),
+    ("median_s", -1.0),
+    ("median_s", float("nan")),
+    ("median_low_s", 1.0),
+    ("median_high_s", 1e-12),
+    ("coverage", 0.5),
+    ("own_low_s", 1.0),
+    ("within_half_width", 0.5),
+    ("between_spread", 0.1),
+    ("samples_s", []),
+    ("samples_s", [1e-6] * 7),
+    ("samples_s", [float("inf")] * 7),
+    ("samples_s", [0.0] * 7),
+    ("sampled_at_s", [0.0] * 6),
+    ("sampled_at_s", [3.0, 2.0, 1.0, 0.0, 4.0, 5.0, 6.0]),
+    ("repeat_medians_s", [1.0]),
+    ("repeat_samples", [6]),
+    ("repeat_copy_gbs", [1.0]),
+    ("launches_per_sample", 0),
+    ("bytes_read", -1),
+    ("bytes_read", 1),
+    ("bytes_written", 2**40),
+    ("working_set_over_cache", 2.0),
+    ("copy_gbs", 1.0),
+    ("over_copy", 3.0),
+    ("threads_per_block", 0),
+    ("threads_per_block", 2048),
+    ("blocks", 0),
+    ("tiles", -1),
+    ("units", 131),
+    ("resident_per_unit", -1),
+    ("registers", -1),
+    ("verified_words", 0),
+    ("verified_words", None),
+    ("verified_words", 99),
+    ("wrong_words", 1),
+    ("kernel", "other"),
+    ("dtype", "double"),
+    ("variant", "v"),
+    ("height", 65),
+    ("width", 63),
+    ("cache_state", "flushed"),
+    ("block_x", 9),
+    ("block_y", None),
+    ("device_uuid", "GPU-7"),
+    ("device_name", "Another GPU"),
+    ("backend", "opencl"),
+]
+
+
+@pytest.mark.parametrize(("column", "value"), OK_VALUES)
+def test_a_measured_cell_with_an_impossible_value_is_refused(
+    shard: Shard, column: str, value: Any
+) -> None:
+    shard.set(column, shard.table.column("status").to_pylist().index(Status.OK), value)
+    assert shard.refusal().startswith("'' h")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("bandwidth_gbs", 1.0), ("median_s", 1.0), ("repeat_medians_s", [1.0]), ("status", "ok")],
+)
+def test_a_cell_that_was_not_measured_has_no_times(shard: Shard, column: str, value: Any) -> None:
+    row = shard.table.column("status").to_pylist().index(Status.TOO_MANY_THREADS)
+    shard.set(column, row, value)
+    shard.refusal()
+
+
+def test_no_memory_moves_a_petabyte_a_second(shard: Shard) -> None:
+    """A row that agrees with itself, a million times too fast."""
+    table = shard.table
+    row = table.column("status").to_pylist().index(Status.OK)
+    faster = {
+        "samples_s": 1e-6,
+        "repeat_medians_s": 1e-6,
+        **dict.fromkeys(("median_s", "median_low_s", "median_high_s"), 1e-6),
+        **dict.fromkeys(("own_low_s", "own_high_s"), 1e-6),
+        **dict.fromkeys(("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"), 1e6),
+        "over_copy": 1e6,
+    }
+    for name, factor in faster.items():
+        value = table.column(name)[row].as_py()
+        shard.set(name, row, (np.array(value) * factor).tolist())
+    assert "holds a bandwidth of over 1e+06 GB/s" in shard.refusal()
+
+
+def test_every_bad_shard_is_named(shard: Shard, tmp_path: Path) -> None:
+    other = shard.path.with_name("0001-of-0001.parquet")
+    other.write_bytes(shard.path.read_bytes())
+    without_a_row(shard)
+    with pytest.raises(AggregateError) as caught:
+        aggregate([shard.path, other], tmp_path / "dataset", plan=shard.plan)
+    assert set(caught.value.files) == {shard.path, other}

@@ -1,0 +1,153 @@
+"""Which shards may count: those that hold the cells that were planned and no impossible value.
+
+A sum shows that a file is as somebody wrote it, not that it was written for this run, nor by us. So
+a shard's parameters are compared with the plan, its cells with those that the parameters make, and
+of each row everything that follows from the rest of it is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..run_plan import RunPlan
+from ..schema import Status
+from ..shard_space import space_of
+from ..space import NOWHERE, Cell, asks_the_device, expand_axis
+from .plausible import faults_of_rows
+
+# What a shard's provenance tells of its device, by the column that repeats it.
+_DEVICE_COLUMNS = {
+    "device_uuid": "uuid",
+    "device_name": "name",
+    "backend": "backend",
+    "units": "units",
+}
+
+
+def fault_of(
+    path: Path, table: pa.Table, metadata: Mapping[str, Any], plan: RunPlan | None
+) -> str | None:
+    """Why the shard in `path` must not be used, as a clause behind its name; None if it may.
+
+    Without a `plan`, which a recorded data set has none of, its own parameters say what it holds.
+    """
+    try:
+        return next(_faults(path, table, metadata, plan), None)
+    except (KeyError, TypeError, ValueError, AttributeError) as err:
+        # Its parameters or its device are not told in the form in which we write them.
+        return f"carries a provenance that cannot be read ({type(err).__name__}: {err})"
+
+
+def fault_of_repeat(first: pa.Table, later: pa.Table) -> str | None:
+    """What is wrong with a later repeat of the shard whose first repeat is `first`."""
+    measured = first.filter(pc.equal(first.column("status"), Status.OK)).column("cell_key")
+    return _fault_of_keys(set(measured.to_pylist()), later.column("cell_key").to_pylist())
+
+
+def _faults(
+    path: Path, table: pa.Table, metadata: Mapping[str, Any], plan: RunPlan | None
+) -> Iterator[str]:
+    params = metadata["params"]
+    if plan is not None:
+        yield from _faults_of_params(params, plan.shard_params(path))
+    if metadata["kernel_digest"] != params["kernel_digest"]:
+        yield "names two digests of its kernel"
+    if sorted(params["axes"]) != metadata["axes"]:
+        yield f"has axes {metadata['axes']}, its parameters {sorted(params['axes'])}"
+    yield from _faults_of_cells(table, metadata)
+    yield from _faults_of_device(table, metadata["device"], params)
+    yield from faults_of_rows(table, metadata)
+
+
+def _faults_of_params(found: Any, planned: Mapping[str, Any] | None) -> Iterator[str]:
+    if planned is None:
+        yield "is no shard of this run"
+    elif found != planned:
+        key, mine, wanted = _difference("", found, planned)
+        yield f"was measured with {key} = {_show(mine)}, and the run asks for {_show(wanted)}"
+
+
+def _difference(key: str, found: Any, wanted: Any) -> tuple[str, Any, Any]:
+    """The innermost key at which two different values differ, with its value in each."""
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        for name in sorted({*found, *wanted}):
+            pair = found.get(name), wanted.get(name)
+            if pair[0] != pair[1]:
+                return _difference(f"{key}.{name}" if key else name, *pair)
+    return key or "params", found, wanted
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _faults_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Whether the rows are the cells of the shard's parameters, each once.
+
+    A later repeat holds fewer, those that were ``ok`` in the first: see `fault_of_repeat`.
+    """
+    params = metadata["params"]
+    kernel, space = Path(params["folder"]).name, space_of(params)
+    resolved: Mapping[str, list[int]] = metadata.get("resolved_axes", {})
+    values = {
+        axis: resolved[axis] if asks_the_device(spec) else expand_axis(spec, NOWHERE)
+        for axis, spec in space.axes.items()
+    }
+    cells = {cell.key: cell for cell in space.cells(kernel, values)}
+    keys = table.column("cell_key").to_pylist()
+    if params["repeat"] == 1:
+        fault = _fault_of_keys(set(cells), keys)
+        if fault is not None:
+            yield fault
+    elif not set(keys) <= set(cells):
+        yield f"holds the cell {min(set(keys) - set(cells))}, which was not to be measured"
+    for name, values_of in _columns_of(sorted(values)).items():
+        wanted = [values_of(cells[key]) for key in keys]
+        if table.column(name).to_pylist() != wanted:
+            yield f"holds a cell whose {name} is not what its key says"
+
+
+def _columns_of(axes: list[str]) -> dict[str, Any]:
+    """How each column that identifies a cell follows from it."""
+    return {
+        "kernel": lambda cell: cell.kernel,
+        "dtype": lambda cell: cell.dtype,
+        "variant": lambda cell: cell.variant,
+        "height": lambda cell: cell.problem.height,
+        "width": lambda cell: cell.problem.width,
+        "cache_state": lambda cell: cell.cache_state,
+        **{axis: _param(axis) for axis in axes},
+    }
+
+
+def _param(axis: str) -> Any:
+    def value(cell: Cell) -> int:
+        return cell[axis]
+
+    return value
+
+
+def _fault_of_keys(planned: set[str], found: list[str]) -> str | None:
+    missing, extra = sorted(planned - set(found)), sorted(set(found) - planned)
+    if missing:
+        return f"lacks {len(missing)} of {len(planned)} cells, {missing[0]} for one"
+    if extra:
+        return f"holds {len(extra)} cells that were not to be measured, {extra[0]} for one"
+    return None
+
+
+def _faults_of_device(
+    table: pa.Table, device: Mapping[str, Any], params: Mapping[str, Any]
+) -> Iterator[str]:
+    for column, name in _DEVICE_COLUMNS.items():
+        found = pc.unique(table.column(column)).to_pylist()
+        if found not in ([device[name]], []):
+            yield f"has rows with another {column} than its provenance tells"
+    if params["backend"] not in ("auto", device["backend"]):
+        yield f"was measured by {device['backend']}, its parameters say {params['backend']}"

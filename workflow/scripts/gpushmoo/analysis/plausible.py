@@ -1,0 +1,182 @@
+"""What cannot stand in a row of a shard: values out of bounds, or that contradict each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..schema import MOST_THREADS, Status
+from ..timing.median import median_intervals
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+# Far above what any memory or cache of a device moves, in GB/s.
+MOST_GBS = 1e6
+# What is computed again in another order of operations differs by its rounding alone.
+_RELATIVE = 1e-9
+# Null in a row that is not ``ok``.
+TIMES = (
+    *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "median_s", "median_low_s"),
+    *("median_high_s", "coverage", "own_low_s", "own_high_s", "within_half_width"),
+)
+# Whole numbers and what they are at least.
+_LEAST = {
+    "bytes_read": 0,
+    "bytes_written": 0,
+    "threads_per_block": 0,
+    "blocks": 0,
+    "tiles": 0,
+    "launches_per_sample": 1,
+    "resident_per_unit": 0,
+    "registers": 0,
+    "verified_words": 0,
+    "wrong_words": 0,
+}
+
+
+def faults_of_rows(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Clauses on what is impossible in the rows of a shard, those of a single repeat."""
+    unknown = set(pc.unique(table.column("status")).to_pylist()) - set(Status)
+    if unknown:
+        yield f"holds the status '{min(unknown)}', which no cell can have"
+    for name, least in _LEAST.items():
+        found = pc.min(table.column(name)).as_py()
+        if found is not None and found < least:
+            yield f"holds {name} = {found}; it is at least {least}"
+    for name in ("kernel", "dtype", "backend", "measured_at"):
+        if len(pc.unique(table.column(name))) > 1:
+            yield f"holds several values of {name}"
+    ok = pc.equal(table.column("status"), Status.OK)
+    yield from _faults_of_unmeasured(table.filter(pc.invert(ok)))
+    yield from _faults_of_measured(table.filter(ok), metadata)
+
+
+def _faults_of_unmeasured(rows: pa.Table) -> Iterator[str]:
+    for name in (*TIMES, "over_copy", "between_spread"):
+        if rows.column(name).null_count < len(rows):
+            yield f"holds {name} of a cell that was not measured"
+    for name in ("repeat_medians_s", "repeat_samples", "repeat_copy_gbs"):
+        if pc.sum(pc.list_value_length(rows.column(name))).as_py():
+            yield f"holds {name} of a cell that was not measured"
+
+
+def _faults_of_measured(rows: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Of ``ok`` cells: complete, verified, and all that is derived follows from the samples."""
+    if not len(rows):
+        return
+    for name in (*TIMES, "launches_per_sample", "verified_words", "wrong_words"):
+        if rows.column(name).null_count:
+            yield f"holds an ok cell without {name}"
+            return
+    if rows.column("message").null_count < len(rows):
+        yield "holds an ok cell with a message of a fault"
+    if pc.max(rows.column("wrong_words")).as_py():
+        yield "holds an ok cell with wrong words"
+    if not pc.min(rows.column("verified_words")).as_py():
+        yield "holds an ok cell of which nothing was verified"
+    limits = metadata["device"]["max_threads_per_block"], metadata["params"]["thread_limit"]
+    most = min(limit for limit in (*limits, MOST_THREADS) if limit is not None)
+    threads = pc.min_max(rows.column("threads_per_block")).as_py()
+    if not 1 <= threads["min"] <= threads["max"] <= most:
+        yield f"holds an ok cell of another number of threads than 1 to {most}"
+    if not pc.min(rows.column("blocks")).as_py():
+        yield "holds an ok cell of no blocks"
+    sampled = _faults_of_samples(rows, metadata["params"]["measure"])
+    fault = next(sampled, None)
+    if fault is not None:
+        yield fault
+        return
+    for name, values in _derived(rows, metadata).items():
+        if not _agree(_numbers(rows, name), values):
+            yield f"holds an ok cell whose {name} does not follow from the rest of its row"
+    if np.nanmax(_numbers(rows, "bandwidth_high_gbs")) > MOST_GBS:
+        yield f"holds a bandwidth of over {MOST_GBS:.0e} GB/s, which nothing has"
+    yield from _faults_of_groups(rows)
+
+
+def _faults_of_samples(rows: pa.Table, measure: Mapping[str, Any]) -> Iterator[str]:
+    lengths = pc.list_value_length(rows.column("samples_s")).to_numpy()
+    for name in ("samples_s", "sampled_at_s"):
+        column = rows.column(name)
+        values = pc.list_flatten(column)
+        if values.null_count or not np.array_equal(
+            pc.list_value_length(column).to_numpy(), lengths
+        ):
+            yield f"holds {name} that are not one for each sample"
+            return
+        numbers = values.to_numpy()
+        least = np.nextafter(0.0, 1.0) if name == "samples_s" else 0.0
+        if not np.all(np.isfinite(numbers) & (numbers >= least)):
+            yield f"holds {name} that no clock gives"
+            return
+        if name == "sampled_at_s" and _falls_within(numbers, lengths):
+            yield "holds samples of a cell that go back in time"
+    if lengths.min() < 1 or lengths.max() > max(measure["max_samples"], 6):
+        yield f"holds a cell of {lengths.min()} to {lengths.max()} samples"
+
+
+def _falls_within(values: Floats, lengths: npt.NDArray[np.int64]) -> bool:
+    """Whether a value is smaller than the one before it in its list."""
+    falls = np.diff(values) < 0.0
+    falls[np.cumsum(lengths)[:-1] - 1] = False
+    return bool(falls.any())
+
+
+def _derived(rows: pa.Table, metadata: Mapping[str, Any]) -> dict[str, Floats]:
+    """The columns that follow from samples, bytes and copy; see `rows.cell_table`."""
+    samples = rows.column("samples_s")
+    lengths = pc.list_value_length(samples).to_numpy()
+    m = median_intervals(pc.list_flatten(samples).to_numpy(), lengths)
+    gb = (_numbers(rows, "bytes_read") + _numbers(rows, "bytes_written")) * 1e-9
+    copy, cache = _numbers(rows, "copy_gbs"), metadata["device"]["cache"]
+    return {
+        "median_s": m.median,
+        "median_low_s": m.low,
+        "median_high_s": m.high,
+        "own_low_s": m.low,
+        "own_high_s": m.high,
+        "coverage": m.coverage,
+        "bandwidth_gbs": gb / m.median,
+        "bandwidth_low_gbs": gb / m.high,
+        "bandwidth_high_gbs": gb / m.low,
+        "within_half_width": (m.high - m.low) / (2.0 * m.median),
+        "over_copy": gb / m.median / copy,
+        "between_spread": np.full(len(rows), math.nan),
+        "working_set_over_cache": gb * 1e9 / cache if cache else np.full(len(rows), math.nan),
+        "repeat_medians_s": m.median,
+        "repeat_samples": lengths.astype(float),
+        "repeat_copy_gbs": copy,
+    }
+
+
+def _numbers(rows: pa.Table, name: str) -> Floats:
+    """A column as floats, NaN for null; of lists the only entry, NaN without one, inf for more."""
+    column = rows.column(name)
+    if pa.types.is_list(column.type):
+        lengths = pc.list_value_length(column).to_numpy()
+        padded = np.where(lengths == 0, math.nan, math.inf)
+        padded[lengths == 1] = pc.list_flatten(column.filter(pa.array(lengths == 1))).to_numpy()
+        return padded
+    return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(), np.float64)
+
+
+def _agree(found: Floats, wanted: Floats) -> bool:
+    return bool(np.allclose(found, wanted, rtol=_RELATIVE, atol=0.0, equal_nan=True))
+
+
+def _faults_of_groups(rows: pa.Table) -> Iterator[str]:
+    """What cells of one problem have in common: the copy beside them, and what is verified."""
+    for name, keys in (
+        ("copy_gbs", ["height", "width", "cache_state"]),
+        ("verified_words", ["height", "width", "variant"]),
+    ):
+        several = rows.group_by(keys).aggregate([(name, "count_distinct")])
+        if pc.max(several.column(f"{name}_count_distinct")).as_py() > 1:
+            yield f"holds cells of one problem with several {name}"

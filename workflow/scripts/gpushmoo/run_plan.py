@@ -1,0 +1,74 @@
+"""What a run's shards are to be measured with, for those who must know whether one still is.
+
+The measuring job that outlived its run and `aggregate` ask it; both may meet a shard that was
+measured for another configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .space import shard_name
+
+# Lies in the run's folder from the moment at which its first job starts.
+PLAN_FILE = "plan.json"
+_NAME = re.compile(r"(\d+)-of-(\d+)(?:\.repeat-(\d+))?")
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What the jobs of one sweep and dtype have in common, and in how many parts they share it.
+
+    `params` are those of a measuring job (see `plan.run_plan`) without its part and repeat.
+    """
+
+    params: Mapping[str, Any]
+    parts: int
+
+    def shard_params(self, index: int, repeat: int) -> dict[str, Any]:
+        """Parameters of the job that measures part `index`, from 0, in `repeat`, from 1; sorted."""
+        params = {**self.params, "repeat": repeat, "shard": [index, self.parts]}
+        return dict(sorted(params.items()))
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The plan of every sweep, by its name and dtype."""
+
+    sweeps: Mapping[str, Mapping[str, SweepPlan]]
+
+    def shard_params(self, path: Path) -> dict[str, Any] | None:
+        """Parameters with which ``…/<sweep>/<dtype>/<shard>.parquet`` is measured; None if not."""
+        found = _NAME.fullmatch(path.stem)
+        plan = self.sweeps.get(path.parts[-3], {}).get(path.parts[-2])
+        if found is None or plan is None:
+            return None
+        index, count, repeat = (int(n or 1) for n in found.groups())
+        # So nothing passes whose name only looks like that of a shard.
+        planned = index < plan.parts == count and repeat <= plan.params["measure"]["repeats"]
+        if not planned or path.stem != shard_name(index, count, repeat):
+            return None
+        params: dict[str, Any] = plain(plan.shard_params(index, repeat))
+        return params
+
+    def as_plain(self) -> dict[str, Any]:
+        """In dictionaries and lists, as `from_plain` reads it."""
+        values: dict[str, Any] = plain(
+            {n: {d: asdict(p) for d, p in s.items()} for n, s in self.sweeps.items()}
+        )
+        return values
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> RunPlan:
+        """The plan that `as_plain` gave. Raises TypeError when it is none."""
+        return cls({n: {d: SweepPlan(**p) for d, p in s.items()} for n, s in values.items()})
+
+
+def plain(values: Any) -> Any:
+    """As it comes back from a file: lists for tuples, texts for keys."""
+    return json.loads(json.dumps(values))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from gpushmoo.space import (
     first_repeat_of,
     shard_count,
     shard_name,
-    shard_of,
+    shard_rounds,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,15 +143,12 @@ PROBLEMS = st.lists(
 def test_cells_that_are_compared_are_measured_by_one_shard(
     problems: list[Problem], shards: int
 ) -> None:
-    cells = enumerate_cells("k", "float", ["v", "w"], problems, {"x": [1, 2, 3]}, CACHE_STATES)
-    places: dict[tuple[Problem, str], set[int]] = {}
-    for c in cells:
-        place = shard_of(c, problems, CACHE_STATES, shards)
-        places.setdefault((c.problem, c.cache_state), set()).add(place)
-    assert {len(found) for found in places.values()} == {1}
-    counts = Counter(place for found in places.values() for place in found)
-    assert set(counts) == set(range(min(shards, len(places))))
-    assert max(counts.values()) - min(counts.values()) <= 1
+    parts = [shard_rounds(problems, CACHE_STATES, i, shards) for i in range(shards)]
+    whole = [(p, state) for p in problems for state in CACHE_STATES]
+    assert sorted(pair for part in parts for pair in part) == sorted(whole)
+    counts = [len(part) for part in parts if part]
+    assert len(counts) == min(shards, len(whole))
+    assert max(counts) - min(counts) <= 1
 
 
 @given(cells=st.integers(1, 10**7), per_shard=st.integers(1, 10**6), rounds=st.integers(1, 10**6))

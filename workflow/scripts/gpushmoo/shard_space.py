@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .space import Cell, Problem, enumerate_cells, shard_of
+from .space import Cell, Problem, enumerate_cells, shard_rounds
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,14 @@ class ShardSpace:
 
     def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
         """The cells of `kernel` in this part, where the axes have these values."""
-        cells = enumerate_cells(
-            kernel, self.dtype, self.variants, self.problems, values, self.cache_states
-        )
-        whole = (self.problems, self.cache_states, self.count)
-        return [c for c in cells if shard_of(c, *whole) == self.index]
+        rounds = shard_rounds(self.problems, self.cache_states, self.index, self.count)
+        return [
+            cell
+            for problem, state in rounds
+            for cell in enumerate_cells(
+                kernel, self.dtype, self.variants, [problem], values, [state]
+            )
+        ]
 
 
 def space_of(params: Mapping[str, Any]) -> ShardSpace:

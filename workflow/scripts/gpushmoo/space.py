@@ -20,6 +20,10 @@ from typing import Any
 CACHE_STATES = ("warm", "flushed")
 
 
+# Made once: to make it takes longer than to use it.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 @dataclass(frozen=True, order=True)
 class Problem:
     """A two-dimensional problem, in elements."""
@@ -64,8 +68,7 @@ class Cell:
             sorted(self.params),
             self.cache_state,
         ]
-        text = json.dumps(parts, separators=(",", ":"))
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(_encode(parts).encode(), digest_size=8).hexdigest()
 
     @property
     def group(self) -> CellGroup:
@@ -178,19 +181,16 @@ def shard_count(cells: int, cells_per_shard: int, rounds: int) -> int:
     return min(n, rounds)
 
 
-def shard_of(
-    cell: Cell, problems: Sequence[Problem], cache_states: Sequence[str], shards: int
-) -> int:
-    """Index of the shard that measures `cell` of a sweep over `problems` and `cache_states`.
+def shard_rounds(
+    problems: Sequence[Problem], cache_states: Sequence[str], index: int, shards: int
+) -> list[tuple[Problem, str]]:
+    """Problems and cache states that shard `index` of a sweep over all of these measures.
 
     Cells of one problem and cache state, all variants, are measured by one process in the same
     rounds, since they are compared. Large problems, which take longest, are dealt out first.
     """
     order = sorted(set(problems), key=lambda p: (-p.height * p.width, p))
-    place = order.index(cell.problem) * len(cache_states) + list(cache_states).index(
-        cell.cache_state
-    )
-    return place % shards
+    return [(p, state) for p in order for state in cache_states][index::shards]
 
 
 def shard_name(index: int, count: int, repeat: int) -> str:

@@ -7,7 +7,9 @@ of each row everything that follows from the rest of it is computed again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pyarrow.compute as pc
 from ..run_plan import RunPlan
 from ..schema import Status
 from ..shard_space import space_of
-from ..space import NOWHERE, Cell, asks_the_device, expand_axis
+from ..space import NOWHERE, asks_the_device, expand_axis
 from .plausible import faults_of_rows
 
 # What a shard's provenance tells of its device, by the column that repeats it.
@@ -88,49 +90,47 @@ def _show(value: Any) -> str:
 
 
 def _faults_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Whether the rows are the cells of the shard's parameters, each once.
+    """Whether the rows are cells of the shard's parameters; a cell that stands twice is no matter.
 
     A later repeat holds fewer, those that were ``ok`` in the first: see `fault_of_repeat`.
     """
     params = metadata["params"]
-    kernel, space = Path(params["folder"]).name, space_of(params)
     resolved: Mapping[str, list[int]] = metadata.get("resolved_axes", {})
     values = {
         axis: resolved[axis] if asks_the_device(spec) else expand_axis(spec, NOWHERE)
-        for axis, spec in space.axes.items()
+        for axis, spec in params["axes"].items()
     }
-    cells = {cell.key: cell for cell in space.cells(kernel, values)}
-    keys = table.column("cell_key").to_pylist()
-    if params["repeat"] == 1:
-        fault = _fault_of_keys(set(cells), keys)
-        if fault is not None:
-            yield fault
-    elif not set(keys) <= set(cells):
-        yield f"holds the cell {min(set(keys) - set(cells))}, which was not to be measured"
-    for name, values_of in _columns_of(sorted(values)).items():
-        wanted = [values_of(cells[key]) for key in keys]
-        if table.column(name).to_pylist() != wanted:
+    # Those of the repeats of a shard are the same.
+    alike = {name: value for name, value in params.items() if name != "repeat"}
+    planned = _planned(json.dumps([alike, values], sort_keys=True))
+    keys, wanted = table.column("cell_key"), planned.column("cell_key")
+    places = pc.index_in(keys, wanted)
+    if places.null_count or (params["repeat"] == 1 and len(keys) != len(wanted)):
+        yield _fault_of_keys(set(wanted.to_pylist()), keys.to_pylist()) or "holds a cell twice"
+        return
+    for name in planned.schema.names:
+        if not table.column(name).equals(planned.column(name).take(places)):
             yield f"holds a cell whose {name} is not what its key says"
 
 
-def _columns_of(axes: list[str]) -> dict[str, Any]:
-    """How each column that identifies a cell follows from it."""
-    return {
-        "kernel": lambda cell: cell.kernel,
-        "dtype": lambda cell: cell.dtype,
-        "variant": lambda cell: cell.variant,
-        "height": lambda cell: cell.problem.height,
-        "width": lambda cell: cell.problem.width,
-        "cache_state": lambda cell: cell.cache_state,
-        **{axis: _param(axis) for axis in axes},
-    }
-
-
-def _param(axis: str) -> Any:
-    def value(cell: Cell) -> int:
-        return cell[axis]
-
-    return value
+@lru_cache(maxsize=1)
+def _planned(text: str) -> pa.Table:
+    """What identifies each cell that a shard of these parameters and axes' values holds."""
+    params, values = json.loads(text)
+    cells = space_of(params).cells(Path(params["folder"]).name, values)
+    axes = zip(*([value for _, value in cell.params] for cell in cells), strict=True)
+    return pa.table(
+        {
+            "cell_key": [cell.key for cell in cells],
+            "kernel": [cell.kernel for cell in cells],
+            "dtype": [cell.dtype for cell in cells],
+            "variant": [cell.variant for cell in cells],
+            "height": [cell.problem.height for cell in cells],
+            "width": [cell.problem.width for cell in cells],
+            "cache_state": [cell.cache_state for cell in cells],
+            **{axis: list(column) for axis, column in zip(sorted(values), axes, strict=True)},
+        }
+    )
 
 
 def _fault_of_keys(planned: set[str], found: list[str]) -> str | None:

@@ -31,7 +31,7 @@ from gpushmoo.events import CellRun, Event, ShardResult, Worked
 from gpushmoo.kernels import KernelFolder
 from gpushmoo.measure import TOGETHER, MeasureSettings, ShardRun
 from gpushmoo.messages import Finished, Lost, Measure, Message
-from gpushmoo.process import WorkerGoneError, WorkerSilentError
+from gpushmoo.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.space import Cell, Problem, enumerate_cells
 from gpushmoo.supervise import Supervisor
 from gpushmoo.timing.stopping import StoppingRule
@@ -64,6 +64,10 @@ INFO = DeviceInfo(
 # What ends the process of a real worker: a signal, or its supervisor's patience.
 class ProcessDiedError(BaseException):
     """The fake process ended without a word."""
+
+
+class ProcessStruckError(BaseException):
+    """The fake process was ended by a signal from outside."""
 
 
 class ProcessHangsError(BaseException):
@@ -117,7 +121,7 @@ class Fault:
 
     `kind` is a key of ERRORS or ENDS, ``lazy`` (writes nothing), ``wrong`` (writes one bad word),
     ``past`` or ``before`` (writes beside its output), ``input`` (writes into it), ``slow`` (takes
-    100 s) or ``zero`` (the device's clock stands).
+    100 s), ``paused`` (the process is stopped for 100 s) or ``zero`` (the device's clock stands).
     """
 
     tag: Tag
@@ -149,6 +153,10 @@ class FakeDevice:
     oversized: frozenset[int] = frozenset()
     # The launch or sample (from 0, of any cell) at which the context is lost.
     lost_at: int | None = None
+    # Launches or samples (from 0, of any cell, of all processes) in which the process is killed.
+    struck_at: frozenset[int] = frozenset()
+    # Cells in which it always is: they take all memory.
+    hogs: frozenset[Tag] = frozenset()
     copy_error: str | None = None
     # Resident blocks per unit by variant, 3 where it is silent; 0: the program cannot tell.
     resident: Mapping[str, int] = field(default_factory=dict)
@@ -161,10 +169,16 @@ class FakeDevice:
     # Processes that may open the device after each other; None: any number.
     openings: int | None = None
     opened: int = 0
+    paused: bool = False
 
     def seconds(self, tag: Tag, nth_sample: int, launches: int) -> float:
         """Of one launch in the cell's sample number `nth_sample`, from 0, of so many launches."""
         return self.launch_s
+
+    def stood_still(self) -> bool:
+        """As StandstillWatch."""
+        paused, self.paused = self.paused, False
+        return paused
 
     def open(self) -> None:
         """A fresh context."""
@@ -299,12 +313,15 @@ class FakeBound:
             device.lost = device.lost or device.launches == device.lost_at
             device.launches += 1
             device.alive()
+            if device.launches - 1 in device.struck_at or self.tag in device.hogs:
+                raise ProcessStruckError
         due = Fault(self.tag, operation, nth, "")
         for f in device.faults:
             if (f.tag, f.operation, f.nth) == (due.tag, due.operation, due.nth):
                 device.lost = device.lost or f.kind == "lost"
                 if f.kind in ENDS:
                     raise ENDS[f.kind]
+                device.paused = device.paused or f.kind == "paused"
                 if f.kind in ERRORS:
                     raise ERRORS[f.kind](f"{f.kind} in {operation} {nth}")
                 return f.kind
@@ -313,7 +330,8 @@ class FakeBound:
     def run(self) -> None:
         self.device.log.append(("run", self.tag))
         kind = self.fault("run")
-        self.device.clock.now += 100.0 if kind == "slow" else self.device.launch_s
+        long = kind in ("slow", "paused")
+        self.device.clock.now += 100.0 if long else self.device.launch_s
         if kind != "lazy":
             self.dst[:] = self.src
         self.misbehave(kind)
@@ -336,7 +354,7 @@ class FakeBound:
         odd = self.tag in self.device.uneven and self.calls["sample"] % 2 == 1
         alone = self.device.seconds(self.tag, self.calls["sample"] - 1, launches)
         usual = alone * (1.5 if odd else 1.0)
-        seconds = {"slow": 100.0, "zero": 0.0}.get(str(kind), usual)
+        seconds = {"slow": 100.0, "paused": 100.0, "zero": 0.0}.get(str(kind), usual)
         self.device.clock.now += seconds * launches
         return seconds
 
@@ -436,7 +454,16 @@ def work(
 
     builds = build_variants(device, FOLDER, "float", ["a", "b"])
     run = ShardRun(
-        device, FOLDER, builds, settings, emit, device.clock, None, do.together, do.launches
+        device,
+        FOLDER,
+        builds,
+        settings,
+        emit,
+        device.clock,
+        None,
+        do.together,
+        do.launches,
+        device.stood_still,
     )
     try:
         run.measure(cells)
@@ -444,6 +471,8 @@ def work(
         return FakeWorker([*told, Lost(str(err))])
     except ProcessDiedError:
         return FakeWorker(told, WorkerGoneError("the measuring process was ended by SIGSEGV"))
+    except ProcessStruckError:
+        return FakeWorker(told, WorkerKilledError("the measuring process was ended by SIGKILL"))
     except ProcessHangsError:
         return FakeWorker(told, WorkerSilentError())
     return FakeWorker([*told, Finished()])

@@ -75,7 +75,7 @@ def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
     }
 
 
-KINDS = st.sampled_from([*ERRORS, *ENDS, "lazy", "wrong", "slow", "zero"])
+KINDS = st.sampled_from([*ERRORS, *ENDS, "lazy", "wrong", "slow", "paused", "zero"])
 FAULTS = st.builds(
     Fault,
     st.sampled_from([cell_tag(c) for c in CELLS]),
@@ -129,7 +129,7 @@ def test_every_cell_ends_with_one_status_whatever_breaks(
     )
     outcome = measure_cells(device, CELLS, thread_limit=thread_limit)
     assert [r.cell for r in outcome.runs] == CELLS
-    harmed = {f.tag for f in faults}
+    harmed = {f.tag for f in faults if f.kind != "paused"}
     everything_works = lost_at is None and copy_error is None and openings is None
     for run in outcome.runs:
         assert run.status in set(Status)
@@ -191,11 +191,61 @@ def test_progress_counts_cells_over_a_limit_as_done_from_the_start() -> None:
 def test_fault_gives_its_own_status_and_harms_no_other_cell(
     operation: str, nth: int, kind: str, status: Status
 ) -> None:
-    device = FakeDevice(faults=[Fault(cell_tag(FIRST), operation, nth, kind)])
+    # What takes too long is taken once more before it is a fault.
+    times = (nth, nth + 1) if kind == "slow" else (nth,)
+    device = FakeDevice(faults=[Fault(cell_tag(FIRST), operation, n, kind) for n in times])
     outcome = measure_cells(device, [FIRST, *OTHERS])
     assert outcome[FIRST].status is status
     assert {outcome[c].status for c in OTHERS} == {Status.OK}
     check_progress(outcome)
+
+
+@pytest.mark.parametrize(
+    ("operation", "nth"), [("run", 0), ("run", 1), *[("sample", n) for n in range(8)]]
+)
+@pytest.mark.parametrize(("kind", "times"), [("slow", 1), ("paused", 1), ("paused", 4)])
+def test_a_pause_in_a_launch_costs_nothing_but_that_launch(
+    operation: str, nth: int, kind: str, times: int
+) -> None:
+    """Stopped and continued, or, where nothing tells of it, only found to have taken too long."""
+    pauses = [Fault(cell_tag(FIRST), operation, nth + n, kind) for n in range(times)]
+    device = FakeDevice(faults=pauses, launch_s=4e-6)
+    outcome = measure_cells(device, [FIRST, *OTHERS])
+    assert {r.status for r in outcome.runs} == {Status.OK}
+    for run in outcome.runs:
+        # As without a pause: none is a sample, or has changed how many launches make one.
+        assert run.samples_s == pytest.approx([4e-6] * 6)
+        assert run.launches == 16
+        assert run.spent_s == pytest.approx(6 * 16 * 4e-6)
+        assert len(run.sampled_at_s) == 6
+    check_progress(outcome)
+
+
+def test_a_pause_in_the_runtimes_copy_costs_nothing_but_that_copy() -> None:
+    class Stopped(FakeDevice):
+        def bind_copy(self, source: Any, target: Any) -> Any:
+            device, copy = self, super().bind_copy(source, target)
+
+            class Copy:
+                def sample(self, launches: int) -> float:
+                    device.paused = device.log.count(("copy",)) == 2
+                    return copy.sample(launches) + 100.0 * device.paused
+
+            return Copy()
+
+    result = measure_cells(Stopped(), [FIRST]).result
+    (copies,) = result.copies.values()
+    assert [seconds for _, seconds in copies] == [1e-3] * 6
+
+
+def test_a_process_that_is_stopped_all_the_time_comes_to_an_end() -> None:
+    class Stopped(FakeDevice):
+        def stood_still(self) -> bool:
+            return True
+
+    outcome = measure_cells(Stopped(), [FIRST, *OTHERS])
+    assert {r.status for r in outcome.runs} == {Status.OK}
+    assert {len(r.samples_s) for r in outcome.runs} == {6}
 
 
 def test_cell_that_fails_its_last_verification_keeps_its_samples_and_tells_the_words() -> None:
@@ -359,8 +409,9 @@ def test_variant_whose_every_cell_kills_its_process_is_given_up() -> None:
 def test_every_launch_is_announced_so_that_a_hanging_one_has_a_name() -> None:
     outcome = measure_cells(FakeDevice(), CELLS, warmup=3)
     began = Counter(key for e in outcome.events if isinstance(e, Began) for key in e.keys)
-    # The verification, the first sample, three to warm up, six that count, the last verification.
-    assert began == {c.key: 12 for c in CELLS}
+    # What is prepared and the verification, the first sample, three to warm up, six that count,
+    # what ends and the last verification.
+    assert began == {c.key: 14 for c in CELLS}
 
 
 def test_flushed_cells_are_sampled_after_a_flush_and_apart_from_warm_ones() -> None:
@@ -373,10 +424,10 @@ def test_flushed_cells_are_sampled_after_a_flush_and_apart_from_warm_ones() -> N
     # Two to warm up and six that count, for each flushed cell; none for the others.
     flushed = [c for c in cells if c.cache_state == "flushed"]
     assert sum(e[0] == "flush" for e in device.log) == 8 * len(flushed)
-    admitted = 2 * len(cells)
+    admitted = 3 * len(cells)
     began = [k for e in outcome.events if isinstance(e, Began) for k in e.keys][admitted:]
     states = {c.key: c.cache_state for c in cells}
-    assert [states[key] for key in began] == ["warm"] * 64 + ["flushed"] * 64
+    assert [states[key] for key in began] == ["warm"] * 72 + ["flushed"] * 72
 
 
 def test_problem_that_does_not_fit_ends_alone() -> None:

@@ -34,7 +34,7 @@ def table() -> pa.Table:
     cells = make_cells(heights=(4, 8), threads=(1, 2, 65))
     faults = [
         Fault(cell_tag(cells[0]), "run", 1, "lazy"),
-        Fault(cell_tag(cells[1]), "sample", 4, "slow"),
+        *(Fault(cell_tag(cells[1]), "sample", nth, "slow") for nth in (4, 5)),
         Fault(cell_tag(cells[2]), "bind", 0, "refused"),
     ]
     outcome = measure_cells(FakeDevice(faults=faults, oversized=frozenset([8])), cells)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .contract import WorkloadError
-from .devices.base import Bound, Reading
+from .devices.base import Bound, Reading, Sample
 from .schema import Status
 from .space import Cell, CellGroup, Problem
 from .workload import Launch, Workload
@@ -34,6 +34,18 @@ class CellRun:
     spent_s: float = 0.0
     verified_words: int | None = None
     wrong_words: int | None = None
+
+    def sample(self) -> Sample:
+        """What is timed next: so many launches, or one while their number is not chosen."""
+        assert self.bound is not None
+        return Sample(self.bound, self.launches or 1, self.cell.cache_state == "flushed")
+
+    @property
+    def sample_s(self) -> float:
+        """Seconds that a sample takes, about, once the number of its launches is chosen."""
+        assert self.launch_s is not None
+        assert self.launches is not None
+        return self.launch_s * self.launches
 
     def end(self, status: Status, message: str | None = None) -> None:
         """Fix the cell's status."""

@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from .builds import Builds
-from .contract import TypedError, WorkloadError
-from .devices.base import (
-    BuildError,
-    Device,
-    DeviceLostError,
-    LaunchRefusedError,
-    OutOfDeviceMemoryError,
-    Sample,
-    take_each,
-)
+from .contract import TypedError
+from .devices.base import Bound, Device, DeviceLostError, Sample, take_each
 from .dtypes import DTYPES
 from .events import Began, CellRun, Copied, Ended, Event, Grouped, Preparing, Read, Worked, planned
 from .kernels import KernelFolder
+from .outcome import status_of
 from .schema import Status
-from .space import (
-    CACHE_STATES,
-    Cell,
-    CellGroup,
-    Problem,
+from .space import CACHE_STATES, Cell, CellGroup, Problem
+from .timing.batching import (
+    MAX_FLUSHED,
+    MAX_LAUNCHES,
+    chunked,
+    launches_of_cell,
+    launches_of_group,
 )
-from .timing.batching import MAX_FLUSHED, MAX_LAUNCHES, launches_of_cell, launches_of_group
 from .timing.order import shuffled
 from .timing.stopping import StoppingRule
+from .work import Work
 from .workload import HostFedWorkload
 from .workspace import Space, open_space
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Cells that are sampled without waiting between them, and the seconds that they may take together:
 # a hanging cell is looked for when nothing is heard for longer than one launch may take.
@@ -50,6 +48,13 @@ SETTLE_S = 0.1
 
 # Rounds of one problem that may be lost to throttling before its cells are given up.
 SLOWED_ROUNDS = 5
+
+# Times that samples are taken again because the process or the machine stood still meanwhile.
+RETAKES = 10
+# A cell whose first launch takes longer is launched twice, and the shorter one believed: it decides
+# how many launches make a sample, and a pause that nothing tells of (a virtual machine's) may be in
+# one of them.
+LONG_LAUNCH_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -92,23 +97,21 @@ class ShardRun:
         started: float | None = None,
         together: int = TOGETHER,
         launches: Mapping[CellGroup, int] | None = None,
+        stood_still: Callable[[], bool] = lambda: False,
     ) -> None:
         """`started` is the shard's beginning on `clock`, when that was before now.
 
         At most `together` cells are sampled without waiting between them. `launches` is how many
-        make a sample of the groups that another process has begun with.
+        make a sample of the groups that another process has begun with. `stood_still` tells
+        whether this process or its machine did since it was last asked.
         """
         self._device, self._folder, self._builds = device, folder, builds
         self._settings, self._emit, self._clock = settings, emit, clock
-        self._together = together
+        self._together, self._stood_still = together, stood_still
         self._launches = dict(launches or {})
         self._rng = np.random.default_rng([settings.seed, settings.repeat])
         self._started = clock() if started is None else started
-        # For the progress: a cell's steps are its verification and all its possible samples;
-        # those that each running cell still has, by its key.
-        self._steps = 1 + settings.rule.max_samples
-        self._left: dict[str, int] = {}
-        self._work = self._total_work = 0
+        self._work = Work([], 0)
 
     def measure(self, cells: Sequence[Cell]) -> None:
         """One Ended event for each cell. Raises DeviceLostError, after which nothing works.
@@ -122,8 +125,7 @@ class ShardRun:
             if run.status is not None:
                 self._emit(Ended(run))
         open_runs = [r for r in runs if r.status is None]
-        self._left = {r.cell.key: self._steps for r in open_runs}
-        self._total_work = len(open_runs) * self._steps
+        self._work = Work([r.cell.key for r in open_runs], self._settings.rule.max_samples)
         groups: dict[tuple[Problem, str], list[CellRun]] = {}
         for run in open_runs:
             result = self._folder.workload.result_of(run.cell.variant)
@@ -139,7 +141,7 @@ class ShardRun:
             raise
         except TypedError as err:
             # If buffers did not fit, the next problem may be smaller.
-            self._end_open(runs, _status_of(err), str(err))
+            self._end_open(runs, status_of(err), str(err))
 
     def _end_open(self, runs: list[CellRun], status: Status, message: str | None) -> None:
         for run in runs:
@@ -147,11 +149,11 @@ class ShardRun:
                 self._end(run, status, message)
 
     def _end(self, run: CellRun, status: Status, message: str | None = None) -> None:
-        """The cell's status, told at once; the steps it did not need count as done."""
+        """The cell's status, told at once."""
         run.end(status, message)
-        self._work += self._left.pop(run.cell.key)
+        self._work.end(run.cell.key)
         self._emit(Ended(run))
-        self._report()
+        self._emit(Worked(self._work.fraction))
 
     def _check_statically(self, run: CellRun) -> None:
         limit = self._device.info.max_threads_per_block
@@ -163,7 +165,7 @@ class ShardRun:
             run.end(Status.RESOURCES, refusal)
         elif run.cell.variant in self._builds.failures:
             failure = self._builds.failures[run.cell.variant]
-            run.end(_status_of(failure), str(failure))
+            run.end(status_of(failure), str(failure))
 
     def _image_refusal(self, cell: Cell) -> str | None:
         if not self._folder.workload.images:
@@ -205,7 +207,7 @@ class ShardRun:
             self._end_by(run, err)
 
     def _end_by(self, run: CellRun, err: TypedError) -> None:
-        self._end(run, _status_of(err), str(err))
+        self._end(run, status_of(err), str(err))
 
     def _end_by_clock(self, run: CellRun, seconds: float) -> None:
         text = f"the device's clock gave {seconds} s for a launch"
@@ -223,9 +225,7 @@ class ShardRun:
             if self._settings.verifies_before:
                 self._verify(run, space)
             if run.bound is not None:
-                # Each launch is announced: one of them may take as long as a launch may, not all.
-                self._emit(Began((run.cell.key,)))
-                run.launch_s = Sample(run.bound, 1, run.cell.cache_state == "flushed").take()
+                run.launch_s = self._first_launch_s(run)
                 if not run.launch_s > 0.0:
                     self._end_by_clock(run, run.launch_s)
                 else:
@@ -234,19 +234,36 @@ class ShardRun:
         self._guarded(run, step)
         self._step(run)
 
+    def _first_launch_s(self, run: CellRun) -> float:
+        _, seconds = self._undisturbed([run], run.sample().take)
+        if seconds > LONG_LAUNCH_S:
+            _, again_s = self._undisturbed([run], run.sample().take)
+            seconds = min(seconds, again_s)
+        return seconds
+
     def _verify(self, run: CellRun, space: Space) -> None:
-        """Launch on poisoned output and compare with the expected one, both on the device."""
+        """Launch on poisoned output and compare with the expected one, both on the device.
+
+        A launch that takes too long is launched once more before it is a timeout.
+        """
         assert run.proof is not None
-        space.poison()
-        before = self._clock()
-        run.proof.run()
-        took = self._clock() - before
+        launch = partial(self._poisoned_launch, run.proof, space)
+        _, took = self._undisturbed([run], launch)
+        if took > self._settings.cell_timeout_s:
+            _, took = self._undisturbed([run], launch)
         verdict = space.verdict(run.cell, run.proof)
         run.verified_words, run.wrong_words = space.words, verdict.wrong_words
         if verdict.message is not None:
             self._end(run, Status.WRONG_RESULT, verdict.message)
         elif took > self._settings.cell_timeout_s:
             self._end(run, Status.TIMEOUT, f"one launch took {took:.3g} s")
+
+    def _poisoned_launch(self, proof: Bound, space: Space) -> float:
+        """Seconds of the host's clock that a launch takes."""
+        space.poison()
+        before = self._clock()
+        proof.run()
+        return self._clock() - before
 
     def _look_around(self, run: CellRun, space: Space) -> None:
         """What is timed may write where the launch that was verified did not."""
@@ -274,7 +291,7 @@ class ShardRun:
     def _warm_up(self, run: CellRun) -> None:
         for _ in range(self._settings.warmup):
             if run.status is None:
-                self._guarded(run, _samples([run])[0].take)
+                self._guarded(run, run.sample().take)
 
     def _sample(self, runs: list[CellRun], state: str, space: Space) -> None:
         """Rounds over the open cells in random order until every cell is done and verified.
@@ -287,9 +304,10 @@ class ShardRun:
         while active := [r for r in runs if r.status is None]:
             self._emit(Preparing(active[0].cell.problem))
             slowed_before = self._slowed()
-            copied_at_s = self._clock() - self._started
-            seconds = Sample(space.copy, 1, state == "flushed").take()
-            for runs_together in self._chunks(shuffled(active, self._rng)):
+            copy = Sample(space.copy, 1, state == "flushed")
+            copied_at_s, seconds = self._undisturbed([], copy.take)
+            timed = ((run, run.sample_s) for run in shuffled(active, self._rng))
+            for runs_together in chunked(timed, self._together, TOGETHER_S):
                 self._sample_together(runs_together)
             if self._slowed() or slowed_before:
                 slowed_rounds += 1
@@ -310,8 +328,11 @@ class ShardRun:
         reading = self._device.reading()
         if reading is None:
             return False
-        self._emit(Read(self._clock() - self._started, reading))
+        self._emit(Read(self._now_s(), reading))
         return reading.slowed
+
+    def _now_s(self) -> float:
+        return self._clock() - self._started
 
     @staticmethod
     def _discard_round(runs: list[CellRun]) -> None:
@@ -320,36 +341,43 @@ class ShardRun:
                 run.samples_s.pop()
                 run.sampled_at_s.pop()
 
-    def _chunks(self, runs: Iterable[CellRun]) -> Iterator[list[CellRun]]:
-        """The runs in their order, so many together as count and time allow."""
-        chunk: list[CellRun] = []
-        seconds = 0.0
-        for run in runs:
-            assert run.launch_s is not None
-            assert run.launches is not None
-            longer = seconds + run.launch_s * run.launches
-            if chunk and (len(chunk) == self._together or longer > TOGETHER_S):
-                yield chunk
-                chunk, longer = [], run.launch_s * run.launches
-            chunk.append(run)
-            seconds = longer
-        if chunk:
-            yield chunk
-
     def _sample_together(self, runs: list[CellRun]) -> None:
-        self._emit(Began(tuple(r.cell.key for r in runs)))
-        began_s = self._clock() - self._started
-        fed = isinstance(self._folder.workload, HostFedWorkload)
-        # What the host times is not queued.
-        take = take_each if fed else self._device.sample_all
-        for run, outcome in zip(runs, take(_samples(runs)), strict=True):
+        began_s, outcomes = self._outcomes(runs)
+        for run, outcome in zip(runs, outcomes, strict=True):
+            at_s = began_s
+            if not isinstance(outcome, TypedError) and outcome > self._settings.cell_timeout_s:
+                # Once more: a pause that nothing tells of may be in it.
+                at_s, [outcome] = self._outcomes([run])
             if isinstance(outcome, TypedError):
                 self._end_by(run, outcome)
             elif not outcome > 0.0:
                 self._end_by_clock(run, outcome)
             else:
-                self._take(run, outcome, began_s)
+                self._take(run, outcome, at_s)
             self._step(run)
+
+    def _outcomes(self, runs: list[CellRun]) -> tuple[float, Sequence[float | TypedError]]:
+        """When the samples began, and the seconds of a launch of each, or what went wrong."""
+        fed = isinstance(self._folder.workload, HostFedWorkload)
+        # What the host times is not queued.
+        take = take_each if fed else self._device.sample_all
+        return self._undisturbed(runs, partial(take, [run.sample() for run in runs]))
+
+    def _undisturbed(self, runs: Sequence[CellRun], take: Callable[[], T]) -> tuple[float, T]:
+        """When it began and what `take` gives; taken again where something stood still meanwhile.
+
+        Each launch is announced: one of them may take as long as a launch may, not all.
+        """
+        for _ in range(1 + RETAKES):
+            if runs:
+                self._emit(Began(tuple(r.cell.key for r in runs)))
+            self._stood_still()
+            began_s = self._now_s()
+            taken = take()
+            if not self._stood_still():
+                break
+            log.warning("the process or the machine stood still: %d samples are void", len(runs))
+        return began_s, taken
 
     def _take(self, run: CellRun, seconds: float, began_s: float) -> None:
         assert run.launches is not None
@@ -360,37 +388,6 @@ class ShardRun:
             self._end(run, Status.TIMEOUT, f"one launch took {seconds:.3g} s")
 
     def _step(self, run: CellRun) -> None:
-        """Count a step; only cells that run count, or the estimate would run ahead.
-
-        The verification and each sample are a step, once: a round taken again is no progress.
-        """
-        left = self._left.get(run.cell.key)
-        if left is not None and self._steps - left <= len(run.samples_s):
-            self._left[run.cell.key] -= 1
-            self._work += 1
-            self._report()
-
-    def _report(self) -> None:
-        self._emit(Worked(self._work / self._total_work))
-
-
-def _status_of(err: TypedError) -> Status:
-    # What the device cannot give is the cell's limit, not a fault.
-    match err:
-        case LaunchRefusedError() | OutOfDeviceMemoryError():
-            return Status.RESOURCES
-        case BuildError():
-            return Status.BUILD_FAILED
-        case WorkloadError():
-            return Status.WORKLOAD_FAILED
-        case _:
-            return Status.LAUNCH_FAILED
-
-
-def _samples(runs: Sequence[CellRun]) -> list[Sample]:
-    found = []
-    for run in runs:
-        assert run.bound is not None
-        assert run.launches is not None
-        found.append(Sample(run.bound, run.launches, run.cell.cache_state == "flushed"))
-    return found
+        """Count its verification, or a sample of it; one that is taken again is no progress."""
+        if self._work.step(run.cell.key, len(run.samples_s)):
+            self._emit(Worked(self._work.fraction))

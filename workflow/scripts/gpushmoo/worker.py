@@ -45,6 +45,7 @@ from .messages import (
 from .misfit import misfit
 from .shard_cells import plan_cells
 from .shard_space import ShardSpace, space_of
+from .standstill import StandstillWatch
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +120,7 @@ def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]
         job.started,
         do.together,
         do.launches,
+        StandstillWatch(),
     )
     run.measure([c for c in cells if do.keys is None or c.key in do.keys])
     send(Finished())

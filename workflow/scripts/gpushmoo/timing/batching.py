@@ -1,9 +1,12 @@
-"""How many launches make one sample: one number for all cells that are compared."""
+"""How many launches make a sample, and how many samples are taken without waiting between them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # Under this the cost of a launch and the clock's grain would be part of the figure.
 SHORT_S = 50e-6
@@ -34,3 +37,20 @@ def launches_of_cell(group_launches: int, launch_s: float) -> int:
     if group_launches * launch_s <= LONGEST_S:
         return group_launches
     return max(1, int(LONGEST_S / launch_s))
+
+
+def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Iterator[list[T]]:
+    """The items in their order, so many together as count and time allow, at least one.
+
+    `timed` has the seconds that each takes; chunks hold at most `most` items of `most_s` in all.
+    """
+    chunk: list[T] = []
+    together_s = 0.0
+    for item, seconds in timed:
+        if chunk and (len(chunk) == most or together_s + seconds > most_s):
+            yield chunk
+            chunk, together_s = [], 0.0
+        chunk.append(item)
+        together_s += seconds
+    if chunk:
+        yield chunk

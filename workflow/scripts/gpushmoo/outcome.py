@@ -1,0 +1,20 @@
+"""Which error ends a cell with which status."""
+
+from __future__ import annotations
+
+from .contract import TypedError, WorkloadError
+from .devices.base import BuildError, LaunchRefusedError, OutOfDeviceMemoryError
+from .schema import Status
+
+
+def status_of(err: TypedError) -> Status:
+    """The status of a cell that ended by `err`: what the device cannot give is no fault."""
+    match err:
+        case LaunchRefusedError() | OutOfDeviceMemoryError():
+            return Status.RESOURCES
+        case BuildError():
+            return Status.BUILD_FAILED
+        case WorkloadError():
+            return Status.WORKLOAD_FAILED
+        case _:
+            return Status.LAUNCH_FAILED

@@ -6,9 +6,12 @@ shard are measured as if nothing had happened.
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +21,10 @@ import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import ROOT
 from gpushmoo.devices.base import Device, DeviceError
+from gpushmoo.events import Began
 from gpushmoo.kernels import load_kernel
+from gpushmoo.messages import Message
+from gpushmoo.process import WorkerProcess
 
 # `wrong` is what a volatile load keeps the compiler from knowing: 1.
 BODY = """
@@ -63,6 +69,8 @@ KERNEL void __launch_bounds__(256, 1) copy_hungry(float *dst, const float *src, 
 }
 """
 )
+# Far longer than these kernels take, on any machine.
+PAUSE_S = 0.5
 OPENCL = (
     "#define KERNEL __kernel\n#define GLOBAL __global\n#define ULONG ulong\n"
     "#define ID get_global_id(0)\n"
@@ -76,39 +84,68 @@ def bench(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Bench:
-    # A launch here takes microseconds; a runtime's compiler at its first launch, on a busy machine,
-    # seconds.
-    monkeypatch.setattr(supervise, "LAUNCH_GRACE_S", 3.0)
+    # A launch here takes microseconds, a runtime's compiler at its first launch half a second; that
+    # a busy machine does not let it run does not count.
+    monkeypatch.setattr(supervise, "LAUNCH_GRACE_S", 0.0)
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
     variants = ("good", "illegal", "endless", "hungry")
     folder = make_kernel("faulty", CUDA, OPENCL, variants)
     return Bench(choice_of(request, tmp_path), folder, tmp_path)
 
 
-def expect_good(rows: pd.DataFrame) -> None:
+def expect_good(rows: pd.DataFrame, cells: int) -> None:
     good = rows[rows["variant"] == "good"]
-    assert len(good) == 8
+    assert len(good) == cells
     assert set(good["status"]) == {"ok"}
     assert (good["wrong_words"] == 0).all()
     assert (good["samples_s"].map(len) == 6).all()
 
 
 def test_illegal_address_costs_its_own_cell(bench: Bench) -> None:
-    rows = bench.measure(["good", "illegal"])
-    expect_good(rows)
+    rows = bench.measure(["good", "illegal"], threads=[32, 64])
+    expect_good(rows, 2)
     bad = rows[rows["variant"] == "illegal"]
-    assert len(bad) == 8
+    assert len(bad) == 2
     assert set(bad["status"]) == {"launch_failed"}
     assert bad["message"].str.contains("(?i)illegal|SIGSEGV|SIGABRT|SIGBUS").all()
 
 
 def test_endless_loop_costs_its_own_cell(bench: Bench) -> None:
-    # Two blocks shapes, so that two of these cells are waited for and no more.
-    rows = bench.measure(["good", "endless"], threads=[32, 64])
-    assert set(rows.loc[rows["variant"] == "good", "status"]) == {"ok"}
+    # One such cell, which is waited for twice: among the others, and alone.
+    rows = bench.measure(["good", "endless"], threads=[32])
+    expect_good(rows, 1)
     bad = rows[rows["variant"] == "endless"]
-    assert list(bad["status"]) == ["timeout", "timeout"]
+    assert list(bad["status"]) == ["timeout"]
     assert bad["message"].str.contains("did not end within 4 s").all()
+
+
+def test_strikes_and_pauses_cost_no_cell(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each signal ends a process at its first launch; then one is stopped among its samples."""
+    strikes = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL]
+    struck: set[int] = set()
+    hear = WorkerProcess.hear
+
+    def hear_and_strike(worker: WorkerProcess, limit_s: float) -> Message:
+        message, pid = hear(worker, limit_s), worker._process.pid
+        if isinstance(message, Began) and pid not in struck:
+            if strikes:
+                struck.add(pid)
+                os.kill(pid, strikes.pop(0))
+            elif len(message.keys) > 1:
+                struck.add(pid)
+                os.kill(pid, signal.SIGSTOP)
+                threading.Timer(PAUSE_S, os.kill, (pid, signal.SIGCONT)).start()
+        return message
+
+    monkeypatch.setattr(WorkerProcess, "hear", hear_and_strike)
+    rows = bench.measure(["good"])
+    expect_good(rows, 8)
+    assert len(struck) == 5
+    assert rows["samples_s"].map(max).max() < PAUSE_S
+    for name in ("SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"):
+        assert f"ended by {name}; what it had not ended is measured again" in caplog.text
 
 
 def test_launch_over_the_resources_costs_its_own_cell(bench: Bench) -> None:
@@ -170,14 +207,14 @@ def test_stream_that_faults_does_not_poison_the_next_cell(bench: Bench, tmp_path
     axes = {"min_per_stream": 1, "blocks_per_stream": 3, "chunk": 100, "host_percent": 0}
     rows = bench.measure(
         ["pinned-pooled", "pinned-fresh"],
-        axes=axes | {"streams": [1, 4], "threads": [32, 64, 96]},
+        axes=axes | {"streams": 4, "threads": [32, 64, 96]},
         folder=str(folder),
         kernel_digest=load_kernel(folder).digest(),
         sizes=[[1, 1003]],
     )
     bad = rows["threads"] == 64
-    assert list(rows[bad]["status"]) == ["launch_failed"] * 4
-    assert list(rows[~bad]["status"]) == ["ok"] * 8
+    assert list(rows[bad]["status"]) == ["launch_failed"] * 2
+    assert list(rows[~bad]["status"]) == ["ok"] * 4
     assert rows[bad]["message"].str.contains("(?i)illegal|SIGSEGV|SIGABRT|SIGBUS").all()
 
 

@@ -5,22 +5,15 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from fakes import FOLDER, INFO, FakeDevice, FakeWorker, make_cells, measure_cells
+from fakes import FOLDER, INFO, FakeDevice, make_cells, measure_cells
 from gpushmoo import store
-from gpushmoo.events import Began, CellRun, Ended
-from gpushmoo.measure import TOGETHER
-from gpushmoo.messages import Finished, Measure
-from gpushmoo.process import WorkerKilledError
 from gpushmoo.rows import cell_table
-from gpushmoo.schema import Status
 from gpushmoo.store import NotWrittenError, read_shard, write_parquet, write_result
-from gpushmoo.supervise import KILLS_FORGIVEN, Supervisor
 
 CELLS = make_cells(heights=(4, 8))
 AXES = ["threads", "chunks"]
@@ -30,30 +23,6 @@ METADATA = {"axes": AXES, "params": {"folder": "kernels/tiny", "dtype": "float"}
 @pytest.fixture(scope="module")
 def table() -> pa.Table:
     return cell_table(measure_cells(FakeDevice(), CELLS).result, FOLDER.workload, INFO, AXES)
-
-
-def test_kills_from_outside_are_no_cells_fault_until_they_are_too_many() -> None:
-    killed = WorkerKilledError("the measuring process was ended by SIGKILL")
-    asked: list[tuple[int, int]] = []
-
-    def start(do: Measure) -> FakeWorker:
-        keys = do.keys or frozenset()
-        asked.append((len(keys), do.together))
-        if len(asked) <= KILLS_FORGIVEN:
-            return FakeWorker([Began((CELLS[0].key,))], killed)
-        outcome = measure_cells(FakeDevice(), [c for c in CELLS if c.key in keys])
-        return FakeWorker([*map(Ended, outcome.runs), Finished()])
-
-    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in CELLS]
-    # The first process is killed before any cell has begun, the others in the same one.
-    result = Supervisor(runs, start, 1.0, lambda done, share: None).measure(FakeWorker([], killed))
-    assert Counter(r.status for r in result.runs.values()) == {
-        Status.OK: len(CELLS) - 1,
-        Status.LAUNCH_FAILED: 1,
-    }
-    assert "SIGKILL" in (result.runs[CELLS[0].key].message or "")
-    everything = (len(CELLS), TOGETHER)
-    assert asked == [everything, everything, (len(CELLS) - 1, TOGETHER)]
 
 
 class Disk:

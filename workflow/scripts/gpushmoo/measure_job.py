@@ -20,7 +20,7 @@ from .locks import lock_one
 from .measure import TOGETHER
 from .messages import Candidates, Job, Lost, Measure, Opened
 from .orphans import Membership
-from .process import WorkerGoneError, WorkerProcess, WorkerSilentError
+from .process import WorkerGoneError, WorkerKilledError, WorkerProcess, WorkerSilentError
 from .progress import Progress
 from .provenance import provenance
 from .rows import cell_table
@@ -29,6 +29,7 @@ from .schema import Status
 from .space import CellGroup, Problem, asks_the_device
 from .store import read_shard, write_result
 from .supervise import IDLE_LIMIT_S, Supervisor
+from .suspects import FAULTS_OF_NOBODY, STRIKES_OF_NOBODY
 
 log = logging.getLogger(__name__)
 
@@ -177,8 +178,21 @@ class _Session:
     def start(self, do: Measure) -> WorkerProcess:
         """A process that is at work on what it is told to measure.
 
-        Raises DeviceError, WorkerGoneError, WorkerSilentError.
+        One that ends before it is at work is replaced, so that no cell is lost to a signal from
+        outside. Raises DeviceError, WorkerGoneError, WorkerSilentError.
         """
+        ends: Counter[bool] = Counter()
+        while True:
+            try:
+                return self._start_once(do)
+            except WorkerGoneError as err:
+                struck = isinstance(err, WorkerKilledError)
+                ends[struck] += 1
+                if ends[struck] >= (STRIKES_OF_NOBODY if struck else FAULTS_OF_NOBODY):
+                    raise
+                log.error("%s while it started; another one is started", err)
+
+    def _start_once(self, do: Measure) -> WorkerProcess:
         worker = WorkerProcess(self._job)
         try:
             offered = worker.hear(IDLE_LIMIT_S)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
@@ -17,6 +19,22 @@ from filelock import BaseFileLock
 from . import worker
 from .devices.base import DeviceError
 from .messages import Crashed, Job, Locked, Message, Refused
+from .silence import SLICE_S, Silence, standing
+
+log = logging.getLogger(__name__)
+
+# Signals by which the system ends a process for what it did itself; all others come from outside.
+FAULT_SIGNALS = frozenset(
+    {
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+    }
+)
 
 
 class WorkerSilentError(Exception):
@@ -28,11 +46,23 @@ class WorkerGoneError(Exception):
 
 
 class WorkerKilledError(WorkerGoneError):
-    """It was ended by SIGKILL, as no kernel does: by a person, or the system short of memory."""
+    """It was ended by a signal that no kernel causes: a person's, or a system's short of memory."""
 
 
 class WorkerCrashedError(RuntimeError):
     """An error in a program inside the process, not in the device; its log has the traceback."""
+
+
+def end_of(status: int) -> WorkerGoneError:
+    """How a process ended that has this exit status, negative for a signal."""
+    if status >= 0:
+        return WorkerGoneError(f"the measuring process ended with status {status}")
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:  # a real-time signal
+        name = f"signal {-status}"
+    text = f"the measuring process was ended by {name}"
+    return WorkerGoneError(text) if -status in FAULT_SIGNALS else WorkerKilledError(text)
 
 
 def lend(connection: Connection[Any, Any], index: int, lock: BaseFileLock, pid: int) -> None:
@@ -79,29 +109,36 @@ class WorkerProcess:
         lend(self._connection, index, lock, self._process.pid)
 
     def hear(self, limit_s: float) -> Message:
-        """The next message within `limit_s` seconds.
+        """The next message within `limit_s` seconds of silence that counts (see `Silence`).
 
         Raises WorkerSilentError, WorkerGoneError, WorkerCrashedError, or DeviceError with the
         sentence of a device that cannot be used.
         """
         try:
-            if not self._connection.poll(limit_s):
-                raise WorkerSilentError
+            self._wait(limit_s)
             message: Message = self._connection.recv()
         except (EOFError, OSError) as err:  # OSError: it was ended in the middle of a message
-            raise self._how_it_ended() from err
+            raise end_of(self._process.wait()) from err
         if isinstance(message, Refused):
             raise DeviceError(message.message)
         if isinstance(message, Crashed):
             raise WorkerCrashedError(message.message)
         return message
 
-    def _how_it_ended(self) -> WorkerGoneError:
-        status = self._process.wait()
-        if status >= 0:
-            return WorkerGoneError(f"the measuring process ended with status {status}")
-        text = f"the measuring process was ended by {signal.Signals(-status).name}"
-        return WorkerKilledError(text) if -status == signal.SIGKILL else WorkerGoneError(text)
+    def _wait(self, limit_s: float) -> None:
+        silence = Silence(limit_s)
+        told = False
+        # A clock that stands still while the machine is suspended, and that nobody sets.
+        before = time.monotonic()
+        while not self._connection.poll(SLICE_S):
+            now, stands = time.monotonic(), standing(self._process.pid)
+            silence.add(now - before, stands)
+            before = now
+            if silence.too_long:
+                raise WorkerSilentError
+            if stands is not None and stands.stopped and not told:
+                log.warning("the measuring process %d is stopped: waiting", self._process.pid)
+                told = True
 
     def stop(self) -> None:
         """End the process at once, whatever it does."""

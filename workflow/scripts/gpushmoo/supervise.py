@@ -1,8 +1,9 @@
 """Has a shard measured by a process that is replaced when a cell takes it down.
 
 A kernel that reads outside its buffers leaves a context in which nothing works; one that never
-returns leaves a process that nothing but a signal ends. Either costs its own cell: that one gets a
-status, a fresh process measures the cells that have none.
+returns leaves a process that nothing but a signal ends. Either costs its own cell, once that has
+done the same to a fresh process alone (see `suspects`): it gets a status, and other processes
+measure the cells that have none.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Protocol
 
 from .devices.base import DeviceError
 from .events import Began, CellRun, Copied, Ended, Grouped, Preparing, Read, ShardResult, Worked
-from .measure import TOGETHER
 from .messages import Finished, Lost, Measure, Message
 from .process import (
     WorkerCrashedError,
@@ -24,6 +24,7 @@ from .process import (
 )
 from .schema import Status
 from .space import CellGroup
+from .suspects import Fall, Suspects
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +36,6 @@ IDLE_LIMIT_S = 600.0
 # Cells of one variant that may take a process down before the variant's other cells are not tried
 # any more: each of them costs the start of a process.
 FAULTS_PER_VARIANT = 8
-# Times in a shard that a process is replaced after SIGKILL without blaming a cell: no kernel sends
-# that, but a person, or the system short of memory. A cell that takes all memory is blamed then.
-KILLS_FORGIVEN = 2
 
 
 class Worker(Protocol):
@@ -74,9 +72,11 @@ class Supervisor:
         self._launch_limit_s = cell_timeout_s + LAUNCH_GRACE_S
         self._timeout_s = cell_timeout_s
         self._faults: Counter[str] = Counter()
-        self._kills = 0
-        # Share of all work that had ended when the present process began, and what was last told:
-        # what a process did for cells that had not ended is done again, but progress never falls.
+        self._suspects = Suspects()
+        # Cells that the present process is to measure, the share of all that had ended when it
+        # began, and what was last told: what a process did for cells that had not ended is done
+        # again, but progress never falls.
+        self._asked = frozenset(self.result.runs)
         self._before = self._told = 0.0
 
     def measure(self, first: Worker) -> ShardResult:
@@ -84,72 +84,67 @@ class Supervisor:
         worker = first
         while True:
             try:
-                running, fault = self._follow(worker)
+                fall = self._follow(worker)
             except WorkerCrashedError as err:
                 # A program's error, not the device's; what was measured before it is kept.
-                if len(self._open()) == len(self.result.runs):
+                if len(self._left()) == len(self.result.runs):
                     raise
                 self._end_open(Status.LAUNCH_FAILED, f"a program failed: {err}")
                 return self.result
-            if fault is None:
+            except BaseException:
+                worker.stop()
+                raise
+            if fall is None:
                 worker.join()
-                self._end_open(Status.LOST_DEVICE, "the measuring process left it out")
-                return self.result
-            worker.stop()
-            status, text = fault
-            if status is None:
-                log.error("%s; what it had not ended is measured again", text)
-            elif len(running) < 2:
-                self._blame(running, status, text)
+                for key in self._asked & self._left():
+                    self._run(key).end(Status.LOST_DEVICE, "the measuring process left it out")
             else:
-                log.error("one of %s: %s", running, text)
-            left = frozenset(r.cell.key for r in self._open())
-            # What was blamed has ended, and no process tells that.
-            self._told = self._told if left else 1.0
-            self._on_progress(len(self.result.runs) - len(left), self._told)
+                worker.stop()
+                self._judge(fall)
+                self._tell_ended()
+            left = self._left()
             if not left:
                 return self.result
             self._before = 1.0 - len(left) / len(self.result.runs)
+            self._asked, together = self._suspects.next(left)
             try:
-                # Among several it is found by taking them one by one.
-                together = TOGETHER if len(running) < 2 else 1
-                worker = self._start(Measure(left, together, self.result.launches))
+                worker = self._start(Measure(self._asked, together, self.result.launches))
             except (DeviceError, WorkerGoneError, WorkerSilentError, WorkerCrashedError) as err:
                 self._end_open(Status.LOST_DEVICE, f"the device did not come back: {err}")
                 return self.result
 
-    def _open(self) -> list[CellRun]:
-        return [r for r in self.result.runs.values() if r.status is None]
+    def _run(self, key: str) -> CellRun:
+        return self.result.runs[key]
+
+    def _left(self) -> frozenset[str]:
+        return frozenset(key for key, run in self.result.runs.items() if run.status is None)
 
     def _end_open(self, status: Status, message: str) -> None:
-        for run in self._open():
-            run.end(status, message)
+        for key in self._left():
+            self._run(key).end(status, message)
 
-    def _follow(self, worker: Worker) -> tuple[tuple[str, ...], tuple[Status | None, str] | None]:
-        """Collect until the end. The cells that ran last, and what they did to the process, if so.
+    def _follow(self, worker: Worker) -> Fall | None:
+        """Collect until the end. How the process fell; None when it has done its work.
 
-        A process that was killed from outside has no status: no cell is to blame.
         Raises DeviceError and WorkerCrashedError, which no cell is to blame for.
         """
         running: tuple[str, ...] = ()
         while True:
-            limit = self._launch_limit_s if running else IDLE_LIMIT_S
+            limit_s = self._launch_limit_s if running else IDLE_LIMIT_S
             try:
-                message = worker.hear(limit)
+                message = worker.hear(limit_s)
             except WorkerSilentError:
                 text = f"a launch did not end within {self._timeout_s:g} s; its process was ended"
-                return running, (Status.TIMEOUT, text)
-            except WorkerKilledError as err:
-                self._kills += 1
-                if self._kills <= KILLS_FORGIVEN:
-                    return (), (None, str(err))
-                return running, (Status.LAUNCH_FAILED, str(err))
+                if not running:
+                    text = f"the measuring process said nothing for {limit_s:g} s"
+                return Fall(running, Status.TIMEOUT, text)
             except WorkerGoneError as err:
-                return running, (Status.LAUNCH_FAILED, str(err))
+                struck = isinstance(err, WorkerKilledError)
+                return Fall(running, Status.LAUNCH_FAILED, str(err), from_outside=struck)
             if isinstance(message, Finished):
-                return (), None
+                return None
             if isinstance(message, Lost):
-                return running, (Status.LAUNCH_FAILED, message.message)
+                return Fall(running, Status.LAUNCH_FAILED, message.message)
             if isinstance(message, Began):
                 running = message.keys
             elif isinstance(message, Preparing | Ended):
@@ -167,22 +162,40 @@ class Supervisor:
         elif isinstance(message, Read):
             self.result.readings.append((message.at_s, message.reading))
         elif isinstance(message, Worked):
-            done = len(self.result.runs) - len(self._open())
-            share = self._before + (1.0 - self._before) * message.fraction
+            done = len(self.result.runs) - len(self._left())
+            of_all = len(self._asked) / len(self.result.runs)
+            share = min(1.0, self._before + of_all * message.fraction)
             self._told = max(self._told, share)
             self._on_progress(done, self._told)
 
-    def _blame(self, running: tuple[str, ...], status: Status, text: str) -> None:
-        """Give the cell its status; without a cell to blame, the process is lost to all."""
-        log.error("%s: %s: %s", running, status, text)
-        if not running:
-            self._end_open(Status.LOST_DEVICE, text)
-            return
-        run = self.result.runs[running[0]]
-        run.end(status, text)
+    def _judge(self, fall: Fall) -> None:
+        """Give the cell that is to blame its status; without any, the device may be lost to all."""
+        culprit = self._suspects.accuse(self._asked, fall) if fall.running else None
+        if culprit is not None:
+            log.error("%s: %s: %s", culprit, fall.status, fall.text)
+            self._blame(self._run(culprit), fall)
+        elif not fall.running and self._suspects.lost(len(self._left()), fall):
+            log.error("%s, while no cell ran", fall.text)
+            self._end_open(Status.LOST_DEVICE, fall.text)
+        else:
+            # Who is suspected is taken again alone.
+            log.error("%s; what it had not ended is measured again", fall.text)
+            log.info("while these ran: %s", ", ".join(fall.running) or "none")
+
+    def _tell_ended(self) -> None:
+        """That a cell was blamed and has ended is told by no process."""
+        left = len(self._left())
+        self._told = self._told if left else 1.0
+        self._on_progress(len(self.result.runs) - left, self._told)
+
+    def _blame(self, run: CellRun, fall: Fall) -> None:
+        often = ", each time that it measured this cell alone" if fall.from_outside else ""
+        text = fall.text + often
+        run.end(fall.status, text)
         variant = run.cell.variant
         self._faults[variant] += 1
         if self._faults[variant] == FAULTS_PER_VARIANT:
-            for other in self._open():
+            text = f"not tried: {FAULTS_PER_VARIANT} cells before it: {text}"
+            for other in map(self._run, self._left()):
                 if other.cell.variant == variant:
-                    other.end(status, f"not tried: {FAULTS_PER_VARIANT} cells before it: {text}")
+                    other.end(fall.status, text)

@@ -56,6 +56,8 @@ _TELL_EVERY_S = 0.5
 def main(fd: int) -> None:
     """Serve one job on the socket `fd`; the caller's end of the socket closing ends it."""
     _die_with_caller()
+    # An interrupt ends it at once, as other signals do, and not as an error in a program.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     connection: Connection[Any, Any] = Connection(fd)
     try:

@@ -1,0 +1,182 @@
+"""Who is blamed when measuring processes fall: culprits at last, the innocent never."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import accumulate
+
+import pytest
+from conftest import examples
+from fakes import FOLDER, FakeDevice, FakeWorker, Fault, cell_tag, make_cells, measure_cells
+from gpushmoo.events import Began, CellRun, Ended
+from gpushmoo.measure import TOGETHER
+from gpushmoo.messages import Finished, Measure
+from gpushmoo.process import WorkerGoneError, WorkerKilledError
+from gpushmoo.schema import Status
+from gpushmoo.supervise import FAULTS_PER_VARIANT, Supervisor
+from gpushmoo.suspects import (
+    FAULTS_OF_NOBODY,
+    MOST_UNEXPLAINED,
+    STRIKES_ALONE,
+    STRIKES_FORGIVEN,
+    STRIKES_OF_NOBODY,
+    Fall,
+    Suspects,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+CELLS = make_cells(heights=(4, 8))
+FIRST = CELLS[0]
+ALL = frozenset("abcdef")
+
+
+def fall(running: str, outside: bool = False) -> Fall:
+    return Fall(tuple(running), Status.LAUNCH_FAILED, "fell", outside)
+
+
+def forgiving(suspects: Suspects) -> None:
+    """Use up the strikes that cast no suspicion."""
+    for _ in range(STRIKES_FORGIVEN):
+        assert suspects.accuse(ALL, fall("f", outside=True)) is None
+
+
+def test_who_ran_in_a_fall_comes_last_and_alone() -> None:
+    suspects = Suspects()
+    assert suspects.next(ALL) == (ALL, TOGETHER)
+    assert suspects.accuse(ALL, fall("b")) is None
+    assert suspects.next(ALL) == (ALL - {"b"}, TOGETHER)
+    assert suspects.accuse(ALL - {"b"}, fall("cd")) is None
+    assert suspects.next(ALL) == (frozenset("aef"), TOGETHER)
+    # The others have ended: several that ran at once are taken one by one.
+    assert suspects.next(frozenset("bcd")) == (frozenset("cd"), 1)
+    assert suspects.accuse(frozenset("cd"), fall("d")) is None
+    assert suspects.next(frozenset("bcd")) == (frozenset("c"), 1)
+    assert suspects.next(frozenset("bd")) == (frozenset("b"), 1)
+    assert suspects.accuse(frozenset("b"), fall("b")) == "b"
+    assert suspects.next(frozenset("d")) == (frozenset("d"), 1)
+
+
+def test_the_last_cell_of_a_shard_is_taken_again_before_it_is_blamed() -> None:
+    suspects, last = Suspects(), frozenset("a")
+    assert suspects.accuse(last, fall("a")) is None
+    assert suspects.next(last) == (last, 1)
+    assert suspects.accuse(last, fall("a")) == "a"
+
+
+def test_strikes_are_forgiven_and_then_count_alone_only() -> None:
+    suspects = Suspects()
+    forgiving(suspects)
+    assert suspects.next(ALL) == (ALL, TOGETHER)
+    assert suspects.accuse(ALL, fall("a", outside=True)) is None
+    assert suspects.next(frozenset("a")) == (frozenset("a"), 1)
+    for _ in range(STRIKES_ALONE - 1):
+        assert suspects.accuse(frozenset("a"), fall("a", outside=True)) is None
+    assert suspects.accuse(frozenset("a"), fall("a", outside=True)) == "a"
+
+
+def test_many_falls_are_explained_before_others_are_measured() -> None:
+    cells = [chr(ord("a") + i) for i in range(MOST_UNEXPLAINED + 4)]
+    suspects, left = Suspects(), frozenset(cells)
+    for key in cells[:MOST_UNEXPLAINED]:
+        asked, together = suspects.next(left)
+        assert (key in asked, together) == (True, TOGETHER)
+        suspects.accuse(asked, fall(key))
+    for key in cells[:MOST_UNEXPLAINED]:
+        assert suspects.next(left) == (frozenset(key), 1)
+        left -= {key}
+    assert suspects.next(left) == (left, TOGETHER)
+
+
+@pytest.mark.parametrize(
+    ("outside", "limit"), [(False, FAULTS_OF_NOBODY), (True, STRIKES_OF_NOBODY)]
+)
+def test_falls_of_nobody_lose_the_device_when_they_are_many_in_a_row(
+    outside: bool, limit: int
+) -> None:
+    suspects = Suspects()
+    told = [suspects.lost(left, fall("", outside)) for left in (6, *[5] * limit)]
+    # The first one was before a cell ended.
+    assert told == [False] * limit + [True]
+
+
+def test_first_strikes_have_all_measured_again_together() -> None:
+    asked: list[tuple[int, int]] = []
+    killed = WorkerKilledError("the measuring process was ended by SIGTERM")
+
+    def start(do: Measure) -> FakeWorker:
+        keys = do.keys or frozenset()
+        asked.append((len(keys), do.together))
+        if len(asked) < STRIKES_FORGIVEN:
+            return FakeWorker([Began((FIRST.key,))], killed)
+        outcome = measure_cells(FakeDevice(), [c for c in CELLS if c.key in keys])
+        return FakeWorker([*map(Ended, outcome.runs), Finished()])
+
+    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in CELLS]
+    first = FakeWorker([Began((FIRST.key,))], killed)
+    result = Supervisor(runs, start, 1.0, lambda done, share: None).measure(first)
+    assert {r.status for r in result.runs.values()} == {Status.OK}
+    assert asked == [(len(CELLS), TOGETHER)] * STRIKES_FORGIVEN
+
+
+def test_a_cell_that_takes_all_memory_is_blamed_in_the_end_and_no_other() -> None:
+    device = FakeDevice(hogs=frozenset([cell_tag(FIRST)]))
+    outcome = measure_cells(device, CELLS)
+    assert device.opened == STRIKES_FORGIVEN + 2 + STRIKES_ALONE
+    assert outcome[FIRST].status is Status.LAUNCH_FAILED
+    assert outcome[FIRST].message == (
+        "the measuring process was ended by SIGKILL, each time that it measured this cell alone"
+    )
+    assert {r.status for r in outcome.runs if r.cell != FIRST} == {Status.OK}
+
+
+# Launches of a cell that is measured alone: one to verify, one to time, one to warm up, six that
+# count, one to verify.
+ALONE = 10
+
+
+@settings(max_examples=examples(40))
+@given(gaps=st.lists(st.integers(ALONE + 1, 80), max_size=40))
+def test_no_cell_is_blamed_for_random_strikes(gaps: list[int]) -> None:
+    """However many strike, and whatever cells they hit, one at a time or together."""
+    device = FakeDevice(struck_at=frozenset(accumulate(gaps)))
+    outcome = measure_cells(device, CELLS)
+    assert {r.status for r in outcome.runs} == {Status.OK}
+    assert {tuple(r.samples_s) for r in outcome.runs} == {(1e-3,) * 6}
+
+
+@pytest.mark.parametrize("kind", ["dead", "hang", "lost"])
+def test_a_fault_that_comes_once_costs_no_cell(kind: str) -> None:
+    class Once(FakeDevice):
+        def open(self) -> None:
+            super().open()
+            self.faults = self.faults if self.opened == 1 else []
+
+    for operation, nth in (("bind", 0), ("run", 0), ("sample", 4)):
+        outcome = measure_cells(Once(faults=[Fault(cell_tag(FIRST), operation, nth, kind)]), CELLS)
+        assert {r.status for r in outcome.runs} == {Status.OK}
+
+
+def test_a_variant_whose_every_cell_hangs_costs_a_bounded_number_of_processes() -> None:
+    cells = make_cells(threads=tuple(range(1, 41)), chunks=(1,))
+    for operation, nth in (("run", 0), ("sample", 4)):
+        bad = [c for c in cells if c.variant == "a"]
+        device = FakeDevice(faults=[Fault(cell_tag(c), operation, nth, "hang") for c in bad])
+        outcome = measure_cells(device, cells)
+        assert Counter(str(outcome[c].status) for c in bad) == {"timeout": len(bad)}
+        assert {r.status for r in outcome.runs if r.cell.variant == "b"} == {Status.OK}
+        hung = device.opened - 1
+        assert hung <= 3 * FAULTS_PER_VARIANT + MOST_UNEXPLAINED
+
+
+def test_a_fault_of_nobody_is_not_the_end() -> None:
+    ended = measure_cells(FakeDevice(), CELLS).runs
+
+    def start(do: Measure) -> FakeWorker:
+        return FakeWorker([*map(Ended, ended), Finished()])
+
+    for err in (WorkerGoneError("ended with status 1"), WorkerKilledError("ended by SIGHUP")):
+        runs = [CellRun(c, FOLDER.workload.launch(c)) for c in CELLS]
+        supervisor = Supervisor(runs, start, 1.0, lambda done, share: None)
+        result = supervisor.measure(FakeWorker([], err))
+        assert {r.status for r in result.runs.values()} == {Status.OK}

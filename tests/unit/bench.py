@@ -36,7 +36,15 @@ class Bench:
 
     def measure(self, variants: list[str], threads: Any = THREADS, **other: Any) -> pd.DataFrame:
         """Rows by variant and threads."""
-        params: dict[str, Any] = {
+        out = self._tmp / "shard.parquet"
+        params = self.params(variants, threads) | other
+        run_shard(params, (1, 1), self._tmp / "cache", out, self.terminal, log_file="the.log")
+        table, _ = read_shard(out)
+        return table.to_pandas()
+
+    def params(self, variants: list[str], threads: Any = THREADS) -> dict[str, Any]:
+        """What the job is told."""
+        return {
             "axes": {"block_x": threads},
             "backend": self._choice.backend,
             "cache_states": ["warm"],
@@ -61,9 +69,3 @@ class Bench:
             "thread_limit": None,
             "variants": variants,
         }
-        out = self._tmp / "shard.parquet"
-        run_shard(
-            params | other, (1, 1), self._tmp / "cache", out, self.terminal, log_file="the.log"
-        )
-        table, _ = read_shard(out)
-        return table.to_pandas()

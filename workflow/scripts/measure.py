@@ -6,9 +6,11 @@ from gpushmoo.devices.base import DeviceError
 from gpushmoo.joblog import job_log
 from gpushmoo.measure_job import run_shard
 from gpushmoo.orphans import OrphanError
+from gpushmoo.signalled import JobSignalledError, raises_signals
 from gpushmoo.store import NotWrittenError
 
-with job_log(snakemake.log[0], expected=(DeviceError, NotWrittenError, OrphanError)) as terminal:
+expected = (DeviceError, NotWrittenError, OrphanError, JobSignalledError)
+with job_log(snakemake.log[0], expected) as terminal, raises_signals():
     run_shard(
         snakemake.params.spec,
         snakemake.params.place,

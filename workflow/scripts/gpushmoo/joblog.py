@@ -16,7 +16,7 @@ from .store import BadParquetError
 
 
 @contextmanager
-def job_log(path: str | Path, expected: tuple[type[Exception], ...] = ()) -> Iterator[TextIO]:
+def job_log(path: str | Path, expected: tuple[type[BaseException], ...] = ()) -> Iterator[TextIO]:
     """Send file descriptors 1 and 2 to `path`; yield the terminal's stderr for progress lines.
 
     Snakemake leaves ``log:`` empty when a script does not do this, also for output of libraries

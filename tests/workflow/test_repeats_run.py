@@ -7,6 +7,7 @@ import re
 import pytest
 from gpushmoo.analysis.aggregate import dataset_provenance
 from gpushmoo.dataset import read_cells
+from gpushmoo.store import read_shard, write_parquet
 from projects import TINY, Outcome, Project
 from workflow_fixtures import copy_project
 
@@ -69,3 +70,25 @@ def test_a_broken_repeat_is_measured_again_and_a_broken_first_with_its_repeats(
         plan = project.plan(*TARGETS)
         assert (plan.get("measure", 0), plan.get("repeat", 0)) == jobs
         broken.write_bytes(whole)
+
+
+def test_cells_with_a_fault_are_measured_again_when_asked_and_their_repeats_follow(
+    repeated: tuple[Project, Outcome],
+) -> None:
+    project, _ = repeated
+    shard = project.results / "cells/block_eq_partition/float/0000-of-0001.parquet"
+    whole = shard.read_bytes()
+    table, metadata = read_shard(shard)
+    place = table.schema.get_field_index("status")
+    statuses = ["timeout", "lost_device", *table["status"].to_pylist()[2:]]
+    del metadata["schema_version"]
+    write_parquet(table.set_column(place, table.schema.field(place), [statuses]), shard, metadata)
+    planned = project.snakemake("-n", *TARGETS, "--config", "again=faults")
+    assert (
+        "gpushmoo: again: 2 cells (1 lost_device, 1 timeout) in 1 shard, measured" in planned.text
+    )
+    assert planned.jobs == {"measure": 1, "repeat": 1, "aggregate": 1}
+    others = project.snakemake("-n", *TARGETS, "--config", "again=[throttled]")
+    assert "gpushmoo: again: no cell ended so; nothing is measured again." in others.text
+    assert "measure" not in others.jobs
+    shard.write_bytes(whole)

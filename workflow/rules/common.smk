@@ -4,11 +4,11 @@ import sys
 sys.path.insert(0, f"{workflow.basedir}/workflow/scripts")
 
 from gpushmoo.parse import (
-    broken_shards_anew,
     limit_gpus,
     load_flow,
     refuse_unwritable,
     refuse_without_device,
+    shards_anew,
     tell_lost_jobs,
     write_plan,
 )

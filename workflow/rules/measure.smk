@@ -25,7 +25,7 @@ rule check_machine_code:
 
 rule measure:
     input:
-        broken_shards_anew(flow, workflow),
+        shards_anew(flow, workflow),
     output:
         flow.path("cells", "{sweep}", "{dtype}", "{shard}.parquet"),
     log:
@@ -53,7 +53,7 @@ rule measure:
 # launches a sample.
 use rule measure as repeat with:
     input:
-        broken_shards_anew(flow, workflow),
+        shards_anew(flow, workflow),
         first=flow.first_repeat,
     output:
         flow.path("cells", "{sweep}", "{dtype}", "{shard}.repeat-{repeat}.parquet"),

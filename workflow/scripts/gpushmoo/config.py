@@ -17,6 +17,7 @@ from .config_sentences import sentence
 from .kernels import KernelFolder, KernelFolderError, find_kernels, load_kernel
 from .measure import MeasureSettings
 from .misfit import misfit
+from .schema import FAULTS, Status
 from .simulations import SimulationConfig, SimulationError, read_simulation
 from .space import NOWHERE, Problem, asks_the_device, expand_axis
 from .studies import Studies, StudyError, read_studies
@@ -64,6 +65,7 @@ class RunConfig:
     holdout: float
     dataset: Path | None
     strict: bool
+    again: frozenset[Status]
 
 
 def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
@@ -122,7 +124,16 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
         holdout=raw["fit"]["holdout"],
         dataset=_dataset(raw["dataset"], root),
         strict=raw["strict"],
+        again=_again(raw),
     )
+
+
+def _again(raw: Mapping[str, Any]) -> frozenset[Status]:
+    """Cells that ended so are measured again."""
+    asked = raw["again"]
+    if asked is not None and raw["dataset"] is not None:
+        raise ConfigError("again: nothing of a recorded dataset is measured; set one of both null.")
+    return FAULTS if asked == "faults" else frozenset(map(Status, asked or ()))
 
 
 def _is_whole(_: Any, value: Any) -> bool:

@@ -6,12 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from snakemake.settings.types import Quietness
 
+from .again import cells_ended_as, sentence
 from .devices.base import NoDeviceError
 from .devices.select import probe
 from .devices.visible import count_devices
@@ -129,19 +131,30 @@ def write_plan(flow: Flow, workflow: Any) -> None:
         raise SystemExit(f"gpushmoo: '{path}' could not be written ({err.strerror}).") from None
 
 
-def broken_shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:
-    """An input function for the measuring rule: names no file, has a broken shard made again.
+def shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:
+    """An input function for the measuring rule: names no file, has some shards made again.
 
-    Snakemake calls it for every shard while it builds its graph, which is the only time at which
-    the set of forced files exists and can still be added to (its own ``--rerun-incomplete`` does
-    the same). Forcing a file, rather than deleting it, leaves a dry run without effect.
+    These are broken ones, and those with cells that the key `again` names; it is said on the
+    terminal which and how many. Snakemake calls it for every shard while it builds its graph, which
+    is the only time at which the set of forced files exists and can still be added to (its own
+    ``--rerun-incomplete`` does the same). Forcing a file, rather than deleting it, leaves a dry run
+    without effect.
     """
+
+    @cache
+    def asked_again() -> frozenset[str]:
+        found = cells_ended_as(flow.config.again, flow.shard_files)
+        print(f"gpushmoo: {sentence(found)}", file=sys.stderr)
+        return frozenset(found)
 
     def no_input(wildcards: Any) -> list[str]:
         path = flow.shard_file(wildcards)
         forced: set[str] = workflow.dag.forcefiles
-        broken = Path(path).exists() and not is_whole(Path(path))
-        if workflow.is_main_process and broken and path not in forced:
+        if not workflow.is_main_process or path in forced:
+            return []
+        if flow.config.again and path in asked_again():
+            forced.add(path)
+        elif Path(path).exists() and not is_whole(Path(path)):
             forced.add(path)
             print(
                 f"gpushmoo: '{path}' is not a whole Parquet file (truncated or foreign); "

@@ -1,0 +1,124 @@
+"""Shards with cells that ended in a fault are measured again when that is asked, and no others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
+from gpushmoo.again import cells_ended_as, sentence
+from gpushmoo.config import ConfigError, load_config
+from gpushmoo.flow import Flow
+from gpushmoo.parse import shards_anew
+from gpushmoo.rows import cell_table
+from gpushmoo.schema import FAULTS, Status
+from gpushmoo.store import write_parquet
+
+CELLS = make_cells()
+AXES = ["threads", "chunks"]
+
+
+def write_shard(path: Path, *kinds: str) -> str:
+    """A shard whose first cells have these faults; its path."""
+    faults = [
+        Fault(cell_tag(cell), "run", nth, kind)
+        for cell, kind in zip(CELLS, kinds, strict=False)
+        for nth in (0, 1)
+    ]
+    result = measure_cells(FakeDevice(faults=faults), CELLS).result
+    write_parquet(cell_table(result, FOLDER.workload, INFO, AXES), path, {"axes": AXES})
+    return str(path)
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> list[str]:
+    """Sound; with faults; with one, in a later repeat; damaged; and not there."""
+    damaged = Path(write_shard(tmp_path / "d.parquet", "failed"))
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    return [
+        write_shard(tmp_path / "a.parquet"),
+        write_shard(tmp_path / "b.parquet", "slow", "wrong", "refused"),
+        write_shard(tmp_path / "c.repeat-2.parquet", "slow"),
+        str(damaged),
+        str(tmp_path / "e.parquet"),
+    ]
+
+
+def test_faults_are_counted_by_shard(shards: list[str]) -> None:
+    found = cells_ended_as(FAULTS, shards)
+    assert found == {
+        shards[1]: Counter({Status.TIMEOUT: 1, Status.WRONG_RESULT: 1}),
+        shards[2]: Counter({Status.TIMEOUT: 1}),
+    }
+    assert sentence(found) == (
+        "again: 3 cells (2 timeout, 1 wrong_result) in 2 shards, measured again with later repeats."
+    )
+    assert list(cells_ended_as({Status.WRONG_RESULT}, shards)) == [shards[1]]
+    assert cells_ended_as({Status.LOST_DEVICE}, shards) == {}
+    assert sentence({}) == "again: no cell ended so; nothing is measured again."
+
+
+@pytest.mark.parametrize(
+    ("again", "main", "forced"),
+    [
+        (FAULTS, True, [1, 2, 3]),
+        (frozenset({Status.WRONG_RESULT}), True, [1, 3]),
+        (frozenset(), True, [3]),
+        (FAULTS, False, []),
+    ],
+)
+def test_exactly_the_shards_with_such_cells_are_forced(
+    again: frozenset[Status],
+    main: bool,
+    forced: list[int],
+    shards: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    workflow = SimpleNamespace(is_main_process=main, dag=SimpleNamespace(forcefiles=set()))
+    flow: Any = SimpleNamespace(
+        config=SimpleNamespace(again=again), shard_files=shards, shard_file=lambda path: path
+    )
+    names_no_input = shards_anew(flow, workflow)
+    # Snakemake asks more than once.
+    assert [names_no_input(path) for path in shards * 2] == [[]] * 10
+    assert workflow.dag.forcefiles == {shards[i] for i in forced}
+    said = capsys.readouterr().err
+    # All is counted once; the damaged one is named as such.
+    assert said.count("gpushmoo: again: ") == (1 if main and again else 0)
+    assert said.count("is not a whole Parquet file") == (1 if main else 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "statuses"),
+    [
+        (None, frozenset()),
+        ("faults", FAULTS),
+        (["timeout", "throttled"], frozenset({Status.TIMEOUT, Status.THROTTLED})),
+        (sorted(FAULTS), FAULTS),
+    ],
+)
+def test_what_is_asked_again_measures_no_other_shard(
+    asked: Any, statuses: frozenset[Status], raw_config: dict[str, Any]
+) -> None:
+    plain = Flow(raw_config, ask_device=False)
+    flow = Flow(raw_config | {"again": asked}, ask_device=False)
+    assert flow.config.again == statuses
+    assert flow.shard_files == plain.shard_files
+    wildcards = SimpleNamespace(sweep="copy2d_coalesced", dtype="float", shard="0000-of-0001")
+    assert flow.measure_params(wildcards) == plain.measure_params(wildcards)
+
+
+@pytest.mark.parametrize("asked", ["ok", "timeout", ["ok"], ["resources"], [], True])
+def test_what_is_no_fault_is_refused(asked: Any, raw_config: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"^Config key 'again"):
+        load_config(raw_config | {"again": asked}, ROOT)
+
+
+def test_a_recorded_data_set_is_not_measured_again(raw_config: dict[str, Any]) -> None:
+    recorded = {"dataset": "reports/reference/nvidia-h200", "again": "faults"}
+    with pytest.raises(ConfigError, match=r"^again: .* recorded dataset"):
+        load_config(raw_config | recorded, ROOT)

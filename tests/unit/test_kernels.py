@@ -58,9 +58,9 @@ def test_kernel_that_two_folders_hold_is_refused(folder: Path, make_kernel: Make
         ('{"block_x": [', '{"height": [', "axis 'height' has the name of a column"),
         ("WORKLOAD = Mine()", "", "must define WORKLOAD"),
         ("WORKLOAD = Mine()", "WORKLOAD = Mine", "must define WORKLOAD, an instance"),
-        ("import numpy as np", "import no_such_module", "does not load (ModuleNotFoundError"),
-        ("import numpy as np", "import numpy as", "does not load (SyntaxError"),
-        ("    def launch(self", "    def start(self", "does not load (TypeError"),
+        ("import numpy as np", "import no_such_module", "mine/workload.py:2: ModuleNotFoundError"),
+        ("import numpy as np", "import numpy as", "mine/workload.py:2: SyntaxError"),
+        ("    def launch(self", "    def start(self", ": TypeError"),
     ],
 )
 def test_broken_workload_is_refused_saying_what_is_wrong(

@@ -7,6 +7,8 @@ expect `WorkloadError`, and no other error of a program.
 from __future__ import annotations
 
 import functools
+import inspect
+import reprlib
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -15,42 +17,121 @@ from typing import Any
 
 import numpy as np
 
+from .fence import Fence
+from .last_words import mark, swap
+
+# Characters that a text of the user's takes at most in a sentence, and a sentence in all.
+MOST_TEXT, MOST_SENTENCE = 300, 1000
+
 # A clause on what is wrong with a returned value; None where nothing is.
 Check = Callable[[Any], str | None]
 
 
+# Methods that make arrays. Without memory for one, a cell is over a limit, and not at fault.
+_MAKES_ARRAYS = frozenset({"inputs", "reference", "expected", "known"})
+# Runs while kernels do: of a process that ends meanwhile nothing tells which of both ended it.
+_BESIDE_KERNELS = frozenset({"host_part"})
+
+
 class TypedError(Exception):
-    """An error whose type says how a cell ends."""
+    """An error whose type says how a cell ends; one sentence, whatever it was given."""
+
+    def __str__(self) -> str:
+        return one_line(super().__str__(), MOST_SENTENCE)
 
 
 class WorkloadError(TypedError, ValueError):
     """A workload raised an error or returned what is of no use; one sentence with its file."""
 
 
+def guard_methods(cls: type, root: type, checks: Mapping[str, Check]) -> None:
+    """Guard the public methods of `cls`, a class derived from `root` whose bases are guarded.
+
+    So are methods that it has from a class that is no workload, and what stands in the place of
+    one that `root` asks for: a static method, a cached function.
+    """
+    asked = {
+        name
+        for base in cls.__mro__[1:]
+        if issubclass(base, root)
+        for name, value in vars(base).items()
+        if inspect.isfunction(value)
+    }
+    for name in sorted(asked | vars(cls).keys()):
+        owner = next(base for base in cls.__mro__ if name in vars(base))
+        guarded_there = owner is not cls and issubclass(owner, root)
+        if name.startswith("_") or guarded_there:
+            continue
+        value = vars(owner)[name]
+        if name in asked or inspect.isfunction(value):
+            setattr(cls, name, guarded(name, value, checks.get(name)))
+
+
 def guarded(name: str, method: Callable[..., Any], check: Check | None) -> Callable[..., Any]:
     """The method `name` of a workload, whose errors of a program become WorkloadError.
 
-    So does a returned value that does not pass `check`. A TypedError and a MemoryError pass.
+    So do the end of the program (SystemExit), a returned value that does not pass `check`, and a
+    changed working directory, which is put back. What passes is a TypedError, KeyboardInterrupt
+    (the person's, as nothing tells it from one that the method raises), and MemoryError where
+    arrays are made.
     """
+    runs = mark("" if name in _BESIDE_KERNELS else f"workload.py's {name} ran")
+    run = method if inspect.isfunction(method) else _as_function(method)
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        file = _file_of(type(self))
+        before = swap(runs)
         try:
-            returned = method(self, *args, **kwargs)
-        except (TypedError, MemoryError):
+            with Fence() as fence:
+                returned = run(self, *args, **kwargs)
+                fault = None if check is None else check(returned)
+        except (TypedError, KeyboardInterrupt):
             raise
-        except Exception as err:
-            raise WorkloadError(blamed(file, name, err)) from err
-        fault = None if check is None else check(returned)
+        except BaseException as err:
+            if isinstance(err, MemoryError) and name in _MAKES_ARRAYS:
+                raise
+            raise WorkloadError(blamed(_file_of(type(self)), name, err)) from err
+        finally:
+            swap(before)
+        if fence.moved is not None:
+            label = file_label(_file_of(type(self)))
+            raise WorkloadError(f"{label}: {name} {moved_clause(fence.moved)}")
         if fault is not None:
-            raise WorkloadError(f"{file_label(file)}: {name} returns {fault}")
+            raise WorkloadError(f"{file_label(_file_of(type(self)))}: {name} returns {fault}")
         return returned
 
     return call
 
 
-def blamed(file: Path, what: str, err: Exception) -> str:
+def _as_function(method: Any) -> Callable[..., Any]:
+    """What a class holds in the place of a function: a static method, a cached one."""
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = method.__get__(self, type(self)) if hasattr(method, "__get__") else method
+        return bound(*args, **kwargs)
+
+    return run
+
+
+def moved_clause(folder: str) -> str:
+    """What user's code did that left the working directory at `folder`, and how to do without."""
+    return (
+        f"changes the working directory to '{one_line(folder)}'; name files by "
+        "Path(__file__).parent instead"
+    )
+
+
+def one_line(text: str, most: int = MOST_TEXT) -> str:
+    """`text` without line breaks and control characters, at most `most` characters of it."""
+    # Not all of a text of megabytes is looked at: 4 characters of it may become one.
+    words = " ".join(text[: 4 * most].split())
+    if not words.isprintable():
+        escaped = (c if c.isprintable() else ascii(c)[1:-1] for c in words)
+        words = "".join(escaped)
+    return words if len(words) <= most else words[: most - 3] + "..."
+
+
+def blamed(file: Path, what: str, err: BaseException) -> str:
     """``kernels/x/workload.py:31: KeyError: 'src'``, by the innermost line beside `file`.
 
     Without such a line it says in `what` of the file the error came up.
@@ -60,10 +141,21 @@ def blamed(file: Path, what: str, err: Exception) -> str:
         for frame, number in traceback.walk_tb(err.__traceback__)
         if Path(frame.f_code.co_filename).parent == file.parent
     ]
-    said = ": ".join(filter(None, (type(err).__name__, " ".join(str(err).split()))))
+    if isinstance(err, SyntaxError) and err.filename and Path(err.filename).parent == file.parent:
+        lines.append((Path(err.filename), err.lineno or 1))
+    said = one_line(": ".join(filter(None, (type(err).__name__, _text_of(err)))))
+    if isinstance(err, SystemExit):
+        said += " (a workload must not end the program)"
     if not lines:
         return f"{file_label(file)}: in {what}: {said}"
     return f"{file_label(lines[-1][0])}:{lines[-1][1]}: {said}"
+
+
+def _text_of(err: BaseException) -> str:
+    try:
+        return str(err.msg if isinstance(err, SyntaxError) else err)
+    except Exception as own:
+        return f"its text raises {type(own).__name__}"
 
 
 def file_label(path: Path) -> str:
@@ -141,5 +233,4 @@ def expected_fault(value: Any) -> str | None:
 
 
 def _words(value: Any) -> str:
-    text = repr(value)
-    return f"{text if len(text) <= 40 else text[:37] + '...'} ({type(value).__name__})"
+    return f"{one_line(reprlib.repr(value), 40)} ({type(value).__name__})"

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .contract import blamed, file_label, moved_clause
 from .dtypes import DTYPES
+from .fence import loading
 from .schema import CORE_COLUMNS
 from .workload import Workload
 
@@ -71,7 +73,9 @@ def _is_folder(path: Path) -> bool:
 def load_kernel(path: Path) -> KernelFolder:
     """Load ``workload.py`` of a kernel folder.
 
-    Raises KernelFolderError when it does not import or defines no fitting WORKLOAD.
+    Raises KernelFolderError when it does not import or defines no fitting WORKLOAD. What it changes
+    of the process meanwhile is put back (see `fence`); another working directory is refused, since
+    what a module does next would depend on it.
     """
     spec = importlib.util.spec_from_file_location(
         f"gpushmoo_kernel_{path.name}", path / "workload.py"
@@ -81,13 +85,21 @@ def load_kernel(path: Path) -> KernelFolder:
     module = importlib.util.module_from_spec(spec)
     # A data class with postponed annotations looks its module up there.
     sys.modules[spec.name] = module
+    file = path / "workload.py"
     try:
-        spec.loader.exec_module(module)
-    except Exception as err:
+        with loading(path) as fence:
+            spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as err:
         del sys.modules[spec.name]
         raise KernelFolderError(
-            f"Kernel '{path.name}': workload.py does not load ({type(err).__name__}: {err})."
+            f"Kernel '{path.name}': workload.py does not load ({blamed(file, 'it', err)})."
         ) from err
+    if fence.moved is not None:
+        raise KernelFolderError(
+            f"Kernel '{path.name}': {file_label(file)} {moved_clause(fence.moved)}."
+        )
     workload = getattr(module, "WORKLOAD", None)
     if not isinstance(workload, Workload):
         raise KernelFolderError(

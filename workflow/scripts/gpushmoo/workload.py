@@ -6,7 +6,6 @@ which defines ``WORKLOAD``, an instance of a subclass of `Workload`.
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -211,9 +210,7 @@ class Workload(ABC):
 
     def __init_subclass__(cls) -> None:
         """Guard what it defines: see `contract`."""
-        for name, value in list(vars(cls).items()):
-            if inspect.isfunction(value) and not name.startswith("_"):
-                setattr(cls, name, contract.guarded(name, value, _CHECKS.get(name)))
+        contract.guard_methods(cls, Workload, _CHECKS)
 
     def problem(self, size: int) -> Problem:
         """The problem that the configuration means by one number: by default a square."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..contract import TypedError
+from ..contract import TypedError, one_line
 from ..dtypes import DType
 from ..space import Problem
 from ..workload import Launch, LibraryCall
@@ -94,15 +94,22 @@ class BuildError(DeviceError):
 _ERROR_LINE = re.compile(r"^\S*?(?:\((\d+)\)|:(\d+)(?::\d+)?): [a-z ]*error[^:]*: (.+)$", re.M)
 
 
+# Characters that are kept of a compiler's message, half of them from its end.
+_MOST_LOG = 10**6
+
+
 def compile_error(source: str, log: str) -> BuildError:
     """The error of the file `source` that did not compile, with the first line of `log` on it."""
+    if len(log) > _MOST_LOG:
+        left_out = f"\n[{len(log) - _MOST_LOG} characters are left out here]\n"
+        log = log[: _MOST_LOG // 2] + left_out + log[-_MOST_LOG // 2 :]
     found = _ERROR_LINE.search(log)
     if found is not None:
         first = f"{source}:{found[1] or found[2]}: error: {found[3].strip()}"
     else:
         lines = [line.strip() for line in log.splitlines() if line.strip()]
         first = next((line for line in lines if "error" in line.lower()), (lines or ["error"])[0])
-    return BuildError(f"{source} does not compile: {first}", log)
+    return BuildError(f"{source} does not compile: {one_line(first)}", log)
 
 
 class LaunchRefusedError(DeviceError):

@@ -1,0 +1,315 @@
+"""What a workload.py does to the process: it becomes a sentence, and is put back."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import USER_CUDA, USER_OPENCL, WORKLOAD_TEMPLATE
+from gpushmoo import contract
+from gpushmoo.contract import WorkloadError, guarded, one_line
+from gpushmoo.devices.base import compile_error
+from gpushmoo.kernels import KernelFolder, KernelFolderError, load_kernel
+from gpushmoo.last_words import LastWords, mark, share, swap
+from gpushmoo.workload import CopyWorkload, HostFedWorkload
+
+Load = Callable[..., KernelFolder]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Loads a kernel whose module begins with some lines."""
+
+    def run(lines: str, name: str = "mine") -> KernelFolder:
+        folder = tmp_path / "kernels" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        text = WORKLOAD_TEMPLATE.format(name=name, variants=("good",))
+        (folder / "workload.py").write_text(f"import os, sys\n{lines}\n{text}")
+        (folder / "kernel.cu").write_text(USER_CUDA)
+        (folder / "kernel.cl").write_text(USER_OPENCL)
+        return load_kernel(folder)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("sys.exit(0)", "SystemExit: 0 (a workload must not end the program)"),
+        ("sys.exit()", "SystemExit (a workload must not end the program)"),
+        ("exit('done')", "SystemExit: done (a workload must not end the program)"),
+        ("raise GeneratorExit", "GeneratorExit"),
+        ("raise MemoryError", "MemoryError"),
+        ("class Own(BaseException): ...\nraise Own", "Own"),
+    ],
+)
+def test_a_module_that_ends_the_program_is_refused_with_file_and_line(
+    load: Load, line: str, said: str
+) -> None:
+    number = 2 + line.count("\n")
+    with pytest.raises(KernelFolderError) as err:
+        load(line)
+    sentence = f"Kernel 'mine': workload.py does not load (kernels/mine/workload.py:{number}: "
+    assert str(err.value) == f"{sentence}{said})."
+    assert "gpushmoo_kernel_mine" not in sys.modules
+
+
+def test_control_c_while_a_module_is_loaded_is_the_persons(load: Load) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        load("raise KeyboardInterrupt")
+
+
+def test_a_module_that_changes_the_working_directory_is_refused_and_the_run_stays(
+    load: Load,
+) -> None:
+    before = Path.cwd()
+    with pytest.raises(
+        KernelFolderError, match=r"workload\.py changes the working directory to '/'"
+    ):
+        load("os.chdir('/')")
+    assert Path.cwd() == before
+    # Its own error says more.
+    with pytest.raises(KernelFolderError, match="ZeroDivisionError"):
+        load("os.chdir('/'); 1 / 0")
+    assert Path.cwd() == before
+    assert load(f"os.chdir('/'); os.chdir({str(before)!r})").name == "mine"
+
+
+def test_what_a_module_changes_of_the_process_is_put_back(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("STAYS", "GOES"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.delenv("COMES", raising=False)
+    environment, filters = dict(os.environ), list(warnings.filters)
+    errors, streams = np.geterr(), (sys.stdout, sys.stderr)
+    load(
+        "import io, warnings\n"
+        "import numpy as np\n"
+        "os.environ.update(STAYS='2', COMES='3')\n"
+        "del os.environ['GOES']\n"
+        "warnings.simplefilter('error')\n"
+        "np.seterr(all='raise')\n"
+        "sys.stdout = sys.stderr = io.StringIO()\n"
+    )
+    assert dict(os.environ) == environment
+    assert list(warnings.filters) == filters
+    assert np.geterr() == errors
+    assert (sys.stdout, sys.stderr) == streams
+
+
+def test_two_kernels_have_each_their_own_helper_module(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    lines = (
+        "sys.path.append(os.path.dirname(__file__))\n"
+        "import helper_of_kernels\n"
+        "def own_name():\n"
+        "    return helper_of_kernels.NAME\n"
+        "def late():\n"
+        "    import late_helper_of_kernels\n"
+        "    return late_helper_of_kernels.NAME\n"
+    )
+    for name in ("one", "two"):
+        (tmp_path / "kernels" / name).mkdir(parents=True)
+        for module in ("helper_of_kernels", "late_helper_of_kernels"):
+            (tmp_path / "kernels" / name / f"{module}.py").write_text(f"NAME = {name!r}\n")
+        load(lines, name)
+        mine = sys.modules[f"gpushmoo_kernel_{name}"]
+        assert mine.own_name() == name
+        assert mine.late() == name
+
+
+METHODS = sorted(
+    name
+    for name in {n for base in HostFedWorkload.__mro__ for n in vars(base)}
+    if not name.startswith("_") and inspect.isfunction(getattr(HostFedWorkload, name))
+)
+
+
+def workload_with(**methods: Any) -> Any:
+    """A workload with these methods and none of those that it should have."""
+    cls = type("Mine", (HostFedWorkload,), {"__module__": __name__, **methods})
+    cls.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+    return cls()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_end_of_the_program_in_any_method_is_a_sentence(name: str) -> None:
+    def ends(self: Any, *args: Any) -> None:
+        sys.exit(0)
+
+    with pytest.raises(WorkloadError, match=r"^tests/unit/test_fence\.py:\d+: SystemExit: 0 \(a w"):
+        getattr(workload_with(**{name: ends}), name)()
+
+
+class Elsewhere:
+    """A class that is no workload and lends one its methods."""
+
+    def launch(self, cell: Any) -> None:
+        sys.exit(cell)
+
+
+def exits(*args: Any) -> None:
+    """Ends the program, whatever it is called with."""
+    sys.exit(0)
+
+
+@pytest.mark.parametrize(
+    "launch", [staticmethod(exits), classmethod(exits), functools.cache(exits), partial(exits)]
+)
+def test_whatever_stands_in_the_place_of_a_method_is_fenced(launch: Any) -> None:
+    with pytest.raises(WorkloadError, match="SystemExit: 0"):
+        workload_with(launch=launch).launch("cell")
+
+
+def test_a_method_from_another_class_is_fenced() -> None:
+    cls = type("Mine", (Elsewhere, CopyWorkload), {"__module__": __name__})
+    with pytest.raises(WorkloadError, match="SystemExit: cell"):
+        cls.launch(None, "cell")  # type: ignore[attr-defined]
+
+
+def test_control_c_and_a_want_of_memory_pass_where_they_must() -> None:
+    def runs_out(self: Any) -> None:
+        raise MemoryError
+
+    def interrupted(self: Any) -> None:
+        raise KeyboardInterrupt
+
+    workload = workload_with(inputs=runs_out, launch=runs_out, proof=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        workload.proof()
+    with pytest.raises(MemoryError):
+        workload.inputs()
+    with pytest.raises(WorkloadError, match="MemoryError"):
+        workload.launch()
+
+
+def test_what_a_method_changes_of_the_process_is_put_back(tmp_path: Path) -> None:
+    def changes(self: Any, folder: Path) -> dict[str, Any]:
+        np.seterr(all="raise")
+        warnings.simplefilter("error")
+        os.chdir(folder)
+        return {}
+
+    before, filters, errors = Path.cwd(), list(warnings.filters), np.geterr()
+    workload = workload_with(inputs=changes)
+    said = r"test_fence.py: inputs changes the working directory to '/'; name files by Path\(__file"
+    with pytest.raises(WorkloadError, match=said):
+        workload.inputs("/")
+    assert workload.inputs(before) == {}
+    gone = tmp_path / "gone"
+    gone.mkdir()
+
+    def moves_and_removes(self: Any) -> None:
+        os.chdir(gone)
+        gone.rmdir()
+
+    with pytest.raises(WorkloadError, match="a folder that is gone"):
+        workload_with(inputs=moves_and_removes).inputs()
+    assert (Path.cwd(), list(warnings.filters), np.geterr()) == (before, filters, errors)
+
+
+class SilentError(Exception):
+    """An error that cannot be printed."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("err", "said"),
+    [
+        (ValueError("größer\nals\r\n\x1b[2J erlaubt"), r"ValueError: größer als \x1b[2J erlaubt"),
+        (ValueError("\udcff\0"), r"ValueError: \udcff\x00"),
+        (ValueError("\u2028 \x85 "), "ValueError"),
+        (SilentError(), "SilentError: its text raises ValueError"),
+        (KeyError("ä" * 10**6), "KeyError: 'äää"),
+    ],
+)
+def test_the_text_of_an_error_is_one_bounded_line(err: Exception, said: str) -> None:
+    def fails(self: Any) -> None:
+        raise err
+
+    with pytest.raises(WorkloadError) as caught:
+        workload_with(launch=fails).launch()
+    sentence = str(caught.value)
+    assert said in sentence
+    assert len(sentence) < contract.MOST_TEXT + 50
+    assert sentence.isprintable()
+    sentence.encode()
+
+
+class Costly:
+    """A value that cannot be printed."""
+
+    def __repr__(self) -> str:
+        raise SystemExit
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: list(range(10**6)),
+        lambda: "x" * 10**6,
+        lambda: 10**5000,
+        Costly,
+        lambda: {"a": Costly()},
+    ],
+)
+def test_a_returned_value_of_no_use_is_said_in_one_bounded_line(make: Callable[[], Any]) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        workload_with(proof=lambda self: make()).proof()
+    assert len(str(caught.value)) < contract.MOST_TEXT + 50
+
+
+def test_any_typed_error_is_one_bounded_line() -> None:
+    assert len(str(WorkloadError("x\n" * 10**6))) == contract.MOST_SENTENCE
+    assert one_line("a b", 3) == "a b"
+    assert one_line("abcdef", 5) == "ab..."
+
+
+def test_a_compilers_message_of_any_length_is_bounded() -> None:
+    log = "kernel.cl:1:2: error: " + "x" * 10**7 + "\nlast words"
+    err = compile_error("kernel.cl", log)
+    assert str(err).startswith("kernel.cl does not compile: kernel.cl:1: error: xxx")
+    assert len(str(err)) < contract.MOST_TEXT + 50
+    assert len(err.log) < 1.1e6
+    assert err.log.startswith("kernel.cl:1:2")
+    assert err.log.endswith("last words")
+
+
+def test_what_runs_stands_in_shared_memory_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpushmoo.last_words._now", bytearray(256))
+    words = LastWords()
+    share(words.descriptor)
+    heard: list[str | None] = []
+
+    def inner(self: Any) -> None:
+        heard.append(words.read())
+
+    def outer(self: Any) -> None:
+        guarded("launch", inner, None)(self)
+        heard.append(words.read())
+        sys.exit(0)
+
+    with pytest.raises(WorkloadError):
+        workload_with(proof=outer).proof()
+    assert heard == ["workload.py's launch ran", "workload.py's proof ran"]
+    # Kernels run beside it, and may be what ends the process.
+    workload_with(host_part=inner).host_part()
+    assert heard[2:] == [None]
+    assert words.read() is None
+    swap(mark("ü" * 300))
+    assert str(words.read()).startswith("üüü")
+    words.close()

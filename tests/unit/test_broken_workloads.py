@@ -11,7 +11,7 @@ import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import CUDA_WORDS, OPENCL_WORDS, USER_CUDA, USER_OPENCL
 from gpushmoo.contract import WorkloadError
-from gpushmoo.devices.base import compile_error
+from gpushmoo.devices.base import DeviceError, compile_error
 from gpushmoo.kernels import load_kernel
 
 # A copy that gives cells of 64 threads and of `height` 8 something of its own to break.
@@ -178,6 +178,22 @@ def test_an_entry_that_is_not_in_the_source_is_a_failed_build(
             "if len(inputs['src']) == 8: return inputs['src'] * np.float32('nan')",
             r"reference returns NaN at \[0, 0\]",
         ),
+        ("INPUTS", "if problem.height == 8: exit(0)", r"workload.py:\d+: SystemExit: 0 \(a workl"),
+        (
+            "INPUTS",
+            "import os; os.chdir('/' if problem.height == 8 else os.getcwd())",
+            "workload.py: inputs changes the working directory to '/'; name files by",
+        ),
+        (
+            "INPUTS",
+            "import os; problem.height == 8 and os._exit(0)",
+            "^kernels/mine: the measuring process ended with status 0 while workload.py's inputs r",
+        ),
+        (
+            "REFERENCE",
+            "import os; len(inputs['src']) == 8 and os.abort()",
+            "^kernels/mine: the measuring process was ended by SIGABRT while workload.py's ref",
+        ),
         ("BYTES", "if problem.height == 8: return 1.5", r"bytes_read returns 1.5 \(float\)"),
         ("BYTES", "if problem.height == 8: 1 / 0", r"workload.py:\d+: ZeroDivisionError"),
     ],
@@ -267,6 +283,16 @@ def test_a_kernel_that_does_not_compile_is_said_with_its_first_error_and_its_log
 )
 def test_the_first_error_of_any_compiler_is_found(log: str, first: str) -> None:
     assert first in str(compile_error("kernel.cl", log))
+
+
+def test_an_end_before_the_device_is_asked_for_is_said_in_one_sentence(
+    measure: Callable[..., tuple[pd.DataFrame, str]],
+) -> None:
+    said = (
+        "^kernels/mine: the measuring process ended with status 3 while workload.py's defines ran"
+    )
+    with pytest.raises(DeviceError, match=said):
+        measure("DEFINES", "import os; os._exit(3)")
 
 
 def test_an_error_beside_the_users_files_names_the_method(tmp_path: Path) -> None:

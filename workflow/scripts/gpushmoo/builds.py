@@ -10,6 +10,7 @@ from .contract import TypedError, WorkloadError
 from .devices.base import BuildError, Device, Program
 from .dtypes import DTYPES
 from .kernels import KernelFolder
+from .last_words import mark, swap
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ def build_variants(
     if not folder.workload.device_code:
         return Builds({name: HostProgram() for name in names}, {})
     for variant in names:
+        before = swap(mark(f"variant '{variant}' was compiled"))
         try:
             defines = folder.workload.defines(dtype, variant)
             builds.programs[variant] = device.build(folder.path, DTYPES[dtype], defines)
@@ -59,4 +61,6 @@ def build_variants(
             builds.refuse(variant, err)
         except WorkloadError as err:
             builds.refuse(variant, err)
+        finally:
+            swap(before)
     return builds

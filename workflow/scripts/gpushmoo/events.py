@@ -74,9 +74,13 @@ def planned(workload: Workload, cell: Cell) -> CellRun:
 
 @dataclass(frozen=True)
 class Preparing:
-    """Work on `problem` that belongs to no cell: making its buffers, the runtime's own copy."""
+    """Work on `problem` that belongs to no cell: making its buffers, the runtime's own copy.
+
+    Buffers are made for the cells of `variants`.
+    """
 
     problem: Problem
+    variants: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ class ShardRun:
         return self._device.image_refusal(cell.problem, DTYPES[cell.dtype])
 
     def _measure_open(self, problem: Problem, runs: list[CellRun]) -> None:
-        self._emit(Preparing(problem))
+        self._emit(Preparing(problem, frozenset(r.cell.variant for r in runs)))
         space = open_space(
             self._device,
             self._folder.workload,

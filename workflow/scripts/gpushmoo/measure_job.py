@@ -92,6 +92,8 @@ def run_shard(
     try:
         worker = session.start(do)
     except (WorkerGoneError, WorkerSilentError) as err:
+        if err.in_workload:
+            raise DeviceError(f"{err}.") from err
         reason = str(err) or "the measuring process said nothing"
         raise DeviceError(f"The device was not opened: {reason}.") from err
     assert session.opened is not None

@@ -18,6 +18,7 @@ from filelock import BaseFileLock
 
 from . import worker
 from .devices.base import DeviceError
+from .last_words import LastWords
 from .messages import Crashed, Job, Locked, Message, Refused
 from .silence import SLICE_S, Silence, standing
 
@@ -37,11 +38,19 @@ FAULT_SIGNALS = frozenset(
 )
 
 
-class WorkerSilentError(Exception):
+class _WorkerError(Exception):
+    """The process said nothing more; `in_workload` where something of the user's ran."""
+
+    def __init__(self, text: str = "", in_workload: bool = False) -> None:
+        super().__init__(text)
+        self.in_workload = in_workload
+
+
+class WorkerSilentError(_WorkerError):
     """The process said nothing for as long as it may."""
 
 
-class WorkerGoneError(Exception):
+class WorkerGoneError(_WorkerError):
     """The process ended without a word; the sentence says how."""
 
 
@@ -83,10 +92,13 @@ class WorkerProcess:
         mine, its = socket.socketpair()
         package = Path(__file__).resolve().parents[1]
         paths = [str(package), os.environ.get("PYTHONPATH", "")]
+        self._folder = "/".join(Path(job.params["folder"]).parts[-2:])
+        self._last_words = LastWords()
+        descriptors = its.fileno(), self._last_words.descriptor
         with its:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", worker.__name__, str(its.fileno())],
-                pass_fds=[its.fileno()],
+                [sys.executable, "-m", worker.__name__, *map(str, descriptors)],
+                pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             )
@@ -118,7 +130,8 @@ class WorkerProcess:
             self._wait(limit_s)
             message: Message = self._connection.recv()
         except (EOFError, OSError) as err:  # OSError: it was ended in the middle of a message
-            raise end_of(self._process.wait()) from err
+            ended = end_of(self._process.wait())
+            raise type(ended)(*self._with_what_ran(str(ended))) from err
         if isinstance(message, Refused):
             raise DeviceError(message.message)
         if isinstance(message, Crashed):
@@ -135,21 +148,31 @@ class WorkerProcess:
             silence.add(now - before, stands)
             before = now
             if silence.too_long:
-                raise WorkerSilentError
+                text = f"the measuring process said nothing for {limit_s:g} s"
+                raise WorkerSilentError(*self._with_what_ran(text))
             if stands is not None and stands.stopped and not told:
                 log.warning("the measuring process %d is stopped: waiting", self._process.pid)
                 told = True
 
+    def _with_what_ran(self, text: str) -> tuple[str, bool]:
+        """`text` in the user's terms where something of theirs runs, and whether it does."""
+        ran = self._last_words.read()
+        return (text, False) if ran is None else (f"{self._folder}: {text} while {ran}", True)
+
     def stop(self) -> None:
         """End the process at once, whatever it does."""
-        self._connection.close()
+        self._close()
         self._process.kill()
         self._process.wait()
 
     def join(self) -> None:
         """Wait for a process that has nothing more to do."""
-        self._connection.close()
+        self._close()
         try:
             self._process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             self.stop()
+
+    def _close(self) -> None:
+        self._connection.close()
+        self._last_words.close()

@@ -129,18 +129,18 @@ class Supervisor:
         Raises DeviceError and WorkerCrashedError, which no cell is to blame for.
         """
         running: tuple[str, ...] = ()
+        preparing: Preparing | None = None
         while True:
             limit_s = self._launch_limit_s if running else IDLE_LIMIT_S
             try:
                 message = worker.hear(limit_s)
-            except WorkerSilentError:
+            except WorkerSilentError as err:
                 text = f"a launch did not end within {self._timeout_s:g} s; its process was ended"
-                if not running:
-                    text = f"the measuring process said nothing for {limit_s:g} s"
-                return Fall(running, Status.TIMEOUT, text)
+                if running:
+                    return Fall(running, Status.TIMEOUT, text)
+                return self._fall(running, preparing, Status.TIMEOUT, err)
             except WorkerGoneError as err:
-                struck = isinstance(err, WorkerKilledError)
-                return Fall(running, Status.LAUNCH_FAILED, str(err), from_outside=struck)
+                return self._fall(running, preparing, Status.LAUNCH_FAILED, err)
             if isinstance(message, Finished):
                 return None
             if isinstance(message, Lost):
@@ -149,7 +149,33 @@ class Supervisor:
                 running = message.keys
             elif isinstance(message, Preparing | Ended):
                 running = ()
+                if isinstance(message, Preparing):
+                    preparing = message
             self._collect(message)
+
+    def _fall(
+        self,
+        running: tuple[str, ...],
+        preparing: Preparing | None,
+        status: Status,
+        err: WorkerSilentError | WorkerGoneError,
+    ) -> Fall:
+        """What the end of a process means, which may have come in a method of the workload.
+
+        Without a cell that ran, the method was asked for all cells of a group, or for every cell.
+        """
+        struck = isinstance(err, WorkerKilledError)
+        if not err.in_workload:
+            return Fall(running, status, str(err), struck)
+        group = [
+            key
+            for key in self._left()
+            if preparing is not None
+            and self._run(key).cell.problem == preparing.problem
+            and self._run(key).cell.variant in preparing.variants
+        ]
+        asked_for = () if running else tuple(group or self._left())
+        return Fall(running, Status.WORKLOAD_FAILED, str(err), struck, asked_for)
 
     def _collect(self, message: Message) -> None:
         if isinstance(message, Ended):
@@ -176,7 +202,11 @@ class Supervisor:
             self._blame(self._run(culprit), fall)
         elif not fall.running and self._suspects.lost(len(self._left()), fall):
             log.error("%s, while no cell ran", fall.text)
-            self._end_open(Status.LOST_DEVICE, fall.text)
+            if fall.asked_for:
+                for key in fall.asked_for:
+                    self._run(key).end(Status.WORKLOAD_FAILED, fall.text)
+            else:
+                self._end_open(Status.LOST_DEVICE, fall.text)
         else:
             # Who is suspected is taken again alone.
             log.error("%s; what it had not ended is measured again", fall.text)

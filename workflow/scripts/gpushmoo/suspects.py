@@ -27,13 +27,15 @@ MOST_UNEXPLAINED = 8
 class Fall:
     """A process that ended before its work: the keys of the cells that ran, and what it means.
 
-    `from_outside` when it was ended by a signal that no kernel causes.
+    `from_outside` when it was ended by a signal that no kernel causes; `asked_for` are the keys of
+    the cells for which a method of the workload was asked, where none ran.
     """
 
     running: tuple[str, ...]
     status: Status
     text: str
     from_outside: bool = False
+    asked_for: tuple[str, ...] = ()
 
 
 class Suspects:

@@ -1,8 +1,9 @@
-"""``python -m gpushmoo.worker FD``: the process that opens the device and runs kernels.
+"""``python -m gpushmoo.worker FD WORDS``: the process that opens the device and runs kernels.
 
 It is a process of its own so that a kernel that faults, hangs or takes the runtime down with it
 costs one cell: the caller (`process`, `supervise`) replaces it. Messages are pickled dataclasses
-over the socket FD, first a Job, then answers to what the caller says.
+over the socket FD, first a Job, then answers to what the caller says. WORDS is the descriptor of
+memory that tells what of the user's runs (see `last_words`).
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from .builds import build_variants
-from .contract import WorkloadError
+from .contract import MOST_SENTENCE, WorkloadError, one_line
 from .devices.base import BuildError, Device, DeviceError, DeviceLostError
 from .devices.cuda_runtime import candidates
 from .devices.select import DeviceChoice, open_device
 from .events import Event, Worked
 from .job_params import ROOT, settings_of
 from .kernels import KernelFolder, load_kernel
+from .last_words import share
 from .machine_code import checked
 from .measure import ShardRun
 from .messages import (
@@ -71,7 +73,7 @@ def main(fd: int) -> None:
         connection.send(Refused(str(err)))
     except Exception as err:
         traceback.print_exc()
-        connection.send(Crashed(f"{type(err).__name__}: {err}"))
+        connection.send(Crashed(one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)))
 
 
 def receiver(connection: Connection[Any, Any]) -> Callable[[], Any]:
@@ -182,4 +184,5 @@ class _Throttled:
 
 
 if __name__ == "__main__":
+    share(int(sys.argv[2]))
     main(int(sys.argv[1]))

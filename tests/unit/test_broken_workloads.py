@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import CUDA_WORDS, OPENCL_WORDS, USER_CUDA, USER_OPENCL
+from gpushmoo.builds import first_printf
 from gpushmoo.contract import WorkloadError
 from gpushmoo.devices.base import DeviceError, compile_error
 from gpushmoo.kernels import load_kernel
@@ -293,6 +294,17 @@ def test_an_end_before_the_device_is_asked_for_is_said_in_one_sentence(
     )
     with pytest.raises(DeviceError, match=said):
         measure("DEFINES", "import os; os._exit(3)")
+
+
+def test_a_kernel_that_prints_is_said_once(tmp_path: Path) -> None:
+    kernel = load_kernel(written(tmp_path, "LAUNCH", "pass"))
+    assert first_printf(kernel, ".cl") is None
+    with (kernel.path / "kernel.cl").open("a") as source:
+        source.write('// printf("no");\n/* printf("no");\n */ void fprintf(void);\n')
+    assert first_printf(kernel, ".cl") is None
+    (kernel.path / "more.h").write_text("#define SAY(x) \\\n    printf ((x))\n")
+    assert first_printf(kernel, ".cl") == "more.h:2"
+    assert first_printf(kernel, ".metal") == "more.h:2"
 
 
 def test_an_error_beside_the_users_files_names_the_method(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,3 +65,21 @@ def build_variants(
         finally:
             swap(before)
     return builds
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def first_printf(folder: KernelFolder, suffix: str) -> str | None:
+    """``kernel.cl:12``, where the source or a header beside it calls printf; None where none does.
+
+    Whether that is compiled in is not looked at.
+    """
+    headers = sorted(p for p in folder.path.iterdir() if p.suffix in {".h", ".cuh"})
+    for path in filter(None, (folder.source(suffix), *headers)):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        code = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
+        found = re.search(r"\bprintf\s*\(", code)
+        if found is not None:
+            return f"{path.name}:{1 + code.count(chr(10), 0, found.start())}"
+    return None

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from filelock import BaseFileLock
 
+from .builds import first_printf
 from .devices.base import DeviceError, DeviceInfo
 from .events import ShardResult, planned
 from .job_params import ROOT
@@ -102,7 +103,7 @@ def run_shard(
     progress = Progress(label, len(cells), terminal)
     progress.announce()
     if first is None:
-        _say_failures(params, opened, log_file, terminal)
+        _say_of_source(folder, params, opened, log_file, terminal)
     runs = [planned(folder.workload, cell) for cell in cells]
     timeout_s = params["measure"]["timeout_s"]
 
@@ -130,15 +131,24 @@ def _label(folder: KernelFolder, params: Mapping[str, Any], place: tuple[int, in
     return f"shard {number}/{total} {folder.name} {params['dtype']}{which}"
 
 
-def _say_failures(
-    params: Mapping[str, Any], opened: Opened, log_file: str, terminal: TextIO
+def _say_of_source(
+    folder: KernelFolder,
+    params: Mapping[str, Any],
+    opened: Opened,
+    log_file: str,
+    terminal: TextIO,
 ) -> None:
-    """What did not build, said once for all parts of a sweep and dtype."""
-    if params["shard"][0] == 0:
-        for variant, reason in opened.failures.items():
-            where = f"{params['folder']}, {params['dtype']}, variant {variant}"
-            terminal.write(f"gpushmoo: {where}: {reason} (whole message: {log_file})\n")
-        terminal.flush()
+    """What did not build, and what prints, said once for all parts of a sweep and dtype."""
+    if params["shard"][0] != 0:
+        return
+    where = f"{params['folder']}, {params['dtype']}"
+    for variant, reason in opened.failures.items():
+        said = f"{where}, variant {variant}: {reason} (whole message: {log_file})"
+        terminal.write(f"gpushmoo: {said}\n")
+    printf = first_printf(folder, ".cu" if params["backend"] == "cuda" else ".cl")
+    if printf is not None:
+        terminal.write(f"gpushmoo: {where}: {printf}: the kernel prints; its times include that.\n")
+    terminal.flush()
 
 
 def _metadata(params: Mapping[str, Any], opened: Opened, result: ShardResult) -> dict[str, Any]:

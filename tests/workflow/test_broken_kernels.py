@@ -132,6 +132,22 @@ def test_the_run_ends_with_an_error_after_its_report(run: BrokenRun) -> None:
     assert (run.project.root / "results/broken/report.pdf").read_bytes().startswith(b"%PDF-")
 
 
+def test_a_kernel_that_ends_the_program_as_it_is_loaded_ends_the_run_with_a_sentence(
+    run: BrokenRun,
+) -> None:
+    folder = run.project.root / "own/quits"
+    folder.mkdir()
+    (folder / "workload.py").write_text("import sys\n\nsys.exit(0)\n")
+    kernels = {"kernels": {"quits": {}}, "only": ["quits"], "kernel_folders": ["kernels", "own"]}
+    config = run.project.write_config("quits.yaml", {"run": "quits", **kernels})
+    outcome = run.project.snakemake("-n", config=(config,))
+    assert outcome.status == 1
+    assert outcome.text.splitlines()[-1] == (
+        "gpushmoo: Kernel 'quits': workload.py does not load (own/quits/workload.py:3: "
+        "SystemExit: 0 (a workload must not end the program))."
+    )
+
+
 def test_the_report_names_what_failed(run: BrokenRun) -> None:
     named = {f["where"].split(",")[0]: f["status"] for f in run.facts["faults"]}
     assert named == {

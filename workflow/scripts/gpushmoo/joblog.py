@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
+import signal
+import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+from . import log_keeper
+from .contract import MOST_SENTENCE, one_line
 from .quarantine import set_aside
 from .store import BadParquetError
+
+# Bytes that a log holds at most; what is printed beyond them is left out in the middle.
+MOST_BYTES = 10**7
+# Seconds for which a job that has ended waits for its log: only where something that user's code
+# started goes on and may still print is there anything to wait for.
+_CLOSE_S = 5.0
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -20,17 +32,17 @@ def job_log(path: str | Path, expected: tuple[type[BaseException], ...] = ()) ->
     """Send file descriptors 1 and 2 to `path`; yield the terminal's stderr for progress lines.
 
     Snakemake leaves ``log:`` empty when a script does not do this, also for output of libraries
-    written in C. An exception of the `expected` types is a message to the user: it is said in one
-    line on the terminal and ends the process with status 1, without a traceback. So is a damaged
-    file, which is set aside. Any other one is written to the log with its traceback and named on
-    the terminal.
+    written in C. All processes of the job together print at most MOST_BYTES into it; a job that
+    printed more says so on the terminal. An exception of the `expected` types is a message to the
+    user: it is said in one line on the terminal and ends the process with status 1, without a
+    traceback. So is a damaged file, which is set aside. Any other one is written to the log with
+    its traceback and named on the terminal.
     """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    with os.fdopen(os.dup(2), "w") as terminal, open(path, "w") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
+    with os.fdopen(os.dup(2), "w", errors="backslashreplace") as terminal:
+        log = _Log(Path(path), terminal)
         logging.basicConfig(
             level=logging.INFO,
             stream=sys.stderr,
@@ -41,21 +53,73 @@ def job_log(path: str | Path, expected: tuple[type[BaseException], ...] = ()) ->
             yield terminal
         except expected as err:
             print(err, file=sys.stderr)
-            _end(terminal, str(err))
+            _end(log, str(err))
         except BadParquetError as err:
             print(err, file=sys.stderr)
-            _end(terminal, f"{err}{_aside(err.path, Path(path))}")
+            _end(log, f"{err}{_aside(err.path, Path(path))}")
         except Exception as err:
             traceback.print_exc()
-            _end(terminal, f"{type(err).__name__}: {err} (details: {path})")
+            said = one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)
+            _end(log, f"{said} (details: {path})")
+        finally:
+            log.close()
+
+
+class _Log:
+    """File descriptors 1 and 2 on their way to a file through a `log_keeper`."""
+
+    def __init__(self, path: Path, terminal: TextIO) -> None:
+        self._path, self._terminal = path, terminal
+        path.write_bytes(b"")
+        # The end that is read stays open here as well: were the keeper killed, the log would be
+        # lost, and nothing that prints would fail.
+        self._read_end, begin = os.pipe()
+        if sys.platform == "linux":
+            # So that what prints seldom has to wait; it is no matter if there is no more room.
+            with suppress(OSError):
+                fcntl.fcntl(begin, fcntl.F_SETPIPE_SZ, 2**20)
+        # The keeper starts with these blocked, so that only the end of all that prints ends it: a
+        # scheduler that ends a job asks every process, and what they say then is to be kept.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        try:
+            with path.open("ab") as file:
+                self._keeper = subprocess.Popen(
+                    [sys.executable, "-I", "-S", log_keeper.__file__, str(MOST_BYTES)],
+                    stdin=self._read_end,
+                    stdout=file,
+                    stderr=file,
+                    start_new_session=True,
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        os.dup2(begin, 1)
+        os.dup2(begin, 2)
+        os.close(begin)
+
+    def close(self) -> None:
+        """Return when the file is written; what is printed later goes straight to its end."""
         sys.stdout.flush()
         sys.stderr.flush()
+        with self._path.open("ab") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        os.close(self._read_end)
+        with suppress(subprocess.TimeoutExpired):
+            if self._keeper.wait(_CLOSE_S) == log_keeper.DROPPED:
+                self.say(
+                    f"'{self._path}' would be over {MOST_BYTES / 1e6:g} MB and holds only the "
+                    "beginning and the end; where a kernel or workload.py prints, times include it."
+                )
+
+    def say(self, sentence: str) -> None:
+        """A line on the terminal."""
+        self._terminal.write(f"gpushmoo: {sentence}\n")
+        self._terminal.flush()
 
 
-def _end(terminal: TextIO, sentence: str) -> NoReturn:
-    terminal.write(f"gpushmoo: {sentence}\n")
-    terminal.flush()
-    sys.stderr.flush()
+def _end(log: _Log, sentence: str) -> NoReturn:
+    log.say(sentence)
+    log.close()
     os._exit(1)
 
 

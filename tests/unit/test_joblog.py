@@ -137,7 +137,7 @@ assert keepers[0].wait() == 0
 
 
 def test_a_full_disk_blocks_nothing_that_prints() -> None:
-    code = "with joblog.job_log(sys.argv[1]):\n    flood()"
+    code = "with joblog.job_log(sys.argv[1]):\n    for _ in range(10): flood()"
     assert job(code, Path("/dev/full")).returncode == 0
 
 

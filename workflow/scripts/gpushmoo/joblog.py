@@ -71,6 +71,8 @@ class _Log:
     def __init__(self, path: Path, terminal: TextIO) -> None:
         self._path, self._terminal = path, terminal
         path.write_bytes(b"")
+        # Kept open: at the end the folder may be gone, or another one the working directory.
+        self._file = path.open("ab")
         # The end that is read stays open here as well: were the keeper killed, the log would be
         # lost, and nothing that prints would fail.
         self._read_end, begin = os.pipe()
@@ -82,14 +84,13 @@ class _Log:
         # scheduler that ends a job asks every process, and what they say then is to be kept.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         try:
-            with path.open("ab") as file:
-                self._keeper = subprocess.Popen(
-                    [sys.executable, "-I", "-S", log_keeper.__file__, str(MOST_BYTES)],
-                    stdin=self._read_end,
-                    stdout=file,
-                    stderr=file,
-                    start_new_session=True,
-                )
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-I", "-S", log_keeper.__file__, str(MOST_BYTES)],
+                stdin=self._read_end,
+                stdout=self._file,
+                stderr=self._file,
+                start_new_session=True,
+            )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.dup2(begin, 1)
@@ -100,9 +101,9 @@ class _Log:
         """Return when the file is written; what is printed later goes straight to its end."""
         sys.stdout.flush()
         sys.stderr.flush()
-        with self._path.open("ab") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
+        with self._file:
+            os.dup2(self._file.fileno(), 1)
+            os.dup2(self._file.fileno(), 2)
         os.close(self._read_end)
         with suppress(subprocess.TimeoutExpired):
             if self._keeper.wait(_CLOSE_S) == log_keeper.DROPPED:

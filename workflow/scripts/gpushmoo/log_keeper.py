@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import deque
 from contextlib import suppress
 
 # Exit status that says that something was left out.
@@ -22,9 +21,9 @@ def keep(most: int) -> int:
 
     The exit status: DROPPED where what came between is left out, else 0.
     """
-    head = most // 2
-    last: deque[bytes] = deque()
-    held = dropped = 0
+    head, tail = most // 2, most // 2 - _LINES
+    last = bytearray()
+    dropped = 0
     while data := os.read(0, 2**16):
         if head:
             _write(data[:head])
@@ -34,21 +33,17 @@ def keep(most: int) -> int:
                     f"\n[gpushmoo: a log holds {most / 1e6:g} MB at most: the last half of it "
                     "follows when the job has ended.]\n".encode()
                 )
-        if data:
-            last.append(data)
-            held += len(data)
-            while held - len(last[0]) >= most // 2 - _LINES:
-                held -= len(last[0])
-                dropped += len(last.popleft())
-    tail = b"".join(last)
-    cut = max(0, len(tail) - (most // 2 - _LINES))
-    dropped += cut
+        last += data
+        if len(last) > 2 * tail:
+            dropped += len(last) - tail
+            del last[:-tail]
+    dropped += max(0, len(last) - tail)
     if dropped:
         _write(
             f"[gpushmoo: {dropped} bytes are left out here. What prints so much is most likely a "
             "kernel or workload.py, and what is timed includes it.]\n".encode()
         )
-    _write(tail[cut:])
+    _write(bytes(last[-tail:]))
     return DROPPED if dropped else 0
 
 

@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import USER_CUDA, USER_OPENCL, WORKLOAD_TEMPLATE
+from fakes import make_cells
 from gpushmoo import contract
 from gpushmoo.contract import WorkloadError, guarded, one_line
 from gpushmoo.devices.base import compile_error
+from gpushmoo.events import CellRun, NoLaunch
 from gpushmoo.kernels import KernelFolder, KernelFolderError, load_kernel
 from gpushmoo.last_words import LastWords, mark, share, swap
+from gpushmoo.schema import Status
 from gpushmoo.workload import CopyWorkload, HostFedWorkload
 
 Load = Callable[..., KernelFolder]
@@ -277,6 +280,19 @@ def test_any_typed_error_is_one_bounded_line() -> None:
     assert len(str(WorkloadError("x\n" * 10**6))) == contract.MOST_SENTENCE
     assert one_line("a b", 3) == "a b"
     assert one_line("abcdef", 5) == "ab..."
+
+
+def test_what_a_workload_says_of_a_result_is_a_bounded_line_or_refused() -> None:
+    with pytest.raises(WorkloadError, match=r"fault returns 1 \(int\), not a str$"):
+        workload_with(fault=lambda self: 1).fault()
+    with pytest.raises(WorkloadError, match=r"result_of returns None \(NoneType\), not a str$"):
+        workload_with(result_of=lambda self: None).result_of()
+    said = workload_with(fault=lambda self: "wrong\n" * 10**6).fault()
+    run = CellRun(make_cells()[0], NoLaunch())
+    run.end(Status.WRONG_RESULT, said)
+    assert run.message is not None
+    assert len(run.message) == contract.MOST_SENTENCE
+    assert run.message.isprintable()
 
 
 def test_a_compilers_message_of_any_length_is_bounded() -> None:

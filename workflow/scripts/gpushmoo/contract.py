@@ -193,6 +193,11 @@ def instance_fault(kind: type) -> Check:
     return check
 
 
+def clause_fault(value: Any) -> str | None:
+    """What is wrong with a clause on a result that cannot be, None for one that can."""
+    return None if value is None else instance_fault(str)(value)
+
+
 def bytes_fault(value: Any) -> str | None:
     """What is wrong with a number of bytes."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .contract import WorkloadError
+from .contract import MOST_SENTENCE, WorkloadError, one_line
 from .devices.base import Bound, Reading, Sample
 from .schema import Status
 from .space import Cell, CellGroup, Problem
@@ -48,8 +48,9 @@ class CellRun:
         return self.launch_s * self.launches
 
     def end(self, status: Status, message: str | None = None) -> None:
-        """Fix the cell's status."""
-        self.status, self.message, self.bound, self.proof = status, message, None, None
+        """Fix the cell's status. Of a text of any length (a workload's) a bounded line is kept."""
+        self.message = None if message is None else one_line(message, MOST_SENTENCE)
+        self.status, self.bound, self.proof = status, None, None
 
 
 class NoLaunch(Launch):

@@ -163,11 +163,13 @@ _CHECKS: Mapping[str, contract.Check] = {
     **dict.fromkeys(("reference", "expected"), contract.expected_fault),
     **dict.fromkeys(("launch", "proof"), contract.instance_fault(Launch)),
     "bytes_moved": contract.moved_fault,
+    "fault": contract.clause_fault,
     "defines": contract.instance_fault(dict),
     "inputs": contract.arrays_fault,
     "pipeline": contract.instance_fault(Pipeline),
     "scratch": contract.instance_fault(Mapping),
     "problem": contract.instance_fault(Problem),
+    "result_of": contract.instance_fault(str),
 }
 
 

@@ -141,7 +141,7 @@ def start(
     started: list[WorkerProcess] = []
 
     def open_one(*signals: str, waits: bool = False, hangs: bool = False) -> WorkerProcess:
-        params = {"signals": signals, "waits": waits, "hangs": hangs}
+        params = {"folder": "kernels/k", "signals": signals, "waits": waits, "hangs": hangs}
         started.append(WorkerProcess(Job(params, tmp_path, 0.0)))
         return started[-1]
 
@@ -213,7 +213,7 @@ class Kept(process.Silence):
         super().__init__(limit_s)
         silences.append(self)
 process.Silence = Kept
-params = {"signals": [], "waits": True, "hangs": False}
+params = {"folder": "kernels/k", "signals": [], "waits": True, "hangs": False}
 worker = process.WorkerProcess(Job(params, Path(sys.argv[1]), 0.0))
 began = time.monotonic()
 worker.hear(60.0)

@@ -32,14 +32,13 @@ with job_log(snakemake.log[0]):
         predictions = matching(table.to_pandas(), spec["where"])
         curve(cells, predictions, spec["x"], spec["unit"], svg, ceiling, spec["name_state"])
     elif snakemake.wildcards.kind == "footprint":
-        import json
-
         from gpushmoo.figures.footprint import footprint
         from gpushmoo.model.shapes import SHAPE_SCHEMA
+        from gpushmoo.wholefile import read_json
 
         table = read_table(Path(snakemake.input.shape_cells), SHAPE_SCHEMA)
         rows = matching(table.to_pandas(), spec["where"])
-        fits = json.loads(Path(snakemake.input.shapes).read_text())["fits"]
+        fits = read_json(Path(snakemake.input.shapes))["fits"]
         footprint(rows, fits, svg, spec["name_state"])
     else:
         from gpushmoo.figures.workingset import workingset

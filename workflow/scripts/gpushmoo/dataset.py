@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from .schema import CORE_COLUMNS, SAMPLE_COUNT
-from .store import BadParquetError
+from .store import BadParquetError, is_whole
+from .wholefile import DamagedFileError, read_json, sync, write_json
 
 # SHA-256 of every file of a dataset. Readers of data sets pass over names that begin with '_'.
 SUMS = "_sha256.json"
@@ -37,26 +38,30 @@ def read_cells(
     default; axes are no names of `columns`, they always come along.
     The frame cannot be written to, for it shares Arrow's memory: who changes values takes a copy.
     """
-    source = _open(dataset, where)
-    names = [
-        n for n in source.schema.names if columns is None or n in columns or n not in CORE_COLUMNS
-    ]
-    return _plain(source.to_table(columns=names, filter=_filter(where, source.schema)))
+    with _readable(dataset):
+        source = _open(dataset, where)
+        names = [
+            name
+            for name in source.schema.names
+            if columns is None or name in columns or name not in CORE_COLUMNS
+        ]
+        return _plain(source.to_table(columns=names, filter=_filter(where, source.schema)))
 
 
 def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """As `read_cells`, but with the number of samples (``samples``) in the place of the samples."""
-    source = _open(dataset, where)
-    fields = {n: pc.field(n) for n in source.schema.names if n not in SAMPLES}
-    fields[SAMPLE_COUNT] = pc.list_value_length(pc.field(SAMPLES[0]))
-    # A few row groups at a time: what is read ahead would be most of the memory.
-    scanner = source.scanner(
-        columns=fields,
-        filter=_filter(where, source.schema),
-        batch_readahead=2,
-        fragment_readahead=1,
-    )
-    return _plain(scanner.to_table())
+    with _readable(dataset):
+        source = _open(dataset, where)
+        fields = {n: pc.field(n) for n in source.schema.names if n not in SAMPLES}
+        fields[SAMPLE_COUNT] = pc.list_value_length(pc.field(SAMPLES[0]))
+        # A few row groups at a time: what is read ahead would be most of the memory.
+        scanner = source.scanner(
+            columns=fields,
+            filter=_filter(where, source.schema),
+            batch_readahead=2,
+            fragment_readahead=1,
+        )
+        return _plain(scanner.to_table())
 
 
 def partitions(dataset: Path) -> Iterator[dict[str, str]]:
@@ -65,11 +70,12 @@ def partitions(dataset: Path) -> Iterator[dict[str, str]]:
 
 
 def seal(dataset: Path) -> None:
-    """Note what the files of a new dataset hold, for `check`."""
-    files = sorted(p for p in dataset.rglob("*") if p.is_file())
-    sums = {p.relative_to(dataset).as_posix(): _sum(p) for p in files}
-    whole = {"files": sums, "sum": _sum_of(sums)}
-    (dataset / SUMS).write_text(json.dumps(whole, indent=1) + "\n")
+    """Note what the files of a new dataset hold, for `check`, and have all of it on the disk."""
+    inside = sorted(dataset.rglob("*"))
+    for path in inside:
+        sync(path)
+    sums = {p.relative_to(dataset).as_posix(): _sum(p) for p in inside if p.is_file()}
+    write_json(dataset / SUMS, {"files": sums})
 
 
 def check(dataset: Path, names: Collection[str]) -> None:
@@ -86,23 +92,22 @@ def check(dataset: Path, names: Collection[str]) -> None:
             )
 
 
+def glance(dataset: Path) -> None:
+    """Raise BadParquetError if a file is missing or cut off: `check` without reading the cells."""
+    parquet = set(_parquet(dataset))
+    for name in parquet:
+        if not is_whole(dataset / name):
+            raise BadParquetError(dataset, f"is not whole: '{name}' is missing or cut off.")
+    check(dataset, _sums(dataset).keys() - parquet)
+
+
 def _sums(dataset: Path) -> dict[str, str]:
     try:
-        whole = json.loads((dataset / SUMS).read_text())
-        sums: dict[str, str] = whole["files"]
-        sound = whole["sum"] == _sum_of(sums)
-    except (OSError, ValueError, TypeError, KeyError) as err:
-        raise BadParquetError(
-            dataset, f"has no '{SUMS}' that can be read; it is not ours."
-        ) from err
-    if not sound:
-        # A name that has changed would leave a partition out.
-        raise BadParquetError(dataset, f"no longer holds what was written: '{SUMS}' has changed.")
+        sums: dict[str, str] = read_json(dataset / SUMS)["files"]
+    except DamagedFileError as err:
+        # The whole data set is of no use: a name that has changed would leave a partition out.
+        raise BadParquetError(dataset, f"has no sound list of its files: {err}") from err
     return sums
-
-
-def _sum_of(sums: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
 
 
 def _sum(path: Path) -> str:
@@ -133,6 +138,15 @@ def _open(dataset: Path, where: Mapping[str, Any] | None) -> ds.Dataset:
     return ds.dataset(
         [str(dataset / name) for name in wanted], partitioning=_PARTITIONS, format="parquet"
     )
+
+
+@contextmanager
+def _readable(dataset: Path) -> Iterator[None]:
+    """Have a file that goes while it is read, set aside by another job, be a BadParquetError."""
+    try:
+        yield
+    except OSError as err:
+        raise BadParquetError(dataset, f"cannot be read: {str(err).splitlines()[0]}") from err
 
 
 def _several(value: Any) -> list[Any]:

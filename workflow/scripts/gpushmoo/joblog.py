@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
@@ -17,7 +17,7 @@ from typing import NoReturn, TextIO
 from . import log_keeper
 from .contract import MOST_SENTENCE, one_line
 from .quarantine import set_aside
-from .store import BadParquetError
+from .wholefile import UnusableFilesError
 
 # Bytes that a log holds at most; what is printed beyond them is left out in the middle.
 MOST_BYTES = 10**7
@@ -35,8 +35,8 @@ def job_log(path: str | Path, expected: tuple[type[BaseException], ...] = ()) ->
     written in C. All processes of the job together print at most MOST_BYTES into it; a job that
     printed more says so on the terminal. An exception of the `expected` types is a message to the
     user: it is said in one line on the terminal and ends the process with status 1, without a
-    traceback. So is a damaged file, which is set aside. Any other one is written to the log with
-    its traceback and named on the terminal.
+    traceback. So is one on files that must not be used, which are set aside. Any other one is
+    written to the log with its traceback and named on the terminal.
     """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
@@ -54,9 +54,9 @@ def job_log(path: str | Path, expected: tuple[type[BaseException], ...] = ()) ->
         except expected as err:
             print(err, file=sys.stderr)
             _end(log, str(err))
-        except BadParquetError as err:
+        except UnusableFilesError as err:
             print(err, file=sys.stderr)
-            _end(log, f"{err}{_aside(err.path, Path(path))}")
+            _end(log, f"{err}{_aside(err.files, Path(path))}")
         except Exception as err:
             traceback.print_exc()
             said = one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)
@@ -124,8 +124,12 @@ def _end(log: _Log, sentence: str) -> NoReturn:
     os._exit(1)
 
 
-def _aside(damaged: Path, log: Path) -> str:
-    """Set a damaged file of the run aside; a sentence on it, empty for one from elsewhere."""
+def _aside(unusable: Sequence[Path], log: Path) -> str:
+    """Set files of the run aside; a sentence on them, empty where all are from elsewhere."""
     run = next((p.parent for p in log.parents if p.name == "logs"), None)
-    moved = set_aside([damaged], run) if run is not None else []
-    return "".join(f" Set aside as '{m}'; start the run again to make it anew." for m in moved)
+    try:
+        moved = set_aside(unusable, run) if run is not None else []
+    except OSError as err:
+        return f" Not set aside ({err.strerror}): remove it and start the run again."
+    names = ", ".join(f"'{path}'" for path in moved)
+    return f" Set aside as {names}; start the run again to make it anew." if moved else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from .devices.visible import visible_archs
 from .dtypes import DTYPES
 from .job_params import ROOT
 from .kernels import KernelFolder, load_kernel
+from .wholefile import read_json, write_json
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +39,7 @@ def check_machine_code(params: Mapping[str, Any], cache: Path, out: Path, termin
         if code["failure"] is not None:
             where = f"{params['folder']}, {params['dtype']}, variant {variant}"
             terminal.write(f"gpushmoo: {where}: {code['failure']}\n")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(told, indent=1) + "\n")
+    write_json(out, told)
 
 
 def refuse_failures(files: Sequence[Path]) -> None:
@@ -48,7 +47,7 @@ def refuse_failures(files: Sequence[Path]) -> None:
     failures = [
         f"{path.parent.name}, {path.stem}, {variant}"
         for path in files
-        for variant, code in json.loads(path.read_text())["variants"].items()
+        for variant, code in read_json(path)["variants"].items()
         if code["failure"] is not None
     ]
     if failures:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import socket
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ import pyarrow.parquet as pq
 
 from .filesum import add_sum, sum_fault
 from .schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
+from .wholefile import DamagedFileError, whole_file
 
 MAGIC = b"PAR1"
 # What a reader that goes through a shard holds of it at once.
@@ -40,35 +39,22 @@ class NotWrittenError(Exception):
     """A result could not be written; one sentence that says what to do."""
 
 
-class BadParquetError(Exception):
+class BadParquetError(DamagedFileError):
     """A file is not a whole Parquet file of ours; one sentence that begins with its name."""
-
-    def __init__(self, path: Path, what: str) -> None:
-        """Remember the file, which must not be used."""
-        super().__init__(f"'{path}' {what}")
-        self.path = path
 
 
 def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write `table` under a name of this process's own, then rename it to `path`.
+    """Write `table` to `path` as `whole_file` does.
 
-    A killed or doubled writer can so never leave half a file or mix two. `metadata` is stored as
-    JSON in the schema, and the file carries a sum of itself. Raises OSError (no space, read-only),
-    leaving nothing behind.
+    `metadata` is stored as JSON in the schema, and the file carries a sum of itself. Raises OSError
+    (no space, read-only), leaving nothing behind.
     """
     if metadata is not None:
         payload = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
         table = table.replace_schema_metadata({METADATA_KEY: payload.encode()})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    own = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex}")
-    try:
+    with whole_file(path) as own:
         pq.write_table(table, own, compression="zstd", write_page_checksum=True)
         add_sum(own)
-        with own.open("rb") as f:
-            os.fsync(f.fileno())
-        os.replace(own, path)
-    finally:
-        own.unlink(missing_ok=True)
 
 
 def write_result(
@@ -181,6 +167,12 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     if not table.schema.equals(schema):
         raise BadParquetError(path, "has other columns than it should.")
     return table
+
+
+def check_table(path: Path) -> None:
+    """Raise BadParquetError, naming the file and the fault, unless it is as it was written."""
+    with _opened(path):
+        return
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from ..run_plan import RunPlan
 from ..schema import cell_schema
 from ..space import first_repeat_of
 from ..store import BadParquetError, Shard, open_shard, read_shard
+from ..wholefile import UnusableFilesError, sync
 from .admission import fault_of, fault_of_repeat
 from .external_sort import KEY, RUN_BYTES, KeySorter
 from .repeats import merged, shard_deviations
@@ -36,13 +37,8 @@ PROVENANCE = "_provenance.jsonl.zst"
 _ORIGIN = pa.field("#shard", pa.int32(), nullable=False)
 
 
-class AggregateError(Exception):
+class AggregateError(UnusableFilesError):
     """The shards do not make one dataset; one sentence. `files` are those at fault."""
-
-    def __init__(self, sentence: str, files: Sequence[Path] = ()) -> None:
-        """Remember the files that must not be used."""
-        super().__init__(sentence)
-        self.files = tuple(files)
 
 
 @dataclass(frozen=True)
@@ -118,6 +114,7 @@ def aggregate(
         if out.exists():
             shutil.rmtree(out)
         fresh.rename(out)
+        sync(out.parent)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 

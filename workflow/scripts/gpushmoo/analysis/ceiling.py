@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..wholefile import read_json, write_json
 from .fastest import axes_of, fastest, params_text
 
 # Of the verified cells of a dataset all that this module asks, beside the axes.
@@ -121,11 +121,10 @@ def share_of_ceiling(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> flo
 
 
 def write_ceiling(rows: Sequence[CeilingRow], path: Path) -> None:
-    """Write the rows as a JSON list; an empty one where the run has no such kernels."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(r) for r in rows], indent=1, sort_keys=True) + "\n")
+    """Write the rows as ``{"ceiling": [...]}``; none where the run has no such kernels."""
+    write_json(path, {"ceiling": [asdict(row) for row in rows]})
 
 
 def read_ceiling(path: Path) -> list[CeilingRow]:
-    """What `write_ceiling` wrote."""
-    return [CeilingRow(**row) for row in json.loads(path.read_text())]
+    """What `write_ceiling` wrote. Raises DamagedFileError naming the file."""
+    return [CeilingRow(**row) for row in read_json(path)["ceiling"]]

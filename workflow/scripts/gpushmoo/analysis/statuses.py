@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import pandas as pd
 
 from ..schema import FAULTS, Status
+from ..wholefile import write_summed
 
 MEANING = {
     Status.OK: "measured and verified",
@@ -116,4 +117,5 @@ def write_verdict(
         failed = [text for text in found if text is not None]
         if failed:
             raise FailedSweepError(" ".join(failed))
-    out.write_text((sentence or f"All {len(cells)} cells ended as they may.") + "\n")
+    told = sentence or f"All {len(cells)} cells ended as they may."
+    write_summed(out, f"{told}\n".encode())

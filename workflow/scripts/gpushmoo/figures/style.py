@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+
+from ..wholefile import write_json, write_summed
 
 # Okabe and Ito's palette, in the order in which dtypes get it.
 OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
@@ -73,8 +75,8 @@ def subject(cells: pd.DataFrame, name_state: bool) -> str:
 
 def save(figure: Figure, svg: Path, title: str, caption: str, **facts: Any) -> None:
     """Write the SVG and, beside it, its title, caption and facts as JSON. No date in either."""
-    svg.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(svg, metadata={"Date": None, "Creator": "gpushmoo"})
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": "gpushmoo"})
     plt.close(figure)
-    note = {"title": title, "caption": caption, **facts}
-    svg.with_suffix(".json").write_text(json.dumps(note, indent=1, sort_keys=True) + "\n")
+    write_summed(svg, drawn.getvalue())
+    write_json(svg.with_suffix(".json"), {"title": title, "caption": caption, **facts})

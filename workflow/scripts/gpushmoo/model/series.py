@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from ..schema import GROUP, PREDICTION_SCHEMA, Status
 from ..store import write_parquet
+from ..wholefile import write_json
 from .closed import Machine, total_s
 from .fit import UNITS, Fit, fit_series
 
@@ -41,8 +41,7 @@ def fit_dataset(
         fit = fit_series(blocks, seconds, machine, share, seed)
         fits.append({**names, "machine": asdict(machine), **_as_json(fit)})
         rows += _rows(names, group, fit, machine)
-    params.parent.mkdir(parents=True, exist_ok=True)
-    params.write_text(json.dumps({"fits": fits}, indent=1, sort_keys=True) + "\n")
+    write_json(params, {"fits": fits})
     write_parquet(pa.Table.from_pylist(rows, schema=PREDICTION_SCHEMA), table, {})
 
 

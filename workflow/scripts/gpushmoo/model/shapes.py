@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
@@ -16,6 +15,7 @@ import pyarrow as pa
 from ..schema import GROUP, PREDICTION_SCHEMA, Status
 from ..space import Cell, Problem
 from ..store import write_parquet
+from ..wholefile import write_json
 from ..workload import Workload
 from .blocks import UNITS, BlockFit, Blocks, Errors, Hypothesis, fit_blocks
 from .footprint import LAYOUTS, Footprint, footprint
@@ -85,9 +85,7 @@ def fit_shapes(
             found = _predicted(table, blocks, fit)
             fits.append({**names, "units": blocks.units, **_as_json(fit, found)})
             rows += found[SHAPE_SCHEMA.names].to_dict("records")
-    out_json.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"fits": fits, "left_out": left_out}, indent=1, sort_keys=True)
-    out_json.write_text(text + "\n")
+    write_json(out_json, {"fits": fits, "left_out": left_out})
     write_parquet(pa.Table.from_pylist(rows, schema=SHAPE_SCHEMA), out_table, {})
 
 

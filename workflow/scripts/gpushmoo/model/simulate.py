@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..space import Residency, expand_axis
+from ..wholefile import write_json
 from .cases import AS_DESCRIBED as VARIANT
 from .cases import BLOCK_EQ, COALESCED, COMPILED_COMMANDS, Case, write_cases
 from .machine import Level, load_machine
@@ -77,6 +77,6 @@ def simulate_tables(
 
 
 def check_published(device_file: Path, checks: Path) -> None:
-    """The published quantities recomputed, as JSON."""
+    """Write the published quantities recomputed, as ``{"checks": [...]}``."""
     found = [asdict(check) for check in published_checks(load_machine(device_file))]
-    checks.write_text(json.dumps(found, indent=1) + "\n")
+    write_json(checks, {"checks": found})

@@ -22,6 +22,7 @@ from ..model.dram import read_cycle_cycles
 from ..model.dram_cycles import Stage, banks_of, burst_duration
 from ..model.gantt import CORRECTED_ASSUMPTIONS, FIRST_ASSUMPTIONS
 from ..model.machine import Machine, exact, load_machine
+from ..wholefile import read_json, write_json, write_summed
 
 KERNEL = Path(__file__).resolve().parents[4] / "kernels" / "block_eq_partition" / "kernel.cu"
 # The document's parts: title, number of the last figure.
@@ -55,7 +56,7 @@ def build_atlas(device_file: Path, reports: Path, pdf: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         files = drawings.draw_all(machine, root / "figures")
-        notes = [json.loads(file.with_suffix(".json").read_text()) for file in files]
+        notes = [read_json(file.with_suffix(".json")) for file in files]
         figures = [
             {
                 "number": drawing.number,
@@ -67,9 +68,9 @@ def build_atlas(device_file: Path, reports: Path, pdf: Path) -> None:
             for drawing, file, note in zip(drawings.DRAWINGS, files, notes, strict=True)
         ]
         facts = atlas_facts(machine, figures, slips)
-        (root / "atlas.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
+        write_json(root / "atlas.json", facts)
         shutil.copy(reports / "atlas.typ", root)
-        typst.compile(str(root / "atlas.typ"), output=str(pdf), ignore_system_fonts=True)
+        write_summed(pdf, typst.compile(str(root / "atlas.typ"), ignore_system_fonts=True))
 
 
 def atlas_facts(

@@ -17,6 +17,7 @@ from ..analysis.ceiling import read_ceiling
 from ..dataset import read_medians
 from ..schema import BEST_SCHEMA, SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
 from ..store import read_table
+from ..wholefile import read_json, read_summed, write_json, write_summed
 from .facts import report_facts
 from .simulated import simulated_pages
 
@@ -49,9 +50,9 @@ def build_report(
         cells=read_medians(files.dataset),
         best=read_table(files.best, BEST_SCHEMA).to_pandas(),
         ceiling=read_ceiling(files.ceiling),
-        fits=json.loads(files.model.read_text())["fits"],
-        shapes=json.loads(files.shapes.read_text()),
-        checks={p.stem.removesuffix("-checks"): json.loads(p.read_text()) for p in files.checks},
+        fits=read_json(files.model)["fits"],
+        shapes=read_json(files.shapes),
+        checks={p.stem.removesuffix("-checks"): read_json(p)["checks"] for p in files.checks},
         simulations=simulated_pages(
             *(
                 [read_table(path, schema).to_pandas() for path in paths]
@@ -63,13 +64,13 @@ def build_report(
             )
         ),
         provenance=dataset_provenance(files.dataset),
-        figures={p.name: json.loads(p.with_suffix(".json").read_text()) for p in files.figures},
+        figures={p.name: read_json(p.with_suffix(".json")) for p in files.figures},
         slips=json.loads((reports / "published" / "slips.json").read_text()),
         textures=json.loads((reports / "published" / "textures.json").read_text()),
         dot_slips=json.loads((reports / "published" / "dot" / "slips.json").read_text()),
         spec=spec,
     )
-    facts_out.write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
+    write_json(facts_out, facts)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for template in reports.glob("*.typ"):
@@ -77,5 +78,5 @@ def build_report(
         shutil.copy(facts_out, root / "report.json")
         (root / "figures").mkdir()
         for figure in files.figures:
-            shutil.copy(figure, root / "figures")
-        typst.compile(str(root / "report.typ"), output=str(pdf), ignore_system_fonts=True)
+            (root / "figures" / figure.name).write_bytes(read_summed(figure))
+        write_summed(pdf, typst.compile(str(root / "report.typ"), ignore_system_fonts=True))

@@ -1,0 +1,174 @@
+"""Files that carry a sum of themselves: written whole, and refused whatever happened to them."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from conftest import ROOT
+from gpushmoo.joblog import job_log
+from gpushmoo.wholefile import (
+    DamagedFileError,
+    read_json,
+    read_summed,
+    write_json,
+    write_summed,
+    write_whole,
+)
+
+CONTENT = {"fits": [{"unit": "µs", "value": 0.1}], "more": None}
+SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>\n'
+TEXT = b"All 48 cells ended as they may.\n"
+SCRIPTS = ROOT / "workflow/scripts"
+
+
+def written(folder: Path, name: str) -> Path:
+    path = folder / name
+    if path.suffix == ".json":
+        write_json(path, CONTENT)
+    else:
+        write_summed(path, SVG if path.suffix == ".svg" else TEXT)
+    return path
+
+
+def test_other_programs_read_what_carries_a_sum(tmp_path: Path) -> None:
+    path = written(tmp_path, "deep/params.json")
+    assert read_json(path) == CONTENT
+    told = json.loads(path.read_text())
+    assert len(told.pop("sha256")) == 64
+    assert told == CONTENT
+    assert ElementTree.parse(written(tmp_path, "a.svg")).getroot().tag.endswith("svg")
+    path = written(tmp_path, "verdict.txt")
+    assert path.read_bytes().startswith(TEXT)
+    assert read_summed(path) == TEXT
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.svg", "a.pdf", "a.txt"])
+def test_no_damage_is_passed_over(tmp_path: Path, name: str) -> None:
+    """Cut off at any length, any bit flipped, more at its end, another program's, or gone."""
+    path = written(tmp_path, name)
+    sound = path.read_bytes()
+    flipped = [
+        sound[:place] + bytes([sound[place] ^ 1 << place % 8]) + sound[place + 1 :]
+        for place in range(len(sound))
+    ]
+    cut = [sound[:length] for length in range(len(sound))]
+    foreign = [sound + b"\n", sound + sound, b"{}\n", b"[]", bytes(len(sound))]
+    for data in [*flipped, *cut, *foreign]:
+        path.write_bytes(data)
+        with pytest.raises(DamagedFileError, match=r"^'.*' is (empty|no longer)") as caught:
+            read_summed(path)
+        assert caught.value.files == (path,)
+    path.unlink()
+    with pytest.raises(DamagedFileError, match="No such file"):
+        read_summed(path)
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_is_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+    fsync, replace = os.fsync, os.replace
+
+    def watched_sync(descriptor: int) -> None:
+        fsync(descriptor)
+        done.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+
+    def watched_replace(own: Path, path: Path) -> None:
+        replace(own, path)
+        done.append(path)
+
+    monkeypatch.setattr(os, "fsync", watched_sync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    path = tmp_path / "ceiling.json"
+    write_whole(path, b"data")
+    own, *rest = done
+    assert own.name.startswith(".ceiling.json.")
+    assert rest == [path, tmp_path]
+
+
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    path = written(tmp_path, "a.json")
+
+    def full_disk(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, fails, full_disk)
+    with pytest.raises(OSError, match="No space"):
+        write_json(path, {"other": 1})
+    monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == [path]
+    assert read_json(path) == CONTENT
+
+
+# Of these some write to folders of one call, in which nobody looks for products.
+WRITERS = {"wholefile.py", "report/build.py", "devices/sass.py"}
+
+
+def test_every_product_is_written_by_what_writes_whole_files() -> None:
+    found = set()
+    for path in SCRIPTS.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            called, arguments = ast.unparse(call.func), [*map(ast.unparse, call.args)]
+            if called.endswith((".write_text", ".write_bytes", ".to_csv", ".to_parquet")):
+                found.add(path.relative_to(SCRIPTS).as_posix().removeprefix("gpushmoo/"))
+            assert called != "json.dump"
+            assert called != "typst.compile" or "output" not in {k.arg for k in call.keywords}
+            assert not called.endswith(".savefig") or arguments == ["drawn"]
+    assert found == WRITERS
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Path], str]:
+    """What stands on the terminal when a job that writes to a log reads a damaged file."""
+
+    def read(log: Path, damaged: Path) -> str:
+        terminal = io.StringIO()
+        monkeypatch.setattr("gpushmoo.joblog._end", lambda _, sentence: terminal.write(sentence))
+        monkeypatch.setattr("gpushmoo.joblog.os.dup2", lambda *_: None)
+        with job_log(log):
+            read_json(damaged)
+        return terminal.getvalue()
+
+    return read
+
+
+def test_a_damaged_file_is_named_set_aside_and_to_be_made_anew(
+    tmp_path: Path, ended: Callable[[Path, Path], str]
+) -> None:
+    path = tmp_path / "summary/ceiling.json"
+    write_whole(path, b"")
+    aside = tmp_path / "quarantine/summary/ceiling.json"
+    assert ended(tmp_path / "logs/best.log", path) == (
+        f"'{path}' is empty (damaged, or changed by another program). Set aside as '{aside}'; "
+        "start the run again to make it anew."
+    )
+    assert aside.exists()
+    assert not path.exists()
+
+
+def test_what_cannot_be_set_aside_is_to_be_removed(
+    tmp_path: Path, ended: Callable[[Path, Path], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "summary/ceiling.json"
+    write_whole(path, b"")
+
+    def read_only(*_: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("gpushmoo.quarantine.os.replace", read_only)
+    assert ended(tmp_path / "logs/best.log", path).endswith(
+        " Not set aside (Read-only file system): remove it and start the run again."
+    )
+    assert path.exists()

@@ -60,11 +60,11 @@ def test_no_process_finds_a_runtime_half_written(
     library.touch()
     monkeypatch.setattr(opencl_runtime.sys, "prefix", str(tmp_path))
     icd = tmp_path / "cache/vendors-intel/intel.icd"
-    seen: list[str | None] = []
+    seen: list[bytes | None] = []
     replace = os.replace
 
     def watched(own: Path, path: Path) -> None:
-        seen.append(icd.read_text() if icd.exists() else None)
+        seen.append(icd.read_bytes() if icd.exists() else None)
         replace(own, path)
 
     monkeypatch.setattr(opencl_runtime.os, "replace", watched)
@@ -72,9 +72,12 @@ def test_no_process_finds_a_runtime_half_written(
         prepare_environment("intel", tmp_path / "cache")
         assert icd.read_text() == f"{library}\n"
     assert seen == [None]
-    icd.write_text("another version's")
-    prepare_environment("intel", tmp_path / "cache")
-    assert seen == [None, "another version's"]
+    # Another version's, and what a disk has made of it.
+    for data in (b"/usr/lib/libintelocl.so\n", b"", b"\xff\xff"):
+        icd.write_bytes(data)
+        prepare_environment("intel", tmp_path / "cache")
+        assert icd.read_text() == f"{library}\n"
+        assert seen[-1] == data
     assert list(icd.parent.iterdir()) == [icd]
 
 

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..wholefile import write_whole
 from .nvrtc import compile_cubin, nvrtc_version
 
 
 def cached_cubin(source: str, name: str, options: Sequence[str], arch: str, cache: Path) -> Path:
-    """The file in `cache` with the machine code of `source`, compiled unless it is there.
+    """The file in `cache` with the machine code of `source`, compiled unless it is there undamaged.
 
     Raises what `compile_cubin` does.
     """
     parts = (source, *options, arch, nvrtc_version())
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    path = cache / "cubin" / f"{key}.cubin"
-    if not path.is_file():
-        code = compile_cubin(source, name, options, arch)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Jobs share the cache: nobody may see half a file.
-        own = path.with_name(f".{key}.{os.getpid()}.{uuid.uuid4().hex}")
-        own.write_bytes(code)
-        own.replace(path)
+    # The name holds a sum of the code: a damaged file is no file of that name.
+    for path in (cache / "cubin").glob(f"{key}-*.cubin"):
+        if path.name == _name(key, path.read_bytes()):
+            return path
+    code = compile_cubin(source, name, options, arch)
+    path = cache / "cubin" / _name(key, code)
+    write_whole(path, code)
     return path
+
+
+def _name(key: str, code: bytes) -> str:
+    return f"{key}-{hashlib.sha256(code).hexdigest()[:32]}.cubin"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-import uuid
 from pathlib import Path
+
+from ..wholefile import write_whole
 
 # Tried in this order by `auto`. PoCL is light and MIT; the one that pip ships knows no CPU younger
 # than its LLVM (14) and then builds nothing, so a probe has to build and run a kernel.
@@ -53,13 +54,12 @@ def _vendors(cache: Path, name: str, library: Path | None) -> Path:
 
 
 def _put(path: Path, text: str) -> None:
-    """Other jobs may read the file at this moment: it is never half there."""
-    if path.is_file() and path.read_text() == text:
-        return
-    # Of a folder OpenCL reads what ends in .icd.
-    own = path.with_suffix(f".{uuid.uuid4().hex}")
-    own.write_text(text)
-    os.replace(own, path)
+    """Other jobs may read the file at this moment: it is never half there.
+
+    Nor is what is written beside it seen: of a folder OpenCL reads what ends in ``.icd``.
+    """
+    if not path.is_file() or path.read_bytes() != text.encode():
+        write_whole(path, text.encode())
 
 
 def _bundled_pocl() -> bool:

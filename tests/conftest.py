@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve_ru
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from matplotlib.figure import Figure
+from mounts import Mount
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -91,6 +93,16 @@ def device(request: pytest.FixtureRequest) -> Device:
     """Each backend in turn; CUDA is skipped where there is no device."""
     found: Device = request.getfixturevalue(f"{request.param}_device")
     return found
+
+
+@pytest.fixture
+def mount() -> Iterator[Mount]:
+    """Mounts small file systems, which takes root."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small or read-only file system")
+    mounted = Mount()
+    yield mounted
+    mounted.undo()
 
 
 @pytest.fixture

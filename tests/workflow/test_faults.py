@@ -12,13 +12,13 @@ import os
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gated import DATASET, Gate, wait_until
 from gpushmoo.dataset import read_cells
 from gpushmoo.store import read_shard, write_parquet
+from mounts import Mount
 from projects import DEADLINE_S, Project
 from workflow_fixtures import copy_project
 
@@ -75,39 +75,6 @@ class Run:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-
-
-@pytest.fixture
-def mount() -> Iterator[Mount]:
-    """Mounts small file systems, which takes root."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small or read-only file system")
-    mounted = Mount()
-    yield mounted
-    mounted.undo()
-
-
-class Mount:
-    """Small file systems in memory, until the test's end."""
-
-    def __init__(self) -> None:
-        self._folders: list[Path] = []
-
-    def __call__(self, folder: Path, options: str) -> None:
-        """Mount one at `folder`, or change the one that is there."""
-        again = "remount," if folder in self._folders else ""
-        folder.mkdir(parents=True, exist_ok=True)
-        command = ["mount", "-t", "tmpfs", "-o", again + options, "tmpfs", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"a file system in memory cannot be mounted here: {done.stderr.strip()}")
-        if not again:
-            self._folders.append(folder)
-
-    def undo(self) -> None:
-        """Unmount them."""
-        for folder in self._folders:
-            subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill(path: Path) -> None:

@@ -53,3 +53,6 @@ rule cells:
         flow.shard_files,
         [flow.study_file(study) for study in flow.studies],
         flow.machine_code_files if flow.measures_on_cuda else [],
+
+
+remake_damaged(workflow)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pytest
+from gpushmoo.dataset import read_cells
+from gpushmoo.products import damage, damage_of_shard
 from gpushmoo.store import read_shard
-from projects import Project, print_of
+from gpushmoo.wholefile import DamagedFileError
+from projects import FinishedProject, Project, print_of
 
 pytest_plugins = ("workflow_fixtures",)
 
@@ -107,26 +112,107 @@ def test_a_flipped_bit_sets_its_shard_aside_and_only_that_is_measured_anew(
     assert read_shard(broken)[0].num_rows > 0
 
 
-def test_what_is_made_from_shards_is_set_aside_and_made_anew(project: Project) -> None:
-    damaged = "summary/best.parquet"
-    path = project.results / damaged
-    shards = print_of(project.results / "cells")
-    report = (project.results / "report.pdf").read_bytes()
-    data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 4
-    path.write_bytes(data)
+def bit_flipped(data: bytes) -> bytes:
+    place = len(data) // 3
+    return data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
 
-    outcome = project.snakemake("--forcerun", "report")
-    assert outcome.status != 0
-    [said] = [line for line in outcome.text.splitlines() if line.startswith("gpushmoo: ")]
-    assert "Set aside as" in said
-    assert said.endswith("start the run again to make it anew.")
-    assert "Traceback" not in outcome.text
-    assert not path.exists()
-    assert (project.results / "quarantine" / damaged).read_bytes() == bytes(data)
 
-    outcome = project.snakemake()
-    assert outcome.status == 0, outcome.text
-    assert outcome.jobs == {"best": 1, "report": 1, "verdict": 1, "all": 1}
-    assert print_of(project.results / "cells") == shards
-    assert (project.results / "report.pdf").read_bytes() == report
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "half": lambda data: data[: len(data) // 2],
+    "last byte": lambda data: data[:-1],
+    "bit": bit_flipped,
+}
+# What is found when it is read, and not by the look at every start: there may be gigabytes of it.
+WHEN_READ = ("cells", "dataset/kernel=")
+
+
+def products(results: Path) -> dict[str, tuple[int, bytes]]:
+    """All files of a run that a rule promises."""
+    found = print_of(results)
+    apart = ("logs/", ".cache/", "quarantine/", "dataset/.snakemake_timestamp")
+    return {name: file for name, file in found.items() if not name.startswith(apart)}
+
+
+def test_damage_to_every_product_is_seen_at_the_next_start(
+    finished: FinishedProject, tmp_path: Path
+) -> None:
+    kinds = set()
+    for name, (_, data) in products(finished.results).items():
+        copied = tmp_path / name
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        copied.write_bytes(data)
+    for name, (_, data) in products(finished.results).items():
+        copied, is_shard = tmp_path / name, name.startswith("cells")
+        product = tmp_path / "dataset" if name.startswith("dataset") else copied
+        look = damage_of_shard if is_shard else damage
+        assert look(product) is None
+        for kind, damaged in DAMAGE.items():
+            copied.write_bytes(damaged(data))
+            fault = look(product)
+            if kind == "bit" and name.startswith(WHEN_READ):
+                assert fault is None
+                with pytest.raises(DamagedFileError, match=str(product)):
+                    read_shard(product) if is_shard else read_cells(product)
+            else:
+                assert fault is not None, (name, kind)
+                assert str(product) in fault
+        copied.write_bytes(data)
+        assert look(product) is None
+        kinds.add(copied.suffix)
+        if not name.startswith("dataset"):
+            copied.unlink()
+            assert look(product) is None
+    assert kinds == {".parquet", ".zst", ".json", ".svg", ".pdf", ".txt"}
+
+
+def test_damaged_products_are_named_and_made_anew_and_nothing_is_measured(
+    project: Project,
+) -> None:
+    before = products(project.results)
+    damaged = {
+        "summary/ceiling.json": "empty",
+        "summary/best.parquet": "bit",
+        "summary/verdict.txt": "empty",
+        "model/params.json": "half",
+        "model/shapes.json": "last byte",
+        "simulated/tesla-c1060-checks.json": "bit",
+        "figures/simulated-tesla-c1060.json": "empty",
+        "figures/heatmap-copy2d_coalesced-block_x-block_y-48x70-warm.svg": "bit",
+        "report.json": "half",
+        "report.pdf": "last byte",
+    }
+    # It is seen only by the first stage that reads it.
+    cells = "dataset/kernel=copy2d_coalesced/dtype=float/part-0.parquet"
+    for name, kind in {**damaged, cells: "bit"}.items():
+        path = project.results / name
+        path.write_bytes(DAMAGE[kind](path.read_bytes()))
+    struck = print_of(project.results)
+
+    def named(text: str) -> set[str]:
+        again = [x for x in text.splitlines() if x.endswith("It is not used but made again.")]
+        return {x.split("'")[1].removeprefix("results/tiny/") for x in again}
+
+    dry = project.snakemake("-n")
+    assert dry.status == 0, dry.text
+    assert named(dry.text) == set(damaged)
+    assert print_of(project.results) == struck
+
+    first = project.snakemake()
+    assert first.status != 0
+    assert named(first.text) == set(damaged)
+    assert "Set aside as 'results/tiny/quarantine/dataset'; start the run again" in first.text
+    assert "Traceback" not in first.text
+    aside = project.results / "quarantine" / cells
+    assert aside.read_bytes() == struck[cells][1]
+
+    second = project.snakemake()
+    assert second.status == 0, second.text
+    for jobs in (dry.jobs, first.jobs, second.jobs):
+        assert not {"measure", "repeat"} & set(jobs)
+    after = products(project.results)
+    assert {name: data for name, (_, data) in after.items()} == {
+        name: data for name, (_, data) in before.items()
+    }
+    for name in (name for name in before if name.startswith("cells")):
+        assert after[name] == before[name]

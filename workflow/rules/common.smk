@@ -6,8 +6,10 @@ sys.path.insert(0, f"{workflow.basedir}/workflow/scripts")
 from gpushmoo.parse import (
     limit_gpus,
     load_flow,
+    refuse_mounted_dataset,
     refuse_unwritable,
     refuse_without_device,
+    remake_damaged,
     shards_anew,
     tell_lost_jobs,
     write_plan,
@@ -25,6 +27,7 @@ tell_lost_jobs(workflow)
 
 onstart:
     refuse_unwritable(flow, workflow)
+    refuse_mounted_dataset(flow, workflow)
     refuse_without_device(flow, workflow)
     write_plan(flow, workflow)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from .run_plan import RunPlan, plain
+from .wholefile import DamagedFileError, read_json
 
 
 class OrphanError(Exception):
@@ -39,9 +39,9 @@ class Membership:
         """
         self.check_parent()
         try:
-            plan = RunPlan.from_plain(json.loads(self._plan_file.read_text(encoding="utf-8")))
+            plan = RunPlan.from_plain(read_json(self._plan_file))
             wanted = plan.shard_params(self._out)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (DamagedFileError, TypeError, KeyError, AttributeError):
             return
         if wanted != plain(self._params):
             raise OrphanError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -18,7 +17,8 @@ from .devices.base import NoDeviceError
 from .devices.select import probe
 from .devices.visible import count_devices
 from .flow import Flow
-from .store import is_whole
+from .products import damage, damage_of_shard
+from .wholefile import write_json
 
 # Rules whose jobs run on the device.
 ON_DEVICE = frozenset({"measure", "repeat", "timeline", "errors"})
@@ -122,23 +122,17 @@ def write_plan(flow: Flow, workflow: Any) -> None:
     if not workflow.is_main_process or flow.config.dataset is not None:
         return
     path = Path(flow.plan_file)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    own = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        own.write_text(json.dumps(flow.plan.as_plain()), encoding="utf-8")
-        own.replace(path)
+        write_json(path, flow.plan.as_plain())
     except OSError as err:
         raise SystemExit(f"gpushmoo: '{path}' could not be written ({err.strerror}).") from None
 
 
 def shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:
-    """An input function for the measuring rule: names no file, has some shards made again.
+    """An input function for the measuring rules: names no file, has some shards made again.
 
-    These are broken ones, and those with cells that the key `again` names; it is said on the
-    terminal which and how many. Snakemake calls it for every shard while it builds its graph, which
-    is the only time at which the set of forced files exists and can still be added to (its own
-    ``--rerun-incomplete`` does the same). Forcing a file, rather than deleting it, leaves a dry run
-    without effect.
+    These are those with cells that the key `again` names; it is said on the terminal which and how
+    many. It forces files as `remake_damaged` does.
     """
 
     @cache
@@ -149,18 +143,59 @@ def shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:
 
     def no_input(wildcards: Any) -> list[str]:
         path = flow.shard_file(wildcards)
-        forced: set[str] = workflow.dag.forcefiles
-        if not workflow.is_main_process or path in forced:
-            return []
-        if flow.config.again and path in asked_again():
-            forced.add(path)
-        elif Path(path).exists() and not is_whole(Path(path)):
-            forced.add(path)
-            print(
-                f"gpushmoo: '{path}' is not a whole Parquet file (truncated or foreign); "
-                "it is not used but measured again.",
-                file=sys.stderr,
-            )
+        if flow.config.again and workflow.is_main_process and path in asked_again():
+            workflow.dag.forcefiles.add(path)
+        return []
+
+    return no_input
+
+
+def refuse_mounted_dataset(flow: Flow, workflow: Any) -> None:
+    """Say once, before any job starts, that a data set which is a mount cannot be made anew.
+
+    Before its job Snakemake removes the folder, which a mount's cannot be. Raises SystemExit with
+    one sentence.
+    """
+    dataset = flow.path("dataset")
+    if not (workflow.is_main_process and os.path.ismount(dataset)):
+        return
+    if any(dataset in job.output for job in workflow.dag.needrun_jobs()):
+        raise SystemExit(
+            f"gpushmoo: '{dataset}' is a mount of its own, in the place of which no new data set "
+            f"can be put; nothing was started: unmount it, and mount '{flow.results}' instead."
+        )
+
+
+def remake_damaged(workflow: Any) -> None:
+    """Have every rule's damaged products made again; each is named once.
+
+    Every rule gets one more input function, which names no file. Snakemake calls it for each job,
+    for some more than once, while it builds its graph, which is the only time at which the set of
+    forced files exists and can still be added to (its own ``--rerun-incomplete`` does the same).
+    Forcing a file, rather than deleting it, leaves a dry run without effect. What lies in a storage
+    is not looked at.
+    """
+    for rule in workflow.rules:
+        rule.set_input(_forcing(workflow, rule))
+
+
+def _forcing(workflow: Any, rule: Any) -> Callable[[Any], list[str]]:
+    """The input function of a rule that has its damaged products made again."""
+    measures = "shard" in rule.wildcard_names
+
+    @cache
+    def is_damaged(path: str) -> bool:
+        fault = (damage_of_shard if measures else damage)(Path(path))
+        if fault is not None:
+            again = "measured" if measures else "made"
+            print(f"gpushmoo: {fault} It is not used but {again} again.", file=sys.stderr)
+        return fault is not None
+
+    def no_input(wildcards: Any) -> list[str]:
+        if workflow.is_main_process:
+            outputs = (file.apply_wildcards(wildcards) for file in rule.output)
+            paths = (str(file) for file in outputs if not file.is_storage)
+            workflow.dag.forcefiles.update(path for path in paths if is_damaged(path))
         return []
 
     return no_input

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..run_plan import RunPlan
-from ..schema import Status
+from ..schema import Status, cell_schema
 from ..shard_space import space_of
 from ..space import NOWHERE, asks_the_device, expand_axis
 from .plausible import faults_of_rows
@@ -118,19 +118,19 @@ def _planned(text: str) -> pa.Table:
     """What identifies each cell that a shard of these parameters and axes' values holds."""
     params, values = json.loads(text)
     cells = space_of(params).cells(Path(params["folder"]).name, values)
-    axes = zip(*([value for _, value in cell.params] for cell in cells), strict=True)
-    return pa.table(
-        {
-            "cell_key": [cell.key for cell in cells],
-            "kernel": [cell.kernel for cell in cells],
-            "dtype": [cell.dtype for cell in cells],
-            "variant": [cell.variant for cell in cells],
-            "height": [cell.problem.height for cell in cells],
-            "width": [cell.problem.width for cell in cells],
-            "cache_state": [cell.cache_state for cell in cells],
-            **{axis: list(column) for axis, column in zip(sorted(values), axes, strict=True)},
-        }
-    )
+    identity = {
+        "cell_key": [cell.key for cell in cells],
+        "kernel": [cell.kernel for cell in cells],
+        "dtype": [cell.dtype for cell in cells],
+        "variant": [cell.variant for cell in cells],
+        "height": [cell.problem.height for cell in cells],
+        "width": [cell.problem.width for cell in cells],
+        "cache_state": [cell.cache_state for cell in cells],
+    }
+    axes = sorted(values)
+    of_axes = {a: [cell.params[place][1] for cell in cells] for place, a in enumerate(axes)}
+    fields = [cell_schema(axes).field(name) for name in (*identity, *axes)]
+    return pa.table({**identity, **of_axes}, pa.schema(fields))
 
 
 def _fault_of_keys(planned: set[str], found: list[str]) -> str | None:

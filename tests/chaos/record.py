@@ -1,0 +1,45 @@
+"""Where the figures of a chaos run, of mutations or of a soak come from, and their JSON file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from conftest import ROOT
+
+# Not under version control; what goes into the record is copied from here.
+FIGURES = ROOT / "results" / "chaos"
+
+
+def provenance(seed: int | str) -> dict[str, Any]:
+    """Date, commit, machine and seed, as they stand at the head of every file of figures."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _git("rev-parse", "HEAD"),
+        "changed_files": len(_git("status", "--porcelain", "--untracked-files=no").splitlines()),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "seed": seed,
+    }
+
+
+def _git(*args: str) -> str:
+    done = subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def write_figures(path: Path, figures: Mapping[str, Any], lines: list[str]) -> None:
+    """Write `figures` to the JSON file `path`, and `lines` for the documentation beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    text = "\n".join(lines) + "\n"
+    path.with_suffix(".md").write_text(text, encoding="utf-8")
+    print(text, end="", flush=True)
+    print(f"Figures: {path}", flush=True)

@@ -39,8 +39,9 @@ class Strike:
     """One strike as drawn. `delay_s` is waited for after its target has appeared.
 
     `place` is what is struck: a role, a product, a folder. `draw` (0 to 1) chooses among files,
-    bytes or values, and whether a strike at Snakemake waits for a job of it; `seconds` is how long a pause or a full disk lasts; `keeps_time` says whether a
-    damaged file keeps its modification time, as a flipped bit on a disk does.
+    bytes or values, and whether a strike at Snakemake waits until a job is at work; `seconds` is
+    how long a pause or a full disk lasts; `keeps_time` says whether a damaged file keeps its
+    modification time, as a flipped bit on a disk does.
     """
 
     kind: str

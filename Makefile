@@ -35,6 +35,20 @@ hunt: .venv/dev.stamp
 		--hypothesis-profile=hunt --hypothesis-seed=$(SEED) $(TESTS) \
 		|| { echo "To repeat it: make hunt SEED=$(SEED)"; exit 1; }
 
+# Instruments that attack the project; bounded, unattended, repeatable by the seed that they print.
+# Figures: results/chaos/*.json. `make chaos SEED=7 REPLAY=12` plays round 12 of that run alone.
+CHAOS := PYTHONPATH=workflow/scripts:tests:tests/workflow:tests/chaos .venv/bin/python tests/chaos
+.PHONY: chaos mutations soak
+chaos: .venv/dev.stamp
+	$(CHAOS)/chaos.py --strikes $(or $(STRIKES),200) --minutes $(or $(MINUTES),25) --seed $(SEED) \
+		$(if $(REPLAY),--replay $(REPLAY))
+
+mutations: .venv/dev.stamp
+	$(CHAOS)/mutations.py --count $(or $(COUNT),1000) --seed $(SEED)
+
+soak: .venv/dev.stamp
+	$(CHAOS)/soak.py --cells $(or $(CELLS),100000) --minutes $(or $(MINUTES),30) --seed $(SEED)
+
 # Installs a Slurm where there is none (Debian's packages, as root), starts one of virtual nodes, runs
 # a sweep on it and lets jobs, nodes and the controller fail.
 test-cluster: .venv/dev.stamp

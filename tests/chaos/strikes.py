@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
@@ -30,6 +31,8 @@ DAMAGES = (
 )
 # Which product is damaged: a shard costs a measurement, the rest little.
 PARTS = ("cells", "dataset", "summary", "model", "figures", "report")
+# What is made of a data set; a report is made of all the others.
+LAST_PARTS = ("summary", "figures", "report", "report")
 SWAPS = ("shard of another configuration", "shards exchanged", "hidden temporary file")
 PLACES = ("cells", "dataset", "quarantine")
 
@@ -81,13 +84,12 @@ def draw_edit(rng: Random) -> Strike:
     return Strike("edit", rng.choice(sorted(EDITS)), draw=rng.random())
 
 
-def draw_damage(rng: Random) -> Strike:
-    """A file of the results is damaged, or replaced."""
-    if rng.random() < 0.2:
-        return Strike(rng.choice(SWAPS), draw=rng.random(), keeps_time=rng.random() < 0.5)
-    return Strike(
-        rng.choice(DAMAGES), rng.choice(PARTS), draw=rng.random(), keeps_time=rng.random() < 0.5
-    )
+def draw_damage(rng: Random, parts: Sequence[str] = PARTS) -> Strike:
+    """A file of the results, of one of `parts`, is damaged; or a shard is replaced."""
+    keeps_time, draw = rng.random() < 0.5, rng.random()
+    if rng.random() < 0.2 and parts == PARTS:
+        return Strike(rng.choice(SWAPS), draw=draw, keeps_time=keeps_time)
+    return Strike(rng.choice(DAMAGES), rng.choice(parts), draw=draw, keeps_time=keeps_time)
 
 
 def draw_mount(rng: Random, place: str) -> Strike:
@@ -116,8 +118,10 @@ def _orphans(rng: Random) -> list[Strike]:
 
 
 def _files(rng: Random) -> list[Strike]:
-    """Damage at rest to what a complete run has left."""
-    return [draw_damage(rng) for _ in range(8)]
+    """Damage at rest to what a complete run has left, in half of the rounds to its end alone."""
+    if rng.random() < 0.5:
+        return [draw_damage(rng) for _ in range(8)]
+    return [draw_damage(rng, LAST_PARTS) for _ in range(5)]
 
 
 def _mounts(rng: Random) -> list[Strike]:

@@ -52,7 +52,7 @@ FIRST = (
     *("test_machine_code_rule", "test_compiled", "test_same_machine", "test_config"),
     *("test_profiles", "test_figure_errors", "test_figures", "test_summation"),
     *("test_report_textures", "test_dots", "test_document_static", "test_dot_resident"),
-    *("test_dot_streamed", "test_report", "test_atlas"),
+    *("test_dot_streamed", "test_report", "test_atlas", "test_mutations"),
 )
 
 

@@ -36,6 +36,7 @@ UNTELLABLE: Mapping[str, str] = {
     "samples_s": "a change that leaves median and interval, or one that all derived columns follow",
     "status": "ok made a fault, if all columns of a fault's row follow; one fault made another",
     "message": "the text of a fault",
+    "status, of a cell over a limit": "lost_device: a device lost at once takes all cells with it",
     "threads_per_block": "what the workload's launch says, unless that is asked again",
     "blocks": "the same",
     "tiles": "the same",
@@ -463,9 +464,10 @@ def _change_status(shard: ShardFile, rng: Random) -> str:
     """The status alone: the rest of the row then belongs to another one."""
     row = rng.choice([r for r in shard.rows if r["status"] in (Status.OK, "too_many_threads")])
     before = row["status"]
-    row["status"] = rng.choice(
-        ["banana", "", "OK", *(s.value for s in Status if s.value != before)]
-    )
+    # A device that is lost at once takes all cells with it, those over a limit too.
+    possible = {before} if before == Status.OK else {before, Status.LOST_DEVICE.value}
+    others = [s.value for s in Status if s.value not in possible]
+    row["status"] = rng.choice(["banana", "", "OK", *others])
     return f"{before} to {row['status']}"
 
 

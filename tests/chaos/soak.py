@@ -206,11 +206,12 @@ class Soak:
         shard, done = self.progress()
         logs = (self.project.root / "results/soak/logs/measure").glob("*.log")
         log_bytes = max((p.stat().st_size for p in logs), default=0)
+        now_s = round(self.now_s, 1)
         for process in processes:
             measures = process.role == WORKER or ".measure.py" in process.command
             told = read_process(process.pid) if measures else None
             if told is not None:
-                entry = (round(self.now_s, 1), process.role, process.pid, shard, done)
+                entry = (now_s, process.role, process.pid, shard, done)
                 self.samples.append(Sample(*entry, *told, log_bytes))
 
     def progress(self) -> tuple[int, int]:

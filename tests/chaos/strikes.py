@@ -14,7 +14,8 @@ from sweeps import EDITS
 GROUP = "process group"
 TREE = "job and measuring process"
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGSEGV")
-ROLES = (WORKER, JOB, SNAKEMAKE, GROUP)
+# Most of a run is measuring, and a promise is made of those who measure alone.
+ROLES = (WORKER, WORKER, JOB, SNAKEMAKE, GROUP)
 PAUSED = (WORKER, TREE, GROUP)
 # Longer than a launch may take in these sweeps, with the library's grace of ten seconds.
 LONG_PAUSE_S = (12.0, 15.0)
@@ -98,7 +99,7 @@ def draw_mount(rng: Random, place: str) -> Strike:
 
 
 def _signals(rng: Random) -> list[Strike]:
-    return [draw_signal(rng) if rng.random() < 0.7 else draw_pause(rng) for _ in range(7)]
+    return [draw_signal(rng) if rng.random() < 0.7 else draw_pause(rng) for _ in range(8)]
 
 
 def _orphans(rng: Random) -> list[Strike]:

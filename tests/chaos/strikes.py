@@ -104,6 +104,8 @@ def _signals(rng: Random) -> list[Strike]:
 
 def _orphans(rng: Random) -> list[Strike]:
     """Snakemake alone goes, its job stays; the configuration changes; more than once."""
+    if rng.random() < 0.5:
+        return _waiting_orphans(rng)
     drawn = []
     for _ in range(2):
         if rng.random() < 0.6:
@@ -112,9 +114,19 @@ def _orphans(rng: Random) -> list[Strike]:
             seconds = rng.uniform(3.0, 13.0)
             drawn.append(Strike("pause", place, delay_s=rng.uniform(0.3, 2.0), seconds=seconds))
         kind = "SIGKILL" if rng.random() < 0.7 else rng.choice(SIGNALS)
-        # Late enough for its job to be at work, or to wait for the device that another one holds.
         drawn.append(Strike(kind, SNAKEMAKE, delay_s=rng.uniform(0.0, 2.5), draw=1.0))
         drawn += [draw_edit(rng) for _ in range(rng.choice([1, 2]))]
+    return drawn
+
+
+def _waiting_orphans(rng: Random) -> list[Strike]:
+    """One orphan holds the device, jobs of runs after it wait for that and become orphans, too."""
+    held = Strike("pause", rng.choice([WORKER, TREE]), rng.uniform(0.8, 1.6), rng.uniform(9, 18))
+    drawn = [held, Strike("SIGKILL", SNAKEMAKE, draw=1.0), draw_edit(rng)]
+    for _ in range(rng.choice([1, 2])):
+        # Late enough for the new job to be waiting.
+        drawn.append(Strike("SIGKILL", SNAKEMAKE, delay_s=rng.uniform(1.2, 2.5), draw=1.0))
+        drawn.append(draw_edit(rng))
     return drawn
 
 

@@ -10,8 +10,11 @@ _RULER = re.compile(r"^={20,}$")
 _RAW = re.compile(
     r"^Traceback \(most recent call last\)"
     r"|^  File \".*\", line \d+"
-    r"|^(?!gpushmoo: )[A-Za-z_.]*(Error|Exception|Interrupt|Exit)(: |$)"
+    # Also behind our name: so a job tells what nobody foresaw.
+    r"|^(gpushmoo: )?[A-Za-z_.]*(Error|Exception|Interrupt|Exit)(: |$)"
 )
+# Snakemake's own words end so, too.
+_NOT_RAW = re.compile(r"^(WorkflowError|CreateRuleException|RuleException|LockException):$")
 # Ours: sentences and progress.
 _OURS = (
     r"gpushmoo: .+",
@@ -70,7 +73,6 @@ _SNAKEMAKES = (
     r"IncompleteFilesException:",
     r"Incomplete files:",
     r"MissingOutputException.*",
-    r"LockException.*",
     r"Error: Directory cannot be locked\. .*",
     r"LockException:",
     r"The following files? .*",
@@ -87,7 +89,11 @@ def raw_exceptions(text: str) -> list[str]:
 
     Also those of a failed job's log, which Snakemake shows.
     """
-    return [line for line in text.splitlines() if _RAW.match(line)]
+    return [line for line in text.splitlines() if _is_raw(line)]
+
+
+def _is_raw(line: str) -> bool:
+    return _RAW.match(line) is not None and not _NOT_RAW.match(line)
 
 
 def foreign_lines(text: str) -> list[str]:
@@ -95,7 +101,7 @@ def foreign_lines(text: str) -> list[str]:
     return [
         line
         for line in _outside_logs(text)
-        if not _ALLOWED.fullmatch(line.rstrip()) and not _RAW.match(line)
+        if not _ALLOWED.fullmatch(line.rstrip()) and not _is_raw(line)
     ]
 
 

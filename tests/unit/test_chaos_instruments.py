@@ -101,11 +101,12 @@ def test_a_right_data_set_passes(tmp_path: Path) -> None:
 
 
 def test_raw_exceptions_are_told_from_sentences() -> None:
-    said = "gpushmoo: ValueError: a sentence of ours (details: logs/fit.log)\nshard 1/2 x: 3 cells"
+    said = "gpushmoo: 'a.parquet' holds a cell twice.\nshard 1/2 x: 3 cells\nRuleException:"
     assert raw_exceptions(said) == []
     assert foreign_lines(said) == []
     raw = 'Traceback (most recent call last):\n  File "x.py", line 3, in f\nKeyError: 7'
     assert len(raw_exceptions(raw)) == 3
+    assert raw_exceptions("gpushmoo: KeyError: '1a3' (details: logs/aggregate.log)") != []
     assert foreign_lines("Segmentation fault (core dumped)") != []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import signal
@@ -240,8 +241,7 @@ class Attack:
         """Wait for the target and the drawn moment; where it ends before, for the next one."""
         for attempt in range(4):
             start = self._ensure_running()
-            at_work = strike.place in (SNAKEMAKE, GROUP) and strike.draw > AT_ONCE
-            if not self._await(JOB if at_work else strike.place, start):
+            if not self._await(strike, start):
                 continue
             # Sooner each time, as what is short-lived was gone at the drawn moment.
             time.sleep(strike.delay_s / 2**attempt)
@@ -254,10 +254,15 @@ class Attack:
                 return
         self._note("missed", drawn=strike.told())
 
-    def _await(self, place: str, start: Start) -> bool:
+    def _await(self, strike: Strike, start: Start) -> bool:
+        """Wait for the target; most strikes at Snakemake also wait until it has a job at work."""
+        whole_run = strike.place in (SNAKEMAKE, GROUP) and strike.draw > AT_ONCE
         deadline = time.monotonic() + TARGET_LIMIT_S
         while time.monotonic() < deadline:
-            if self._targets(place):
+            at_work = not whole_run or any(
+                p.role == JOB and p.parent == start.process.pid for p in marked(self.mark)
+            )
+            if at_work and self._targets(strike.place):
                 return True
             if start.status is not None:
                 return False
@@ -284,12 +289,22 @@ class Attack:
         number = number_of(strike.kind)
         if strike.place == GROUP:
             os.killpg(target.pid, number)
+            self._settle()
             return f"group {target.pid}"
         if strike.place == WORKER:
             if self._kills[target.parent] == FORGIVEN:
                 return None
             self._kills[target.parent] += 1
-        return f"{target.role} {target.pid}" if target.send(number) else None
+        if not target.send(number):
+            return None
+        if strike.place == SNAKEMAKE:
+            self._settle()
+        return f"{target.role} {target.pid}"
+
+    def _settle(self) -> None:
+        """What ends Snakemake ends it now; what does not leaves it time for a word."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.starts[-1].process.wait(timeout=0.3)
 
     def _pause(self, strike: Strike, found: list[Process]) -> str | None:
         if strike.place == GROUP:

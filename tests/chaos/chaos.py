@@ -100,7 +100,9 @@ class Total:
 
     strikes: Counter[str] = field(default_factory=Counter)
     scenarios: Counter[str] = field(default_factory=Counter)
+    # Rounds in which there were findings of a kind, and innocent cells that were blamed.
     findings: Counter[str] = field(default_factory=Counter)
+    blamed: int = 0
     starts: Counter[int] = field(default_factory=Counter)
     rounds_with_findings: list[dict[str, Any]] = field(default_factory=list)
 
@@ -143,8 +145,8 @@ def _judge(stage: Stage, attack: Attack) -> Iterator[Finding]:
         text = screen.read_text(encoding="utf-8", errors="replace")
         if raw := raw_exceptions(text):
             yield Finding("raw exception", f"{screen.name}: {raw[-1]}")
-        for line in sorted(set(foreign_lines(text))):
-            yield Finding("foreign line on the terminal", f"{screen.name}: {line}")
+        if foreign := sorted(set(foreign_lines(text))):
+            yield Finding("foreign line on the terminal", f"{screen.name}: {foreign}")
 
 
 def _judge_damages(stage: Stage, attack: Attack) -> Iterator[Finding]:
@@ -222,7 +224,9 @@ def _add(total: Total, attack: Attack, findings: list[Finding]) -> None:
     total.strikes.update(attack.counted)
     total.scenarios[attack.drawn.scenario] += 1
     total.starts[attack.starts_after_last] += 1
-    total.findings.update(f.kind for f in findings)
+    # A promise is broken once in a round, however many cells or files show it.
+    total.findings.update({f.kind for f in findings})
+    total.blamed += sum(f.kind == "innocent cell blamed" for f in findings)
     if findings:
         entry = {"round": attack.drawn.number, "findings": [asdict(f) for f in findings]}
         total.rounds_with_findings.append(entry)
@@ -243,6 +247,7 @@ def _figures(
         "strikes": sum(total.strikes.values()),
         "strikes_by_kind": dict(sorted(total.strikes.items())),
         "starts_after_the_last_strike": {str(n): c for n, c in sorted(total.starts.items())},
+        "innocent_cells_with_a_fault_status": total.blamed,
         "violations": sum(violations.values()),
         "violations_by_kind": dict(sorted(violations.items())),
         "remarks": {k: n for k, n in sorted(total.findings.items()) if k in REMARKS},
@@ -255,7 +260,6 @@ def _lines(figures: dict[str, Any]) -> list[str]:
     kinds: Counter[str] = Counter()
     for name, n in figures["strikes_by_kind"].items():
         kinds[name.split(":")[0]] += n
-    found = figures["violations_by_kind"]
     return [
         f"Chaos run of {figures['date']}, commit {figures['commit'][:12]}, {figures['cores']} "
         f"cores, seed {figures['seed']}: {figures['strikes']} strikes in {figures['rounds']} "
@@ -265,7 +269,7 @@ def _lines(figures: dict[str, Any]) -> list[str]:
         "|---|---|",
         f"| strikes by kind | {', '.join(f'{n} {k}' for k, n in kinds.most_common())} |",
         f"| rounds with wrong rows | {_rounds(figures, 'wrong rows', 'wrong rows in shards')} |",
-        f"| innocent cells with a fault status | {found.get('innocent cell blamed', 0)} |",
+        f"| innocent cells with a fault status | {figures['innocent_cells_with_a_fault_status']} |",
         f"| most starts to recovery | {max(map(int, figures['starts_after_the_last_strike']))} |",
         f"| rounds with raw exceptions | {_rounds(figures, 'raw exception')} |",
         f"| all violations | {figures['violations']} |",

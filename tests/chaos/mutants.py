@@ -7,23 +7,33 @@ not drawn. UNTELLABLE lists them.
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from gpushmoo.filesum import MARK, add_sum
-from gpushmoo.schema import METADATA_KEY, Status
+from gpushmoo.filesum import MARK
+from gpushmoo.schema import Status
 from gpushmoo.space import first_repeat_of
 from gpushmoo.timing.median import median_interval
+from mutant_file import ShardFile, key_of
+from mutant_provenance import (
+    change_axes,
+    change_device,
+    change_digest,
+    change_model,
+    change_params,
+    change_version,
+    exchange_files,
+    remove_key,
+    remove_param,
+    take_metadata,
+)
+from mutant_values import change_axis_value, change_status, change_value
 from shards import ShardSet
 
-Row = dict[str, Any]
 # The kind of a draw that changes nothing.
 UNCHANGED = "unchanged"
 
@@ -46,45 +56,6 @@ UNTELLABLE: Mapping[str, str] = {
     "controls": "moments and seconds, unless the workload is asked how many bytes were copied",
     "builds, build_failures, host, machine_code, readings, written_at, gpushmoo": "any text",
 }
-
-
-@dataclass
-class ShardFile:
-    """A shard to be changed: rows as dictionaries, provenance, and the schema they had."""
-
-    path: Path
-    rows: list[Row]
-    metadata: dict[str, Any]
-    schema: pa.Schema
-
-    @classmethod
-    def read(cls, path: Path) -> ShardFile:
-        """The shard in `path`, which is whole."""
-        table = pq.ParquetFile(path).read()
-        metadata = json.loads(table.schema.metadata[METADATA_KEY])
-        return cls(path, table.to_pylist(), metadata, table.schema.remove_metadata())
-
-    def table(self) -> pa.Table:
-        """Rows and provenance as Arrow holds them."""
-        table = pa.Table.from_pylist(self.rows, schema=self.schema)
-        return table.replace_schema_metadata({METADATA_KEY: json.dumps(self.metadata).encode()})
-
-    def write(self, with_sum: bool = True) -> None:
-        """Write it where it was, with a sum that holds, or as other software would."""
-        pq.write_table(self.table(), self.path, compression="zstd", write_page_checksum=with_sum)
-        if with_sum:
-            add_sum(self.path)
-
-
-def key_of(row: Row, axes: list[str]) -> str:
-    """The key that the row's own columns make."""
-    what = [
-        *(row["kernel"], row["dtype"], row["variant"], [row["height"], row["width"]]),
-        *(sorted([a, row[a]] for a in axes), row["cache_state"]),
-    ]
-    return hashlib.blake2b(
-        json.dumps(what, separators=(",", ":")).encode(), digest_size=8
-    ).hexdigest()
 
 
 # Bytes
@@ -270,207 +241,6 @@ def _change_schema(shard: ShardFile, rng: Random) -> str:
     return f"{kind}, {field.name}"
 
 
-# The provenance, with a sum that holds
-
-
-def _leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths to all that is no mapping or list in `value`."""
-    if isinstance(value, dict):
-        return [p for k, v in value.items() for p in _leaves(v, (*path, k))]
-    if isinstance(value, list):
-        return [p for i, v in enumerate(value) for p in _leaves(v, (*path, i))]
-    return [path]
-
-
-def _other(value: Any, rng: Random) -> Any:
-    """Another value of the same kind, or of another one."""
-    if isinstance(value, bool) or value is None:
-        return rng.choice([1, "x", not value])
-    if isinstance(value, int | float):
-        return rng.choice([value + 1, -value - 1, value * 2 + 1, 0.5, None, str(value)])
-    return rng.choice([value + "x", "", None, value[::-1] + "y"])
-
-
-def _change_params(shard: ShardFile, rng: Random) -> str:
-    *path, last = rng.choice(_leaves(shard.metadata["params"]))
-    place = shard.metadata["params"]
-    for step in path:
-        place = place[step]
-    place[last] = _other(place[last], rng)
-    return f"{'.'.join(map(str, [*path, last]))} = {place[last]!r}"
-
-
-def _remove_param(shard: ShardFile, rng: Random) -> str:
-    name = rng.choice(sorted(shard.metadata["params"]))
-    del shard.metadata["params"][name]
-    return name
-
-
-def _change_axes(shard: ShardFile, rng: Random) -> str:
-    axes = shard.metadata["axes"]
-    changed = [axes[:-1], [*axes, "more"], [], [*axes[:-1], "block_z"]]
-    shard.metadata["axes"] = rng.choice(changed)
-    return str(shard.metadata["axes"])
-
-
-def _change_version(shard: ShardFile, rng: Random) -> str:
-    version = shard.metadata["schema_version"]
-    shard.metadata["schema_version"] = rng.choice([version - 1, version + 1, 0, None, str(version)])
-    return repr(shard.metadata["schema_version"])
-
-
-def _change_digest(shard: ShardFile, rng: Random) -> None:
-    shard.metadata["kernel_digest"] = f"{rng.getrandbits(64):016x}"
-
-
-def _remove_key(shard: ShardFile, rng: Random) -> str:
-    name = rng.choice(sorted(shard.metadata))
-    del shard.metadata[name]
-    return name
-
-
-# What rows repeat of the device, or follow from.
-_DEVICE = ("backend", "name", "uuid", "units", "cache")
-
-
-def _change_device(shard: ShardFile, rng: Random) -> str:
-    name = rng.choice(_DEVICE)
-    shard.metadata["device"][name] = _other(shard.metadata["device"][name], rng)
-    return f"{name} = {shard.metadata['device'][name]!r}"
-
-
-def _change_model(shard: ShardFile, rng: Random) -> None:
-    """Another device model in rows and provenance alike: the run is then of two."""
-    shard.metadata["device"]["name"] = "Another GPU"
-    for row in shard.rows:
-        row["device_name"] = "Another GPU"
-
-
-def _take_metadata(shard: ShardFile, rng: Random, other: ShardFile) -> None:
-    shard.metadata = other.metadata
-
-
-def _exchange_files(shard: ShardFile, rng: Random, other: ShardFile) -> None:
-    shard.rows, other.rows = other.rows, shard.rows
-    shard.metadata, other.metadata = other.metadata, shard.metadata
-
-
-# Values of single columns, with a sum that holds
-
-_TIMES = (
-    *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "median_s", "median_low_s"),
-    *("median_high_s", "coverage", "own_low_s", "own_high_s", "within_half_width", "over_copy"),
-    *("copy_gbs", "working_set_over_cache"),
-)
-_COUNTS = ("launches_per_sample", "threads_per_block", "blocks", "tiles", "verified_words")
-_TEXTS = ("kernel", "dtype", "variant", "cache_state", "device_uuid", "device_name", "backend")
-_LISTS = ("samples_s", "sampled_at_s", "repeat_medians_s", "repeat_samples", "repeat_copy_gbs")
-_IMPOSSIBLE = (math.nan, math.inf, -math.inf, -1.0, 0.0, 1e300)
-
-
-def _set_time(row: Row, rng: Random) -> str:
-    """A number that follows from others: possible or not, it is another one."""
-    name = rng.choice(_TIMES)
-    row[name] = rng.choice([row[name] * rng.uniform(1.001, 3.0), None, rng.choice(_IMPOSSIBLE)])
-    return name
-
-
-def _set_count(row: Row, rng: Random) -> str:
-    """A count that a verified cell cannot have."""
-    name = rng.choice(_COUNTS)
-    row[name] = rng.choice([-1, 0, -(2**31)])
-    return name
-
-
-def _set_bytes(row: Row, rng: Random) -> str:
-    name = rng.choice(["bytes_read", "bytes_written", "units", "height", "width"])
-    row[name] = rng.choice([0, -1, row[name] + 4, row[name] * 2])
-    return name
-
-
-def _set_text(row: Row, rng: Random) -> str:
-    name = rng.choice(_TEXTS)
-    named = {"dtype": "double", "cache_state": "flushed", "variant": "streaming"}
-    row[name] = rng.choice(["", "banana", row[name] + " ", "x" * 5000, named.get(name, "opencl")])
-    return name
-
-
-def _set_list(row: Row, rng: Random) -> str:
-    name = rng.choice(_LISTS)
-    values = list(row[name])
-    if name == "repeat_samples":
-        row[name] = rng.choice([[], [values[0] + 1], [*values, 6], [0], [-1]])
-        return name
-    place = rng.randrange(len(values))
-    values[place] = rng.choice([math.nan, math.inf, -1.0])
-    shorter, longer = row[name][:-1], [*row[name], row[name][-1]]
-    scaled = [v * 1.5 for v in row[name]]
-    # Moments may be any in rising order.
-    row[name] = rng.choice(
-        [[], values, shorter, longer, row[name][::-1] if name == "sampled_at_s" else scaled]
-    )
-    return name
-
-
-def _set_null(row: Row, rng: Random) -> str:
-    """What a measured cell always has."""
-    names = ("launches_per_sample", "verified_words", "wrong_words")
-    name = rng.choice(names)
-    row[name] = None
-    return name
-
-
-def _set_other(row: Row, rng: Random) -> str:
-    """What a measured cell never has."""
-    changes = {
-        "wrong_words": rng.choice([1, -1]),
-        "between_spread": rng.choice([0.0, 0.01, -1.0, math.inf]),
-        "message": rng.choice(["", "one launch took 11 s"]),
-        "registers": -1,
-        "resident_per_unit": -1,
-        "verified_words": row["verified_words"] + 1,
-        "threads_per_block": rng.choice([1025, 2**31 - 1]),
-    }
-    name = rng.choice(sorted(changes))
-    row[name] = changes[name]
-    return name
-
-
-def _set_moment(row: Row, rng: Random) -> str:
-    name = "measured_at"
-    row[name] = row[name].replace(year=rng.choice([1970, 2199]))
-    return name
-
-
-_VALUES = (
-    *(_set_time, _set_time, _set_count, _set_bytes, _set_text),
-    *(_set_list, _set_list, _set_null, _set_other, _set_moment),
-)
-
-
-def _change_value(shard: ShardFile, rng: Random) -> str:
-    row = rng.choice([r for r in shard.rows if r["status"] == Status.OK])
-    name = rng.choice(_VALUES)(row, rng)
-    return f"{name} = {str(row[name])[:60]}"
-
-
-def _change_axis_value(shard: ShardFile, rng: Random) -> str:
-    row, axis = rng.choice(shard.rows), rng.choice(shard.metadata["axes"])
-    row[axis] = rng.choice([row[axis] + 1, row[axis] * 2, 0, -1, None])
-    return f"{axis} = {row[axis]}"
-
-
-def _change_status(shard: ShardFile, rng: Random) -> str:
-    """The status alone: the rest of the row then belongs to another one."""
-    row = rng.choice([r for r in shard.rows if r["status"] in (Status.OK, "too_many_threads")])
-    before = row["status"]
-    # A device that is lost at once takes all cells with it, those over a limit too.
-    possible = {before} if before == Status.OK else {before, Status.LOST_DEVICE.value}
-    others = [s.value for s in Status if s.value not in possible]
-    row["status"] = rng.choice(["banana", "", "OK", *others])
-    return f"{before} to {row['status']}"
-
-
 _ALONE: Mapping[str, Callable[[ShardFile, Random], Any]] = {
     "rows dropped": _drop_rows,
     "row doubled": _double_rows,
@@ -480,23 +250,23 @@ _ALONE: Mapping[str, Callable[[ShardFile, Random], Any]] = {
     "column exchanged between two rows": _exchange_columns,
     "times scaled with all that follows": _scale_consistently,
     "schema changed": _change_schema,
-    "value changed": _change_value,
-    "axis value changed": _change_axis_value,
-    "status changed": _change_status,
-    "parameter changed": _change_params,
-    "parameter removed": _remove_param,
-    "axes of the provenance changed": _change_axes,
-    "schema version changed": _change_version,
-    "kernel digest changed": _change_digest,
-    "key of the provenance removed": _remove_key,
-    "device of the provenance changed": _change_device,
-    "device model changed": _change_model,
+    "value changed": change_value,
+    "axis value changed": change_axis_value,
+    "status changed": change_status,
+    "parameter changed": change_params,
+    "parameter removed": remove_param,
+    "axes of the provenance changed": change_axes,
+    "schema version changed": change_version,
+    "kernel digest changed": change_digest,
+    "key of the provenance removed": remove_key,
+    "device of the provenance changed": change_device,
+    "device model changed": change_model,
 }
 _PAIRED: Mapping[str, Callable[[ShardFile, Random, ShardFile], None]] = {
     "rows exchanged between shards": _exchange_rows,
-    "provenance of another shard": _take_metadata,
-    "files exchanged": _exchange_files,
-    "repeats exchanged": _exchange_files,
+    "provenance of another shard": take_metadata,
+    "files exchanged": exchange_files,
+    "repeats exchanged": exchange_files,
 }
 # Draws: values of columns are most of what can be changed.
 _WEIGHTS = {"value changed": 12, "parameter changed": 5, "status changed": 4}

@@ -106,11 +106,13 @@ def foreign_lines(text: str) -> list[str]:
 
 
 def _outside_logs(text: str) -> Iterator[str]:
-    shown = False
+    """The lines that belong neither to a shown log nor to a traceback."""
+    shown = traced = False
     before = ""
     for line in text.splitlines():
+        traced = line.startswith("Traceback ") or (traced and line.startswith(" "))
         if _RULER.match(line):
             shown = not shown if shown or before.startswith("Logfile ") else shown
-        elif not shown:
+        elif not shown and not traced:
             yield line
         before = line

@@ -17,16 +17,18 @@ import numpy as np
 import yaml
 from conftest import ROOT
 from gpushmoo.analysis.aggregate import AggregateError, aggregate
-from gpushmoo.config import RunConfig, load_config
+from gpushmoo.config import load_config
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.events import CellRun, ShardResult, planned
 from gpushmoo.kernels import load_kernel
 from gpushmoo.measure_job import _metadata as shard_metadata
 from gpushmoo.messages import Opened
-from gpushmoo.plan import plan_shards, shard_params
+from gpushmoo.plan import plan_shards, run_plan
 from gpushmoo.rows import cell_table
+from gpushmoo.run_plan import RunPlan
 from gpushmoo.schema import Status
-from gpushmoo.space import Cell, Problem, enumerate_cells, shard_of
+from gpushmoo.shard_space import space_of
+from gpushmoo.space import Cell
 from gpushmoo.store import write_parquet
 
 GPU = DeviceInfo(
@@ -68,7 +70,7 @@ _FAULTY = 10
 class ShardSet:
     """The shards of a complete run below `folder`, in the order of its plan."""
 
-    config: RunConfig
+    plan: RunPlan
     folder: Path
     paths: tuple[Path, ...]
 
@@ -76,7 +78,7 @@ class ShardSet:
         """The same shards below another folder, which is made."""
         shutil.copytree(self.folder, folder)
         return ShardSet(
-            self.config, folder, tuple(folder / p.relative_to(self.folder) for p in self.paths)
+            self.plan, folder, tuple(folder / p.relative_to(self.folder) for p in self.paths)
         )
 
 
@@ -87,7 +89,7 @@ def refusal(shards: ShardSet) -> str | None:
     """
     with tempfile.TemporaryDirectory(prefix="gpushmoo-mutants-") as out:
         try:
-            aggregate(shards.paths, Path(out) / "dataset", one_model=True)
+            aggregate(shards.paths, Path(out) / "dataset", one_model=True, plan=shards.plan)
         except AggregateError as err:
             return str(err)
     return None
@@ -105,28 +107,24 @@ def make_shards(folder: Path, seed: int = 1) -> ShardSet:
     raw["studies"] = {"timeline": None, "errors": None, "recorded": None}
     raw["measure"] |= {"repeats": 2, "cells_per_shard": 4}
     config = load_config(raw, ROOT)
+    plan = run_plan(config, "cuda", "auto")
     rng = np.random.default_rng(seed)
     ok: dict[str, set[str]] = {}
     paths = []
     for shard in plan_shards(config):
-        params = shard_params(config, "cuda", "auto", shard)
+        params = plan.sweeps[shard.sweep][shard.dtype].shard_params(shard.index, shard.repeat)
         first = shard.path.split(".")[0]
         cells = [c for c in _cells(params) if shard.repeat == 1 or c.key in ok[first]]
         path = folder / "cells" / shard.path
         measured = _write(path, params, cells, rng)
         ok.setdefault(first, measured)
         paths.append(path)
-    return ShardSet(config, folder, tuple(paths))
+    return ShardSet(plan, folder, tuple(paths))
 
 
 def _cells(params: dict[str, Any]) -> list[Cell]:
-    problems = [Problem(h, w) for h, w in params["sizes"]]
-    index, count = params["shard"]
-    cells = enumerate_cells(
-        *(Path(params["folder"]).name, params["dtype"], params["variants"], problems),
-        *(params["axes"], params["cache_states"]),
-    )
-    return [c for c in cells if shard_of(c, problems, params["cache_states"], count) == index]
+    # Axes are lists here, which no device need resolve.
+    return space_of(params).cells(Path(params["folder"]).name, params["axes"])
 
 
 def _write(

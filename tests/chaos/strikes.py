@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
@@ -35,6 +35,8 @@ PARTS = ("cells", "dataset", "summary", "model", "figures", "report")
 # What is made of a data set; a report is made of all the others.
 LAST_PARTS = ("summary", "figures", "report", "report")
 SWAPS = ("shard of another configuration", "shards exchanged", "hidden temporary file")
+# Edits after which shards have the names that they had, and other cells or samples.
+SAME_FILES = ("axis value added", "axis value removed", "axis value changed", "seed")
 PLACES = ("cells", "dataset", "quarantine")
 
 
@@ -69,7 +71,9 @@ def draw_signal(rng: Random) -> Strike:
     """A signal to one of the run's processes."""
     draw = rng.random()
     kind, role = rng.choice(SIGNALS), rng.choice(ROLES)
-    return Strike(kind, role, delay_s=rng.uniform(0.0, 2.0), draw=draw)
+    # Most strikes at a measuring process meet it at its work, which begins a second after it does.
+    late = role == WORKER and draw > 0.25
+    return Strike(kind, role, delay_s=rng.uniform(0.9 if late else 0.0, 2.2), draw=draw)
 
 
 def draw_pause(rng: Random, place: str | None = None) -> Strike:
@@ -80,9 +84,9 @@ def draw_pause(rng: Random, place: str | None = None) -> Strike:
     return Strike(kind, place or rng.choice(PAUSED), delay_s=rng.uniform(0.8, 2.0), seconds=seconds)
 
 
-def draw_edit(rng: Random) -> Strike:
+def draw_edit(rng: Random, edits: Collection[str] = EDITS.keys()) -> Strike:
     """An edited configuration; Snakemake is not running then, whoever else is."""
-    return Strike("edit", rng.choice(sorted(EDITS)), draw=rng.random())
+    return Strike("edit", rng.choice(sorted(edits)), draw=rng.random())
 
 
 def draw_damage(rng: Random, parts: Sequence[str] = PARTS) -> Strike:
@@ -122,11 +126,11 @@ def _orphans(rng: Random) -> list[Strike]:
 def _waiting_orphans(rng: Random) -> list[Strike]:
     """One orphan holds the device, jobs of runs after it wait for that and become orphans, too."""
     held = Strike("pause", rng.choice([WORKER, TREE]), rng.uniform(0.8, 1.6), rng.uniform(9, 18))
-    drawn = [held, Strike("SIGKILL", SNAKEMAKE, draw=1.0), draw_edit(rng)]
+    drawn = [held, Strike("SIGKILL", SNAKEMAKE, draw=1.0), draw_edit(rng, SAME_FILES)]
     for _ in range(rng.choice([1, 2])):
         # Late enough for the new job to be waiting.
         drawn.append(Strike("SIGKILL", SNAKEMAKE, delay_s=rng.uniform(1.2, 2.5), draw=1.0))
-        drawn.append(draw_edit(rng))
+        drawn.append(draw_edit(rng, SAME_FILES))
     return drawn
 
 

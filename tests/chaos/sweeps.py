@@ -49,7 +49,7 @@ _SPIN_WORKLOAD = '''
 import numpy as np
 from gpushmoo.workload import BufferRef, CopyWorkload, Curve, Launch, ceil_div
 
-TURNS = 6_000_000
+TURNS = 12_000_000
 
 
 class ChaosSpin(CopyWorkload):

@@ -47,7 +47,7 @@ mutations: .venv/dev.stamp
 	$(CHAOS)/mutations.py --count $(or $(COUNT),1000) --seed $(SEED)
 
 soak: .venv/dev.stamp
-	$(CHAOS)/soak.py --cells $(or $(CELLS),100000) --minutes $(or $(MINUTES),30) --seed $(SEED)
+	$(CHAOS)/soak.py --cells $(or $(CELLS),200000) --minutes $(or $(MINUTES),30) --seed $(SEED)
 
 # Installs a Slurm where there is none (Debian's packages, as root), starts one of virtual nodes, runs
 # a sweep on it and lets jobs, nodes and the controller fail.

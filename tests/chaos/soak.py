@@ -1,6 +1,6 @@
 """Measures very many cells for a long time, with a fault a minute, and watches what grows.
 
-    make soak MINUTES=30 CELLS=100000
+    make soak MINUTES=30 CELLS=200000
 
 A real Snakemake run measures real cells on OpenCL on this machine's CPU, tiny ones. Each minute
 something happens to it: the measuring process gets SIGKILL or SIGTERM, it is stopped for a while,
@@ -344,7 +344,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--cells", type=int, default=100_000)
+    parser.add_argument("--cells", type=int, default=200_000)
     parser.add_argument("--shards", type=int, default=4, help="a power of two")
     parser.add_argument("--minutes", type=float, default=30.0, help="what the cells should take")
     parser.add_argument("--seed", default=None)

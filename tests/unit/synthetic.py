@@ -141,13 +141,7 @@ def _metadata(
 ) -> dict[str, Any]:
     digest = "ac794c3939a83f2a"
     params = shard_params(f"kernels/{kernel}", dtype, sweep, info) | {"kernel_digest": digest}
-    return {
-        **shard_metadata(params, info),
-        "builds": {"plain": "-std=c++17"},
-        "controls": [],
-        "host": {"cores": 16, "system": "Linux", "python": "3.12"},
-        "written_at": "2026-11-21T07:38:59+00:00",
-    }
+    return shard_metadata(params, info) | {"builds": {"plain": "-std=c++17"}}
 
 
 def shard_params(
@@ -165,6 +159,7 @@ def shard_params(
             "min_samples": 6,
             "max_samples": 31,
             "relative_half_width": 0.001,
+            "timeout_s": 1000.0,
         },
         "opencl_runtime": "auto",
         "repeat": 1,
@@ -179,9 +174,18 @@ def shard_metadata(params: Mapping[str, Any], info: DeviceInfo) -> dict[str, Any
     """The provenance without which no shard is admitted."""
     return {
         "axes": sorted(params["axes"]),
+        "build_failures": {},
+        "builds": {},
+        "controls": [],
         "device": {**asdict(info), "extra": dict(info.extra)},
+        "gpushmoo": "0",
+        "host": {"cores": 16, "system": "Linux", "python": "3.12"},
         "kernel_digest": params["kernel_digest"],
+        "machine_code": None,
         "params": dict(params),
+        "protocol_version": 1,
+        "readings": [],
+        "written_at": "2026-11-21T07:38:59+00:00",
     }
 
 

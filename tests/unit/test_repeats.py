@@ -42,7 +42,7 @@ def write_repeat(
         run.status = (statuses or {}).get(value, Status.OK)
         run.message = None if run.status is Status.OK else "why"
         run.samples_s = list(seconds * SAMPLES)
-        run.sampled_at_s = [0.1 * i for i in range(len(SAMPLES))]
+        run.sampled_at_s = [1e3 * i for i in range(len(SAMPLES))]
         run.verified_words, run.wrong_words = 32, 0
         runs[cell.key] = run
     copies = {(PROBLEM, "warm"): [(0.0, copy_s)]}
@@ -159,10 +159,10 @@ def test_a_repeat_that_could_not_measure_takes_nothing_away(tmp_path: Path, stat
 
 
 def test_cells_that_were_not_ok_at_first_stay_as_they_were(tmp_path: Path) -> None:
-    first = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0}, {2: Status.TOO_MANY_THREADS})
+    first = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0}, {2: Status.RESOURCES})
     second = write_repeat(tmp_path, 2, {1: 1.0})
     cells = cells_of([first, second], tmp_path)
-    assert dict(cells["status"]) == {1: "ok", 2: "too_many_threads"}
+    assert dict(cells["status"]) == {1: "ok", 2: "resources"}
     assert cells.loc[2, "message"] == "why"
 
 

@@ -156,11 +156,7 @@ def _metadata(params: Mapping[str, Any], opened: Opened, result: ShardResult) ->
     return {
         **provenance(info, params["kernel_digest"], opened.options),
         "axes": sorted(params["axes"]),
-        "resolved_axes": {
-            axis: sorted({cell[axis] for cell in opened.cells})
-            for axis, spec in sorted(params["axes"].items())
-            if asks_the_device(spec)
-        },
+        **_resolved_axes(params, opened),
         "build_failures": opened.failures,
         "controls": [
             {
@@ -176,6 +172,13 @@ def _metadata(params: Mapping[str, Any], opened: Opened, result: ShardResult) ->
         "params": dict(params),
         "readings": [{"at_s": at, **asdict(reading)} for at, reading in result.readings],
     }
+
+
+def _resolved_axes(params: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
+    """The values of axes that depend on the device, where there are such axes."""
+    asked = [axis for axis, spec in sorted(params["axes"].items()) if asks_the_device(spec)]
+    values = {axis: sorted({cell[axis] for cell in opened.cells}) for axis in asked}
+    return {"resolved_axes": values} if values else {}
 
 
 class _Session:

@@ -31,6 +31,20 @@ _DEVICE_COLUMNS = {
 }
 
 
+# What the provenance of a shard tells; see `measure_job`.
+_TOLD = frozenset(
+    {
+        *("axes", "build_failures", "builds", "controls", "device", "gpushmoo", "host"),
+        *("kernel_digest", "machine_code", "params", "protocol_version", "readings"),
+        *("schema_version", "written_at"),
+    }
+)
+
+
+def _asked_of_the_device(params: Mapping[str, Any]) -> list[str]:
+    return [axis for axis, spec in params["axes"].items() if asks_the_device(spec)]
+
+
 def fault_of(
     path: Path, table: pa.Table, metadata: Mapping[str, Any], plan: RunPlan | None
 ) -> str | None:
@@ -55,6 +69,11 @@ def _faults(
     path: Path, table: pa.Table, metadata: Mapping[str, Any], plan: RunPlan | None
 ) -> Iterator[str]:
     params = metadata["params"]
+    wanted = _TOLD | ({"resolved_axes"} if _asked_of_the_device(params) else set())
+    if set(metadata) != wanted:
+        name = min(wanted ^ set(metadata))
+        yield f"has a provenance {'without' if name in wanted else 'with the unknown key'} '{name}'"
+        return
     if plan is not None:
         yield from _faults_of_params(params, plan.shard_params(path))
     if metadata["kernel_digest"] != params["kernel_digest"]:

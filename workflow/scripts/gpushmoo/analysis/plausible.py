@@ -21,6 +21,9 @@ Bools = npt.NDArray[np.bool_]
 MOST_GBS = 1e6
 # What is computed again in another order of operations differs by its rounding alone.
 _RELATIVE = 1e-9
+# By which the clocks of host and device may differ.
+_CLOCKS = 0.01
+LISTS = ("samples_s", "sampled_at_s")
 # Null in a row that is not ``ok``.
 TIMES = (
     *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "median_s", "median_low_s"),
@@ -53,9 +56,19 @@ def faults_of_rows(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str
     for name in ("kernel", "dtype", "backend", "measured_at"):
         if len(pc.unique(table.column(name))) > 1:
             yield f"holds several values of {name}"
+    too_many = pc.equal(table.column("status"), Status.TOO_MANY_THREADS)
+    over = pc.greater(table.column("threads_per_block"), _most_threads(metadata))
+    if not too_many.equals(over):
+        yield "holds a cell whose number of threads its status contradicts"
     ok = pc.equal(table.column("status"), Status.OK)
     yield from _faults_of_unmeasured(table.filter(pc.invert(ok)))
     yield from _faults_of_measured(table.filter(ok), metadata)
+
+
+def _most_threads(metadata: Mapping[str, Any]) -> int:
+    """Threads that a block may have: the configuration's limit or the device's."""
+    limits = metadata["device"]["max_threads_per_block"], metadata["params"]["thread_limit"]
+    return min(limit for limit in (*limits, MOST_THREADS) if limit is not None)
 
 
 def _faults_of_unmeasured(rows: pa.Table) -> Iterator[str]:
@@ -81,13 +94,9 @@ def _faults_of_measured(rows: pa.Table, metadata: Mapping[str, Any]) -> Iterator
         yield "holds an ok cell with wrong words"
     if not pc.min(rows.column("verified_words")).as_py():
         yield "holds an ok cell of which nothing was verified"
-    limits = metadata["device"]["max_threads_per_block"], metadata["params"]["thread_limit"]
-    most = min(limit for limit in (*limits, MOST_THREADS) if limit is not None)
-    threads = pc.min_max(rows.column("threads_per_block")).as_py()
-    if not 1 <= threads["min"] <= threads["max"] <= most:
-        yield f"holds an ok cell of another number of threads than 1 to {most}"
-    if not pc.min(rows.column("blocks")).as_py():
-        yield "holds an ok cell of no blocks"
+    for name in ("threads_per_block", "blocks", "tiles"):
+        if not pc.min(rows.column(name)).as_py():
+            yield f"holds an ok cell with {name} = 0"
     sampled = _faults_of_samples(rows, metadata["params"]["measure"])
     fault = next(sampled, None)
     if fault is not None:
@@ -103,7 +112,7 @@ def _faults_of_measured(rows: pa.Table, metadata: Mapping[str, Any]) -> Iterator
 
 def _faults_of_samples(rows: pa.Table, measure: Mapping[str, Any]) -> Iterator[str]:
     lengths = pc.list_value_length(rows.column("samples_s")).to_numpy()
-    for name in ("samples_s", "sampled_at_s"):
+    for name in LISTS:
         column = rows.column(name)
         values = pc.list_flatten(column)
         if values.null_count or not np.array_equal(
@@ -116,17 +125,26 @@ def _faults_of_samples(rows: pa.Table, measure: Mapping[str, Any]) -> Iterator[s
         if not np.all(np.isfinite(numbers) & (numbers >= least)):
             yield f"holds {name} that no clock gives"
             return
-        if name == "sampled_at_s" and _falls_within(numbers, lengths):
-            yield "holds samples of a cell that go back in time"
+    samples, moments = (pc.list_flatten(rows.column(n)).to_numpy() for n in LISTS)
+    if samples.max() > measure["timeout_s"]:
+        limit_s = measure["timeout_s"]
+        yield f"holds a sample of {samples.max():.3g} s, and a launch may take {limit_s:g} s"
+    launches = np.repeat(rows.column("launches_per_sample").to_numpy(), lengths)
+    if _overlap(moments, samples * launches, lengths):
+        yield "holds samples of a cell that began before the one before them had ended"
     if lengths.min() < 1 or lengths.max() > max(measure["max_samples"], 6):
         yield f"holds a cell of {lengths.min()} to {lengths.max()} samples"
 
 
-def _falls_within(values: Floats, lengths: npt.NDArray[np.int64]) -> bool:
-    """Whether a value is smaller than the one before it in its list."""
-    falls = np.diff(values) < 0.0
-    falls[np.cumsum(lengths)[:-1] - 1] = False
-    return bool(falls.any())
+def _overlap(moments: Floats, took_s: Floats, lengths: npt.NDArray[np.int64]) -> bool:
+    """Whether a sample of a cell began before the cell's sample before it had ended.
+
+    `moments` and `took_s` are those of each cell, `lengths` of them, in a row. Two clocks tell
+    them, the host's and the device's.
+    """
+    early = np.diff(moments) < took_s[:-1] * (1.0 - _CLOCKS)
+    early[np.cumsum(lengths)[:-1] - 1] = False
+    return bool(early.any())
 
 
 def _derived(rows: pa.Table, metadata: Mapping[str, Any]) -> dict[str, Floats]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.analysis.steadiness import steadiness
+from gpushmoo.schema import SAMPLE_COUNT
 
 from .record import Record
 from .words import joined, percent, whole, whole_percent
@@ -28,7 +29,7 @@ def values(record: Record) -> dict[str, Any]:
         "ok": whole(len(ok)),
         "too_large": whole(int((cells["status"] == "too_many_threads").sum())),
         "others": whole(int((~cells["status"].isin(["ok", "too_many_threads"])).sum())),
-        "samples": whole(int(ok["samples"].sum())),
+        "samples": whole(int(ok[SAMPLE_COUNT].sum())),
         "shards": whole(len(record.provenance)),
         **_thousand(record, int((~dots).sum())),
         "megabytes": f"{record.n_bytes / 1e6:.0f}",

@@ -15,7 +15,7 @@ import pandas as pd
 from gpushmoo.analysis.aggregate import aggregate, dataset_provenance
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
-from gpushmoo.analysis.fastest import bytes_touched, fastest
+from gpushmoo.analysis.fastest import fastest
 from gpushmoo.dataset import read_medians
 from gpushmoo.store import open_shard
 
@@ -32,7 +32,7 @@ class MissingError(Exception):
 class Record:
     """All cells of the shards under `folder`, one row each, and where they came from.
 
-    `cells` are what `gpushmoo.dataset.read_medians` reads, with ``bytes_touched`` beside it.
+    `cells` are what `gpushmoo.dataset.read_medians` reads.
     """
 
     folder: Path
@@ -103,7 +103,7 @@ def read_record(folder: Path = H200) -> Record:
         aggregate(_shards(folder), dataset)
         cells = read_medians(dataset)
         provenance = dataset_provenance(dataset)
-    return Record(folder, cells.assign(bytes_touched=bytes_touched(cells)), provenance)
+    return Record(folder, cells, provenance)
 
 
 def digest(paths: Iterable[Path]) -> str:

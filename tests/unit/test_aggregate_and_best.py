@@ -34,7 +34,7 @@ from gpushmoo.dataset import matching, partitions, read_cells, read_medians
 from gpushmoo.events import CellRun, ShardResult
 from gpushmoo.quarantine import set_aside
 from gpushmoo.rows import cell_table
-from gpushmoo.schema import FAULTS, Status
+from gpushmoo.schema import FAULTS, SAMPLE_COUNT, Status
 from gpushmoo.space import Cell, Problem
 from gpushmoo.store import BadParquetError, read_shard, write_parquet
 from gpushmoo.workload import Launch
@@ -334,7 +334,7 @@ def test_medians_have_the_number_of_samples_in_the_place_of_the_samples(
 ) -> None:
     found = read_medians(dataset)
     lists = {"samples_s", "sampled_at_s"}
-    assert list(found["samples"]) == [len(s) for s in cells["samples_s"]]
+    assert list(found[SAMPLE_COUNT]) == [len(s) for s in cells["samples_s"]]
     left = [c for c in cells.columns if c not in lists]
     pd.testing.assert_frame_equal(found[left], cells[left])
 

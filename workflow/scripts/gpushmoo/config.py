@@ -17,7 +17,7 @@ from .config_sentences import sentence
 from .kernels import KernelFolder, KernelFolderError, find_kernels, load_kernel
 from .measure import MeasureSettings
 from .misfit import misfit
-from .schema import FAULTS, Status
+from .schema import FAULTS, Status, axis_fault
 from .simulations import SimulationConfig, SimulationError, read_simulation
 from .space import NOWHERE, Problem, asks_the_device, expand_axis
 from .studies import Studies, StudyError, read_studies
@@ -87,6 +87,9 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
     if not found:
         raise ConfigError("kernels: every kernel is null; at least one must be swept.")
     sweeps = _chosen(raw["only"], found)
+    fault = axis_fault(axis for sweep in sweeps.values() for axis in sweep.axes)
+    if fault is not None:
+        raise ConfigError(f"kernels: {fault}.")
     _refuse_shared_cells(sweeps)
     m = raw["measure"]
     if m["max_samples"] < m["min_samples"]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from .schema import CORE_COLUMNS, SAMPLE_COUNT
+from .schema import SAMPLE_COUNT, is_axis
 from .store import BadParquetError, is_whole
 from .wholefile import DamagedFileError, read_json, sync, write_json
 
@@ -40,16 +40,12 @@ def read_cells(
     """
     with _readable(dataset):
         source = _open(dataset, where)
-        names = [
-            name
-            for name in source.schema.names
-            if columns is None or name in columns or name not in CORE_COLUMNS
-        ]
+        names = [n for n in source.schema.names if columns is None or n in columns or is_axis(n)]
         return _plain(source.to_table(columns=names, filter=_filter(where, source.schema)))
 
 
 def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """As `read_cells`, but with the number of samples (``samples``) in the place of the samples."""
+    """As `read_cells`, but with the number of samples, SAMPLE_COUNT, in place of the samples."""
     with _readable(dataset):
         source = _open(dataset, where)
         fields = {n: pc.field(n) for n in source.schema.names if n not in SAMPLES}

@@ -13,7 +13,7 @@ from pathlib import Path
 from .contract import blamed, file_label, moved_clause
 from .dtypes import DTYPES
 from .fence import loading
-from .schema import CORE_COLUMNS
+from .schema import axis_fault
 from .workload import Workload
 
 
@@ -126,7 +126,5 @@ def _broken_promise(workload: Workload) -> str | None:
     for dtype in workload.dtypes:
         if dtype not in DTYPES:
             return f"its dtype '{dtype}' is not known; allowed: {', '.join(DTYPES)}"
-    for axis in workload.axes:
-        if axis in CORE_COLUMNS:
-            return f"its axis '{axis}' has the name of a column of the result; rename the axis"
-    return None
+    fault = axis_fault(workload.axes)
+    return None if fault is None else f"its {fault}"

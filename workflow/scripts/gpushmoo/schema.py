@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -92,10 +93,39 @@ MOST_THREADS = 2**31 - 1
 # Lists with an entry for each repeat.
 REPEAT_COLUMNS = ("repeat_medians_s", "repeat_samples", "repeat_copy_gbs")
 
+CORE_COLUMNS = frozenset(name for name, _, _ in _CELL_FIELDS)
+# Of columns that stages put beside those of a data set; no axis can begin with it.
+DERIVED = "#"
 # What stands in the place of the samples where a stage asks only how many there are.
-SAMPLE_COUNT = "samples"
-# No axis may have one of these names.
-CORE_COLUMNS = frozenset({SAMPLE_COUNT, *(name for name, _, _ in _CELL_FIELDS)})
+SAMPLE_COUNT = f"{DERIVED}samples"
+# Neither what stages derive, nor what readers of Parquet and frames add (``__filename``,
+# ``_1``), looks so; names of figures' files have room for two.
+_AXIS = re.compile("[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+def is_axis(column: str) -> bool:
+    """Whether a column of cells holds a launch parameter."""
+    return column not in CORE_COLUMNS and not column.startswith(DERIVED)
+
+
+def axis_fault(axes: Iterable[object]) -> str | None:
+    """Why the columns of a data set cannot be called so, as a clause; None when they can.
+
+    Case does not tell them apart: SQL and some file systems do not look at it.
+    """
+    columns = {name.lower(): name for name in CORE_COLUMNS}
+    for axis in axes:
+        if not isinstance(axis, str) or not _AXIS.fullmatch(axis):
+            return (
+                f"axis {axis!r} must be called by a letter and then letters, digits and '_', 64 "
+                "at most"
+            )
+        other = columns.setdefault(axis.lower(), axis)
+        if other in CORE_COLUMNS:
+            return f"axis '{axis}' has the name of a column of the result; rename the axis"
+        if other != axis:
+            return f"axes '{other}' and '{axis}' differ in case alone; rename one"
+    return None
 
 
 def cell_schema(axes: Iterable[str]) -> pa.Schema:
@@ -115,12 +145,12 @@ def cell_schema(axes: Iterable[str]) -> pa.Schema:
     that interval over the median, ``between_spread`` the relative standard deviation of the
     repeats' medians.
     ``threads_per_block`` is at most 2³¹ − 1, also of a cell that asks for more.
-    Raises ValueError when an axis has the name of a core column.
+    Raises ValueError when an axis cannot be a column beside the others (see `axis_fault`).
     """
     names = sorted(set(axes))
-    taken = CORE_COLUMNS.intersection(names)
-    if taken:
-        raise ValueError(f"axis '{min(taken)}' has the name of a core column; rename the axis.")
+    fault = axis_fault(names)
+    if fault is not None:
+        raise ValueError(f"{fault}.")
     fields = [pa.field(n, t, nullable=null) for n, t, null in _CELL_FIELDS]
     return pa.schema(fields + [pa.field(n, pa.int64(), nullable=True) for n in names])
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ..dataset import partitions, read_cells
-from ..schema import BEST_SCHEMA, GROUP, Status
+from ..schema import BEST_SCHEMA, CORE_COLUMNS, GROUP, Status
 from .ceiling import CeilingRow, share_of_ceiling
 from .edges import Limits, edges
 from .fastest import axes_of, params_text
@@ -76,7 +76,7 @@ def best_table(
         candidates = int((group["status"] == Status.OK).sum())
         for place, (_, cell) in enumerate(tied.iterrows()):
             rows.append(
-                {name: cell[name] for name in BEST_SCHEMA.names if name in cell.index}
+                {name: cell[name] for name in BEST_SCHEMA.names if name in CORE_COLUMNS}
                 | {
                     "params": params_text(cell, axes),
                     "over_copy": None if pd.isna(cell["over_copy"]) else cell["over_copy"],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .fastest import cache_bytes, fastest
+from .fastest import BYTES_TOUCHED, cache_bytes, fastest
 
 # A series of fewer sizes has no shape, and one that falls by less has no end of a cache in it.
 FEWEST_SIZES = 4
@@ -60,10 +60,10 @@ def cache_ends(cells: pd.DataFrame) -> list[CacheEnd]:
     A series is the fastest verified cell for each number of bytes touched.
     """
     warm = cells[cells["cache_state"] == "warm"]
-    series = fastest(warm, ["dtype", "bytes_touched"])
+    series = fastest(warm, ["dtype", BYTES_TOUCHED])
     ends = []
     for dtype, rows in series.groupby("dtype", sort=True):
-        found = fall_interval(list(rows["bytes_touched"]), list(rows["bandwidth_gbs"]))
+        found = fall_interval(list(rows[BYTES_TOUCHED]), list(rows["bandwidth_gbs"]))
         if found is not None:
             ends.append(CacheEnd(str(dtype), *found, cache_bytes(rows)))
     return ends

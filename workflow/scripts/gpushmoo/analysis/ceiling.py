@@ -10,8 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from ..schema import DERIVED
 from ..wholefile import read_json, write_json
-from .fastest import axes_of, fastest, params_text
+from .fastest import BYTES_TOUCHED, axes_of, fastest, params_text
 
 # Of the verified cells of a dataset all that this module asks, beside the axes.
 COLUMNS = frozenset(
@@ -21,6 +22,7 @@ COLUMNS = frozenset(
         *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
     }
 )
+_KIND = f"{DERIVED}kind"
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,8 @@ def ceiling_rows(cells: pd.DataFrame, kinds: Mapping[str, str]) -> list[CeilingR
     """
     axes = {kernel: axes_of(cells[cells["kernel"] == kernel]) for kernel in kinds}
     mine = cells[cells["kernel"].isin(list(kinds))]
-    mine = mine.assign(kind=mine["kernel"].map(dict(kinds)))
-    best = fastest(mine, ["device_name", "cache_state", "kind", "bytes_touched"])
+    mine = mine.assign(**{_KIND: mine["kernel"].map(dict(kinds))})
+    best = fastest(mine, ["device_name", "cache_state", _KIND, BYTES_TOUCHED])
     return [_row(cell, axes[cell["kernel"]]) for cell in best.to_dict("records")]
 
 
@@ -63,8 +65,8 @@ def _row(cell: Mapping[str, Any], axes: Sequence[str]) -> CeilingRow:
     return CeilingRow(
         device_name=cell["device_name"],
         cache_state=cell["cache_state"],
-        kind=cell["kind"],
-        bytes_touched=int(cell["bytes_touched"]),
+        kind=cell[_KIND],
+        bytes_touched=int(cell[BYTES_TOUCHED]),
         working_set_over_cache=None if pd.isna(share) else float(share),
         bandwidth_gbs=float(cell["bandwidth_gbs"]),
         bandwidth_low_gbs=float(cell["bandwidth_low_gbs"]),

@@ -7,16 +7,18 @@ from typing import Any
 
 import pandas as pd
 
-from ..schema import CORE_COLUMNS, Status
+from ..schema import DERIVED, Status, is_axis
 
 # In units of the last cache level: up to the first a working set counts as inside, from the second
 # as far outside. Between them a cache may hold a part of it.
 INSIDE, OUTSIDE = 1.0, 4.0
+# The column of what `bytes_touched` gives.
+BYTES_TOUCHED = f"{DERIVED}bytes_touched"
 
 
 def axes_of(cells: pd.DataFrame) -> list[str]:
     """Names of the launch-parameter columns that hold a value for these cells."""
-    return [c for c in cells.columns if c not in CORE_COLUMNS and cells[c].notna().any()]
+    return [c for c in cells.columns if is_axis(c) and cells[c].notna().any()]
 
 
 def params_text(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
@@ -32,10 +34,10 @@ def bytes_touched(cells: pd.DataFrame) -> pd.Series:
 def fastest(cells: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """The ``ok`` cell of the highest bandwidth in each group of equal `names`, sorted by them.
 
-    The frame has the column ``bytes_touched`` besides those of `cells`; `names` may hold it.
+    The frame has the column BYTES_TOUCHED besides those of `cells`; `names` may hold it.
     """
     ok = cells[cells["status"] == Status.OK]
-    ok = ok.assign(bytes_touched=bytes_touched(ok))
+    ok = ok.assign(**{BYTES_TOUCHED: bytes_touched(ok)})
     ranked = ok.sort_values(["bandwidth_gbs", "cell_key"], ascending=[False, True])
     return ranked.drop_duplicates(list(names)).sort_values(list(names), ignore_index=True)
 

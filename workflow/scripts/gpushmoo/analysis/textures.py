@@ -120,7 +120,9 @@ def written_sums(cells: pd.DataFrame, kernel: str, suffix: str) -> list[WrittenS
         plain = mine
         for name, value in names.items():
             plain = plain[plain[name] == value]
-        both = stored.merge(plain, on=["block_x", "block_y"], suffixes=("_stored", "_plain"))
+        shape = ["block_x", "block_y"]
+        times = [rows[[*shape, "median_s"]] for rows in (stored, plain)]
+        both = times[0].merge(times[1], on=shape, suffixes=("_stored", "_plain"))
         if both.empty:
             continue
         ratio = both["median_s_stored"] / both["median_s_plain"]

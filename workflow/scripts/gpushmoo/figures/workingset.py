@@ -14,7 +14,15 @@ from matplotlib.lines import Line2D
 
 from ..analysis.cache_end import CacheEnd, cache_ends
 from ..analysis.ceiling import CeilingRow, share_of_ceiling
-from ..analysis.fastest import INSIDE, OUTSIDE, axes_of, cache_bytes, fastest, params_text
+from ..analysis.fastest import (
+    BYTES_TOUCHED,
+    INSIDE,
+    OUTSIDE,
+    axes_of,
+    cache_bytes,
+    fastest,
+    params_text,
+)
 from ..display import interval, of_ceiling, significant, size_bytes
 from .style import (
     DTYPE_COLOURS,
@@ -44,7 +52,7 @@ def workingset(
     note's fact ``finding`` is one sentence on `kernel` for the report.
     """
     apply_style()
-    best = fastest(cells, ["dtype", "cache_state", "bytes_touched"])
+    best = fastest(cells, ["dtype", "cache_state", BYTES_TOUCHED])
     dtypes = [d for d in DTYPE_COLOURS if d in set(best["dtype"])]
     states = [s for s in DASHES if s in set(best["cache_state"])]
     cache = cache_bytes(cells)
@@ -55,7 +63,7 @@ def workingset(
             _series(ax, best[(best["dtype"] == dtype) & (best["cache_state"] == state)])
     if cache is not None:
         ax.axvline(cache, color="black", lw=0.7)
-    _size_axis(ax, [*best["bytes_touched"], *([] if cache is None else [cache])])
+    _size_axis(ax, [*best[BYTES_TOUCHED], *([] if cache is None else [cache])])
     ax.set_xlabel("bytes touched by a launch (read + written)")
     ax.set_ylabel("bandwidth (GB/s, read + written)")
     ax.set_ylim(bottom=0)
@@ -79,7 +87,7 @@ def _series(ax: Axes, rows: pd.DataFrame) -> None:
     error = np.abs(rows[["bandwidth_low_gbs", "bandwidth_high_gbs"]].to_numpy().T - values)
     colour = DTYPE_COLOURS[dtype]
     ax.errorbar(
-        rows["bytes_touched"],
+        rows[BYTES_TOUCHED],
         values,
         yerr=error,
         color=colour,
@@ -167,7 +175,7 @@ def _caption(tops: Tops, ends: list[str], ceiling: Sequence[CeilingRow], axes: l
     for state, cells in tops.items():
         said = [
             f"{_speed(cell, ceiling)} {place} ({cell['dtype']}, {cell['variant']}, "
-            f"{params_text(cell, axes)}, {size_bytes(cell['bytes_touched'])})"
+            f"{params_text(cell, axes)}, {size_bytes(cell[BYTES_TOUCHED])})"
             for place, cell in cells
         ]
         parts.append(f"{_capital(state)}: {_and(said)}.")

@@ -13,7 +13,7 @@ from ..analysis.dots import DOTS
 from ..analysis.statuses import MEANING
 from ..analysis.steadiness import Steadiness, steadiness
 from ..display import gbs, interval, of_ceiling, percent, size_bytes
-from ..schema import Status
+from ..schema import SAMPLE_COUNT, Status
 from .appendix import (
     device_numbers,
     fault_rows,
@@ -183,7 +183,7 @@ def method_facts(
     return {
         "cells": len(cells),
         "ok": len(ok),
-        "samples": int(ok["samples"].sum()),
+        "samples": int(ok[SAMPLE_COUNT].sum()),
         "min_samples": p["measure"]["min_samples"],
         "max_samples": p["measure"]["max_samples"],
         "target": percent(p["measure"]["relative_half_width"]),

@@ -78,7 +78,7 @@ def best_rows(best: pd.DataFrame, names: Namer) -> list[Json]:
                 "bandwidth": bare_interval(top),
                 "share": "—" if pd.isna(share) else percent(share),
                 "over_copy": "—" if pd.isna(top["over_copy"]) else significant(top["over_copy"]),
-                "edge": top["edge"].replace(" up", " ↑").replace(" down", " ↓"),
+                "edge": ", ".join(f"{axis} {_ARROWS[way]}" for axis, way in _ways(top["edge"])),
                 "tied": f"{len(group)} of {top['candidates']}",
                 "others": tied or "none",
             }
@@ -93,11 +93,18 @@ def edge_words(edge: str) -> str:
     """
     if not edge:
         return ""
-    axes = [part.split(" ") for part in edge.split(", ")]
     widen = " and ".join(
-        f"{axis} to {'larger' if way == 'up' else 'smaller'} values" for axis, way in axes
+        f"{axis} to {'larger' if way == 'up' else 'smaller'} values" for axis, way in _ways(edge)
     )
     return f", at the edge of what was swept: widen {widen}"
+
+
+_ARROWS = {"up": "↑", "down": "↓"}
+
+
+def _ways(edge: str) -> list[list[str]]:
+    """Axis, and ``up`` or ``down``, of each part of the column `edge` of BEST_SCHEMA."""
+    return [part.split(" ") for part in edge.split(", ") if part]
 
 
 def _few_sizes(best: pd.DataFrame) -> pd.DataFrame:

@@ -210,6 +210,7 @@ def sweep_config(step: int, size: int) -> dict[str, Any]:
             "min_samples": 7,
             "relative_half_width": 0.01,
             "cells_per_shard": 1_000_000,
+            "max_cells": 2_000_000,
             "repeats": 1,
         },
         "simulate": dict.fromkeys(base["simulate"]),

@@ -132,6 +132,7 @@ MEASURE = st.fixed_dictionaries(
         "cell_timeout_s": st.just(10.0),
         "warmup": st.sampled_from([0, 1, 3]),
         "cells_per_shard": st.sampled_from([60, 1000]),
+        "max_cells": st.just(100_000),
     }
 )
 

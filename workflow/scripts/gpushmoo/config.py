@@ -5,24 +5,29 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import yaml
 
+from .config_bulk import bulk_fault
 from .config_sentences import sentence
 from .kernels import KernelFolder, KernelFolderError, find_kernels, load_kernel
 from .measure import MeasureSettings
 from .misfit import misfit
 from .schema import FAULTS, Status, axis_fault
 from .simulations import SimulationConfig, SimulationError, read_simulation
-from .space import NOWHERE, Problem, asks_the_device, expand_axis
+from .space import TYPICAL, Problem, asks_the_device, expand_axis, most_values
 from .studies import Studies, StudyError, read_studies
 from .timing.stopping import StoppingRule
 from .workload import HostFedWorkload
+
+# Numbers of blocks of one simulated device.
+MOST_SIMULATED = 65_536
 
 
 class ConfigError(ValueError):
@@ -43,6 +48,12 @@ class SweepConfig:
     problems: tuple[Problem, ...]
     cache_states: tuple[str, ...]
     axes: dict[str, Any]
+
+    @cached_property
+    def known_values(self) -> dict[str, frozenset[int]]:
+        """The values of those axes of which no device must be asked."""
+        specs = {name: spec for name, spec in self.axes.items() if not asks_the_device(spec)}
+        return {name: frozenset(expand_axis(spec, TYPICAL)) for name, spec in specs.items()}
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,9 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
 
     `root` is the folder that relative paths refer to. Raises ConfigError.
     """
+    fault = bulk_fault(raw)
+    if fault is not None:
+        raise ConfigError(fault)
     schema = yaml.safe_load((root / "workflow/schemas/config.schema.yaml").read_text())
     _check_schema(raw, schema)
     try:
@@ -90,8 +104,9 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
     fault = axis_fault(axis for sweep in sweeps.values() for axis in sweep.axes)
     if fault is not None:
         raise ConfigError(f"kernels: {fault}.")
-    _refuse_shared_cells(sweeps)
     m = raw["measure"]
+    _refuse_many_cells(sweeps, m["max_cells"])
+    _refuse_shared_cells(sweeps)
     if m["max_samples"] < m["min_samples"]:
         raise ConfigError(
             f"measure.max_samples is {m['max_samples']} but must be at least measure.min_samples, "
@@ -147,9 +162,16 @@ def _is_finite(_: Any, value: Any) -> bool:
     return _is_whole(_, value) or (isinstance(value, float) and math.isfinite(value))
 
 
+def _unique(_: Any, wanted: bool, instance: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
+    """As JSON Schema has it, without comparing each entry with each."""
+    if wanted and isinstance(instance, list) and len(set(map(repr, instance))) < len(instance):
+        yield jsonschema.ValidationError("has non-unique elements")
+
+
 # JSON Schema takes 7.0 for a whole number, and NaN passes every bound.
 _Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
     jsonschema.Draft202012Validator,
+    {"uniqueItems": _unique},
     type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
         {"integer": _is_whole, "number": _is_finite}
     ),
@@ -204,19 +226,47 @@ def _sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
         _check_axis(f"kernels.{name}.axes.{axis}", value, least, w.most.get(axis))
     sizes = spec.get("sizes", list(w.sizes))
     problems = tuple(w.problem(s) if isinstance(s, int) else Problem(*s) for s in sizes)
-    for i, problem in enumerate(problems):
+    seen: set[Problem] = set()
+    for problem in problems:
         if min(problem.height, problem.width) == 0 and not isinstance(w, HostFedWorkload):
             raise ConfigError(
                 f"kernels.{name}.sizes: {problem.height} x {problem.width} holds no elements; each "
                 "must be at least 1."
             )
-        if problem in problems[:i]:
+        if problem in seen:
             raise ConfigError(
                 f"kernels.{name}.sizes: {problem.height} x {problem.width} stands twice; "
                 "a size must stand once."
             )
+        seen.add(problem)
     states = tuple(spec.get("cache", w.cache_states))
     return SweepConfig(folder, tuple(dtypes), tuple(variants), problems, states, axes)
+
+
+def _refuse_many_cells(sweeps: Mapping[str, SweepConfig], most: int) -> None:
+    """Before any axis is expanded."""
+    cells = {name: _most_cells(sweep) for name, sweep in sweeps.items()}
+    total = sum(cells.values())
+    if total > most:
+        name = max(cells, key=lambda name: cells[name])
+        alone = f"{_number(total)} cells"
+        among = f"{_number(cells[name])} of the run's {alone}"
+        raise ConfigError(
+            f"kernels.{name}: {alone if cells[name] == total else among}; a run may have {most}: "
+            "sweep fewer values or sizes, or raise measure.max_cells."
+        )
+
+
+def _most_cells(sweep: SweepConfig) -> int:
+    """Cells of all dtypes, at most: values that two parts of an axis share count twice."""
+    values = (most_values(spec, TYPICAL) for spec in sweep.axes.values())
+    others = (sweep.dtypes, sweep.variants, sweep.problems, sweep.cache_states)
+    return math.prod(values) * math.prod(map(len, others))
+
+
+def _number(n: int) -> str:
+    """A product of many axes has too many digits to read, or for Python to write."""
+    return str(n) if n < 10**15 else f"about 10^{math.log10(n):.0f}"
 
 
 def _refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:
@@ -226,7 +276,8 @@ def _refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:
         for other, earlier in named[:i]:
             if sweep.folder.name != earlier.folder.name or _apart(sweep, earlier):
                 continue
-            problem = next(p for p in sweep.problems if p in earlier.problems)
+            others = set(earlier.problems)
+            problem = next(p for p in sweep.problems if p in others)
             raise ConfigError(
                 f"kernels.{name}.sizes: kernels.{other} sweeps {sweep.folder.name} at "
                 f"{problem.height} x {problem.width}, too; sweeps of one kernel must differ in all "
@@ -242,11 +293,9 @@ def _apart(one: SweepConfig, other: SweepConfig) -> bool:
         (one.variants, other.variants),
         (one.cache_states, other.cache_states),
     ]
-    for axis, spec in one.axes.items():
-        # The values of some axes are known on the device only.
-        if not (asks_the_device(spec) or asks_the_device(other.axes[axis])):
-            parts.append((expand_axis(spec, NOWHERE), expand_axis(other.axes[axis], NOWHERE)))
-    return any(set(mine).isdisjoint(its) for mine, its in parts)
+    mine, its = one.known_values, other.known_values
+    parts += [(mine[axis], its[axis]) for axis in mine if axis in its]
+    return any(frozenset(ours).isdisjoint(theirs) for ours, theirs in parts)
 
 
 # Of more names than this a sentence shows those that are like the wrong one.
@@ -295,7 +344,11 @@ def _studies(raw: Mapping[str, Any], sweeps: Mapping[str, SweepConfig], root: Pa
 
 def _simulation(name: str, spec: Mapping[str, Any], root: Path) -> SimulationConfig:
     if spec.get("num_partition") is not None:
-        _check_axis(f"simulate.{name}.num_partition", spec["num_partition"])
+        key, values = f"simulate.{name}.num_partition", spec["num_partition"]
+        _check_axis(key, values)
+        n = most_values(values, TYPICAL)
+        if n > MOST_SIMULATED:
+            raise ConfigError(f"{key}: {n} values; at most {MOST_SIMULATED} are simulated.")
     try:
         return read_simulation(name, spec, root)
     except SimulationError as err:

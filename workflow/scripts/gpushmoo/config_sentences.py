@@ -103,7 +103,7 @@ def _allowed(error: jsonschema.ValidationError) -> str:
         return "it must be " + " and ".join(bounds)
     if error.validator in {"minItems", "minProperties"}:
         return f"it needs at least {value} " + ("entry" if value == 1 else "entries")
-    if error.validator == "maxItems":
+    if error.validator in {"maxItems", "maxProperties"}:
         return f"it takes at most {value} entries"
     if error.validator == "minLength":
         return "it must not be empty"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from .devices.base import LaunchRefusedError
 from .dtypes import DTYPES
 from .host_dot import host_dot, host_dot_depth, prepare
-from .pipeline import Piece, Pipeline, cuts, share_of_host
+from .pipeline import Piece, Pipeline, count_cuts, cuts, share_of_host
 from .space import Cell, Problem
 from .summation import (
     Reference,
@@ -39,6 +39,8 @@ from .workload import (
 LANES = 4
 # A block keeps a sum of each of its threads. A CPU's OpenCL would let more of them begin.
 MOST_THREADS = 1024
+# Copies and launches of a cell, which the host holds all at once, some hundred bytes each.
+MOST_PIECES = 65_536
 
 
 class DotProduct(ReducingWorkload):
@@ -144,7 +146,8 @@ class StreamedDot(DotProduct, HostFedWorkload):
     def pipeline(self, cell: Cell) -> Pipeline:
         """The last elements are the host's, as in the document.
 
-        Raises LaunchRefusedError for blocks of more threads than the kernel has room for.
+        Raises LaunchRefusedError for blocks of more threads than the kernel has room for, and for
+        more pieces than MOST_PIECES.
         """
         if cell["threads"] > MOST_THREADS:
             raise LaunchRefusedError(
@@ -154,8 +157,13 @@ class StreamedDot(DotProduct, HostFedWorkload):
         here = n - share_of_host(n, cell["host_percent"])
         if here < n:
             prepare(np.dtype(DTYPES[cell.dtype].scalar))
+        asked = (here, cell["streams"], cell["min_per_stream"], cell["chunk"])
+        if count_cuts(*asked) > MOST_PIECES:
+            raise LaunchRefusedError(
+                f"{here} elements in {count_cuts(*asked)} pieces; at most {MOST_PIECES} are queued."
+            )
         pieces, first = [], 0
-        for cut in cuts(here, cell["streams"], cell["min_per_stream"], cell["chunk"]):
+        for cut in cuts(*asked):
             blocks = _blocks(cell, cut.end - cut.begin)
             args: tuple[Argument, ...] = (
                 *(BufferRef(name) for name in self.operands),

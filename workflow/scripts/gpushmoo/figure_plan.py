@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .config import SweepConfig
+from .config import ConfigError, SweepConfig
 from .space import Problem
 from .workload import Footprint, HeatMap, View, WorkingSet
 
 # Of fewer sizes a figure of bandwidth over the bytes touched shows nothing that a table does not.
 FEWEST_SIZES = 4
+# More than a report could be looked through.
+MOST_FIGURES = 5_000
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,19 @@ class FigureSpec:
         if isinstance(self.view, Footprint):
             found["dtype"] = self.dtypes[0]
         return found | ({"cache_state": self.cache_state} if self.cache_state else {})
+
+
+def refuse_many_figures(sweeps: Mapping[str, SweepConfig]) -> None:
+    """Raise ConfigError where the sweeps would have more than MOST_FIGURES."""
+    left = MOST_FIGURES
+    for name, sweep in sweeps.items():
+        for view in sweep.folder.workload.views:
+            left -= len(figures_of(sweep, view))
+        if left < 0:
+            raise ConfigError(
+                f"kernels.{name}.sizes: with its {len(sweep.problems)} sizes the report would have "
+                f"more than {MOST_FIGURES} figures; sweep fewer sizes."
+            )
 
 
 def figures_of(sweep: SweepConfig, view: View) -> list[FigureSpec]:

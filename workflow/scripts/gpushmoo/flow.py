@@ -14,7 +14,7 @@ from .devices.base import DeviceInfo
 from .devices.select import DeviceChoice, resolve
 from .digest import code_digest, file_digest, library_digest
 from .dot_products import DotProduct
-from .figure_plan import FigureSpec, figures_of
+from .figure_plan import FigureSpec, figures_of, refuse_many_figures
 from .job_params import ROOT, cache_folder
 from .kernels import KernelFolder
 from .plan import Shard, named_shard, plan_shards, run_plan
@@ -31,7 +31,10 @@ DOT_PLOTS = {
 
 
 class Flow:
-    """A run as Snakemake sees it. Paths are relative to the working directory."""
+    """A run as Snakemake sees it. Paths are relative to the working directory.
+
+    `shards` are those that it measures.
+    """
 
     def __init__(self, raw: Mapping[str, Any], ask_device: bool) -> None:
         """Check the configuration; with `ask_device` resolve ``backend: auto`` on this host.
@@ -39,6 +42,8 @@ class Flow:
         Raises ConfigError or NoDeviceError, each one sentence.
         """
         self.config: RunConfig = load_config(raw, ROOT)
+        refuse_many_figures(self.config.sweeps)
+        self.shards: list[Shard] = [] if self.config.dataset else plan_shards(self.config)
         self.results = Path("results") / self.config.run
         self._info: DeviceInfo | None = None
         self.choice = DeviceChoice(
@@ -58,11 +63,6 @@ class Flow:
         return str(self.results.joinpath(*parts))
 
     # Measuring
-
-    @cached_property
-    def shards(self) -> list[Shard]:
-        """All shards of the run."""
-        return plan_shards(self.config)
 
     @cached_property
     def shard_files(self) -> list[str]:
@@ -291,7 +291,7 @@ class Flow:
             "seed": self.config.seed,
         }
 
-    @property
+    @cached_property
     def figures(self) -> list[FigureSpec]:
         """Figures of measured cells, in the order of the report."""
         found = [

@@ -64,6 +64,17 @@ def share_of_host(n: int, percent: int) -> int:
     return (n * percent + 50) // 100
 
 
+def count_cuts(n: int, streams: int, min_per_stream: int, chunk: int) -> int:
+    """How many pieces `cuts` makes, or a few more, without making them."""
+    used = _streams(n, streams, min_per_stream)
+    return used * -(-(n // used + 1) // chunk) if chunk else used
+
+
+def _streams(n: int, streams: int, min_per_stream: int) -> int:
+    """How many of the streams `n` elements use."""
+    return max(1, min(streams, n // max(1, min_per_stream)))
+
+
 def cuts(n: int, streams: int, min_per_stream: int, chunk: int) -> tuple[Cut, ...]:
     """Cut `n` elements for at most `streams` streams, in the order in which they are queued.
 
@@ -73,7 +84,7 @@ def cuts(n: int, streams: int, min_per_stream: int, chunk: int) -> tuple[Cut, ..
     """
     if n == 0:
         return ()
-    used = max(1, min(streams, n // max(1, min_per_stream)))
+    used = _streams(n, streams, min_per_stream)
     bounds = [n * i // used for i in range(used + 1)]
     step = chunk or n
     rounds = max(-(-(b - a) // step) for a, b in itertools.pairwise(bounds))

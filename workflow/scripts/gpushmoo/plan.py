@@ -6,13 +6,13 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .config import RunConfig, SweepConfig
+from .config import ConfigError, RunConfig, SweepConfig
 from .job_params import ROOT
 from .run_plan import RunPlan, SweepPlan
-from .space import Residency, count_cells, expand_axis, shard_count, shard_name
+from .space import TYPICAL, count_cells, expand_axis, shard_count, shard_name
 
-# Stands in for the device's occupancy where only the number of shards is wanted.
-_TYPICAL = Residency(units=32, per_unit=4)
+# Measuring jobs of a run. Snakemake takes minutes and gigabytes to plan as many.
+MOST_SHARDS = 100_000
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,28 @@ class Shard:
 
 
 def plan_shards(config: RunConfig) -> list[Shard]:
-    """All shards of a run, a whole repeat after the other, in a fixed order; asks no device."""
-    first = []
-    for name, sweep in config.sweeps.items():
-        axes = {a: expand_axis(spec, _TYPICAL) for a, spec in sweep.axes.items()}
-        cells = count_cells(axes, len(sweep.problems), len(sweep.variants), len(sweep.cache_states))
-        rounds = len(set(sweep.problems)) * len(sweep.cache_states)
-        count = shard_count(cells, config.cells_per_shard, rounds)
-        first += [Shard(name, d, i, count) for d in sweep.dtypes for i in range(count)]
+    """All shards of a run, a whole repeat after the other, in a fixed order; asks no device.
+
+    Raises ConfigError, before there is any, where they are more than MOST_SHARDS.
+    """
+    counts = {name: _shards(sweep, config.cells_per_shard) for name, sweep in config.sweeps.items()}
+    dtypes = {name: sweep.dtypes for name, sweep in config.sweeps.items()}
+    total = config.repeats * sum(n * len(dtypes[name]) for name, n in counts.items())
+    if total > MOST_SHARDS:
+        raise ConfigError(
+            f"measure.cells_per_shard: {config.cells_per_shard} makes {total} measuring jobs; a "
+            f"run may have {MOST_SHARDS}: raise it, or sweep fewer sizes."
+        )
+    first = [Shard(n, d, i, counts[n]) for n in counts for d in dtypes[n] for i in range(counts[n])]
     return [replace(s, repeat=n) for n in range(1, config.repeats + 1) for s in first]
+
+
+def _shards(sweep: SweepConfig, cells_per_shard: int) -> int:
+    """Number of shards of each dtype."""
+    axes = {a: expand_axis(spec, TYPICAL) for a, spec in sweep.axes.items()}
+    cells = count_cells(axes, len(sweep.problems), len(sweep.variants), len(sweep.cache_states))
+    rounds = len(set(sweep.problems)) * len(sweep.cache_states)
+    return shard_count(cells, cells_per_shard, rounds)
 
 
 def named_shard(wildcards: Any) -> Shard:

@@ -93,8 +93,8 @@ class Residency:
         return self.units * self.per_unit
 
 
-# Stands in for a device's where no axis asks it.
-NOWHERE = Residency(units=1, per_unit=1)
+# Stands in for a device's occupancy where only numbers of cells are wanted, or no axis asks it.
+TYPICAL = Residency(units=32, per_unit=4)
 
 
 def expand_axis(spec: Any, residency: Residency) -> list[int]:
@@ -103,7 +103,7 @@ def expand_axis(spec: Any, residency: Residency) -> list[int]:
     A specification is an integer, a list of specifications, ``{from, to, step}`` (both ends
     included when the step meets them) or ``{to_resident, points}``.
     """
-    return sorted(set(_values(spec, residency)))
+    return sorted(set(itertools.chain.from_iterable(_parts(spec, residency))))
 
 
 def asks_the_device(spec: Any) -> bool:
@@ -112,17 +112,36 @@ def asks_the_device(spec: Any) -> bool:
     return any(isinstance(part, Mapping) and "to_resident" in part for part in parts)
 
 
-def _values(spec: Any, residency: Residency) -> Iterator[int]:
+def most_values(spec: Any, residency: Residency) -> int:
+    """How many values `expand_axis` finds at most, without finding them.
+
+    It finds as many, but for those that stand in several parts of the specification.
+    """
+    if isinstance(spec, Mapping) and "to_resident" in spec:
+        rounds = _last_resident(float(spec["to_resident"]), residency) // residency.units
+        return int(spec["points"]) + 2 * rounds
+    if isinstance(spec, int | Mapping):
+        return sum(map(len, _parts(spec, residency)))
+    return sum(most_values(part, residency) for part in spec)
+
+
+def _parts(spec: Any, residency: Residency) -> Iterator[Sequence[int]]:
     if isinstance(spec, int):
-        yield spec
+        yield (spec,)
     elif isinstance(spec, Mapping):
         if "to_resident" in spec:
-            yield from _resident_values(float(spec["to_resident"]), int(spec["points"]), residency)
+            factor, points = float(spec["to_resident"]), int(spec["points"])
+            yield list(_resident_values(factor, points, residency))
         else:
-            yield from range(int(spec["from"]), int(spec["to"]) + 1, int(spec.get("step", 1)))
+            yield range(int(spec["from"]), int(spec["to"]) + 1, int(spec.get("step", 1)))
     else:
         for part in spec:
-            yield from _values(part, residency)
+            yield from _parts(part, residency)
+
+
+def _last_resident(factor: float, residency: Residency) -> int:
+    """The blocks of so many full waves."""
+    return max(1, round(factor * residency.blocks))
 
 
 def _resident_values(factor: float, points: int, residency: Residency) -> Iterator[int]:
@@ -131,7 +150,7 @@ def _resident_values(factor: float, points: int, residency: Residency) -> Iterat
     Where a further multiprocessor round or a second wave begins (k·units and k·units + 1), the
     curve may jump; a grid that misses the two sides of a jump cannot show it.
     """
-    last = max(1, round(factor * residency.blocks))
+    last = _last_resident(factor, residency)
     for i in range(1, points + 1):
         yield max(1, round(i * last / points))
     for full in range(residency.units, last + 1, residency.units):

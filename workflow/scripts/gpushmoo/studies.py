@@ -42,15 +42,19 @@ def read_studies(
 
     A study of a kernel that is not swept is left out. Raises StudyError.
     """
-    timelines = {
-        name: _cell(f"studies.timeline.{name}", spec, folders[spec["kernel"]])
+    asked = {
+        name: spec
         for name, spec in (raw["timeline"] or {}).items()
         if spec is not None and spec["kernel"] in folders
     }
-    if len(timelines) > MOST_TIMELINES:
+    if len(asked) > MOST_TIMELINES:
         raise StudyError(
-            f"studies.timeline: {len(timelines)} cells; a figure has room for {MOST_TIMELINES}"
+            f"studies.timeline: {len(asked)} cells; a figure has room for {MOST_TIMELINES}"
         )
+    timelines = {
+        name: _cell(f"studies.timeline.{name}", spec, folders[spec["kernel"]])
+        for name, spec in asked.items()
+    }
     recorded = None if raw["recorded"] is None else root / raw["recorded"]
     if recorded is not None and not recorded.is_dir():
         raise StudyError(f"studies.recorded: '{raw['recorded']}' is not a folder")

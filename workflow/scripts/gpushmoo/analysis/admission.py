@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from ..run_plan import RunPlan
 from ..schema import Status, cell_schema
 from ..shard_space import space_of
-from ..space import NOWHERE, asks_the_device, expand_axis
+from ..space import TYPICAL, asks_the_device, expand_axis
 from .plausible import faults_of_rows
 
 # What a shard's provenance tells of its device, by the column that repeats it.
@@ -116,7 +116,7 @@ def _faults_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[s
     params = metadata["params"]
     resolved: Mapping[str, list[int]] = metadata.get("resolved_axes", {})
     values = {
-        axis: resolved[axis] if asks_the_device(spec) else expand_axis(spec, NOWHERE)
+        axis: resolved[axis] if asks_the_device(spec) else expand_axis(spec, TYPICAL)
         for axis, spec in params["axes"].items()
     }
     # Those of the repeats of a shard are the same.

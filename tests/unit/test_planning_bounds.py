@@ -1,0 +1,247 @@
+"""What a configuration may ask for is bounded, and refused before it takes time or memory."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT, examples
+from gpushmoo.config import ConfigError, load_config
+from gpushmoo.config_bulk import MOST_VALUES
+from gpushmoo.flow import Flow
+from gpushmoo.pipeline import count_cuts, cuts
+from gpushmoo.plan import plan_shards
+from gpushmoo.space import Residency, expand_axis, most_values
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+RAW = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+COPY = "copy2d_coalesced"
+N = 2**28
+ALL = {"from": 1, "to": N}
+ONE = {"dtypes": ["float"], "variants": ["element"], "sizes": [64]}
+MIB = 2**20
+
+
+def copies(**spec: Any) -> dict[str, Any]:
+    return {"only": [COPY], "kernels": {COPY: {**ONE, "axes": {}, **spec}}}
+
+
+def axes(x: Any, y: Any = 1) -> dict[str, Any]:
+    return copies(axes={"block_x": x, "block_y": y})
+
+
+def sweeps(count: int, **spec: Any) -> dict[str, Any]:
+    named = {f"s{i}": {"kernel": COPY, **ONE, "sizes": [64 + i], **spec} for i in range(count)}
+    return {"only": None, "kernels": named}
+
+
+def measured(**values: Any) -> dict[str, Any]:
+    return {"measure": {**RAW["measure"], **values}}
+
+
+def simulated(**values: Any) -> dict[str, Any]:
+    return {"simulate": {"tesla-c1060": {"levels": ["bus"], "sizes": [256], **values}}}
+
+
+def streamed(**params: int) -> dict[str, Any]:
+    """A time line of as many elements as there may be."""
+    studies = copy.deepcopy(RAW["studies"])
+    cell = next(iter(studies["timeline"].values()))
+    cell |= {"size": N, "axes": {**cell["axes"], **params}}
+    return {"studies": studies}
+
+
+def nested(depth: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+def laughs() -> list[Any]:
+    """A list that stands ten times in one that does, and so on, as ``*name`` of YAML makes it."""
+    found: list[Any] = ["x"] * 10
+    for _ in range(12):
+        found = [found] * 10
+    return found
+
+
+def endless() -> list[Any]:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+# What is asked for beside the default, and what the sentence must say.
+CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "two long axes": (
+        axes(ALL, ALL),
+        [f"kernels.{COPY}: about 10^17 cells", "2000000", "sweep fewer", "measure.max_cells"],
+    ),
+    "one cell too many": (
+        {**axes({"from": 1, "to": 51}), **measured(max_cells=50)},
+        [f"kernels.{COPY}: 51 cells; a run may have 50:"],
+    ),
+    "lists of ranges": (axes([{**ALL, "step": s} for s in range(1, 2000)]), ["cells"]),
+    "waves of blocks": (axes([{"to_resident": 16, "points": 100_000}] * 5000), ["cells"]),
+    "two sweeps to be told apart": (
+        {**sweeps(2, sizes=[64], axes={"block_x": ALL})},
+        ["kernels.s0: 4294967296 of the run's 8589934592 cells"],
+    ),
+    "sizes, types and variants": (
+        copies(
+            sizes=list(range(1, 5000)),
+            dtypes=["float", "double", "float3", "float4"],
+            variants=["element", "tile32"],
+            axes={"block_x": {"from": 1, "to": 64}, "block_y": 1},
+        ),
+        ["2559488 cells"],
+    ),
+    "sizes of two forms": (
+        copies(sizes=[[i, 1] if i % 2 else i for i in range(1, 6000)], axes={"block_x": 1}),
+        [f"kernels.{COPY}.sizes", "5999 sizes", "more than 5000 figures"],
+    ),
+    "a list of too many sizes": (copies(sizes=list(range(N >> 8))), ["more than 20000 values"]),
+    "sweeps": (sweeps(257), ["'kernels'", "at most 256 entries"]),
+    "sweeps of a long file": (sweeps(5000), ["more than 20000 values"]),
+    "shards": (
+        {
+            **copies(sizes=list(range(1, 1500)), axes={"block_x": 1, "block_y": [1, 2]}),
+            **measured(cells_per_shard=1, repeats=100),
+        },
+        ["measure.cells_per_shard: 1 makes 149900 measuring jobs", "may have 100000"],
+    ),
+    "simulated blocks": (simulated(num_partition=ALL), ["num_partition: 268435456 values"]),
+    "lists of simulated blocks": (simulated(num_partition=[ALL] * 3000), ["at most 65536"]),
+    "pieces of a time line": (streamed(chunk=1), ["axes: 268435456 elements in ", "at most 65536"]),
+    "streams of a time line": (streamed(streams=N, min_per_stream=1), ["at most 65536"]),
+    "nested lists": ({"only": nested(3000)}, ["'only.0.0'", "more than 32 deep"]),
+    "nested axes": (axes(nested(40)), [f"'kernels.{COPY}.axes'", "more than 32 deep"]),
+    "lists that stand in several places": ({"only": laughs()}, ["more than 20000 values"]),
+    "a list in itself": ({"only": endless()}, ["more than 32 deep"]),
+    "a number of 5000 digits": (
+        {"seed": 10**5000},
+        ["'seed' is a whole number of about 5000 digi"],
+    ),
+    "a key of 5000 digits": ({"kernels": {10**5000: {}}}, ["'kernels' holds a key", "5000 digits"]),
+    "a long text": ({"backend": "x" * 10**7}, ["'backend' is a text of 10000000 characters"]),
+}
+
+
+def ask(name: str) -> dict[str, Any]:
+    """What refuses a case, and what this process has taken since it began, in seconds and MiB."""
+    began = time.process_time()
+    try:
+        Flow({**copy.copy(RAW), **CASES[name][0]}, ask_device=False)
+        said = "taken"
+    except ConfigError as err:
+        said = str(err)
+    return {
+        "said": said,
+        "cpu_s": time.process_time() - began,
+        "peak_mib": kibibytes("VmHWM") / 1024,
+    }
+
+
+def kibibytes(name: str) -> int:
+    """Of this process. What `getrusage` tells of a peak includes that of the process before."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)[1])  # type: ignore[index]
+
+
+def ask_all() -> None:
+    """In a process of its own, which ends before a machine does that runs out of memory."""
+    resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
+    resource.setrlimit(resource.RLIMIT_AS, (1024 * kibibytes("VmSize") + 600 * MIB,) * 2)
+    print(json.dumps({name: ask(name) for name in CASES}))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    said: str
+    cpu_s: float
+    peak_mib: float
+
+
+@pytest.fixture(scope="module")
+def refusals() -> dict[str, Refusal]:
+    paths = [str(ROOT / p) for p in ("workflow/scripts", "tests", "tests/unit")]
+    done = subprocess.run(
+        [sys.executable, "-c", "import test_planning_bounds as t; t.ask_all()"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return {name: Refusal(**told) for name, told in json.loads(done.stdout).items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_too_much_is_refused_in_one_sentence_at_once(
+    name: str, refusals: dict[str, Refusal]
+) -> None:
+    found = refusals[name]
+    assert [w for w in CASES[name][1] if w not in found.said] == []
+    assert found.said.endswith(".")
+    assert len(found.said) < 300
+    assert "\n" not in found.said
+    # CPU time, which other processes do not lengthen; it is some tenths.
+    assert found.cpu_s < 2.0
+    assert found.peak_mib < 500
+
+
+def test_what_is_just_not_too_much_is_taken() -> None:
+    asked = {**RAW, **axes({"from": 1, "to": 50}), **measured(max_cells=50)}
+    assert {s.count for s in plan_shards(load_config(asked, ROOT))} == {1}
+    # A value that stands in two parts of an axis is one.
+    twice = {**RAW, **axes([{"from": 1, "to": 9}, {"from": 5, "to": 12}]), **measured(max_cells=17)}
+    assert load_config(twice, ROOT).sweeps
+    full = MOST_VALUES - 600
+    long = {**RAW, **axes(list(range(1, full)))}
+    assert load_config(long, ROOT).sweeps[COPY].axes["block_x"][-1] == full - 1
+
+
+PART = st.one_of(
+    st.integers(1, 40),
+    st.builds(
+        lambda first, more, step: {"from": first, "to": first + more, "step": step},
+        *(st.integers(1, 9), st.integers(0, 30), st.integers(1, 50)),
+    ),
+    st.builds(
+        lambda waves, points: {"to_resident": waves, "points": points},
+        *(st.floats(0.01, 16.0), st.integers(1, 40)),
+    ),
+)
+
+
+@settings(max_examples=examples(200))
+@given(
+    spec=PART | st.lists(PART, min_size=1, max_size=3),
+    units=st.integers(1, 20),
+    per_unit=st.integers(1, 4),
+)
+def test_values_are_counted_without_being_found(spec: Any, units: int, per_unit: int) -> None:
+    residency = Residency(units, per_unit)
+    found, most = len(expand_axis(spec, residency)), most_values(spec, residency)
+    assert found <= most
+    if isinstance(spec, int) or "from" in spec:
+        assert found == most
+
+
+def test_pieces_are_counted_without_being_made() -> None:
+    for n, streams, fewest, chunk in product(range(40), (1, 3, 50), (0, 1, 7), (0, 1, 3, 100)):
+        made, counted = (f(n, streams, fewest, chunk) for f in (cuts, count_cuts))
+        assert len(made) <= counted <= len(made) + streams

@@ -4,7 +4,7 @@
 # Needs python3 (3.11 or later) and one of: uv, pip, the venv module.
 set -eu
 cd "$(dirname "$0")/.."
-lock="requirements/$1.lock"
+packages="requirements/$1.lock"
 python="${PYTHON:-python3}"
 
 fail() { printf 'bootstrap: %s\n' "$1" >&2; exit 1; }
@@ -14,6 +14,24 @@ command -v "$python" >/dev/null 2>&1 || fail "$python was not found; install Pyt
     fail "$("$python" --version) is too old; gpushmoo needs Python 3.11 or later (set PYTHON=/path/to/python3)."
 # PoCL links every OpenCL kernel with the system's compiler driver and aborts without one.
 command -v cc >/dev/null 2>&1 || fail "no C compiler (cc) was found; install gcc or clang: OpenCL kernels are linked with it."
+
+# One at a time: a second one waits, and then finds what the first has made. The kernel frees the lock
+# when its holder and all that it has started are gone. By Python, as not every system has a `flock`; on
+# a file system that knows no locks there is none.
+lock() {
+    "$python" -c 'import fcntl, sys
+try:
+    fcntl.flock(9, fcntl.LOCK_EX | getattr(fcntl, sys.argv[1]))
+except BlockingIOError:
+    sys.exit(1)
+except OSError:
+    pass' "$1" 9>&9
+}
+exec 9>.bootstrap.lock
+if ! lock LOCK_NB; then
+    printf 'bootstrap: another one is making .venv; waiting for it.\n' >&2
+    lock LOCK_EX
+fi
 
 uv="${UV:-}"
 [ -n "$uv" ] || uv="$(command -v uv || true)"
@@ -30,9 +48,11 @@ if [ -z "$uv" ]; then
     fi
 fi
 
-[ -x .venv/bin/python ] || "$uv" venv --quiet --no-python-downloads --python "$python" .venv
+# What an ended bootstrap has left of an environment is completed: nobody else is at it.
+[ -x .venv/bin/python ] ||
+    "$uv" venv --quiet --allow-existing --no-python-downloads --python "$python" .venv
 # install, not sync: an extra that the user added (CuPy, say) stays.
-VIRTUAL_ENV="$PWD/.venv" "$uv" pip install --quiet --compile-bytecode --require-hashes -r "$lock"
+VIRTUAL_ENV="$PWD/.venv" "$uv" pip install --quiet --compile-bytecode --require-hashes -r "$packages"
 
 # The PoCL that pip ships knows no CPU younger than its compiler; such a machine gets Intel's runtime
 # as well (under Intel's licence; it runs on AMD, too). GPUSHMOO_NO_INTEL=1 forbids it.

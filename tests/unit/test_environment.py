@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
 import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,3 +120,108 @@ def test_extra_leaves_the_versions_of_the_run_alone(name: str) -> None:
     run = locked((ROOT / "requirements/run.lock").read_text())
     extra = locked((ROOT / f"requirements/{name}.lock").read_text())
     assert {n: extra[n][0] for n in run} == {n: v for n, (v, _) in run.items()}
+
+
+# Two bootstraps of one clone
+
+# Makes an environment as uv does, but waits in the middle of it until it is let go.
+FAKE_UV = """#!/bin/sh
+echo "begin $1" >> calls
+if [ "$1" = venv ]; then
+    case "$*" in
+        *--allow-existing*) ;;
+        *) [ ! -e .venv ] || { echo 'exists; use --clear to replace it' >&2; exit 2; } ;;
+    esac
+    mkdir -p .venv/bin
+    echo > entered
+    read -r go < gate
+    printf '#!/bin/sh\\n' > .venv/bin/python
+    chmod +x .venv/bin/python
+fi
+echo "end $1" >> calls
+"""
+
+
+class Clone:
+    """A folder in which nothing but bootstrap.sh is real."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "requirements").mkdir()
+        shutil.copy(ROOT / "requirements/bootstrap.sh", root / "requirements")
+        for name in ("uv", "cc"):
+            (root / name).write_text(FAKE_UV, encoding="utf-8")
+            (root / name).chmod(0o755)
+        # Opened for both, a pipe lets nobody wait for the other end.
+        self.ends = []
+        for name in ("entered", "gate"):
+            os.mkfifo(root / name)
+            self.ends.append(os.open(root / name, os.O_RDWR))
+
+    def bootstrap(self) -> subprocess.Popen[str]:
+        uv = {"UV": str(self.root / "uv"), "PYTHON": sys.executable, "GPUSHMOO_NO_INTEL": "1"}
+        return subprocess.Popen(
+            ["sh", "requirements/bootstrap.sh", "run"],
+            cwd=self.root,
+            env={**os.environ, **uv, "PATH": f"{self.root}:{os.environ['PATH']}"},
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+
+    def wait_in_the_middle(self) -> None:
+        assert select.select([self.ends[0]], [], [], 60)[0], "no environment is being made"
+        os.read(self.ends[0], 1)
+
+    def let_go(self) -> None:
+        os.write(self.ends[1], b"\n")
+
+    @property
+    def calls(self) -> list[str]:
+        return (self.root / "calls").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Iterator[Clone]:
+    made = Clone(tmp_path)
+    yield made
+    for end in made.ends:
+        os.close(end)
+
+
+def waits(process: subprocess.Popen[str]) -> bool:
+    assert process.stderr is not None
+    return process.stderr.readline() == (
+        "bootstrap: another one is making .venv; waiting for it.\n"
+    )
+
+
+WHOLE = ["begin venv", "end venv", "begin pip", "end pip"]
+
+
+def test_a_second_bootstrap_waits_for_the_first(clone: Clone) -> None:
+    first = clone.bootstrap()
+    clone.wait_in_the_middle()
+    second = clone.bootstrap()
+    assert waits(second)
+    assert clone.calls == ["begin venv"]
+    clone.let_go()
+    said = [process.communicate(timeout=60)[1] for process in (first, second)]
+    assert (said, first.returncode, second.returncode) == (["", ""], 0, 0)
+    # The second finds an environment, and has only to look whether all packages are there.
+    assert clone.calls == [*WHOLE, "begin pip", "end pip"]
+    assert (clone.root / ".venv/run.stamp").exists()
+
+
+def test_a_killed_bootstrap_is_not_waited_for_and_its_environment_completed(clone: Clone) -> None:
+    first = clone.bootstrap()
+    clone.wait_in_the_middle()
+    second = clone.bootstrap()
+    assert waits(second)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate(timeout=60)
+    clone.wait_in_the_middle()
+    clone.let_go()
+    assert second.communicate(timeout=60)[1] == ""
+    assert second.returncode == 0
+    assert clone.calls == ["begin venv", *WHOLE]

@@ -123,7 +123,7 @@ def main() -> int:
     for sentence in claims.broken:
         print(f"No longer so: {sentence}", file=sys.stderr)
     for page in pages():
-        (DOCS / page).write_text(rendered(page, values))
+        (DOCS / page).write_text(rendered(page, values), encoding="utf-8")
     return int(bool(claims.broken))
 
 

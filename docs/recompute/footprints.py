@@ -178,7 +178,7 @@ def _fit(kernel: str, cells: pd.DataFrame) -> tuple[dict[str, Any], pd.DataFrame
     with TemporaryDirectory() as scratch:
         fits, table = Path(scratch) / "fits.json", Path(scratch) / "cells.parquet"
         fit_shapes(cells, {kernel: workload}, HELD_OUT, SEED, fits, table)
-        found = json.loads(fits.read_text())["fits"]
+        found = json.loads(fits.read_text(encoding="utf-8"))["fits"]
         return found[0], read_table(table, SHAPE_SCHEMA).to_pandas()
 
 

@@ -86,7 +86,7 @@ class Record:
     def benchmark(self, name: str) -> dict[str, Any]:
         """A comparison that a script of tests/gpu wrote beside the shards."""
         found: dict[str, Any] = json.loads(
-            (self.folder / "benchmarks" / f"{name}.json").read_text()
+            (self.folder / "benchmarks" / f"{name}.json").read_text(encoding="utf-8")
         )
         return found
 

@@ -33,13 +33,13 @@ class Slow:
 
     def get(self, name: str, key: str, compute: Callable[[], Any]) -> Any:
         """The result `name` that belongs to `key`; raises StaleError where it may not be made."""
-        kept = json.loads(self.path.read_text()) if self.path.exists() else {}
+        kept = json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {}
         if kept.get(name, {}).get("key") == key:
             return kept[name]["result"]
         if not self.may_compute:
             raise StaleError(f"'{name}' was computed from other data or code; run 'make docs'.")
         kept[name] = {"key": key, "result": compute()}
-        self.path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+        self.path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         return kept[name]["result"]
 
 
@@ -47,6 +47,8 @@ def key_of(files: Iterable[Path], modules: Iterable[str]) -> str:
     """A digest of `files` and of what the library's `modules` do (comments do not count)."""
     found = hashlib.sha256(digest(sorted(files)).encode())
     for module in modules:
-        tree = ast.parse(PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text())
+        tree = ast.parse(
+            PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+        )
         found.update(ast.dump(tree).encode())
     return found.hexdigest()

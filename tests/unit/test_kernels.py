@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from conftest import ROOT, USER_CUDA, USER_OPENCL
 from fakes import Tiny
+from gpushmoo.devices.base import BuildError
+from gpushmoo.devices.sources import kernel_source
 from gpushmoo.dtypes import DTYPES
 from gpushmoo.kernels import KernelFolderError, find_kernels, load_kernel
 from gpushmoo.space import Problem
@@ -70,6 +72,12 @@ def test_broken_workload_is_refused_saying_what_is_wrong(
     assert words in refused(folder)
 
 
+def test_a_workload_that_is_no_text_is_refused(folder: Path) -> None:
+    path = folder / "workload.py"
+    path.write_bytes(path.read_bytes().replace(b"user's", b"k\xf6nig's"))
+    assert "workload.py does not load (SyntaxError: (unicode error)" in refused(folder)
+
+
 def test_name_that_no_path_of_the_workflow_can_carry_is_refused(make_kernel: Make) -> None:
     folder = make_kernel("my-copy", USER_CUDA, USER_OPENCL)
     assert "letters, digits and '_'" in refused(folder)
@@ -88,11 +96,14 @@ def test_digest_changes_with_every_source_and_nothing_else(folder: Path) -> None
     assert load_kernel(folder).digest() == seen[-1]
 
 
-def test_missing_source_is_none(folder: Path) -> None:
+def test_a_source_that_is_missing_or_no_text_is_a_failed_build(folder: Path) -> None:
+    assert kernel_source(folder, ".cl") == USER_OPENCL
     (folder / "kernel.cu").unlink()
-    kernel = load_kernel(folder)
-    assert kernel.source(".cu") is None
-    assert kernel.source(".cl") == folder / "kernel.cl"
+    with pytest.raises(BuildError, match=r"^Kernel 'mine' has no kernel\.cu\.$"):
+        kernel_source(folder, ".cu")
+    (folder / "kernel.cu").write_bytes(b"// Gr\xc3\xb6\xc3\x9fe\n// Gr\xf6\xdfe\n")
+    with pytest.raises(BuildError, match=r"^kernel\.cu, line 2: not UTF-8; save it as that\.$"):
+        kernel_source(folder, ".cu")
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))

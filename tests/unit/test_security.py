@@ -41,6 +41,49 @@ def faults(tree: ast.AST) -> list[str]:
     return found
 
 
+def without_encoding(tree: ast.AST) -> list[str]:
+    """Calls that read or write text in whatever encoding the user's locale has."""
+    found = []
+    for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+        name, options = dotted(call.func), {k.arg: k.value for k in call.keywords}
+        if "encoding" in options or name.startswith(("os.open", "pa.")):
+            continue
+        method = name.rsplit(".", 1)[-1]
+        # The mode comes first where the file is what is opened, by Path.open.
+        place = 0 if isinstance(call.func, ast.Attribute) and method == "open" else 1
+        modes = [*call.args[place : place + 1], *filter(None, [options.get("mode")])]
+        binary = any(isinstance(m, ast.Constant) and "b" in str(m.value) for m in modes)
+        opened = method in ("open", "fdopen") and not binary
+        if opened or method in ("read_text", "write_text") or "text" in options:
+            found.append(ast.unparse(call))
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_text_is_utf_8_whatever_the_locale(path: Path) -> None:
+    assert without_encoding(ast.parse(path.read_bytes())) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "faulty"),
+    [
+        ("path.read_text()", True),
+        ("path.write_text(x)", True),
+        ("path.open()", True),
+        ("path.open('w')", True),
+        ("open(path, mode='a')", True),
+        ("os.fdopen(2, 'w')", True),
+        ("subprocess.run(x, text=True)", True),
+        ("path.read_text(encoding='utf-8')", False),
+        ("path.open('rb')", False),
+        ("open(path, 'wb')", False),
+        ("subprocess.run(x, encoding='utf-8')", False),
+    ],
+)
+def test_which_calls_leave_the_encoding_to_the_locale(source: str, faulty: bool) -> None:
+    assert bool(without_encoding(ast.parse(source))) == faulty
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_data_is_never_run_as_code(path: Path) -> None:
     assert faults(ast.parse(path.read_text(encoding="utf-8"))) == []

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from .contract import TypedError, WorkloadError
 from .devices.base import BuildError, Device, Program
@@ -75,8 +76,9 @@ def first_printf(folder: KernelFolder, suffix: str) -> str | None:
 
     Whether that is compiled in is not looked at.
     """
+    source = folder.path / f"kernel{suffix}"
     headers = sorted(p for p in folder.path.iterdir() if p.suffix in {".h", ".cuh"})
-    for path in filter(None, (folder.source(suffix), *headers)):
+    for path in filter(Path.is_file, (source, *headers)):
         text = path.read_text(encoding="utf-8", errors="replace")
         code = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
         found = re.search(r"\bprintf\s*\(", code)

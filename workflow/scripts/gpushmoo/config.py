@@ -87,7 +87,9 @@ def load_config(raw: Mapping[str, Any], root: Path) -> RunConfig:
     fault = bulk_fault(raw)
     if fault is not None:
         raise ConfigError(fault)
-    schema = yaml.safe_load((root / "workflow/schemas/config.schema.yaml").read_text())
+    schema = yaml.safe_load(
+        (root / "workflow/schemas/config.schema.yaml").read_text(encoding="utf-8")
+    )
     _check_schema(raw, schema)
     try:
         paths = find_kernels(root / f for f in raw["kernel_folders"])

@@ -36,7 +36,7 @@ class _Module:
 # Most modules are behind most of two dozen rules, and to read one takes milliseconds.
 @cache
 def _module(path: Path) -> _Module:
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_bytes())
     digest = hashlib.sha256(ast.dump(tree).encode()).digest()
     return _Module(frozenset(_imports(path, tree)), digest)
 

@@ -41,7 +41,7 @@ def job_log(path: str | Path, expected: tuple[type[BaseException], ...] = ()) ->
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    with os.fdopen(os.dup(2), "w", errors="backslashreplace") as terminal:
+    with os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace") as terminal:
         log = _Log(Path(path), terminal)
         logging.basicConfig(
             level=logging.INFO,

@@ -33,11 +33,6 @@ class KernelFolder:
         """The folder's name, which is the kernel's."""
         return self.path.name
 
-    def source(self, suffix: str) -> Path | None:
-        """``kernel.cu`` or ``kernel.cl`` when the folder has it."""
-        path = self.path / f"kernel{suffix}"
-        return path if path.is_file() else None
-
     def digest(self) -> str:
         """Hash over the folder's source files; part of every row's provenance."""
         h = hashlib.sha256()

@@ -12,6 +12,7 @@ from .devices.base import BuildError, DeviceError, NoDeviceError
 from .devices.cubins import cached_cubin
 from .devices.nvrtc import build_options
 from .devices.sass import EntryCode, complaints, disassemble
+from .devices.sources import kernel_source
 from .devices.visible import visible_archs
 from .dtypes import DTYPES
 from .job_params import ROOT
@@ -100,9 +101,7 @@ def _arch_of_device() -> str:
 def _disassembled(
     folder: KernelFolder, dtype: str, variant: str, arch: str, cache: Path
 ) -> dict[str, EntryCode]:
-    source = folder.source(".cu")
-    if source is None:
-        raise BuildError(f"Kernel '{folder.name}' has no kernel.cu.", "")
+    source = kernel_source(folder.path, ".cu")
     options = build_options(DTYPES[dtype], folder.workload.defines(dtype, variant))
-    path = cached_cubin(source.read_text(), folder.name, options, arch, cache)
+    path = cached_cubin(source, folder.name, options, arch, cache)
     return disassemble(path.read_bytes())

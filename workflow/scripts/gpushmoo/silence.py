@@ -29,8 +29,8 @@ def standing(pid: int, proc: Path = Path("/proc")) -> Standing | None:
     folder = proc / str(pid)
     try:
         # The name, in brackets, may hold anything; the state is the first field behind it.
-        state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-        threads = [p.read_text().split() for p in folder.glob("task/*/schedstat")]
+        state = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        threads = [p.read_text(encoding="utf-8").split() for p in folder.glob("task/*/schedstat")]
     except (OSError, IndexError):
         return None
     ran_ns, waited_ns = (sum(int(t[i]) for t in threads if len(t) == 3) for i in (0, 1))

@@ -40,6 +40,7 @@ from .guards import Strays
 from .nvml import open_sensor
 from .nvrtc import build_options
 from .parameters import parameter_sizes
+from .sources import kernel_source
 
 # One thread that keeps the stream busy while the host queues what is to be timed.
 _SPIN = """
@@ -218,11 +219,9 @@ class CudaDevice:
 
     def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> CudaProgram:
         """Compile ``kernel.cu`` for this device, to machine code. Raises BuildError."""
-        source = folder / "kernel.cu"
-        if not source.is_file():
-            raise BuildError(f"Kernel '{folder.name}' has no kernel.cu.", "")
+        source = kernel_source(folder, ".cu")
         options = build_options(dtype, defines)
-        cubin = self._cubin(source.read_text(), folder.name, options)
+        cubin = self._cubin(source, folder.name, options)
         return CudaProgram(self.cupy, cubin, " ".join(options))
 
     def upload(self, array: npt.NDArray[Any]) -> Any:

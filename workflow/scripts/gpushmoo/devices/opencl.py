@@ -39,6 +39,7 @@ from .opencl_buffers import OpenCLBuffers
 from .opencl_images import OpenCLImage, format_refusal
 from .opencl_runtime import PLATFORM_NAMES, prepare_environment, runtime_settings
 from .opencl_streams import Enqueue, OpenCLStream
+from .sources import kernel_source
 
 
 class OpenCLProgram:
@@ -160,18 +161,16 @@ class OpenCLDevice:
 
     def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> OpenCLProgram:
         """Build ``kernel.cl`` with ``element_t`` and `defines`. Raises BuildError."""
-        source = folder / "kernel.cl"
-        if not source.is_file():
-            raise BuildError(f"Kernel '{folder.name}' has no kernel.cl.", "")
+        source = kernel_source(folder, ".cl")
         options = [
             f"-Delement_t={dtype.opencl}",
             *(f"-D{k}={v}" for k, v in sorted(defines.items())),
         ]
-        program = self._cl.Program(self._context, source.read_text())
+        program = self._cl.Program(self._context, source)
         try:
             program.build(options=options)
         except self._cl.Error as err:
-            raise compile_error(source.name, str(err)) from err
+            raise compile_error("kernel.cl", str(err)) from err
         device = self._context.devices[0]
         info: Any = program.get_build_info
         log = str(info(device, self._cl.program_build_info.LOG)).strip()
@@ -367,7 +366,9 @@ def _last_level_cache() -> int:
     OpenCL runtimes disagree about which level they report.
     """
     sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
-    return max((int(p.read_text().strip().rstrip("K")) * 1024 for p in sizes), default=0)
+    return max(
+        (int(p.read_text(encoding="utf-8").strip().rstrip("K")) * 1024 for p in sizes), default=0
+    )
 
 
 def _describe(cl: Any, d: Any, index: int) -> DeviceInfo:

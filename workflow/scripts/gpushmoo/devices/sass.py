@@ -119,7 +119,7 @@ def listing(cubin: bytes) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        done = subprocess.run([_nvdisasm(), path], capture_output=True, text=True, check=False)
+        done = subprocess.run([_nvdisasm(), path], capture_output=True, encoding="utf-8")
     if done.returncode != 0:
         cause = " ".join(done.stderr.split()).removesuffix(".")
         raise DeviceError(

@@ -51,7 +51,13 @@ def probe(choice: DeviceChoice) -> DeviceInfo:
     env = {**os.environ, "PYTHONPATH": str(package)}
     try:
         done = subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
+            command,
+            env=env,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=PROBE_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as err:
         raise NoDeviceError(

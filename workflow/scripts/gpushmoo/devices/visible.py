@@ -39,7 +39,7 @@ def visible_archs() -> list[str]:
             # -P: else this folder's `select` would stand in for the standard library's.
             [sys.executable, "-P", "-S", __file__],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             timeout=_TIMEOUT_S,
             check=False,
         )

@@ -52,7 +52,7 @@ def build_atlas(device_file: Path, reports: Path, pdf: Path) -> None:
     bytes out: no date, no system fonts, figures without dates.
     """
     machine = load_machine(device_file)
-    slips = json.loads((reports / "published" / "slips.json").read_text())
+    slips = json.loads((reports / "published" / "slips.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         files = drawings.draw_all(machine, root / "figures")

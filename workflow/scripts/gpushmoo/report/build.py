@@ -65,9 +65,11 @@ def build_report(
         ),
         provenance=dataset_provenance(files.dataset),
         figures={p.name: read_json(p.with_suffix(".json")) for p in files.figures},
-        slips=json.loads((reports / "published" / "slips.json").read_text()),
-        textures=json.loads((reports / "published" / "textures.json").read_text()),
-        dot_slips=json.loads((reports / "published" / "dot" / "slips.json").read_text()),
+        slips=json.loads((reports / "published" / "slips.json").read_text(encoding="utf-8")),
+        textures=json.loads((reports / "published" / "textures.json").read_text(encoding="utf-8")),
+        dot_slips=json.loads(
+            (reports / "published" / "dot" / "slips.json").read_text(encoding="utf-8")
+        ),
         spec=spec,
     )
     write_json(facts_out, facts)

@@ -1,0 +1,24 @@
+"""Reads what a backend compiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .base import BuildError
+
+
+def kernel_source(folder: Path, suffix: str) -> str:
+    """The text of the kernel's ``kernel.cu`` or ``kernel.cl``.
+
+    Raises BuildError where there is none, and where it cannot be read as UTF-8.
+    """
+    path = folder / f"kernel{suffix}"
+    if not path.is_file():
+        raise BuildError(f"Kernel '{folder.name}' has no {path.name}.", "")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as err:
+        line = err.object[: err.start].count(b"\n") + 1
+        raise BuildError(f"{path.name}, line {line}: not UTF-8; save it as that.", "") from err
+    except OSError as err:
+        raise BuildError(f"{path.name} cannot be read ({err.strerror}).", "") from err

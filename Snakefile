@@ -3,6 +3,9 @@ from snakemake.utils import min_version
 min_version("9.13")
 
 
+include: "workflow/rules/readable.smk"
+
+
 configfile: "config/config.yaml"
 
 

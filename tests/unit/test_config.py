@@ -585,6 +585,22 @@ def test_dataset_must_be_a_folder_with_parquet_files(tmp_path: Path) -> None:
     assert load_config(changed("dataset", str(tmp_path)), ROOT).dataset == tmp_path
 
 
+def test_a_dataset_whose_names_snakemake_takes_for_wildcards_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a{sweep}").mkdir()
+    (tmp_path / "a{sweep}/x.parquet").touch()
+    text = sentence(changed("dataset", str(tmp_path)))
+    assert text.startswith("dataset: ")
+    assert "a{sweep}/x.parquet' has '{' or '}' in its name" in text
+
+
+@pytest.mark.parametrize("recorded", ["nowhere", "x" * 5000, "a{sweep}", "\0"])
+def test_recorded_studies_must_be_a_folder(recorded: str, tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").touch()
+    config = changed("dataset", str(tmp_path))
+    config["studies"] = {**config["studies"], "recorded": recorded}
+    assert sentence(config).startswith(f"studies.recorded: '{recorded}'")
+
+
 # Size against the device
 
 

@@ -43,6 +43,24 @@ def test_a_bad_value_is_refused_in_one_sentence_before_any_job(
     assert outcome.jobs == {}
 
 
+def test_what_snakemake_cannot_read_is_refused_in_one_sentence(project: Project) -> None:
+    odd = Project(project.root.rename(project.root.with_name("a{sweep}b c")))
+    outcome = odd.snakemake("-n")
+    assert outcome.status != 0
+    [sentence] = complaints(outcome)
+    assert sentence.endswith(
+        "a{sweep}b c' has '{' or '}' in its name, which Snakemake takes for wildcards; rename it."
+    )
+    named = Project(odd.root.rename(project.root))
+    with (named.root / "config/config.yaml").open("ab") as f:
+        f.write(b"# Gr\xf6\xdfe\n")
+    outcome = named.snakemake("-n")
+    assert outcome.status != 0
+    [sentence] = complaints(outcome)
+    assert sentence.startswith("gpushmoo: 'config/config.yaml', line ")
+    assert sentence.endswith(": not UTF-8; save it as that.")
+
+
 def test_a_missing_cuda_device_is_an_error_and_not_another_backend(project: Project) -> None:
     named = {"run": "absent", "backend": "cuda"}
     config = ("tiny.yaml", project.write_config("bad.yaml", named))

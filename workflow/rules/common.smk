@@ -1,8 +1,4 @@
 # Loads the library and checks the configuration before any job exists.
-import sys
-
-sys.path.insert(0, f"{workflow.basedir}/workflow/scripts")
-
 from gpushmoo.parse import (
     limit_gpus,
     load_flow,

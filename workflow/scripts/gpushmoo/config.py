@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from .config_sentences import sentence
 from .kernels import KernelFolder, KernelFolderError, find_kernels, load_kernel
 from .measure import MeasureSettings
 from .misfit import misfit
+from .readable import UnreadableError, refuse_braces
 from .schema import FAULTS, Status, axis_fault
 from .simulations import SimulationConfig, SimulationError, read_simulation
 from .space import TYPICAL, Problem, asks_the_device, expand_axis, most_values
@@ -367,6 +369,11 @@ def _dataset(value: str | None, root: Path) -> Path | None:
         raise ConfigError(f"dataset: '{value}' cannot be read ({err.strerror}).") from err
     if not usable:
         raise ConfigError(f"dataset: '{value}' is not a folder that holds Parquet files.")
+    try:
+        for file in path.rglob("*.parquet"):
+            refuse_braces(os.path.relpath(file))
+    except UnreadableError as err:
+        raise ConfigError(f"dataset: {err}") from err
     return path
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from .model.machine import Level, MachineError, load_machine
 from .model.tiling import Tiling, residency
+from .readable import UnreadableError, refuse_unreadable
 
 
 class SimulationError(ValueError):
@@ -65,8 +66,9 @@ def read_simulation(name: str, spec: Mapping[str, Any], root: Path) -> Simulatio
     if bool(config.sizes) != (config.num_partition is not None):
         raise SimulationError(f"simulate.{name}: sizes and num_partition go together, give both")
     try:
+        refuse_unreadable(config.device_file)
         _check(config)
-    except MachineError as err:
+    except (MachineError, UnreadableError) as err:
         raise SimulationError(f"simulate.{name}: {str(err).removesuffix('.')}") from err
     return config
 

@@ -10,6 +10,7 @@ from typing import Any
 from .devices.base import LaunchRefusedError
 from .kernels import KernelFolder
 from .numerics import Study
+from .readable import UnreadableError, refuse_braces
 from .space import Cell, Problem
 from .workload import HostFedWorkload
 
@@ -55,10 +56,24 @@ def read_studies(
         name: _cell(f"studies.timeline.{name}", spec, folders[spec["kernel"]])
         for name, spec in asked.items()
     }
-    recorded = None if raw["recorded"] is None else root / raw["recorded"]
-    if recorded is not None and not recorded.is_dir():
-        raise StudyError(f"studies.recorded: '{raw['recorded']}' is not a folder")
-    return Studies(timelines, _errors(raw["errors"], seed), recorded)
+    return Studies(timelines, _errors(raw["errors"], seed), _recorded(raw["recorded"], root))
+
+
+def _recorded(value: str | None, root: Path) -> Path | None:
+    if value is None:
+        return None
+    path = root / value
+    try:
+        usable = path.is_dir()
+    except OSError as err:
+        raise StudyError(f"studies.recorded: '{value}' cannot be read ({err.strerror})") from err
+    if not usable:
+        raise StudyError(f"studies.recorded: '{value}' is not a folder")
+    try:
+        refuse_braces(value)
+    except UnreadableError as err:
+        raise StudyError(f"studies.recorded: {str(err).removesuffix('.')}") from err
+    return path
 
 
 def _cell(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Cell:

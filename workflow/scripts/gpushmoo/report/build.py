@@ -65,11 +65,9 @@ def build_report(
         ),
         provenance=dataset_provenance(files.dataset),
         figures={p.name: read_json(p.with_suffix(".json")) for p in files.figures},
-        slips=json.loads((reports / "published" / "slips.json").read_text(encoding="utf-8")),
-        textures=json.loads((reports / "published" / "textures.json").read_text(encoding="utf-8")),
-        dot_slips=json.loads(
-            (reports / "published" / "dot" / "slips.json").read_text(encoding="utf-8")
-        ),
+        slips=_published(reports, "slips.json"),
+        textures=_published(reports, "textures.json"),
+        dot_slips=_published(reports, "dot", "slips.json"),
         spec=spec,
     )
     write_json(facts_out, facts)
@@ -82,3 +80,7 @@ def build_report(
         for figure in files.figures:
             (root / "figures" / figure.name).write_bytes(read_summed(figure))
         write_summed(pdf, typst.compile(str(root / "report.typ"), ignore_system_fonts=True))
+
+
+def _published(reports: Path, *name: str) -> Any:
+    return json.loads(reports.joinpath("published", *name).read_text(encoding="utf-8"))

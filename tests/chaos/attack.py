@@ -20,7 +20,7 @@ from damage import Damage, FileSystems, damage, results_of
 from judge import Finding
 from processes import JOB, MARK, SNAKEMAKE, WORKER, Process, end_all, gone, marked
 from projects import Project
-from strikes import GROUP, SIGNALS, TREE, Drawn, Strike, draw_edit, number_of
+from strikes import GROUP, PAUSES, SIGNALS, TREE, Drawn, Strike, draw_edit, number_of
 from sweeps import BASE, EDITS, Config, write_config
 
 # A start that takes longer hangs: nothing here takes half a minute but the pauses.
@@ -179,7 +179,7 @@ class Attack:
             self._edit(strike)
         elif strike.kind in SIGNALS:
             self._strike_process(strike, self._signal)
-        elif strike.kind in ("pause", "long pause"):
+        elif strike.kind in PAUSES:
             self._strike_process(strike, self._pause)
         elif strike.kind in ("mount", "link"):
             self._put_elsewhere(strike)
@@ -262,12 +262,19 @@ class Attack:
             at_work = not whole_run or any(
                 p.role == JOB and p.parent == start.process.pid for p in marked(self.mark)
             )
-            if at_work and self._targets(strike.place):
+            has_device = strike.kind != "hold" or self._device_is_locked()
+            if at_work and has_device and self._targets(strike.place):
                 return True
             if start.status is not None:
                 return False
             time.sleep(0.02)
         return False
+
+    def _device_is_locked(self) -> bool:
+        """Whether any process holds a lock of a device, by the system's own list."""
+        files = [p.stat().st_ino for p in (self.project.root / ".locks").glob("*.lock")]
+        held = Path("/proc/locks").read_text(encoding="utf-8").split()
+        return any(entry.endswith(f":{inode}") for inode in files for entry in held)
 
     def _targets(self, place: str) -> list[Process]:
         """Whom a strike at `place` meets: not orphans, where there is anyone else."""

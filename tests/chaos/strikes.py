@@ -22,6 +22,8 @@ LONG_PAUSE_S = (12.0, 15.0)
 SHORT_PAUSE_S = (0.2, 2.5)
 LONG_SHARE = 0.12
 
+# Kinds that stop a process for a while; "hold" waits until it has the device.
+PAUSES = ("pause", "long pause", "hold")
 DAMAGES = (
     "truncated to 0",
     "truncated to half",
@@ -125,7 +127,7 @@ def _orphans(rng: Random) -> list[Strike]:
 
 def _waiting_orphans(rng: Random) -> list[Strike]:
     """One orphan holds the device, jobs of runs after it wait for that and become orphans, too."""
-    held = Strike("pause", rng.choice([WORKER, TREE]), rng.uniform(0.8, 1.6), rng.uniform(9, 18))
+    held = Strike("hold", rng.choice([WORKER, TREE]), rng.uniform(0.0, 0.3), rng.uniform(12, 24))
     drawn = [held, Strike("SIGKILL", SNAKEMAKE, draw=1.0), draw_edit(rng, SAME_FILES)]
     for _ in range(rng.choice([1, 2])):
         # Late enough for the new job to be waiting.

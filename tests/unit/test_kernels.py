@@ -75,7 +75,7 @@ def test_broken_workload_is_refused_saying_what_is_wrong(
 def test_a_workload_that_is_no_text_is_refused(folder: Path) -> None:
     path = folder / "workload.py"
     path.write_bytes(path.read_bytes().replace(b"user's", b"k\xf6nig's"))
-    assert "workload.py does not load (SyntaxError: (unicode error)" in refused(folder)
+    assert "mine/workload.py:7: SyntaxError: (unicode error)" in refused(folder)
 
 
 def test_name_that_no_path_of_the_workflow_can_carry_is_refused(make_kernel: Make) -> None:

@@ -178,7 +178,7 @@ class Refusal:
 
 @pytest.fixture(scope="module")
 def refusals() -> dict[str, Refusal]:
-    paths = [str(ROOT / p) for p in ("workflow/scripts", "tests", "tests/unit")]
+    paths = [str(ROOT / p) for p in ("workflow/scripts", "tests", "tests/unit", "tests/workflow")]
     done = subprocess.run(
         [sys.executable, "-c", "import test_planning_bounds as t; t.ask_all()"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},

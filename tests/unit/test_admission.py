@@ -67,10 +67,19 @@ class Shard:
         return sentence.replace(str(self.path), "")
 
 
-@pytest.fixture
-def shard(tmp_path: Path) -> Shard:
-    path = tmp_path / "cells/copies/float/0000-of-0001.parquet"
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What a measuring job wrote."""
+    path = tmp_path_factory.mktemp("written") / "a.parquet"
     write_shard(path, "copy2d_coalesced", "float", problems=(Problem(64, 64),), axes=AXES)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def shard(written: bytes, tmp_path: Path) -> Shard:
+    path = tmp_path / "cells/copies/float/0000-of-0001.parquet"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(written)
     params = read_shard(path)[1]["params"]
     common = {k: v for k, v in params.items() if k not in ("shard", "repeat")}
     return Shard(path, RunPlan({"copies": {"float": SweepPlan(common, 1)}}))

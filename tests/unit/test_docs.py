@@ -17,6 +17,7 @@ from conftest import ROOT
 from gpushmoo.analysis.steadiness import STEADY
 from gpushmoo.devices.cuda import SPINS_US
 from gpushmoo.devices.guards import zone_bytes
+from gpushmoo.joblog import MOST_BYTES
 from gpushmoo.measure import TOGETHER
 from gpushmoo.model.machine import Level, load_machine
 from gpushmoo.model.same_machine import points, predicted_gbs
@@ -174,11 +175,14 @@ NUMBER = re.compile(
     r"(?:%|GB/s|[nµm]s|s|min|minutes|seconds|[MG]Hz|W|°C|times|cycles|cells|samples|[KMG]i?B)(?!\w)"
 )
 # Definitions, thresholds that a sentence names, sizes that a configuration or a document fixes.
-CONSTANTS = frozenset({"95 %", "100 %", "20 %", "1 %", "1 GB", "4 GiB", "32 MiB", "4 KiB"})
+CONSTANTS = frozenset(
+    {"95 %", "100 %", "20 %", "1 %", "1 GB", "4 GiB", "32 MiB", "4 KiB", "2 s", "500 MB"}
+)
 # What the code says itself.
 SETTINGS = frozenset(
     {
         f"{ROOM_LIMIT_S / 60:.0f} minutes",
+        f"{MOST_BYTES / 1e6:.0f} MB",
         f"{SHORT_S * 1e6:.0f} µs",
         f"{LONGEST_S:.2f} s",
         f"{zone_bytes(2**40) / 2**20:.0f} MiB",

@@ -7,6 +7,7 @@ shard are measured as if nothing had happened.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -145,7 +146,11 @@ def test_strikes_and_pauses_cost_no_cell(
     assert len(struck) == 5
     assert rows["samples_s"].map(max).max() < PAUSE_S
     for name in ("SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"):
-        assert f"ended by {name}; what it had not ended is measured again" in caplog.text
+        # It may have come while the cell's launch was asked for.
+        said = (
+            f"ended by {name}(| while workload.py's launch ran); what it had not ended is measured"
+        )
+        assert re.search(said, caplog.text)
 
 
 def test_launch_over_the_resources_costs_its_own_cell(bench: Bench) -> None:

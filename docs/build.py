@@ -16,6 +16,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from recompute import (
+    attacks,
     c1060,
     dots,
     footprints,
@@ -60,6 +61,7 @@ def pages() -> list[str]:
 def computed(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
     """The values of all templates, by the name of the module that computes them."""
     return {
+        "attacks": attacks.values(claims),
         "overview": overview.values(record),
         **{name: module.values(record, claims) for name, module in BY_RECORD.items()},
         "footprints": footprints.values(record, slow, claims),

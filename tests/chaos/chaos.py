@@ -45,7 +45,8 @@ from terminal import foreign_lines, raw_exceptions
 from workflow_fixtures import copy_project
 
 # Of these no promise speaks; they are counted all the same.
-REMARKS = frozenset({"damaged shard that nothing read", "hidden temporary file left"})
+EARLY = "Ctrl-C before Snakemake had read the Snakefile"
+REMARKS = frozenset({"damaged shard that nothing read", "hidden temporary file left", EARLY})
 # Starts after the last strike of a round, until it is complete.
 STARTS_PROMISED = 2
 
@@ -133,7 +134,7 @@ def _judge(stage: Stage, attack: Attack) -> Iterator[Finding]:
     results = stage.results
     if attack.starts_after_last > STARTS_PROMISED:
         yield Finding("more than two starts", f"{attack.starts_after_last} after the last strike")
-    yield from judge_dataset(results / "dataset", attack.config)
+    yield from judge_dataset(_dataset(results), attack.config)
     if not attack.drawn.target:
         yield from judge_products(results)
     yield from _judge_damages(stage, attack)
@@ -144,15 +145,22 @@ def _judge(stage: Stage, attack: Attack) -> Iterator[Finding]:
     for screen in sorted(attack.screens.iterdir()):
         text = screen.read_text(encoding="utf-8", errors="replace")
         if raw := raw_exceptions(text):
-            yield Finding("raw exception", f"{screen.name}: {raw[-1]}")
+            early = raw[-1].startswith("KeyboardInterrupt") and "Snakefile" not in text
+            yield Finding(EARLY if early else "raw exception", f"{screen.name}: {raw[-1]}")
         if foreign := sorted(set(foreign_lines(text))):
             yield Finding("foreign line on the terminal", f"{screen.name}: {foreign}")
+
+
+def _dataset(results: Path) -> Path:
+    """Where the data set lies: within its folder where that is a mount."""
+    folder = results / "dataset"
+    return folder / "data" if folder.is_mount() else folder
 
 
 def _judge_damages(stage: Stage, attack: Attack) -> Iterator[Finding]:
     """Whether what was damaged was noticed, and whether shards are those of the configuration."""
     results = stage.results
-    made = results / "dataset" / ".snakemake_timestamp"
+    made = _dataset(results) / ".snakemake_timestamp"
     for finding in judge_shards(results / "cells", attack.config):
         shard = results / "cells" / finding.detail.split(":")[0]
         unread = (

@@ -20,7 +20,7 @@ from gpushmoo.devices.base import (
 )
 from gpushmoo.devices.cuda_runtime import Translate, candidates, load_cupy, uuid_of
 from gpushmoo.devices.nvrtc import compile_cubin, supported_archs
-from gpushmoo.parse import limit_gpus, refuse_mounted_dataset
+from gpushmoo.parse import limit_gpus
 
 
 class CUDARuntimeError(RuntimeError):
@@ -167,23 +167,6 @@ def test_as_many_jobs_as_devices_and_one_more_run_on_this_host(
     flow: Any = SimpleNamespace(measures_on_cuda=True, config=SimpleNamespace(device=device))
     limit_gpus(flow, workflow)
     assert workflow.global_resources.get("gpu") == limit
-
-
-@pytest.mark.parametrize("again", [True, False], ids=["a new data set", "nothing to be done"])
-def test_a_data_set_that_is_a_mount_is_refused_before_it_is_emptied(
-    monkeypatch: pytest.MonkeyPatch, again: bool
-) -> None:
-    """Snakemake removes an old data set before the new one, and fails half way where it cannot."""
-    monkeypatch.setattr("gpushmoo.parse.os.path.ismount", lambda path: path == "results/a/dataset")
-    flow: Any = SimpleNamespace(results=Path("results/a"), path=lambda name: f"results/a/{name}")
-    jobs = [SimpleNamespace(output=["results/a/dataset"])] if again else []
-    dag = SimpleNamespace(needrun_jobs=lambda: jobs)
-    workflow = SimpleNamespace(is_main_process=True, dag=dag)
-    if not again:
-        return refuse_mounted_dataset(flow, workflow)
-    with pytest.raises(SystemExit, match=r"'results/a/dataset' is a mount .* mount 'results/a' "):
-        refuse_mounted_dataset(flow, workflow)
-    return None
 
 
 def test_host_without_the_drivers_library_has_no_device(

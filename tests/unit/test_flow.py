@@ -444,3 +444,13 @@ def test_a_shard_has_its_place_wherever_its_file_lies(flow: Flow) -> None:
 def test_every_figure_has_its_note_beside_it(flow: Flow) -> None:
     pairs = zip(flow.figure_files, flow.figure_notes, strict=True)
     assert all(figure.removesuffix("svg") == note.removesuffix("json") for figure, note in pairs)
+
+
+def test_a_data_set_that_is_a_mount_lies_within_it(
+    raw_config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stage replaces the folder as a whole, and nothing can be put in the place of a mount."""
+    flow = Flow(raw_config, ask_device=False)
+    assert flow.dataset == flow.path("dataset")
+    monkeypatch.setattr("gpushmoo.flow.os.path.ismount", lambda path: path == flow.path("dataset"))
+    assert flow.dataset == flow.path("dataset", "data")

@@ -15,7 +15,7 @@ rule aggregate:
         # A recorded data set lies here, wherever the results go.
         shards=local(flow.shard_files) if flow.config.dataset else flow.shard_files,
     output:
-        directory(flow.path("dataset")),
+        directory(flow.dataset),
     log:
         flow.path("logs", "aggregate.log"),
     conda:
@@ -31,7 +31,7 @@ rule aggregate:
 
 rule ceiling:
     input:
-        dataset=flow.path("dataset"),
+        dataset=flow.dataset,
     output:
         flow.path("summary", "ceiling.json"),
     log:
@@ -47,7 +47,7 @@ rule ceiling:
 
 rule best:
     input:
-        dataset=flow.path("dataset"),
+        dataset=flow.dataset,
         ceiling=flow.path("summary", "ceiling.json"),
     output:
         flow.path("summary", "best.parquet"),
@@ -66,7 +66,7 @@ rule best:
 
 rule fit:
     input:
-        dataset=flow.path("dataset"),
+        dataset=flow.dataset,
     output:
         params=flow.path("model", "params.json"),
         predictions=flow.path("model", "predictions.parquet"),
@@ -85,7 +85,7 @@ rule fit:
 
 rule shapes:
     input:
-        dataset=flow.path("dataset"),
+        dataset=flow.dataset,
     output:
         fits=flow.path("model", "shapes.json"),
         cells=flow.path("model", "shapes.parquet"),

@@ -12,7 +12,7 @@ localrules:
 
 rule figure:
     input:
-        dataset=flow.path("dataset"),
+        dataset=flow.dataset,
         predictions=flow.path("model", "predictions.parquet"),
         ceiling=flow.path("summary", "ceiling.json"),
         shapes=flow.path("model", "shapes.json"),
@@ -33,7 +33,7 @@ rule figure:
 
 rule figure_dot:
     input:
-        dataset=flow.path("dataset"),
+        dataset=flow.dataset,
     output:
         svg=flow.path("figures", "dot-{plot}.svg"),
         note=flow.path("figures", "dot-{plot}.json"),
@@ -73,7 +73,7 @@ rule report:
     input:
         figures=flow.figure_files,
         notes=flow.figure_notes,
-        dataset=flow.path("dataset"),
+        dataset=flow.dataset,
         best=flow.path("summary", "best.parquet"),
         ceiling=flow.path("summary", "ceiling.json"),
         model=flow.path("model", "params.json"),
@@ -101,7 +101,7 @@ rule report:
 rule verdict:
     input:
         report=flow.path("report.pdf"),
-        dataset=flow.path("dataset"),
+        dataset=flow.dataset,
         others=[*flow.atlas_files, *(flow.machine_code_files if flow.measures_on_cuda else [])],
     output:
         flow.path("summary", "verdict.txt"),

@@ -78,7 +78,7 @@ rule check_published:
 
 rule same_machine:
     input:
-        flow.path("dataset"),
+        flow.dataset,
     output:
         flow.path("simulated", "{machine}-measured.parquet"),
     log:

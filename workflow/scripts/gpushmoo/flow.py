@@ -62,6 +62,12 @@ class Flow:
         """A path inside the run's folder."""
         return str(self.results.joinpath(*parts))
 
+    @property
+    def dataset(self) -> str:
+        """The data set's folder, which a stage replaces: so not a mount itself, but within it."""
+        folder = self.path("dataset")
+        return os.path.join(folder, "data") if os.path.ismount(folder) else folder
+
     # Measuring
 
     @cached_property

@@ -150,22 +150,6 @@ def shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:
     return no_input
 
 
-def refuse_mounted_dataset(flow: Flow, workflow: Any) -> None:
-    """Say once, before any job starts, that a data set which is a mount cannot be made anew.
-
-    Before its job Snakemake removes the folder, which a mount's cannot be. Raises SystemExit with
-    one sentence.
-    """
-    dataset = flow.path("dataset")
-    if not (workflow.is_main_process and os.path.ismount(dataset)):
-        return
-    if any(dataset in job.output for job in workflow.dag.needrun_jobs()):
-        raise SystemExit(
-            f"gpushmoo: '{dataset}' is a mount of its own, in the place of which no new data set "
-            f"can be put; nothing was started: unmount it, and mount '{flow.results}' instead."
-        )
-
-
 def remake_damaged(workflow: Any) -> None:
     """Have every rule's damaged products made again; each is named once.
 

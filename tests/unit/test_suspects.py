@@ -169,6 +169,17 @@ def test_a_variant_whose_every_cell_hangs_costs_a_bounded_number_of_processes() 
         assert hung <= 3 * FAULTS_PER_VARIANT + MOST_UNEXPLAINED
 
 
+@pytest.mark.parametrize("operation", ["bind", "run", "sample"])
+def test_a_few_faults_among_many_cells_condemn_no_other(operation: str) -> None:
+    cells = make_cells(threads=tuple(range(1, 65)), chunks=(1, 2))
+    bad = [c for c in cells if c.variant == "a"][:: len(cells) // 2 // 10][: FAULTS_PER_VARIANT + 1]
+    assert len(bad) == 9
+    nth = 4 if operation == "sample" else 0
+    faults = [Fault(cell_tag(c), operation, nth, "dead") for c in bad]
+    outcome = measure_cells(FakeDevice(faults=faults), cells)
+    assert {r.cell for r in outcome.runs if r.status is not Status.OK} == set(bad)
+
+
 def test_a_fault_of_nobody_is_not_the_end() -> None:
     ended = measure_cells(FakeDevice(), CELLS).runs
 

@@ -33,9 +33,10 @@ log = logging.getLogger(__name__)
 LAUNCH_GRACE_S = 10.0
 # What anything else may take: making gigabytes of input, an OpenCL build.
 IDLE_LIMIT_S = 600.0
-# Cells of one variant that may take a process down before the variant's other cells are not tried
-# any more: each of them costs the start of a process.
+# Cells of one variant that may take a process down, and their share of those that ran, before the
+# variant's other cells are not tried any more: each of them costs the start of two processes.
 FAULTS_PER_VARIANT = 8
+FAULTY_SHARE = 0.1
 
 
 class Worker(Protocol):
@@ -73,6 +74,8 @@ class Supervisor:
         self._timeout_s = cell_timeout_s
         self._faults: Counter[str] = Counter()
         self._suspects = Suspects()
+        # Keys of cells that ran while their process lived on.
+        self._survived: set[str] = set()
         # Cells that the present process is to measure, the share of all that had ended when it
         # began, and what was last told: what a process did for cells that had not ended is done
         # again, but progress never falls.
@@ -145,6 +148,8 @@ class Supervisor:
                 return None
             if isinstance(message, Lost):
                 return Fall(running, Status.LAUNCH_FAILED, message.message)
+            if isinstance(message, Began | Preparing | Ended):
+                self._survived.update(running)
             if isinstance(message, Began):
                 running = message.keys
             elif isinstance(message, Preparing | Ended):
@@ -222,10 +227,18 @@ class Supervisor:
         often = ", each time that it measured this cell alone" if fall.from_outside else ""
         text = fall.text + often
         run.end(fall.status, text)
-        variant = run.cell.variant
-        self._faults[variant] += 1
-        if self._faults[variant] == FAULTS_PER_VARIANT:
-            text = f"not tried: {FAULTS_PER_VARIANT} cells before it: {text}"
-            for other in map(self._run, self._left()):
-                if other.cell.variant == variant:
-                    other.end(fall.status, text)
+        self._faults[run.cell.variant] += 1
+        self._give_up(run.cell.variant, fall.status, text)
+
+    def _give_up(self, variant: str, status: Status, text: str) -> None:
+        """Try no more cells of a variant of which too many of those that ran have faulted.
+
+        A few among very many say nothing about the others.
+        """
+        faults = self._faults[variant]
+        ran = sum(self._run(key).cell.variant == variant for key in self._survived)
+        if faults < FAULTS_PER_VARIANT or faults <= FAULTY_SHARE * ran:
+            return
+        for key in self._left():
+            if self._run(key).cell.variant == variant:
+                self._run(key).end(status, f"not tried: {faults} cells before it: {text}")

@@ -20,9 +20,7 @@ FIGURES = ROOT / "results" / "chaos"
 def provenance(seed: int | str) -> dict[str, Any]:
     """Date, commit, machine and seed, as they stand at the head of every file of figures."""
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _git("rev-parse", "HEAD"),
-        "changed_files": len(_git("status", "--porcelain", "--untracked-files=no").splitlines()),
+        **_BEGAN,
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -33,6 +31,14 @@ def provenance(seed: int | str) -> dict[str, Any]:
 def _git(*args: str) -> str:
     done = subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip()
+
+
+# As it stood when the program began: what it attacks is a copy of that moment.
+_BEGAN = {
+    "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    "commit": _git("rev-parse", "HEAD"),
+    "changed_files": len(_git("status", "--porcelain", "--untracked-files=no").splitlines()),
+}
 
 
 def write_figures(path: Path, figures: Mapping[str, Any], lines: list[str]) -> None:

@@ -102,7 +102,9 @@ def _faults_of_measured(rows: pa.Table, metadata: Mapping[str, Any]) -> Iterator
     if fault is not None:
         yield fault
         return
-    for name, values in _derived(rows, metadata).items():
+    with np.errstate(divide="ignore", invalid="ignore"):
+        derived = _derived(rows, metadata)
+    for name, values in derived.items():
         if not _agree(_numbers(rows, name), values):
             yield f"holds an ok cell whose {name} does not follow from the rest of its row"
     if np.nanmax(_numbers(rows, "bandwidth_high_gbs")) > MOST_GBS:

@@ -51,6 +51,7 @@ def _chaos(runs: list[dict[str, Any]], claims: Claims) -> dict[str, Any]:
         "minutes": f"{sum(run['seconds'] for run in runs) / 60:.0f} min",
         "rows": [f"| {name} | {count} |" for name, count in strikes.most_common()],
         "starts": starts,
+        "early": sum(sum(run["remarks"].values()) for run in runs),
         "blamed": sum(run["innocent_cells_with_a_fault_status"] for run in runs),
     }
 

@@ -248,7 +248,7 @@ def _sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
 
 
 def _refuse_many_cells(sweeps: Mapping[str, SweepConfig], most: int) -> None:
-    """Before any axis is expanded."""
+    """Count the cells of all sweeps, before any axis is expanded, and refuse too many."""
     cells = {name: _most_cells(sweep) for name, sweep in sweeps.items()}
     total = sum(cells.values())
     if total > most:

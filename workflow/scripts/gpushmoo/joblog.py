@@ -113,7 +113,7 @@ class _Log:
                 )
 
     def say(self, sentence: str) -> None:
-        """A line on the terminal."""
+        """Write `sentence` to the terminal, behind the name of the program."""
         self._terminal.write(f"gpushmoo: {sentence}\n")
         self._terminal.flush()
 

@@ -14,7 +14,7 @@ report-h200: .venv/run.stamp
 
 # Writes the pages of docs/ whose numbers come from the record; names sentences that are no longer so.
 docs: .venv/run.stamp
-	PYTHONPATH=docs:workflow/scripts .venv/bin/python docs/build.py
+	PYTHONPATH=docs:workflow/scripts:kernels:reports/chapters .venv/bin/python docs/build.py
 
 # More workers than the smallest machine has cores: some of the time is waiting. Each more costs 9 s of
 # a core to import all tests.
@@ -37,7 +37,7 @@ hunt: .venv/dev.stamp
 
 # Instruments that attack the project; bounded, unattended, repeatable by the seed that they print.
 # Figures: results/chaos/*.json. `make chaos SEED=7 REPLAY=12` plays round 12 of that run alone.
-CHAOS := PYTHONPATH=workflow/scripts:tests:tests/workflow:tests/chaos .venv/bin/python tests/chaos
+CHAOS := PYTHONPATH=workflow/scripts:kernels:reports/chapters:tests:tests/unit:tests/workflow:tests/chaos .venv/bin/python tests/chaos
 .PHONY: chaos mutations soak
 chaos: .venv/dev.stamp
 	$(CHAOS)/chaos.py --strikes $(or $(STRIKES),200) --minutes $(or $(MINUTES),25) --seed $(SEED) \

@@ -16,7 +16,6 @@ include: "workflow/rules/common.smk"
 if flow.config.dataset is None:
 
     include: "workflow/rules/measure.smk"
-    include: "workflow/rules/studies.smk"
 
 
 include: "workflow/rules/analyse.smk"
@@ -24,9 +23,14 @@ include: "workflow/rules/simulate.smk"
 include: "workflow/rules/report.smk"
 
 
+for chapter_rules in flow.chapter_rules:
+
+    include: chapter_rules
+
+
 localrules:
     all,
-    machine_code,
+    build,
     cells,
 
 
@@ -35,27 +39,26 @@ rule all:
     input:
         flow.path("report.pdf"),
         flow.path("summary", "verdict.txt"),
-        flow.atlas_files,
-        flow.machine_code_files if flow.measures_on_cuda else [],
+        flow.chapter_products,
 
 
-# Fails where a run would go on with what is left.
-rule machine_code:
+# Compiles all kernels; fails where a run would go on with what is left.
+rule build:
     input:
-        flow.machine_code_files,
+        flow.build_files,
     log:
-        flow.path("logs", "machine_code.log"),
+        flow.path("logs", "build.log"),
     conda:
         "environment.yml"
     script:
-        "workflow/scripts/refuse_machine_code.py"
+        "workflow/scripts/refuse_builds.py"
 
 
 rule cells:
     input:
         flow.shard_files,
-        [flow.study_file(study) for study in flow.studies],
-        flow.machine_code_files if flow.measures_on_cuda else [],
+        flow.chapter_measured,
 
 
+rerun_changed_scripts(workflow)
 remake_damaged(workflow)

@@ -1,6 +1,6 @@
 """Writes the pages of docs/ whose numbers come from the record, from their templates.
 
-    make docs            # or: PYTHONPATH=docs:workflow/scripts python docs/build.py
+    make docs
 
 A page is refused when a sentence of it is no longer so; all such sentences are named.
 """

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from gpushmoo.devices.base import Device, NoDeviceError
-from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve_runtime
+from gpushmoo.core.errors import NoDeviceError
+from gpushmoo.devices.base import Device
+from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve
+from gpushmoo.simulation.machine import load_machine
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from matplotlib.figure import Figure
 from mounts import Mount
 
 ROOT = Path(__file__).resolve().parents[1]
+C1060 = load_machine(ROOT / "config" / "devices" / "tesla-c1060.yaml")
 
 # `make test`: the same draws in every run, and one that fails is told as it is: the search for a
 # smaller one may take minutes. `make hunt`: ten times as many by its seed, and made smaller.
@@ -37,6 +41,11 @@ settings.load_profile("test")
 providers._get_local_constants = lambda: providers._local_constants
 
 
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of a process that can import what the tests import, with `changes`."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **changes}
+
+
 def examples(in_test: int) -> int:
     """How many examples a test draws: `in_test` in `make test`, more in `make hunt`."""
     return in_test * settings.default.max_examples // settings.get_profile("test").max_examples
@@ -48,10 +57,10 @@ def examples(in_test: int) -> int:
 FIRST = (
     *("test_complete_run", "test_cuda_compiles", "test_whole_runs", "test_blocks"),
     *("test_dot_run", "test_what_runs_again", "test_faults", "test_user_kernel", "test_isolation"),
-    *("test_document_charts", "test_devices", "test_killed_run", "test_bad_config"),
-    *("test_machine_code_rule", "test_compiled", "test_same_machine", "test_config"),
+    *("test_document_figures", "test_devices", "test_killed_run", "test_bad_config"),
+    *("test_build_rule", "test_event_loop", "test_same_machine", "test_config"),
     *("test_profiles", "test_figure_errors", "test_figures", "test_summation"),
-    *("test_report_textures", "test_dots", "test_document_static", "test_dot_resident"),
+    *("test_report_textures", "test_dots", "test_dot_resident"),
     *("test_dot_streamed", "test_report", "test_atlas", "test_mutations"),
 )
 
@@ -66,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def opencl_choice(tmp_path_factory: pytest.TempPathFactory) -> DeviceChoice:
     """The OpenCL runtime that works on this machine; one must, or the suite is worth nothing."""
     cache = tmp_path_factory.mktemp("opencl-cache")
-    return resolve_runtime(DeviceChoice("opencl", 0, "auto", cache))[0]
+    return resolve(DeviceChoice("opencl", 0, "auto", cache))[0]
 
 
 @pytest.fixture(scope="session")
@@ -91,8 +100,7 @@ def cuda_device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
 @pytest.fixture(params=["opencl", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest) -> Device:
     """Each backend in turn; CUDA is skipped where there is no device."""
-    found: Device = request.getfixturevalue(f"{request.param}_device")
-    return found
+    return request.getfixturevalue(f"{request.param}_device")
 
 
 @pytest.fixture
@@ -132,8 +140,7 @@ def saved_by(save: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> list
 @pytest.fixture
 def raw_config() -> dict[str, Any]:
     """The default configuration as plain values, free to be changed."""
-    loaded: dict[str, Any] = yaml.safe_load((ROOT / "config/config.yaml").read_text())
-    return loaded
+    return yaml.safe_load((ROOT / "config/config.yaml").read_text())
 
 
 @pytest.fixture
@@ -153,7 +160,7 @@ def make_kernel(tmp_path: Path) -> Callable[..., Path]:
 
 WORKLOAD_TEMPLATE = """
 import numpy as np
-from gpushmoo.workload import BufferRef, CopyWorkload, Curve, Launch, ceil_div
+from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Curve, Launch, ceil_div
 
 class Mine(CopyWorkload):
     name = "{name}"

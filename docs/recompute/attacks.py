@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from gpushmoo.job_params import ROOT
+from gpushmoo.core.paths import ROOT
 
 from .words import Claims, whole
 

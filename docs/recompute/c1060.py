@@ -6,20 +6,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gpushmoo.analysis.questions import Answer, answers
-from gpushmoo.figures.float3 import evenness
-from gpushmoo.model.gantt import Chart, Workload, simulate
-from gpushmoo.model.machine import Machine, load_machine
-from gpushmoo.model.published import FLOAT, simulate_saturated
-from gpushmoo.model.questions import answer_questions
-from gpushmoo.model.saturation import (
-    Multiplier,
-    SaturatedCopy,
-    start_up_cycles,
-    streaming_cycles,
-)
-from gpushmoo.schema import PROFILE_SCHEMA, SIMULATION_SCHEMA
-from gpushmoo.store import read_table
+from gpushmoo.core.schema import PROFILE_SCHEMA, SIMULATION_SCHEMA
+from gpushmoo.simulation.machine import Machine, load_machine
+from gpushmoo.simulation.reference import Chart, TileCopy, simulate
+from gpushmoo.storage.store import read_table
+from tesla_c1060.answers import Answer, answers
+from tesla_c1060.checks import FLOAT, simulate_saturated
+from tesla_c1060.figures.float3 import evenness
+from tesla_c1060.questions import answer_questions
+from tesla_c1060.saturation import Multiplier, SaturatedCopy, start_up_cycles, streaming_cycles
 
 from .record import ROOT
 from .slow import Slow, key_of
@@ -28,14 +23,14 @@ from .words import Claims, whole, whole_percent
 DEVICE = ROOT / "config" / "devices" / "tesla-c1060.yaml"
 SIDE = 512
 MODULES = (
-    "model.machine",
-    "model.tiling",
-    "model.compiled",
-    "model.controller",
-    "model.traffic",
-    "model.cases",
-    "model.questions",
-    "analysis.questions",
+    "gpushmoo.simulation.machine",
+    "gpushmoo.simulation.tiling",
+    "gpushmoo.simulation.event_loop",
+    "gpushmoo.simulation.dram_controller",
+    "gpushmoo.simulation.run",
+    "gpushmoo.simulation.cases",
+    "tesla_c1060.questions",
+    "tesla_c1060.answers",
 )
 # Variant, and its words in the table.
 SHOWN = (
@@ -145,7 +140,7 @@ def _plain(a: Answer) -> dict[str, Any]:
 def _slips(machine: Machine) -> dict[str, str]:
     """What drawing the document's figures brought to light, in core cycles."""
     copy = SaturatedCopy()
-    load = Workload.square(machine, 256, FLOAT)
+    load = TileCopy.square(machine, 256, FLOAT)
     one, eight = (simulate(machine, load, n, chart=Chart()).bandwidth_gbs for n in (1, 8))
     run = simulate_saturated(machine, copy, FLOAT)
     formula = start_up_cycles(machine, copy) + streaming_cycles(

@@ -6,10 +6,10 @@ import statistics
 from typing import Any
 
 import pandas as pd
-from gpushmoo.analysis import dots
-from gpushmoo.numerics import ERRORS_SCHEMA
-from gpushmoo.store import read_table
-from gpushmoo.timeline import overlap, read_timeline, traces_of
+from gpushmoo.storage.store import read_table
+from streamed_dot import analysis as dots
+from streamed_dot.numerics import ERRORS_SCHEMA
+from streamed_dot.timeline import overlap, read_timeline, traces_of
 
 from .record import H200, Record
 from .words import (

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from gpushmoo.kernels import load_kernel
-from gpushmoo.model.blocks import Blocks
-from gpushmoo.model.footprint import LAYOUTS
-from gpushmoo.model.shapes import SHAPE_SCHEMA, fit_shapes
-from gpushmoo.store import read_table
+from gpushmoo.analysis.models.blocks import Blocks
+from gpushmoo.analysis.models.footprint import LAYOUTS
+from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA, fit_shapes
+from gpushmoo.storage.store import read_table
+from gpushmoo.workloads.loader import load_kernel
 
 from .record import ROOT, Record, shards_of
 from .slow import Slow, key_of
@@ -24,7 +24,10 @@ from .words import Claims, percent, span, whole_percent
 
 # As config/config.yaml has them: the share of thread numbers held out, and the seed.
 HELD_OUT, SEED = 0.25, 20091017
-MODULES = ("model.shapes", "model.blocks", "model.footprint", "model.fit", "model.closed")
+MODULES = tuple(
+    f"gpushmoo.analysis.models.{name}"
+    for name in ("shapes", "blocks", "footprint", "fit", "closed")
+)
 SERIES = (
     ("tex2d_sum", "float", 16384),
     ("surf2d_memset", "float", 16384),

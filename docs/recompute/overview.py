@@ -6,13 +6,14 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.analysis.steadiness import steadiness
-from gpushmoo.schema import SAMPLE_COUNT
+from gpushmoo.core.schema import SAMPLE_COUNT
+from gpushmoo.core.space import TYPICAL, asks_the_device, expand_axis
 
 from .record import Record
 from .words import joined, percent, whole, whole_percent
 
 DOT = "dot_"
-# A launch that lasts so long is sampled alone (gpushmoo.timing.batching).
+# A launch that lasts so long is sampled alone (gpushmoo.measuring.sampling.batching).
 LONG_S = 50e-6
 COPIES = ("copy2d_", "block_eq_partition", "global_")
 
@@ -26,6 +27,8 @@ def values(record: Record) -> dict[str, Any]:
     return {
         "cells": whole(len(cells)),
         "sweep_cells": whole(int((~dots).sum())),
+        "dot_cells": whole(int(dots.sum())),
+        "counted_cells": whole(_counted_without_device(record, cells[~dots])),
         "ok": whole(len(ok)),
         "too_large": whole(int((cells["status"] == "too_many_threads").sum())),
         "others": whole(int((~cells["status"].isin(["ok", "too_many_threads"])).sum())),
@@ -65,6 +68,21 @@ def _repeats(record: Record) -> dict[str, str]:
         f"{percent(float(spread.median()))} (relative standard deviation, median of the cells; "
         f"95th percentile {percent(float(spread.quantile(0.95)))}).",
     }
+
+
+def _counted_without_device(record: Record, cells: pd.DataFrame) -> int:
+    """How many `cells` planning counts, which supposes a typical device for axes that ask one."""
+    total = float(len(cells))
+    for (kernel, dtype), part in cells.groupby(["kernel", "dtype"], observed=True):
+        shards = (
+            p["params"]
+            for p in record.provenance
+            if p["params"]["folder"].endswith(f"/{kernel}") and p["params"]["dtype"] == dtype
+        )
+        for axis, spec in next(shards, {"axes": {}})["axes"].items():
+            if asks_the_device(spec):
+                total += len(part) * (len(expand_axis(spec, TYPICAL)) / part[axis].nunique() - 1)
+    return round(total)
 
 
 def _thousand(record: Record, cells: int) -> dict[str, str]:

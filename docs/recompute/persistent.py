@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from gpushmoo.analysis.contrasts import Ratio, ratio
-from gpushmoo.model.closed import Machine, total_s
-from gpushmoo.model.fit import fit_series
-from gpushmoo.schema import GROUP
+from gpushmoo.analysis.models.closed import ModelInputs, total_s
+from gpushmoo.analysis.models.fit import fit_series
+from gpushmoo.core.schema import GROUP
 
 from .record import Record
 from .words import Claims, percent, percent_span, rate, whole_percent
@@ -114,7 +114,7 @@ def _judged(record: Record, capacity: int, claims: Claims) -> dict[str, str]:
         blocks = group["blocks"].to_numpy(np.int64)
         seconds = group["median_s"].to_numpy(np.float64)
         row = group.iloc[0]
-        machine = Machine(int(row["units"]), int(row["resident_per_unit"]), int(row["tiles"]))
+        machine = ModelInputs(int(row["units"]), int(row["resident_per_unit"]), int(row["tiles"]))
         beyond = blocks > capacity
         fit = fit_series(blocks[~beyond], seconds[~beyond], machine, 0.0, 0)
         if fit.parameters is None:

@@ -16,8 +16,8 @@ from gpushmoo.analysis.aggregate import aggregate, dataset_provenance
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
 from gpushmoo.analysis.fastest import fastest
-from gpushmoo.dataset import read_medians
-from gpushmoo.store import open_shard
+from gpushmoo.storage.dataset import read_medians
+from gpushmoo.storage.store import open_shard
 
 ROOT = Path(__file__).resolve().parents[2]
 H200 = ROOT / "reports" / "reference" / "nvidia-h200"
@@ -32,7 +32,7 @@ class MissingError(Exception):
 class Record:
     """All cells of the shards under `folder`, one row each, and where they came from.
 
-    `cells` are what `gpushmoo.dataset.read_medians` reads.
+    `cells` are what `gpushmoo.storage.dataset.read_medians` reads.
     """
 
     folder: Path

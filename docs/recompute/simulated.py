@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from gpushmoo.model.closed import Machine, total_s
-from gpushmoo.model.fit import fit_series
-from gpushmoo.model.machine import Level, load_machine
-from gpushmoo.model.same_machine import Point, points, predicted_gbs
+from gpushmoo.analysis.models.closed import ModelInputs, total_s
+from gpushmoo.analysis.models.fit import fit_series
+from gpushmoo.simulation.compare_measured import Point, points, predicted_gbs
+from gpushmoo.simulation.machine import Level, load_machine
 
 from .record import ROOT, Record
 from .slow import Slow, key_of
@@ -18,12 +18,12 @@ from .words import Claims, percent, span, whole_percent
 
 DEVICE = ROOT / "config" / "devices" / "nvidia-h200.yaml"
 MODULES = (
-    "model.machine",
-    "model.tiling",
-    "model.compiled",
-    "model.controller",
-    "model.traffic",
-    "model.same_machine",
+    "gpushmoo.simulation.machine",
+    "gpushmoo.simulation.tiling",
+    "gpushmoo.simulation.event_loop",
+    "gpushmoo.simulation.dram_controller",
+    "gpushmoo.simulation.run",
+    "gpushmoo.simulation.compare_measured",
 )
 KERNEL = "block_eq_partition"
 LEVELS = tuple(level.value for level in Level)
@@ -147,7 +147,7 @@ def _closed(record: Record, table: pd.DataFrame) -> dict[str, str]:
         state = sorted(set(cells["cache_state"]))[0]
         group = cells[cells["cache_state"] == state].sort_values("blocks").drop_duplicates("blocks")
         row = group.iloc[0]
-        machine = Machine(int(row["units"]), int(row["resident_per_unit"]), int(row["tiles"]))
+        machine = ModelInputs(int(row["units"]), int(row["resident_per_unit"]), int(row["tiles"]))
         capacity = machine.units * machine.per_unit
         blocks, seconds = group["blocks"].to_numpy(np.int64), group["median_s"].to_numpy()
         mine = np.array([(dtype, int(b)) in wanted for b in blocks])

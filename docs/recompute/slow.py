@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gpushmoo.digest import PACKAGE
+from gpushmoo.core.python_digest import python_digest
 
 from .record import digest
 
@@ -44,11 +44,11 @@ class Slow:
 
 
 def key_of(files: Iterable[Path], modules: Iterable[str]) -> str:
-    """A digest of `files` and of what the library's `modules` do (comments do not count)."""
-    found = hashlib.sha256(digest(sorted(files)).encode())
+    """A digest of `files` and of what the project's `modules` do, dotted (see `python_digest`)."""
+    key = hashlib.sha256(digest(sorted(files)).encode())
     for module in modules:
-        tree = ast.parse(
-            PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-        )
-        found.update(ast.dump(tree).encode())
-    return found.hexdigest()
+        spec = find_spec(module)
+        assert spec is not None
+        assert spec.origin is not None
+        key.update(python_digest(Path(spec.origin).read_bytes()))
+    return key.hexdigest()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.analysis.ceiling import share_of_ceiling
-from gpushmoo.analysis.textures import ENOUGH_THREADS, WARP, written_sums
+from texture_shmoo.analysis import ENOUGH_THREADS, WARP, written_sums
 
 from .record import Record
 from .words import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpushmoo.analysis.contrasts import Ratio, ratio
-from gpushmoo.display import significant
+from gpushmoo.core.display import significant
 
 
 class Claims:

@@ -6,9 +6,9 @@ import math
 from typing import ClassVar
 
 import numpy as np
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.space import Cell
-from gpushmoo.workload import BufferRef, CopyWorkload, Curve, Launch, ceil_div
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell
+from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Curve, Launch, ceil_div
 
 PARTITION_BYTES = 256
 THREADS = 512
@@ -44,7 +44,7 @@ class BlockEqPartition(CopyWorkload):
         return width, THREADS // width
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """The tile's sides."""
+        """``TILE_X`` and ``TILE_Y``: width and height of a tile in elements."""
         tile_x, tile_y = self.tile(dtype)
         return {"TILE_X": str(tile_x), "TILE_Y": str(tile_y)}
 

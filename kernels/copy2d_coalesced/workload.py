@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from gpushmoo.space import Cell
-from gpushmoo.workload import BufferRef, CopyWorkload, HeatMap, Launch, ceil_div
+from gpushmoo.core.space import Cell
+from gpushmoo.workloads.contract import BufferRef, CopyWorkload, HeatMap, Launch, ceil_div
 
 TILE = 32
 
@@ -26,7 +26,7 @@ class Copy2DCoalesced(CopyWorkload):
     views = (HeatMap("block_x", "block_y"),)
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """The tile's side."""
+        """``TILE``: the side of the square tile in elements."""
         return {"TILE": str(TILE)}
 
     def launch(self, cell: Cell) -> Launch:

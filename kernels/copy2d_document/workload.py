@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from gpushmoo.space import Cell
-from gpushmoo.workload import BufferRef, CopyWorkload, Curve, Launch, ceil_div
+from gpushmoo.core.space import Cell
+from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Curve, Launch, ceil_div
 
 TILE = 32
 

@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from gpushmoo.dot_products import DotProduct
-from gpushmoo.space import Cell
-from gpushmoo.summation import sequential_depth
-from gpushmoo.workload import Launch, LibraryCall
+from dot_products.summation import sequential_depth
+from dot_products.workloads import DotProduct
+from gpushmoo.core.space import Cell
+from gpushmoo.workloads.contract import Launch, LibraryCall
 
 
 class DotCublas(DotProduct):
@@ -20,15 +20,15 @@ class DotCublas(DotProduct):
     device_code = False
 
     def launch(self, cell: Cell) -> Launch:
-        """None of ours; a block of one thread stands for it."""
+        """A placeholder of one block of one thread: cuBLAS is called instead, see `library`."""
         return Launch("none", (1, 1, 1), (1, 1, 1), (), tiles=1)
 
     def library(self, cell: Cell) -> LibraryCall:
-        """Of both vectors."""
+        """The call of cublasSdot or cublasDdot on both operands, with its result in ``dst``."""
         return LibraryCall("dot", self.operands, "dst", cell.dtype)
 
     def depth(self, cell: Cell) -> int:
-        """One after the other: the library does not say how it adds."""
+        """As many roundings as sequential addition has: the library does not say how it adds."""
         return sequential_depth(cell.problem.height * cell.problem.width)
 
 

@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from gpushmoo.dot_products import HostDot
-from gpushmoo.host_dot import host_dot, host_dot_depth
-from gpushmoo.space import Cell
-from gpushmoo.workload import Array
+from dot_products.host_dot import host_dot, host_dot_depth
+from dot_products.workloads import HostDot
+from gpushmoo.core.space import Cell
+from gpushmoo.workloads.contract import Array
 from threadpoolctl import ThreadpoolController
 
 CORES = len(os.sched_getaffinity(0))
@@ -20,7 +20,7 @@ _BLAS = ThreadpoolController()
 
 
 def naive(x: Array, y: Array) -> Any:
-    """One after the other, in the arrays' own type, as the document's loop."""
+    """The products added up one after the other in the arrays' type: the document's loop."""
     total = x.dtype.type(0)
     for i in range(x.size):
         total += x[i] * y[i]
@@ -53,7 +53,7 @@ class DotHost(HostDot):
         return variant
 
     def host_part(self, cell: Cell, arrays: Mapping[str, Array]) -> float:
-        """The whole dot product."""
+        """The whole dot product, computed the way that the cell's variant names."""
         x, y = self.factors(arrays)
         if cell.variant == "naive":
             return float(compiled()(x, y))
@@ -65,7 +65,7 @@ class DotHost(HostDot):
         return float(np.dot(x, y))
 
     def depth(self, cell: Cell) -> int:
-        """Blocks add up in a known order."""
+        """Known for ``blocks-all``; for the others the bound of sequential addition."""
         if cell.variant == "blocks-all":
             return host_dot_depth(cell.problem.height * cell.problem.width)
         return super().depth(cell)

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from gpushmoo.dot_products import DotProduct, thread_depth
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.space import Cell, Problem
-from gpushmoo.summation import blocked_depth
-from gpushmoo.workload import Access, BufferRef, Launch, ceil_div
+from dot_products.summation import blocked_depth
+from dot_products.workloads import DotProduct, thread_depth
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.workloads.contract import Access, BufferRef, Launch, ceil_div
 
 # Blocks that one launch may have: so many partial sums have room.
 MOST_BLOCKS = 2**16
@@ -37,15 +37,15 @@ class DotResident(DotProduct):
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """The vectors, and a count of blocks that every launch leaves at 0."""
+        """The vectors, and ``done``: a counter of finished blocks that every launch leaves at 0."""
         return super().inputs(problem, dtype, rng) | {"done": np.zeros(1, np.uint32)}
 
     def scratch(self, problem: Problem, dtype: str) -> Mapping[str, int]:
-        """A sum of each block."""
+        """``partials``: room for one partial sum of each of at most MOST_BLOCKS blocks."""
         return {"partials": MOST_BLOCKS * DTYPES[dtype].itemsize}
 
     def launch(self, cell: Cell) -> Launch:
-        """One grid over all of both vectors."""
+        """One grid of blocks that stride over both vectors and leave the result in ``dst``."""
         args = (
             *(BufferRef(name) for name in ("x", "y", "dst", "partials", "done")),
             np.uint64(cell.problem.height * cell.problem.width),
@@ -54,7 +54,7 @@ class DotResident(DotProduct):
         return Launch(f"dot_{cell['unroll']}", grid, block, args, tiles=cell["grid"])
 
     def depth(self, cell: Cell) -> int:
-        """Of a thread, its block, and the block that adds the partial sums up."""
+        """Roundings within a thread, its block, and the last block, which adds the partial sums."""
         n, blocks = cell.problem.height * cell.problem.width, cell["grid"]
         threads = cell["threads"]
         # The left over packs come after `unroll` at a time: as many as one after the other.
@@ -63,7 +63,7 @@ class DotResident(DotProduct):
         return ours + blocked_depth(ceil_div(blocks, threads), threads, 1, 1)
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """All packs of both vectors in the loop, each in one load; the result."""
+        """In the loop a 16-byte load of each pack of both vectors; then a store of the result."""
         packs = 2 * int(entry.rsplit("_", 1)[1])
         return (
             Access("load", "global", 16, packs, in_loop=True),

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from gpushmoo.dot_products import StreamedDot
+from dot_products.workloads import StreamedDot
 
 
 class DotSquare(StreamedDot):

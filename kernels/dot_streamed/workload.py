@@ -1,6 +1,6 @@
 """The third document's dot product of two vectors."""
 
-from gpushmoo.dot_products import StreamedDot
+from dot_products.workloads import StreamedDot
 
 
 class DotStreamed(StreamedDot):

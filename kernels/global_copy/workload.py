@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.space import Cell
-from gpushmoo.workload import Access, BufferRef, CopyWorkload, Launch, WorkingSet, ceil_div
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell
+from gpushmoo.workloads.contract import (
+    Access,
+    BufferRef,
+    CopyWorkload,
+    Launch,
+    WorkingSet,
+    ceil_div,
+)
 
 
 class GlobalCopy(CopyWorkload):

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.space import Cell, Problem
-from gpushmoo.workload import (
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.workloads.contract import (
     Access,
     Array,
     BufferRef,
@@ -24,7 +24,7 @@ BINS = 32
 
 
 class GlobalLoad(CopyWorkload):
-    """``plain``: as the compiler likes. ``streaming``: marked as used once (ld.cs)."""
+    """Loads as the compiler chooses (``plain``) or marked as used once, ld.cs (``streaming``)."""
 
     name = "global_load"
     title = "Peak load"
@@ -41,7 +41,7 @@ class GlobalLoad(CopyWorkload):
     ceiling = "load"
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """Whether accesses are marked as used once."""
+        """``STREAMING`` where loads are to be marked as used once."""
         return {"STREAMING": "1"} if variant == "streaming" else {}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
@@ -60,11 +60,11 @@ class GlobalLoad(CopyWorkload):
         return np.bitwise_xor.reduce(whole.reshape(-1, BINS), axis=0) ^ np.uint32(0xFFFFFFFF)
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """A word for each bin."""
+        """One 32-bit word for each of the BINS bins."""
         return (BINS,), np.dtype(np.uint32)
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """None while it is timed."""
+        """0: a timed launch stores nothing."""
         return 0
 
     def launch(self, cell: Cell) -> Launch:
@@ -83,7 +83,10 @@ class GlobalLoad(CopyWorkload):
         )
 
     def proof(self, cell: Cell) -> Launch:
-        """The same launch, told to report its folds. Blocks are whole multiples of BINS threads."""
+        """The timed launch, with the argument set that has it store its folds.
+
+        Blocks are whole multiples of BINS threads.
+        """
         launch = self.launch(cell)
         return replace(launch, args=(*launch.args[:-1], np.uint32(1)))
 

@@ -7,16 +7,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.space import Cell, Problem
-from gpushmoo.workload import Access, Array, BufferRef, Launch, WorkingSet, Workload, ceil_div
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.workloads.contract import (
+    Access,
+    Array,
+    BufferRef,
+    Launch,
+    WorkingSet,
+    Workload,
+    ceil_div,
+)
 
 # Knuth's multiplicative hash of a word's index: words that differ and do not compress.
 FACTOR = np.uint32(2654435761)
 
 
 class GlobalStore(Workload):
-    """``plain``: as the compiler likes. ``streaming``: marked as used once (st.cs)."""
+    """Stores as the compiler chooses (``plain``) or marked as used once, st.cs (``streaming``)."""
 
     name = "global_store"
     title = "Peak store"
@@ -35,34 +43,37 @@ class GlobalStore(Workload):
     ceiling = "store"
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """Whether accesses are marked as used once."""
+        """``STREAMING`` where stores are to be marked as used once."""
         return {"STREAMING": "1"} if variant == "streaming" else {}
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """The words that must come out; the kernel computes them and does not see these."""
+        """``pattern``: the 32-bit words that must be stored.
+
+        The kernel computes them from their index and does not get these.
+        """
         words = problem.height * problem.width * DTYPES[dtype].itemsize // 4
         return {"pattern": np.arange(words, dtype=np.uint32) * FACTOR}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The pattern."""
+        """The expected output is the pattern of `inputs` itself."""
         return inputs["pattern"]
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """The words of all elements."""
+        """The 32-bit words of all elements in one dimension."""
         return (self.bytes_written(problem, dtype) // 4,), np.dtype(np.uint32)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """None."""
+        """0: a launch reads nothing from memory."""
         return 0
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """Every element once."""
+        """Bytes of all elements, each of which is written once."""
         return problem.height * problem.width * DTYPES[dtype].itemsize
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """Output, expected output, and the pattern."""
+        """Bytes of the output, of the expected output, and of the pattern."""
         return 3 * self.bytes_written(problem, dtype)
 
     def launch(self, cell: Cell) -> Launch:

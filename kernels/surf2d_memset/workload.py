@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.space import Cell, Problem
-from gpushmoo.workload import (
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.workloads.contract import (
     Access,
     Array,
     Footprint,
@@ -29,9 +29,10 @@ TILE = 8
 
 
 class Surf2dMemset(Workload):
-    """A variant is ``mapping-what``: ``one`` value for all, or one that follows from the ``place``.
+    """Writes every texel once; a variant is ``mapping-what``.
 
-    An argument of the kernel and a computed value are not written at the same speed.
+    ``one`` writes the same value to all texels, ``place`` a value computed from the texel's place:
+    a kernel argument and a computed value are not written at the same speed.
     """
 
     name = "surf2d_memset"
@@ -46,16 +47,19 @@ class Surf2dMemset(Workload):
     images = frozenset({"dst"})
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """Mapping, and how a texel is made up."""
+        """The mapping, what is written, the lanes of a texel, and whether they are bytes."""
         kind = DTYPES[dtype]
         mapping, what = variant.upper().split("-")
-        found = {f"MAP_{mapping}": "1", f"VALUE_{what}": "1", "LANES": str(kind.lanes)}
-        return found | ({"BYTES": "1"} if kind.normalised else {})
+        macros = {f"MAP_{mapping}": "1", f"VALUE_{what}": "1", "LANES": str(kind.lanes)}
+        return macros | ({"BYTES": "1"} if kind.normalised else {})
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """The texels of ``place``; the kernel computes them and does not see these."""
+        """``pattern``: the texels that ``place`` must write.
+
+        The kernel computes them from their place and does not get these.
+        """
         kind = DTYPES[dtype]
         shape = kind.shape(problem.height, problem.width)
         if kind.normalised:
@@ -65,28 +69,28 @@ class Surf2dMemset(Workload):
         return {"pattern": (words >> np.uint32(8)).astype(np.float32).reshape(shape)}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The texels of ``place``."""
+        """The texels that ``place`` writes, shape (height, width[, lanes])."""
         return inputs["pattern"]
 
     def result_of(self, variant: str) -> str:
-        """What is written."""
+        """The second word of the variant: ``one`` or ``place``, whatever the mapping."""
         return variant.split("-")[1]
 
     def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
-        """The value everywhere, or the pattern."""
+        """The image that `variant` must write: one value everywhere, or the pattern."""
         pattern = self.reference(inputs)
         return np.full_like(pattern, VALUE) if self.result_of(variant) == "one" else pattern
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """None."""
+        """0: a launch reads nothing from memory."""
         return 0
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """Every texel once."""
+        """Bytes of all texels, each of which is written once."""
         return problem.height * problem.width * DTYPES[dtype].itemsize
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """The image, its copy as a buffer, the expected texels, and the pattern."""
+        """Bytes of the image, its copy as a buffer, the expected texels, and the pattern."""
         return 4 * self.bytes_written(problem, dtype)
 
     def launch(self, cell: Cell) -> Launch:
@@ -105,11 +109,14 @@ class Surf2dMemset(Workload):
         return Launch("set_texels", grid, block, args, tiles=grid[0] * grid[1])
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """A write of a whole texel in the loop."""
+        """One surface write in the loop, as wide as a whole texel."""
         return (Access("store", "surface", DTYPES[dtype].itemsize, in_loop=True),)
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """The kernels' FIRST_COL and FIRST_ROW for each thread of `block` (x, y)."""
+        """Column and row of the texel of each thread of `block` (x, y); shape (threads, 2).
+
+        As the kernel's macros FIRST_COL and FIRST_ROW compute them.
+        """
         mapping, block_x, block_y = cell.variant.split("-")[0], cell["block_x"], cell["block_y"]
         threads = block_x * block_y
         if mapping == "block":

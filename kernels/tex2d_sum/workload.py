@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.space import Cell, Problem
-from gpushmoo.workload import (
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.workloads.contract import (
     Access,
     Array,
     BufferRef,
@@ -44,7 +44,7 @@ TILE = 8
 
 @dataclass(frozen=True)
 class Variant:
-    """What a variant's name says: ``mapping-filter-address[-written]``."""
+    """A variant's name in its parts: ``mapping-filter-address[-written]``."""
 
     mapping: str
     filter: str
@@ -53,19 +53,19 @@ class Variant:
 
     @classmethod
     def of(cls, name: str) -> Variant:
-        """The inverse of `name`."""
+        """The variant called `name`, as in ``tile8-linear-wrap-written``."""
         parts = name.split("-")
         return cls(*parts[:3], written=len(parts) == 4)
 
     @property
     def name(self) -> str:
-        """As it stands in the configuration."""
+        """The variant's name in the configuration."""
         parts = (self.mapping, self.filter, self.address)
         return "-".join(parts + ("written",) * self.written)
 
     @property
     def normalised(self) -> bool:
-        """CUDA and OpenCL wrap and mirror only coordinates from 0 to 1."""
+        """Whether coordinates run from 0 to 1 over the image: no others are wrapped or mirrored."""
         return self.address in ("wrap", "mirror")
 
 
@@ -98,7 +98,7 @@ class Tex2dSum(Workload):
         # Normalised point coordinates are rounded: they aim at the middle of the texel.
         centred = v.normalised and v.filter == "point"
         scale = (255 if kind.normalised else 1) * (4 if v.filter == "linear" else 1)
-        found = {
+        macros = {
             f"MAP_{v.mapping.upper()}": "1",
             "ADDRESS": ADDRESSES[v.address],
             "FETCHED_LANES": str(kind.lanes),
@@ -106,8 +106,8 @@ class Tex2dSum(Workload):
             "OFFSET": "0.5f" if centred else "0.0f",
             "SCALE": f"{scale}.0f",
         }
-        found |= {"NORMALISED": "1"} if v.normalised else {}
-        return found | ({"WRITTEN": "1"} if v.written else {})
+        macros |= {"NORMALISED": "1"} if v.normalised else {}
+        return macros | ({"WRITTEN": "1"} if v.written else {})
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
@@ -118,7 +118,10 @@ class Tex2dSum(Workload):
         return {"src": texels.astype(kind.scalar)}
 
     def result_of(self, variant: str) -> str:
-        """Neither the mapping nor, for point fetches inside the image, the address mode matters."""
+        """The filter, and for linear fetches the address mode.
+
+        The mapping changes no sum, and a point fetch never lies outside of the image.
+        """
         v = Variant.of(variant)
         return "point" if v.filter == "point" else f"linear-{v.address}"
 
@@ -128,7 +131,10 @@ class Tex2dSum(Workload):
         return src if src.ndim == 2 else src.sum(axis=2, dtype=np.float32)
 
     def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
-        """With the linear filter the sum of each texel and its left, upper and upper left ones."""
+        """The sums of `variant`, shape (height, width).
+
+        With the linear filter, of each texel and its left, upper and upper left neighbours.
+        """
         v = Variant.of(variant)
         sums = self.reference(inputs).astype(np.float32)
         if v.filter == "point":
@@ -137,33 +143,33 @@ class Tex2dSum(Workload):
         return padded[1:, 1:] + padded[:-1, 1:] + padded[1:, :-1] + padded[:-1, :-1]
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """A float for each texel."""
+        """One float32 for each texel, shape (height, width)."""
         return (problem.height, problem.width), np.dtype(np.float32)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
-        """Every texel once."""
+        """Bytes of all texels, each counted once."""
         return problem.height * problem.width * DTYPES[dtype].itemsize
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """None while it is timed."""
+        """0: a timed launch stores nothing, except in ``written`` variants (see `bytes_moved`)."""
         return 0
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
-        """With ``written`` also a sum for each texel."""
+        """Bytes of all texels read; ``written`` variants also store a float32 sum of each."""
         sums = 4 * cell.problem.height * cell.problem.width
         written = sums if Variant.of(cell.variant).written else 0
         return self.bytes_read(cell.problem, cell.dtype), written
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
-        """The image, or the sums."""
+        """Bytes of the image or of the sums, whichever is larger."""
         return max(self.bytes_read(problem, dtype), 4 * problem.height * problem.width)
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """The image and a copy on its way there; sums and expected sums."""
+        """Bytes of the image, the copy that it is filled from, the sums and the expected sums."""
         return 2 * self.bytes_read(problem, dtype) + 8 * problem.height * problem.width
 
     def launch(self, cell: Cell) -> Launch:
-        """A grid that covers the image once, told of no place for its sums unless ``written``."""
+        """A grid that covers the image once; the sums' buffer is null unless ``written``."""
         v, block = Variant.of(cell.variant), (cell["block_x"], cell["block_y"], 1)
         grid = grid_of(v.mapping, cell.problem, block[0], block[1])
         args = (
@@ -177,12 +183,12 @@ class Tex2dSum(Workload):
         return Launch("sum_texels", grid, block, args, tiles=grid[0] * grid[1])
 
     def proof(self, cell: Cell) -> Launch:
-        """The same launch, told where to store its sums."""
+        """The timed launch, with a buffer to store its sums in."""
         launch = self.launch(cell)
         return replace(launch, args=(BufferRef("dst"), *launch.args[1:]))
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """A fetch of all lanes in the loop, before anything is asked about the sums' place."""
+        """In the loop a fetch of all lanes, before any test of the sums' pointer; then a store."""
         width = 4 * DTYPES[dtype].lanes
         return (
             Access("load", "texture", width, in_loop=True, before_test_of=0),
@@ -209,7 +215,10 @@ def grid_of(mapping: str, problem: Problem, block_x: int, block_y: int) -> tuple
 def texels_of(
     mapping: str, block_x: int, block_y: int, block: tuple[int, int]
 ) -> npt.NDArray[np.int64]:
-    """The kernels' FIRST_COL and FIRST_ROW for each thread of a block."""
+    """Column and row of the texel of each thread of a block; shape (threads, 2).
+
+    As the kernels' macros FIRST_COL and FIRST_ROW compute them.
+    """
     y, x = np.divmod(np.arange(block_x * block_y), block_x)
     if mapping == "block":
         return np.stack([block[0] * block_x + x, block[1] * block_y + y], axis=1)

@@ -1,6 +1,7 @@
 """Does what one run says hold in another? Compares two independent runs of the same sweep.
 
-    PYTHONPATH=workflow/scripts python tests/benchmarks/replication.py FIRST SECOND [OUT.json]
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
+    python tests/benchmarks/replication.py FIRST SECOND [OUT.json]
 
 FIRST and SECOND are folders of shards (results/<run>/cells). Needs no device. Of two runs with
 honest 95 % intervals of equal width 0.6 % are disjoint and 83 % hold the other's median.
@@ -18,8 +19,8 @@ import numpy as np
 import pandas as pd
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import tied_best
-from gpushmoo.dataset import read_cells
-from gpushmoo.schema import GROUP, Status
+from gpushmoo.core.schema import GROUP, Status
+from gpushmoo.storage.dataset import read_cells
 
 _NAMES = ["median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s", "copy_gbs"]
 

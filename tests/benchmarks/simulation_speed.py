@@ -1,6 +1,7 @@
 """Half-warp events a second of the compiled simulation, and of the plain one beside it.
 
-    PYTHONPATH=workflow/scripts python tests/benchmarks/simulation_speed.py
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
+    python tests/benchmarks/simulation_speed.py
 
 An event is a bar of a Gantt chart: of each half-warp and tile an index, a read, a write command and
 a write. In each of ROUNDS rounds every level runs once on one core, in a random order, and so does
@@ -19,12 +20,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from gpushmoo.job_params import ROOT
-from gpushmoo.model.gantt import Chart, Workload, simulate
-from gpushmoo.model.machine import Level, load_machine
-from gpushmoo.model.simulate import simulate_tables
-from gpushmoo.model.tiling import Tiling
-from gpushmoo.model.traffic import simulate_tiles
+from gpushmoo.core.paths import ROOT
+from gpushmoo.simulation.machine import Level, load_machine
+from gpushmoo.simulation.reference import Chart, TileCopy, simulate
+from gpushmoo.simulation.run import simulate_tiles
+from gpushmoo.simulation.tiling import Tiling
+from tesla_c1060.stages import simulate_tables
 
 ROUNDS = 9
 SIDES = {Level.BUS: 4096, Level.PARTITIONS: 1024, Level.BANKS: 1024}
@@ -47,7 +48,7 @@ def main() -> None:
         return run.events / seconds
 
     def plain() -> float:
-        load = Workload.square(machine, 128, 4)
+        load = TileCopy.square(machine, 128, 4)
         _, seconds = _timed(lambda: simulate(machine, load, BLOCKS, chart=Chart(writes=True)))
         return 4 * load.n_tiles * load.half_warps / seconds
 

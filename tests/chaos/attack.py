@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, TextIO
@@ -19,11 +19,12 @@ from typing import Any, TextIO
 from damage import Damage, FileSystems, damage, results_of
 from judge import Finding
 from processes import JOB, MARK, SNAKEMAKE, WORKER, Process, end_all, gone, marked
-from projects import Project
-from strikes import GROUP, PAUSES, SIGNALS, TREE, Drawn, Strike, draw_edit, number_of
+from projects import Project, Run
+from strikes import GROUP, PAUSES, SIGNALS, TREE, Drawn, Strike, draw_edit
 from sweeps import BASE, EDITS, Config, write_config
 
-# A start that takes longer hangs: nothing here takes half a minute but the pauses.
+# A start that takes longer hangs, where a whole run that nothing strikes takes a third at most:
+# nothing here takes half a minute but the pauses.
 START_LIMIT_S = 120.0
 # How long a target is waited for, and processes that have nothing more to do.
 TARGET_LIMIT_S = 12.0
@@ -33,21 +34,6 @@ STARTS_AT_MOST = 6
 AT_ONCE = 0.25
 # So often may the measuring process of one job be ended from outside without blame: documented.
 FORGIVEN = 2
-
-
-@dataclass
-class Start:
-    """A `snakemake` call in the background; its output goes to a file of its own."""
-
-    process: subprocess.Popen[bytes]
-    screen: Path
-    # What was struck while it ran.
-    struck: set[str] = field(default_factory=set)
-
-    @property
-    def status(self) -> int | None:
-        """Exit status, None while it runs."""
-        return self.process.poll()
 
 
 @dataclass
@@ -62,13 +48,16 @@ class Attack:
     # For what could not be drawn before: an edit that gives a finished run something to do.
     rng: Random
     told: TextIO | None = None
+    limit_s: float = START_LIMIT_S
     config: Config = field(default_factory=lambda: copy.deepcopy(BASE))
     history: list[dict[str, Any]] = field(default_factory=list)
-    starts: list[Start] = field(default_factory=list)
+    starts: list[Run] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     counted: Counter[str] = field(default_factory=Counter)
     starts_after_last: int = 0
     damages: list[Damage] = field(default_factory=list)
+    # What was struck while the last start ran.
+    _struck: set[str] = field(default_factory=set)
     _kills: Counter[int] = field(default_factory=Counter)
     _timers: list[threading.Timer] = field(default_factory=list)
 
@@ -97,36 +86,28 @@ class Attack:
 
     # Starting
 
-    def _start(self) -> Start:
+    def _start(self) -> Run:
         if any((self.project.root / ".snakemake" / "locks").glob("*")):
             self._note("unlock")
-            self._call("--unlock").process.wait(timeout=START_LIMIT_S)
+            self._call("--unlock").end(self.limit_s)
         began = self._call(*([self.drawn.target] if self.drawn.target else []))
         self.starts.append(began)
+        self._struck.clear()
         self.starts_after_last += 1
         self._note("start", number=len(self.starts))
         return began
 
-    def _call(self, *args: str) -> Start:
+    def _call(self, *args: str) -> Run:
         screen = self.screens / f"terminal-{len(list(self.screens.iterdir())):02d}.txt"
-        with screen.open("wb") as out:
-            process = subprocess.Popen(
-                self.project.command(*args, config=("chaos.yaml",)),
-                cwd=self.project.root,
-                env={**self.project.environment, MARK: self.mark},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        return Start(process, screen)
+        marks = {MARK: self.mark}
+        return self.project.start(*args, config=("chaos.yaml",), screen=screen, **marks)
 
     @property
-    def _running(self) -> Start | None:
+    def _running(self) -> Run | None:
         last = self.starts[-1] if self.starts else None
-        return last if last is not None and last.status is None else None
+        return last if last is not None and not last.ended else None
 
-    def _ensure_running(self) -> Start:
+    def _ensure_running(self) -> Run:
         """The present start; a new one where it has ended, with something to do for it."""
         if (running := self._running) is not None:
             return running
@@ -137,10 +118,10 @@ class Attack:
             self._edit(draw_edit(self.rng))
         return self._start()
 
-    def _wait(self, start: Start) -> int:
+    def _wait(self, start: Run) -> int:
         """Wait for its end; a start that hangs is a finding and is ended."""
         try:
-            status = start.process.wait(timeout=START_LIMIT_S)
+            status = start.end(self.limit_s)
         except subprocess.TimeoutExpired:
             left = ", ".join(f"{p.role} {p.pid}" for p in marked(self.mark))
             self.findings.append(Finding("hangs", f"a start did not end; there were {left}"))
@@ -148,10 +129,10 @@ class Attack:
             end_all(self.mark)
             status = start.process.wait()
         self._note("ended", status=status)
-        if status != 0 and start.struck == {WORKER} and self.drawn.scenario == "signals":
+        if status != 0 and self._struck == {WORKER} and self.drawn.scenario == "signals":
             text = "only its measuring processes were struck, and the run did not go on"
             self.findings.append(Finding("restart for a measuring process", text))
-        start.struck.clear()
+        self._struck.clear()
         return status
 
     def _recover(self) -> None:
@@ -194,9 +175,8 @@ class Attack:
     def _count(self, strike: Strike, what: str) -> None:
         self.counted[strike.name] += 1
         self.starts_after_last = 0
-        if self.starts:
-            self.starts[-1].struck.add(strike.place)
-        self._note(strike.name, what=what, drawn=strike.told())
+        self._struck.add(strike.place)
+        self._note(strike.name, what=what, drawn=asdict(strike))
 
     def _note(self, event: str, **more: Any) -> None:
         entry = {"at_s": round(time.monotonic() - self._began, 2), "event": event, **more}
@@ -208,8 +188,7 @@ class Attack:
         """Edit the configuration; if Snakemake runs it is killed before, and nobody else."""
         if (running := self._running) is not None:
             running.process.send_signal(signal.SIGCONT)
-            running.process.kill()
-            running.process.wait()
+            running.kill()
             self._count(Strike("SIGKILL", SNAKEMAKE), "before an edit")
         EDITS[strike.place](self.config, Random(strike.draw))
         write_config(self.project.root, self.config)
@@ -252,9 +231,9 @@ class Attack:
             if what is not None:
                 self._count(strike, what)
                 return
-        self._note("missed", drawn=strike.told())
+        self._note("missed", drawn=asdict(strike))
 
-    def _await(self, strike: Strike, start: Start) -> bool:
+    def _await(self, strike: Strike, start: Run) -> bool:
         """Wait for the target; most strikes at Snakemake also wait until it has a job at work."""
         whole_run = strike.place in (SNAKEMAKE, GROUP) and strike.draw > AT_ONCE
         deadline = time.monotonic() + TARGET_LIMIT_S
@@ -265,7 +244,7 @@ class Attack:
             has_device = strike.kind != "hold" or self._device_is_locked()
             if at_work and has_device and self._targets(strike.place):
                 return True
-            if start.status is not None:
+            if start.ended:
                 return False
             time.sleep(0.02)
         return False
@@ -293,7 +272,7 @@ class Attack:
 
     def _signal(self, strike: Strike, found: list[Process]) -> str | None:
         target = found[-1]
-        number = number_of(strike.kind)
+        number = signal.Signals[strike.kind]
         if strike.place == GROUP:
             os.killpg(target.pid, number)
             self._settle()
@@ -311,7 +290,7 @@ class Attack:
     def _settle(self) -> None:
         """What ends Snakemake ends it now; what does not leaves it time for a word."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.starts[-1].process.wait(timeout=0.3)
+            self.starts[-1].end(0.3)
 
     def _pause(self, strike: Strike, found: list[Process]) -> str | None:
         if strike.place == GROUP:

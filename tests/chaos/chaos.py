@@ -12,7 +12,6 @@ Figures go to ``results/chaos/chaos.json``, a text for the documentation beside 
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import shutil
@@ -23,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 from attack import START_LIMIT_S, Attack
@@ -38,11 +37,11 @@ from judge import (
     products,
 )
 from projects import Project
-from record import FIGURES, provenance, write_figures
+from record import parser_of, provenance, write_figures
 from strikes import Drawn, draw_round
 from sweeps import BASE, Config, other_config, write_config, write_kernel
 from terminal import foreign_lines, raw_exceptions
-from workflow_fixtures import copy_project
+from workflow_fixtures import new_project
 
 # Of these no promise speaks; they are counted all the same.
 EARLY = "Ctrl-C before Snakemake had read the Snakefile"
@@ -59,8 +58,7 @@ class Stage:
     project: Project = field(init=False)
 
     def __post_init__(self) -> None:
-        self.project = Project(self.folder / "project")
-        copy_project(self.project.root)
+        self.project = new_project(self.folder / "project")
         write_kernel(self.project.root)
         self._measure(other_config(), "results/chaos/dataset")
         shutil.move(self.results / "cells", self.other_cells)
@@ -118,6 +116,7 @@ def play_round(stage: Stage, drawn: Drawn, kept: Path, told: bool) -> tuple[Atta
     attack = Attack(
         *(stage.project, mark, screens, stage.other_cells, drawn, rng),
         told=sys.stdout if told else None,
+        limit_s=max(START_LIMIT_S, 3 * stage.clean_run_s),
     )
     try:
         attack.play()
@@ -209,7 +208,7 @@ def chaos(seed: str, most_strikes: int, minutes: float, out: Path, replay: int |
     kept = out.with_suffix("")
     try:
         stage = Stage(folder)
-        deadline = began + 60 * minutes
+        deadline = time.monotonic() + 60 * minutes
         number = 0 if replay is None else replay - 1
         while sum(total.strikes.values()) < most_strikes and time.monotonic() < deadline:
             number += 1
@@ -268,6 +267,7 @@ def _lines(figures: dict[str, Any]) -> list[str]:
     kinds: Counter[str] = Counter()
     for name, n in figures["strikes_by_kind"].items():
         kinds[name.split(":")[0]] += n
+    starts = max(map(int, figures["starts_after_the_last_strike"]), default=0)
     return [
         f"Chaos run of {figures['date']}, commit {figures['commit'][:12]}, {figures['cores']} "
         f"cores, seed {figures['seed']}: {figures['strikes']} strikes in {figures['rounds']} "
@@ -278,7 +278,7 @@ def _lines(figures: dict[str, Any]) -> list[str]:
         f"| strikes by kind | {', '.join(f'{n} {k}' for k, n in kinds.most_common())} |",
         f"| rounds with wrong rows | {_rounds(figures, 'wrong rows', 'wrong rows in shards')} |",
         f"| innocent cells with a fault status | {figures['innocent_cells_with_a_fault_status']} |",
-        f"| most starts to recovery | {max(map(int, figures['starts_after_the_last_strike']))} |",
+        f"| most starts to recovery | {starts} |",
         f"| rounds with raw exceptions | {_rounds(figures, 'raw exception')} |",
         f"| all violations | {figures['violations']} |",
     ]
@@ -293,18 +293,13 @@ def _rounds(figures: dict[str, Any], *kinds: str) -> int:
 
 def main() -> None:
     """Read the command line; exit status 1 if a promise was broken."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, "chaos")
     parser.add_argument("--strikes", type=int, default=200, help="end after so many")
     parser.add_argument("--minutes", type=float, default=25.0, help="or after so long")
-    parser.add_argument("--seed", default=None, help="of all draws; drawn itself if left out")
     parser.add_argument("--replay", type=int, help="number of the one round to play, step by step")
-    parser.add_argument("--out", type=Path, default=FIGURES / "chaos.json")
     given = parser.parse_args()
-    seed = given.seed or str(SystemRandom().randrange(2**32))
-    print(f"make chaos SEED={seed} (a start may take {START_LIMIT_S:.0f} s at most)", flush=True)
-    sys.exit(bool(chaos(seed, given.strikes, given.minutes, given.out, given.replay)))
+    print(f"make chaos SEED={given.seed}", flush=True)
+    sys.exit(bool(chaos(given.seed, given.strikes, given.minutes, given.out, given.replay)))
 
 
 if __name__ == "__main__":

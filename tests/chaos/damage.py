@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from judge import products
+from mounts import Mount, fill
 from strikes import Strike
 from sweeps import RUN
 
@@ -131,20 +130,20 @@ class FileSystems:
 
     def __init__(self, results: Path) -> None:
         self._results = results
-        self._mounted: list[Path] = []
+        self._mount = Mount()
         self._elsewhere: list[Path] = []
 
     def put(self, place: str, as_link: bool) -> str:
         """Let `place` be a mount, or a link to another file system; its content moves there."""
         folder = self._results / place
         kept = Path(tempfile.mkdtemp(prefix="gpushmoo-chaos-", dir=_other_file_system()))
-        if folder.is_symlink() or folder in self._mounted:
+        if folder.is_symlink() or folder in self._mount:
             kept.rmdir()
             return f"{place} is one already"
         if folder.is_dir():
             shutil.copytree(folder, kept, dirs_exist_ok=True)
         self._elsewhere.append(kept)
-        if as_link or not self._mount(folder):
+        if as_link or self._mount.refusal(folder, SMALL):
             shutil.rmtree(folder, ignore_errors=True)
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.symlink_to(kept)
@@ -152,27 +151,13 @@ class FileSystems:
         shutil.copytree(kept, folder, dirs_exist_ok=True)
         return f"{place} is a mount"
 
-    def _mount(self, folder: Path) -> bool:
-        """Whether a small file system in memory could be mounted, which takes root."""
-        folder.mkdir(parents=True, exist_ok=True)
-        command = ["mount", "-t", "tmpfs", "-o", SMALL, "tmpfs", str(folder)]
-        try:
-            done = subprocess.run(command, capture_output=True, check=False)
-        except OSError:
-            return False
-        if done.returncode == 0:
-            self._mounted.append(folder)
-        return done.returncode == 0
-
     def fill(self) -> Path | None:
         """Fill the mounted ``cells`` to the last byte; the file to remove, None without a mount."""
         folder = self._results / "cells"
-        if folder not in self._mounted and not self._can_mount(folder):
+        if folder not in self._mount and not self._can_mount(folder):
             return None
         filler = folder / "filler"
-        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(4096))
+        fill(filler)
         return filler
 
     def _can_mount(self, folder: Path) -> bool:
@@ -180,14 +165,13 @@ class FileSystems:
 
     def undo(self) -> None:
         """Unmount, and remove what the links led to."""
-        for folder in self._mounted:
-            subprocess.run(["umount", "--lazy", str(folder)], check=False)
+        self._mount.undo()
         for folder in self._elsewhere:
             shutil.rmtree(folder, ignore_errors=True)
         for place in self._results.glob("*"):
             if place.is_symlink():
                 place.unlink()
-        self._mounted, self._elsewhere = [], []
+        self._elsewhere = []
 
 
 def _other_file_system() -> str | None:

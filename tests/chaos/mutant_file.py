@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from gpushmoo.filesum import add_sum
-from gpushmoo.schema import METADATA_KEY
+from gpushmoo.core.schema import METADATA_KEY
+from gpushmoo.storage.filesum import add_sum
 
 Row = dict[str, Any]
 

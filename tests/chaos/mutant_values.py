@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 
-from gpushmoo.schema import Status
+from gpushmoo.core.schema import Status
 from mutant_file import Row, ShardFile
 
 _TIMES = (

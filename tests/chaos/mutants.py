@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from gpushmoo.filesum import MARK
-from gpushmoo.schema import Status
-from gpushmoo.space import first_repeat_of
-from gpushmoo.timing.median import median_interval
+from gpushmoo.core.median import median_interval
+from gpushmoo.core.schema import Status
+from gpushmoo.core.space import first_repeat_of
+from gpushmoo.storage.filesum import MARK
 from mutant_file import ShardFile, key_of
 from mutant_provenance import (
     change_axes,

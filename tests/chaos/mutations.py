@@ -9,7 +9,6 @@ number n of a seed is the same whatever came before it: ``--only n`` tries it al
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import tempfile
@@ -18,11 +17,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 from mutants import CLASSES, UNCHANGED, UNTELLABLE
-from record import FIGURES, provenance, write_figures
+from record import parser_of, provenance, write_figures
 from shards import ShardSet, make_shards, refusal
 
 
@@ -91,24 +90,19 @@ def _judge(mutant: ShardSet, changed: list[Path]) -> tuple[str | None, str]:
 
 def main() -> None:
     """Read the command line; exit status 1 if a mutation was not refused as it should be."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, "mutations")
     parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", default=None, help="of all draws; drawn itself if left out")
     parser.add_argument("--only", type=int, help="number of the one mutation to try")
-    parser.add_argument("--out", type=Path, default=FIGURES / "mutations.json")
     given = parser.parse_args()
-    seed = given.seed or str(SystemRandom().randrange(2**32))
-    print(f"make mutations SEED={seed}", flush=True)
+    print(f"make mutations SEED={given.seed}", flush=True)
     numbers = range(1, given.count + 1) if given.only is None else [given.only]
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gpushmoo-mutations-") as folder:
         shards = make_shards(Path(folder) / "shards")
-        tally = try_mutations(shards, seed, numbers, Path(folder) / "mutant")
+        tally = try_mutations(shards, given.seed, numbers, Path(folder) / "mutant")
     for failure in tally.failures:
         print(f"{failure.number}: {failure.how}: {failure.change}; {failure.said[:200]}")
-    figures = _figures(seed, tally, time.monotonic() - began)
+    figures = _figures(given.seed, tally, time.monotonic() - began)
     write_figures(given.out, figures, _lines(figures))
     sys.exit(bool(tally.failures))
 

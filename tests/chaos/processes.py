@@ -45,9 +45,9 @@ class Process:
         return False
 
 
-def marked(mark: str) -> list[Process]:
-    """All processes whose environment says ``GPUSHMOO_CHAOS=mark``, oldest first."""
-    wanted = f"{MARK}={mark}".encode()
+def marked(mark: str, variable: str = MARK) -> list[Process]:
+    """All processes in whose environment `variable` is `mark`, oldest first."""
+    wanted = f"{variable}={mark}".encode()
     found = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -69,7 +69,7 @@ def marked(mark: str) -> list[Process]:
 
 def role_of(command: str) -> str:
     """What a process is by its command line."""
-    if "gpushmoo.worker" in command:
+    if "gpushmoo.measuring.worker.worker" in command:
         return WORKER
     if ".snakemake/scripts/" in command:
         return JOB

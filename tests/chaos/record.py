@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -9,12 +10,24 @@ import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 from conftest import ROOT
 
 # Not under version control; what goes into the record is copied from here.
 FIGURES = ROOT / "results" / "chaos"
+
+
+def parser_of(description: str | None, name: str) -> argparse.ArgumentParser:
+    """The command line of the instrument `name`: the seed of its draws, and where figures go."""
+    drawn = str(SystemRandom().randrange(2**32))
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", default=drawn, help="of all draws; drawn itself if left out")
+    parser.add_argument("--out", type=Path, default=FIGURES / f"{name}.json")
+    return parser
 
 
 def provenance(seed: int | str) -> dict[str, Any]:

@@ -17,36 +17,19 @@ import numpy as np
 import yaml
 from conftest import ROOT
 from gpushmoo.analysis.aggregate import AggregateError, aggregate
-from gpushmoo.config import load_config
-from gpushmoo.devices.base import DeviceInfo
-from gpushmoo.events import CellRun, ShardResult, planned
-from gpushmoo.kernels import load_kernel
-from gpushmoo.measure_job import _metadata as shard_metadata
-from gpushmoo.messages import Opened
-from gpushmoo.plan import plan_shards, run_plan
-from gpushmoo.rows import cell_table
-from gpushmoo.run_plan import RunPlan
-from gpushmoo.schema import Status
-from gpushmoo.shard_space import space_of
-from gpushmoo.space import Cell
-from gpushmoo.store import write_parquet
+from gpushmoo.core.run_plan import RunPlan
+from gpushmoo.core.schema import Status
+from gpushmoo.core.space import Cell, space_of
+from gpushmoo.measuring.events import CellRun, ShardResult, planned
+from gpushmoo.measuring.job import _metadata as shard_metadata
+from gpushmoo.measuring.rows import cell_table
+from gpushmoo.measuring.worker.protocol import Opened
+from gpushmoo.planning.config import load_config
+from gpushmoo.planning.plan import plan_shards, run_plan
+from gpushmoo.storage.store import write_parquet
+from gpushmoo.workloads.loader import load_kernel
+from synthetic import GPU
 
-GPU = DeviceInfo(
-    backend="cuda",
-    name="Generated GPU",
-    uuid="GPU-00000000-0000-0000-0000-000000000000",
-    kind="gpu",
-    driver="13.0",
-    runtime="CUDA 13.2",
-    units=132,
-    max_threads_per_block=1024,
-    max_block=(1024, 1024, 64),
-    max_grid=(2**31 - 1, 65535, 65535),
-    global_memory=140 * 2**30,
-    max_allocation=140 * 2**30,
-    cache=60 * 2**20,
-    core_clock_mhz=1980,
-)
 _KERNELS: dict[str, Any] = {
     "copy2d_coalesced": {
         "dtypes": ["float"],
@@ -103,8 +86,8 @@ def accepted(shards: ShardSet) -> bool:
 def make_shards(folder: Path, seed: int = 1) -> ShardSet:
     """Write all shards of a run, whose times are drawn, below `folder`."""
     raw = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
-    raw |= {"kernels": _KERNELS, "only": None, "backend": "cuda", "simulate": {}}
-    raw["studies"] = {"timeline": None, "errors": None, "recorded": None}
+    raw |= {"kernels": _KERNELS, "only": None, "backend": "cuda"}
+    raw |= {"simulate": None, "chapters": None}
     raw["measure"] |= {"repeats": 2, "cells_per_shard": 4}
     config = load_config(raw, ROOT)
     plan = run_plan(config, "cuda", "auto")
@@ -141,7 +124,7 @@ def _write(
         for place in sorted(places)
     }
     result = ShardResult(runs, copies)
-    opened = Opened(GPU, dict.fromkeys(params["variants"], "-std=c++17"), {}, None, cells)
+    opened = Opened(GPU, dict.fromkeys(params["variants"], "-std=c++17"), {}, None, {}, cells)
     table = cell_table(result, workload, GPU, params["axes"])
     write_parquet(table, path, shard_metadata(params, opened, result))
     return {key for key, run in runs.items() if run.status is Status.OK}

@@ -11,29 +11,27 @@ Figures go to ``results/chaos/soak.json``.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import re
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import pyarrow.parquet as pq
-import yaml
+from copies import write_copy
 from growth import Sample, judge_growth, read_process
 from processes import JOB, MARK, WORKER, Process, end_all, gone, marked
 from projects import Project
-from record import FIGURES, provenance, write_figures
-from workflow_fixtures import copy_project
+from record import parser_of, provenance, write_figures
+from workflow_fixtures import new_project
 
 KERNEL = "soak_copy"
 # Cells of one size are measured together; as many as take a few seconds, for those of a size are
@@ -47,52 +45,20 @@ OUTSIDE = ("SIGKILL", "pause", "SIGTERM", "long pause")
 PAUSES_S = {"pause": 3.0, "long pause": 14.0}
 LOG_LIMIT_BYTES = 10_000_000
 
-_SOURCE = """
-__kernel void soak_copy(__global element_t *restrict dst, __global const element_t *restrict src,
-                        const ulong n, const uint fault)
-{
-    const ulong i = get_global_id(0);
+# What a cell does whose fault is 1 or 2: it writes to an illegal address, or never returns.
+_FAULT = """
     volatile uint turning = fault;
     if (fault == 1)
         ((__global volatile uint *)(ulong)64)[i] = 1;
     while (turning == 2) {
     }
-    if (i < n)
-        dst[i] = src[i];
-}
 """
-_WORKLOAD = '''
-import numpy as np
-from gpushmoo.workload import BufferRef, CopyWorkload, Launch, ceil_div
+_FAULT_OF = """
+    def more(self, cell, blocks):
+        place = cell.problem.height, cell.problem.width
+        return (np.uint32(FAULTS.get(place, 0) if cell["turn"] == 1 else 0),)
 
-FAULTS = {faults}
-
-
-class SoakCopy(CopyWorkload):
-    """A copy of which some cells fault (1) or never return (2)."""
-
-    name = "soak_copy"
-    title = "Copy without end"
-    pattern = "one element per thread"
-    dtypes = ("float",)
-    variants = ("plain",)
-    sizes = (64,)
-    axes = {{"block_x": [64], "turn": [1]}}
-    views = ()
-
-    def defines(self, dtype, variant):
-        return {{}}
-
-    def launch(self, cell):
-        height, width = cell.problem.height, cell.problem.width
-        fault = FAULTS.get((height, width), 0) if cell["turn"] == 1 else 0
-        grid = (ceil_div(height * width, cell["block_x"]), 1, 1)
-        args = (BufferRef("dst"), BufferRef("src"), np.uint64(height * width), np.uint32(fault))
-        return Launch("soak_copy", grid, (cell["block_x"], 1, 1), args, grid[0])
-
-
-WORKLOAD = SoakCopy()
-'''
+"""
 _PROGRESS = re.compile(r"^shard (\d+)/\d+ .*: (\d+)/\d+ cells done", re.MULTILINE)
 _FINISHED = re.compile(r"^shard (\d+)/\d+ .*: [\d, a-z_]+ in ", re.MULTILINE)
 
@@ -126,12 +92,10 @@ def plan(cells: int, shards: int, minutes: float) -> Plan:
 
 def write_project(root: Path, asked: Plan) -> Project:
     """A copy of the project with the kernel and the configuration of the soak."""
-    copy_project(root)
-    folder = root / "kernels" / KERNEL
-    folder.mkdir(parents=True)
-    (folder / "kernel.cl").write_text(_SOURCE, encoding="utf-8")
-    workload = _WORKLOAD.format(faults=repr(asked.faults))
-    (folder / "workload.py").write_text(workload, encoding="utf-8")
+    project = new_project(root)
+    methods = _FAULT_OF.replace("FAULTS", repr(asked.faults))
+    axes = {"block_x": [64], "turn": [1]}
+    write_copy(root, KERNEL, axes, before=_FAULT, parameter="const uint fault", methods=methods)
     turns = {"from": 1, "to": CELLS_OF_A_SIZE // 2}
     config = {
         "run": "soak",
@@ -146,11 +110,11 @@ def write_project(root: Path, asked: Plan) -> Project:
             "cell_timeout_s": CELL_TIMEOUT_S,
             "cells_per_shard": -(-asked.cells // asked.shards),
         },
-        "simulate": {"tesla-c1060": None},
-        "studies": {"timeline": None, "errors": None},
+        "simulate": None,
+        "chapters": None,
     }
-    (root / "soak.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    return Project(root)
+    project.write_config("soak.yaml", config)
+    return project
 
 
 @dataclass
@@ -165,20 +129,6 @@ class Soak:
     faults: Counter[str] = field(default_factory=Counter)
     _stopped: list[tuple[float, Process]] = field(default_factory=list)
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """Snakemake in the background, up to the data set."""
-        self.screen = self.project.root / "screen"
-        with self.screen.open("wb") as out:
-            return subprocess.Popen(
-                self.project.command("results/soak/dataset", config=("soak.yaml",)),
-                cwd=self.project.root,
-                env={**self.project.environment, MARK: self.mark},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
     @property
     def now_s(self) -> float:
         """Seconds since the beginning."""
@@ -186,11 +136,12 @@ class Soak:
 
     def watch(self, minutes: float) -> int | None:
         """Sample and strike until the end, or for so long; the exit status, None if cut off."""
-        run = self.start()
+        marks = {MARK: self.mark}
+        self.run = self.project.start("results/soak/dataset", config=("soak.yaml",), **marks)
         order = itertools.cycle(OUTSIDE)
         every_s = FAULT_EVERY_S / (1.0 - PLANNED_SHARE)
         next_fault = every_s / 2
-        while run.poll() is None:
+        while not self.run.ended:
             time.sleep(1.0)
             processes = marked(self.mark)
             self.sample(processes)
@@ -199,7 +150,7 @@ class Soak:
                 next_fault += every_s
             if self.now_s > 60 * minutes:
                 return None
-        return run.returncode
+        return self.run.end()
 
     def sample(self, processes: list[Process]) -> None:
         """Read what the job at work and its measuring process hold."""
@@ -216,7 +167,7 @@ class Soak:
 
     def progress(self) -> tuple[int, int]:
         """Number of the shard at work, and how many of its cells have ended."""
-        text = self.screen.read_text(encoding="utf-8", errors="replace")
+        text = self.run.text
         finished = len(set(_FINISHED.findall(text)))
         lines = _PROGRESS.findall(text)
         return (int(lines[-1][0]), int(lines[-1][1])) if lines else (finished + 1, 0)
@@ -299,7 +250,7 @@ def soak(cells: int, shards: int, minutes: float, seed: str, out: Path) -> int:
             **judge_growth(run.samples, LOG_LIMIT_BYTES),
         }
         if status != 0:
-            shutil.copyfile(run.screen, out.with_suffix(".terminal.txt"))
+            shutil.copyfile(run.run.screen, out.with_suffix(".terminal.txt"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     complete = status == 0 and found["distinct_cells"] == found["rows"] == asked.cells
@@ -341,18 +292,13 @@ def _lines(figures: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     """Read the command line; exit status 1 if a bound was broken."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, "soak")
     parser.add_argument("--cells", type=int, default=200_000)
     parser.add_argument("--shards", type=int, default=4, help="a power of two")
     parser.add_argument("--minutes", type=float, default=30.0, help="what the cells should take")
-    parser.add_argument("--seed", default=None)
-    parser.add_argument("--out", type=Path, default=FIGURES / "soak.json")
     given = parser.parse_args()
-    seed = given.seed or str(SystemRandom().randrange(2**32))
-    print(f"make soak SEED={seed}", flush=True)
-    sys.exit(bool(soak(given.cells, given.shards, given.minutes, seed, given.out)))
+    print(f"make soak SEED={given.seed}", flush=True)
+    sys.exit(bool(soak(given.cells, given.shards, given.minutes, given.seed, given.out)))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from processes import JOB, SNAKEMAKE, WORKER
 from sweeps import EDITS
@@ -63,10 +61,6 @@ class Strike:
     def name(self) -> str:
         """What strikes are counted by."""
         return f"{self.kind}: {self.place}" if self.place else self.kind
-
-    def told(self) -> dict[str, Any]:
-        """For the history of a round."""
-        return asdict(self)
 
 
 def draw_signal(rng: Random) -> Strike:
@@ -191,8 +185,3 @@ def draw_round(seed: str, number: int) -> Drawn:
     target = "" if whole else "results/chaos/dataset"
     from_finished = scenario in ("files", "mounts", "mixed") or rng.random() < 0.3
     return Drawn(number, scenario, target, from_finished, tuple(strikes))
-
-
-def number_of(name: str) -> signal.Signals:
-    """The signal called `name`."""
-    return signal.Signals[name]

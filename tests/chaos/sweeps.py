@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 import yaml
+from copies import write_copy
 
 RUN = "chaos"
 Config = dict[str, Any]
@@ -27,13 +28,14 @@ ITEMSIZE = {"float": 4, "double": 8}
 # Launches are checked against this and a grace of the library's own, so that rounds stay short.
 CELL_TIMEOUT_S = 1.0
 
-# Its launches take some ten milliseconds, so that strikes meet a process that is in a kernel.
-_SPIN_SOURCE = """
-typedef struct { float x, y, z; } packed_float3;
-__kernel void chaos_spin(__global element_t *restrict dst, __global const element_t *restrict src,
-                         const ulong n, const uint turns)
-{
-    const ulong i = get_global_id(0);
+# Its launches take some ten milliseconds, so that strikes meet a process that is in a kernel: about
+# so many steps a launch in all.
+_TURNS = """
+    def more(self, cell, blocks):
+        return (np.uint32(12_000_000 // blocks),)
+
+"""
+_SPIN = """
     uint state = 1;
     if (get_local_id(0) == 0)
         for (uint t = 0; t < turns; ++t) {
@@ -41,43 +43,9 @@ __kernel void chaos_spin(__global element_t *restrict dst, __global const elemen
             state ^= state >> 17;
             state ^= state << 5;
         }
-    if (i < n && state != 0)
-        dst[i] = src[i];
-}
+    if (state == 0)
+        return;
 """
-_SPIN_WORKLOAD = '''
-import numpy as np
-from gpushmoo.workload import BufferRef, CopyWorkload, Curve, Launch, ceil_div
-
-TURNS = 12_000_000
-
-
-class ChaosSpin(CopyWorkload):
-    """A copy whose blocks compute for a while, about TURNS steps a launch in all."""
-
-    name = "chaos_spin"
-    title = "Copy that takes its time"
-    pattern = "one element per thread"
-    dtypes = ("float", "double")
-    variants = ("plain",)
-    sizes = (64,)
-    axes = {"block_x": [32, 64]}
-    views = (Curve("block_x", unit="threads"),)
-
-    def defines(self, dtype, variant):
-        return {}
-
-    def launch(self, cell):
-        n = cell.problem.height * cell.problem.width
-        block = cell["block_x"]
-        grid = (ceil_div(n, block), 1, 1)
-        turns = np.uint32(TURNS // grid[0])
-        args = (BufferRef("dst"), BufferRef("src"), np.uint64(n), turns)
-        return Launch("chaos_spin", grid, (block, 1, 1), args, grid[0])
-
-
-WORKLOAD = ChaosSpin()
-'''
 
 BASE: Config = {
     "run": RUN,
@@ -108,17 +76,15 @@ BASE: Config = {
         "cell_timeout_s": CELL_TIMEOUT_S,
         "cells_per_shard": 4,
     },
-    "simulate": {"tesla-c1060": None},
-    "studies": {"timeline": None, "errors": None},
+    "simulate": None,
+    "chapters": None,
 }
 
 
 def write_kernel(root: Path) -> None:
     """Put the kernel that takes its time into the project at `root`."""
-    folder = root / "kernels" / SPIN
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "kernel.cl").write_text(_SPIN_SOURCE, encoding="utf-8")
-    (folder / "workload.py").write_text(_SPIN_WORKLOAD, encoding="utf-8")
+    axes = {"block_x": [32, 64]}
+    write_copy(root, SPIN, axes, ("float", "double"), (64,), _SPIN, "const uint turns", _TURNS)
 
 
 def write_config(root: Path, config: Config) -> str:

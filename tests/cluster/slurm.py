@@ -13,9 +13,11 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+from processes import marked
+from projects import wait_until as poll
 
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol")
 SYSTEM_CONF = Path("/etc/slurm/slurm.conf")
@@ -81,13 +83,7 @@ def why_not() -> str | None:
     return None
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float | None = None) -> None:
-    """Poll `condition`; fails, saying `what` did not happen, after `seconds`."""
-    seconds = DEADLINE_S if seconds is None else seconds
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"in {seconds:g} s {what} did not happen"
-        time.sleep(0.05)
+wait_until = partial(poll, seconds=DEADLINE_S)
 
 
 def _die_with_tests() -> None:
@@ -261,24 +257,9 @@ class Slurm:
 
 def _processes_of(node: str) -> list[int]:
     """Processes of jobs on the node, each job's supervisor (slurmstepd) before what it started."""
-    found: set[int] = set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (folder / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if f"SLURMD_NODENAME={node}".encode() in environment:
-            found.add(int(folder.name))
-    above = {p for p in map(_parent, found) if p not in found and _name(p) == "slurmstepd"}
-    return [*sorted(above), *sorted(found)]
-
-
-def _parent(pid: int) -> int:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return 0
-    return int(stat.rsplit(") ", 1)[1].split()[1])
+    parents = {p.pid: p.parent for p in marked(node, "SLURMD_NODENAME")}
+    above = set(parents.values()) - parents.keys()
+    return [*sorted(p for p in above if _name(p) == "slurmstepd"), *sorted(parents)]
 
 
 def _name(pid: int) -> str:

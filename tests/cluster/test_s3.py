@@ -21,8 +21,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
-from projects import TINY, TINY_SHARDS, Outcome, Project
-from workflow_fixtures import copy_project
+from projects import TINY_SHARDS, Outcome, Project
+from workflow_fixtures import new_project
 
 MISSING = [n for n in ("snakemake_storage_plugin_s3", "boto3", "moto") if find_spec(n) is None]
 pytestmark = pytest.mark.skipif(
@@ -68,10 +68,7 @@ def bucket(endpoint: str) -> Any:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project(tmp_path_factory.mktemp("s3") / "project")
-    copy_project(made.root)
-    made.write_config("tiny.yaml", TINY)
-    return made
+    return new_project(tmp_path_factory.mktemp("s3") / "project")
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from gated import DATASET, Gate, wait_until
-from gpushmoo.dataset import read_cells
-from projects import DEADLINE_S, TINY, Project
+from gated import DATASET, Gate
+from gpushmoo.storage.dataset import read_cells
+from projects import DEADLINE_S, Project, Run, wait_until
 from slurm import Slurm, why_not
-from workflow_fixtures import copy_project
+from workflow_fixtures import new_project
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 PROFILE = ("--profile", "profiles/slurm")
@@ -44,58 +44,29 @@ def slurm() -> Iterator[Slurm]:
             shutil.rmtree(cluster.root)
 
 
-def new_project(folder: Path) -> Project:
-    copy_project(folder / "project")
-    return Project(folder / "project")
-
-
-class Run:
+def start(project: Project, gate: Gate) -> Run:
     """A run on Slurm in the background, of a gated project's dataset."""
+    return project.start(DATASET, *PROFILE, *QUICK, config=gate.config, cores=None)
 
-    def __init__(self, project: Project, gate: Gate) -> None:
-        self._screen = project.root / "screen"
-        command = project.command(DATASET, *PROFILE, *QUICK, config=gate.config, cores=None)
-        with self._screen.open("w") as out:
-            self._process = subprocess.Popen(
-                command,
-                cwd=project.root,
-                env=project.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
 
-    @property
-    def text(self) -> str:
-        """What stands on the terminal."""
-        return self._screen.read_text()
+def jobs_of(run: Run, dtype: str) -> list[str]:
+    """Slurm's numbers of the jobs that the shard of `dtype` was given, in their order."""
+    said = rf"SLURM jobid (\d+) \(log: \S+/gated_{dtype}_0000-of-0001/"
+    return re.findall(said, run.text)
 
-    def jobs(self, dtype: str) -> list[str]:
-        """Slurm's numbers of the jobs that the shard of `dtype` was given, in their order."""
-        said = rf"SLURM jobid (\d+) \(log: \S+/gated_{dtype}_0000-of-0001/"
-        return re.findall(said, self.text)
 
-    def finish(self) -> None:
-        """Wait for the end, which must be a good one."""
-        assert self._process.wait(timeout=DEADLINE_S) == 0, self.text
-
-    def kill(self) -> None:
-        """As a power cut of the submitting host does; its jobs go on."""
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self) -> None:
-        """As Ctrl-C does: the jobs are cancelled."""
-        self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self.kill()
+def stop(run: Run) -> None:
+    """As Ctrl-C does: the jobs are cancelled."""
+    run.process.send_signal(signal.SIGINT)
+    try:
+        run.end(30)
+    except subprocess.TimeoutExpired:
+        run.kill()
 
 
 def test_a_sweep_on_slurm_has_the_cells_of_a_local_run(slurm: Slurm, tmp_path: Path) -> None:
     project = new_project(tmp_path)
-    local = (project.write_config("tiny.yaml", TINY),)
+    local = ("tiny.yaml",)
     there = (*local, project.write_config("there.yaml", {"run": "there"}))
     outcome = project.snakemake("results/tiny/dataset", config=local)
     assert outcome.status == 0, outcome.text
@@ -114,19 +85,19 @@ def test_a_sweep_on_slurm_has_the_cells_of_a_local_run(slurm: Slurm, tmp_path: P
 def test_jobs_outlive_the_kill_of_snakemake_and_count_once(slurm: Slurm, tmp_path: Path) -> None:
     project = new_project(tmp_path)
     gate = Gate(project, ["float"])
-    killed = Run(project, gate)
+    killed = start(project, gate)
     gate.wait_for("float")
     killed.kill()
     unlocked = project.snakemake("--unlock", config=gate.config)
     assert unlocked.status == 0, unlocked.text
-    run = Run(project, gate)
+    run = start(project, gate)
     try:
         # Both jobs are in the middle of one shard; both finish it.
         wait_until(lambda: len(gate.workers("float")) == 2, "the second run's job")
         gate.open()
-        run.finish()
+        assert run.end() == 0, run.text
     finally:
-        run.stop()
+        stop(run)
     gate.cells()
 
 
@@ -187,11 +158,11 @@ class Storm:
 def storm(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storm]:
     project = new_project(tmp_path_factory.mktemp("storm"))
     gate = Gate(project, list(FAULTS))
-    run = Run(project, gate)
+    run = start(project, gate)
     try:
         for dtype in FAULTS:
             gate.wait_for(dtype)
-        first = {dtype: slurm.job(run.jobs(dtype)[0]) for dtype in FAULTS}
+        first = {dtype: slurm.job(jobs_of(run, dtype)[0]) for dtype in FAULTS}
         node = {dtype: told["NodeList"] for dtype, told in first.items()}
         # A minute from its start is the shortest time limit there is.
         slurm.control("update", f"jobid={first['float4']['JobId']}", "timelimit=1")
@@ -200,17 +171,17 @@ def storm(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
         slurm.lose_daemon(node["float2"])
         slurm.control("update", f"nodename={node['float3']}", "state=drain", "reason=test")
         slurm.control("update", f"nodename={node['unorm8x4']}", "state=down", "reason=test")
-        wait_until(lambda: all(len(run.jobs(d)) == 2 for d in STRUCK), "the second jobs")
-        second = {dtype: slurm.job(run.jobs(dtype)[1]) for dtype in STRUCK}
+        wait_until(lambda: all(len(jobs_of(run, d)) == 2 for d in STRUCK), "the second jobs")
+        second = {dtype: slurm.job(jobs_of(run, dtype)[1]) for dtype in STRUCK}
         for dtype in STRUCK:
             wait_until(lambda d=dtype: len(gate.workers(d)) == 2, f"{dtype} measured again")
         slurm.stop_controller()
         slurm.start_controller()
         gate.open()
-        run.finish()
+        assert run.end() == 0, run.text
         yield Storm(run, gate, first, second)
     finally:
-        run.stop()
+        stop(run)
 
 
 # All but the drained node's.
@@ -238,11 +209,11 @@ def test_a_lost_job_is_named_with_its_reason_and_measured_again(
     storm: Storm, dtype: str, state: str
 ) -> None:
     assert f"SLURM status is: '{state}'" in storm.said(dtype)
-    assert len(storm.run.jobs(dtype)) == 2
+    assert len(jobs_of(storm.run, dtype)) == 2
 
 
 def test_a_drained_node_finishes_its_shard(storm: Storm) -> None:
-    assert len(storm.run.jobs("float3")) == 1
+    assert len(jobs_of(storm.run, "float3")) == 1
     assert len(storm.gate.workers("float3")) == 1
 
 

@@ -1,6 +1,7 @@
 """Compares our dot products with BabelStream's, cuBLAS's and CuPy's, and with the host's memory.
 
-    PYTHONPATH=workflow/scripts python tests/gpu/compare_dots.py --babelstream BIN... --out OUT.json
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
+    python tests/gpu/compare_dots.py --babelstream BIN... --out OUT.json
 
 Data on the device, 2^28 elements: a round runs each BIN (BabelStream's CUDA version; several may be
 given) and ours in a C++ program of the same kind, resident_dot.cu, timed by the host's clock from
@@ -33,19 +34,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from dot_products.host_dot import host_dot
 from gpushmoo import __version__
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.median import median_interval
+from gpushmoo.core.paths import ROOT
+from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.base import Bound, Program
-from gpushmoo.devices.cuda import CudaDevice
-from gpushmoo.devices.cuda_timing import CudaBound
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.host_dot import host_dot
-from gpushmoo.job_params import ROOT
-from gpushmoo.kernels import KernelFolder, load_kernel
-from gpushmoo.measure import SETTLE_S
-from gpushmoo.space import Cell, Problem
-from gpushmoo.timing.median import median_interval
-from gpushmoo.workload import LibraryCall, ReducingWorkload
-from gpushmoo.workspace import FedSpace, ReducedSpace, Space, open_space
+from gpushmoo.devices.cuda.device import CudaDevice
+from gpushmoo.devices.cuda.timing import CudaBound
+from gpushmoo.measuring.buffers import FedSpace, ReducedSpace, Space, open_space
+from gpushmoo.measuring.rounds import SETTLE_S
+from gpushmoo.workloads.contract import LibraryCall, ReducingWorkload
+from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
 RESIDENT_N, HOST_N = 2**28, 2**27
 ROUNDS, HOST_ROUNDS = 7, 9
@@ -118,7 +119,7 @@ class Resident:
         x, y = (buffers[name].view(scalar) for name in ("x", "y"))
         call = LibraryCall("dot", ("x", "y"), "dst", self.dtype)
         pool = cupy.cuda.MemoryPool()
-        cupy_dot = CudaBound(self.device, lambda: cupy.dot(x, y))
+        cupy_dot = CudaBound(self.device.timer, lambda: cupy.dot(x, y))
         by_events: dict[str, Bound] = {
             "cublas, by events": self.device.bind_library(call, buffers),
             "ours, by events": self.space.bind(self.program, best),

@@ -213,7 +213,8 @@ def sweep_config(step: int, size: int) -> dict[str, Any]:
             "max_cells": 2_000_000,
             "repeats": 1,
         },
-        "simulate": dict.fromkeys(base["simulate"]),
+        "simulate": None,
+        "chapters": None,
     }
 
 

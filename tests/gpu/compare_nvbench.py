@@ -1,6 +1,7 @@
 """Compares our medians with NVIDIA's own harness (PyPI ``cuda-bench``) on the same cells.
 
-    PYTHONPATH=workflow/scripts python tests/gpu/compare_nvbench.py OUT.json
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
+    python tests/gpu/compare_nvbench.py OUT.json
 
 Both harnesses launch the same compiled kernels on the same buffers in one process; for each cell
 ours samples right before and right after nvbench, so that a drift of the device would show. nvbench
@@ -22,13 +23,14 @@ from typing import Any
 import cuda.bench as nvbench
 import cupy
 import numpy as np
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.median import median_interval
+from gpushmoo.core.paths import ROOT
+from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.base import Sample
-from gpushmoo.devices.cuda import CudaBound, CudaDevice
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.job_params import ROOT
-from gpushmoo.kernels import load_kernel
-from gpushmoo.space import Cell, Problem
-from gpushmoo.timing.median import median_interval
+from gpushmoo.devices.cuda.device import CudaDevice
+from gpushmoo.devices.cuda.timing import CudaBound
+from gpushmoo.workloads.loader import load_kernel
 
 LIMIT = 0.01
 SAMPLES = 100

@@ -1,6 +1,7 @@
 """Compares our texture and surface sweeps with a plain CUDA C++ version of the second document's.
 
-    PYTHONPATH=workflow/scripts python tests/gpu/compare_textures.py --out OUT.json
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
+    python tests/gpu/compare_textures.py --out OUT.json
 
 The peer, document_textures.cu, measures the same block shapes on the same device by its own
 launches and events; ours go through gpushmoo's workspace, verification and sampling. The two take
@@ -35,17 +36,17 @@ from typing import Any
 
 import numpy as np
 from gpushmoo import __version__
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.median import MedianInterval, median_interval
+from gpushmoo.core.paths import ROOT
+from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.base import Bound, Sample
-from gpushmoo.devices.cuda import CudaDevice
-from gpushmoo.devices.nvrtc import nvrtc_version
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.job_params import ROOT
-from gpushmoo.kernels import load_kernel
-from gpushmoo.measure import TOGETHER
-from gpushmoo.space import Cell, Problem
-from gpushmoo.timing.median import MedianInterval, median_interval
-from gpushmoo.timing.order import shuffled
-from gpushmoo.workspace import open_space
+from gpushmoo.devices.cuda.device import CudaDevice
+from gpushmoo.devices.machine_code.nvrtc import nvrtc_version
+from gpushmoo.measuring.buffers import open_space
+from gpushmoo.measuring.rounds import TOGETHER
+from gpushmoo.measuring.sampling.batching import shuffled
+from gpushmoo.workloads.loader import load_kernel
 from scipy.stats import rankdata
 
 LIMIT = 0.01

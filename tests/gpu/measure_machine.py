@@ -1,6 +1,7 @@
 """Measures what a device file of config/devices/ must know of a CUDA device: latencies and rates.
 
-    PYTHONPATH=workflow/scripts python tests/gpu/measure_machine.py --out OUT.json
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
+    python tests/gpu/measure_machine.py --out OUT.json
 
 Latency: one thread follows a chain of loads, each address the content of the one before, through
 arrays that fit the last cache and through larger ones; 256 bytes apart (as the blocks of

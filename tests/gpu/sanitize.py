@@ -1,6 +1,6 @@
 """Runs kernels, or the device tests, under compute-sanitizer and sums up what it finds.
 
-    export PYTHONPATH=workflow/scripts
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
     .venv/bin/python tests/gpu/sanitize.py --out FOLDER          # every kernel: sanitized_cells.py
     .venv/bin/python tests/gpu/sanitize.py --out FOLDER --suite  # the tests marked `gpu`
 
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from gpushmoo.devices.visible import count_devices
+from gpushmoo.devices.cuda.visible import visible_devices
 from sanitizer_log import Log, read_logs
 
 HERE = Path(__file__).resolve().parent
@@ -84,7 +84,7 @@ def main() -> None:
 def visible_gpus() -> list[str]:
     """What CUDA_VISIBLE_DEVICES may name, one GPU each; at least one, tried whatever it is."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(i) for i in range(max(1, count_devices()))]
+    return named.split(",") if named else [str(i) for i in range(max(1, visible_devices()))]
 
 
 def sanitizer(tool: str, log: Path, known: str) -> list[str]:

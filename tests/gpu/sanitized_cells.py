@@ -1,6 +1,7 @@
 """Runs every kernel of the project at small sizes in one process, to be run under a sanitizer.
 
-    PYTHONPATH=workflow/scripts compute-sanitizer --tool memcheck \
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
+    compute-sanitizer --tool memcheck \
         .venv/bin/python tests/gpu/sanitized_cells.py --cache CACHE --out cells.json
 
 Every kernel folder, element type and variant is launched at both ends and in the middle of each of
@@ -21,16 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpushmoo.builds import Builds, build_variants
-from gpushmoo.devices import cuda
-from gpushmoo.devices.base import Device, DeviceError, DeviceLostError
-from gpushmoo.devices.cuda_buffers import CudaBuffers
-from gpushmoo.devices.guards import Strays
+from gpushmoo.core.errors import DeviceError, DeviceLostError
+from gpushmoo.core.space import Cell, Problem, Residency, enumerate_cells, expand_axis
+from gpushmoo.devices.base import Device
+from gpushmoo.devices.cuda import device as cuda
+from gpushmoo.devices.cuda.buffers import CudaBuffers
+from gpushmoo.devices.guard_bands import Strays
 from gpushmoo.devices.select import DeviceChoice, open_device
-from gpushmoo.kernels import KernelFolder, find_kernels, load_kernel
-from gpushmoo.space import Cell, Problem, Residency, enumerate_cells, expand_axis
-from gpushmoo.workload import HostFedWorkload, ReducingWorkload, Workload
-from gpushmoo.workspace import open_space
+from gpushmoo.measuring.buffers import open_space
+from gpushmoo.measuring.builds import Builds, build_variants
+from gpushmoo.workloads.contract import ReducingWorkload, Workload
+from gpushmoo.workloads.host_fed import HostFedWorkload
+from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 SQUARES = (Problem(1, 1), Problem(33, 31), Problem(36, 100), Problem(64, 128))
@@ -106,7 +109,7 @@ def main() -> None:
     asked = parser.parse_args()
     # Under a tool a launch may take minutes: what takes so long stands in the output.
     faulthandler.dump_traceback_later(60, repeat=True)
-    cuda.CudaBuffers = BareBuffers  # type: ignore[misc]
+    cuda.CudaBuffers = BareBuffers  # type: ignore[attr-defined]
     device = open_device(DeviceChoice(asked.backend, 0, "auto", asked.cache))
     builds = builds_of(asked.kernels)[asked.first :]
     outcome = run_builds(device, builds, asked.seconds, lambda told: write(told, asked.out))

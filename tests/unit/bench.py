@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.kernels import load_kernel
-from gpushmoo.measure_job import run_shard
-from gpushmoo.store import read_shard
+from gpushmoo.measuring.job import run_shard
+from gpushmoo.storage.store import read_shard
+from gpushmoo.workloads.loader import load_kernel
 
 # For a fixture's `params`.
 BACKENDS = ["opencl", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -23,8 +23,7 @@ def choice_of(request: pytest.FixtureRequest, cache: Path) -> DeviceChoice:
     if request.param == "cuda":
         request.getfixturevalue("cuda_device")
         return DeviceChoice("cuda", 0, "auto", cache)
-    choice: DeviceChoice = request.getfixturevalue("opencl_choice")
-    return choice
+    return request.getfixturevalue("opencl_choice")
 
 
 class Bench:
@@ -34,11 +33,18 @@ class Bench:
         self._choice, self._folder, self._tmp = choice, folder, tmp_path
         self.terminal = io.StringIO()
 
-    def measure(self, variants: list[str], threads: Any = THREADS, **other: Any) -> pd.DataFrame:
+    def measure(
+        self,
+        variants: list[str],
+        threads: Any = THREADS,
+        build: Path | None = None,
+        **other: Any,
+    ) -> pd.DataFrame:
         """Rows by variant and threads."""
         out = self._tmp / "shard.parquet"
         params = self.params(variants, threads) | other
-        run_shard(params, (1, 1), self._tmp / "cache", out, self.terminal, log_file="the.log")
+        cache = self._tmp / "cache"
+        run_shard(params, (1, 1), cache, out, self.terminal, log_file="the.log", build=build)
         table, _ = read_shard(out)
         return table.to_pandas()
 
@@ -51,7 +57,7 @@ class Bench:
             "device": 0,
             "dtype": "float",
             "folder": str(self._folder),
-            "kernel_digest": load_kernel(self._folder).digest(),
+            "kernel_digest": load_kernel(self._folder).digest(".cl"),
             "measure": {
                 "repeats": 1,
                 "budget_s": 1.0,
@@ -61,7 +67,7 @@ class Bench:
                 "timeout_s": 4.0,
                 "warmup": 0,
             },
-            "opencl_runtime": self._choice.opencl_runtime,
+            "opencl_runtime": self._choice.runtime,
             "seed": 1,
             "repeat": 1,
             "shard": [0, 1],

@@ -1,12 +1,19 @@
-"""A few cells of many in which every two values of two launch parameters still meet."""
+"""For the tests of dot products: cells of many in which every two values meet, data, faults."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
-from gpushmoo.space import Cell
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell
+from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
 Choice = Callable[[list[Cell]], list[Cell]]
 Values = tuple[tuple[str, int], ...]
@@ -39,3 +46,20 @@ CHOSEN = pytest.mark.parametrize(
         pytest.param(list, id="all", marks=pytest.mark.hunt),
     ],
 )
+
+
+def integers(n: int, dtype: str) -> dict[str, npt.NDArray[Any]]:
+    """Data whose dot product is exact in any order of summation."""
+    i, scalar = np.arange(n), DTYPES[dtype].scalar
+    return {"x": (1 + i % 7).astype(scalar), "y": (1 + i % 5).astype(scalar)}
+
+
+def edited(kernel: KernelFolder, tmp_path: Path, edits: Sequence[tuple[str, str]]) -> KernelFolder:
+    """The kernel with OpenCL's edit, the first, and CUDA's, the last."""
+    folder = tmp_path / kernel.name
+    shutil.copytree(kernel.path, folder)
+    for name, (old, new) in (("kernel.cl", edits[0]), ("kernel.cu", edits[-1])):
+        text = (folder / name).read_text()
+        assert text.count(old) == 1
+        (folder / name).write_text(text.replace(old, new))
+    return load_kernel(folder)

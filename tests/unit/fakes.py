@@ -10,32 +10,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from gpushmoo.builds import build_variants
-from gpushmoo.devices.base import (
+from gpushmoo.core.dtypes import DType
+from gpushmoo.core.errors import (
     BuildError,
     DeviceError,
-    DeviceInfo,
     DeviceLostError,
     LaunchFailedError,
     LaunchRefusedError,
     NoDeviceError,
     OutOfDeviceMemoryError,
-    Reading,
-    Sample,
-    check_limits,
-    take_each,
 )
-from gpushmoo.devices.guards import GUARD, Strays
-from gpushmoo.dtypes import DType
-from gpushmoo.events import CellRun, Event, ShardResult, Worked
-from gpushmoo.kernels import KernelFolder
-from gpushmoo.measure import TOGETHER, MeasureSettings, ShardRun
-from gpushmoo.messages import Finished, Lost, Measure, Message
-from gpushmoo.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
-from gpushmoo.space import Cell, Problem, enumerate_cells
-from gpushmoo.supervise import Supervisor
-from gpushmoo.timing.stopping import StoppingRule
-from gpushmoo.workload import BufferRef, CopyWorkload, Launch
+from gpushmoo.core.space import Cell, Problem, enumerate_cells
+from gpushmoo.devices.base import DeviceInfo, Reading, Sample, check_limits, take_each
+from gpushmoo.devices.guard_bands import GUARD, Strays
+from gpushmoo.measuring.builds import build_variants
+from gpushmoo.measuring.events import CellRun, Event, ShardResult, Worked
+from gpushmoo.measuring.rounds import TOGETHER, ShardRun
+from gpushmoo.measuring.sampling.stopping import StoppingRule
+from gpushmoo.measuring.settings import MeasureSettings
+from gpushmoo.measuring.worker.handle import WorkerGoneError, WorkerKilledError, WorkerSilentError
+from gpushmoo.measuring.worker.protocol import Finished, Lost, Measure, Message
+from gpushmoo.measuring.worker.supervise import Supervisor
+from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Launch
+from gpushmoo.workloads.loader import KernelFolder
 
 # (variant, height, threads, blocks): what a launch tells about its cell.
 Tag = tuple[str, int, int, int]
@@ -207,7 +204,6 @@ class FakeDevice:
         return buffer
 
     def guard(self, buffer: npt.NDArray[np.uint32]) -> None:
-        assert buffer.base is not None
         buffer.base[:ZONE] = buffer.base[-ZONE:] = GUARD
 
     def strays(self, buffers: Sequence[npt.NDArray[np.uint32]]) -> list[Strays]:
@@ -337,7 +333,6 @@ class FakeBound:
         self.misbehave(kind)
 
     def misbehave(self, kind: str | None) -> None:
-        assert self.dst.base is not None
         if kind == "wrong":
             self.dst[3] ^= 1
         if kind == "past":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,22 @@ from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_table
 from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
+from gpushmoo.analysis.models.series import fit_dataset
+from gpushmoo.analysis.models.shapes import fit_shapes
 from gpushmoo.analysis.plausible import TIMES
-from gpushmoo.dataset import matching, read_cells
+from gpushmoo.chapters.loader import find_chapters, load_chapter
+from gpushmoo.core.paths import CHAPTERS
+from gpushmoo.core.schema import REPEAT_COLUMNS
 from gpushmoo.figures.curve import curve
 from gpushmoo.figures.footprint import footprint
 from gpushmoo.figures.heatmap import heatmap
 from gpushmoo.figures.workingset import workingset
-from gpushmoo.kernels import load_kernel
-from gpushmoo.model.series import fit_dataset
-from gpushmoo.model.shapes import fit_shapes
 from gpushmoo.report.build import ReportFiles, build_report
-from gpushmoo.schema import REPEAT_COLUMNS
-from gpushmoo.store import read_shard, write_parquet
-from gpushmoo.workload import Workload
+from gpushmoo.storage.dataset import matching, read_cells
+from gpushmoo.storage.store import read_shard, write_parquet
+from gpushmoo.workloads.contract import Workload
+from gpushmoo.workloads.loader import load_kernel
+from gpushmoo.workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER, SHAPE_MODEL
 
 KINDS = {"global_load": "load", "global_store": "store"}
 HOSTILE = '#panic("x") *bold* <b>&amp; $1/0$ @ref // \\ "quoted" `raw`'
@@ -41,13 +44,17 @@ class Rendered:
     pdf: bytes
     predictions: Path
 
+    def chapter(self, name: str) -> Any:
+        """What the page of a chapter shows; None where it has none."""
+        return next((c["facts"] for c in self.facts["chapters"] if c["name"] == name), None)
+
 
 def workloads_of(cells: pd.DataFrame) -> dict[str, Workload]:
     kernels = sorted(cells["kernel"].unique())
     return {n: load_kernel(ROOT / "kernels" / n).workload for n in kernels}
 
 
-def spec(workloads: Mapping[str, Workload]) -> dict[str, Any]:
+def spec(workloads: Mapping[str, Workload], drawn: Sequence[Path]) -> dict[str, Any]:
     named = {
         n: {"title": f"title of {n}", "pattern": "pattern", "controls": list(w.controls)}
         for n, w in workloads.items()
@@ -58,7 +65,27 @@ def spec(workloads: Mapping[str, Workload]) -> dict[str, Any]:
         "host_fed": ["dot_host", "dot_streamed"],
         "recorded": True,
         "kernels": named,
+        "sections": {
+            heading: [p.name for p in drawn if p.name.startswith(kind)]
+            for heading, kind in (
+                (CACHES, "workingset"),
+                (BLOCK_SHAPE, "heatmap"),
+                (ONE_PARAMETER, "curve"),
+                (SHAPE_MODEL, "footprint"),
+            )
+        },
         "seed": 1,
+        "chapters": {
+            name: {
+                "folder": str(path),
+                "reads": {},
+                "params": {},
+                "tells": sorted(chapter.tells),
+                "figures": [],
+            }
+            for name, path in find_chapters([CHAPTERS]).items()
+            if (chapter := load_chapter(path).chapter).kernels & set(workloads)
+        },
     }
 
 
@@ -80,32 +107,27 @@ def render(
         write_parquet(changed, paths[-1], metadata)
     aggregate(paths, out / "dataset")
     cells = read_cells(out / "dataset")
-    write_ceiling(ceiling_rows(cells, KINDS), out / "ceiling.json")
-    write_parquet(best_table(cells, ceiling_rows(cells, KINDS)), out / "best.parquet", {})
-    fit_dataset(cells, ["block_eq_partition"], 0.25, 1, out / "params.json", out / "p.parquet")
-    workloads = workloads_of(cells)
-    mapped = {n: w for n, w in workloads.items() if w.mappings}
-    fit_shapes(cells, mapped, 0.25, 1, out / "shapes.json", out / "s.parquet")
-    drawn = [*draw(cells, pd.read_parquet(out / "p.parquet"), out), *draw_footprints(out)]
-    files = ReportFiles(
-        dataset=out / "dataset",
-        best=out / "best.parquet",
-        ceiling=out / "ceiling.json",
-        model=out / "params.json",
-        shapes=out / "shapes.json",
-        checks=(),
-        tables=(),
-        questions=(),
-        measured=(),
-        figures=tuple(drawn),
-    )
-    built = (out / "report.json", out / "report.pdf")
-    build_report(files, spec(workloads), ROOT / "reports", *built)
+    conclude(cells, best_table(cells, ceiling_rows(cells, KINDS)), out)
     document = pypdfium2.PdfDocument(out / "report.pdf")
     pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
     facts = json.loads((out / "report.json").read_text())
     text = " ".join(" ".join(pages).split())
     return Rendered(text, facts, (out / "report.pdf").read_bytes(), out / "p.parquet")
+
+
+def conclude(cells: pd.DataFrame, best: pa.Table, out: Path) -> None:
+    """All stages behind a data set in `out`, of which these are the cells."""
+    write_ceiling(ceiling_rows(cells, KINDS), out / "ceiling.json")
+    write_parquet(best, out / "best.parquet", {})
+    fit_dataset(cells, ["block_eq_partition"], 0.25, 1, out / "params.json", out / "p.parquet")
+    workloads = workloads_of(cells)
+    mapped = {n: w for n, w in workloads.items() if w.mappings}
+    fit_shapes(cells, mapped, 0.25, 1, out / "shapes.json", out / "s.parquet")
+    drawn = [*draw(cells, pd.read_parquet(out / "p.parquet"), out), *draw_footprints(out)]
+    names = ("dataset", "best.parquet", "ceiling.json", "params.json", "shapes.json")
+    files = ReportFiles(*(out / name for name in names), compared=(), figures=tuple(drawn))
+    built = (out / "report.json", out / "report.pdf")
+    build_report(files, spec(workloads, drawn), ROOT / "reports", *built)
 
 
 def forget_faulty(cells: pd.DataFrame) -> None:

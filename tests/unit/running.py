@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpushmoo.builds import build_variants
+from gpushmoo.core.space import Cell
 from gpushmoo.devices.base import Device
-from gpushmoo.kernels import KernelFolder
-from gpushmoo.space import Cell
-from gpushmoo.workspace import Verdict, open_space
+from gpushmoo.measuring.buffers import Verdict, open_space
+from gpushmoo.measuring.builds import build_variants
+from gpushmoo.workloads.loader import KernelFolder
 
 
 def verdict(device: Device, folder: KernelFolder, cell: Cell) -> Verdict:

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 from conftest import ROOT
+from gpushmoo.analysis.models.closed import ModelInputs, Parameters, total_s
+from gpushmoo.analysis.models.footprint import footprint
+from gpushmoo.core.schema import Status
+from gpushmoo.core.space import Cell, Problem, enumerate_cells
 from gpushmoo.devices.base import DeviceInfo
-from gpushmoo.events import CellRun, ShardResult
-from gpushmoo.kernels import load_kernel
-from gpushmoo.model.closed import Machine, Parameters, total_s
-from gpushmoo.model.footprint import footprint
-from gpushmoo.rows import cell_table
-from gpushmoo.schema import Status
-from gpushmoo.space import Cell, Problem, enumerate_cells
-from gpushmoo.store import write_parquet
-from gpushmoo.workload import Launch, Workload
+from gpushmoo.measuring.events import CellRun, ShardResult
+from gpushmoo.measuring.rows import cell_table
+from gpushmoo.storage.store import write_parquet
+from gpushmoo.workloads.contract import Launch, Workload
+from gpushmoo.workloads.loader import load_kernel
 
 GPU = DeviceInfo(
     backend="cuda",
@@ -112,7 +112,7 @@ def _seconds(run: CellRun, workload: Workload, info: DeviceInfo) -> float:
 
 
 def _persistent_seconds(launch: Launch, info: DeviceInfo) -> float:
-    machine = Machine(units=info.units, per_unit=4, tiles=launch.tiles)
+    machine = ModelInputs(units=info.units, per_unit=4, tiles=launch.tiles)
     return float(total_s(np.array([launch.blocks]), machine, PERSISTENT)[0])
 
 

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 from gpushmoo.analysis.aggregate import AggregateError, aggregate
-from gpushmoo.filesum import MARK
-from gpushmoo.run_plan import RunPlan, SweepPlan
-from gpushmoo.schema import Status
-from gpushmoo.space import Problem
-from gpushmoo.store import read_shard, write_parquet
+from gpushmoo.core.run_plan import RunPlan, SweepPlan
+from gpushmoo.core.schema import Status
+from gpushmoo.core.space import Problem
+from gpushmoo.storage.filesum import MARK
+from gpushmoo.storage.store import read_shard, write_parquet
 from synthetic import write_shard
 
 AXES = {"block_x": [8, 16, 512], "block_y": [1, 4]}
@@ -99,9 +99,9 @@ def test_the_record_carries_sums_and_is_admitted_whole(tmp_path: Path) -> None:
     aggregate([p for p in record if "block_eq_partition" in p.parts], tmp_path / "dataset")
 
 
-def change(params: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(params)
-    inner = changed
+def change(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """A copy with another value at a dotted place."""
+    changed = inner = copy.deepcopy(values)
     *outer, last = key.split(".")
     for name in outer:
         inner = inner[name]
@@ -154,53 +154,32 @@ def test_a_shard_of_another_name_is_none_of_the_run(shard: Shard, name: str) -> 
     assert "is no shard of this run" in Shard(moved, shard.plan).refusal()
 
 
-def without_sum(shard: Shard) -> None:
-    pq.write_table(pq.read_table(shard.path), shard.path)
-
-
 def without_a_row(shard: Shard) -> None:
     shard.write(shard.table.slice(1))
 
 
 def with_a_foreign_row(shard: Shard) -> None:
-    row = shard.table.slice(0, 1)
-    place = row.schema.get_field_index("cell_key")
-    key = pa.array(["0123456789abcdef"], pa.string())
-    foreign = row.set_column(place, row.schema.field(place), key)
+    row = shard.table.slice(0, 1).to_pylist()[0] | {"cell_key": "0123456789abcdef"}
+    foreign = pa.Table.from_pylist([row], schema=shard.table.schema)
     shard.write(pa.concat_tables([shard.table, foreign]))
-
-
-def with_a_row_twice(shard: Shard) -> None:
-    shard.write(pa.concat_tables([shard.table, shard.table.slice(0, 1)]))
-
-
-def with_another_version(shard: Shard) -> None:
-    metadata = shard.metadata
-    shard.write(metadata=metadata | {"schema_version": metadata["schema_version"] + 1})
-
-
-def without_its_parameters(shard: Shard) -> None:
-    metadata = shard.metadata
-    del metadata["params"]
-    shard.write(metadata=metadata)
-
-
-def of_another_device(shard: Shard) -> None:
-    metadata = shard.metadata
-    metadata["device"]["uuid"] = "GPU-7"
-    shard.write(metadata=metadata)
 
 
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (without_sum, "carries no sum"),
+        (lambda s: pq.write_table(pq.read_table(s.path), s.path), "carries no sum"),
         (without_a_row, "lacks 1 of 12 cells"),
         (with_a_foreign_row, "holds 1 cells that were not to be measured, 0123456789abcdef"),
-        (with_a_row_twice, "holds a cell twice"),
-        (with_another_version, "has schema version 4"),
-        (without_its_parameters, "carries a provenance that cannot be read"),
-        (of_another_device, "another device_uuid than its provenance tells"),
+        (lambda s: s.write(pa.concat_tables([s.table, s.table.slice(0, 1)])), "holds a cell twice"),
+        (lambda s: s.write(metadata=s.metadata | {"schema_version": 4}), "has schema version 4"),
+        (
+            lambda s: s.write(metadata={k: v for k, v in s.metadata.items() if k != "params"}),
+            "carries a provenance that cannot be read",
+        ),
+        (
+            lambda s: s.write(metadata=change(s.metadata, "device.uuid", "GPU-7")),
+            "another device_uuid than its provenance tells",
+        ),
     ],
 )
 def test_a_shard_that_is_not_whole_is_refused(

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
-from gpushmoo.again import cells_ended_as, sentence
-from gpushmoo.config import ConfigError, load_config
-from gpushmoo.flow import Flow
-from gpushmoo.parse import shards_anew
-from gpushmoo.rows import cell_table
-from gpushmoo.schema import FAULTS, Status
-from gpushmoo.store import write_parquet
+from gpushmoo.core.schema import FAULTS, Status
+from gpushmoo.measuring.rows import cell_table
+from gpushmoo.planning.again import cells_ended_as, sentence
+from gpushmoo.planning.config import load_config
+from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.planning.flow import Flow
+from gpushmoo.planning.snakemake_hooks import shards_anew
+from gpushmoo.storage.store import write_parquet
 
 CELLS = make_cells()
 AXES = ["threads", "chunks"]
@@ -115,9 +116,6 @@ def test_what_is_asked_again_measures_no_other_shard(
 def test_what_is_no_fault_is_refused(asked: Any, raw_config: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"^Config key 'again"):
         load_config(raw_config | {"again": asked}, ROOT)
-
-
-def test_a_recorded_data_set_is_not_measured_again(raw_config: dict[str, Any]) -> None:
     recorded = {"dataset": "reports/reference/nvidia-h200", "again": "faults"}
     with pytest.raises(ConfigError, match=r"^again: .* recorded dataset"):
         load_config(raw_config | recorded, ROOT)

@@ -11,17 +11,11 @@ import pypdfium2
 import pytest
 import yaml
 from conftest import ROOT
-from gpushmoo.figures.document import atlas as drawings
-from gpushmoo.model.machine import load_machine
-from gpushmoo.report.atlas import (
-    KERNEL,
-    atlas_facts,
-    build_atlas,
-    index_statements,
-    timing_rows,
-)
+from gpushmoo.simulation.machine import load_machine
 from projects import FinishedProject
 from rendering import HOSTILE
+from tesla_c1060.atlas import KERNEL, atlas_facts, build_atlas, index_statements, timing_rows
+from tesla_c1060.figures import atlas as drawings
 
 pytest_plugins = ("workflow_fixtures",)
 
@@ -46,7 +40,7 @@ def read(pdf: Path) -> Atlas:
 
 def built(device: Path, folder: Path) -> Atlas:
     pdf = folder / "atlas.pdf"
-    build_atlas(device, ROOT / "reports", pdf)
+    build_atlas(device, pdf)
     return read(pdf)
 
 

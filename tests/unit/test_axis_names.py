@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import duckdb
 import numpy as np
@@ -21,20 +22,11 @@ from conftest import ROOT
 from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_of_dataset
-from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
-from gpushmoo.analysis.dots import plot_series
+from gpushmoo.analysis.ceiling import ceiling_rows
 from gpushmoo.analysis.edges import Limits
 from gpushmoo.analysis.fastest import axes_of
 from gpushmoo.analysis.statuses import COLUMNS, write_verdict
-from gpushmoo.dataset import read_cells, read_medians
-from gpushmoo.events import CellRun, ShardResult
-from gpushmoo.figures.curve import curve
-from gpushmoo.figures.heatmap import heatmap
-from gpushmoo.model.series import fit_dataset
-from gpushmoo.model.shapes import fit_shapes
-from gpushmoo.report.build import ReportFiles, build_report
-from gpushmoo.rows import cell_table
-from gpushmoo.schema import (
+from gpushmoo.core.schema import (
     BEST_SCHEMA,
     CORE_COLUMNS,
     DERIVED,
@@ -43,23 +35,30 @@ from gpushmoo.schema import (
     axis_fault,
     cell_schema,
 )
-from gpushmoo.space import Cell, Problem
-from gpushmoo.store import read_shard, write_parquet
-from gpushmoo.wholefile import read_summed
-from gpushmoo.workload import Launch
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.figures.curve import curve
+from gpushmoo.figures.heatmap import heatmap
+from gpushmoo.measuring.events import CellRun, ShardResult
+from gpushmoo.measuring.rows import cell_table
+from gpushmoo.storage.dataset import read_cells, read_medians
+from gpushmoo.storage.store import read_shard, write_parquet
+from gpushmoo.storage.wholefile import read_summed
+from gpushmoo.workloads.contract import Launch
 from matplotlib import pyplot as plt
-from rendering import KINDS, draw, draw_footprints, spec, workloads_of
+from rendering import KINDS, conclude
+from streamed_dot.analysis import plot_series
 from synthetic import write_shard
 
 LIBRARY = ROOT / "workflow/scripts/gpushmoo"
 # What the stages after measuring are made of.
 STAGES = [
-    *(LIBRARY / name for name in ("dataset.py", "display.py", "rows.py", "schema.py", "space.py")),
+    LIBRARY / "measuring/rows.py",
     *(
         f
-        for name in ("analysis", "figures", "model", "report")
+        for name in ("core", "storage", "analysis", "figures", "report", "simulation")
         for f in (LIBRARY / name).rglob("*.py")
     ),
+    *(ROOT / "reports/chapters").rglob("*.py"),
 ]
 # Of the project's kernels below.
 SHAPES = {"block_x": [8, 16, 32, 64], "block_y": [4, 8, 16]}
@@ -161,23 +160,13 @@ def concluded(shards: Sequence[Path], out: Path) -> dict[str, Any]:
         patch.setattr("gpushmoo.analysis.aggregate.fault_of", lambda *_: None)
         aggregate(shards, out / "dataset")
     cells = read_medians(out / "dataset")
-    ceiling = ceiling_rows(cells, KINDS)
-    write_ceiling(ceiling, out / "ceiling.json")
-    best = best_of_dataset(out / "dataset", ceiling, (), Limits({}, 1024))
-    write_parquet(best, out / "best.parquet", {})
-    fit_dataset(cells, ["block_eq_partition"], 0.25, 1, out / "params.json", out / "p.parquet")
-    workloads = workloads_of(cells)
-    mapped = {n: w for n, w in workloads.items() if w.mappings}
-    fit_shapes(cells, mapped, 0.25, 1, out / "shapes.json", out / "s.parquet")
-    predictions = pd.read_parquet(out / "p.parquet")
-    drawn = [*draw(cells, predictions, out), *draw_footprints(out)]
+    best = best_of_dataset(out / "dataset", ceiling_rows(cells, KINDS), (), Limits({}, 1024))
+    conclude(cells, best, out)
     with (out / "said").open("w") as terminal:
         read = read_cells(out / "dataset", columns=COLUMNS)
         write_verdict(read, out / "verdict.txt", False, {}, terminal)
     dots = plot_series(cells, "ms") if "host_percent" in cells else cells.iloc[:0]
-    names = ("dataset", "best.parquet", "ceiling.json", "params.json", "shapes.json")
-    files = ReportFiles(*(out / name for name in names), (), (), (), (), tuple(drawn))
-    build_report(files, spec(workloads), ROOT / "reports", out / "report.json", out / "report.pdf")
+    predictions = pd.read_parquet(out / "p.parquet")
     return {
         "axes": axes_of(cells[cells["kernel"] == "copy2d_coalesced"]),
         **{p.name: read_summed(p).decode() for p in (*out.glob("*.json"), out / "verdict.txt")},
@@ -307,40 +296,22 @@ def test_what_is_concluded_does_not_depend_on_names(
 # Figures over an axis of such a name
 
 
-class Recorder:
-    """Takes the place of a figure's parts and keeps what is asked of them, as text."""
-
-    def __init__(self, said: list[str], name: str = "") -> None:
-        self.said, self.name = said, name
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __getattr__(self, name: str) -> Recorder:
-        return Recorder(self.said, f"{self.name}.{name}")
-
-    def __call__(self, *args: Any, **options: Any) -> Recorder:
-        told = {k: told_of(v) for k, v in options.items()}
-        self.said.append(f"{self.name}{[told_of(a) for a in args]}{told}")
-        return self
-
-
-def told_of(value: Any) -> str:
+def told_of(value: Any) -> Any:
     """Numbers and texts as they are, of anything else its type."""
     if isinstance(value, np.ndarray | pd.Series | list | tuple):
-        return str([told_of(v) for v in np.asarray(value, dtype=object).ravel()])
+        return [told_of(v) for v in np.asarray(value, dtype=object).ravel()]
     return str(value) if isinstance(value, str | int | float) else str(type(value))
 
 
 def figures(cells: pd.DataFrame, x: str, y: str, out: Path) -> list[str]:
     """What a heat map and a curve over these axes draw and say."""
-    said: list[str] = []
+    drawn = MagicMock()
 
-    def subplots(rows: int, columns: int, **_: Any) -> tuple[Recorder, Any]:
+    def subplots(rows: int, columns: int, **_: Any) -> tuple[Any, Any]:
         axes = np.empty((rows, columns), dtype=object)
-        for place in np.ndindex(rows, columns):
-            axes[place] = Recorder(said, f"axes {place}")
-        return Recorder(said, "figure"), axes
+        for row, column in np.ndindex(rows, columns):
+            axes[row, column] = getattr(drawn, f"axes_{row}_{column}")
+        return drawn.figure, axes
 
     none = PREDICTION_SCHEMA.empty_table().to_pandas()
     with pytest.MonkeyPatch.context() as patch:
@@ -348,6 +319,10 @@ def figures(cells: pd.DataFrame, x: str, y: str, out: Path) -> list[str]:
         patch.setattr(plt, "close", lambda _: None)
         heatmap(cells, x, y, ["float", "double"], out / "heatmap.svg")
         curve(cells, none, x, "threads", out / "curve.svg")
+    said = [
+        f"{name}{told_of(args)}{ {k: told_of(v) for k, v in options.items()} }"
+        for name, args, options in drawn.mock_calls
+    ]
     return [*said, *(read_summed(out / f"{n}.json").decode() for n in ("heatmap", "curve"))]
 
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from gpushmoo.devices import visible
-from gpushmoo.devices.base import (
+from gpushmoo.core.backends import BACKENDS
+from gpushmoo.core.errors import (
     DeviceLostError,
     LaunchFailedError,
     LaunchRefusedError,
     NoDeviceError,
     OutOfDeviceMemoryError,
 )
-from gpushmoo.devices.cuda_runtime import Translate, candidates, load_cupy, uuid_of
-from gpushmoo.devices.nvrtc import compile_cubin, supported_archs
-from gpushmoo.parse import limit_gpus
+from gpushmoo.devices.cuda import visible
+from gpushmoo.devices.cuda.runtime import Translate, candidates, load_cupy, uuid_of
+from gpushmoo.devices.machine_code.nvrtc import compile_cubin
+from gpushmoo.planning.snakemake_hooks import limit_gpus
 
 
 class CUDARuntimeError(RuntimeError):
@@ -35,21 +36,21 @@ class OutOfMemoryError(MemoryError):
     """As CuPy's."""
 
 
-def fake_cupy(count: Callable[[], int], driver: int = 13000, toolkit: int = 13020) -> Any:
-    """What of CuPy is used before a device is opened."""
+def fake_cupy(devices: int | str, driver: int = 13000, toolkit: int = 13020) -> Any:
+    """What of CuPy is used before a device is opened; counting fails with a text."""
+    failure = CUDARuntimeError(devices)
     runtime = SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError,
-        getDeviceCount=count,
+        getDeviceCount=Mock(side_effect=failure if isinstance(devices, str) else [devices] * 9),
         driverGetVersion=lambda: driver,
         runtimeGetVersion=lambda: toolkit,
         getDeviceProperties=lambda i: {"uuid": bytes([i]) * 16},
     )
-    cuda = SimpleNamespace(
-        runtime=runtime,
-        driver=SimpleNamespace(CUDADriverError=CUDADriverError),
-        memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+    driver_module = SimpleNamespace(CUDADriverError=CUDADriverError)
+    memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
+    return SimpleNamespace(
+        cuda=SimpleNamespace(runtime=runtime, driver=driver_module, memory=memory)
     )
-    return SimpleNamespace(cuda=cuda)
 
 
 def test_devices_whose_uuids_are_cut_short_have_different_names() -> None:
@@ -64,29 +65,22 @@ def test_devices_whose_uuids_are_cut_short_have_different_names() -> None:
     ]
 
 
-def raises(text: str) -> Callable[[], int]:
-    def count() -> int:
-        raise CUDARuntimeError(text)
-
-    return count
-
-
 @pytest.mark.parametrize(
     ("module", "sentence"),
     [
         pytest.param(None, r"^CuPy is missing .*'cuda13'.*'make cuda13'\.$", id="no CuPy"),
         pytest.param(
-            fake_cupy(raises("cudaErrorNoDevice: no CUDA-capable device is detected")),
+            fake_cupy("cudaErrorNoDevice: no CUDA-capable device is detected"),
             r"^No CUDA device answers .*needs an NVIDIA GPU and its driver\.$",
             id="no device",
         ),
         pytest.param(
-            fake_cupy(raises("cudaErrorInsufficientDriver: driver is too old"), driver=12040),
+            fake_cupy("cudaErrorInsufficientDriver: driver is too old", driver=12040),
             r"^The NVIDIA driver supports CUDA 12\.4, but .*for CUDA 13\.2; .*'make cuda12'\.$",
             id="old driver",
         ),
         pytest.param(
-            fake_cupy(lambda: 0), r"^No CUDA device is visible; see CUDA_VISIBLE_DEVICES\.$", id="0"
+            fake_cupy(0), r"^No CUDA device is visible; see CUDA_VISIBLE_DEVICES\.$", id="0"
         ),
     ],
 )
@@ -101,19 +95,19 @@ def test_what_is_missing_is_said_in_one_sentence(
 def test_every_visible_device_is_a_candidate_or_the_wanted_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(lambda: 2))
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(2))
     assert candidates(None) == ((0, "GPU-" + "00" * 16), (1, "GPU-" + "01" * 16))
     assert candidates(1) == ((1, "GPU-" + "01" * 16),)
     with pytest.raises(NoDeviceError, match=r"^There are 2 CUDA devices, so .* no device 2\.$"):
         candidates(2)
 
 
-def test_device_that_the_compiler_does_not_know_is_named_with_what_it_knows() -> None:
-    newest = max(supported_archs())
-    with pytest.raises(NoDeviceError, match=rf"{newest // 10}\.{newest % 10}.*sm_999.*'cuda13'"):
-        compile_cubin("", "x", (), "sm_999")
-    with pytest.raises(NoDeviceError, match=r"sm_35.*'cuda12'"):
-        compile_cubin("", "x", (), "sm_35")
+@pytest.mark.parametrize(("arch", "extra"), [("sm_35", "cuda12"), ("sm_999", "cuda13")])
+def test_device_that_the_compiler_does_not_know_is_named_with_what_it_knows(
+    arch: str, extra: str
+) -> None:
+    with pytest.raises(NoDeviceError, match=rf"7\.5, 8\.0, .*9\.0.*not '{arch}'; .*'{extra}'\.$"):
+        compile_cubin("", "x", (), arch)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +128,7 @@ def test_device_that_the_compiler_does_not_know_is_named_with_what_it_knows() ->
     ],
 )
 def test_errors_of_the_runtime_get_their_type(error: Exception, meaning: type[Exception]) -> None:
-    with pytest.raises(meaning), Translate(fake_cupy(lambda: 1)):
+    with pytest.raises(meaning), Translate(fake_cupy(1)):
         raise error
 
 
@@ -163,8 +157,9 @@ class FakeWorkflow:
 def test_as_many_jobs_as_devices_and_one_more_run_on_this_host(
     workflow: FakeWorkflow, device: Any, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpushmoo.parse.count_devices", lambda: 2)
-    flow: Any = SimpleNamespace(measures_on_cuda=True, config=SimpleNamespace(device=device))
+    monkeypatch.setattr("gpushmoo.devices.cuda.backend.count_devices", lambda: 2)
+    config = SimpleNamespace(device=device)
+    flow: Any = SimpleNamespace(gpu_backend=BACKENDS["cuda"], config=config)
     limit_gpus(flow, workflow)
     assert workflow.global_resources.get("gpu") == limit
 
@@ -178,6 +173,10 @@ def test_host_without_the_drivers_library_has_no_device(
         program.write_text(text)
         monkeypatch.setattr(visible, "__file__", str(program))
         assert visible.visible_archs() == []
+    # The driver is asked where it lists nothing.
+    monkeypatch.setattr(visible, "_DRIVER_LISTS", tmp_path / "none")
+    monkeypatch.setattr(visible, "visible_archs", lambda: ["sm_90"])
+    assert visible.visible_devices() == 1
 
 
 @pytest.mark.parametrize(
@@ -192,15 +191,7 @@ def test_devices_are_counted_without_the_driver(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if named is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
-    assert visible.count_devices() == seen
-
-
-def test_driver_is_asked_where_it_lists_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(visible, "_DRIVER_LISTS", tmp_path / "none")
-    monkeypatch.setattr(visible, "visible_archs", lambda: ["sm_90"])
-    assert visible.count_devices() == 1
+    assert visible.visible_devices() == seen
 
 
 FAKE_DRIVER = """

@@ -15,12 +15,20 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
-from gpushmoo.kernels import load_kernel
-from gpushmoo.model import blocks as blocks_module
-from gpushmoo.model.blocks import LIMITS, NAMES, NONE, BlockFit, Blocks, Hypothesis, fit_blocks
-from gpushmoo.model.footprint import LAYOUTS, footprint
-from gpushmoo.model.shapes import SHAPE_SCHEMA, fit_shapes
-from gpushmoo.space import Problem, enumerate_cells
+from gpushmoo.analysis.models import blocks as blocks_module
+from gpushmoo.analysis.models.blocks import (
+    LIMITS,
+    NAMES,
+    NONE,
+    BlockFit,
+    Blocks,
+    Hypothesis,
+    fit_blocks,
+)
+from gpushmoo.analysis.models.footprint import LAYOUTS, footprint
+from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA, fit_shapes
+from gpushmoo.core.space import Problem, enumerate_cells
+from gpushmoo.workloads.loader import load_kernel
 
 UNITS = 132
 TRUTH = {
@@ -164,14 +172,9 @@ def test_with_much_overlap_the_largest_limit_alone_counts() -> None:
     assert one(sectors=1e4).dominant(values, "tiled") == ["memory"]
     assert one(warps=1, resident=32, sectors=1).dominant(values, "tiled") == ["launch"]
     assert one(warps=22, resident=2, sectors=1).dominant(values, "tiled") == ["residency"]
-
-
-def test_limits_without_parameters_are_absent() -> None:
+    # Limits without parameters are absent; extremes neither overflow nor vanish.
     assert set(one().limits(WITHOUT_MEMORY, NONE)) == {"launch", "residency", "issue"}
     assert one().total_s({"launch_s": 2.0, "overlap": 3.0}, NONE) == pytest.approx(20.0)
-
-
-def test_extreme_overlap_neither_overflows_nor_vanishes() -> None:
     for overlap in (1.0, 32.0):
         values = {**TRUTH, "overlap": overlap, "sector_s": 1e-30, "life_s": 1e3}
         assert np.isfinite(one().total_s(values, "tiled")).all()
@@ -197,23 +200,22 @@ def test_derivatives_are_those_of_the_residuals(free: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_known_parameters_are_recovered(seed: int) -> None:
+def test_known_parameters_are_recovered_and_each_limit_is_missed(seed: int) -> None:
     fit = fitted(TRUTH, "tiled", seed)
     assert fit.best == "tiled"
     found = fit.hypotheses["tiled"]
     assert found.converged
-    for name, within in (
-        ("launch_s", 0.01),
-        ("life_s", 0.1),
-        ("warp_s", 0.2),
-        ("issue_s", 0.03),
-        ("sector_s", 0.02),
-        ("overlap", 0.3),
-    ):
-        assert found.values[name] == pytest.approx(TRUTH[name], rel=within), name
-    assert found.held_out is not None
+    within = {"launch_s": 0.01, "life_s": 0.1, "warp_s": 0.2, "issue_s": 0.03, "sector_s": 0.02}
+    for name, rel in {**within, "overlap": 0.3}.items():
+        assert found.values[name] == pytest.approx(TRUTH[name], rel=rel), name
     assert found.held_out.median < 0.012
     assert found.held_out.p95 < 0.03
+    # Requests, which made no times, cost no parameter.
+    assert "request_s" not in found.estimates
+    assert set(fit.without) == set(LIMITS) - {"requests"}
+    for limit, other in fit.without.items():
+        assert not set(LIMITS[limit]) & set(other.values)
+        assert other.train.p95 > 1.5 * found.train.p95, limit
 
 
 def test_fit_of_exact_data_is_exact() -> None:
@@ -226,8 +228,6 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
     for seed in range(10, 18):
         for name, e in fitted(TRUTH, "tiled", seed).hypotheses["tiled"].estimates.items():
             assert e.identified
-            assert e.low is not None
-            assert e.high is not None
             covered.append(e.low <= TRUTH[name] <= e.high)
     assert np.mean(covered) > 0.8
 
@@ -262,16 +262,15 @@ def test_requests_of_warps_are_believed_where_they_made_the_times() -> None:
     assert fit.best == "tiled"
     assert found.values["request_s"] == pytest.approx(REQUEST_BOUND["request_s"], rel=0.02)
     assert set(fit.without) == set(LIMITS)
-    missed, best = fit.without["requests"].judged, found.judged
-    assert missed is not None
-    assert best is not None
-    assert missed.p95 > 2 * best.p95
+    assert fit.without["requests"].judged.p95 > 2 * found.judged.p95
     limits = blocks_of(shapes_of()).dominant(found.values, "tiled")
     assert limits.count("requests") > len(limits) / 4
-
-
-def test_requests_that_made_no_times_cost_no_parameter() -> None:
-    assert "request_s" not in fitted(TRUTH, "tiled").hypotheses["tiled"].estimates
+    # Estimates name every parameter.
+    assert list(found.estimates) == list(NAMES)
+    assert set(NAMES) == set(blocks_module.UNITS) == set(REQUEST_BOUND)
+    assert all(
+        set(asdict(e)) == {"value", "low", "high", "identified"} for e in found.estimates.values()
+    )
 
 
 def test_a_layout_that_does_as_well_is_named_beside_the_best() -> None:
@@ -280,17 +279,6 @@ def test_a_layout_that_does_as_well_is_named_beside_the_best() -> None:
     fit = fit_blocks(both, rows["median_s"].to_numpy(), 0.25, 1)
     assert fit.best in LAYOUTS
     assert all(name in fit.reason for name in LAYOUTS)
-
-
-def test_each_limit_is_missed_where_it_is_left_out() -> None:
-    fit = fitted(TRUTH, "tiled")
-    assert set(fit.without) == set(LIMITS) - {"requests"}
-    best = fit.hypotheses["tiled"].train
-    assert best is not None
-    for limit, found in fit.without.items():
-        assert not set(LIMITS[limit]) & set(found.values)
-        assert found.train is not None
-        assert found.train.p95 > 1.5 * best.p95, limit
 
 
 def test_whole_numbers_of_threads_are_held_out_and_the_extremes_are_not() -> None:
@@ -310,21 +298,20 @@ def test_fit_is_deterministic_and_its_split_follows_the_seed() -> None:
     assert (a.held_out != c.held_out).any()
 
 
-def test_outliers_do_not_bend_the_fit() -> None:
+def test_without_held_out_cells_the_seen_ones_decide_and_outliers_do_not_bend_the_fit() -> None:
     rows = measured(TRUTH, "tiled")
     seconds = rows["median_s"].to_numpy().copy()
     seconds[::50] *= 2.0
-    found = fit_blocks(blocks_of(rows), seconds, 0.0, 1).hypotheses["tiled"]
+    fit = fit_blocks(blocks_of(rows), seconds, 0.0, 1)
+    found = fit.hypotheses["tiled"]
     assert found.values["sector_s"] == pytest.approx(TRUTH["sector_s"], rel=0.02)
     assert found.values["launch_s"] == pytest.approx(TRUTH["launch_s"], rel=0.02)
-
-
-def test_without_held_out_cells_the_seen_ones_decide() -> None:
     rows = measured(MEMORY_BOUND, "tiled")
     fit = fit_blocks(blocks_of(rows), rows["median_s"].to_numpy(), 0.0, 1)
+    found = fit.hypotheses["tiled"]
     assert fit.best == "tiled"
-    assert fit.hypotheses["tiled"].held_out is None
-    assert fit.hypotheses["tiled"].judged == fit.hypotheses["tiled"].train
+    assert found.held_out is None
+    assert found.judged == found.train
 
 
 @pytest.mark.parametrize("n", [0, 1, 6])
@@ -444,11 +431,18 @@ def test_cells_that_say_nothing_are_left_out(cells: pd.DataFrame, tmp_path: Path
     [
         ({"backend": "opencl"}, "opencl does not tell how many blocks"),
         ({"resident_per_unit": None}, "no cell tells how many blocks"),
+        ({}, "which element a thread takes"),
     ],
 )
-def test_series_without_resident_blocks_are_left_out_with_a_reason(
-    cells: pd.DataFrame, tmp_path: Path, change: dict[str, Any], why: str
+def test_series_that_cannot_be_fitted_are_left_out_with_a_reason(
+    cells: pd.DataFrame,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any],
+    why: str,
 ) -> None:
+    if not change:
+        monkeypatch.setattr(type(WORKLOADS["surf2d_memset"]), "texels", lambda *_: None)
     mine = cells[cells["kernel"] == "surf2d_memset"].assign(**change)
     found, table = stage(mine, tmp_path)
     assert found["fits"] == []
@@ -456,16 +450,6 @@ def test_series_without_resident_blocks_are_left_out_with_a_reason(
     assert why in left["why"]
     assert (left["kernel"], left["width"]) == ("surf2d_memset", 2048)
     assert table.empty
-
-
-def test_a_kernel_that_tells_no_texels_is_left_out(
-    cells: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workload = WORKLOADS["tex2d_sum"]
-    monkeypatch.setattr(type(workload), "texels", lambda *_: None)
-    found, _ = stage(cells[cells["kernel"] == "tex2d_sum"], tmp_path)
-    assert found["fits"] == []
-    assert "which element a thread takes" in found["left_out"][0]["why"]
 
 
 def test_a_series_too_short_keeps_its_rows_without_predictions(
@@ -478,10 +462,3 @@ def test_a_series_too_short_keeps_its_rows_without_predictions(
     assert (fit["mappings"], fit["worst"], fit["without"]) == ({}, None, {})
     assert len(table) == 4
     assert table[["predicted_s", "predicted_gbs", "limit"]].isna().all(axis=None)
-
-
-def test_estimates_name_every_parameter() -> None:
-    assert set(REQUEST_BOUND) == set(NAMES) == set(blocks_module.UNITS)
-    found = fitted(REQUEST_BOUND, "tiled").hypotheses["tiled"].estimates
-    assert list(found) == list(NAMES)
-    assert all(set(asdict(e)) == {"value", "low", "high", "identified"} for e in found.values())

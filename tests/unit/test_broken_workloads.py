@@ -10,15 +10,16 @@ import pandas as pd
 import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import CUDA_WORDS, OPENCL_WORDS, USER_CUDA, USER_OPENCL
-from gpushmoo.builds import first_printf
-from gpushmoo.contract import WorkloadError
-from gpushmoo.devices.base import DeviceError, compile_error
-from gpushmoo.kernels import load_kernel
+from gpushmoo.core.errors import DeviceError, WorkloadError
+from gpushmoo.devices.base import compile_error
+from gpushmoo.measuring.builds import first_printf
+from gpushmoo.workloads.loader import load_kernel
 
 # A copy that gives cells of 64 threads and of `height` 8 something of its own to break.
 WORKLOAD = """
 import numpy as np
-from gpushmoo.workload import BufferRef, CopyWorkload, Launch, NullRef, TextureRef, ceil_div
+from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Launch
+from gpushmoo.workloads.contract import NullRef, TextureRef, ceil_div
 
 class Mine(CopyWorkload):
     name = "mine"
@@ -91,7 +92,7 @@ def measure(
 def written(root: Path, place: str, line: str) -> Path:
     """The kernel's folder, with `line` at `place` of its workload."""
     folder = root / "kernels/mine"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     text = WORKLOAD
     for name in PLACES:
         text = text.replace(name, line if name == place else "pass")
@@ -101,54 +102,83 @@ def written(root: Path, place: str, line: str) -> Path:
     return folder
 
 
-def test_the_kernel_is_right_as_long_as_nothing_is_broken(
-    measure: Callable[..., tuple[pd.DataFrame, str]],
-) -> None:
-    rows, _ = measure("LAUNCH", "pass")
-    assert set(rows["status"]) == {"ok"}
-
-
-SOME_LAUNCHES = [
-    pytest.param("cell['block_z']", r"KeyError: 'block_z'", id="raises"),
-    pytest.param("grid = (0, 1, 1)", r"the grid is \(0, 1, 1\)", id="empty grid"),
-    pytest.param("x = 0", r"the block is \(0, 1, 1\)", id="empty block"),
-    pytest.param("grid = (1.5, 1, 1)", r"the grid is \(1.5, 1, 1\)", id="half a block"),
-    pytest.param("args[2] = n", r"argument 2 is \d+; it must be", id="plain int"),
-    pytest.param("return None", r"launch returns None \(NoneType\), not a Launch", id="None"),
-]
-
-
-@pytest.mark.parametrize(("line", "said"), SOME_LAUNCHES)
-def test_a_launch_that_the_workload_fails_to_say_costs_its_own_cells(
-    measure: Callable[..., tuple[pd.DataFrame, str]], line: str, said: str
-) -> None:
-    rows, _ = measure("LAUNCH", line)
-    bad = rows["block_x"] == 64
-    assert set(rows.loc[bad, "status"]) == {"workload_failed"}
-    assert set(rows.loc[~bad, "status"]) == {"ok"}
-    for message in rows.loc[bad, "message"]:
-        assert message.startswith("kernels/mine/workload.py:")
-        assert re.search(said, message)
-
-
-WRONG_ARGUMENTS = [
-    pytest.param("args.pop()", "'copy_good' takes 3 arguments, the launch has 2", id="too few"),
-    pytest.param("args.append(np.uint32(1))", "takes 3 arguments, the launch has 4", id="too many"),
-    pytest.param("args[2] = np.uint32(n)", "(?i)argument 2.* 8 bytes|ARG_SIZE", id="too narrow"),
-    pytest.param(
-        "args[1] = BufferRef('source')", "the buffer 'source'; there are: dst, src", id="no buffer"
+# What a line at one of PLACES makes of the cells that it spoils, by their status.
+LAUNCHES = {
+    "workload_failed": [
+        ("cell['block_z']", r"^kernels/mine/workload.py:.*KeyError: 'block_z'"),
+        ("grid = (0, 1, 1)", r"^kernels/mine/workload.py:.*the grid is \(0, 1, 1\)"),
+        ("x = 0", r"^kernels/mine/workload.py:.*the block is \(0, 1, 1\)"),
+        ("grid = (1.5, 1, 1)", r"^kernels/mine/workload.py:.*the grid is \(1.5, 1, 1\)"),
+        ("args[2] = n", r"^kernels/mine/workload.py:.*argument 2 is \d+; it must be"),
+        ("return None", r"^kernels/mine/workload.py:.*launch returns None \(NoneType\), not a La"),
+    ],
+    "launch_failed": [
+        ("args.pop()", "'copy_good' takes 3 arguments, the launch has 2"),
+        ("args.append(np.uint32(1))", "takes 3 arguments, the launch has 4"),
+        ("args[2] = np.uint32(n)", "(?i)argument 2.* 8 bytes|ARG_SIZE"),
+        ("args[1] = BufferRef('source')", "the buffer 'source'; there are: dst, src"),
+        ("args[1] = TextureRef('src')", "'src' is a buffer and no image"),
+    ],
+}
+INPUTS = [
+    ("if problem.height == 8: 1 / 0", r"workload.py:\d+: ZeroDivisionError"),
+    ("if problem.height == 8: return [1]", r"inputs returns \[1\] \(list\)"),
+    (
+        "if problem.height == 8: return {'src': None}",
+        r"inputs returns None \(NoneType\), not a NumPy array for 'src'",
     ),
-    pytest.param("args[1] = TextureRef('src')", "'src' is a buffer and no image", id="no image"),
+    ("if problem.height == 8: exit(0)", r"workload.py:\d+: SystemExit: 0 \(a workl"),
+    (
+        "import os; os.chdir('/' if problem.height == 8 else os.getcwd())",
+        "workload.py: inputs changes the working directory to '/'; name files by",
+    ),
+    (
+        "import os; problem.height == 8 and os._exit(0)",
+        "^kernels/mine: the measuring process ended with status 0 while workload.py's inputs r",
+    ),
+]
+REFERENCES = [
+    ("inputs['a']", r"workload.py:\d+: KeyError: 'a'"),
+    ("return None", r"reference returns None"),
+    ("return [1.0]", r"reference returns \[1.0\]"),
+    ("return inputs['src'] * np.float32('nan')", r"reference returns NaN at \[0, 0\]"),
+    (
+        "import os; os.abort()",
+        "^kernels/mine: the measuring process was ended by SIGABRT while workload.py's ref",
+    ),
+    (
+        "return inputs['src'][:, :-1].copy()",
+        r"^mine: reference has shape \(8, 63\), the output \(8, 64\)$",
+    ),
+    (
+        "return inputs['src'].astype(float)",
+        "^mine: reference has dtype float64, the output float32$",
+    ),
+]
+BYTES = [
+    ("if problem.height == 8: return 1.5", r"bytes_read returns 1.5 \(float\)"),
+    ("if problem.height == 8: 1 / 0", r"workload.py:\d+: ZeroDivisionError"),
 ]
 
 
-@pytest.mark.parametrize(("line", "said"), WRONG_ARGUMENTS)
-def test_a_launch_with_wrong_arguments_costs_its_own_cells(
-    measure: Callable[..., tuple[pd.DataFrame, str]], line: str, said: str
+@pytest.mark.parametrize(
+    ("place", "line", "status", "said"),
+    [
+        *(("LAUNCH", line, s, said) for s, cases in LAUNCHES.items() for line, said in cases),
+        *(("INPUTS", line, "workload_failed", said) for line, said in INPUTS),
+        *(
+            ("REFERENCE", f"if len(inputs['src']) == 8: {line}", "workload_failed", said)
+            for line, said in REFERENCES
+        ),
+        *(("BYTES", line, "workload_failed", said) for line, said in BYTES),
+    ],
+)
+def test_an_error_costs_the_cells_of_its_launch_or_problem_and_no_others(
+    measure: Callable[..., tuple[pd.DataFrame, str]], place: str, line: str, status: str, said: str
 ) -> None:
-    rows, _ = measure("LAUNCH", line)
-    bad = rows["block_x"] == 64
-    assert set(rows.loc[bad, "status"]) == {"launch_failed"}
+    rows, _ = measure(place, line)
+    bad = rows["block_x"] == 64 if place == "LAUNCH" else rows["height"] == 8
+    assert set(rows.loc[bad, "status"]) == {status}
     assert set(rows.loc[~bad, "status"]) == {"ok"}
     assert all(re.search(said, message) for message in rows.loc[bad, "message"])
 
@@ -156,80 +186,10 @@ def test_a_launch_with_wrong_arguments_costs_its_own_cells(
 def test_an_entry_that_is_not_in_the_source_is_a_failed_build(
     measure: Callable[..., tuple[pd.DataFrame, str]],
 ) -> None:
+    assert set(measure("LAUNCH", "pass")[0]["status"]) == {"ok"}
     rows, _ = measure("LAUNCH", "pass", "absent")
     assert set(rows["status"]) == {"build_failed"}
     assert rows["message"].str.contains("has no kernel 'copy_absent'").all()
-
-
-@pytest.mark.parametrize(
-    ("place", "line", "said"),
-    [
-        ("INPUTS", "if problem.height == 8: 1 / 0", r"workload.py:\d+: ZeroDivisionError"),
-        ("INPUTS", "if problem.height == 8: return [1]", r"inputs returns \[1\] \(list\)"),
-        (
-            "INPUTS",
-            "if problem.height == 8: return {'src': None}",
-            r"inputs returns None \(NoneType\), not a NumPy array for 'src'",
-        ),
-        ("REFERENCE", "if len(inputs['src']) == 8: inputs['a']", r"workload.py:\d+: KeyError: 'a'"),
-        ("REFERENCE", "if len(inputs['src']) == 8: return None", r"reference returns None"),
-        ("REFERENCE", "if len(inputs['src']) == 8: return [1.0]", r"reference returns \[1.0\]"),
-        (
-            "REFERENCE",
-            "if len(inputs['src']) == 8: return inputs['src'] * np.float32('nan')",
-            r"reference returns NaN at \[0, 0\]",
-        ),
-        ("INPUTS", "if problem.height == 8: exit(0)", r"workload.py:\d+: SystemExit: 0 \(a workl"),
-        (
-            "INPUTS",
-            "import os; os.chdir('/' if problem.height == 8 else os.getcwd())",
-            "workload.py: inputs changes the working directory to '/'; name files by",
-        ),
-        (
-            "INPUTS",
-            "import os; problem.height == 8 and os._exit(0)",
-            "^kernels/mine: the measuring process ended with status 0 while workload.py's inputs r",
-        ),
-        (
-            "REFERENCE",
-            "import os; len(inputs['src']) == 8 and os.abort()",
-            "^kernels/mine: the measuring process was ended by SIGABRT while workload.py's ref",
-        ),
-        ("BYTES", "if problem.height == 8: return 1.5", r"bytes_read returns 1.5 \(float\)"),
-        ("BYTES", "if problem.height == 8: 1 / 0", r"workload.py:\d+: ZeroDivisionError"),
-    ],
-)
-def test_an_error_in_one_problem_costs_that_problem(
-    measure: Callable[..., tuple[pd.DataFrame, str]], place: str, line: str, said: str
-) -> None:
-    rows, _ = measure(place, line)
-    bad = rows["height"] == 8
-    assert set(rows.loc[bad, "status"]) == {"workload_failed"}
-    assert set(rows.loc[~bad, "status"]) == {"ok"}
-    assert all(re.search(said, message) for message in rows.loc[bad, "message"])
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (
-            "if len(inputs['src']) == 8: return inputs['src'][:, :-1].copy()",
-            r"^mine: reference has shape \(8, 63\), the output \(8, 64\)$",
-        ),
-        (
-            "if len(inputs['src']) == 8: return inputs['src'].astype(float)",
-            "^mine: reference has dtype float64, the output float32$",
-        ),
-    ],
-)
-def test_a_reference_of_another_form_is_said_so(
-    measure: Callable[..., tuple[pd.DataFrame, str]], line: str, said: str
-) -> None:
-    rows, _ = measure("REFERENCE", line)
-    bad = rows["height"] == 8
-    assert set(rows.loc[bad, "status"]) == {"workload_failed"}
-    assert set(rows.loc[~bad, "status"]) == {"ok"}
-    assert all(re.search(said, message) for message in rows.loc[bad, "message"])
 
 
 @pytest.mark.parametrize(
@@ -278,6 +238,7 @@ def test_a_kernel_that_does_not_compile_is_said_with_its_first_error_and_its_log
         ('x/kernel.cu(3): error: identifier "a" is', 'kernel.cl:3: error: identifier "a" is'),
         ("a/kernel.cu(3): error #20: bad", "kernel.cl:3: error: bad"),
         ("warning: odd\nerror: unknown target CPU\n", "compile: error: unknown target CPU"),
+        ("Build on x:\n\nerror: /tmp/t.cl:9:5: use of 'a'", "kernel.cl:9: error: use of 'a'"),
         ("something else", "compile: something else"),
         ("", "does not compile: error"),
     ],

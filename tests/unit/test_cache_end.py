@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from gpushmoo.analysis.cache_end import FEWEST_SIZES, CacheEnd, cache_ends, fall_interval
 from gpushmoo.analysis.fastest import cache_bytes
-from gpushmoo.space import Problem
-from gpushmoo.store import read_shard
+from gpushmoo.core.space import Problem
+from gpushmoo.storage.store import read_shard
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import GPU, write_shard
@@ -31,27 +31,22 @@ def test_a_step_lies_between_its_neighbours(
     assert fall_interval(SIZES, values) == (SIZES[step - 1], SIZES[step])
 
 
-def test_slow_small_launches_are_no_end_of_a_cache() -> None:
-    values = [100.0, 900.0, 3000.0, 6000.0, 5900.0, 5000.0, 4100.0, 4000.0]
-    # Half-way between 6000 and 4000 is 5000, which is not below it.
-    assert fall_interval(SIZES, values) == (SIZES[5], SIZES[6])
-
-
-def test_several_falls_widen_the_interval() -> None:
-    values = [6000.0, 6000.0, 4000.0, 6000.0, 4000.0, 5500.0, 4000.0, 4000.0]
-    assert fall_interval(SIZES, values) == (SIZES[1], SIZES[6])
+@pytest.mark.parametrize(
+    ("values", "last", "first"),
+    [
+        # Half-way between 6000 and 4000 is 5000, which is not below it.
+        ([100.0, 900.0, 3000.0, 6000.0, 5900.0, 5000.0, 4100.0, 4000.0], 5, 6),
+        ([6000.0, 6000.0, 4000.0, 6000.0, 4000.0, 5500.0, 4000.0, 4000.0], 1, 6),
+    ],
+    ids=["slow small launches", "several falls"],
+)
+def test_the_interval_of_a_fall(values: list[float], last: int, first: int) -> None:
+    assert fall_interval(SIZES, values) == (SIZES[last], SIZES[first])
 
 
 @pytest.mark.parametrize(
     "values",
-    [
-        [1.0, 2.0, 3.0, 4.0, 5.0],
-        [4.0, 4.0, 4.0, 4.0],
-        [10.0, 10.0, 9.1, 9.1],
-        [9.0, 9.0, 1.0],
-        [5.0],
-        [],
-    ],
+    [*([1.0, 2.0, 3.0, 4.0, 5.0], [4.0] * 4, [10.0, 10.0, 9.1, 9.1], [9.0, 9.0, 1.0], [5.0], [])],
 )
 def test_without_a_fall_or_with_few_sizes_there_is_none(values: list[float]) -> None:
     assert fall_interval(SIZES[: len(values)], values) is None
@@ -100,8 +95,5 @@ def test_the_warm_series_of_each_dtype_shows_the_end(cells: pd.DataFrame) -> Non
         CacheEnd("float", 64 * mib, 256 * mib, GPU.cache),
         CacheEnd("float4", 64 * mib, 256 * mib, GPU.cache),
     ]
-
-
-def test_flushed_cells_say_nothing(cells: pd.DataFrame) -> None:
     assert cache_ends(cells[cells["cache_state"] == "flushed"]) == []
     assert cache_ends(cells.iloc[:0]) == []

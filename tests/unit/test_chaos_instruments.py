@@ -130,7 +130,6 @@ def test_every_edit_leaves_cells_and_shards_to_measure() -> None:
 def test_damage_is_done_and_its_healing_seen(kind: str, left: int, tmp_path: Path) -> None:
     (tmp_path / "report.pdf").write_bytes(bytes(100))
     done = damage(tmp_path, Strike(kind, "report", keeps_time=True), tmp_path)
-    assert done is not None
     assert (tmp_path / "report.pdf").stat().st_size == left
     assert done.is_left
     (tmp_path / "report.pdf").write_bytes(bytes(100))
@@ -138,7 +137,7 @@ def test_damage_is_done_and_its_healing_seen(kind: str, left: int, tmp_path: Pat
 
 
 def test_roles_are_told_by_the_command_line() -> None:
-    assert role_of("python -m gpushmoo.worker 6") == WORKER
+    assert role_of("python -m gpushmoo.measuring.worker.worker 6") == WORKER
     assert role_of("python /x/.snakemake/scripts/tmp1.measure.py") == JOB
     assert role_of("python -m snakemake --cores all") == SNAKEMAKE
 

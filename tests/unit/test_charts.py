@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from conftest import examples
-from gpushmoo.model.charts import (
+from conftest import C1060, examples
+from gpushmoo.simulation.machine import Machine
+from gpushmoo.simulation.reference import (
+    CORRECTED_ASSUMPTIONS,
+    FIRST_ASSUMPTIONS,
+    Assumptions,
+    Chart,
+    Event,
+    TileCopy,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tesla_c1060.charts import (
     Bar,
     Charted,
-    Piece,
+    CopyPhase,
     Transfer,
     bus_transfers,
     charted,
@@ -25,46 +36,32 @@ from gpushmoo.model.charts import (
     tile_periods,
     vacuum_cycles,
 )
-from gpushmoo.model.gantt import (
-    CORRECTED_ASSUMPTIONS,
-    FIRST_ASSUMPTIONS,
-    Assumptions,
-    Chart,
-    Event,
-    Workload,
-)
-from gpushmoo.model.machine import Machine, load_machine
-from gpushmoo.model.saturation import Multiplier, SaturatedCopy, saturated_bandwidth_gbs
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from tesla_c1060.saturation import Multiplier, SaturatedCopy, saturated_bandwidth_gbs
 
-C1060 = load_machine(Path(__file__).parents[2] / "config" / "devices" / "tesla-c1060.yaml")
-FLOAT, DOUBLE = (Workload.square(C1060, 256, size) for size in (4, 8))
+FLOAT, DOUBLE = (TileCopy.square(C1060, 256, size) for size in (4, 8))
 SLOTTED = Chart(writes=True, slotted=True)
-COPIES = Chart(writes=True)
+COPIES, READS = Chart(writes=True), Chart()
 
 
 # --- queues --------------------------------------------------------------------------------
 
 
-def queues(unit: int) -> tuple[list[int], int | None, list[int]]:
+@pytest.mark.parametrize(
+    ("unit", "ready", "running", "waiting"),
+    [
+        (1, range(2, 32), 1, [0]),
+        (22, [*range(23, 32), 0], 22, range(1, 22)),
+        # A unit earlier its data have not crossed the bus: they are back at cycle 421.
+        (21, range(22, 32), 21, range(21)),
+        # As in the document: data of hw10 are back at 621, those of hw11 at 641, a cycle too late.
+        (32, range(1, 11), 0, range(11, 32)),
+    ],
+)
+def test_queues_after_a_unit(
+    unit: int, ready: Sequence[int], running: int, waiting: Sequence[int]
+) -> None:
     found = queues_at(charted(C1060, FLOAT, 1).bars(), 20 * unit, 32)
-    return list(found.ready), found.running, list(found.waiting)
-
-
-def test_after_the_first_unit_hw0_waits_and_hw1_is_next() -> None:
-    assert queues(1) == (list(range(2, 32)), 1, [0])
-
-
-def test_after_unit_22_hw0_is_back_behind_hw31() -> None:
-    assert queues(22) == ([*range(23, 32), 0], 22, list(range(1, 22)))
-    # A unit earlier its data have not crossed the bus: they are back at cycle 421.
-    assert queues(21) == (list(range(22, 32)), 21, list(range(21)))
-
-
-def test_after_unit_32_hw0_to_hw10_are_back_and_hw0_is_next() -> None:
-    """As in the document: data of hw10 are back at 621, those of hw11 at 641, a cycle too late."""
-    assert queues(32) == (list(range(1, 11)), 0, list(range(11, 32)))
+    assert (found.ready, found.running, found.waiting) == (tuple(ready), running, tuple(waiting))
 
 
 def test_queues_at_the_begin_and_while_the_sm_is_idle() -> None:
@@ -89,19 +86,17 @@ def test_half_warps_with_data_are_ready_in_turn_after_the_last_one_served() -> N
 
 
 @pytest.mark.parametrize(
-    ("assumptions", "units", "gbs"),
-    [(FIRST_ASSUMPTIONS, 55, 4.84), (CORRECTED_ASSUMPTIONS, 46, 3.22)],
+    ("chart", "assumptions", "units", "gbs"),
+    [
+        (SLOTTED, FIRST_ASSUMPTIONS, 55, 4.84),
+        (SLOTTED, CORRECTED_ASSUMPTIONS, 46, 3.22),
+        (READS, FIRST_ASSUMPTIONS, 32, 4.14),
+    ],
 )
-def test_periods_of_copied_tiles(assumptions: Assumptions, units: int, gbs: float) -> None:
-    chart = charted(C1060, FLOAT, 1, chart=SLOTTED, assumptions=assumptions)
-    assert set(tile_periods(chart.run)) == {units * chart.unit}
-    assert round(chart.run.bandwidth_gbs, 2) == gbs
-
-
-def test_reads_of_one_sm() -> None:
-    chart = charted(C1060, FLOAT, 1)
-    assert round(chart.run.bandwidth_gbs, 2) == 4.14
-    assert set(tile_periods(chart.run)) == {32 * 20}
+def test_periods_of_tiles(chart: Chart, assumptions: Assumptions, units: int, gbs: float) -> None:
+    found = charted(C1060, FLOAT, 1, chart=chart, assumptions=assumptions)
+    assert set(tile_periods(found.run)) == {units * found.unit}
+    assert round(found.run.bandwidth_gbs, 2) == gbs
 
 
 def test_two_sms_use_the_bus_one_after_the_other() -> None:
@@ -111,9 +106,10 @@ def test_two_sms_use_the_bus_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("load", [FLOAT, DOUBLE])
-def test_bandwidth_doubles_and_sms_stay_in_step(load: Workload) -> None:
+def test_bandwidth_doubles_and_sms_stay_in_step(load: TileCopy) -> None:
     charts = [charted(C1060, load, blocks) for blocks in (1, 2, 4, 8)]
     assert all(in_step(chart.run.events) for chart in charts)
+    assert not in_step(saturated(3).run.events)
     for one, two in pairwise(charts):
         assert two.run.bandwidth_gbs / one.run.bandwidth_gbs == pytest.approx(2, rel=0.05)
     assert charted(C1060, DOUBLE, 1).run.bandwidth_gbs == pytest.approx(
@@ -129,10 +125,6 @@ def test_bursts_of_8_doubles_are_shorter_than_the_index_computation() -> None:
     assert vacuum_cycles(burst) == 0
 
 
-def test_blocks_out_of_step_are_noticed() -> None:
-    assert not in_step(saturated(3).run.events)
-
-
 def test_charts_combine_into_one() -> None:
     chart = charted(C1060, FLOAT, 2)
     bars = combined(chart.run.events)
@@ -146,7 +138,7 @@ def test_charts_combine_into_one() -> None:
 
 
 def saturated(tiles: int, itemsize: int = 4) -> Charted:
-    load = Workload(30 * tiles, 32, 16 * itemsize)
+    load = TileCopy(30 * tiles, 32, 16 * itemsize)
     return charted(C1060, load, 30, chart=COPIES, assumptions=Assumptions.of(C1060))
 
 
@@ -161,8 +153,8 @@ def test_the_saturated_bus_never_rests_and_alternates() -> None:
     assert vacuum_cycles(chart.transfers) == 0
     pieces = phases_of_bus(chart.transfers)
     # Of tile 0 first all reads, then all writes: 32 bursts of 48.75 cycles each.
-    assert pieces[0] == Piece("read", Fraction(436), Fraction(1996))
-    assert pieces[1] == Piece("store", Fraction(1996), Fraction(3556))
+    assert pieces[0] == CopyPhase("read", Fraction(436), Fraction(1996))
+    assert pieces[1] == CopyPhase("store", Fraction(1996), Fraction(3556))
     assert {a.phase != b.phase for a, b in pairwise(pieces)} == {True}
     assert pieces[-1].end == chart.run.drained_cycles
 
@@ -171,7 +163,7 @@ def test_formula_pieces_are_x_and_y() -> None:
     copy = SaturatedCopy()
     published = formula_pieces(C1060, copy, 4, Multiplier.PUBLISHED)
     corrected = formula_pieces(C1060, copy, 4, Multiplier.CORRECTED)
-    assert published[0] == corrected[0] == Piece("index", Fraction(0), Fraction(432))
+    assert published[0] == corrected[0] == CopyPhase("index", Fraction(0), Fraction(432))
     assert published[-1].end == 432 + 17 * 2 * Fraction("48.75") * 30
     assert corrected[1].end - corrected[1].start == 32 * Fraction("48.75")
     assert len(published) == 1 + 2 * 17
@@ -188,12 +180,12 @@ def test_formula_pieces_are_x_and_y() -> None:
 def test_short_pieces_are_drawn_as_one() -> None:
     ends = [0, 10, 11, 12, 13, 30]
     pieces = [
-        Piece("read" if n % 2 else "store", Fraction(a), Fraction(b))
+        CopyPhase("read" if n % 2 else "store", Fraction(a), Fraction(b))
         for n, (a, b) in enumerate(pairwise(ends))
     ]
     assert coarse(pieces, 5) == (
         pieces[0],
-        Piece("both", Fraction(10), Fraction(13)),
+        CopyPhase("both", Fraction(10), Fraction(13)),
         pieces[-1],
     )
 
@@ -202,14 +194,14 @@ def test_short_pieces_are_drawn_as_one() -> None:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Machine, Workload, int, Chart, Assumptions]:
+def cases(draw: st.DrawFn) -> tuple[Machine, TileCopy, int, Chart, Assumptions]:
     half_warps = draw(st.integers(1, 5))
     machine = replace(
         C1060,
         n_sm=draw(st.integers(1, 3)),
         max_threads_per_sm=16 * half_warps * draw(st.integers(1, 2)),
     )
-    load = Workload(draw(st.integers(1, 10)), half_warps, 64 * draw(st.integers(1, 2)))
+    load = TileCopy(draw(st.integers(1, 10)), half_warps, 64 * draw(st.integers(1, 2)))
     beat = Fraction(draw(st.integers(1, 12)), 4)
     durations = Assumptions(draw(st.integers(1, 6)), draw(st.integers(0, 25)), beat)
     chart = Chart(writes=draw(st.booleans()), slotted=draw(st.booleans()))
@@ -219,7 +211,7 @@ def cases(draw: st.DrawFn) -> tuple[Machine, Workload, int, Chart, Assumptions]:
 @given(cases())
 @settings(max_examples=examples(150))
 def test_transfers_never_overlap_and_end_with_their_bars(
-    case: tuple[Machine, Workload, int, Chart, Assumptions],
+    case: tuple[Machine, TileCopy, int, Chart, Assumptions],
 ) -> None:
     machine, load, blocks, chart, durations = case
     found = charted.__wrapped__(machine, load, blocks, chart=chart, assumptions=durations)
@@ -243,7 +235,7 @@ def test_transfers_never_overlap_and_end_with_their_bars(
 @given(cases(), st.integers(0, 200))
 @settings(max_examples=examples(150))
 def test_every_half_warp_is_in_one_queue(
-    case: tuple[Machine, Workload, int, Chart, Assumptions], time: int
+    case: tuple[Machine, TileCopy, int, Chart, Assumptions], time: int
 ) -> None:
     machine, load, _, _, durations = case
     bars = charted.__wrapped__(machine, load, 1, assumptions=durations).bars()

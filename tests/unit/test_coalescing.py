@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from gpushmoo.model.coalescing import (
-    Transaction,
-    compiled_loads,
-    transactions,
-    whole_accesses,
-)
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-def sizes(issued: Sequence[Transaction]) -> list[int]:
-    return [t.n_bytes for t in issued]
+from tesla_c1060.coalescing import Transaction, compiled_loads, transactions, whole_accesses
 
 
 def spans(issued: Sequence[Transaction]) -> list[tuple[int, int]]:
@@ -102,22 +93,20 @@ def test_impossible_accesses_are_refused(addresses: list[int], word: int, compla
         transactions(addresses, word)
 
 
-def test_float3_as_the_document_counts_it() -> None:
+def test_float3_as_the_document_counts_it_and_as_it_is_compiled() -> None:
     issued = whole_accesses(12)
     assert spans(issued) == [(0, 128), (128, 64)]
     # Thread 10 reads bytes 120 to 131, of both.
     assert issued[0].threads == tuple(range(11))
     assert issued[1].threads == tuple(range(10, 16))
-
-
-def test_float3_as_it_is_compiled() -> None:
     loads = compiled_loads(12)
-    assert [load.word_bytes for load in loads] == [4, 4, 4]
     assert [spans(load.transactions) for load in loads] == [[(0, 128), (128, 64)]] * 3
     assert sum(t.n_bytes for load in loads for t in load.transactions) == 576
 
 
-@pytest.mark.parametrize(("itemsize", "words"), [(4, [4]), (8, [8]), (16, [16]), (24, [8] * 3)])
+@pytest.mark.parametrize(
+    ("itemsize", "words"), [(4, [4]), (8, [8]), (12, [4] * 3), (16, [16]), (24, [8] * 3)]
+)
 def test_words_are_as_long_as_the_alignment(itemsize: int, words: list[int]) -> None:
     assert [load.word_bytes for load in compiled_loads(itemsize)] == words
 

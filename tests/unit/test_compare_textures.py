@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from gpushmoo.devices.nvrtc import compile_cubin
-from gpushmoo.devices.sass import complaints, disassemble
-from gpushmoo.timing.median import MedianInterval
-from gpushmoo.workload import Access
+from gpushmoo.core.median import MedianInterval
+from gpushmoo.devices.machine_code.nvrtc import compile_cubin
+from gpushmoo.devices.machine_code.sass import complaints, disassemble
+from gpushmoo.workloads.contract import Access
 from test_compare_kernel_tuner import load
 
 script = load("compare_textures")
@@ -70,12 +70,9 @@ def test_rounds_are_shared_out(count: int, parts: int, shares: list[int]) -> Non
     assert script.split(count, parts) == shares
 
 
-def test_intervals_take_the_samples_of_all_turns() -> None:
+def test_intervals_are_of_all_turns_and_the_fastest_stands_first_equals_by_shape() -> None:
     found = script.intervals([{A: [1.0, 2.0]}, {A: [9.0]}])
     assert (found[A].median, found[A].low, found[A].high) == (2.0, 1.0, 9.0)
-
-
-def test_the_fastest_is_first_and_equals_stand_by_shape() -> None:
     assert script.ranking({B: cell(2.0), D: cell(1.0), A: cell(2.0)}) == [D, A, B]
 
 
@@ -123,9 +120,7 @@ def test_only_pairs_that_both_sides_tell_apart_count() -> None:
     assert script.pair_order(theirs, ours, shapes) == found
     unsure = cells(1.0, 2.0, 3.0, 4.0, half=5.0)
     assert script.pair_order(unsure, theirs, shapes)["distinguishable"] == 0
-
-
-def test_intervals_that_touch_are_not_told_apart() -> None:
+    # Intervals that touch are not told apart.
     ours = {A: MedianInterval(1.0, 1.0, 2.0, 0.95), B: MedianInterval(3.0, 2.0, 3.0, 0.95)}
     assert script.pair_order(ours, ours, [A, B])["distinguishable"] == 0
 
@@ -135,8 +130,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(script, "TOP", 2)
     first = [turn(1.0, 2.0, 3.0, 4.0)], [turn(2.5, 1.25, 2.0, 8.0)]
     second = [turn(1.0, 2.0, 3.0), turn(1.0, 2.0, 3.0)], [turn(2.5, 1.25, 2.0)] * 2
-    found: dict[str, Any] = script.findings(4_000_000_000, first, second)
-    return found
+    return script.findings(4_000_000_000, first, second)
 
 
 def test_findings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,19 +244,14 @@ FETCH = Access("load", "texture", 4, in_loop=True, before_test_of=0)
 
 
 def faults(source: str, entry: str, access: Access) -> list[str]:
-    cubin = compile_cubin(source, "document_textures", ("-std=c++17",), "sm_90")
+    cubin = compile_cubin(source, "document_textures", ("-std=c++17",), "sm_90").code
     return complaints(disassemble(cubin)[entry], [access])
 
 
-def test_the_peer_fetches_before_it_asks_for_the_sums_place() -> None:
+def test_the_peer_fetches_before_it_asks_for_the_sums_place_and_writes_in_its_loop() -> None:
     assert faults(SOURCE, "TexSums", FETCH) == []
-
-
-def test_a_peer_that_leaves_early_would_be_found() -> None:
+    assert faults(SOURCE, "Surf2dMemset", Access("store", "surface", 4, in_loop=True)) == []
+    # A peer that leaves early would be found.
     early = SOURCE.replace("float sum = 0.0f;", "float sum = 0.0f; if (!out) return;")
     assert early != SOURCE
     assert len(faults(early, "TexSums", FETCH)) == 1
-
-
-def test_the_peer_writes_in_its_loop() -> None:
-    assert faults(SOURCE, "Surf2dMemset", Access("store", "surface", 4, in_loop=True)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,17 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT, USER_CUDA, USER_OPENCL, examples
-from gpushmoo.devices.base import (
-    BuildError,
-    Device,
-    LaunchRefusedError,
-    OutOfDeviceMemoryError,
-)
-from gpushmoo.devices.guards import Strays, zone_bytes
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.kernels import find_kernels, load_kernel
-from gpushmoo.space import Cell, Problem, Residency, expand_axis
-from gpushmoo.workload import BufferRef, Launch, ReducingWorkload
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.errors import BuildError, LaunchRefusedError, OutOfDeviceMemoryError
+from gpushmoo.core.space import Cell, Problem, Residency, expand_axis
+from gpushmoo.devices.base import Device
+from gpushmoo.devices.guard_bands import Strays, zone_bytes
+from gpushmoo.workloads.contract import BufferRef, Launch, ReducingWorkload
+from gpushmoo.workloads.loader import find_kernels, load_kernel
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running import wrong_words
@@ -28,26 +25,19 @@ from running import wrong_words
 KERNELS = {n: load_kernel(p) for n, p in find_kernels([ROOT / "kernels"]).items()}
 
 
-def test_poisoned_words_never_pass_as_equal(device: Device) -> None:
-    data = np.random.default_rng(1).random(1000, dtype=np.float32)
+def test_words_that_differ_in_a_bit_or_are_poisoned_are_counted(device: Device) -> None:
+    data = np.random.default_rng(1).random(1000, dtype=np.float32).view(np.uint32)
     buffer, expected = device.upload(data), device.upload(data)
     assert device.mismatches(buffer, expected) == 0
     device.poison(buffer)
     assert device.mismatches(buffer, expected) == 1000
+    for place in (0, 1, 998, 999):
+        other = data.copy()
+        other[place] ^= 1
+        assert device.mismatches(expected, device.upload(other)) == 1
 
 
-@pytest.mark.parametrize("place", [0, 1, 998, 999])
-def test_one_differing_bit_is_counted_wherever_it_stands(device: Device, place: int) -> None:
-    data = np.arange(1000, dtype=np.uint32)
-    other = data.copy()
-    other[place] ^= 1
-    assert device.mismatches(device.upload(data), device.upload(other)) == 1
-
-
-SIZES = [1, 127, 128, 129, 65535, 65536, 2**19, 2**21, 2**21 + 1]
-
-
-@pytest.mark.parametrize("words", SIZES)
+@pytest.mark.parametrize("words", [1, 127, 128, 129, 65535, 65536, 2**19, 2**21, 2**21 + 1])
 def test_buffers_keep_their_alignment_and_no_one_strayed_yet(device: Device, words: int) -> None:
     buffers = [device.allocate(4 * words), device.upload(np.zeros(words, np.uint32))]
     device.poison(buffers[0])
@@ -86,9 +76,7 @@ def test_words_written_around_a_buffer_are_counted_and_mended(
 
 
 @pytest.mark.parametrize("words", [2**16, 2**20])
-def test_a_whole_array_past_the_end_is_counted_word_by_word(
-    device: Device, tmp_path: Path, words: int
-) -> None:
+def test_a_whole_array_past_the_end_is_counted(device: Device, tmp_path: Path, words: int) -> None:
     buffer = device.upload(np.zeros(words, np.uint32))
     stray(device, tmp_path)(buffer, words, words)
     assert device.strays([buffer]) == [Strays(0, words)]
@@ -120,20 +108,12 @@ def test_any_changed_word_changes_the_checksum(device: Device, data: st.DataObje
     assert one == same != changed
 
 
-def test_words_are_read_back_from_anywhere(device: Device) -> None:
-    data = np.arange(1000, dtype=np.uint32)
-    assert device.words(device.upload(data), 990, 10).tolist() == list(range(990, 1000))
-
-
-def test_runtime_copy_copies(device: Device) -> None:
-    data = np.random.default_rng(2).random(4097, dtype=np.float64)
+def test_words_are_copied_and_read_back_from_anywhere(device: Device) -> None:
+    data = np.arange(1001, dtype=np.uint32)
     source, target = device.upload(data), device.upload(np.zeros_like(data))
     device.bind_copy(source, target).run()
     assert device.mismatches(target, source) == 0
-
-
-def run_cell(device: Device, cell: Cell) -> int:
-    return wrong_words(device, KERNELS[cell.kernel], cell)
+    assert device.words(target, 990, 10).tolist() == list(range(990, 1000))
 
 
 @pytest.mark.parametrize("dtype", ["float", "double", "float3", "float4"])
@@ -150,7 +130,7 @@ def test_copy2d_is_right_for_any_shape(
 ) -> None:
     params = (("block_x", block_x), ("block_y", block_y))
     cell = Cell("copy2d_coalesced", dtype, variant, Problem(height, width), params)
-    assert run_cell(device, cell) == 0
+    assert wrong_words(device, KERNELS[cell.kernel], cell) == 0
 
 
 @pytest.mark.parametrize("dtype", ["float", "double", "float3", "float4"])
@@ -162,7 +142,7 @@ def test_block_eq_partition_is_right_for_any_size(
 ) -> None:
     params = (("num_partition", blocks),)
     cell = Cell("block_eq_partition", dtype, variant, Problem(height, width), params)
-    assert run_cell(device, cell) == 0
+    assert wrong_words(device, KERNELS[cell.kernel], cell) == 0
 
 
 EVERY_BUILD = [
@@ -178,6 +158,9 @@ EVERY_BUILD = [
 def test_every_kernel_is_right_at_both_ends_of_its_axes(
     device: Device, kernel: str, dtype: str, variant: str, problem: Problem
 ) -> None:
+    # PoCL has no images of two channels.
+    if dtype == "float2" and device.image_refusal(problem, DTYPES[dtype]) is not None:
+        pytest.skip("this runtime has no images of two channels")
     axes = {
         name: expand_axis(spec, Residency(device.info.units, 1))
         for name, spec in KERNELS[kernel].workload.axes.items()
@@ -190,7 +173,7 @@ def test_every_kernel_is_right_at_both_ends_of_its_axes(
         if called and device.info.backend != "cuda":
             pytest.skip("the library is CUDA's")
         if workload.launch(cell).threads <= device.info.max_threads_per_block:
-            assert run_cell(device, cell) == 0
+            assert wrong_words(device, KERNELS[cell.kernel], cell) == 0
 
 
 def index_test(device: Device, variant: str, tiles_x: int, tiles_y: int) -> int:
@@ -225,31 +208,27 @@ def test_float_reciprocal_breaks_in_large_grids_and_exact_does_not(device: Devic
     assert index_test(device, "reciprocal", 3000, 200) == 0
 
 
-def test_build_error_carries_the_compilers_message(device: Device, tmp_path: Path) -> None:
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A folder with the kernels of a user."""
     (tmp_path / "kernel.cu").write_text(USER_CUDA)
     (tmp_path / "kernel.cl").write_text(USER_OPENCL)
+    return tmp_path
+
+
+def test_what_does_not_build_or_fit_is_refused(device: Device, sources: Path) -> None:
     with pytest.raises(BuildError) as caught:
-        device.build(tmp_path, DTYPES["float"], {"BROKEN": "1"})
+        device.build(sources, DTYPES["float"], {"BROKEN": "1"})
     assert "does not compile" in str(caught.value)
-    assert "this does not compile" in caught.value.log or "unknown type" in caught.value.log
-
-
-def test_missing_source_and_missing_entry_are_build_errors(device: Device, tmp_path: Path) -> None:
+    assert re.search(r"\bthis\b|unknown type", caught.value.log)
+    (sources / "empty").mkdir()
     with pytest.raises(BuildError, match=r"has no kernel\.c"):
-        device.build(tmp_path, DTYPES["float"], {})
-    (tmp_path / "kernel.cu").write_text(USER_CUDA)
-    (tmp_path / "kernel.cl").write_text(USER_OPENCL)
-    program = device.build(tmp_path, DTYPES["float"], {})
+        device.build(sources / "empty", DTYPES["float"], {})
+    program = device.build(sources, DTYPES["float"], {})
     buffer = device.upload(np.zeros(4, dtype=np.float32))
     launch = Launch("absent", (1, 1, 1), (1, 1, 1), (BufferRef("dst"),), 1)
     with pytest.raises(BuildError, match="absent"):
         device.bind(program, launch, {"dst": buffer})
-
-
-def test_block_over_the_devices_limit_is_refused(device: Device, tmp_path: Path) -> None:
-    (tmp_path / "kernel.cu").write_text(USER_CUDA)
-    (tmp_path / "kernel.cl").write_text(USER_OPENCL)
-    program = device.build(tmp_path, DTYPES["float"], {})
     threads = device.info.max_threads_per_block + 1
     launch = Launch("copy_good", (1, 1, 1), (threads, 1, 1), (), 1)
     with pytest.raises(LaunchRefusedError, match=str(device.info.max_threads_per_block)):
@@ -279,12 +258,8 @@ def test_stream_takes_a_part_of_a_host_array_there_and_back(device: Device, pinn
     assert back.tolist() == list(range(400, 501))
 
 
-def test_streams_run_beside_each_other_and_each_in_its_order(
-    device: Device, tmp_path: Path
-) -> None:
-    (tmp_path / "kernel.cu").write_text(USER_CUDA)
-    (tmp_path / "kernel.cl").write_text(USER_OPENCL)
-    program = device.build(tmp_path, DTYPES["float"], {})
+def test_streams_run_beside_each_other_and_each_in_its_order(device: Device, sources: Path) -> None:
+    program = device.build(sources, DTYPES["float"], {})
     args = (BufferRef("dst"), BufferRef("src"), np.uint64(2000))
     launch = Launch("copy_good", (40, 1, 1), (50, 1, 1), args, 2000)
     streams = [device.open_stream() for _ in range(5)]

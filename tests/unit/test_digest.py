@@ -1,133 +1,264 @@
-"""Digests of code: a change in meaning reruns a stage, anything else does not."""
+"""What the code of a stage is, and what a change of it makes Snakemake do again."""
 
 from __future__ import annotations
 
 import ast
-import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from gpushmoo import digest
-from gpushmoo.digest import code_digest, file_digest, library_digest, modules_of
+from conftest import ROOT
+from gpushmoo.core.paths import CHAPTERS, IMPORTED, PACKAGE
+from gpushmoo.core.python_digest import python_digest
+from gpushmoo.planning import digest
+from gpushmoo.planning.digest import (
+    code_digest,
+    file_digest,
+    library_digest,
+    module_digest,
+    modules_of,
+)
 
-ORIGINAL = digest.PACKAGE
+SCRIPTS = PACKAGE.parent
 
+# Whatever Python 3.11, 3.12, 3.13 and 3.14 write down differently, or one of them might.
+MODULE = '''\
+"""A module."""
 
-def forget() -> None:
-    modules_of.cache_clear()
-    code_digest.cache_clear()
-    library_digest.cache_clear()
-    digest._module.cache_clear()
+from __future__ import annotations
 
-
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the library that the digests are taken of."""
-    copy = tmp_path / ORIGINAL.name
-    shutil.copytree(ORIGINAL, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(digest, "PACKAGE", copy)
-    forget()
-    yield copy
-    forget()
-
-
-def fresh(entry: str) -> str:
-    forget()
-    return code_digest(entry)
+import os.path as p, sys
 
 
-def closure(entry: str) -> set[str]:
-    return {p.relative_to(digest.PACKAGE).as_posix() for p in modules_of(entry)}
+@register("a", *names, key=f"x{y!r:>{width}.{digits}}z" "tail" f"{q = }" u"")
+class A(B, metaclass=M):
+    """A class."""
+
+    x: int = 1
+
+    def f(self, a, /, b=1, *c, d, e=None, **g) -> "T":
+        """A method."""
+        return f"{a:{b}{c}}" f"" "" f"{d!s}{{}}" rf"\\d{e}" if a else f'{x["k"]:}'
+
+    async def g(self):
+        async with a as b, c:
+            return [x async for x in y if await z]
 
 
-def append(path: Path, text: str) -> None:
-    path.write_text(path.read_text() + text)
+match v:
+    case {"a": [1, *rest], **kw} if (n := len(rest)) > 1:
+        pass
+    case A(x=1) | None:
+        ...
+first, *rest = a[*b], lambda x, *y, z=1: (x, *y, z)
+try:
+    odd = 1e400, -0.0, 3j, 1_000, b"\\xff", "\\ud800 \\U0001fae0 \u00df", f"", f"{{"
+except* ValueError as e:
+    raise
+'''
 
 
-MEASURED = ["measure.py", "timing/median.py", "timing/order.py", "devices/cuda.py", "space.py"]
+def test_every_version_of_python_sees_the_same_code() -> None:
+    assert (
+        python_digest(MODULE.encode()).hex()
+        == "a4605116219c99c951527c5de5cd43773b837ef7a0070cc6faed7e7795a55281"
+    )
 
 
-@pytest.mark.parametrize("module", MEASURED)
-def test_change_of_an_imported_module_changes_the_digest(package: Path, module: str) -> None:
-    before = fresh("measure_job")
-    append(package / module, "\nCHANGED = 1\n")
-    assert fresh("measure_job") != before
-
-
-@pytest.mark.parametrize("module", MEASURED)
-def test_comments_and_layout_do_not_count(package: Path, module: str) -> None:
-    before = fresh("measure_job")
-    text = (package / module).read_text()
-    relaid = ast.unparse(ast.parse(text)) + "\n\n\n# A remark.\n"
-    assert relaid != text
-    (package / module).write_text(relaid)
-    assert fresh("measure_job") == before
-
-
-def test_change_of_a_figure_or_the_report_never_measures_again(package: Path) -> None:
-    before = {entry: fresh(entry) for entry in ("measure_job", "figures.heatmap")}
-    append(package / "display.py", "\nCHANGED = 1\n")
-    for folder in ("figures", "report", "model", "analysis"):
-        for path in (package / folder).glob("*.py"):
-            append(path, "\nCHANGED = 1\n")
-    assert fresh("measure_job") == before["measure_job"]
-    assert fresh("figures.heatmap") != before["figures.heatmap"]
-
-
-def test_measuring_depends_on_devices_and_timing_but_not_on_what_reads_the_data() -> None:
-    found = closure("measure_job")
-    timing = {f"timing/{p.name}" for p in (ORIGINAL / "timing").glob("*.py")}
-    expected = {"devices/cuda.py", "devices/opencl.py", "measure.py", "rows.py", "store.py"}
-    assert expected | timing - {"timing/__init__.py"} <= found
-    later = ("figures/", "report/", "model/", "analysis/")
-    assert [name for name in found if name.startswith(later)] == []
-
-
-def test_figures_depend_on_no_device() -> None:
-    found = closure("figures.heatmap")
-    assert {"figures/heatmap.py", "figures/style.py", "analysis/best.py"} <= found
-    assert [name for name in found if name.startswith(("devices/", "measure"))] == []
+def test_docstrings_comments_and_layout_do_not_count() -> None:
+    text = MODULE.replace('"""A method."""', '"""Another,\n\n        longer one."""  # remark')
+    text = text.replace('    """A class."""\n', "").replace("        pass", '        "mended"')
+    for same in (text, ast.unparse(ast.parse(MODULE))):
+        assert python_digest(same.encode()) == python_digest(MODULE.encode())
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("old", "new"),
     [
-        "from . import extra",
-        "from .extra import VALUE",
-        "import gpushmoo.extra",
-        "from gpushmoo.extra import VALUE",
-        "def late():\n    from .extra import VALUE",
+        ("x: int = 1", "x: int = 2"),
+        ("x: int = 1", "x: int = True"),
+        (">{width}", "<{width}"),
+        ("a, /, b", "a, b"),
+        ("*c, d,", "*c, h,"),
+        ("return [x", "yield [x"),
+        ("-0.0", "0.0"),
+        ('b"\\xff"', '"\\xff"'),
+        ("\u00df", "ss"),
+        ("    raise", "    pass"),
+        ("(x, *y, z)", "(x, y, z)"),
     ],
 )
-def test_every_form_of_import_is_followed(package: Path, line: str) -> None:
-    (package / "extra.py").write_text("VALUE = 1\n")
-    append(package / "progress.py", f"\n{line}\n")
-    before = fresh("progress")
-    assert "extra.py" in closure("progress")
-    (package / "extra.py").write_text("VALUE = 2\n")
-    assert fresh("progress") != before
+def test_what_the_code_does_counts(old: str, new: str) -> None:
+    assert MODULE.count(old) == 1
+    changed = MODULE.replace(old, new)
+    assert python_digest(changed.encode()) != python_digest(MODULE.encode())
 
 
-def test_digest_tells_which_module_holds_the_code(package: Path) -> None:
-    (package / "one.py").write_text("VALUE = 1\n")
-    (package / "two.py").write_text("VALUE = 1\n")
-    assert fresh("one") != fresh("two")
+def test_a_module_may_hold_nothing_or_no_python() -> None:
+    assert python_digest(b'"""A text."""\npass') == python_digest(b"")
+    assert python_digest(b"def") != python_digest(b"def ")
 
 
-def test_import_from_a_folder_above_is_followed(package: Path) -> None:
-    assert {"devices/base.py", "dtypes.py", "workload.py"} <= closure("devices.cuda")
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of a script and a library, in folders of their own."""
+    library = tmp_path / "scripts/gpushmoo"
+    write(library / "__init__.py", "")
+    write(library / "core/__init__.py", "")
+    write(library / "core/extra.py", "VALUE = 1\n")
+    write(tmp_path / "chapters/page/__init__.py", "")
+    write(tmp_path / "chapters/page/extra.py", "VALUE = 1\n")
+    monkeypatch.setattr(digest, "IMPORTED", (tmp_path / "scripts", tmp_path / "chapters"))
+    return tmp_path
 
 
-def test_circular_import_ends(package: Path) -> None:
-    (package / "one.py").write_text("from . import two\n")
-    (package / "two.py").write_text("from . import one\n")
-    assert {"one.py", "two.py"} <= closure("one")
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
-def test_missing_entry_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no module 'absent'"):
-        modules_of("absent")
+def fresh(file: Path) -> str:
+    modules_of.cache_clear()
+    digest._module.cache_clear()
+    digest._module_files.cache_clear()
+    return code_digest(file)
+
+
+LIBRARY = Path("scripts/gpushmoo/core/extra.py")
+
+
+@pytest.mark.parametrize(
+    ("line", "module"),
+    [
+        ("import gpushmoo.core.extra", LIBRARY),
+        ("from gpushmoo.core.extra import VALUE", LIBRARY),
+        ("from gpushmoo.core import extra", LIBRARY),
+        ("from gpushmoo.core import extra", Path("scripts/gpushmoo/__init__.py")),
+        ("from gpushmoo.core import extra", Path("scripts/gpushmoo/core/__init__.py")),
+        ("def late():\n    from gpushmoo.core.extra import VALUE", LIBRARY),
+        ("command = ['-m', 'gpushmoo.core.extra']", LIBRARY),
+        ("from page.extra import VALUE", Path("chapters/page/extra.py")),
+        ("VALUE = 0", Path("scripts/stage.py")),
+    ],
+)
+def test_whatever_a_script_imports_counts(project: Path, line: str, module: Path) -> None:
+    script = project / "scripts/stage.py"
+    write(script, line)
+    before = fresh(script)
+    write(project / module, '"""Mended."""\n' + (project / module).read_text())
+    assert fresh(script) == before
+    write(project / module, (project / module).read_text() + "\nCHANGED = 1\n")
+    assert fresh(script) != before
+
+
+@pytest.mark.parametrize(
+    "line", ["from . import extra", "from .extra import VALUE", "from ..core import extra"]
+)
+def test_relative_imports_are_followed_and_circles_end(project: Path, line: str) -> None:
+    write(project / "scripts/gpushmoo/core/stage.py", line)
+    write(project / LIBRARY, "from . import stage\nfrom .. import core\n")
+    write(project / "scripts/stage.py", "import gpushmoo.core.stage")
+    fresh(project / "scripts/stage.py")
+    assert project / LIBRARY in modules_of(project / "scripts/stage.py")
+
+
+def test_the_digest_of_a_kernels_library_is_of_what_its_workload_imports(project: Path) -> None:
+    """Also of what lies beside a kernel outside of the project, wherever that lies."""
+    for place in ("one", "another"):
+        write(project / place / "mine/workload.py", "from shared.sums import VALUE\n")
+        write(project / place / "shared/sums.py", "from gpushmoo.core.extra import VALUE\n")
+    workload = project / "one/mine/workload.py"
+    before = library_digest(workload)
+    assert library_digest(project / "another/mine/workload.py") == before
+    write(workload, workload.read_text() + "CHANGED = 1\n")
+    fresh(workload)
+    assert library_digest(workload) == before
+    write(project / "one/shared/sums.py", "VALUE = 2\n")
+    fresh(workload)
+    assert library_digest(workload) != before
+
+
+def test_digest_tells_which_module_holds_the_code(project: Path) -> None:
+    write(project / "scripts/one.py", "VALUE = 1\n")
+    write(project / "scripts/two.py", "VALUE = 1\n")
+    assert fresh(project / "scripts/one.py") != fresh(project / "scripts/two.py")
+
+
+def names_of(script: str) -> set[str]:
+    paths = modules_of(SCRIPTS / script)
+    return {p.relative_to(PACKAGE).as_posix() for p in paths if p.is_relative_to(PACKAGE)}
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["best.py", "ceiling.py", "figure.py", "fit.py", "report.py", "shapes.py", "verdict.py"],
+)
+def test_reading_the_data_set_is_part_of_every_stage_that_does(script: str) -> None:
+    assert "storage/dataset.py" in names_of(script)
+
+
+@pytest.mark.parametrize("script", ["measure.py", "figure.py", "report.py"])
+def test_what_python_imports_for_a_script_is_behind_its_digest(script: str) -> None:
+    """Python's own word on it, of what is imported at the top of modules."""
+    tree = ast.parse((SCRIPTS / script).read_text())
+    lines = [ast.unparse(n) for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
+    show = "import sys; print(*(m.__file__ for m in sys.modules.values() if '__file__' in vars(m)))"
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join([*lines, show])],
+        env={"PYTHONPATH": ":".join(map(str, IMPORTED))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = {Path(f) for f in done.stdout.split() if f.startswith(tuple(map(str, IMPORTED)))}
+    assert len(loaded) > 10
+    assert loaded <= modules_of(SCRIPTS / script)
+
+
+def test_measuring_depends_on_devices_and_sampling() -> None:
+    behind = names_of("measure.py")
+    sampling = {f"measuring/sampling/{p.name}" for p in (PACKAGE / "measuring/sampling").glob("*")}
+    expected = {"devices/probe.py", "measuring/rounds.py", "measuring/rows.py", "storage/store.py"}
+    expected |= {"measuring/worker/worker.py", "devices/functions.py"}
+    assert expected | {name for name in sampling if name.endswith(".py")} <= behind
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "measure.py",
+        *(str(CHAPTERS / f"streamed_dot/scripts/{s}.py") for s in ("errors", "timeline")),
+    ],
+)
+def test_nothing_is_measured_again_for_what_reads_the_data(script: str) -> None:
+    later = ("analysis/", "figures/", "planning/", "report/", "simulation/", "chapters/")
+    assert [name for name in names_of(script) if name.startswith(later)] == []
+
+
+def test_figures_depend_on_no_device() -> None:
+    drawn = modules_of(PACKAGE / "figures/heatmap.py")
+    assert {PACKAGE / "figures/style.py", PACKAGE / "analysis/best.py"} <= drawn
+    behind = names_of("figure.py") | {path.relative_to(PACKAGE).as_posix() for path in drawn}
+    assert [name for name in behind if name.startswith(("devices/", "measuring/"))] == []
+
+
+def test_a_module_that_is_imported_by_its_name_has_a_digest_of_its_own() -> None:
+    assert {PACKAGE / "devices/cuda/device.py"}.isdisjoint(modules_of(SCRIPTS / "measure.py"))
+    module = PACKAGE / "devices/cuda/backend.py"
+    assert PACKAGE / "devices/cuda/device.py" in modules_of(module)
+    assert module_digest("gpushmoo.devices.cuda.backend") == code_digest(module)
+    with pytest.raises(ValueError, match="no module 'gpushmoo"):
+        module_digest("gpushmoo.devices.absent")
+
+
+def test_a_kernel_has_the_code_of_dot_products_behind_it_only_if_it_is_one() -> None:
+    def shares(kernel: str) -> bool:
+        shared = ROOT / "kernels/dot_products/host_dot.py"
+        return shared in modules_of(ROOT / "kernels" / kernel / "workload.py")
+
+    kernels = ("dot_streamed", "dot_host", "copy2d_coalesced", "tex2d_sum")
+    assert [name for name in kernels if shares(name)] == ["dot_streamed", "dot_host"]
 
 
 def test_file_digest_depends_on_names_and_contents_not_on_the_order(tmp_path: Path) -> None:
@@ -140,25 +271,3 @@ def test_file_digest_depends_on_names_and_contents_not_on_the_order(tmp_path: Pa
     assert file_digest(a, b) != before
     b.write_text("2")
     assert file_digest(a, b.rename(tmp_path / "c")) != before
-
-
-def test_library_behind_a_kernel_counts_and_other_modules_do_not(
-    package: Path, tmp_path: Path
-) -> None:
-    workload = tmp_path / "workload.py"
-    workload.write_text("from gpushmoo.dot_products import HostDot\n")
-    before = library_digest(workload)
-    append(package / "host_dot.py", "\nCHANGED = 1\n")
-    forget()
-    changed = library_digest(workload)
-    assert changed != before
-    append(package / "figures" / "dot.py", "\nCHANGED = 1\n")
-    # The folder itself is digested as it stands.
-    append(workload, "CHANGED = 1\n")
-    forget()
-    assert library_digest(workload) == changed
-
-
-def test_how_a_configuration_is_checked_measures_nothing_again() -> None:
-    assert {"job_params.py", "measure.py"} <= closure("measure_job")
-    assert {"config.py", "plan.py", "config_sentences.py"}.isdisjoint(closure("measure_job"))

@@ -15,14 +15,14 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 from gpushmoo.analysis.steadiness import STEADY
-from gpushmoo.devices.cuda import SPINS_US
-from gpushmoo.devices.guards import zone_bytes
-from gpushmoo.joblog import MOST_BYTES
-from gpushmoo.measure import TOGETHER
-from gpushmoo.model.machine import Level, load_machine
-from gpushmoo.model.same_machine import points, predicted_gbs
-from gpushmoo.store import ROOM_LIMIT_S
-from gpushmoo.timing.batching import LONGEST_S, SHORT_S
+from gpushmoo.devices.cuda.timing import SPINS_US
+from gpushmoo.devices.guard_bands import zone_bytes
+from gpushmoo.measuring.rounds import TOGETHER
+from gpushmoo.measuring.sampling.batching import LONGEST_S, SHORT_S
+from gpushmoo.simulation.compare_measured import points, predicted_gbs
+from gpushmoo.simulation.machine import Level, load_machine
+from gpushmoo.storage.joblog import MOST_BYTES
+from gpushmoo.storage.store import ROOM_LIMIT_S
 from jinja2 import UndefinedError
 from recompute import footprints, overview, peak, persistent, replication, simulated
 from recompute.record import MissingError, Record, read_record

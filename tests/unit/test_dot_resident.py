@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import ROOT
-from covering import CHOSEN, Choice
-from gpushmoo.builds import build_variants
-from gpushmoo.devices.base import Device, LaunchRefusedError
-from gpushmoo.dot_products import DotProduct
-from gpushmoo.kernels import KernelFolder, load_kernel
-from gpushmoo.space import Cell, Problem, enumerate_cells
-from gpushmoo.workload import HostFedWorkload, LibraryCall
-from gpushmoo.workspace import FedSpace, ReducedSpace, Verdict
+from covering import CHOSEN, Choice, edited, integers
+from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.space import Cell, Problem, enumerate_cells
+from gpushmoo.devices.base import Device
+from gpushmoo.measuring.buffers import FedSpace, ReducedSpace, Verdict
+from gpushmoo.measuring.builds import build_variants
+from gpushmoo.workloads.contract import LibraryCall
+from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
 Array = npt.NDArray[Any]
 
@@ -42,11 +41,6 @@ AXES: dict[str, dict[str, list[int]]] = {
 SIZES = [1, 2, 3, 4, 5, 31, 1000, 65537]
 
 
-def workload(folder: KernelFolder) -> DotProduct:
-    assert isinstance(folder.workload, DotProduct)
-    return folder.workload
-
-
 def cells(name: str, n: int, dtype: str) -> list[Cell]:
     variants, axes = FOLDERS[name].workload.variants[:1], AXES[name]
     if "chunk" in axes:
@@ -59,13 +53,12 @@ def space(
     device: Device, folder: KernelFolder, dtype: str, data: dict[str, Array]
 ) -> FedSpace | ReducedSpace:
     """Holds `data` instead of the workload's own."""
-    mine = {name: data[name] for name in workload(folder).operands}
+    mine = {name: data[name] for name in folder.workload.operands}
     if folder.name == "dot_square":
-        assert isinstance(folder.workload, HostFedWorkload)
         return FedSpace(device, folder.workload, mine)
     problem = Problem(1, len(mine["x"]))
     own = folder.workload.inputs(problem, dtype, np.random.default_rng(1))
-    return ReducedSpace(device, workload(folder), problem, dtype, lambda: own | mine)
+    return ReducedSpace(device, folder.workload, problem, dtype, lambda: own | mine)
 
 
 def verdicts(
@@ -88,12 +81,6 @@ def verdicts(
 def skip_without_library(device: Device, name: str) -> None:
     if name == "dot_cublas" and device.info.backend != "cuda":
         pytest.skip("cuBLAS is CUDA's")
-
-
-def integers(n: int, dtype: str) -> dict[str, Array]:
-    """Data whose dot products are exact in any order of summation."""
-    i, scalar = np.arange(n), np.float32 if dtype == "float" else np.float64
-    return {"x": (1 + i % 7).astype(scalar), "y": (1 + i % 5).astype(scalar)}
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -146,16 +133,10 @@ EDITS = {
 def test_kernel_that_leaves_something_out_is_called_wrong(
     device: Device, tmp_path: Path, what: str
 ) -> None:
-    folder = tmp_path / "dot_resident"
-    shutil.copytree(FOLDERS["dot_resident"].path, folder)
-    edits = EDITS[what]
-    for name, (old, new) in (("kernel.cl", edits[0]), ("kernel.cu", edits[-1])):
-        text = (folder / name).read_text()
-        assert text.count(old) == 1
-        (folder / name).write_text(text.replace(old, new))
+    folder = edited(FOLDERS["dot_resident"], tmp_path, EDITS[what])
     # Each of these blocks has something to add.
     mine = [c for c in cells("dot_resident", 1003, "float") if (c["grid"], c["threads"]) == (3, 33)]
-    found = verdicts(device, load_kernel(folder), mine, integers(1003, "float"))
+    found = verdicts(device, folder, mine, integers(1003, "float"))
     assert {v.wrong_words for v in found} == {1}
     assert all("the bound of this order of summation" in str(v.message) for v in found)
 

@@ -13,7 +13,12 @@ import pytest
 import yaml
 from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.analysis.dots import (
+from gpushmoo.report.chapter_pages import Measured, Page
+from gpushmoo.report.tables import Json
+from gpushmoo.storage.dataset import read_cells
+from hypothesis import given
+from hypothesis import strategies as st
+from streamed_dot.analysis import (
     AXES,
     FASTEST_HOST,
     HOST,
@@ -29,11 +34,7 @@ from gpushmoo.analysis.dots import (
     residents,
     splits,
 )
-from gpushmoo.dataset import read_cells
-from gpushmoo.report.dots import dots_findings, dots_page
-from gpushmoo.report.tables import Json
-from hypothesis import given
-from hypothesis import strategies as st
+from streamed_dot.pages import dots_page, page
 
 LENGTHS = (64, 256, 1024, 4096)
 VARIANTS = {HOST: "blas-all", LIBRARY: "library", RESIDENT: "packs"}
@@ -79,29 +80,34 @@ def host_and_device(host: float, device: float, start: float) -> pd.DataFrame:
 
 def test_the_device_pays_from_where_its_start_is_made_up_for() -> None:
     # Equal at n = 500.
-    (found,) = crossovers(host_and_device(host=2.0, device=1.0, start=500.0))
+    cells = host_and_device(host=2.0, device=1.0, start=500.0)
+    (found,) = crossovers(cells)
     assert (found.dtype, found.variant, found.n) == ("double", "pinned-pooled", 1024)
     assert found.at == 4096
     assert found.ratio == pytest.approx(2 * 4096 / (500 + 4096))
-
-
-def test_a_device_that_never_pays_has_no_length() -> None:
-    (found,) = crossovers(host_and_device(host=1.0, device=4.0, start=1.0))
-    assert found.n is None
-    assert found.ratio == pytest.approx(4096 / (1 + 4 * 4096))
-
-
-def test_a_length_after_which_the_host_wins_again_does_not_count() -> None:
+    # The fastest way on the host is what must be beaten.
+    quick = table(*(cell(HOST, n, 0.5 * n, variant="blas-one") for n in LENGTHS))
+    assert crossovers(pd.concat([cells, quick]))[0].n is None
+    # A length after which the host wins again does not count.
     cells = host_and_device(host=2.0, device=1.0, start=0.0)
     again = (cells["kernel"] == HOST) & (cells["width"] == 1024)
     cells.loc[again, "median_s"] = 1.0
     assert crossovers(cells)[0].n == 4096
 
 
-def test_the_fastest_way_on_the_host_is_what_must_be_beaten() -> None:
-    cells = host_and_device(host=2.0, device=1.0, start=500.0)
-    quick = table(*(cell(HOST, n, 0.5 * n, variant="blas-one") for n in LENGTHS))
-    assert crossovers(pd.concat([cells, quick]))[0].n is None
+def test_a_device_that_never_pays_has_no_length() -> None:
+    cells = host_and_device(host=1.0, device=4.0, start=1.0)
+    # What is shared with the host, at fault or of no elements says nothing of the device.
+    more = table(
+        *(cell(STREAMED, 4096, 1.0, **other) for other in ({"host_percent": 100}, {"status": "x"})),
+        *(cell(kernel, 0, 1.0) for kernel in (STREAMED, HOST)),
+    )
+    for every in (cells, pd.concat([cells, more])):
+        (found,) = crossovers(every)
+        assert found.n is None
+        assert found.ratio == pytest.approx(4096 / (1 + 4 * 4096))
+    # Without the host there is nothing to compare with.
+    assert crossovers(table(cell(STREAMED, 64, 1.0))) == []
 
 
 def test_one_way_on_the_host_is_beaten_from_a_length_of_its_own() -> None:
@@ -140,47 +146,32 @@ def test_the_fastest_way_is_no_easier_to_beat_than_any_other(
         assert hardest.n is None or (found.n is not None and found.n <= hardest.n)
 
 
-def test_cells_shared_with_the_host_or_at_fault_say_nothing_of_the_device() -> None:
-    cells = host_and_device(host=1.0, device=4.0, start=1.0)
-    more = table(
-        cell(STREAMED, 4096, 1.0, host_percent=100), cell(STREAMED, 4096, 1.0, status="timeout")
-    )
-    assert crossovers(pd.concat([cells, more])) == crossovers(cells)
-
-
-def test_without_the_host_there_is_nothing_to_compare_with() -> None:
-    assert crossovers(table(cell(STREAMED, 64, 1.0))) == []
-
-
-def test_nothing_of_no_elements_is_compared() -> None:
-    assert crossovers(table(cell(STREAMED, 0, 1.0), cell(HOST, 0, 2.0))) == []
+def shared_cells(times: dict[int, float], n: int = 64, **other: Any) -> list[dict[str, Any]]:
+    """Cells whose time depends on the share of the host."""
+    return [cell(STREAMED, n, t, host_percent=p, **other) for p, t in times.items()]
 
 
 def test_the_split_is_that_at_which_both_finish_together() -> None:
-    times = {0: 4.0, 50: 2.1, 75: 1.1, 80: 0.9, 100: 1.0}
-    (found,) = splits(table(*(cell(STREAMED, 64, t, host_percent=p) for p, t in times.items())))
+    (found,) = splits(table(*shared_cells({0: 4.0, 50: 2.1, 75: 1.1, 80: 0.9, 100: 1.0})))
     assert found.predicted == pytest.approx(80.0)
     assert (found.swept, found.n) == (80, 64)
     assert found.gain == pytest.approx(1.0 / 0.9)
     # Both rates together take 1 / (1/4 + 1/1) s.
     assert found.reached == pytest.approx(0.8 / 0.9)
     assert found.loss == 0
-
-
-def test_a_prediction_costs_what_the_swept_share_next_to_it_takes_longer() -> None:
     # Predicted are 80 %; 75 % is swept next to it, and 50 % is better.
-    times = {0: 4.0, 50: 0.5, 75: 0.6, 100: 1.0}
-    (found,) = splits(table(*(cell(STREAMED, 64, t, host_percent=p) for p, t in times.items())))
+    (found,) = splits(table(*shared_cells({0: 4.0, 50: 0.5, 75: 0.6, 100: 1.0})))
     assert found.swept == 50
     assert found.loss == pytest.approx(0.2)
     assert found.gain == pytest.approx(2.0)
 
 
-def test_only_the_longest_of_the_lengths_is_split() -> None:
-    times = {0: 4.0, 50: 2.0, 100: 1.0}
-    cells = [cell(STREAMED, 64, t, host_percent=p) for p, t in times.items()]
-    assert splits(table(*cells)) == splits(table(*cells, cell(STREAMED, 32, 0.1, host_percent=50)))
-    assert splits(table(*cells, cell(STREAMED, 128, 9.0, host_percent=50))) == []
+def test_only_the_longest_length_is_split_and_with_both_ends_and_something_between() -> None:
+    cells = shared_cells({0: 4.0, 50: 2.0, 100: 1.0})
+    assert splits(table(*cells)) == splits(table(*cells, *shared_cells({50: 0.1}, 32)))
+    assert splits(table(*cells, *shared_cells({50: 9.0}, 128))) == []
+    for lacking in ({0: 1.0, 50: 1.0}, {50: 1.0, 100: 1.0}, {0: 1.0, 100: 1.0}):
+        assert splits(table(*shared_cells(lacking))) == []
 
 
 @given(
@@ -192,7 +183,10 @@ def test_no_share_but_one_faster_than_both_rates_together_reaches_more_than_all(
     times: dict[int, float], device: float, host: float
 ) -> None:
     every = {0: device, **times, 100: host}
-    (found,) = splits(table(*(cell(STREAMED, 64, t, host_percent=p) for p, t in every.items())))
+    (found,) = splits(table(*shared_cells(every)))
+    # At the predicted split both sides take equally long.
+    share = found.predicted / 100
+    assert share * host == pytest.approx((1 - share) * device)
     best, both = min(every.values()), 1 / (1 / device + 1 / host)
     assert every[found.swept] == best
     assert (found.reached > 1) == (best < both)
@@ -200,19 +194,6 @@ def test_no_share_but_one_faster_than_both_rates_together_reaches_more_than_all(
     assert found.gain >= 1
     # Sharing at best doubles the speed of the faster side: neither side slows the other down.
     assert found.gain <= 2 * max(1.0, found.reached) * (1 + 1e-12)
-
-
-@given(device=st.floats(0.01, 100), host=st.floats(0.01, 100))
-def test_at_the_predicted_split_both_sides_take_equally_long(device: float, host: float) -> None:
-    ends = {0: device, 50: device + host, 100: host}
-    (found,) = splits(table(*(cell(STREAMED, 64, t, host_percent=p) for p, t in ends.items())))
-    share = found.predicted / 100
-    assert share * host == pytest.approx((1 - share) * device)
-
-
-@pytest.mark.parametrize("percents", [(0, 50), (50, 100), (0, 100)])
-def test_without_both_ends_and_something_between_there_is_no_split(percents: tuple[int]) -> None:
-    assert splits(table(*(cell(STREAMED, 64, 1.0, host_percent=p) for p in percents))) == []
 
 
 def test_effects_compare_the_best_that_each_value_allows() -> None:
@@ -250,42 +231,23 @@ def test_effects_stand_for_the_shortest_and_the_longest_of_the_lengths_swept_mos
     ]
 
 
-def test_the_share_of_the_host_is_no_effect() -> None:
-    cells = table(
-        *(
-            cell(STREAMED, 64, 1.0 + p / 100 + s, host_percent=p, streams=s)
-            for p in (0, 50, 100)
-            for s in (1, 4)
-        )
-    )
-    (only,) = effects(cells)
-    assert (only.axis, only.factor) == ("streams", pytest.approx(5.0 / 2.0))
-
-
 def test_a_fast_cell_of_a_sweep_that_does_not_cross_makes_no_value_look_good() -> None:
-    cells = table(
-        *(
-            cell(STREAMED, 64, seconds + percent, streams=streams, host_percent=percent)
-            for streams, seconds in ((1, 2.0), (4, 4.0))
-            for percent in (0, 50)
-        ),
+    # The share of the host is no effect.
+    swept = [
+        cell(STREAMED, 64, seconds + percent, streams=streams, host_percent=percent)
+        for streams, seconds in ((1, 2.0), (4, 4.0))
+        for percent in (0, 50)
+    ]
+    more = [
         # Of another sweep, at other threads and chunks, with one of the values and with a third.
         cell(STREAMED, 64, 0.1, streams=4, threads=1024, chunk=32),
         cell(STREAMED, 64, 0.1, streams=16, threads=512, chunk=64),
-    )
-    (only,) = effects(cells)
+    ]
+    assert effects(table(*swept)) == effects(table(*swept, *more))
+    (only,) = effects(table(*swept))
     assert (only.axis, only.values, only.best) == ("streams", (1, 4), 1)
     assert only.factor == pytest.approx(2.0)
     assert only.typical == pytest.approx((2.0 + 54 / 52) / 2)
-
-
-def test_values_that_were_swept_together_are_compared_whatever_else_was_swept() -> None:
-    together = [cell(STREAMED, 64, 2.0, streams=1), cell(STREAMED, 64, 4.0, streams=4)]
-    more = [
-        cell(STREAMED, 64, 0.1, streams=4, threads=1024, chunk=32),
-        cell(STREAMED, 64, 0.1, streams=16, threads=512, chunk=64),
-    ]
-    assert effects(table(*together, *more)) == effects(table(*together))
 
 
 GRID = [
@@ -339,14 +301,9 @@ def test_of_data_on_the_device_the_fastest_launch_stands_for_each_length() -> No
     assert (long.n, long.threads, long.grid, long.unroll) == (1024, 256, 264, 8)
     assert long.library_gbs == pytest.approx(long.gbs / 2)
     assert long.low_gbs < long.gbs < long.high_gbs
-
-
-def test_a_library_that_failed_is_not_compared_with() -> None:
-    cells = table(resident(64, 1.0), cell(LIBRARY, 64, 0.5, status="launch_failed"))
-    assert [r.library_gbs for r in residents(cells)] == [None]
-
-
-def test_without_data_on_the_device_nothing_is_said_of_it() -> None:
+    # Nor is a library compared with that failed, or that is alone.
+    failed = cell(LIBRARY, 64, 0.5, status="launch_failed")
+    assert [r.library_gbs for r in residents(table(resident(64, 1.0), failed))] == [None]
     assert residents(table(cell(LIBRARY, 64, 1.0), cell(STREAMED, 64, 1.0))) == []
 
 
@@ -418,26 +375,22 @@ SLIPS = [{"slip": "a", "published": "b", "corrected": "c", "why": "d"}]
 
 
 def page_of(*tables: pd.DataFrame) -> Json:
-    page = dots_page(pd.concat(tables), SLIPS)
-    assert page is not None
-    return page
+    return dots_page(pd.concat(tables), SLIPS)
 
 
 def test_the_page_tells_in_words_where_the_device_pays() -> None:
-    page = page_of(host_and_device(host=2.0, device=1.0, start=500.0))
-    (finding,) = dots_findings(page)
+    cells = host_and_device(host=2.0, device=1.0, start=500.0)
+    page = page_of(cells)
+    (finding,) = page["findings"]
     assert "the device pays from n = 1024 on against the fastest way on the host" in finding
     assert "one core" not in finding
     assert page["copied"] == "12.5 GB/s"
     assert page["slips"] == SLIPS
-    (never,) = dots_findings(page_of(host_and_device(host=1.0, device=4.0, start=1.0)))
+    (never,) = page_of(host_and_device(host=1.0, device=4.0, start=1.0))["findings"]
     assert "the device pays at no length" in never
-
-
-def test_the_headline_names_one_core_where_its_blas_was_measured() -> None:
-    one = table(*(cell(HOST, n, 3.0 * n, variant="blas-one") for n in LENGTHS))
-    (finding,) = dots_findings(page_of(host_and_device(host=2.0, device=1.0, start=500.0), one))
     # Equal at n = 250.
+    one = table(*(cell(HOST, n, 3.0 * n, variant="blas-one") for n in LENGTHS))
+    (finding,) = page_of(cells, one)["findings"]
     assert "from n = 1024 on against the fastest way" in finding
     assert finding.endswith("; against one core's BLAS from n = 256 on.")
 
@@ -468,22 +421,17 @@ def test_headlines_speak_of_pinned_memory_and_a_pool_only() -> None:
             host_and_device(host=2.0, device=1.0, start=500.0).assign(variant=variant)
             for variant in ("pinned-fresh", "pageable-pooled", "pageable-fresh")
         ),
-        table(
-            *(
-                cell(STREAMED, 8192, t, host_percent=p, variant="pinned-fresh")
-                for p, t in {0: 4.0, 50: 0.9, 100: 1.0}.items()
-            )
-        ),
+        table(*shared_cells({0: 4.0, 50: 0.9, 100: 1.0}, 8192, variant="pinned-fresh")),
     )
     assert {r["variant"] for r in every["crossovers"]} >= {"pinned-fresh", "pageable-pooled"}
     assert [s["variant"] for s in every["splits"]] == ["pinned-fresh"]
-    assert dots_findings(every) == []
+    assert every["findings"] == []
 
 
 def shared(times: dict[int, float]) -> tuple[str, Json]:
     """The sentence and the row of one split."""
-    page = page_of(table(*(cell(STREAMED, 64, t, host_percent=p) for p, t in times.items())))
-    (finding,), (row,) = dots_findings(page), page["splits"]
+    page = page_of(table(*shared_cells(times)))
+    (finding,), (row,) = page["findings"], page["splits"]
     return finding, row
 
 
@@ -547,9 +495,8 @@ def test_the_page_holds_what_is_on_the_device_against_the_library() -> None:
 def test_the_record_of_an_h200_makes_a_whole_page(tmp_path: Path) -> None:
     folder = ROOT / "reports/reference/nvidia-h200"
     aggregate(sorted(folder.glob("dot_*/*/*.parquet")), tmp_path / "dataset")
-    slips = json.loads((ROOT / "reports/published/dot/slips.json").read_text())
+    slips = json.loads((ROOT / "reports/chapters/streamed_dot/published/slips.json").read_text())
     page = dots_page(read_cells(tmp_path / "dataset"), slips)
-    assert page is not None
     for dtype in ("float", "double"):
         told = [f for f in page["findings"] if f", {dtype}, n =" in f or f", {dtype}:" in f]
         assert len(told) == 3
@@ -561,5 +508,6 @@ def test_the_record_of_an_h200_makes_a_whole_page(tmp_path: Path) -> None:
 
 
 def test_without_streamed_cells_there_is_no_page() -> None:
-    assert dots_page(table(cell(HOST, 64, 1.0), resident(64, 1.0)), SLIPS) is None
-    assert dots_findings(None) == []
+    cells = table(cell(HOST, 64, 1.0), resident(64, 1.0))
+    measured = Measured(cells, [], [], {}, ROOT / "reports/chapters/streamed_dot", {}, {})
+    assert page(measured) == Page(None)

@@ -6,27 +6,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from gpushmoo.model.dram import read_cycle_cycles
-from gpushmoo.model.dram_cycles import (
-    Span,
+from conftest import C1060
+from gpushmoo.simulation.dram import read_cycle_cycles
+from gpushmoo.simulation.machine import Machine, MachineError
+from tesla_c1060.dram_cycles import (
     Stage,
+    StageSpan,
     burst_beats,
     burst_duration,
     consecutive_reads,
     pipelined_reads,
     read_cycle,
 )
-from gpushmoo.model.machine import Banks, Machine, MachineError, load_machine
 
-C1060 = load_machine(Path(__file__).parents[2] / "config" / "devices" / "tesla-c1060.yaml")
-assert C1060.banks is not None
-BANKS: Banks = C1060.banks
+BANKS = C1060.banks
 
 
-def stage(spans: tuple[Span, ...], wanted: Stage) -> list[tuple[Fraction, Fraction]]:
+def stage(spans: tuple[StageSpan, ...], wanted: Stage) -> list[tuple[Fraction, Fraction]]:
     return [(s.start, s.end) for s in spans if s.stage is wanted]
 
 
@@ -38,9 +36,6 @@ def test_the_read_cycle_is_tras_and_trp() -> None:
     assert stage(spans, Stage.DATA_BURST) == [(22, 24)]
     assert stage(spans, Stage.PRECHARGE) == [(21, 34)]
     assert max(s.end for s in spans) * C1060.memory_cycle == read_cycle_cycles(C1060)
-
-
-def test_the_read_cycle_follows_the_machine() -> None:
     other = replace(C1060, t_ras_cycles=28, t_rp_cycles=9, banks=replace(BANKS, t_rcd_cycles=14))
     spans = read_cycle(other)
     assert stage(spans, Stage.PRECHARGE) == [(28, 37)]
@@ -90,12 +85,16 @@ def test_a_machine_without_banks_is_refused(timeline: Callable[[Machine], object
         timeline(replace(C1060, banks=None))
 
 
-@pytest.mark.parametrize("reads", [0, 9])
-def test_there_is_one_read_for_each_bank_at_most(reads: int) -> None:
-    with pytest.raises(MachineError, match=f"1 to 8, not {reads}"):
-        pipelined_reads(C1060, reads)
-
-
-def test_no_reads_are_refused() -> None:
-    with pytest.raises(MachineError, match="at least 1"):
-        consecutive_reads(C1060, 0)
+@pytest.mark.parametrize(
+    ("timeline", "reads", "said"),
+    [
+        (pipelined_reads, 0, "1 to 8, not 0"),
+        (pipelined_reads, 9, "1 to 8, not 9"),
+        (consecutive_reads, 0, "at least 1"),
+    ],
+)
+def test_there_is_a_read_and_at_most_one_for_each_bank(
+    timeline: Callable[[Machine, int], object], reads: int, said: str
+) -> None:
+    with pytest.raises(MachineError, match=said):
+        timeline(C1060, reads)

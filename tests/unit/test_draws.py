@@ -39,8 +39,6 @@ def test_draws_do_not_depend_on_what_was_imported_before(
     lines = [f"N{i} = {10**9 + i}, {i}.125, 'word {i}'" for i in range(200)]
     path.write_text("\n".join(lines))
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, path.stem, module)
     spec.loader.exec_module(module)

@@ -50,14 +50,9 @@ def test_an_end_that_cannot_be_passed_is_no_edge() -> None:
     assert edges_of((64, 8), swept([4, 16, 64], [4, 8, 16]), Limits({"k": {"block_x": 64}})) == []
     # The next larger block would have more than 1,024 threads, whatever its height.
     assert edges_of((1024, 1), swept([256, 512, 1024], [1, 2, 4])) == []
-
-
-def test_an_axis_that_does_not_change_the_block_is_not_limited_by_its_threads() -> None:
-    group = swept([4, 16, 64], [4, 16, 64]).assign(threads_per_block=1024)
-    assert edges_of((64, 16), group) == ["block_x up"]
-
-
-def test_two_values_make_no_range() -> None:
+    # An axis that does not change the block is not limited by its threads.
+    assert edges_of((64, 16), SHAPES.assign(threads_per_block=1024)) == ["block_x up"]
+    # Two values make no range.
     assert edges_of((64, 16), swept([32, 64], [8, 16, 32])) == []
 
 
@@ -93,29 +88,26 @@ def shard(repeat: int, seconds: list[float], size: int = 64) -> dict[str, Any]:
     return {"params": {**params, "sizes": [[size, size]]}, "controls": [control]}
 
 
-def test_a_machine_whose_copies_stay_alike_is_steady() -> None:
-    found = steadiness([shard(1, [1.0, 1.0, 1.01, 1.0]), shard(2, [1.0, 1.005, 1.005, 1.0])])
-    assert found.steady
+@pytest.mark.parametrize(
+    ("repeats", "between", "within", "said"),
+    [
+        (([1.0, 1.0, 1.01, 1.0], [1.0, 1.005, 1.005, 1.0]), None, None, "was steady"),
+        (([1.0] * 4, [2.0] * 4), (1.0, 1.0), None, "by 100 % (at most 100 %) between the repeats"),
+        (([1.0, 1.0, 1.5, 1.5],) * 2, (0.0, 0.0), (0.5, 0.5), "not steady"),
+    ],
+)
+def test_a_machine_is_steady_where_copies_stay_alike_between_and_within_repeats(
+    repeats: tuple[list[float], ...], between: Any, within: Any, said: str
+) -> None:
+    found = steadiness([shard(n, seconds) for n, seconds in enumerate(repeats, 1)])
     assert found.repeats == 2
+    assert found.steady == (between is within is None)
+    assert between is None or found.between == between
+    assert within is None or found.within == within
     text = steadiness_finding(found)
     assert "2 times in separate processes" in text
-    assert "was steady" in text
-
-
-def test_a_machine_whose_copies_halve_between_repeats_is_said_so() -> None:
-    found = steadiness([shard(1, [1.0] * 4), shard(2, [2.0] * 4)])
-    assert found.between == (1.0, 1.0)
-    assert not found.steady
-    text = steadiness_finding(found)
-    assert "not steady" in text
-    assert "by 100 % (at most 100 %) between the repeats" in text
-
-
-def test_a_machine_that_slows_down_within_a_repeat_is_said_so() -> None:
-    found = steadiness([shard(n, [1.0, 1.0, 1.5, 1.5]) for n in (1, 2)])
-    assert found.between == (0.0, 0.0)
-    assert found.within == (0.5, 0.5)
-    assert not found.steady
+    assert said in text
+    assert ("not steady" in text) == (not found.steady)
 
 
 def test_one_bad_copy_among_many_is_told_but_no_verdict() -> None:
@@ -139,6 +131,9 @@ def test_a_single_repeat_says_that_its_intervals_cover_it_alone() -> None:
     text = steadiness_finding(steadiness([shard(1, [1.0] * 4)]))
     assert "repeats: 1" in text
     assert "this run only" in text
+    # Without copies nothing is said of the machine.
+    silent = {"params": {"repeat": 1, "folder": "kernels/k"}, "controls": []}
+    assert steadiness([silent]) == Steadiness(1, 0, None, None)
 
 
 def test_kernels_that_were_recorded_once_are_named() -> None:
@@ -147,8 +142,3 @@ def test_kernels_that_were_recorded_once_are_named() -> None:
     found = steadiness([shard(1, [1.0] * 4), shard(2, [1.0] * 4), once])
     assert found.once == ("other",)
     assert "cover that run only: other." in steadiness_finding(found)
-
-
-def test_without_copies_nothing_is_said_of_the_machine() -> None:
-    shards = [{"params": {"repeat": 1, "folder": "kernels/k"}, "controls": []}]
-    assert steadiness(shards) == Steadiness(1, 0, None, None)

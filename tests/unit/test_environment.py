@@ -190,7 +190,6 @@ def clone(tmp_path: Path) -> Iterator[Clone]:
 
 
 def waits(process: subprocess.Popen[str]) -> bool:
-    assert process.stderr is not None
     return process.stderr.readline() == (
         "bootstrap: another one is making .venv; waiting for it.\n"
     )

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from gpushmoo.analysis.models.blocks import NONE
+from gpushmoo.analysis.models.shapes import fit_shapes
 from gpushmoo.figures.footprint import footprint
-from gpushmoo.model.blocks import NONE
-from gpushmoo.model.shapes import fit_shapes
 from matplotlib.figure import Figure
 from test_blocks import MEMORY_BOUND, WITHOUT_MEMORY, WORKLOADS, measured
 from test_figures import assert_readable, legend_of, note_of
@@ -48,7 +48,7 @@ def test_figure_is_readable(
 
 
 @pytest.mark.usefixtures("drawn")
-def test_caption_says_with_numbers_that_sectors_count(
+def test_caption_says_with_numbers_whether_sectors_count(
     found: tuple[pd.DataFrame, Fits], tmp_path: Path
 ) -> None:
     footprint(of(found, "surf2d_memset"), found[1], tmp_path / "a.svg")
@@ -59,14 +59,8 @@ def test_caption_says_with_numbers_that_sectors_count(
         assert said in note["caption"]
     assert all(f"{mapping}: " in note["caption"] for mapping in WORKLOADS["surf2d_memset"].mappings)
     assert "memory " in note["caption"]
-
-
-@pytest.mark.usefixtures("drawn")
-def test_caption_says_that_sectors_do_not_show(
-    found: tuple[pd.DataFrame, Fits], tmp_path: Path
-) -> None:
-    footprint(of(found, "tex2d_sum"), found[1], tmp_path / "a.svg")
-    note = note_of(tmp_path / "a.svg")
+    footprint(of(found, "tex2d_sum"), found[1], tmp_path / "b.svg")
+    note = note_of(tmp_path / "b.svg")
     assert "do not show" in note["title"]
     assert "do not show" in note["caption"]
     assert "memory " not in note["caption"]
@@ -91,30 +85,22 @@ def test_thousands_of_points_stay_small(found: tuple[pd.DataFrame, Fits], tmp_pa
     assert (tmp_path / "a.svg").stat().st_size < 1.5e6
 
 
-def test_without_a_model_the_points_are_drawn(drawn: list[Figure], tmp_path: Path) -> None:
+def test_without_a_model_the_points_are_drawn(
+    found: tuple[pd.DataFrame, Fits], drawn: list[Figure], tmp_path: Path
+) -> None:
     few = measured(MEMORY_BOUND, "tiled").iloc[::80]
     rows, fits = staged(few.iloc[:4], tmp_path)
     assert fits[0]["best"] is None
     footprint(rows, fits, tmp_path / "a.svg")
-    assert_readable(drawn[0])
     assert "launch limit" not in legend_of(drawn[0])
     assert "No model is drawn: " in note_of(tmp_path / "a.svg")["caption"]
-
-
-def test_shapes_that_the_launch_limits_all_are_still_compared(
-    found: tuple[pd.DataFrame, Fits], drawn: list[Figure], tmp_path: Path
-) -> None:
-    rows = of(found, "surf2d_memset").assign(limit="launch")
-    footprint(rows, found[1], tmp_path / "a.svg")
-    assert_readable(drawn[0])
-
-
-def test_without_rows_the_figure_says_so(
-    found: tuple[pd.DataFrame, Fits], drawn: list[Figure], tmp_path: Path
-) -> None:
+    # Shapes that the launch limits all are still compared; without rows the figure says so.
+    footprint(of(found, "surf2d_memset").assign(limit="launch"), found[1], tmp_path / "a.svg")
     footprint(found[0].iloc[:0], [], tmp_path / "a.svg")
-    assert_readable(drawn[0])
     assert note_of(tmp_path / "a.svg")["caption"] == "No valid cell."
+    assert len(drawn) == 3
+    for figure in drawn:
+        assert_readable(figure)
 
 
 def test_of_two_device_names_one_is_shown(found: tuple[pd.DataFrame, Fits], tmp_path: Path) -> None:

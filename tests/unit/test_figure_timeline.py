@@ -8,13 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from fakes import INFO
-from gpushmoo.figures.timeline import COLOURS, THINNEST, WAITING, timeline
-from gpushmoo.space import Cell, Problem
-from gpushmoo.timeline import COPY, KERNEL, Span, Trace, after_each_other, timeline_table
+from gpushmoo.core.space import Cell, Problem
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from streamed_dot.figure_timeline import COLOURS, THINNEST, WAITING, timeline
+from streamed_dot.timeline import COPY, KERNEL, Span, Trace, after_each_other, timeline_table
 from test_figures import assert_readable, legend_of, note_of
 
 CELL = Cell("dot_streamed", "double", "pinned-pooled", Problem(1, 2**20), ())

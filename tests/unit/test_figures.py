@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +13,18 @@ from typing import Any
 import pandas as pd
 import pytest
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
-from gpushmoo.dataset import matching, read_cells
-from gpushmoo.dtypes import DTYPES as ALL_DTYPES
+from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows, write_ceiling
+from gpushmoo.analysis.models.series import fit_dataset
+from gpushmoo.core.dtypes import DTYPES as ALL_DTYPES
+from gpushmoo.core.space import CACHE_STATES, Problem
 from gpushmoo.figures.curve import curve
 from gpushmoo.figures.heatmap import heatmap
+from gpushmoo.figures.stage import draw_figure
 from gpushmoo.figures.style import DTYPE_COLOURS, DTYPE_MARKERS
 from gpushmoo.figures.workingset import workingset
-from gpushmoo.model.series import fit_dataset
-from gpushmoo.space import CACHE_STATES, Problem
+from gpushmoo.storage.dataset import matching, read_cells
+from gpushmoo.storage.wholefile import read_summed
+from gpushmoo.workloads.views import FigureData, HeatMap
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -72,8 +77,7 @@ def predictions(cells: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def note_of(svg: Path) -> dict[str, Any]:
-    note: dict[str, Any] = json.loads(svg.with_suffix(".json").read_text())
-    return note
+    return json.loads(svg.with_suffix(".json").read_text())
 
 
 def ticks_out_of_sight(ax: Axes) -> list[Text]:
@@ -87,18 +91,19 @@ def ticks_out_of_sight(ax: Axes) -> list[Text]:
     return found
 
 
-def assert_readable(figure: Figure) -> None:
-    """No two texts overlap and none leaves the page."""
+def assert_readable(figure: Figure, boxes: bool = True) -> None:
+    """No two texts, with `boxes` around them, overlap, and none leaves the page."""
     # A closed figure has forgotten the resolution at which it was laid out: an SVG's.
     figure.dpi = 72
     hidden = set(itertools.chain.from_iterable(map(ticks_out_of_sight, figure.axes)))
     shown = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
-    boxes = [(t.get_text(), t.get_window_extent()) for t in shown if t not in hidden]
+    extents = {t: t.get_window_extent() if boxes else Text.get_window_extent(t) for t in shown}
+    places = [(t.get_text(), box) for t, box in extents.items() if t not in hidden]
     page = figure.bbox
-    for text, box in boxes:
+    for text, box in places:
         inside = page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1
         assert inside, f"{text!r} leaves the page"
-    for (one, a), (two, b) in itertools.combinations(boxes, 2):
+    for (one, a), (two, b) in itertools.combinations(places, 2):
         apart = a.x1 <= b.x0 or b.x1 <= a.x0 or a.y1 <= b.y0 or b.y1 <= a.y0
         assert apart, f"{one!r} overlaps {two!r}"
     for ax in figure.axes:
@@ -140,66 +145,55 @@ def slowed(cells: pd.DataFrame, variant: str, factor: float) -> pd.DataFrame:
     return found
 
 
-def test_of_many_panels_the_caption_tells_the_best_variant(
-    cells: pd.DataFrame, ceiling: list[CeilingRow], drawn: list[Figure], tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def variants(cells: pd.DataFrame) -> Callable[..., pd.DataFrame]:
+    """Cells of the first variant and others that are slower by these factors."""
     element = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
-    mine = pd.concat([element, slowed(element, "slow", 2.0), slowed(element, "slower", 4.0)])
-    svg = tmp_path / "a.svg"
-    heatmap(mine, "block_x", "block_y", list(DTYPES), svg, ceiling)
+    return lambda **factors: pd.concat(
+        [element, *(slowed(element, name, factor) for name, factor in factors.items())]
+    )
+
+
+def test_of_many_panels_the_caption_tells_the_best_variant(
+    variants: Callable[..., pd.DataFrame],
+    ceiling: list[CeilingRow],
+    drawn: list[Figure],
+    tmp_path: Path,
+) -> None:
+    def caption_of(cells: pd.DataFrame, rows: Sequence[CeilingRow] = (), **options: Any) -> str:
+        heatmap(cells, "block_x", "block_y", list(DTYPES), tmp_path / "a.svg", rows, **options)
+        return note_of(tmp_path / "a.svg")["caption"]
+
+    caption = caption_of(variants(slow=2.0, slower=4.0), ceiling)
     assert_readable(drawn[0])
-    caption = note_of(svg)["caption"]
     assert [caption.count(f"element {dtype}: ") for dtype in DTYPES] == [1] * 4
     assert caption.count("% of the ceiling, at") == 4
     assert "slow float" not in caption
     told = "Best of the others, against it: 50 % (slow), 25 % (slower)."
     assert caption.count(told) == 4
-
-
-@pytest.mark.usefixtures("drawn")
-def test_eight_panels_are_told_one_by_one(
-    cells: pd.DataFrame, ceiling: list[CeilingRow], tmp_path: Path
-) -> None:
-    element = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
-    mine = pd.concat([element, slowed(element, "slow", 2.0)])
-    heatmap(mine, "block_x", "block_y", list(DTYPES), tmp_path / "a.svg", ceiling)
-    caption = note_of(tmp_path / "a.svg")["caption"]
+    # Eight panels are told one by one.
+    caption = caption_of(variants(slow=2.0), ceiling)
     assert caption.count("slow ") == 4
     assert "Best of the others" not in caption
-
-
-@pytest.mark.usefixtures("drawn")
-def test_of_many_panels_a_dtype_may_have_no_valid_cell(cells: pd.DataFrame, tmp_path: Path) -> None:
-    element = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
-    mine = pd.concat([element, slowed(element, "a", 2.0), slowed(element, "b", 4.0)])
-    mine["status"] = mine["status"].mask(mine["dtype"] == "double", "timeout")
-    heatmap(mine, "block_x", "block_y", list(DTYPES), tmp_path / "a.svg")
-    caption = note_of(tmp_path / "a.svg")["caption"]
+    lacking = variants(a=2.0, b=4.0)
+    lacking["status"] = lacking["status"].mask(lacking["dtype"] == "double", "timeout")
+    caption = caption_of(lacking)
     assert caption.count("double: no valid cell.") == 1
     assert caption.count("Best of the others") == 3
-
-
-def test_controls_are_drawn_and_not_ranked(
-    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
-) -> None:
-    element = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
-    mine = pd.concat([element, slowed(element, "slow", 2.0), slowed(element, "stored", 0.5)])
-    args = (mine, "block_x", "block_y", list(DTYPES), tmp_path / "a.svg")
-    heatmap(*args, controls=["stored"])
-    caption = note_of(tmp_path / "a.svg")["caption"]
+    # Controls are drawn and not ranked.
+    caption = caption_of(variants(slow=2.0, stored=0.5), controls=["stored"])
     assert caption.count("Best of the others, against it: 50 % (slow).") == 4
     assert "stored" not in caption
-    assert "stored" in [t.get_text() for t in drawn[0].findobj(Text)]
+    assert "stored" in [t.get_text() for t in drawn[-1].findobj(Text)]
 
 
 def test_many_panels_with_long_names_are_readable(
-    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+    variants: Callable[..., pd.DataFrame], drawn: list[Figure], tmp_path: Path
 ) -> None:
-    element = matching(cells, {"kernel": "copy2d_coalesced", "variant": "element", **WARM})
-    names = [
-        f"block-{kind}-mirror-written" for kind in ("point", "linear", "cubic", "quintic", "a")
-    ]
-    mine = pd.concat([slowed(element, name, 1 + i / 10) for i, name in enumerate(names)])
+    kinds = ("point", "linear", "cubic", "quintic", "a")
+    factors = {f"block-{kind}-mirror-written": 1 + i / 10 for i, kind in enumerate(kinds)}
+    mine = variants(**factors)
+    mine = mine[mine["variant"] != "element"]
     more = mine[mine["dtype"] == "float"].assign(dtype="unorm8x4")
     dtypes = [*DTYPES, "unorm8x4"]
     heatmap(pd.concat([mine, more]), "block_x", "block_y", dtypes, tmp_path / "a.svg")
@@ -208,6 +202,95 @@ def test_many_panels_with_long_names_are_readable(
     first = "91 % (block-linear-mirror-written)"
     told = f"Best of the 4 others, against it: from {first} to 71 % (block-a-mirror-written)."
     assert caption.count(told) == 5
+
+
+@pytest.mark.parametrize(
+    ("view", "label", "over", "section"),
+    [
+        (HeatMap("block_x", "block_y"), "block_x (threads)", "the block's shape", "Block shape"),
+        (HeatMap("tile", "depth"), "tile", "tile and depth", "Bandwidth over two parameters"),
+        (
+            HeatMap("tile", "depth", "rows", "stages", over="the pipeline's form"),
+            "tile (rows)",
+            "the pipeline's form",
+            "Bandwidth over two parameters",
+        ),
+    ],
+)
+def test_a_heat_map_says_what_its_axes_are(
+    cells: pd.DataFrame,
+    drawn: list[Figure],
+    tmp_path: Path,
+    view: HeatMap,
+    label: str,
+    over: str,
+    section: str,
+) -> None:
+    mine = matching(cells, {"kernel": "copy2d_coalesced", "dtype": "float", **WARM})
+    named = mine.rename(columns={"block_x": view.x, "block_y": view.y})
+    tables = (named, mine.iloc[:0], mine.iloc[:0], (), ())
+    view.draw(FigureData("copy2d_coalesced", ("float",), (), False, *tables), tmp_path / "a.svg")
+    assert drawn[0].axes[-2].get_xlabel() == label
+    note = note_of(tmp_path / "a.svg")
+    assert note["title"].endswith(f"bandwidth over {over}")
+    assert ("shapes tied" in note["caption"]) == (section == "Block shape")
+    assert view.section() == section
+
+
+OWN_VIEW = """
+from gpushmoo.figures.style import plt, save
+from gpushmoo.workloads.contract import View
+
+class Own(View):
+    {body}
+
+class Mine(CopyWorkload):
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ("save(plt.figure(), svg, 'Title', 'Caption')", None),
+        (None, None),
+        ("pass", "mine/workload.py: draw of view 'view-own' saves no figure by style.save"),
+        ("svg.write_text('<svg/>')", "draw of view 'view-own' saves no figure by style.save"),
+        ("save(plt.figure(), svg, 1, None)", "title and caption of view 'view-own' must be texts"),
+        ("raise SystemExit", "SystemExit (a workload must not end the program)"),
+        ("data.cells.no_column", "AttributeError: 'DataFrame' object has no attribute 'no_column'"),
+    ],
+)
+def test_a_view_that_fails_says_why_in_its_figures_place(
+    dataset: Path,
+    make_kernel: Callable[..., Path],
+    tmp_path: Path,
+    body: str | None,
+    fault: str | None,
+) -> None:
+    folder = make_kernel("mine", "", "")
+    method = f"def draw(self, data, svg): {body}"
+    if body is None:
+        method = 'drawing = "mine.drawn:draw"'
+        body = "from gpushmoo.figures.style import plt, save\ndef draw(view, data, svg): "
+        (folder / "drawn.py").write_text(body + "save(plt.figure(), svg, 'Title', 'Caption')\n")
+    text = (folder / "workload.py").read_text().replace('Curve("block_x", unit="threads")', "Own()")
+    text = text.replace("\nclass Mine(CopyWorkload):\n", OWN_VIEW.format(body=method))
+    (folder / "workload.py").write_text(text)
+    write_ceiling([], tmp_path / "ceiling.json")
+    files = {"dataset": dataset, "ceiling": tmp_path / "ceiling.json"}
+    where = {"kernel": "mine", "height": 64, "width": 64, "cache_state": "warm"}
+    spec = {"folder": str(folder), "view": "view-own", "where": where}
+    words = {"dtypes": ["float"], "controls": [], "name_state": False}
+    svg, terminal = tmp_path / "a.svg", io.StringIO()
+    draw_figure(spec | words, files, svg, terminal)
+    read_summed(svg)
+    note = note_of(svg)
+    if fault is None:
+        assert (note["title"], terminal.getvalue()) == ("Title", "")
+        return
+    assert note["title"] == "mine: view 'view-own' is not drawn"
+    assert fault in note["fault"]
+    assert terminal.getvalue() == f"gpushmoo: figure 'a' is not drawn: {note['fault']}\n"
 
 
 def test_an_axis_of_many_multiples_of_16_is_readable(
@@ -290,13 +373,7 @@ def test_working_sets_are_readable(
         assert "inside the L2" in said
         assert "far outside" in said
         assert "× L2" in said
-
-
-@pytest.mark.usefixtures("drawn")
-def test_a_ceiling_is_no_share_of_itself(
-    cells: pd.DataFrame, ceiling: list[CeilingRow], tmp_path: Path
-) -> None:
-    svg = tmp_path / "a.svg"
+    # The ceiling is no share of itself.
     workingset(matching(cells, {"kernel": "global_load"}), "global_load", svg, ceiling)
     assert "ceiling" not in note_of(svg)["caption"]
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import ROOT
-from gpushmoo import digest
-from gpushmoo.flow import Flow
-from gpushmoo.studies import ERRORS, TIMELINE, cell_of
+from gpushmoo.planning.flow import Flow
+from streamed_dot.chapter import StreamedPlan
+from streamed_dot.studies import ERRORS, TIMELINE, cell_of
 
 
 def flow_of(raw: dict[str, Any], kernels: dict[str, Any]) -> Flow:
@@ -22,8 +21,7 @@ def flow_of(raw: dict[str, Any], kernels: dict[str, Any]) -> Flow:
 
 
 def params_of(flow: Flow, name: str) -> dict[str, Any]:
-    kind, rest = name.split("-", 1)
-    return flow.figure_params(SimpleNamespace(kind=kind, rest=rest))
+    return flow.figure_params(SimpleNamespace(figure=name))
 
 
 @pytest.fixture
@@ -42,7 +40,9 @@ def flow(raw_config: dict[str, Any]) -> Flow:
     return flow_of(raw_config, kernels)
 
 
-def test_shmoos_and_curves_are_drawn_for_each_problem_and_cache_state(flow: Flow) -> None:
+def test_figures_are_drawn_for_each_problem_and_cache_state_below_the_headings_of_their_views(
+    flow: Flow, raw_config: dict[str, Any]
+) -> None:
     assert [f.name for f in flow.figures] == [
         "curve-block_eq_partition-num_partition-512x512-warm",
         "heatmap-copy2d_coalesced-block_x-block_y-256x256-warm",
@@ -54,9 +54,15 @@ def test_shmoos_and_curves_are_drawn_for_each_problem_and_cache_state(flow: Flow
         "workingset-global_store",
     ]
     assert all(f"{flow.results}/figures/{f.name}.svg" in flow.figure_files for f in flow.figures)
-
-
-def test_few_sizes_are_left_to_the_table(raw_config: dict[str, Any]) -> None:
+    pairs = zip(flow.figure_files, flow.figure_notes, strict=True)
+    assert all(figure.removesuffix("svg") == note.removesuffix("json") for figure, note in pairs)
+    assert flow.ceiling_kernels == {"global_load": "load", "global_store": "store"}
+    assert {title: len(files) for title, files in flow.figure_sections.items()} == {
+        "Bandwidth over one parameter": 1,
+        "Block shape": 4,
+        "Ceiling and caches": 3,
+    }
+    # Few sizes are left to the table.
     few = flow_of(raw_config, {"global_copy": {"sizes": [256, 512, 1024]}})
     assert few.figures == []
 
@@ -96,16 +102,15 @@ def test_what_limits_shapes_is_drawn_on_cuda_where_mappings_are_compared(
         "footprint-tex2d_sum-float-64x64-warm",
     ]
     flow = flow_of(raw_config | {"backend": "cuda"}, IMAGES)
-    assert params_of(flow, "footprint-tex2d_sum-unorm8-128x128-warm") == {
-        "where": {
-            "kernel": "tex2d_sum",
-            "height": 128,
-            "width": 128,
-            "dtype": "unorm8",
-            "cache_state": "warm",
-        },
-        "name_state": False,
+    params = params_of(flow, "footprint-tex2d_sum-unorm8-128x128-warm")
+    assert params["where"] == {
+        "kernel": "tex2d_sum",
+        "height": 128,
+        "width": 128,
+        "dtype": "unorm8",
+        "cache_state": "warm",
     }
+    assert not params["name_state"]
 
 
 def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
@@ -117,33 +122,20 @@ def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
             "cache_state": "flushed",
         },
         "name_state": True,
-        "x": "block_x",
-        "y": "block_y",
+        "folder": "kernels/copy2d_coalesced",
+        "view": "heatmap-block_x-block_y",
         "dtypes": ["float"],
         "controls": [],
     }
-    assert params_of(flow, "workingset-global_copy") == {"where": {"kernel": "global_copy"}}
+    assert params_of(flow, "workingset-global_copy")["where"] == {"kernel": "global_copy"}
+    curve = SimpleNamespace(figure="curve-block_eq_partition-num_partition-512x512-warm")
+    assert set(flow.figure_inputs(curve)) == {"dataset", "ceiling", "predictions"}
 
 
 def test_a_shmoo_is_told_which_variants_are_controls(raw_config: dict[str, Any]) -> None:
     params = params_of(flow_of(raw_config, IMAGES), "heatmap-tex2d_sum-block_x-block_y-64x64-warm")
     assert "block-point-clamp-written" in params["controls"]
     assert "block-point-clamp" not in params["controls"]
-
-
-def test_a_state_is_named_only_where_the_run_has_several(raw_config: dict[str, Any]) -> None:
-    one = flow_of(raw_config, {"block_eq_partition": {"sizes": [512]}})
-    name = "curve-block_eq_partition-num_partition-512x512-warm"
-    assert params_of(one, name)["name_state"] is False
-    assert params_of(one, name)["unit"] == "blocks"
-
-
-def test_the_ceiling_is_shown_by_kernels_that_say_so(flow: Flow) -> None:
-    assert flow.ceiling_kernels == {"global_load": "load", "global_store": "store"}
-
-
-def test_a_run_may_have_no_kernel_of_the_ceiling(raw_config: dict[str, Any]) -> None:
-    assert flow_of(raw_config, {"block_eq_partition": {}}).ceiling_kernels == {}
 
 
 # Dot products and studies
@@ -155,6 +147,21 @@ DOTS = {
     "dot_resident": {"sizes": [64]},
 }
 STUDIES = [TIMELINE, ERRORS]
+
+
+def plan_of(flow: Flow) -> StreamedPlan:
+    plan = flow.plan_of("streamed_dot")
+    assert isinstance(plan, StreamedPlan)
+    return plan
+
+
+def studies(flow: Flow) -> list[str]:
+    """Studies that the run has, measured here or recorded."""
+    return list(plan_of(flow).files or {}) if "streamed_dot" in flow.chapters else []
+
+
+def study_params(flow: Flow, study: str) -> dict[str, Any]:
+    return plan_of(flow).study_params(study, flow.job_device)
 
 
 def drawn_studies(flow: Flow) -> list[str]:
@@ -171,8 +178,8 @@ def test_a_run_of_streamed_dot_products_has_its_studies_and_their_figures(
     raw_config: dict[str, Any],
 ) -> None:
     flow = flow_of(raw_config, DOTS)
-    assert flow.studies == drawn_studies(flow) == STUDIES
-    assert [flow.study_file(s) for s in STUDIES] == [
+    assert studies(flow) == drawn_studies(flow) == STUDIES
+    assert [plan_of(flow).study_file(s) for s in STUDIES] == [
         "results/local/studies/timeline.parquet",
         "results/local/studies/errors.parquet",
     ]
@@ -190,33 +197,32 @@ def test_only_plots_of_kernels_that_are_swept_stand_beside_the_documents(
         assert drawn_plots(flow_of(raw_config, kernels)) == expected
 
 
-def test_a_run_without_dot_products_has_none_of_their_figures(flow: Flow) -> None:
-    assert flow.studies == drawn_studies(flow) == drawn_plots(flow) == []
+@pytest.mark.parametrize("names", [["dot_host"], ["dot_host", "dot_resident"], []])
+def test_a_run_that_streams_nothing_has_no_studies(
+    raw_config: dict[str, Any], names: list[str]
+) -> None:
+    kernels = {name: DOTS[name] for name in names}
+    alone = flow_of(raw_config, kernels or {"block_eq_partition": {"sizes": [512]}})
+    assert studies(alone) == drawn_studies(alone) == drawn_plots(alone) == []
+    assert alone.ceiling_kernels == {}
+    # A state is named only where the run has several.
+    assert not any(params_of(alone, figure.name)["name_state"] for figure in alone.figures)
 
 
-def test_a_run_of_the_host_alone_has_no_studies(raw_config: dict[str, Any]) -> None:
-    alone = flow_of(raw_config, {"dot_host": DOTS["dot_host"]})
-    assert alone.studies == drawn_studies(alone) == drawn_plots(alone) == []
-
-
-def test_a_run_that_streams_nothing_has_no_studies(raw_config: dict[str, Any]) -> None:
-    alone = flow_of(raw_config, {name: DOTS[name] for name in ("dot_host", "dot_resident")})
-    assert alone.studies == drawn_studies(alone) == drawn_plots(alone) == []
-
-
-def test_cells_of_a_kernel_that_is_not_swept_are_not_traced(raw_config: dict[str, Any]) -> None:
-    for cell in raw_config["studies"]["timeline"].values():
+def test_a_study_is_left_out_by_null_and_where_its_cells_kernels_are_not_swept(
+    raw_config: dict[str, Any],
+) -> None:
+    asked = raw_config["chapters"]["streamed_dot"]
+    for left_out in STUDIES:
+        raw_config["chapters"]["streamed_dot"] = asked | {left_out: None}
+        flow = flow_of(raw_config, DOTS)
+        assert studies(flow) == drawn_studies(flow) == [s for s in STUDIES if s != left_out]
+    raw_config["chapters"]["streamed_dot"] = asked
+    for cell in asked["timeline"].values():
         cell["kernel"] = "dot_square"
-    products = flow_of(raw_config, {"dot_streamed": {"sizes": [64]}, "dot_host": {"sizes": [64]}})
-    assert products.studies == drawn_studies(products) == [ERRORS]
-    assert set(products.study_params(ERRORS)["folders"]) == {"dot_streamed", "dot_host"}
-
-
-@pytest.mark.parametrize("left_out", STUDIES)
-def test_null_leaves_a_study_out(raw_config: dict[str, Any], left_out: str) -> None:
-    raw_config["studies"][left_out] = None
-    flow = flow_of(raw_config, DOTS)
-    assert flow.studies == drawn_studies(flow) == [s for s in STUDIES if s != left_out]
+    products = flow_of(raw_config, {name: DOTS[name] for name in ("dot_streamed", "dot_host")})
+    assert studies(products) == drawn_studies(products) == [ERRORS]
+    assert set(study_params(products, ERRORS)["folders"]) == {"dot_streamed", "dot_host"}
 
 
 @pytest.fixture
@@ -230,7 +236,9 @@ def recorded(raw_config: dict[str, Any], tmp_path: Path) -> Callable[..., Flow]:
         for name in names:
             (tmp_path / "studies" / f"{name}.parquet").touch()
         raw_config["dataset"] = str(tmp_path / "cells")
-        raw_config["studies"]["recorded"] = str(tmp_path / "studies") if folder else None
+        raw_config["chapters"]["streamed_dot"]["recorded"] = (
+            str(tmp_path / "studies") if folder else None
+        )
         return flow_of(raw_config, DOTS)
 
     return of
@@ -241,7 +249,7 @@ def test_a_recorded_dataset_without_recorded_studies_has_none(
     recorded: Callable[..., Flow], folder: bool
 ) -> None:
     flow = recorded(folder=folder)
-    assert flow.studies == drawn_studies(flow) == []
+    assert studies(flow) == drawn_studies(flow) == []
     assert "results/local/figures/dot-throughput.svg" in flow.figure_files
 
 
@@ -250,35 +258,42 @@ def test_recorded_studies_are_read_where_they_lie(
     recorded: Callable[..., Flow], tmp_path: Path, names: list[str]
 ) -> None:
     flow = recorded(*names)
-    assert flow.studies == drawn_studies(flow) == names
+    assert studies(flow) == drawn_studies(flow) == names
     for name in names:
-        assert Path(flow.study_file(name)).resolve() == tmp_path / f"studies/{name}.parquet"
+        assert (
+            Path(plan_of(flow).study_file(name)).resolve() == tmp_path / f"studies/{name}.parquet"
+        )
 
 
 def test_a_run_that_measures_reads_no_recorded_study(
     raw_config: dict[str, Any], tmp_path: Path
 ) -> None:
     (tmp_path / "errors.parquet").touch()
-    raw_config["studies"]["recorded"] = str(tmp_path)
+    raw_config["chapters"]["streamed_dot"]["recorded"] = str(tmp_path)
     flow = flow_of(raw_config, DOTS)
-    assert flow.studies == STUDIES
-    assert flow.study_file(ERRORS) == "results/local/studies/errors.parquet"
+    assert studies(flow) == STUDIES
+    assert plan_of(flow).study_file(ERRORS) == "results/local/studies/errors.parquet"
 
 
 def test_the_job_of_the_timelines_is_told_its_cells_and_their_kernels(
     raw_config: dict[str, Any],
 ) -> None:
     flow = flow_of(raw_config | {"device": 1, "backend": "cuda"}, DOTS)
-    params = flow.study_params(TIMELINE)
+    params = study_params(flow, TIMELINE)
     cells = {name: cell_of(c) for name, c in params["cells"].items()}
-    assert cells == flow.config.studies.timelines
+    assert [f"chapters.streamed_dot.timeline.{name}" for name in cells] == sorted(
+        plan_of(flow).cells
+    )
+    assert all(
+        plan_of(flow).cells[f"chapters.streamed_dot.timeline.{n}"] == cells[n] for n in cells
+    )
     assert (params["device"], params["backend"], params["seed"]) == (1, "cuda", raw_config["seed"])
     assert params["folders"] == {"dot_streamed": "kernels/dot_streamed"}
     assert list(params) == sorted(params)
     # Names of cells stand in order, so that their order in the configuration changes nothing.
-    lines = raw_config["studies"]["timeline"]
-    raw_config["studies"]["timeline"] = dict(reversed(lines.items()))
-    again = flow_of(raw_config | {"device": 1, "backend": "cuda"}, DOTS).study_params(TIMELINE)
+    lines = raw_config["chapters"]["streamed_dot"]["timeline"]
+    raw_config["chapters"]["streamed_dot"]["timeline"] = dict(reversed(lines.items()))
+    again = study_params(flow_of(raw_config | {"device": 1, "backend": "cuda"}, DOTS), TIMELINE)
     assert list(again["cells"]) == list(params["cells"])
     assert again == params
 
@@ -286,17 +301,18 @@ def test_the_job_of_the_timelines_is_told_its_cells_and_their_kernels(
 def test_the_job_of_the_errors_is_told_its_data_and_every_dot_product(
     raw_config: dict[str, Any],
 ) -> None:
+    raw_config["backend"] = "opencl"
     flow = flow_of(raw_config, {**DOTS, "copy2d_coalesced": {"sizes": [64]}})
-    params = flow.study_params(ERRORS)
+    params = study_params(flow, ERRORS)
     assert set(params["folders"]) == set(DOTS)
-    asked = raw_config["studies"]["errors"]
+    asked = raw_config["chapters"]["streamed_dot"]["errors"]
     assert params["study"] == {
         "sizes": asked["sizes"],
         "conditions": asked["conditions"],
         "length": asked["condition_size"],
     }
     for name in DOTS:
-        assert params["kernel_digests"][name] == flow.config.sweeps[name].folder.digest()
+        assert params["kernel_digests"][name] == flow.config.sweeps[name].folder.digest(".cl")
 
 
 @pytest.mark.parametrize(
@@ -304,13 +320,13 @@ def test_the_job_of_the_errors_is_told_its_data_and_every_dot_product(
     [
         ("seed", 3, STUDIES),
         ("device", 1, STUDIES),
-        ("studies.errors.sizes", [64], [ERRORS]),
-        ("studies.errors.conditions", [], [ERRORS]),
-        ("studies.errors.condition_size", 64, [ERRORS]),
-        ("studies.timeline.one stream, at once.size", 64, [TIMELINE]),
-        ("studies.timeline.one stream, at once", None, [TIMELINE]),
+        ("chapters.streamed_dot.errors.sizes", [64], [ERRORS]),
+        ("chapters.streamed_dot.errors.conditions", [], [ERRORS]),
+        ("chapters.streamed_dot.errors.condition_size", 64, [ERRORS]),
+        ("chapters.streamed_dot.timeline.one stream, at once.size", 64, [TIMELINE]),
+        ("chapters.streamed_dot.timeline.one stream, at once", None, [TIMELINE]),
         ("measure.max_samples", 99, []),
-        ("studies.recorded", "nowhere", []),
+        ("chapters.streamed_dot.recorded", "nowhere", []),
         ("strict", True, []),
     ],
 )
@@ -325,7 +341,7 @@ def test_what_a_study_depends_on_changes_its_job_and_nothing_else_does(
     assert place[last] != value
     place[last] = value
     after = flow_of(raw_config, DOTS)
-    changed = [s for s in STUDIES if after.study_params(s) != before.study_params(s)]
+    changed = [s for s in STUDIES if study_params(after, s) != study_params(before, s)]
     assert changed == concerned
 
 
@@ -358,75 +374,12 @@ def test_a_measuring_job_has_all_cores_where_the_host_is_measured(
     assert {n for name, n in threads.items() if name not in full} <= {1}
 
 
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the library that the digests are taken of."""
-    copy = tmp_path / digest.PACKAGE.name
-    shutil.copytree(digest.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(digest, "PACKAGE", copy)
-    forget()
-    yield copy
-    forget()
-
-
-def forget() -> None:
-    for known in (digest.modules_of, digest.code_digest, digest.library_digest, digest._module):
-        known.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("module", "concerned"),
-    [
-        ("host_dot.py", {name for name in MIXED if "dot" in name or name == "squares"}),
-        ("figures/dot.py", set()),
-        ("analysis/dots.py", set()),
-    ],
-)
-def test_code_of_dot_products_measures_sweeps_of_dot_products_anew_and_no_others(
-    raw_config: dict[str, Any], package: Path, module: str, concerned: set[str]
-) -> None:
-    flow = flow_of(raw_config, MIXED)
-
-    def digests() -> dict[str, str]:
-        forget()
-        return {name: flow.library_code(measured(flow, name)) for name in MIXED}
-
-    def studied() -> list[dict[str, str]]:
-        return [flow.study_params(study)["library"] for study in STUDIES]
-
-    before, before_studies, job = digests(), studied(), flow.code("measure_job")
-    (package / module).write_text((package / module).read_text() + "\nCHANGED = 1\n")
-    after = digests()
-    assert {name for name in MIXED if after[name] != before[name]} == concerned
-    assert (studied() != before_studies) == bool(concerned)
-    assert flow.code("measure_job") == job
-
-
-def test_code_that_copies_are_made_of_concerns_every_sweep(
-    raw_config: dict[str, Any], package: Path
-) -> None:
-    flow = flow_of(raw_config, MIXED)
-    before = {name: flow.library_code(measured(flow, name)) for name in MIXED}
-    (package / "workload.py").write_text((package / "workload.py").read_text() + "\nCHANGED = 1\n")
-    forget()
-    assert all(flow.library_code(measured(flow, name)) != before[name] for name in MIXED)
-
-
-def test_studies_are_run_anew_with_the_code_that_runs_them_and_not_with_their_figures(
-    package: Path,
-) -> None:
-    found = {p.relative_to(package).as_posix() for p in digest.modules_of("study_job")}
-    assert {"numerics.py", "tracing.py", "timeline.py", "summation.py", "studies.py"} <= found
-    assert [n for n in found if n.startswith(("figures/", "report/", "analysis/", "model/"))] == []
-    assert {"config.py", "plan.py", "flow.py"}.isdisjoint(found)
-
-
 def test_the_record_of_an_h200_is_rendered_with_its_studies(raw_config: dict[str, Any]) -> None:
     raw_config["dataset"] = "reports/reference/nvidia-h200"
-    raw_config["studies"]["recorded"] = "reports/reference/nvidia-h200-studies"
+    raw_config["chapters"]["streamed_dot"]["recorded"] = "reports/reference/nvidia-h200-studies"
     flow = flow_of(raw_config, DOTS)
-    assert flow.studies == STUDIES
-    assert all((ROOT / flow.study_file(s)).resolve().is_file() for s in STUDIES)
+    assert studies(flow) == STUDIES
+    assert all((ROOT / plan_of(flow).study_file(s)).resolve().is_file() for s in STUDIES)
     assert not any("studies" in Path(f).parts for f in flow.shard_files)
 
 
@@ -441,16 +394,13 @@ def test_a_shard_has_its_place_wherever_its_file_lies(flow: Flow) -> None:
         assert flow.shard_place(asked, ["elsewhere/x.parquet"]) == (number, total)
 
 
-def test_every_figure_has_its_note_beside_it(flow: Flow) -> None:
-    pairs = zip(flow.figure_files, flow.figure_notes, strict=True)
-    assert all(figure.removesuffix("svg") == note.removesuffix("json") for figure, note in pairs)
-
-
 def test_a_data_set_that_is_a_mount_lies_within_it(
     raw_config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stage replaces the folder as a whole, and nothing can be put in the place of a mount."""
     flow = Flow(raw_config, ask_device=False)
     assert flow.dataset == flow.path("dataset")
-    monkeypatch.setattr("gpushmoo.flow.os.path.ismount", lambda path: path == flow.path("dataset"))
+    monkeypatch.setattr(
+        "gpushmoo.planning.flow.os.path.ismount", lambda path: path == flow.path("dataset")
+    )
     assert flow.dataset == flow.path("dataset", "data")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.kernels import load_kernel
-from gpushmoo.model.footprint import LAYOUTS, POSITIONS, WARP, Footprint, footprint
-from gpushmoo.space import Cell, Problem
+from gpushmoo.analysis.models.footprint import LAYOUTS, POSITIONS, WARP, BlockFootprint, footprint
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,17 +33,15 @@ def cell_of(
 
 def found(
     mapping: str, x: int, y: int, dtype: str = "float", problem: Problem = LARGE
-) -> Footprint:
-    touched = footprint(*cell_of(mapping, x, y, dtype, problem))
-    assert touched is not None
-    return touched
+) -> BlockFootprint:
+    return footprint(*cell_of(mapping, x, y, dtype, problem))
 
 
-def per_warp(touched: Footprint, layout: str) -> tuple[float, float]:
+def per_warp(touched: BlockFootprint, layout: str) -> tuple[float, float]:
     return touched.traffic[layout].sectors_per_warp, touched.traffic[layout].lines_per_warp
 
 
-def per_block(touched: Footprint, layout: str) -> tuple[float, float]:
+def per_block(touched: BlockFootprint, layout: str) -> tuple[float, float]:
     return touched.traffic[layout].sectors_per_block, touched.traffic[layout].lines_per_block
 
 
@@ -87,7 +85,7 @@ def test_sectors_and_lines_of_a_warp(
     assert per_warp(touched, "rows") == rows
 
 
-def test_a_block_counts_what_its_warps_share_once() -> None:
+def test_a_block_counts_what_its_warps_touch_once() -> None:
     touched = found("block", 16, 16)
     assert (touched.threads, touched.warps) == (256, 8)
     # 64 bytes × 16 rows; two warps share each tiled line.
@@ -96,26 +94,20 @@ def test_a_block_counts_what_its_warps_share_once() -> None:
     # Four warps of one row each share sectors and lines in the tiled layout alone.
     assert per_block(found("block", 32, 4), "tiled") == (16, 4)
     assert per_block(found("block", 32, 4), "rows") == (16, 4)
-
-
-def test_the_last_warp_counts_whole() -> None:
+    # The last warp counts whole.
     touched = found("row", 11, 3)
     assert (touched.threads, touched.warps) == (33, 2)
-
-
-def test_blocks_that_lie_askew_count_by_their_mean() -> None:
+    # What lies outside of the image is not touched.
+    touched = found("block", 16, 16, problem=Problem(8, 8))
+    assert (touched.threads, touched.warps) == (256, 8)
+    assert per_block(touched, "tiled") == (8, 2)
+    assert per_block(touched, "rows") == (8, 8)
+    # Blocks that lie askew count by their mean:
     # 28 bytes that begin at 0, 28, … 196: in pieces of 16 that is 2, 3, 3, 2, 2, 3, 3, 2 of them,
     # times 2 for 4 rows; in pieces of 32 it is 1, 2, 2, 2, 2, 2, 2, 1 in each of the rows.
     touched = found("block", 7, 4)
     assert per_block(touched, "tiled")[0] == 2.5 * 2
     assert per_block(touched, "rows")[0] == 1.75 * 4
-
-
-def test_what_lies_outside_of_the_image_is_not_touched() -> None:
-    touched = found("block", 16, 16, problem=Problem(8, 8))
-    assert (touched.threads, touched.warps) == (256, 8)
-    assert per_block(touched, "tiled") == (8, 2)
-    assert per_block(touched, "rows") == (8, 8)
 
 
 def test_a_kernel_that_tells_no_texels_has_no_footprint() -> None:
@@ -193,7 +185,6 @@ def test_the_grid_takes_every_texel_of_the_image_once(
     taken: Counter[tuple[int, int]] = Counter()
     for place in itertools.product(range(grid[0]), range(grid[1])):
         texels = workload.texels(cell, place)
-        assert texels is not None
         assert texels.shape == (shape[0] * shape[1], 2)
         taken.update(map(tuple, texels.tolist()))
     inside = {t: n for t, n in taken.items() if t[0] < problem.width and t[1] < problem.height}

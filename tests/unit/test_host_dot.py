@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import ROOT
-from gpushmoo import measure
-from gpushmoo.builds import build_variants
+from dot_products.host_dot import BLOCK, SHARED, host_dot, host_dot_depth
+from gpushmoo.core.space import Problem, enumerate_cells
 from gpushmoo.devices.base import Device
-from gpushmoo.events import Began, Ended, Event
-from gpushmoo.host_dot import BLOCK, SHARED, host_dot, host_dot_depth
-from gpushmoo.kernels import load_kernel
-from gpushmoo.measure import MeasureSettings, ShardRun
-from gpushmoo.space import Problem, enumerate_cells
-from gpushmoo.timing.stopping import StoppingRule
+from gpushmoo.measuring import rounds
+from gpushmoo.measuring.builds import build_variants
+from gpushmoo.measuring.events import Began, Ended, Event
+from gpushmoo.measuring.rounds import ShardRun
+from gpushmoo.measuring.sampling.stopping import StoppingRule
+from gpushmoo.measuring.settings import MeasureSettings
+from gpushmoo.workloads.loader import load_kernel
 
 CORES = len(os.sched_getaffinity(0))
 AROUND = {size + step for size in (BLOCK, 2 * BLOCK, SHARED, 2 * SHARED) for step in (-1, 0, 1)}
@@ -88,7 +89,7 @@ def test_ways_on_the_host_are_right_and_not_measured_in_turns(
     opencl_device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Threads of one would still spin while the next is timed."""
-    monkeypatch.setattr(measure, "SETTLE_S", 0.0)
+    monkeypatch.setattr(rounds, "SETTLE_S", 0.0)
     folder = load_kernel(ROOT / "kernels/dot_host")
     variants = folder.workload.variants
     cells = enumerate_cells(folder.name, "double", variants, [Problem(1, 0), Problem(1, 1003)], {})

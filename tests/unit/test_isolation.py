@@ -16,16 +16,17 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import gpushmoo.supervise as supervise
+import gpushmoo.measuring.worker.supervise as supervise
 import pandas as pd
 import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import ROOT
-from gpushmoo.devices.base import Device, DeviceError
-from gpushmoo.events import Began
-from gpushmoo.kernels import load_kernel
-from gpushmoo.messages import Message
-from gpushmoo.process import WorkerProcess
+from gpushmoo.core.errors import DeviceError
+from gpushmoo.devices.base import Device
+from gpushmoo.measuring.events import Began
+from gpushmoo.measuring.worker.handle import WorkerProcess
+from gpushmoo.measuring.worker.protocol import Message
+from gpushmoo.workloads.loader import load_kernel
 
 # `wrong` is what a volatile load keeps the compiler from knowing: 1.
 BODY = """
@@ -102,22 +103,22 @@ def expect_good(rows: pd.DataFrame, cells: int) -> None:
     assert (good["samples_s"].map(len) == 6).all()
 
 
-def test_illegal_address_costs_its_own_cell(bench: Bench) -> None:
-    rows = bench.measure(["good", "illegal"], threads=[32, 64])
-    expect_good(rows, 2)
-    bad = rows[rows["variant"] == "illegal"]
-    assert len(bad) == 2
-    assert set(bad["status"]) == {"launch_failed"}
-    assert bad["message"].str.contains("(?i)illegal|SIGSEGV|SIGABRT|SIGBUS").all()
-
-
-def test_endless_loop_costs_its_own_cell(bench: Bench) -> None:
-    # One such cell, which is waited for twice: among the others, and alone.
-    rows = bench.measure(["good", "endless"], threads=[32])
-    expect_good(rows, 1)
-    bad = rows[rows["variant"] == "endless"]
-    assert list(bad["status"]) == ["timeout"]
-    assert bad["message"].str.contains("did not end within 4 s").all()
+@pytest.mark.parametrize(
+    ("variant", "threads", "status", "words"),
+    [
+        ("illegal", [32, 64], "launch_failed", "(?i)illegal|SIGSEGV|SIGABRT|SIGBUS"),
+        # One such cell, which is waited for twice: among the others, and alone.
+        ("endless", [32], "timeout", "did not end within 4 s"),
+    ],
+)
+def test_a_faulty_launch_costs_its_own_cell(
+    bench: Bench, variant: str, threads: list[int], status: str, words: str
+) -> None:
+    rows = bench.measure(["good", variant], threads=threads)
+    expect_good(rows, len(threads))
+    bad = rows[rows["variant"] == variant]
+    assert list(bad["status"]) == [status] * len(threads)
+    assert bad["message"].str.contains(words).all()
 
 
 def test_strikes_and_pauses_cost_no_cell(
@@ -214,7 +215,7 @@ def test_stream_that_faults_does_not_poison_the_next_cell(bench: Bench, tmp_path
         ["pinned-pooled", "pinned-fresh"],
         axes=axes | {"streams": 4, "threads": [32, 64, 96]},
         folder=str(folder),
-        kernel_digest=load_kernel(folder).digest(),
+        kernel_digest=load_kernel(folder).digest(".cl"),
         sizes=[[1, 1003]],
     )
     bad = rows["threads"] == 64

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from conftest import ROOT, USER_CUDA, USER_OPENCL, WORKLOAD_TEMPLATE
+from conftest import USER_CUDA, USER_OPENCL, environment
 from gpushmoo.devices.select import DeviceChoice
 
 MOST = 100_000
@@ -18,7 +18,7 @@ DEADLINE_S = 60
 # What each job below begins with; `keepers` are the processes that write its logs.
 START = f"""
 import os, signal, subprocess, sys
-from gpushmoo import joblog
+from gpushmoo.storage import joblog
 keepers = []
 class Recorded(subprocess.Popen):
     def __init__(self, command, **options):
@@ -35,12 +35,11 @@ def flood():
 """
 
 
-def job(code: str, log: Path, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def job(code: str, log: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """A job that runs `code`, with the log `log`, in a process of its own."""
-    paths = [str(ROOT / folder) for folder in ("workflow/scripts", "tests/unit", "tests")]
     return subprocess.run(
         [sys.executable, "-c", START + code, str(log), *args],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
+        env=environment(**variables),
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -142,7 +141,7 @@ def test_a_full_disk_blocks_nothing_that_prints() -> None:
 
 
 def test_a_kernel_that_prints_fills_no_disk_and_is_measured(
-    opencl_choice: DeviceChoice, tmp_path: Path
+    opencl_choice: DeviceChoice, make_kernel: Callable[..., Path], tmp_path: Path
 ) -> None:
     code = """
 from pathlib import Path
@@ -156,17 +155,12 @@ with joblog.job_log(sys.argv[1]) as terminal:
     rows = bench.measure(["good"], threads=[32], sizes=[[16, 32]])
     assert set(rows["status"]) == {"ok"}, rows["message"]
 """
-    folder = tmp_path / "kernels/chatty"
-    folder.mkdir(parents=True)
     says = 'printf("a kernel says that its index is %d\\n", (int)i);'
     source = USER_OPENCL.replace("dst[i] = src[i]", f"{{ dst[i] = src[i]; {says} }}")
     assert says in source
-    (folder / "kernel.cl").write_text(source)
-    (folder / "kernel.cu").write_text(USER_CUDA)
-    text = WORKLOAD_TEMPLATE.format(name="chatty", variants=("good",))
-    (folder / "workload.py").write_text(text)
+    make_kernel("chatty", USER_CUDA, source)
     log = tmp_path / "x.log"
-    args = (str(tmp_path), opencl_choice.opencl_runtime)
+    args = (str(tmp_path), opencl_choice.runtime)
     done = job(code, log, *args, GPUSHMOO_LOCK_DIR=str(tmp_path / "locks"))
     assert done.returncode == 0, done.stderr
     told = log.read_text()

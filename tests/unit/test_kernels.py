@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from conftest import ROOT, USER_CUDA, USER_OPENCL
 from fakes import Tiny
-from gpushmoo.devices.base import BuildError
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.errors import BuildError
+from gpushmoo.core.space import Problem
 from gpushmoo.devices.sources import kernel_source
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.kernels import KernelFolderError, find_kernels, load_kernel
-from gpushmoo.space import Problem
+from gpushmoo.workloads.loader import KernelFolderError, find_kernels, load_kernel
 
 Make = Callable[..., Path]
 
@@ -21,6 +21,9 @@ Make = Callable[..., Path]
 @pytest.fixture
 def folder(make_kernel: Make) -> Path:
     return make_kernel("mine", USER_CUDA, USER_OPENCL)
+
+
+CURVE = 'Curve("block_x", unit="threads")'
 
 
 def refused(folder: Path) -> str:
@@ -63,6 +66,12 @@ def test_kernel_that_two_folders_hold_is_refused(folder: Path, make_kernel: Make
         ("import numpy as np", "import no_such_module", "mine/workload.py:2: ModuleNotFoundError"),
         ("import numpy as np", "import numpy as", "mine/workload.py:2: SyntaxError"),
         ("    def launch(self", "    def start(self", ": TypeError"),
+        (",)\n\n    def d", ")\n\n    def d", "views are Curve(x='block_x', unit='threads'), not"),
+        (CURVE, f"{CURVE}, {CURVE}", "views are both called 'curve-block_x'; give one"),
+        (CURVE, "Curve", "is not an instance of View"),
+        (CURVE, "type('V', (Curve,), {'each': ['dtyp']})('a', '')", "allowed: cache_state, dtype"),
+        (CURVE, "type('V', (Curve,), {'label': lambda _: 1 / 0})('a', '')", ": ZeroDivisionError"),
+        (CURVE, 'Curve("../x", "")', "view 'curve-../x' must be called by letters"),
     ],
 )
 def test_broken_workload_is_refused_saying_what_is_wrong(
@@ -83,17 +92,39 @@ def test_name_that_no_path_of_the_workflow_can_carry_is_refused(make_kernel: Mak
     assert "letters, digits and '_'" in refused(folder)
 
 
-def test_digest_changes_with_every_source_and_nothing_else(folder: Path) -> None:
-    seen = [load_kernel(folder).digest()]
-    for name in ("kernel.cu", "kernel.cl", "workload.py"):
-        with (folder / name).open("a") as f:
-            f.write("\n")
-        seen.append(load_kernel(folder).digest())
-    (folder / "common.h").write_text("#define X\n")
-    seen.append(load_kernel(folder).digest())
-    assert len(set(seen)) == len(seen)
-    (folder / "notes.md").write_text("x")
-    assert load_kernel(folder).digest() == seen[-1]
+@pytest.mark.parametrize(
+    ("file", "text", "counts"),
+    [
+        ("kernel.cl", "\n// A remark.\n", {".cl"}),
+        ("kernel.cu", "\n// A remark.\n", {".cu"}),
+        ("workload.py", "\nCHANGED = 1\n", {".cl", ".cu"}),
+        ("workload.py", "\n# A remark.\n", set()),
+        ("common.hpp", "#define X\n", {".cl", ".cu"}),
+        ("parts/table.inc", "1, 2\n", {".cl", ".cu"}),
+        ("parts/helper.py", "X = 1\n", {".cl", ".cu"}),
+        ("notes.md", "x", set()),
+        ("__pycache__/workload.cpython-311.pyc", "x", set()),
+        (".kernel.cl.swp", "x", set()),
+    ],
+)
+def test_digest_is_of_all_files_that_the_backend_in_use_compiles(
+    folder: Path, file: str, text: str, counts: set[str]
+) -> None:
+    kernel, path = load_kernel(folder), folder / file
+    before = {suffix: kernel.digest(suffix) for suffix in (".cl", ".cu", None)}
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a") as f:
+        f.write(text)
+    changed = {suffix for suffix, digest in before.items() if kernel.digest(suffix) != digest}
+    assert changed == counts | ({None} if counts else set())
+
+
+def test_a_source_of_another_backend_counts_where_it_is_included(folder: Path) -> None:
+    (folder / "common.h").write_text('  #include "kernel.cu"\n')
+    kernel = load_kernel(folder)
+    before = kernel.digest(".cl")
+    (folder / "kernel.cu").write_text("// Another.\n")
+    assert kernel.digest(".cl") != before
 
 
 def test_a_source_that_is_missing_or_no_text_is_a_failed_build(folder: Path) -> None:

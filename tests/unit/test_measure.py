@@ -26,25 +26,25 @@ from fakes import (
     shares,
     work,
 )
-from gpushmoo.builds import build_variants
+from gpushmoo.core.schema import Status
+from gpushmoo.core.space import Cell, Problem, ShardSpace
 from gpushmoo.devices.base import Reading
-from gpushmoo.events import Began, CellRun, Copied, Ended, Grouped, Read
-from gpushmoo.measure import MeasureSettings
-from gpushmoo.messages import Finished, Lost, Measure
-from gpushmoo.process import WorkerCrashedError
-from gpushmoo.schema import Status
-from gpushmoo.shard_cells import plan_cells
-from gpushmoo.shard_space import ShardSpace
-from gpushmoo.space import Cell, Problem
-from gpushmoo.supervise import FAULTS_PER_VARIANT, Supervisor
-from gpushmoo.timing.stopping import StoppingRule
-from gpushmoo.workload import Launch
+from gpushmoo.measuring.builds import build_variants
+from gpushmoo.measuring.events import Began, CellRun, Copied, Ended, Grouped, Read
+from gpushmoo.measuring.sampling.stopping import StoppingRule
+from gpushmoo.measuring.settings import MeasureSettings
+from gpushmoo.measuring.shard_cells import plan_cells
+from gpushmoo.measuring.worker.handle import WorkerCrashedError
+from gpushmoo.measuring.worker.protocol import Finished, Lost, Measure
+from gpushmoo.measuring.worker.supervise import FAULTS_PER_VARIANT, Supervisor
+from gpushmoo.workloads.contract import Launch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 CELLS = make_cells(heights=(4, 8))
 FIRST, *OTHERS = make_cells()
 WORDS = 4 * 8
+RULE = StoppingRule(6, 9, 0.01, 1e9)
 
 
 def sampling_rounds(outcome: Outcome) -> list[list[Any]]:
@@ -66,13 +66,18 @@ def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
         assert (run.status, run.wrong_words) == (Status.OK, 0)
         assert run.verified_words == run.cell.problem.height * 8
         assert run.samples_s == [1e-3] * 6
-        assert (run.resident_per_unit, run.registers) == (3, 16)
+        assert (run.resident_per_unit, run.registers, run.launches) == (3, 16, 1)
     copies = [e for e in outcome.events if isinstance(e, Copied)]
     assert {e.seconds for e in copies} == {1e-3}
     assert {k: len(v) for k, v in outcome.result.copies.items()} == {
         (Problem(4, 8), "warm"): 6,
         (Problem(8, 8), "warm"): 6,
     }
+    # Every verification is preceded by poison.
+    log = [e for e in outcome.device.log if e[0] != "sample"]
+    places = [i for i, entry in enumerate(log) if entry[0] == "run"]
+    assert len(places) == 2 * len(CELLS)
+    assert all([log[i - 1][0], log[i + 1][0]] == ["poison", "compare"] for i in places)
 
 
 KINDS = st.sampled_from([*ERRORS, *ENDS, "lazy", "wrong", "slow", "paused", "zero"])
@@ -163,9 +168,7 @@ def test_progress_counts_the_verification_and_every_possible_sample() -> None:
     # A tenth for each of ten steps; the three samples that were not needed come with the end.
     tenths = [round(10 * share) for share in shares(measure_cells(FakeDevice(), [FIRST]))]
     assert tenths == [1, 2, 3, 4, 5, 6, 7, 10]
-
-
-def test_progress_counts_cells_over_a_limit_as_done_from_the_start() -> None:
+    # Cells over a limit are done from the start.
     outcome = measure_cells(FakeDevice(), make_cells(threads=(1, 65)))
     assert outcome.progress[0] == (4, pytest.approx(1 / 40))
 
@@ -302,16 +305,11 @@ def test_cell_that_takes_its_process_down_is_one_row_and_the_others_are_measured
     assert {r.status for r in others} == {Status.OK}
     assert {tuple(r.samples_s) for r in others} == {(1e-3,) * 6}
     check_progress(outcome)
-
-
-def test_cells_that_had_ended_are_not_measured_again() -> None:
-    device = FakeDevice(faults=[Fault(cell_tag(CELLS[-1]), "run", 0, "dead")])
-    outcome = measure_cells(device, CELLS)
-    small = {cell_tag(c) for c in CELLS if c.problem.height == 4}
-    taken = Counter(e[1] for e in device.log if e[0] == "sample" and e[1] in small)
-    # Two to warm up and six that count, once.
-    assert set(taken.values()) == {8}
-    assert {r.status for r in outcome.runs if r.cell.problem.height == 4} == {Status.OK}
+    if culprit == CELLS[-1]:
+        # Cells that had ended are not measured again: two samples to warm up and six that count.
+        small = {cell_tag(c) for c in CELLS if c.problem.height == 4}
+        taken = Counter(e[1] for e in device.log if e[0] == "sample" and e[1] in small)
+        assert taken == dict.fromkeys(small, 8)
 
 
 @pytest.mark.parametrize("at", [0, 5, 17, 30, 47])
@@ -326,6 +324,11 @@ def test_device_that_does_not_come_back_loses_the_cells_without_a_status(at: int
     assert Counter(r.status for r in large) >= Counter({Status.LOST_DEVICE: len(large) - 1})
     lost = [r for r in outcome.runs if r.status is Status.LOST_DEVICE]
     assert all("left the bus" in str(r.message) for r in lost)
+    # Nothing more is asked of a lost context.
+    log = outcome.device.log
+    launches = [i for i, entry in enumerate(log) if entry[0] in ("run", "sample")]
+    assert len(launches) == at + 1
+    assert launches[-1] == len(log) - 1
 
 
 @pytest.mark.parametrize("kind", ["lost", "dead", "hang"])
@@ -344,14 +347,6 @@ def test_culprit_among_cells_that_are_sampled_together_is_found(kind: str) -> No
 def test_slow_cells_are_not_sampled_together() -> None:
     outcome = measure_cells(FakeDevice(launch_s=0.06), CELLS)
     assert {len(e.keys) for e in outcome.events if isinstance(e, Began)} == {1}
-
-
-@pytest.mark.parametrize("at", [0, 17, 47])
-def test_nothing_more_is_asked_of_a_lost_context(at: int) -> None:
-    log = measure_cells(FakeDevice(lost_at=at, openings=1), CELLS).device.log
-    launches = [i for i, entry in enumerate(log) if entry[0] in ("run", "sample")]
-    assert len(launches) == at + 1
-    assert launches[-1] == len(log) - 1
 
 
 def test_cells_that_a_process_leaves_out_are_not_left_without_a_status() -> None:
@@ -392,11 +387,6 @@ def test_device_that_comes_back_broken_costs_no_finished_cell() -> None:
     assert statuses == {Status.OK: 1, Status.LOST_DEVICE: len(OTHERS)}
 
 
-def test_context_lost_in_no_cell_is_blamed_on_none() -> None:
-    outcome = measure_cells(FakeDevice(copy_error="lost"), CELLS)
-    assert {r.status for r in outcome.runs} == {Status.LOST_DEVICE}
-
-
 def test_variant_whose_every_cell_kills_its_process_is_given_up() -> None:
     cells = make_cells(threads=tuple(range(1, 13)), chunks=(1,))
     faults = [Fault(cell_tag(c), "run", 0, "dead") for c in cells if c.variant == "a"]
@@ -410,12 +400,16 @@ def test_variant_whose_every_cell_kills_its_process_is_given_up() -> None:
     assert {r.status for r in outcome.runs if r.cell.variant == "b"} == {Status.OK}
 
 
-def test_every_launch_is_announced_so_that_a_hanging_one_has_a_name() -> None:
-    outcome = measure_cells(FakeDevice(), CELLS, warmup=3)
+@pytest.mark.parametrize("warmup", [0, 3])
+def test_every_launch_is_announced_so_that_a_hanging_one_has_a_name(warmup: int) -> None:
+    outcome = measure_cells(FakeDevice(), CELLS, warmup=warmup)
     began = Counter(key for e in outcome.events if isinstance(e, Began) for key in e.keys)
-    # What is prepared and the verification, the first sample, three to warm up, six that count,
+    # What is prepared and the verification, the first sample, those to warm up, six that count,
     # what ends and the last verification.
-    assert began == {c.key: 14 for c in CELLS}
+    assert began == {c.key: 11 + warmup for c in CELLS}
+    taken = Counter(entry[1] for entry in outcome.device.log if entry[0] == "sample")
+    assert taken == {cell_tag(c): 1 + warmup + 6 for c in CELLS}
+    assert {len(r.samples_s) for r in outcome.runs} == {6}
 
 
 def test_flushed_cells_are_sampled_after_a_flush_and_apart_from_warm_ones() -> None:
@@ -442,16 +436,13 @@ def test_problem_that_does_not_fit_ends_alone() -> None:
     check_progress(outcome)
 
 
-def test_failing_runtime_copy_is_a_fault_of_its_problem() -> None:
-    outcome = measure_cells(FakeDevice(copy_error="failed"), CELLS)
-    assert {r.status for r in outcome.runs} == {Status.LAUNCH_FAILED}
-
-
-def test_every_verification_is_preceded_by_poison() -> None:
-    log = [e for e in measure_cells(FakeDevice(), CELLS).device.log if e[0] != "sample"]
-    places = [i for i, entry in enumerate(log) if entry[0] == "run"]
-    assert len(places) == 2 * len(CELLS)
-    assert all([log[i - 1][0], log[i + 1][0]] == ["poison", "compare"] for i in places)
+@pytest.mark.parametrize(
+    ("error", "status"), [("failed", Status.LAUNCH_FAILED), ("lost", Status.LOST_DEVICE)]
+)
+def test_failing_runtime_copy_is_a_fault_of_its_problem(error: str, status: Status) -> None:
+    """A context that is lost in it is blamed on no cell."""
+    outcome = measure_cells(FakeDevice(copy_error=error), CELLS)
+    assert {r.status for r in outcome.runs} == {status}
 
 
 def test_rounds_visit_every_unfinished_cell_once_in_changing_order() -> None:
@@ -467,14 +458,6 @@ def test_same_seed_same_order_other_seed_other_order() -> None:
     first, again, other = (measure_cells(FakeDevice(), CELLS, seed=s).device.log for s in (1, 1, 2))
     assert first == again
     assert first != other
-
-
-def test_short_launches_are_batched_and_the_batch_is_recorded() -> None:
-    short = measure_cells(FakeDevice(launch_s=4e-6), [FIRST])[FIRST]
-    long = measure_cells(FakeDevice(launch_s=1e-3), [FIRST])[FIRST]
-    assert (short.launches, long.launches) == (16, 1)
-    assert short.spent_s == pytest.approx(6 * 16 * 4e-6)
-    assert short.samples_s == pytest.approx([4e-6] * 6)
 
 
 @dataclass
@@ -519,7 +502,7 @@ def test_cells_after_a_fault_are_measured_like_those_before_it() -> None:
     """The next process does not choose anew: the fastest cells may have ended."""
     cells = make_cells(threads=(1, 6), chunks=(1,), variants=("a",))
     do = Measure(None, 1, {cells[0].group: 8})
-    settings = MeasureSettings(1, None, 1, 10.0, StoppingRule(6, 9, 0.01, 1e9))
+    settings = MeasureSettings(1, None, 1, 10.0, RULE)
     told = work(ColdDevice(), cells, settings, lambda event: None, do).told
     assert {e.run.launches for e in told if isinstance(e, Ended)} == {8}
     assert [e.launches for e in told if isinstance(e, Grouped)] == [8]
@@ -541,8 +524,7 @@ def test_a_cell_that_is_much_too_slow_for_its_group_has_samples_that_end() -> No
 )
 def test_each_repeat_verifies_its_cells(repeat: int, repeats: int, times: int) -> None:
     """Before the first sample of all and after the last of each later repeat."""
-    rule = StoppingRule(6, 9, 0.01, 1e9)
-    settings = MeasureSettings(1, None, 1, 10.0, rule, repeat, repeats)
+    settings = MeasureSettings(1, None, 1, 10.0, RULE, repeat, repeats)
     device = FakeDevice()
     told = work(device, CELLS, settings, lambda event: None, Measure(None, 9, {})).told
     ended = [e.run for e in told if isinstance(e, Ended)]
@@ -557,18 +539,10 @@ def test_each_repeat_verifies_its_cells(repeat: int, repeats: int, times: int) -
 def test_repeats_take_their_cells_in_different_orders() -> None:
     orders = []
     for repeat in (1, 2):
-        rule = StoppingRule(6, 9, 0.01, 1e9)
-        settings = MeasureSettings(1, None, 1, 10.0, rule, repeat)
+        settings = MeasureSettings(1, None, 1, 10.0, RULE, repeat)
         told = work(FakeDevice(), CELLS, settings, lambda event: None, Measure(None, 9, {})).told
         orders.append([e.keys for e in told if isinstance(e, Began)])
     assert orders[0] != orders[1]
-
-
-@pytest.mark.parametrize("warmup", [0, 3])
-def test_warm_up_samples_are_taken_but_not_kept(warmup: int) -> None:
-    outcome = measure_cells(FakeDevice(), [FIRST], warmup=warmup)
-    taken = sum(entry[0] == "sample" for entry in outcome.device.log)
-    assert taken == 1 + warmup + len(outcome[FIRST].samples_s)
 
 
 def test_input_data_depends_on_the_problem_not_on_the_shard() -> None:
@@ -647,18 +621,15 @@ def test_round_under_throttling_is_taken_again() -> None:
     check_progress(outcome)
 
 
-def test_device_that_stays_hot_ends_its_cells_as_throttled() -> None:
-    outcome = measure_cells(FakeDevice(states=[HOT]), make_cells())
-    assert {str(r.status) for r in outcome.runs} == {"throttled"}
-    assert {len(r.samples_s) for r in outcome.runs} == {0}
+@pytest.mark.parametrize(("state", "status", "samples"), [(HOT, "throttled", 0), (CAPPED, "ok", 6)])
+def test_only_heat_is_held_against_the_cells_not_the_usual_power_limit(
+    state: Reading, status: str, samples: int
+) -> None:
+    outcome = measure_cells(FakeDevice(states=[state]), make_cells())
+    assert {(str(r.status), len(r.samples_s)) for r in outcome.runs} == {(status, samples)}
+    assert {reading for _, reading in outcome.result.readings} == {state}
+    assert {e.reading for e in outcome.events if isinstance(e, Read)} == {state}
     check_progress(outcome)
-
-
-def test_usual_power_limit_is_recorded_and_not_held_against_the_cells() -> None:
-    outcome = measure_cells(FakeDevice(states=[CAPPED]), make_cells())
-    assert {str(r.status) for r in outcome.runs} == {"ok"}
-    assert {reading for _, reading in outcome.result.readings} == {CAPPED}
-    assert {e.reading for e in outcome.events if isinstance(e, Read)} == {CAPPED}
 
 
 STRAYS = [

@@ -13,11 +13,13 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 from conftest import ROOT
-from gpushmoo import numerics
-from gpushmoo.devices.base import Device, DeviceLostError, OutOfDeviceMemoryError
-from gpushmoo.dtypes import DTYPES
-from gpushmoo.kernels import load_kernel
-from gpushmoo.numerics import (
+from dot_products.summation import gamma, ill_conditioned, pairwise_depth, reference_dot
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.errors import DeviceLostError, OutOfDeviceMemoryError
+from gpushmoo.devices.base import Device
+from gpushmoo.workloads.loader import load_kernel
+from streamed_dot import numerics
+from streamed_dot.numerics import (
     ERRORS_SCHEMA,
     ORDERS,
     TREE_THREADS,
@@ -32,7 +34,6 @@ from gpushmoo.numerics import (
     run_study,
     tree_depth,
 )
-from gpushmoo.summation import gamma, ill_conditioned, pairwise_depth, reference_dot
 
 Array = npt.NDArray[Any]
 
@@ -234,23 +235,17 @@ def test_lost_device_ends_the_study(device: Device, monkeypatch: pytest.MonkeyPa
                 rows_of(device, [MODES["streams"]], *ones(10))
 
 
-def test_only_kernels_at_hand_have_modes() -> None:
-    only = modes_of({"dot_host": FOLDERS["dot_host"]})
-    assert {mode.folder.name for mode in only} == {"dot_host"}
-    assert len(only) == len(FOLDERS["dot_host"].workload.variants)
-    assert modes_of({}) == ()
-
-
 def test_modes_name_variants_and_axes_that_their_kernels_have() -> None:
     for mode in MODES.values():
         assert mode.variant in mode.workload.variants
         assert {name for name, _ in mode.params} == set(mode.workload.axes)
-
-
-def test_kernel_without_a_dot_product_is_no_mode() -> None:
-    mode = Mode("copy", load_kernel(ROOT / "kernels/global_copy"), "plain")
+    # Only kernels at hand have modes, and only those of dot products.
+    only = modes_of({"dot_host": FOLDERS["dot_host"]})
+    assert {mode.folder.name for mode in only} == {"dot_host"}
+    assert len(only) == len(FOLDERS["dot_host"].workload.variants)
+    assert modes_of({}) == ()
     with pytest.raises(TypeError, match="'global_copy' computes no dot product"):
-        _ = mode.workload
+        _ = Mode("copy", load_kernel(ROOT / "kernels/global_copy"), "plain").workload
 
 
 # Bounds

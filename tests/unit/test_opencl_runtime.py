@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpushmoo.devices import opencl_runtime
-from gpushmoo.devices.opencl_runtime import SETTINGS, prepare_environment, runtime_settings
+from gpushmoo.devices.opencl import runtime as opencl_runtime
+from gpushmoo.devices.opencl.runtime import SETTINGS, prepare_environment, runtime_settings
 
 POCL, INTEL = "Portable Computing Language", "Intel(R) OpenCL"
 OWN = ["XDG_CACHE_HOME", "POCL_CACHE_DIR", "OCL_ICD_VENDORS", *SETTINGS]
@@ -79,29 +79,15 @@ def test_no_process_finds_a_runtime_half_written(
         assert icd.read_text() == f"{library}\n"
         assert seen[-1] == data
     assert list(icd.parent.iterdir()) == [icd]
+    assert Path(os.environ["OCL_ICD_VENDORS"]) == icd.parent
 
 
-def test_intel_runtime_alone_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = tmp_path / "lib" / "libintelocl.so"
-    library.parent.mkdir()
-    library.touch()
-    monkeypatch.setattr(opencl_runtime.sys, "prefix", str(tmp_path))
-    prepare_environment("intel", tmp_path / "cache")
-    (icd,) = Path(os.environ["OCL_ICD_VENDORS"]).iterdir()
-    assert icd.suffix == ".icd"
-    assert icd.read_text().strip() == str(library)
-
-
-def test_missing_intel_runtime_leaves_no_runtime_to_be_mistaken_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("runtime", ["pocl", "intel"])
+def test_bundled_pocl_or_a_missing_intel_runtime_hides_the_systems_runtimes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: str
 ) -> None:
     monkeypatch.setattr(opencl_runtime.sys, "prefix", str(tmp_path))
-    prepare_environment("intel", tmp_path / "cache")
-    assert list(Path(os.environ["OCL_ICD_VENDORS"]).iterdir()) == []
-
-
-def test_bundled_pocl_hides_the_systems_runtimes(tmp_path: Path) -> None:
-    prepare_environment("pocl", tmp_path)
+    prepare_environment(runtime, tmp_path / "cache")
     assert list(Path(os.environ["OCL_ICD_VENDORS"]).iterdir()) == []
 
 

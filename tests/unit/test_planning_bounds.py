@@ -1,29 +1,30 @@
-"""What a configuration may ask for is bounded, and refused before it takes time or memory."""
+"""What a configuration may ask for is bounded; what a measuring job is told is all it needs."""
 
 from __future__ import annotations
 
 import copy
 import json
-import os
 import re
 import resource
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, examples
-from gpushmoo.config import ConfigError, load_config
-from gpushmoo.config_bulk import MOST_VALUES
-from gpushmoo.flow import Flow
-from gpushmoo.pipeline import count_cuts, cuts
-from gpushmoo.plan import plan_shards
-from gpushmoo.space import Residency, expand_axis, most_values
+from conftest import ROOT, environment, examples
+from gpushmoo.core.space import Residency, expand_axis, most_values, space_of
+from gpushmoo.measuring.settings import settings_of
+from gpushmoo.planning.config import RunConfig, load_config
+from gpushmoo.planning.config_bulk import MOST_VALUES
+from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.planning.flow import Flow
+from gpushmoo.planning.plan import ShardJob, plan_shards, run_plan
+from gpushmoo.workloads.host_fed import count_cuts, cuts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,10 +59,10 @@ def simulated(**values: Any) -> dict[str, Any]:
 
 def streamed(**params: int) -> dict[str, Any]:
     """A time line of as many elements as there may be."""
-    studies = copy.deepcopy(RAW["studies"])
-    cell = next(iter(studies["timeline"].values()))
+    chapters = copy.deepcopy(RAW["chapters"])
+    cell = next(iter(chapters["streamed_dot"]["timeline"].values()))
     cell |= {"size": N, "axes": {**cell["axes"], **params}}
-    return {"studies": studies}
+    return {"chapters": chapters}
 
 
 def nested(depth: int) -> list[Any]:
@@ -169,38 +170,31 @@ def ask_all() -> None:
     print(json.dumps({name: ask(name) for name in CASES}))
 
 
-@dataclass(frozen=True)
-class Refusal:
-    said: str
-    cpu_s: float
-    peak_mib: float
-
-
 @pytest.fixture(scope="module")
-def refusals() -> dict[str, Refusal]:
-    paths = [str(ROOT / p) for p in ("workflow/scripts", "tests", "tests/unit", "tests/workflow")]
+def refusals() -> dict[str, dict[str, Any]]:
     done = subprocess.run(
         [sys.executable, "-c", "import test_planning_bounds as t; t.ask_all()"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        env=environment(),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    return {name: Refusal(**told) for name, told in json.loads(done.stdout).items()}
+    told: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return told
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_too_much_is_refused_in_one_sentence_at_once(
-    name: str, refusals: dict[str, Refusal]
+    name: str, refusals: dict[str, dict[str, Any]]
 ) -> None:
-    found = refusals[name]
-    assert [w for w in CASES[name][1] if w not in found.said] == []
-    assert found.said.endswith(".")
-    assert len(found.said) < 300
-    assert "\n" not in found.said
+    told = refusals[name]
+    assert [w for w in CASES[name][1] if w not in told["said"]] == []
+    assert told["said"].endswith(".")
+    assert len(told["said"]) < 300
+    assert "\n" not in told["said"]
     # CPU time, which other processes do not lengthen; it is some tenths.
-    assert found.cpu_s < 2.0
-    assert found.peak_mib < 500
+    assert told["cpu_s"] < 2.0
+    assert told["peak_mib"] < 500
 
 
 def test_what_is_just_not_too_much_is_taken() -> None:
@@ -245,3 +239,88 @@ def test_pieces_are_counted_without_being_made() -> None:
     for n, streams, fewest, chunk in product(range(40), (1, 3, 50), (0, 1, 7), (0, 1, 3, 100)):
         made, counted = (f(n, streams, fewest, chunk) for f in (cuts, count_cuts))
         assert len(made) <= counted <= len(made) + streams
+
+
+@pytest.fixture
+def config(raw_config: dict[str, Any]) -> RunConfig:
+    return load_config(raw_config, ROOT)
+
+
+def shard_params(config: RunConfig, shard: ShardJob) -> dict[str, Any]:
+    plan = run_plan(config, "opencl", "pocl").sweeps[shard.sweep][shard.dtype]
+    return plan.shard_params(shard.index, shard.repeat)
+
+
+def test_shards_are_named_once_and_cover_every_kernel_and_dtype(
+    raw_config: dict[str, Any], config: RunConfig
+) -> None:
+    shards = plan_shards(config)
+    assert len({s.path for s in shards}) == len(shards)
+    assert {(s.sweep, s.dtype) for s in shards} == {
+        (name, d) for name, k in config.sweeps.items() for d in k.dtypes
+    }
+    for s in shards:
+        mates = [m for m in shards if (m.sweep, m.dtype) == (s.sweep, s.dtype)]
+        places = [(n, i) for n in range(1, config.repeats + 1) for i in range(s.count)]
+        assert sorted((m.repeat, m.index) for m in mates) == places
+    # A whole repeat comes after the other.
+    assert config.repeats == 2
+    assert [s.repeat for s in shards] == sorted(s.repeat for s in shards)
+    raw_config["measure"]["cells_per_shard"] = 2
+    assert len(plan_shards(load_config(raw_config, ROOT))) > len(shards), "smaller ones are more"
+
+
+def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> None:
+    for shard in plan_shards(config):
+        params = shard_params(config, shard)
+        assert list(params) == sorted(params)
+        # Snakemake stores them as text; nothing may be lost on the way.
+        back = json.loads(json.dumps(params))
+        assert back == params
+        rule = config.measure.rule.shared_among(config.repeats)
+        assert settings_of(back) == replace(
+            config.measure, rule=rule, repeat=shard.repeat, repeats=config.repeats
+        )
+        kernel, space = config.sweeps[shard.sweep], space_of(back)
+        assert tuple(space.problems) == kernel.problems
+        assert tuple(space.cache_states) == kernel.cache_states
+        assert (space.dtype, space.index, space.count) == (shard.dtype, shard.index, shard.count)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("seed", 7),
+        ("thread_limit", 512),
+        ("device", 1),
+        ("measure.warmup", 3),
+        ("measure.repeats", 1),
+        ("measure.max_samples", 99),
+        ("measure.cell_timeout_s", 1.5),
+        ("kernels.block_eq_partition.sizes", [64]),
+        ("kernels.block_eq_partition.axes", {"num_partition": 3}),
+        ("kernels.block_eq_partition.variants", ["exact"]),
+    ],
+)
+def test_what_changes_the_measurement_changes_the_parameters(
+    raw_config: dict[str, Any], config: RunConfig, path: str, value: Any
+) -> None:
+    *parents, last = path.split(".")
+    place = raw_config
+    for name in parents:
+        place = place[name]
+    assert place[last] != value
+    place[last] = value
+    shard = ShardJob("block_eq_partition", "float", 0, 1)
+    before = shard_params(config, shard)
+    assert shard_params(load_config(raw_config, ROOT), shard) != before
+
+
+def test_what_only_the_report_reads_does_not_measure_again(
+    raw_config: dict[str, Any], config: RunConfig
+) -> None:
+    raw_config |= {"run": "other", "strict": True, "fit": {"holdout": 0.1}, "simulate": {}}
+    raw_config["kernels"]["copy2d_coalesced"]["sizes"] = [64]
+    shard = ShardJob("block_eq_partition", "float", 0, 1)
+    before = shard_params(config, shard)
+    assert shard_params(load_config(raw_config, ROOT), shard) == before

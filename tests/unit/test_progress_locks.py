@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import environment
 from fakes import FakeClock
-from filelock import Timeout
-from gpushmoo.locks import device_lock, lock_one
-from gpushmoo.progress import Progress, duration
+from gpushmoo.measuring.locks import device_lock, lock_one
+from gpushmoo.measuring.progress import Progress, duration
 
 
 def lines_of(progress: Progress) -> list[str]:
@@ -97,26 +96,11 @@ def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
 
 HOLDER = """
 import sys
-from gpushmoo.locks import device_lock, lock_one
-with device_lock(sys.argv[1]):
+from gpushmoo.measuring.locks import lock_one
+if lock_one([(0, sys.argv[1])], lambda: None):
     print("held", flush=True)
     sys.stdin.read()
 """
-
-
-@contextmanager
-def held_elsewhere(uuid: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the device until its input ends or it is killed."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "workflow/scripts")}
-    command = [sys.executable, "-c", HOLDER, uuid]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        try:
-            yield holder
-        finally:
-            holder.kill()
 
 
 @pytest.fixture
@@ -127,28 +111,22 @@ def lock_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_device_is_held_by_one_process_at_a_time(lock_dir: Path) -> None:
-    with held_elsewhere("GPU-1") as holder:
-        with pytest.raises(Timeout):
-            device_lock("GPU-1").acquire(timeout=0)
-        with device_lock("GPU-2").acquire(timeout=0):
-            pass
-        holder.communicate()  # its input ends, it leaves by itself
+    """One that is killed frees its device, too: see the twenty below."""
+    command = [sys.executable, "-c", HOLDER, "GPU-1"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment(), stdin=pipe, stdout=pipe, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert not device_lock("GPU-1").acquire()
+        assert device_lock("GPU-2").acquire()
+        holder.communicate(timeout=60)  # its input ends, it leaves by itself
         assert holder.returncode == 0
-        with device_lock("GPU-1").acquire(timeout=0):
-            pass
-
-
-def test_killed_holder_frees_its_device(lock_dir: Path) -> None:
-    with held_elsewhere("GPU-1") as holder:
-        holder.send_signal(signal.SIGKILL)
-        assert holder.wait() == -signal.SIGKILL
-        with device_lock("GPU-1").acquire(timeout=0):
-            pass
+        assert device_lock("GPU-1").acquire()
 
 
 def test_locks_lie_in_the_folder_of_the_environment(lock_dir: Path) -> None:
-    with device_lock("../GPU 1/x"):
-        assert [p.name for p in lock_dir.iterdir()] == ["gpushmoo-.._GPU_1_x.lock"]
+    assert device_lock("../GPU 1/x").acquire()
+    assert [p.name for p in lock_dir.iterdir()] == ["gpushmoo-.._GPU_1_x.lock"]
 
 
 def test_locks_of_all_users_lie_in_the_systems_temporary_folder(
@@ -156,16 +134,13 @@ def test_locks_of_all_users_lie_in_the_systems_temporary_folder(
 ) -> None:
     monkeypatch.delenv("GPUSHMOO_LOCK_DIR", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with device_lock("GPU-1"):
-        (path,) = tmp_path.iterdir()
-        # Another user must be able to open it.
-        assert stat.S_IMODE(path.stat().st_mode) == 0o666
+    assert device_lock("GPU-1").acquire()
+    (path,) = tmp_path.iterdir()
+    # Another user must be able to open it.
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666
 
 
-def test_first_free_device_is_locked_and_the_next_caller_gets_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path))
+def test_first_free_device_is_locked_and_the_next_caller_gets_the_other(lock_dir: Path) -> None:
     devices = ((0, "GPU-a"), (1, "GPU-b"))
     waited: list[int] = []
     first, lock_a = lock_one(devices, lambda: waited.append(1))
@@ -176,3 +151,140 @@ def test_first_free_device_is_locked_and_the_next_caller_gets_the_other(
     assert (third, waited) == (1, [1])
     for lock in (lock_a, lock_c):
         lock.release()
+
+
+# Twenty processes want two devices and are killed at random: none is shared or left locked.
+DEVICES = ("GPU-a", "GPU-b")
+PROCESSES = 20
+DEADLINE_S = 60.0
+
+# Measures ten times, each time with its process id as a mark in the device's folder: two marks of
+# living processes are two measurements on one device.
+CONTENDER = """
+import os, random, sys, time
+from pathlib import Path
+from gpushmoo.measuring.locks import lock_one
+
+devices, place = list(enumerate(sys.argv[2:])), Path(sys.argv[1])
+rng = random.Random(os.getpid())
+
+def alive(pid):
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    except OSError:
+        return False
+    # A killed process gives back its files, and so its lock, shortly before it is a zombie: it runs
+    # no more when it has the kernel's flag PF_EXITING.
+    return fields[0] not in "ZX" and not int(fields[6]) & 4
+
+for _ in range(10):
+    index, lock = lock_one(devices, lambda: None)
+    marks = place / devices[index][1]
+    # One who was killed has left its mark; one who lives must have taken it away.
+    for other in marks.iterdir():
+        if alive(int(other.name)):
+            (place / "shared").write_text(f"{other.name} and {os.getpid()} on {devices[index]}")
+        other.unlink(missing_ok=True)
+    mine = marks / str(os.getpid())
+    mine.touch()
+    time.sleep(rng.uniform(0.0, 0.01))
+    if [p.name for p in marks.iterdir()] != [mine.name]:
+        (place / "shared").write_text(f"{os.getpid()} was joined on {devices[index]}")
+    mine.unlink(missing_ok=True)
+    with (place / "log").open("a") as log:
+        log.write(f"{index}\\n")
+    lock.release()
+"""
+
+
+def start(place: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", CONTENDER, str(place), *DEVICES]
+    return subprocess.Popen(command, env=environment())
+
+
+def test_killed_at_random_no_two_measure_on_one_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+    for uuid in DEVICES:
+        (tmp_path / uuid).mkdir()
+    rng = random.Random(20091017)
+    log = tmp_path / "log"
+    log.touch()
+    running = [start(tmp_path) for _ in range(PROCESSES)]
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        # Until half of them are killed, one of those at work after every fourth measurement.
+        killed = 0
+        while killed < PROCESSES // 2:
+            assert time.monotonic() < deadline
+            if log.read_text().count("\n") < 4 * (killed + 1):
+                time.sleep(0.001)
+                continue
+            pids = {int(p.name) for uuid in DEVICES for p in (tmp_path / uuid).iterdir()}
+            alive = [p for p in running if p.poll() is None]
+            assert alive, "all have ended before enough were killed"
+            victim = rng.choice([p for p in alive if p.pid in pids] or alive)
+            victim.send_signal(signal.SIGKILL)
+            # One that had just ended by itself does not count.
+            killed += victim.wait() == -signal.SIGKILL
+        survivors = [p for p in running if p.wait(timeout=DEADLINE_S) == 0]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    assert not (tmp_path / "shared").exists(), (tmp_path / "shared").read_text()
+    assert len(survivors) == PROCESSES - killed
+    # They have all had their ten turns, on both devices.
+    turns = [int(x) for x in log.read_text().split()]
+    assert len(turns) >= 10 * len(survivors)
+    assert set(turns) == {0, 1}
+    for uuid in DEVICES:
+        assert device_lock(uuid).acquire()
+
+
+# A job that locks a device, lends the lock to its measuring process, and waits.
+LENDER = """
+import socket, subprocess, sys
+from multiprocessing.connection import Connection
+from gpushmoo.measuring.locks import lock_one
+from gpushmoo.measuring.worker.handle import lend
+mine, its = socket.socketpair()
+borrower = subprocess.Popen(
+    [sys.executable, "-c", sys.argv[1], str(its.fileno())], pass_fds=[its.fileno()]
+)
+its.close()
+connection = Connection(mine.detach())
+lend(connection, *lock_one([(7, "GPU-a")], lambda: None), borrower.pid)
+connection.recv()
+print(borrower.pid, flush=True)
+sys.stdin.read()
+"""
+# Such a process, but one that outlives its job.
+BORROWER = """
+import sys, time
+from multiprocessing.connection import Connection
+from gpushmoo.measuring.worker.worker import receiver
+connection = Connection(int(sys.argv[1]))
+assert receiver(connection)().index == 7
+connection.send("held")
+time.sleep(600)
+"""
+
+
+def test_a_device_is_locked_as_long_as_the_process_that_measures_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path))
+    command = [sys.executable, "-c", LENDER, BORROWER]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment(), stdin=pipe, stdout=pipe, text=True) as job:
+        assert job.stdout is not None
+        measuring = int(job.stdout.readline())
+        try:
+            job.kill()
+            job.wait()
+            assert not device_lock("GPU-a").acquire()
+        finally:
+            os.kill(measuring, signal.SIGKILL)
+    assert lock_one([(0, "GPU-a")], lambda: None)

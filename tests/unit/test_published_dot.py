@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import math
 import re
 from fractions import Fraction
 from itertools import pairwise
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from gpushmoo.analysis.published_dot import (
+from streamed_dot.printed_plots import (
     DEVICE_TO_HOST,
     HOST_TO_DEVICE_GBS,
     PCIE,
@@ -21,13 +20,43 @@ from gpushmoo.analysis.published_dot import (
     REFERENCES,
     read_dot,
 )
-from printed_dot import HELD
 
-FOLDER = ROOT / "reports/published/dot"
+FOLDER = ROOT / "reports/chapters/streamed_dot/published"
 LENGTHS = [2**e for e in range(6, 28)]
 ITEMSIZE = {"double": 8, "float": 4}
 # Relative; what a few roundings of doubles may add up to.
 ROUNDING = 4 * 2.0**-52
+# As the document prints them: the first half of the SHA-256 of the lines ``x,y`` of a series.
+HELD = {
+    (plot, series): digest
+    for plot, held in {
+        "running_time": {
+            "AVX (double)": "55f29df4a250c71cf370d6de9904513c",
+            "AVX (float)": "27e3f6373d11df552e0ecd09999172a1",
+            "CUDA (double)": "d2892700203c745d2ab4cf558568ad55",
+            "CUDA (float)": "41180b9ef9a0cbaa3be78479bc44f4ff",
+        },
+        "throughput": {
+            "PCI-Express 3.0 x16": "2b6b00b0cd7a2a859eec00ec7bf54f6f",
+            "NVIDIA bandwidthtest.cu device-to-host": "751fe87563cd4cf75cfa2ac95fa7b8f2",
+            "CUDA (double)": "7056580bef7ba0e731ea147e3369f084",
+            "CUDA (float)": "df2b006f4755ad3f98b0cf44e62ce4c9",
+        },
+        "running_time_square": {
+            "CUDA (double)": "d2892700203c745d2ab4cf558568ad55",
+            "CUDA (float)": "41180b9ef9a0cbaa3be78479bc44f4ff",
+            "CUDA (square) (double)": "f15172313364f4a251b2c0f94b986650",
+            "CUDA (square) (float)": "a924961dc755fee706e5280e51ae02ab",
+        },
+        "throughput_square": {
+            "PCI-Express 3.0 x16": "375ce00b1db36de47c918d93768a2d05",
+            "NVIDIA bandwidthtest.cu device-to-host": "1995a6da2b90aba16516399e22901791",
+            "CUDA (square) (double)": "27d32ebf3853386a1cb5d0523016ffc5",
+            "CUDA (square) (float)": "36a2efc31ef48e508752ffd836fb0f2d",
+        },
+    }.items()
+    for series, digest in held.items()
+}
 MEASURED = [(p, s) for p, s in HELD if s not in REFERENCES]
 TIMES = [(p, s) for p, s in MEASURED if PLOTS[p].unit == "ms"]
 
@@ -60,30 +89,20 @@ def test_every_plot_has_its_series_in_the_printed_order() -> None:
 
 @pytest.mark.parametrize(("plot", "series"), HELD)
 def test_a_series_is_printed_so(plot: str, series: str) -> None:
-    points, held = printed(plot)[series], HELD[plot, series]
-    values = [float(y) for _, y in points]
-    assert len(points) == held.points
-    assert (int(points[0][0]), int(points[-1][0])) == (held.first_x, held.last_x)
-    assert (values[0], values[-1], max(values)) == (held.first, held.last, held.largest)
-    assert math.fsum(values) == held.total
-    text = "\n".join(f"{x},{y}" for x, y in points)
-    assert hashlib.sha256(text.encode()).hexdigest() == held.sha256
+    text = "\n".join(f"{x},{y}" for x, y in printed(plot)[series])
+    assert hashlib.sha256(text.encode()).hexdigest()[:32] == HELD[plot, series]
 
 
 @pytest.mark.parametrize(("plot", "series"), HELD)
 def test_reading_keeps_every_digit_and_counts_n(plot: str, series: str) -> None:
-    held = HELD[plot, series]
-    values = curve(plot, series)
-    assert math.fsum(values.values()) == held.total
     two = 2 if plot == "throughput" else 1
-    assert (min(values) * two, max(values) * two) == (held.first_x, held.last_x)
-
-
-@pytest.mark.parametrize(("plot", "series"), MEASURED)
-def test_every_power_of_two_is_measured(plot: str, series: str) -> None:
     values = curve(plot, series)
-    assert list(values) == LENGTHS
-    assert all(v > 0 for v in values.values())
+    assert {n * two: v for n, v in values.items()} == {
+        int(x): float(y) for x, y in printed(plot)[series]
+    }
+    if series not in REFERENCES:
+        assert list(values) == LENGTHS
+        assert all(v > 0 for v in values.values())
 
 
 def test_lines_are_told_from_measurements() -> None:
@@ -116,12 +135,6 @@ def test_throughput_is_bytes_over_time(dtype: str, square: str, arrays: int) -> 
         assert gbs[n] == pytest.approx(told, rel=ROUNDING, abs=0)
 
 
-@pytest.mark.parametrize("dtype", ITEMSIZE)
-def test_the_product_is_printed_twice_and_measured_once(dtype: str) -> None:
-    series = f"CUDA ({dtype})"
-    assert printed("running_time")[series] == printed("running_time_square")[series]
-
-
 # Slips that the README names
 
 
@@ -150,76 +163,11 @@ def test_cuda_times_are_tenths_of_microseconds_over_repetitions(plot: str, serie
         assert any(abs(c / round(c) - 1) < ROUNDING / 2 for c in counts), n
 
 
-def test_only_the_longest_double_products_pass_the_drawn_line() -> None:
-    over = {
-        (series, n)
-        for plot, series in MEASURED
-        if plot.startswith("throughput")
-        for n, value in curve(plot, series).items()
-        if value > 11.8
-    }
-    assert over == {("CUDA (double)", 2**26), ("CUDA (double)", 2**27)}
-    assert max(curve("throughput", "CUDA (double)").values()) < HOST_TO_DEVICE_GBS
-
-
-def test_no_point_reaches_four_fifths_of_the_link() -> None:
-    best = {s: max(curve(p, s).values()) for p, s in MEASURED if p.startswith("throughput")}
-    assert {s: round(v / 15.5, 3) for s, v in best.items()} == {
-        "CUDA (double)": 0.774,
-        "CUDA (float)": 0.76,
-        "CUDA (square) (double)": 0.759,
-        "CUDA (square) (float)": 0.749,
-    }
-
-
-def test_the_text_counts_both_arrays_as_elements() -> None:
-    time_ms = curve("running_time", "AVX (double)")
-    gbs = {n: 2 * n * 8 / time_ms[n] / 1e6 for n in (2**20, 2**21)}
-    assert gbs == pytest.approx({2**20: 28.30, 2**21: 22.37}, abs=0.005)
-
-
-def test_float_is_not_faster_everywhere() -> None:
-    double, single = (curve("running_time", f"CUDA ({d})") for d in ITEMSIZE)
-    assert [n for n in LENGTHS if single[n] >= double[n]] == [2**14, 2**15, 2**16, 2**20]
-
-
-def test_half_the_bytes_take_no_less_time_in_short_float_arrays() -> None:
-    product, square = (curve("running_time_square", f"CUDA{s} (float)") for s in ("", " (square)"))
-    assert [n for n in LENGTHS if square[n] >= product[n]] == [64, 128, 256, 512]
-
-
 def falls(series: str) -> list[tuple[int, int]]:
     """Base-2 logarithms of the n that take over 5 % less time than n / 2, and the percent."""
     times = curve("running_time_square", series)
     drops = [(n, 1 - times[n] / times[m]) for m, n in pairwise(LENGTHS)]
     return [(n.bit_length() - 1, round(100 * d)) for n, d in drops if d > 0.05]
-
-
-def test_longer_arrays_take_less_time_at_times() -> None:
-    assert falls("CUDA (double)") == [(20, 9)]
-    assert falls("CUDA (float)") == [(21, 6)]
-    assert falls("CUDA (square) (double)") == [(8, 6), (12, 11), (19, 9)]
-    assert falls("CUDA (square) (float)") == []
-
-
-def test_avx_is_never_behind() -> None:
-    for dtype in ITEMSIZE:
-        avx, cuda = (curve("running_time", f"{k} ({dtype})") for k in ("AVX", "CUDA"))
-        assert all(avx[n] < cuda[n] for n in LENGTHS)
-
-
-@pytest.mark.parametrize(("plot", "series"), [k for k in TIMES if "CUDA" in k[1]])
-def test_short_arrays_cost_what_does_not_depend_on_their_bytes(plot: str, series: str) -> None:
-    times = curve(plot, series)
-    short = [times[n] for n in LENGTHS if n <= 2**17]
-    assert max(short) < 2 * min(short)
-    assert 0.09 < 1 - times[64] / times[128] < 0.145
-
-
-def test_squares_of_short_double_arrays_take_a_fifth_less() -> None:
-    product, square = (curve("running_time_square", f"CUDA{s} (double)") for s in ("", " (square)"))
-    saved = [1 - square[n] / product[n] for n in LENGTHS if n <= 512]
-    assert (round(min(saved), 2), round(max(saved), 2)) == (0.15, 0.2)
 
 
 # Slips that the report prints
@@ -271,7 +219,9 @@ def test_slip_of_the_drawn_direction() -> None:
 def test_slip_of_the_passed_line() -> None:
     told = slip("“The practical bandwidth cannot be passed")
     (line,) = set(curve("throughput", DEVICE_TO_HOST).values())
-    over = {n: v for n, v in curve("throughput", "CUDA (double)").items() if v > line}
+    gbs = {s: curve(p, s) for p, s in MEASURED if p.startswith("throughput")}
+    over = {n: v for n, v in gbs.pop("CUDA (double)").items() if v > line}
+    assert max(v for values in gbs.values() for v in values.values()) <= line
     assert told["published"] == f"≤ {line} GB/s"
     assert told["corrected"] == " and ".join(f"{v:.3f}" for v in over.values()) + " GB/s"
     assert powers(told["why"]) == list(over)

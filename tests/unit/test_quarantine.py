@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from gpushmoo import quarantine
-from gpushmoo.quarantine import set_aside
+from gpushmoo.storage import quarantine
+from gpushmoo.storage.quarantine import set_aside
 from mounts import Mount
 
 PARTS = ("cells", "dataset", "quarantine")
@@ -41,33 +41,31 @@ def files_of(folder: Path) -> Mapping[str, bytes]:
 @pytest.fixture(params=["mount", "link", "other device"])
 def apart(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Apart:
     """Puts a folder of the run elsewhere than the rest."""
+    replace = os.replace
 
-    def mounted(run: Path, part: str) -> None:
-        mount: Mount = request.getfixturevalue("mount")
-        mount(run / part, "size=64k")
-
-    def linked(run: Path, part: str) -> None:
-        (tmp_path / "elsewhere").mkdir()
-        run.mkdir()
-        (run / part).symlink_to("../elsewhere")
-
-    def on_other_device(run: Path, part: str) -> None:
-        replace = os.replace
-
+    def put(run: Path, part: str) -> None:
         def refusing(path: Path, target: Path) -> None:
-            devices = {Path(p).is_relative_to(run / part) for p in (path, target)}
-            if len(devices) == 2:
+            if len({Path(p).is_relative_to(run / part) for p in (path, target)}) == 2:
                 raise OSError(errno.EXDEV, "Invalid cross-device link")
             replace(path, target)
 
-        monkeypatch.setattr(quarantine.os, "replace", refusing)
+        if request.param == "mount":
+            mount: Mount = request.getfixturevalue("mount")
+            mount(run / part, "size=64k")
+        elif request.param == "link":
+            (tmp_path / "elsewhere").mkdir()
+            run.mkdir()
+            (run / part).symlink_to("../elsewhere")
+        else:
+            monkeypatch.setattr(quarantine.os, "replace", refusing)
 
-    ways: dict[str, Apart] = {
-        "mount": mounted,
-        "link": linked,
-        "other device": on_other_device,
-    }
-    return ways[request.param]
+    return put
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    fill(tmp_path / "run")
+    return tmp_path / "run"
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -106,9 +104,7 @@ def test_a_run_may_be_given_relatively_and_through_a_link(
     assert not (run / SHARD).exists()
 
 
-def test_what_lies_outside_or_is_gone_is_left_alone(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    fill(run)
+def test_what_lies_outside_or_is_gone_is_left_alone(tmp_path: Path, run: Path) -> None:
     fill(tmp_path / "record")
     assert set_aside([tmp_path / "record" / SHARD, run / "../record/dataset"], run) == []
     assert set_aside([run / "cells/none.parquet"], run) == []
@@ -117,11 +113,9 @@ def test_what_lies_outside_or_is_gone_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_another_job_moves_at_this_moment_is_left_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All stages that read a damaged data set find it at once."""
-    run = tmp_path / "run"
-    fill(run)
 
     def outrun(path: Path, target: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file or directory")
@@ -131,11 +125,8 @@ def test_what_another_job_moves_at_this_moment_is_left_to_it(
 
 
 def test_a_copy_that_fails_keeps_the_file_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tmp_path / "run"
-    fill(run)
-
     def other_device(path: Path, target: Path) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from conftest import ROOT
-from gpushmoo.analysis.questions import Answer, answers
-from gpushmoo.figures import float3 as float3_module
-from gpushmoo.figures import questions as questions_module
-from gpushmoo.figures import simulated as simulated_module
-from gpushmoo.figures.float3 import evenness
-from gpushmoo.model.machine import MachineError, load_machine
-from gpushmoo.model.questions import BINS, answer_questions, variants
-from gpushmoo.model.simulate import simulate_device, simulate_tables
-from gpushmoo.report.simulated import simulated_pages
-from gpushmoo.schema import PROFILE_SCHEMA, SIMULATION_SCHEMA
+from gpushmoo.core.schema import PROFILE_SCHEMA, SIMULATION_SCHEMA
+from gpushmoo.figures.simulated import simulated
+from gpushmoo.report.chapter_pages import Measured
+from gpushmoo.report.simulated import signed
+from gpushmoo.simulation.machine import MachineError, load_machine
+from gpushmoo.simulation.stages import simulate_device
 from matplotlib.figure import Figure
+from tesla_c1060.answers import Answer, answers
+from tesla_c1060.figures.float3 import evenness, float3
+from tesla_c1060.figures.questions import questions
+from tesla_c1060.pages import _tables, page, verdicts
+from tesla_c1060.questions import BINS, answer_questions, variants
+from tesla_c1060.stages import simulate_tables
 from test_figures import assert_readable
 
 DEVICE = ROOT / "config" / "devices" / "tesla-c1060.yaml"
+PARAMS = {"n_sm": 30, "half_warp": 16, "memory_clock_mhz": 400, "board_clock_mhz": 800}
 
 
 @pytest.fixture(scope="module")
@@ -99,16 +103,14 @@ def test_evenness_of_one_partition_is_its_share() -> None:
     assert evenness(one.assign(bursts=3)) == 1
 
 
-def test_a_machine_that_lacks_what_is_asked_is_refused() -> None:
+def test_each_variant_changes_one_machine_which_must_have_what_is_asked(
+    found: dict[str, Answer],
+) -> None:
     machine = load_machine(DEVICE)
     with pytest.raises(MachineError, match="Tesla C1060 has no banks"):
         variants(replace(machine, banks=None))
     with pytest.raises(MachineError, match="Tesla C1060 has no board_clock_mhz"):
         variants(replace(machine, board_clock_mhz=None))
-
-
-def test_each_variant_changes_one_machine(found: dict[str, Answer]) -> None:
-    machine = load_machine(DEVICE)
     named = variants(machine)
     assert len({v.name for v in named}) == len(named) == len(found)
     assert sum(v.machine == machine for v in named) == 3  # one bus, partitions, choice of 32
@@ -128,58 +130,84 @@ def test_tables_follow_the_doubling_law(folder: Path) -> None:
     assert shared["bandwidth_gbs"].max() < 51.2
 
 
-@pytest.mark.parametrize("name", ["questions", "float3", "simulated"])
-def test_figures_are_readable(
-    name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# Devices of the same keys that show other things: all SMs get one block, partitions are not camped
+# on. What rests on neither stays.
+OTHERS = {
+    "n_sm": (32, {"Why does double", "Do the banks", "Does partition camping"}),
+    "hashed_partitions": (True, {"Does partition camping"}),
+}
+
+
+@pytest.mark.parametrize("key", OTHERS)
+def test_another_device_gets_its_own_numbers_and_not_the_story_of_the_c1060(
+    key: str, found: dict[str, Answer], tmp_path: Path
 ) -> None:
-    modules = {
-        "questions": questions_module,
-        "float3": float3_module,
-        "simulated": simulated_module,
+    value, concerned = OTHERS[key]
+    device, cells = tmp_path / "other.yaml", tmp_path / "questions.parquet"
+    described = yaml.safe_load(DEVICE.read_text(encoding="utf-8")) | {key: value}
+    device.write_text(yaml.safe_dump(described), encoding="utf-8")
+    profile = tmp_path / "profile.parquet"
+    answer_questions(device, 256, cells, profile, 2)
+    table = pd.read_parquet(cells)
+    other = {a.variant: a for a in answers(table)}
+    told = {v["question"]: v["answer"] for v in verdicts(other, described["n_sm"], 16)}
+    plain = {question for question, text in told.items() if "This simulated device" in text}
+    assert {q for q in told if q.startswith(tuple(concerned))} == plain
+    assert not any("This simulated device" in v["answer"] for v in verdicts(found, 30, 16))
+    changes = [
+        signed(other[f"board's clock: {v}"].double_change) for v in ("one bus", "partitions")
+    ]
+    text = next(text for question, text in told.items() if question.startswith("Does partition"))
+    assert [c for c in changes if c not in text] == []
+    questions(table, tmp_path / "q.svg")
+    caption = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))["caption"]
+    assert ("the SMs with two blocks work alone" in caption) == (key != "n_sm")
+
+
+def test_float3_that_camps_is_not_explained_by_its_commands(found: dict[str, Answer]) -> None:
+    slow = {
+        name: replace(a, coalesced={**a.coalesced, ("float3", 1): 0.5 * a.coalesced["float", 1]})
+        for name, a in found.items()
     }
-    drawn: list[Figure] = []
-    save = modules[name].save
-
-    def keep(figure: Figure, *args: Any, **facts: Any) -> None:
-        drawn.append(figure)
-        save(figure, *args, **facts)
-
-    monkeypatch.setattr(modules[name], "save", keep)
-    draw_from(folder, name, tmp_path / f"{name}.svg")
-    assert_readable(drawn[0])
+    text = verdicts(slow, 30, 16)[2]["answer"]
+    assert text.startswith("This simulated device does not tell. By one access of a half-warp")
+    assert "0.50 to 0.50 times" in text
 
 
-def draw_from(folder: Path, name: str, svg: Path) -> str:
-    """Draw a figure of what the fixture simulated; its note as text."""
+def test_a_law_of_the_tables_is_told_where_it_holds(folder: Path) -> None:
+    cells = pd.read_parquet(folder / "tables.parquet")
+    assert _tables(cells, PARAMS)["law"].startswith("Bandwidth doubles with the blocks")
+    slow = cells["bandwidth_gbs"].where(cells["num_partition"] != 2, 0.6 * cells["bandwidth_gbs"])
+    law = _tables(cells.assign(bandwidth_gbs=slow), PARAMS)["law"]
+    assert "twice the blocks get 1.20 to" in law
+
+
+def test_figures_are_readable_and_their_captions_hold_the_numbers(
+    folder: Path, found: dict[str, Answer], drawn: list[Figure], tmp_path: Path
+) -> None:
     cells = pd.read_parquet(folder / "questions.parquet")
-    if name == "questions":
-        questions_module.questions(cells, svg)
-    elif name == "float3":
-        float3_module.float3(cells, pd.read_parquet(folder / "profile.parquet"), svg)
-    else:
-        simulated_module.simulated(pd.read_parquet(folder / "blocks.parquet"), svg)
-    return svg.with_suffix(".json").read_text(encoding="utf-8")
-
-
-def test_captions_hold_the_numbers(folder: Path, found: dict[str, Answer], tmp_path: Path) -> None:
-    text = draw_from(folder, "questions", tmp_path / "questions.svg")
+    questions(cells, tmp_path / "questions.svg")
+    float3(cells, pd.read_parquet(folder / "profile.parquet"), tmp_path / "float3.svg")
+    simulated(pd.read_parquet(folder / "blocks.parquet"), tmp_path / "simulated.svg")
+    assert len(drawn) == 3
+    for figure in drawn:
+        assert_readable(figure)
+    text = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.json")}
     board = found["board's clock: one bus"]
-    assert f"double falls by {-100 * board.double_change:.0f} %" in text
-    assert "one block an SM. Nothing here was measured." in text
-    text = draw_from(folder, "float3", tmp_path / "float3.svg")
+    assert f"double falls by {-100 * board.double_change:.0f} %" in text["questions"]
+    assert "one block an SM. Nothing here was measured." in text["questions"]
     shown = found["half clock: banks, choice of 32"]
-    assert f"float3, 3 commands: {shown.coalesced['float3', 3]:.1f} GB/s" in text
-    text = draw_from(folder, "simulated", tmp_path / "simulated.svg")
-    assert "Tiles on the busiest SM: 8 of 16, 5 of 30, 8 of 32." in text
+    assert f"float3, 3 commands: {shown.coalesced['float3', 3]:.1f} GB/s" in text["float3"]
+    assert "Tiles on the busiest SM: 8 of 16, 5 of 30, 8 of 32." in text["simulated"]
 
 
 def test_pages_tell_what_was_simulated(folder: Path, found: dict[str, Answer]) -> None:
-    pages = simulated_pages(
-        [pd.read_parquet(folder / "tables.parquet")],
-        [pd.read_parquet(folder / "questions.parquet")],
-        [],
-    )
-    [table] = pages["tables"]
+    reads = {kind: [folder / f"{kind}.parquet"] for kind in ("tables", "questions")}
+    chapter = ROOT / "reports/chapters/tesla_c1060"
+    empty = pd.DataFrame(columns=["status", "kernel", "device_name", "cache_state"])
+    facts = page(Measured(empty, [], [], reads, chapter, PARAMS, {})).facts
+    assert facts is not None
+    [table] = facts["tables"]
     assert table["blocks"] == ["1", "2", "8", "30"]
     assert [(r["level"], r["size"], r["dtype"]) for r in table["shared"]][:4] == [
         ("one bus", "256²", "float"),
@@ -188,10 +216,9 @@ def test_pages_tell_what_was_simulated(folder: Path, found: dict[str, Answer]) -
         ("one bus", "512²", "double"),
     ]
     assert len(table["coalesced"]) == 4
-    [page] = pages["questions"]
-    assert [r["variant"] for r in page["rows"]] == list(found)
-    assert [r["facts"] for r in page["rows"]].count(["yes", "yes", "yes"]) == sum(
+    [asked] = facts["questions"]
+    assert [r["variant"] for r in asked["rows"]] == list(found)
+    assert [r["facts"] for r in asked["rows"]].count(["yes", "yes", "yes"]) == sum(
         a.shows_all for a in found.values()
     )
-    assert len(page["verdicts"]) == 4
-    assert pages["same_machine"] == []
+    assert len(asked["verdicts"]) == 4

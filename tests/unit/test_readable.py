@@ -1,16 +1,15 @@
-"""What Snakemake would answer with a traceback is refused before, in one sentence."""
+"""What Snakemake would answer with a traceback is refused before it, in one sentence."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from gpushmoo.readable import UnreadableError, refuse_braces, refuse_unreadable
-from gpushmoo.simulations import SimulationError, read_simulation
+from conftest import ROOT, environment
+from gpushmoo.core.readable import UnreadableError, read_mapping, refuse_braces, refuse_configfiles
+from gpushmoo.simulation.request import SimulationError, read_simulation
 
 DEEP = b"only: " + b"[" * 3000 + b"]" * 3000
 DIGITS = b"seed: " + b"9" * 5000
@@ -31,46 +30,74 @@ def test_any_other_path_is_none_of_our_business(path: str) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (LATIN, "config.yaml', line 2: not UTF-8; save it as that."),
-        (DIGITS, "config.yaml' holds a number of too many digits, or a date that there is not."),
-        (b"run: 2026-13-45", "a date that there is not."),
-        (DEEP, "config.yaml' holds lists or mappings nested too deep."),
+        (LATIN, ", line 2: not UTF-8; save it as that."),
+        (DIGITS, ", line 1: a number of too many digits, or a date that there is not."),
+        (b"seed: 1\nrun: 2026-13-45", ", line 2: a number of too many digits, or a date that"),
+        (DEEP, " holds lists or mappings nested too deep."),
+        (
+            b"run: a\nseed: 1\nrun: b",
+            ", line 3: the key 'run' stands in line 1 already; remove one.",
+        ),
+        (b"a: {b: 1, b: 2}", ", line 1: the key 'b' stands in line 1 already"),
+        (b"a:\n- {c: 1}\n- {b: 1,\n  'b': 2}", ", line 4: the key 'b' stands in line 3 already"),
+        (b'{"a": 1,\n "a": 2}', ", line 2: the key 'a' stands in line 1 already"),
+        (b"a: 1\nb: [2,\nc: 3\n", "flow sequence that begins in line 2, expected ',' or ']'"),
+        (b"a: 1\n b: 2", ", line 2: not valid YAML: mapping values are not allowed here."),
+        (b"a:\n\tb: 1", "', line 2: not valid YAML: found character '\\t' that cannot start any"),
+        (b"a:\n\tb: 1", "; indent by spaces."),
+        (b"a: 1\nb: \x07", ", line 2: not valid YAML: special characters are not allowed."),
+        (b"a: 1\n---\nb: 1", "not valid YAML: expected a single document"),
+        (b"a: !x 1", ", line 1: not valid YAML: could not determine a constructor"),
+        (b"", " must be a mapping of keys to values."),
+        (b"- a\n", " must be a mapping of keys to values."),
     ],
 )
-def test_what_is_no_configuration_is_refused_naming_the_file(
+def test_what_is_no_configuration_is_refused_naming_file_and_line(
     content: bytes, words: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
     with pytest.raises(UnreadableError) as caught:
-        refuse_unreadable(path)
-    assert str(caught.value).endswith(words)
-    assert "\n" not in str(caught.value)
+        read_mapping(path)
+    text = str(caught.value)
+    assert text.startswith(f"'{path}'")
+    assert words in text
+    assert text.endswith(".")
+    assert "\n" not in text
 
 
-@pytest.mark.parametrize("content", [None, b"", b"- a\n", b"a: [", b"\tx", b"run: x"])
-def test_what_snakemake_answers_with_a_sentence_is_left_to_it(
-    content: bytes | None, tmp_path: Path
-) -> None:
-    path = tmp_path / "config.yaml"
-    if content is not None:
-        path.write_bytes(content)
-    refuse_unreadable(path)
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        (b"a: &x {b: 1, c: 2}\nd: {<<: *x, b: 3}\ne: *x", {"a", "d", "e"}),
+        (b'{\n\t"run": "x"\n}', {"run"}),
+        (b"1: a\n'1': b", {1, "1"}),
+    ],
+)
+def test_merged_keys_and_json_are_fine(content: bytes, value: set[str], tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(content)
+    assert set(read_mapping(tmp_path / "x")) == value
 
 
 def test_a_folder_in_the_place_of_a_configuration_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match=r"cannot be read \(Is a directory\)\.$"):
-        refuse_unreadable(tmp_path)
+        read_mapping(tmp_path)
+
+
+def test_every_file_that_a_command_line_names_is_looked_at(tmp_path: Path) -> None:
+    fine = tmp_path / "fine.yaml"
+    fine.write_text("run: x")
+    for option in ("--configfile", "--configfiles"):
+        refuse_configfiles(["-n", option, str(fine), str(fine), "--config", "run=y"])
+        with pytest.raises(UnreadableError, match=r"^'nowhere\.yaml' does not exist\.$"):
+            refuse_configfiles(["--cores", "2", option, str(fine), "nowhere.yaml", "-n"])
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (LATIN, "mine.yaml', line 2: not UTF-8; save it as that"),
-        (DIGITS, "mine.yaml' holds a number of too many digits, or a date that there is not"),
-        (DEEP, "mine.yaml' holds lists or mappings nested too deep"),
-        (b"a: [", "mine.yaml is not valid YAML: "),
-        (b"- a", "mine.yaml must be a mapping of keys to values"),
+        (b"a: [", "mine.yaml', line 1: not valid YAML: "),
     ],
 )
 def test_a_device_file_that_is_none_is_refused_in_one_sentence(
@@ -88,8 +115,8 @@ def test_a_device_file_that_is_none_is_refused_in_one_sentence(
 
 def test_a_locale_that_knows_no_more_than_ascii_changes_nothing(tmp_path: Path) -> None:
     code = (
-        "import sys, yaml; from pathlib import Path; from gpushmoo.flow import Flow\n"
-        "from gpushmoo.joblog import job_log\n"
+        "import sys, yaml; from pathlib import Path; from gpushmoo.planning.flow import Flow\n"
+        "from gpushmoo.storage.joblog import job_log\n"
         "raw = yaml.safe_load(Path('config/config.yaml').read_text(encoding='utf-8'))\n"
         "assert sys.flags.utf8_mode == 0 and open('Snakefile').encoding != 'utf-8'\n"
         "flow = Flow(raw, ask_device=False)\n"
@@ -102,7 +129,7 @@ def test_a_locale_that_knows_no_more_than_ascii_changes_nothing(tmp_path: Path) 
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        env={**os.environ, **ascii_only, "PYTHONPATH": str(ROOT / "workflow/scripts")},
+        env=environment(**ascii_only),
         capture_output=True,
         check=False,
     )

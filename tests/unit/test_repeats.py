@@ -12,13 +12,13 @@ import pytest
 from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
 from gpushmoo.analysis.best import tied_best
-from gpushmoo.dataset import read_cells
-from gpushmoo.events import CellRun, ShardResult
-from gpushmoo.rows import cell_table
-from gpushmoo.schema import Status
-from gpushmoo.space import Cell, Problem, shard_name
-from gpushmoo.store import read_shard, write_parquet
-from gpushmoo.workload import Launch
+from gpushmoo.core.schema import Status
+from gpushmoo.core.space import Cell, Problem, shard_name
+from gpushmoo.measuring.events import CellRun, ShardResult
+from gpushmoo.measuring.rows import cell_table
+from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.store import read_shard, write_parquet
+from gpushmoo.workloads.contract import Launch
 from synthetic import shard_metadata, shard_params
 
 PROBLEM = Problem(4, 8)
@@ -63,10 +63,13 @@ def cells_of(paths: Sequence[Path], tmp_path: Path) -> pd.DataFrame:
 
 def test_a_cell_is_one_row_with_what_each_repeat_found(tmp_path: Path) -> None:
     first = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0}, copy_s=1e-3)
-    second = write_repeat(tmp_path, 2, {1: 1.21, 2: 2.0}, copy_s=4e-3)
+    # Of another device of the model.
+    second = write_repeat(tmp_path, 2, {1: 1.21, 2: 2.0}, copy_s=4e-3, uuid="fake-1")
     cells = cells_of([second, first], tmp_path)
     row = cells.loc[1]
     assert list(cells.index) == [1, 2]
+    provenance = dataset_provenance(tmp_path / "dataset")
+    assert [p["params"]["repeat"] for p in provenance] == [1, 2]
     assert row["median_s"] == pytest.approx(1.1)
     assert list(row["repeat_medians_s"]) == pytest.approx([1.0, 1.21])
     assert list(row["repeat_samples"]) == [5, 5]
@@ -166,39 +169,18 @@ def test_cells_that_were_not_ok_at_first_stay_as_they_were(tmp_path: Path) -> No
     assert cells.loc[2, "message"] == "why"
 
 
-def test_every_repeat_has_its_provenance(tmp_path: Path) -> None:
-    paths = [write_repeat(tmp_path, n, {1: 1.0}, planned=3) for n in (1, 2, 3)]
-    aggregate(paths, tmp_path / "dataset")
-    repeats = [p["params"]["repeat"] for p in dataset_provenance(tmp_path / "dataset")]
-    assert repeats == [1, 2, 3]
+def test_repeats_that_do_not_fit_together_are_refused_with_their_names(tmp_path: Path) -> None:
+    def refused(words: str) -> tuple[Path, ...]:
+        with pytest.raises(AggregateError, match=words) as caught:
+            aggregate(paths, tmp_path / "dataset")
+        return tuple(caught.value.files)
 
-
-def test_a_damaged_repeat_is_refused_with_its_name(tmp_path: Path) -> None:
+    paths = [write_repeat(tmp_path, n, {1: 1.0}, planned=3) for n in (1, 3)]
+    assert refused("has repeats 1, 3; there must be 1 to 3") == tuple(paths)
+    paths = [write_repeat(tmp_path, 1, {1: 1.0, 2: 1.0}), write_repeat(tmp_path, 2, {1: 1.0})]
+    assert refused("lacks 1 of 2 cells") == (paths[1],)
     paths = [write_repeat(tmp_path, n, {1: 1.0}) for n in (1, 2)]
     raw = bytearray(paths[1].read_bytes())
     raw[len(raw) // 2] ^= 1
     paths[1].write_bytes(raw)
-    with pytest.raises(AggregateError, match="repeat-2") as caught:
-        aggregate(paths, tmp_path / "dataset")
-    assert caught.value.files == (paths[1],)
-
-
-def test_repeats_may_come_from_two_devices_of_a_model(tmp_path: Path) -> None:
-    first = write_repeat(tmp_path, 1, {1: 1.0}, uuid="fake-0")
-    second = write_repeat(tmp_path, 2, {1: 1.1}, uuid="fake-1")
-    cells = cells_of([first, second], tmp_path)
-    assert len(cells) == 1
-
-
-def test_a_recorded_shard_that_lacks_a_repeat_is_refused(tmp_path: Path) -> None:
-    paths = [write_repeat(tmp_path, n, {1: 1.0}, planned=3) for n in (1, 3)]
-    with pytest.raises(AggregateError, match="has repeats 1, 3; there must be 1 to 3") as caught:
-        aggregate(paths, tmp_path / "dataset")
-    assert caught.value.files == tuple(paths)
-
-
-def test_a_repeat_of_other_cells_than_were_ok_at_first_is_refused(tmp_path: Path) -> None:
-    paths = [write_repeat(tmp_path, 1, {1: 1.0, 2: 1.0}), write_repeat(tmp_path, 2, {1: 1.0})]
-    with pytest.raises(AggregateError, match="lacks 1 of 2 cells") as caught:
-        aggregate(paths, tmp_path / "dataset")
-    assert caught.value.files == (paths[1],)
+    assert refused("repeat-2") == (paths[1],)

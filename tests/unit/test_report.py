@@ -8,17 +8,18 @@ from typing import Any
 import pandas as pd
 import pytest
 from gpushmoo.analysis.aggregate import dataset_provenance
-from gpushmoo.display import gbs, number, percent, seconds, significant, size_bytes
+from gpushmoo.core.display import gbs, number, percent, seconds, significant, size_bytes
+from gpushmoo.core.schema import Status
+from gpushmoo.core.space import CACHE_STATES, Problem
+from gpushmoo.report.appendix import device_numbers
 from gpushmoo.report.facts import device_card
 from gpushmoo.report.tables import best_rows, namer
-from gpushmoo.schema import Status
-from gpushmoo.space import CACHE_STATES, Problem
-from gpushmoo.store import read_shard
+from gpushmoo.storage.store import read_shard
 from rendering import HOSTILE, PEAKS, Rendered, render
 from synthetic import GPU, other_device, write_shard
 
 SHAPES = {"block_x": [8, 16, 64], "block_y": [4, 32]}
-BLOCKS = [*range(1, 33), *range(66, 1057, 66), 529]
+COUNTS = {"num_partition": [*range(1, 33), *range(66, 1057, 66), 529]}
 PEAK_AXES = {"block_x": [128, 1024], "unroll": [1], "passes": [4]}
 PEAK_SIZES = [Problem(2**i, 2**i) for i in range(9, 15)]
 
@@ -28,7 +29,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One warm float shard of two kernels, free to be changed."""
     folder = tmp_path_factory.mktemp("shards")
     write_shard(folder / "1.parquet", "copy2d_coalesced", "float", axes=SHAPES)
-    write_shard(folder / "2.parquet", "block_eq_partition", "float", axes={"num_partition": BLOCKS})
+    write_shard(folder / "2.parquet", "block_eq_partition", "float", axes=COUNTS)
     return folder
 
 
@@ -36,22 +37,14 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def full_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both cache states, the kernels of the ceiling, two devices of one name."""
     folder = tmp_path_factory.mktemp("full")
-    both = [Problem(1024, 1024), Problem(8192, 8192)]
-    for dtype in ("float", "double"):
-        for kernel, axes in (
-            ("copy2d_coalesced", SHAPES),
-            ("block_eq_partition", {"num_partition": BLOCKS}),
-        ):
+    both, states = [Problem(1024, 1024), Problem(8192, 8192)], CACHE_STATES
+    for kernel, axes in ("copy2d_coalesced", SHAPES), ("block_eq_partition", COUNTS):
+        for dtype, info in ("float", GPU), ("double", other_device(1)):
             path = folder / f"{kernel}-{dtype}.parquet"
-            info = GPU if dtype == "float" else other_device(1)
-            write_shard(
-                path, kernel, dtype, problems=both, states=CACHE_STATES, axes=axes, info=info
-            )
+            write_shard(path, kernel, dtype, problems=both, states=states, axes=axes, info=info)
     for kernel in PEAKS:
         path = folder / f"{kernel}.parquet"
-        write_shard(
-            path, kernel, "float4", problems=PEAK_SIZES, states=CACHE_STATES, axes=PEAK_AXES
-        )
+        write_shard(path, kernel, "float4", problems=PEAK_SIZES, states=states, axes=PEAK_AXES)
     return folder
 
 
@@ -67,6 +60,7 @@ def full(full_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendere
 
 def test_report_shows_what_was_measured(plain: Rendered, shards: Path) -> None:
     assert "NVIDIA H200" in plain.text
+    assert dict(plain.facts["device"])["Identity"] == "GPU-0", "the number is left out"
     cells = read_shard(shards / "1.parquet")[0].to_pandas()
     assert gbs(cells["bandwidth_gbs"].max()) in plain.text
     assert "too_many_threads" in plain.text
@@ -150,26 +144,30 @@ def test_predictions_repeat_the_measured_bandwidth(plain: Rendered, shards: Path
 # Ceiling and caches
 
 
-def test_without_ceiling_kernels_no_share_is_shown(plain: Rendered) -> None:
+def test_what_a_plain_run_does_not_need_is_not_said(plain: Rendered) -> None:
+    """No share of a ceiling without its kernels, and one cache state is not repeated."""
+    best = plain.facts["best"]
     assert plain.facts["ceilings"] == plain.facts["workingsets"] == []
-    assert {b["share"] for b in plain.facts["best"]} == {"—"}
+    assert {b["share"] for b in best} == {"—"}
     assert "ceiling" not in plain.text.lower()
-
-
-def test_one_cache_state_is_not_repeated_in_tables_and_titles(plain: Rendered) -> None:
-    assert {b["size"] for b in plain.facts["best"]} == {"1024²"}
+    assert {b["size"] for b in best} == {"1024²"}
     assert all("warm" not in f["series"] for f in plain.facts["fits"])
     titles = [f["title"] for f in plain.facts["heatmaps"] + plain.facts["curves"]]
     assert all("warm" not in t and "flushed" not in t for t in titles)
     assert "Warm launches follow each other" in plain.text
     assert "flushed" not in plain.text
+    # A kernel stands once over its rows.
+    kernels = {b["kernel"] for b in best}
+    assert len(best) > len(kernels)
+    table = plain.text.split("The tied best sets.")[1].split("Bandwidth over one parameter")[0]
+    assert [table.count(kernel) for kernel in kernels] == [1, 1]
 
 
 def test_several_cache_states_are_told_apart(full: Rendered) -> None:
     sizes = {b["size"] for b in full.facts["best"] if b["kernel"] == "copy2d_coalesced"}
     assert sizes == {f"{n}², {state}" for n in (1024, 8192) for state in CACHE_STATES}
     assert len({f["series"] for f in full.facts["fits"]}) == len(full.facts["fits"]) == 16
-    doubling = {r["series"] for r in full.facts["doubling"]}
+    doubling = {r["series"] for r in full.chapter("tesla_c1060")["doubling"]}
     assert doubling >= {"exact, 1024², warm", "exact, 1024², flushed"}
     assert "1024 × 1024 elements, warm:" in full.text
 
@@ -231,18 +229,7 @@ def test_few_members_of_a_tied_set_are_named() -> None:
     assert [r["fastest"] for r in rows] == ["8×4"] * 3
     assert [(r["over_copy"], r["edge"]) for r in rows] == [("1.00", "block_x ↓")] * 3
     assert [r["tied"] for r in rows] == ["1 of 9", "4 of 9", "5 of 9"]
-    assert [r["others"] for r in rows] == [
-        "none",
-        "16×4, 32×4, 64×4",
-        "16×4, 32×4, 64×4,\u00a0…",
-    ]
-
-
-def test_a_kernel_stands_once_over_its_rows(plain: Rendered) -> None:
-    kernels = [b["kernel"] for b in plain.facts["best"]]
-    assert len(kernels) > len(set(kernels))
-    table = plain.text.split("The tied best sets.")[1].split("Bandwidth over one parameter")[0]
-    assert [table.count(kernel) for kernel in set(kernels)] == [1, 1]
+    assert [r["others"] for r in rows] == ["none", "16×4, 32×4, 64×4", "16×4, 32×4, 64×4,\u00a0…"]
 
 
 def device_of(name: str, uuid: str, driver: str) -> dict[str, Any]:
@@ -255,7 +242,11 @@ def device_of(name: str, uuid: str, driver: str) -> dict[str, Any]:
 
 def test_devices_of_other_names_have_their_own_cards() -> None:
     devices = [("A", "1", "5"), ("B", "2", "5"), ("A", "3", "6"), ("A", "1", "5")]
-    card = device_card([device_of(*d) for d in devices])
+    shards = [device_of(*d) for d in devices]
+    # A card for each name: the second device of the first name comes before the other name's.
+    assert device_numbers(shards) == {"1": 1, "3": 2, "2": 3}
+    assert device_numbers(shards[:1]) == {}
+    card = device_card(shards)
     found = [value for label, value in card if label in ("Device", "Runtime", "Identity")]
     assert found == [
         "2 × A (GPU, backend cuda)",
@@ -265,10 +256,6 @@ def test_devices_of_other_names_have_their_own_cards() -> None:
         "R, driver 5",
         "3: 2",
     ]
-
-
-def test_the_identity_of_a_lone_device_has_no_number(plain: Rendered) -> None:
-    assert dict(plain.facts["device"])["Identity"] == "GPU-0"
 
 
 def test_machine_code_of_every_build_is_an_appendix(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from gpushmoo.core.schema import Status
 from gpushmoo.report.appendix import (
     NAMED_VARIANTS,
     device_numbers,
@@ -17,11 +18,8 @@ from gpushmoo.report.appendix import (
     provenance_rows,
     status_rows,
 )
-from gpushmoo.report.facts import device_card
-from gpushmoo.schema import Status
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import GPU
 
 BUILDS = {"plain": "-DA=1"}
 
@@ -63,17 +61,6 @@ def test_all_of_many_variants_are_counted_and_some_are_named() -> None:
     other = ("k", "float", "2")
     found = [(other if n == "c" else key, n) for n in names]
     assert merged_variants(found) == [(key, "a, b, d, e, f"), (other, "c")]
-
-
-def test_few_variants_are_named_even_when_they_are_all() -> None:
-    key = ("k", "float")
-    assert merged_variants((key, n) for n in "abc") == [(key, "a, b, c")]
-
-
-def test_all_are_those_of_the_same_kernel_and_dtype() -> None:
-    mine = [(("k", "float", "1"), n) for n in "abcd"]
-    others = [(("k", "double", "1"), "e"), (("other", "float", "1"), "f")]
-    assert [words for _, words in merged_variants(mine + others)] == ["all 4 variants", "e", "f"]
 
 
 KEYS = st.tuples(st.sampled_from("kl"), st.sampled_from(["float", "double"]), st.sampled_from("12"))
@@ -129,16 +116,27 @@ def test_options_of_all_variants_are_said_once(builds: dict[str, str], words: st
     assert provenance_rows([shard(builds=builds)])[0]["builds"] == words
 
 
+SHIFTS = range(9, 14)
+
+
 @pytest.mark.parametrize(
-    ("parts", "words"),
+    ("shards", "words"),
     [
-        ([1], "part 1 of 8"),
-        ([2, 1], "parts 1 to 2 of 8"),
-        ([1, 3, 4, 5, 8], "parts 1, 3 to 5, 8 of 8"),
+        ([shard(1, 8)], "4096², part 1 of 8"),
+        ([shard(2, 8), shard(1, 8)], "4096², parts 1 to 2 of 8"),
+        ([shard(p, 8) for p in (1, 3, 4, 5, 8)], "4096², parts 1, 3 to 5, 8 of 8"),
+        ([shard(sizes=[[16384, 16384]])], "16384², part 1 of 1"),
+        ([shard(sizes=[[512, 512], [512, 1024]])], "512², 512 × 1024, part 1 of 1"),
+        (
+            [shard(sizes=[[2**i] * 2 for i in range(9, 14)])],
+            "5 sizes from 512² to 8192², part 1 of 1",
+        ),
     ],
 )
-def test_parts_that_were_built_alike_share_a_row(parts: list[int], words: str) -> None:
-    assert shown(*(shard(p, 8) for p in parts)) == [f"k, float, 4096², {words}"]
+def test_a_sweep_is_known_by_its_sizes_and_parts_that_were_built_alike_share_a_row(
+    shards: list[dict[str, Any]], words: str
+) -> None:
+    assert shown(*shards) == [f"k, float, {words}"]
 
 
 @pytest.mark.parametrize(
@@ -160,21 +158,7 @@ def test_parts_that_were_built_differently_stand_apart(other: dict[str, Any]) ->
     "other", [{"sizes": [[16384, 16384]]}, {"variants": ["x"]}, {"axes": {}}, {"count": 4}]
 )
 def test_two_sweeps_of_a_kernel_stand_apart(other: dict[str, Any]) -> None:
-    count = other.get("count", 2)
-    changes = {name: value for name, value in other.items() if name != "count"}
-    assert len(shown(shard(1, 2), shard(2, 2), shard(1, count, **changes))) == 2
-
-
-@pytest.mark.parametrize(
-    ("sizes", "words"),
-    [
-        ([[16384, 16384]], "16384²"),
-        ([[512, 512], [512, 1024]], "512², 512 × 1024"),
-        ([[2**i] * 2 for i in range(9, 14)], "5 sizes from 512² to 8192²"),
-    ],
-)
-def test_a_sweep_is_known_by_its_sizes(sizes: list[list[int]], words: str) -> None:
-    assert shown(shard(sizes=sizes)) == [f"k, float, {words}, part 1 of 1"]
+    assert len(shown(shard(1, 2), shard(2, 2), shard(1, **{"count": 2} | other))) == 2
 
 
 @pytest.mark.parametrize(
@@ -196,20 +180,6 @@ def test_several_devices_are_told_apart() -> None:
         "k, float, 4096², parts 1, 3 to 4 of 4, device 1; part 2 of 4, device 2",
         "k, double, 4096², part 1 of 1, device 1",
     ]
-
-
-def test_devices_have_the_numbers_of_their_card() -> None:
-    def full(uuid: str, name: str) -> dict[str, Any]:
-        device = {**vars(GPU), "extra": {}, "uuid": uuid, "name": name}
-        host = {"cores": 2, "system": "Linux", "python": "3.11"}
-        return {**shard(), "device": device, "host": host}
-
-    # A card for each name: the second device of the first name comes before the other name's.
-    found = [full("x", "A"), full("y", "B"), full("z", "A")]
-    assert device_numbers(found) == {"x": 1, "z": 2, "y": 3}
-    identities = "; ".join(value for label, value in device_card(found) if label == "Identity")
-    assert identities == "1: x; 2: z; 3: y"
-    assert device_numbers(found[:1]) == {}
 
 
 ORIGINS = st.tuples(st.sampled_from("AB"), st.integers(1, 9), st.sampled_from("xyz"))
@@ -273,11 +243,6 @@ def test_variants_of_equal_machine_code_share_a_row() -> None:
     ]
 
 
-def test_dtypes_of_equal_machine_code_stand_apart() -> None:
-    shards = [with_code({"a": [entry()]}, dtype=dtype) for dtype in ("float", "double")]
-    assert [row[0] for row in code_rows(*shards)] == ["double", "float"]
-
-
 def test_different_code_of_one_variant_is_shown_twice() -> None:
     """Two sweeps, built at different times; the parts of one are equal and shown once."""
     parts = [with_code({"a": [entry()]}), with_code({"a": [entry()]})]
@@ -285,6 +250,9 @@ def test_different_code_of_one_variant_is_shown_twice() -> None:
         ("float", "e", "40", "a"),
         ("float", "e", "41", "a"),
     ]
+    # So is equal code of two element types.
+    shards = [with_code({"a": [entry()]}, dtype=dtype) for dtype in ("float", "double")]
+    assert [row[0] for row in code_rows(*shards)] == ["double", "float"]
 
 
 def test_variants_of_two_sweeps_are_all_only_together() -> None:

@@ -11,15 +11,17 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import ROOT
-from gpushmoo.display import bare_interval
+from gpushmoo.core.display import bare_interval
+from gpushmoo.core.space import Problem
 from gpushmoo.report.shapes import nanoseconds, shape_gaps
 from gpushmoo.report.tables import Namer
-from gpushmoo.space import Problem
-from gpushmoo.store import read_shard
+from gpushmoo.storage.store import read_shard
 from rendering import HOSTILE, Rendered, render
 from synthetic import GPU, LAUNCH_S, SECTOR_S, WRITTEN, write_shard
 
-PUBLISHED: dict[str, Any] = json.loads((ROOT / "reports/published/textures.json").read_text())
+PUBLISHED: dict[str, Any] = json.loads(
+    (ROOT / "reports/chapters/texture_shmoo/published/textures.json").read_text()
+)
 SIDES = (4, 8, 12, 16, 22, 32, 64)
 AXES = {"block_x": SIDES, "block_y": SIDES}
 PEAK_AXES = {"block_x": [128], "unroll": [1], "passes": [4]}
@@ -104,7 +106,7 @@ def test_everything_lost_or_mistaken_is_named(found: Rendered) -> None:
 
 
 def test_share_is_of_this_runs_peaks(found: Rendered, shards: Path) -> None:
-    rows = found.facts["textures"]["ours"]
+    rows = found.chapter("texture_shmoo")["ours"]
     for row, peak, name, variant in (
         (rows[0], "global_load", "tex2d_sum-float.parquet", "block-point-clamp"),
         (rows[1], "global_store", "surf2d_memset-float.parquet", "block-one"),
@@ -116,7 +118,7 @@ def test_share_is_of_this_runs_peaks(found: Rendered, shards: Path) -> None:
 
 
 def test_stored_sums_and_their_cost_are_shown(found: Rendered) -> None:
-    rows = found.facts["textures"]["written"]
+    rows = found.chapter("texture_shmoo")["written"]
     assert [r["where"].split(",")[0] for r in rows] == ["float", "unorm8x4"]
     for row in rows:
         assert float(row["ratio"]) == pytest.approx(WRITTEN, rel=0.01)
@@ -124,7 +126,7 @@ def test_stored_sums_and_their_cost_are_shown(found: Rendered) -> None:
 
 
 def test_machine_code_was_looked_at(found: Rendered) -> None:
-    said = found.facts["textures"]["machine_code"]
+    said = found.chapter("texture_shmoo")["machine_code"]
     assert f"(sm_90) of every element type and all {len(TEXTURES)} variants" in said
     assert letters(said) in letters(found.text)
 
@@ -221,7 +223,7 @@ def test_shapes_are_explained_without_the_documents_type(tmp_path: Path) -> None
     path = tmp_path / "shards" / "1.parquet"
     write_shard(path, "tex2d_sum", "unorm8x4", axes=AXES, variants=TEXTURES[:2])
     found = render(path.parent, tmp_path)
-    assert found.facts["textures"] is None
+    assert found.chapter("texture_shmoo") is None
     assert "second document" not in found.text
     assert "Why block shapes differ" in found.text
 
@@ -234,13 +236,13 @@ def test_without_these_kernels_there_is_no_page(tmp_path: Path) -> None:
     axes = {"block_x": [8, 16], "block_y": [4]}
     write_shard(path, "copy2d_coalesced", "float", axes=axes)
     found = render(path.parent, tmp_path)
-    assert (found.facts["textures"], found.facts["shapes"]) == (None, [])
+    assert (found.chapter("texture_shmoo"), found.facts["shapes"]) == (None, [])
     for words in ("second document", "Why block shapes differ", "GTX 280"):
         assert words not in found.text
 
 
-def test_on_opencl_no_machine_code_and_no_model_is_shown(on_cpu: Rendered) -> None:
-    assert "machine code was not looked at" in on_cpu.facts["textures"]["machine_code"]
+def test_on_opencl_no_code_no_model_and_without_peaks_no_share_is_shown(on_cpu: Rendered) -> None:
+    assert "machine code was not looked at" in on_cpu.chapter("texture_shmoo")["machine_code"]
     assert letters("The machine code was not looked at") in letters(on_cpu.text)
     assert "sm_" not in on_cpu.text
     assert on_cpu.facts["shapes"] == on_cpu.facts["footprints"] == []
@@ -250,6 +252,8 @@ def test_on_opencl_no_machine_code_and_no_model_is_shown(on_cpu: Rendered) -> No
         ": not modelled, as opencl does not tell how many blocks a multiprocessor holds."
     )
     assert letters(gap) in letters(on_cpu.text)
+    assert {row["share"] for row in on_cpu.chapter("texture_shmoo")["ours"]} == {"—"}
+    assert "of peak" not in on_cpu.text.lower()
 
 
 def test_what_the_model_misses_is_said_with_the_mapping_to_blame(tmp_path: Path) -> None:
@@ -266,11 +270,6 @@ def test_what_the_model_misses_is_said_with_the_mapping_to_blame(tmp_path: Path)
     assert "5 % of the shapes are missed by more than 33 %" in gap
     assert "row-one takes 2.0 times what it says" in gap
     assert "block-one" not in gap
-
-
-def test_without_peaks_no_share_is_shown(on_cpu: Rendered) -> None:
-    assert {row["share"] for row in on_cpu.facts["textures"]["ours"]} == {"—"}
-    assert "of peak" not in on_cpu.text.lower()
 
 
 def test_strings_from_data_are_text(shards: Path, tmp_path: Path) -> None:

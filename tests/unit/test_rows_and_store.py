@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import multiprocessing
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +19,20 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import examples
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
-from gpushmoo.events import CellRun, ShardResult
-from gpushmoo.filesum import MARK, add_sum, sum_fault
-from gpushmoo.rows import cell_table
-from gpushmoo.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
-from gpushmoo.store import BadParquetError, is_whole, read_shard, read_table, write_parquet
+from gpushmoo.core.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
+from gpushmoo.measuring.events import CellRun, ShardResult
+from gpushmoo.measuring.rows import cell_table
+from gpushmoo.storage import store
+from gpushmoo.storage.filesum import MARK, add_sum, sum_fault
+from gpushmoo.storage.store import (
+    BadParquetError,
+    NotWrittenError,
+    is_whole,
+    read_shard,
+    read_table,
+    write_parquet,
+    write_result,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,10 +126,6 @@ def test_copy_of_the_same_bytes_in_the_same_time_has_the_same_bandwidth() -> Non
     row = row_of(one_run([1e-3] * 6))
     assert row["copy_gbs"] == pytest.approx(row["bandwidth_gbs"])
     assert row["over_copy"] == pytest.approx(1.0)
-
-
-def test_working_set_is_told_in_units_of_the_cache() -> None:
-    row = row_of(one_run([1e-3] * 6))
     assert row["working_set_over_cache"] == (row["bytes_read"] + row["bytes_written"]) / INFO.cache
 
 
@@ -147,32 +155,21 @@ def test_what_is_written_is_read_again(table: pa.Table, shard: Path) -> None:
     back, metadata = read_shard(shard)
     assert back.equals(table)
     assert metadata == {**METADATA, "schema_version": SCHEMA_VERSION}
-
-
-def test_written_again_it_replaces_the_old_file(table: pa.Table, shard: Path) -> None:
+    # Written again it replaces the old file.
     write_parquet(table.slice(0, 2), shard, METADATA)
     assert len(read_shard(shard)[0]) == 2
     assert [p.name for p in shard.parent.iterdir()] == [shard.name]
 
 
-@pytest.mark.parametrize("existed", [False, True])
 def test_failing_write_leaves_the_old_file_and_nothing_else(
-    table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existed: bool
+    table: pa.Table, shard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "a.parquet"
-    if existed:
-        write_parquet(table, path, METADATA)
 
-    def full_disk(_: pa.Table, where: Path, **options: Any) -> None:
-        Path(where).write_bytes(b"PAR1 half a file")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("gpushmoo.store.pq.write_table", full_disk)
+    Disk(monkeypatch, 1, 28)
     with pytest.raises(OSError, match="No space"):
-        write_parquet(table.slice(0, 1), path, METADATA)
-    assert list(tmp_path.iterdir()) == ([path] if existed else [])
-    if existed:
-        assert read_shard(path)[0].equals(table)
+        write_parquet(table.slice(0, 1), shard, METADATA)
+    assert list(shard.parent.iterdir()) == [shard]
+    assert read_shard(shard)[0].equals(table)
 
 
 def test_file_appears_under_its_name_only_when_it_is_whole(
@@ -186,13 +183,16 @@ def test_file_appears_under_its_name_only_when_it_is_whole(
         write(*args, **options)
         seen.append(path.exists())
 
-    monkeypatch.setattr("gpushmoo.store.pq.write_table", watched)
+    monkeypatch.setattr("gpushmoo.storage.store.pq.write_table", watched)
     write_parquet(table, path, METADATA)
     assert seen == [False]
     assert path.exists()
 
 
 def test_truncated_file_is_refused_at_every_length(shard: Path, tmp_path: Path) -> None:
+    assert is_whole(shard)
+    assert not is_whole(tmp_path / "absent.parquet")
+    assert not is_whole(tmp_path)
     whole = shard.read_bytes()
     cut = tmp_path / "cut.parquet"
     lengths = {*range(64), *range(64, len(whole), 173), *range(len(whole) - 64, len(whole))}
@@ -200,12 +200,6 @@ def test_truncated_file_is_refused_at_every_length(shard: Path, tmp_path: Path) 
         cut.write_bytes(whole[:length])
         assert not is_whole(cut)
         assert "truncated" in refused(cut)
-
-
-def test_is_whole_of_a_whole_file_and_of_none(shard: Path, tmp_path: Path) -> None:
-    assert is_whole(shard)
-    assert not is_whole(tmp_path / "absent.parquet")
-    assert not is_whole(tmp_path)
 
 
 @settings(deadline=None, max_examples=examples(150))
@@ -226,19 +220,6 @@ def test_damaged_bytes_are_refused_or_without_effect(
         assert read_table(path, table.schema).equals(table)
 
 
-def test_flipped_bits_of_the_provenance_are_seen(table: pa.Table, shard: Path) -> None:
-    """Pages have checksums; what tells the device's name has none but ours."""
-    whole = shard.read_bytes()
-    name = json.dumps(sorted(METADATA)[0]).encode()[1:-1]
-    places = [i for i in range(len(whole)) if whole[i : i + len(name)] == name]
-    assert places
-    for place in places:
-        data = bytearray(whole)
-        data[place] ^= 1
-        shard.write_bytes(data)
-        assert "a bit has flipped" in refused(shard)
-
-
 def test_what_a_stage_wrote_is_checked_as_a_shard_is(table: pa.Table, tmp_path: Path) -> None:
     path = tmp_path / "best.parquet"
     write_parquet(table, path, {})
@@ -250,6 +231,9 @@ def test_what_a_stage_wrote_is_checked_as_a_shard_is(table: pa.Table, tmp_path: 
     with pytest.raises(BadParquetError, match="truncated") as caught:
         read_table(path, table.schema)
     assert caught.value.path == path
+    path.write_bytes(whole[:40] + bytes([whole[40] ^ 0xFF]) + whole[41:])
+    with pytest.raises(BadParquetError, match="a bit has flipped"):
+        read_table(path, table.schema)
     pq.write_table(table, path)
     with pytest.raises(BadParquetError, match="not written by gpushmoo"):
         read_table(path, table.schema)
@@ -280,22 +264,11 @@ def test_file_with_a_sum_is_an_ordinary_parquet_file(table: pa.Table, shard: Pat
     assert n == len(table)
 
 
-def test_file_that_another_program_has_rewritten_is_refused(table: pa.Table, shard: Path) -> None:
-    pq.write_table(pq.read_table(shard), shard)
-    assert "was not written by gpushmoo" in refused(shard)
-
-
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1PAR1", b"PAR1\0\0\0\0PAR1", b"x" * 999])
 def test_what_is_no_parquet_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "foreign.parquet"
     path.write_bytes(content)
     refused(path)
-
-
-def test_parquet_file_of_another_program_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "foreign.parquet"
-    pq.write_table(pa.table({"a": [1]}), path)
-    assert "not written by gpushmoo" in refused(path)
 
 
 def rewritten(table: pa.Table, path: Path, payload: bytes) -> Path:
@@ -311,6 +284,18 @@ def test_other_schema_version_is_refused_with_both_versions(table: pa.Table, sha
     assert f"version {SCHEMA_VERSION}." in sentence
 
 
+def test_shards_of_other_columns_cells_or_programs_are_refused(
+    table: pa.Table, shard: Path
+) -> None:
+    write_parquet(table.drop_columns(["samples_s"]), shard, METADATA)
+    assert "other columns" in refused(shard)
+    write_parquet(pa.concat_tables([table, table.slice(0, 1)]), shard, METADATA)
+    assert "twice" in refused(shard)
+    write_parquet(table, shard, METADATA)
+    pq.write_table(pq.read_table(shard), shard)
+    assert "was not written by gpushmoo" in refused(shard)
+
+
 WITHOUT_AXES = json.dumps({"schema_version": SCHEMA_VERSION}).encode()
 
 
@@ -319,11 +304,80 @@ def test_unreadable_provenance_is_refused(table: pa.Table, shard: Path, payload:
     assert "provenance" in refused(rewritten(table, shard, payload))
 
 
-def test_missing_column_is_refused(table: pa.Table, shard: Path) -> None:
-    write_parquet(table.drop_columns(["samples_s"]), shard, METADATA)
-    assert "other columns" in refused(shard)
+# Processes killed, disks full, two writers of one file: what was measured stays
 
 
-def test_cell_that_stands_twice_is_refused(table: pa.Table, shard: Path) -> None:
-    write_parquet(pa.concat_tables([table, table.slice(0, 1)]), shard, METADATA)
-    assert "twice" in refused(shard)
+class Disk:
+    """Refuses the first writes with an error, then lets them pass."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, refusals: int, code: int) -> None:
+        self.left, self._code = refusals, code
+        self._write = store.pq.write_table
+        monkeypatch.setattr(store.pq, "write_table", self)
+        monkeypatch.setattr(store, "_ROOM_POLL_S", 0.0)
+
+    def __call__(self, table: pa.Table, where: Path, **options: Any) -> None:
+        if self.left > 0:
+            self.left -= 1
+            Path(where).write_bytes(b"PAR1 half a file")
+            raise OSError(self._code, os.strerror(self._code))
+        self._write(table, where, **options)
+
+
+@pytest.mark.parametrize("code", [28, 122], ids=["no space", "quota"])
+def test_a_result_waits_for_room_and_says_so_once(
+    table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    Disk(monkeypatch, 3, code)
+    terminal, path = io.StringIO(), tmp_path / "a.parquet"
+    write_result(table, path, METADATA, terminal)
+    assert read_shard(path)[0].equals(table)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.parquet"]
+    assert terminal.getvalue() == (
+        f"gpushmoo: '{path}' could not be written ({os.strerror(code)}); it is measured and waits "
+        "10 min for room: free some.\n"
+    )
+
+
+@pytest.mark.parametrize(("code", "limit_s"), [(28, 0.0), (30, 600.0), (5, 600.0)])
+def test_a_result_that_cannot_be_written_is_named_with_what_to_do(
+    table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, limit_s: float
+) -> None:
+    monkeypatch.setattr(store, "ROOM_LIMIT_S", limit_s)
+    disk = Disk(monkeypatch, 100, code)
+    path = tmp_path / "a.parquet"
+    with pytest.raises(NotWrittenError) as caught:
+        write_result(table, path, METADATA, io.StringIO())
+    assert str(caught.value) == (
+        f"'{path}' could not be written ({os.strerror(code)}); make room or make it writable and "
+        "start the run again: only this shard is measured again."
+    )
+    assert disk.left == 99
+    assert list(tmp_path.iterdir()) == []
+
+
+def _write_often(table: pa.Table, path: Path, start: Any) -> None:
+    start.wait()
+    for _ in range(50):
+        write_parquet(table, path, METADATA)
+
+
+def test_two_jobs_of_one_shard_leave_the_whole_file_of_one_of_them(
+    table: pa.Table, tmp_path: Path
+) -> None:
+    path = tmp_path / "0000-of-0001.parquet"
+    tables = [table, table.slice(0, 3)]
+    spawned = multiprocessing.get_context("spawn")
+    start = spawned.Barrier(len(tables) + 1)
+    writers = [spawned.Process(target=_write_often, args=(t, path, start)) for t in tables]
+    for writer in writers:
+        writer.start()
+    start.wait(timeout=60)
+    seen = 0
+    while any(w.is_alive() for w in writers) or not seen:
+        if path.exists():
+            assert len(read_shard(path)[0]) in {len(t) for t in tables}
+            seen += 1
+    assert [w.exitcode for w in writers] == [0, 0]
+    assert any(read_shard(path)[0].equals(t) for t in tables)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]

@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.figures import same_machine as figure_module
-from gpushmoo.model.machine import Level, Machine, load_machine
-from gpushmoo.model.same_machine import compare_with_measured, points, predicted_gbs
-from gpushmoo.model.tiling import Tiling
-from gpushmoo.model.traffic import simulate_tiles
-from gpushmoo.report.simulated import simulated_pages
-from gpushmoo.schema import SAME_MACHINE_SCHEMA
-from gpushmoo.store import read_table
+from gpushmoo.core.schema import SAME_MACHINE_SCHEMA
+from gpushmoo.figures.same_machine import same_machine
+from gpushmoo.report.simulated import same_machine_page
+from gpushmoo.simulation.compare_measured import compare_with_measured, points, predicted_gbs
+from gpushmoo.simulation.machine import Level, Machine, load_machine
+from gpushmoo.simulation.run import simulate_tiles
+from gpushmoo.simulation.tiling import Tiling
+from gpushmoo.storage.store import read_table
 from matplotlib.figure import Figure
 from test_figures import assert_readable
 
@@ -123,35 +123,24 @@ def test_points_are_of_the_largest_size_and_the_documents_variant(machine: Machi
     assert [p.measured_gbs for p in found] == [1.0, 4.0, 8.0, 16.0]
 
 
-def test_another_device_has_nothing_to_compare(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_device_has_nothing_to_compare(dataset: Path, tmp_path: Path) -> None:
     c1060 = ROOT / "config" / "devices" / "tesla-c1060.yaml"
     compare_with_measured(c1060, ["bus"], dataset, tmp_path / "none.parquet", 1)
     empty = pd.read_parquet(tmp_path / "none.parquet")
     assert empty.empty
-    figure_module.same_machine(empty, tmp_path / "none.svg")
-    assert simulated_pages([], [], [empty])["same_machine"] == []
+    same_machine(empty, tmp_path / "none.svg")
 
 
 def test_figure_and_page_tell_the_errors(
-    compared: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compared: pd.DataFrame, drawn: list[Figure], tmp_path: Path
 ) -> None:
-    drawn: list[Figure] = []
-    save = figure_module.save
-
-    def keep(figure: Figure, *args: Any, **facts: Any) -> None:
-        drawn.append(figure)
-        save(figure, *args, **facts)
-
-    monkeypatch.setattr(figure_module, "save", keep)
-    figure_module.same_machine(compared, tmp_path / "x.svg")
+    same_machine(compared, tmp_path / "x.svg")
     assert_readable(drawn[0])
     caption = json.loads((tmp_path / "x.json").read_text())["caption"]
     median = compared[compared["level"] == "banks"]["error"].abs().median()
     assert f"off by less than {100 * median:.1f} %" in caption
     assert "From 528 to 529 blocks float falls to 67 % measured" in caption
-    [page] = simulated_pages([], [], [compared])["same_machine"]
+    page = same_machine_page(compared)
     assert page["dtypes"] == ["float", "double"]
     assert [r["blocks"] for r in page["rows"]][-3:] == ["528", "529", "1056"]
     assert all(len(r["cells"]) == 8 for r in page["rows"])

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, USER_CUDA, USER_OPENCL
-from gpushmoo.devices.base import Device, DeviceLostError
-from gpushmoo.kernels import load_kernel
-from gpushmoo.space import Problem
+from gpushmoo.core.errors import DeviceLostError
+from gpushmoo.core.space import Problem
+from gpushmoo.devices.base import Device
+from gpushmoo.workloads.loader import load_kernel
 from test_compare_kernel_tuner import load
 
 logs = load("sanitizer_log")
@@ -183,18 +184,20 @@ def test_options_that_the_tool_does_not_know_are_left_out(run: Callable[..., Any
     assert not any("track-stream" in word for word in words)
 
 
-def test_a_finding_fails(run: Callable[..., Any]) -> None:
-    done = run(INITCHECK, RIGHT, RIGHT, tools=("initcheck",))
+@pytest.mark.parametrize(
+    ("log", "outcome", "kernels"),
+    [
+        pytest.param(INITCHECK, RIGHT, ["compare"], id="a finding"),
+        pytest.param("========= COMPUTE-SANITIZER\n", RIGHT, [], id="no summary"),
+        pytest.param(CLEAN, RIGHT | {"wrong": ["a cell"]}, [], id="a wrong cell"),
+    ],
+)
+def test_what_fails(
+    run: Callable[..., Any], log: str, outcome: dict[str, Any], kernels: list[str]
+) -> None:
+    done = run(log, outcome, RIGHT, tools=("initcheck",))
     assert done.status == 1
-    assert [f["kernel"] for f in done.tools["initcheck"]["findings"]] == ["compare"]
-
-
-def test_a_run_without_the_tools_summary_fails(run: Callable[..., Any]) -> None:
-    assert run("========= COMPUTE-SANITIZER\n", RIGHT, RIGHT, tools=("memcheck",)).status == 1
-
-
-def test_a_wrong_cell_fails(run: Callable[..., Any]) -> None:
-    assert run(CLEAN, RIGHT | {"wrong": ["a cell"]}, RIGHT, tools=("memcheck",)).status == 1
+    assert [f["kernel"] for f in done.tools["initcheck"]["findings"]] == kernels
 
 
 def test_behind_a_fault_the_other_builds_are_run(run: Callable[..., Any]) -> None:

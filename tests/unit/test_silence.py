@@ -1,7 +1,8 @@
-"""Processes that are stopped, starved or struck: what counts as silence, and who is heard again."""
+"""Processes that are stopped, starved, struck or told to end: who is heard again, what is left."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,18 +13,21 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import ROOT
-from gpushmoo import process
-from gpushmoo.messages import Finished, Job
-from gpushmoo.process import (
+from bench import Bench
+from conftest import USER_OPENCL, environment
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.measuring.signalled import JobSignalledError, raises_signals
+from gpushmoo.measuring.worker import handle
+from gpushmoo.measuring.worker.handle import (
     WorkerGoneError,
     WorkerKilledError,
     WorkerProcess,
     WorkerSilentError,
     end_of,
 )
-from gpushmoo.silence import SLICE_S, Silence, Standing, standing
-from gpushmoo.standstill import StandstillWatch
+from gpushmoo.measuring.worker.protocol import Finished, Job
+from gpushmoo.measuring.worker.silence import SLICE_S, Silence, Standing, standing
+from gpushmoo.measuring.worker.standstill import StandstillWatch
 
 # Real processes are waited for so long at most; what passes is never decided by it.
 DEADLINE_S = 60.0
@@ -114,7 +118,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 WORKER = """
 import os, signal, sys, time
 from multiprocessing.connection import Connection
-from gpushmoo.messages import Finished
+from gpushmoo.measuring.worker.protocol import Finished
 
 connection = Connection(int(sys.argv[1]))
 job = connection.recv()
@@ -137,7 +141,7 @@ def start(
     """Starts a real process that sends itself `signals`, waits for the file ``go``, or hangs."""
     (tmp_path / "obedient.py").write_text(WORKER)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(process, "worker", SimpleNamespace(__name__="obedient"))
+    monkeypatch.setattr(handle, "worker", SimpleNamespace(__name__="obedient"))
     started: list[WorkerProcess] = []
 
     def open_one(*signals: str, waits: bool = False, hangs: bool = False) -> WorkerProcess:
@@ -164,12 +168,9 @@ def test_signals_from_outside_are_told_from_faults() -> None:
     assert type(end_of(3)) is WorkerGoneError
 
 
-def test_a_process_that_is_struck_is_found_at_once(start: Callable[..., WorkerProcess]) -> None:
+def test_a_process_that_is_struck_or_hangs_is_found(start: Callable[..., WorkerProcess]) -> None:
     with pytest.raises(WorkerKilledError, match=r"^the measuring process was ended by SIGTERM$"):
         start("SIGTERM").hear(DEADLINE_S)
-
-
-def test_a_process_that_hangs_is_silent_for_too_long(start: Callable[..., WorkerProcess]) -> None:
     with pytest.raises(WorkerSilentError):
         start(hangs=True).hear(2 * SLICE_S)
 
@@ -192,7 +193,7 @@ def test_a_measuring_process_that_is_stopped_is_waited_for(
             if len(stopped) == 4:
                 os.kill(int((tmp_path / "ready").read_text()), signal.SIGCONT)
 
-    monkeypatch.setattr(process, "Silence", Watched)
+    monkeypatch.setattr(handle, "Silence", Watched)
     assert start("SIGSTOP").hear(DEADLINE_S) == Finished()
     assert stopped[:4] == [0.0] * 4
     assert caplog.text.count("is stopped: waiting") == 1
@@ -203,18 +204,18 @@ CALLER = """
 import sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from gpushmoo import process
-from gpushmoo.messages import Job
+from gpushmoo.measuring.worker import handle
+from gpushmoo.measuring.worker.protocol import Job
 
-process.worker = SimpleNamespace(__name__="obedient")
+handle.worker = SimpleNamespace(__name__="obedient")
 silences = []
-class Kept(process.Silence):
+class Kept(handle.Silence):
     def __init__(self, limit_s):
         super().__init__(limit_s)
         silences.append(self)
-process.Silence = Kept
+handle.Silence = Kept
 params = {"folder": "kernels/k", "signals": [], "waits": True, "hangs": False}
-worker = process.WorkerProcess(Job(params, Path(sys.argv[1]), 0.0))
+worker = handle.WorkerProcess(Job(params, Path(sys.argv[1]), 0.0))
 began = time.monotonic()
 worker.hear(60.0)
 print(time.monotonic() - began, silences[0].counted_s)
@@ -223,13 +224,13 @@ worker.join()
 
 
 @linux
-def test_a_pause_of_both_does_not_count(tmp_path: Path) -> None:
+def test_a_pause_of_both_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-Z and fg: all processes of the group are stopped and continued."""
     (tmp_path / "obedient.py").write_text(WORKER)
-    paths = os.pathsep.join([str(ROOT / "workflow/scripts"), str(tmp_path)])
+    monkeypatch.syspath_prepend(tmp_path)
     with subprocess.Popen(
         [sys.executable, "-c", CALLER, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": paths},
+        env=environment(),
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -268,3 +269,98 @@ def test_a_process_that_was_stopped_and_continued_knows_it() -> None:
         assert not watch()
     finally:
         signal.signal(signal.SIGCONT, before)
+
+
+# Its measuring process leaves its number and comes to no end.
+HELD = """
+
+def held(self, problem, dtype, rng):
+    import os, time
+    from pathlib import Path
+    Path(__file__).with_name("pid").write_text(str(os.getpid()))
+    Path(__file__).with_name("pid").rename(Path(__file__).with_name("held"))
+    time.sleep(1000)
+
+type(WORKLOAD).inputs = held
+"""
+# As workflow/scripts/measure.py.
+JOB = """
+import json, sys
+from pathlib import Path
+from gpushmoo.storage.joblog import job_log
+from gpushmoo.measuring.job import run_shard
+from gpushmoo.measuring.signalled import JobSignalledError, raises_signals
+params, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
+with job_log(folder / "log", (JobSignalledError,)) as terminal, raises_signals():
+    run_shard(params, (1, 1), folder / "cache", folder / "out" / "shard.parquet", terminal)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells whether a process lives")
+@pytest.mark.parametrize(
+    ("number", "whom"),
+    [
+        pytest.param(signal.SIGTERM, os.kill, id="an administrator ends the job"),
+        pytest.param(signal.SIGINT, os.killpg, id="Ctrl-C"),
+    ],
+)
+def test_a_job_that_is_told_to_end_says_so_and_leaves_nothing_behind(
+    number: signal.Signals,
+    whom: Callable[[int, int], None],
+    opencl_choice: DeviceChoice,
+    make_kernel: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    folder = make_kernel("held", "", USER_OPENCL)
+    with (folder / "workload.py").open("a") as workload:
+        workload.write(HELD)
+    params = Bench(opencl_choice, folder, tmp_path).params(["good"])
+    with subprocess.Popen(
+        [sys.executable, "-c", JOB, json.dumps(params), str(tmp_path)],
+        env=environment(GPUSHMOO_LOCK_DIR=str(tmp_path / "locks")),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as job:
+        try:
+            wait_until(lambda: (folder / "held").exists() or job.poll() is not None)
+            measuring = int((folder / "held").read_text())
+            assert alive(measuring)
+            whom(job.pid, number)
+            _, said = job.communicate(timeout=DEADLINE_S)
+        finally:
+            job.kill()
+    assert job.returncode == 1
+    *_, last = said.splitlines()
+    assert last == (
+        f"gpushmoo: This job was ended by {number.name} before its file was written; start the run "
+        "again: finished shards are kept, only this one is measured again."
+    )
+    assert "Traceback" not in said + (tmp_path / "log").read_text()
+    wait_until(lambda: not alive(measuring))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_the_first_signal_is_raised_and_what_was_before_is_again(name: str) -> None:
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    with pytest.raises(JobSignalledError, match=f"ended by {name} before"), raises_signals():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) == before
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with raises_signals():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)

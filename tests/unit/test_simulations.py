@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 from conftest import ROOT
-from gpushmoo.simulations import SimulationError, Tables, read_simulation
+from gpushmoo.chapters.contract import ChapterError, ChapterRun
+from gpushmoo.simulation.request import SimulationError, read_simulation
+from tesla_c1060.chapter import CHAPTER, DEVICE, DevicePlan
 
 C1060 = ROOT / "config" / "devices" / "tesla-c1060.yaml"
 
@@ -35,88 +37,78 @@ def refused(root: Path, name: str = "mine", **spec: Any) -> str:
 
 def test_what_is_not_asked_is_left_out() -> None:
     config = read_simulation("gtx260", {"levels": ["bus"]}, ROOT)
-    assert (config.sizes, config.tables, config.questions) == ((), None, None)
-    assert not config.document
-    assert not config.measured
+    assert (config.sizes, config.num_partition, config.measured) == ((), None, False)
 
 
 def test_all_that_can_be_asked() -> None:
-    spec = {
-        "levels": ["bus", "banks"],
-        "sizes": [256],
-        "num_partition": [1, 2],
-        "tables": {"sizes": [512], "num_partition": [8]},
-        "questions": 256,
-        "document": True,
-        "measured": True,
-    }
+    spec = {"levels": ["bus", "banks"], "sizes": [256], "num_partition": [1, 2], "measured": True}
     config = read_simulation("tesla-c1060", spec, ROOT)
     assert config.levels == ("bus", "banks")
-    assert config.tables == Tables((512,), (8,))
-    assert config.document
-    assert config.measured
+    assert (config.sizes, config.num_partition, config.measured) == ((256,), [1, 2], True)
+
+
+BLOCK = {"sizes": [256], "num_partition": 1}
+LEVELS = {"levels": ["bus", "banks"]}
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "spec", "words"),
     [
-        ({"partitions": 0}, "partitions must be a whole number of at least 1, not 0"),
-        ({"latency_cycles": 1, "banks": None}, "latency_cycles must be at least one bus transfer"),
-        ({"latency_cycles": 60}, "latency_cycles must be at least the opening of a row"),
-        ({"n_sm": "30"}, "n_sm must be a whole number"),
-        ({"t_ras_cycles": None}, "the key t_ras_cycles is missing"),
-        ({"colour": "green"}, "unknown key 'colour'"),
-        ({"board_clock_mhz": -1}, "board_clock_mhz must be a number above 0, not -1"),
+        ({"partitions": 0}, {}, "partitions must be a whole number of at least 1, not 0"),
+        ({"latency_cycles": 1, "banks": None}, {}, "latency_cycles must be at least one bus trans"),
+        ({"latency_cycles": 60}, {}, "latency_cycles must be at least the opening of a row"),
+        ({"board_clock_mhz": -1}, {}, "board_clock_mhz must be a number above 0, not -1"),
+        ({"max_threads_per_sm": 256}, BLOCK, "max_threads_per_sm must be at least the 512 threads"),
+        ({"max_threads_per_sm": 2048}, BLOCK, "must be at most 64 half-warps (1024"),
+        ({"half_warp": 48}, BLOCK, "half-warps of 48 threads do not fit tiles 64 elements wide"),
+        ({}, BLOCK | {"sizes": [48]}, "tiles 64 elements wide do not divide an array 48"),
+        ({}, BLOCK | {"sizes": [100]}, "do not divide an array 100 elements wide"),
+        ({}, {"sizes": [256]}, "sizes and num_partition go together"),
+        ({}, {"num_partition": 4}, "sizes and num_partition go together"),
+        ({"banks": None}, LEVELS, "mine.yaml has no banks; its levels are bus, partitions"),
     ],
 )
-def test_an_impossible_device_is_refused_by_name(
-    tmp_path: Path, changes: dict[str, Any], words: str
+def test_what_a_device_cannot_be_or_show_is_refused_by_name_before_any_job(
+    tmp_path: Path, changes: dict[str, Any], spec: dict[str, Any], words: str
 ) -> None:
-    assert words in refused(with_device(tmp_path, **changes))
+    assert words in refused(with_device(tmp_path, **changes), **spec)
+
+
+def planned(root: Path, **options: Any) -> DevicePlan:
+    """What the chapter of the Tesla C1060 adds to a run that simulates the device of `root`."""
+    simulation = read_simulation("mine", {"levels": ["bus"]}, root)
+    run = ChapterRun(Path("results/r"), 1, {}, {DEVICE: simulation}, None, root)
+    return CHAPTER.plan(options, run)
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "options", "words"),
     [
-        ({"max_threads_per_sm": 256}, "max_threads_per_sm must be at least the 512 threads"),
-        ({"max_threads_per_sm": 2048}, "max_threads_per_sm must be at most 64 half-warps (1024"),
-        ({"half_warp": 48}, "half-warps of 48 threads do not fit tiles 64 elements wide"),
+        ({}, {"tables": {"sizes": [200], "num_partition": [1]}}, "do not divide an array 200"),
+        ({"banks": None}, {"questions": 256}, "mine.yaml has no banks; its levels are bus, part"),
+        ({"board_clock_mhz": None}, {"questions": 256}, "no board_clock_mhz"),
     ],
 )
-def test_a_device_that_cannot_run_a_block_is_refused_before_any_job(
-    tmp_path: Path, changes: dict[str, Any], words: str
+def test_the_chapter_refuses_what_its_device_cannot_show(
+    tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], words: str
 ) -> None:
     root = with_device(tmp_path, **changes)
-    assert words in refused(root, sizes=[256], num_partition=1)
+    with pytest.raises(ChapterError, match=r"^chapters\.tesla_c1060: ") as caught:
+        planned(root, **options)
+    assert words in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ({"sizes": [48], "num_partition": 1}, "tiles 64 elements wide do not divide an array 48"),
-        ({"sizes": [100], "num_partition": 1}, "do not divide an array 100 elements wide"),
-        ({"tables": {"sizes": [200], "num_partition": [1]}}, "do not divide an array 200"),
-        ({"sizes": [256]}, "sizes and num_partition go together"),
-        ({"num_partition": 4}, "sizes and num_partition go together"),
-    ],
-)
-def test_arrays_that_tiles_do_not_divide_are_refused(
-    tmp_path: Path, spec: dict[str, Any], words: str
-) -> None:
-    assert words in refused(with_device(tmp_path), **spec)
-
-
-def test_a_level_that_the_file_does_not_describe_is_refused(tmp_path: Path) -> None:
-    root = with_device(tmp_path, banks=None)
-    words = "mine.yaml has no banks; its levels are bus, partitions"
-    assert words in refused(root, levels=["bus", "banks"])
-    assert words in refused(root, questions=256)
-
-
-def test_questions_need_the_boards_clock(tmp_path: Path) -> None:
-    assert "no board_clock_mhz" in refused(
-        with_device(tmp_path, board_clock_mhz=None), questions=256
-    )
+def test_the_chapter_makes_what_is_asked_of_its_device_and_no_more(tmp_path: Path) -> None:
+    root = with_device(tmp_path)
+    nothing = planned(root)
+    assert (nothing.figures, nothing.products, nothing.reads) == ((), (), {})
+    every = {"tables": {"sizes": [256], "num_partition": [1]}, "questions": 256, "figures": True}
+    plan = planned(root, **every)
+    assert plan.figures == ("questions-tesla-c1060", "float3-tesla-c1060")
+    assert plan.products == ("results/r/figures-tesla-c1060.pdf",)
+    assert set(plan.reads) == {"checks", "tables", "questions"}
+    assert plan.device is not None
+    assert (plan.device["tables"], plan.device["questions"]) == (every["tables"], 256)
 
 
 def test_an_unknown_device_is_told_which_there_are(tmp_path: Path) -> None:

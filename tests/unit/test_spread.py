@@ -16,7 +16,7 @@ from gpushmoo.analysis.spread import (
     spread_of,
     variance_within,
 )
-from gpushmoo.timing.median import median_interval
+from gpushmoo.core.median import median_interval
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,15 +108,16 @@ def test_a_single_pair_of_repeats_has_the_interval_of_two_measurements() -> None
     assert half.whole == pytest.approx(half.own)
 
 
-def test_a_cell_that_was_measured_once_is_known_as_well_as_its_class() -> None:
-    spread = Spread({"c": Usual(1e-4, 1e6)}, Usual(1.0, 1e6), 0.0, 0.0)
-    half = half_widths(np.zeros((1, 1)), np.zeros(1), np.zeros(1), ["c"], spread)
-    assert half.own == pytest.approx(1.96 * 0.01, rel=1e-3)
-
-
-def test_samples_that_scatter_more_than_repeats_do_are_believed() -> None:
-    spread = Spread({"c": Usual(1e-8, 1e6)}, Usual(1.0, 1e6), 0.0, 0.0)
-    half = half_widths(np.zeros((1, 2)), np.zeros(1), np.array([2e-4]), ["c"], spread)
+@pytest.mark.parametrize(
+    ("repeats", "of_class", "of_samples"),
+    [
+        pytest.param(1, 1e-4, 0.0, id="measured once: known as well as its class"),
+        pytest.param(2, 1e-8, 2e-4, id="samples that scatter more than repeats are believed"),
+    ],
+)
+def test_what_a_cell_is_known_by(repeats: int, of_class: float, of_samples: float) -> None:
+    spread = Spread({"c": Usual(of_class, 1e6)}, Usual(1.0, 1e6), 0.0, 0.0)
+    half = half_widths(np.zeros((1, repeats)), np.zeros(1), np.array([of_samples]), ["c"], spread)
     assert half.own == pytest.approx(1.96 * 0.01, rel=1e-3)
 
 

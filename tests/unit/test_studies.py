@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 import yaml
 from conftest import ROOT
-from gpushmoo.config import ConfigError, load_config
-from gpushmoo.kernels import KernelFolder, load_kernel
-from gpushmoo.numerics import Study
-from gpushmoo.space import Cell, Problem
-from gpushmoo.studies import (
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.planning.config import load_config
+from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.workloads.loader import KernelFolder, load_kernel
+from hypothesis import given
+from hypothesis import strategies as st
+from streamed_dot.chapter import StreamedPlan
+from streamed_dot.numerics import Study
+from streamed_dot.studies import (
     MOST_TIMELINES,
     Studies,
     StudyError,
@@ -22,8 +26,6 @@ from gpushmoo.studies import (
     cell_params,
     read_studies,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 KERNELS = ("dot_streamed", "dot_square", "dot_host", "dot_resident", "copy2d_coalesced")
 FOLDERS = {name: load_kernel(ROOT / "kernels" / name) for name in KERNELS}
@@ -43,7 +45,8 @@ SPEC: dict[str, Any] = {
     "size": 1000,
     "axes": AXES,
 }
-KEY = "studies.timeline.mine"
+CHAPTER = "chapters.streamed_dot"
+KEY = f"{CHAPTER}.timeline.mine"
 
 
 def studies_of(
@@ -59,10 +62,6 @@ def studies_of(
 
 def with_axes(**changed: int) -> dict[str, Any]:
     return {**SPEC, "axes": {**AXES, **changed}}
-
-
-def without_axis(name: str) -> dict[str, Any]:
-    return {**SPEC, "axes": {k: v for k, v in AXES.items() if k != name}}
 
 
 # What is taken
@@ -118,9 +117,13 @@ def test_errors_are_studied_on_the_data_that_are_asked_for() -> None:
     assert all(isinstance(c, float) for c in found.conditions)
 
 
-def test_recorded_studies_lie_below_the_root(tmp_path: Path) -> None:
+def test_recorded_studies_lie_in_a_folder_below_the_root(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
+    (tmp_path / "file").touch()
     assert studies_of(recorded="here", root=tmp_path).recorded == tmp_path / "here"
+    for name in ("nowhere", "file"):
+        with pytest.raises(StudyError, match=rf"streamed_dot\.recorded: '{name}' is not a folder$"):
+            studies_of(recorded=name, root=tmp_path)
 
 
 # What is refused
@@ -139,8 +142,8 @@ def test_recorded_studies_lie_below_the_root(tmp_path: Path) -> None:
         ({**SPEC, "dtype": "half"}, "dtype", ["'half'", "float, double"]),
         ({**SPEC, "dtype": "float3"}, "dtype", ["'float3'"]),
         ({**SPEC, "variant": "pinned"}, "variant", ["'pinned'", "pinned-pooled, pinned-fresh"]),
-        (without_axis("threads"), "axes", ["streams, ", "threads", "one value"]),
-        (with_axes(block_x=8), "axes", ["streams, ", "threads", "one value"]),
+        ({**SPEC, "axes": AXES | {"block_x": 8}}, "axes", ["streams, ", "threads", "one value"]),
+        ({**SPEC, "axes": {"streams": 4}}, "axes", ["streams, ", "threads", "one value"]),
         ({**SPEC, "axes": {}}, "axes", ["one value"]),
         (with_axes(streams=0), "axes.streams", ["is 0", "from 1 to"]),
         (with_axes(threads=2**28 + 1), "axes.threads", [str(2**28 + 1), f"to {2**28}"]),
@@ -161,18 +164,6 @@ def test_a_cell_that_cannot_be_traced_is_refused_by_a_clause_that_names_the_key(
     # What goes on as a sentence has no end of its own.
     assert text[-1] not in ".?!\n"
     assert len(text.splitlines()) == 1
-
-
-def test_more_timelines_than_have_room_are_refused() -> None:
-    with pytest.raises(StudyError, match=r"studies\.timeline: 4 cells; a figure has room for 3$"):
-        studies_of({f"t{i}": with_axes(streams=1 + i) for i in range(MOST_TIMELINES + 1)})
-
-
-@pytest.mark.parametrize("name", ["nowhere", "file"])
-def test_recorded_studies_that_are_no_folder_are_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StudyError, match=rf"studies\.recorded: '{name}' is not a folder$"):
-        studies_of(recorded=name, root=tmp_path)
 
 
 # What a job is told
@@ -202,6 +193,16 @@ def test_a_cell_survives_being_written_down(cell: Cell) -> None:
 
 # In a configuration
 
+TIMELINES = [
+    f"{CHAPTER}.timeline.{name}" for name in DEFAULT["chapters"]["streamed_dot"]["timeline"]
+]
+
+
+def planned(raw_config: dict[str, Any]) -> StreamedPlan:
+    plan = load_config(raw_config, ROOT).chapters["streamed_dot"].plan
+    assert isinstance(plan, StreamedPlan)
+    return plan
+
 
 def refusal(raw_config: dict[str, Any]) -> str:
     with pytest.raises(ConfigError) as caught:
@@ -216,23 +217,20 @@ def refusal(raw_config: dict[str, Any]) -> str:
 def test_the_default_configuration_has_studies_of_streamed_dot_products(
     raw_config: dict[str, Any],
 ) -> None:
-    studies = load_config(raw_config, ROOT).studies
-    assert set(studies.timelines) == set(DEFAULT["studies"]["timeline"])
-    assert {c.kernel for c in studies.timelines.values()} == {"dot_streamed"}
-    assert studies.errors is not None
-    assert list(studies.errors.sizes) == DEFAULT["studies"]["errors"]["sizes"]
-    assert studies.errors.seed == DEFAULT["seed"]
+    plan = planned(raw_config)
+    assert list(plan.cells) == TIMELINES
+    assert {c.kernel for c in plan.cells.values()} == {"dot_streamed"}
+    assert plan.jobs is not None
+    errors = DEFAULT["chapters"]["streamed_dot"]["errors"]
+    assert plan.jobs["errors"]["study"]["sizes"] == errors["sizes"]
 
 
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
         ("timeline", {"mine": {**SPEC, "dtype": "half"}}, [f"{KEY}.dtype", "'half'"]),
-        ("timeline", {"mine": with_axes(host_percent=100)}, [f"{KEY}.axes.host_percent"]),
         ("timeline", {"mine": with_axes(streams=-1)}, [f"{KEY}.axes.streams", "-1", "at least 0"]),
-        ("timeline", {"mine": with_axes(streams=0)}, [f"{KEY}.axes.streams is 0", "from 1 to"]),
         ("timeline", {"mine": with_axes(chunk=2**28 + 1)}, [f"{KEY}.axes.chunk", "at most"]),
-        ("timeline", {"mine": {**SPEC, "axes": {}}}, [f"{KEY}.axes", "one value"]),
         ("timeline", {"mine": {**SPEC, "axes": [1]}}, [f"{KEY}.axes", "a mapping"]),
         ("timeline", {"mine": {**SPEC, "size": 0}}, [f"{KEY}.size", "at least 1"]),
         ("timeline", {"mine": {**SPEC, "size": 2**28 + 1}}, [f"{KEY}.size", "at most"]),
@@ -241,30 +239,29 @@ def test_the_default_configuration_has_studies_of_streamed_dot_products(
         ("timeline", {"mine": {"kernel": "dot_streamed"}}, [f"{KEY}.dtype", "missing"]),
         (
             "timeline",
-            {"mine": {**SPEC, "kernel": "dot_host"}},
-            [f"{KEY}.kernel", "streams nothing"],
+            {f"t{i}": SPEC for i in range(4)},
+            ["streamed_dot.timeline: 4 cells; a figure has room for 3."],
         ),
-        ("timeline", {f"t{i}": SPEC for i in range(4)}, ["studies.timeline", "room for 3"]),
-        ("timeline", {3: SPEC}, ["studies.timeline", "a key must be a text"]),
-        ("timeline", [], ["studies.timeline", "a mapping or null"]),
-        ("errors", {"sizes": [1]}, ["studies.errors.conditions", "missing"]),
-        ("errors.sizes", [], ["studies.errors.sizes", "at least 1 entry"]),
-        ("errors.sizes", [0], ["studies.errors.sizes.0", "at least 1"]),
-        ("errors.sizes", [64, 64], ["studies.errors.sizes", "twice"]),
-        ("errors.conditions", [1.5], ["studies.errors.conditions.0", "at least 2"]),
-        ("errors.conditions", [1e26], ["studies.errors.conditions.0", "at most"]),
-        ("errors.conditions", [math.nan], ["studies.errors.conditions.0", "finite"]),
-        ("errors.condition_size", 63, ["studies.errors.condition_size", "at least 64"]),
-        ("errors", True, ["studies.errors", "true", "a mapping or null"]),
-        ("recorded", "", ["studies.recorded", "not be empty"]),
-        ("recorded", 3, ["studies.recorded", "a text or null"]),
+        ("timeline", {3: SPEC}, ["streamed_dot.timeline", "a key must be a text"]),
+        ("timeline", [], ["streamed_dot.timeline", "a mapping or null"]),
+        ("errors", {"sizes": [1]}, ["streamed_dot.errors.conditions", "missing"]),
+        ("errors.sizes", [], ["streamed_dot.errors.sizes", "at least 1 entry"]),
+        ("errors.sizes", [0], ["streamed_dot.errors.sizes.0", "at least 1"]),
+        ("errors.sizes", [64, 64], ["streamed_dot.errors.sizes", "twice"]),
+        ("errors.conditions", [1.5], ["streamed_dot.errors.conditions.0", "at least 2"]),
+        ("errors.conditions", [1e26], ["streamed_dot.errors.conditions.0", "at most"]),
+        ("errors.conditions", [math.nan], ["streamed_dot.errors.conditions.0", "finite"]),
+        ("errors.condition_size", 63, ["streamed_dot.errors.condition_size", "at least 64"]),
+        ("errors", True, ["streamed_dot.errors", "true", "a mapping or null"]),
+        ("recorded", "", ["streamed_dot.recorded", "not be empty"]),
+        ("recorded", 3, ["streamed_dot.recorded", "a text or null"]),
     ],
 )
 def test_a_fault_of_a_study_is_one_sentence_that_names_the_key(
     raw_config: dict[str, Any], path: str, value: Any, words: list[str]
 ) -> None:
     *parents, last = path.split(".")
-    place = raw_config["studies"]
+    place = raw_config["chapters"]["streamed_dot"]
     for name in parents:
         place = place[name]
     place[last] = value
@@ -275,47 +272,50 @@ def test_a_fault_of_a_study_is_one_sentence_that_names_the_key(
 def test_a_misspelt_key_of_the_studies_is_named_beside_the_right_one(
     raw_config: dict[str, Any],
 ) -> None:
-    raw_config["studies"]["recorder"] = "x"
-    with pytest.raises(ConfigError, match=r"'studies\.recorder'.* Did you mean 'recorded'\?$"):
+    raw_config["chapters"]["streamed_dot"]["recorder"] = "x"
+    with pytest.raises(
+        ConfigError, match=r"'chapters\.streamed_dot\.recorder'.* Did you mean 'recorded'\?$"
+    ):
         load_config(raw_config, ROOT)
 
 
-@pytest.mark.parametrize("key", ["timeline", "errors", "recorded"])
-def test_a_study_that_is_not_mentioned_is_missing(raw_config: dict[str, Any], key: str) -> None:
-    del raw_config["studies"][key]
-    assert refusal(raw_config) == f"Config key 'studies.{key}' is missing."
+@pytest.mark.parametrize("key", ["timeline", "errors"])
+def test_a_study_that_is_not_mentioned_is_left_out(raw_config: dict[str, Any], key: str) -> None:
+    del raw_config["chapters"]["streamed_dot"][key]
+    assert key not in (planned(raw_config).files or {})
 
 
 def test_conditions_may_be_none_at_all(raw_config: dict[str, Any]) -> None:
-    raw_config["studies"]["errors"]["conditions"] = []
-    errors = load_config(raw_config, ROOT).studies.errors
-    assert errors is not None
-    assert errors.conditions == ()
+    raw_config["chapters"]["streamed_dot"]["errors"]["conditions"] = []
+    jobs = planned(raw_config).jobs
+    assert jobs is not None
+    assert jobs["errors"]["study"]["conditions"] == []
 
 
 def test_sweeps_that_do_not_run_have_no_studies(raw_config: dict[str, Any]) -> None:
     raw_config["only"] = ["dot_host", "copy2d_coalesced"]
-    assert load_config(raw_config, ROOT).studies.timelines == {}
+    assert planned(raw_config) == StreamedPlan()
     raw_config["only"] = ["dot_streamed"]
-    assert set(load_config(raw_config, ROOT).studies.timelines) == set(
-        DEFAULT["studies"]["timeline"]
-    )
+    assert list(planned(raw_config).cells) == TIMELINES
 
 
 def test_a_sweep_of_another_name_stands_for_its_kernel(raw_config: dict[str, Any]) -> None:
     raw_config["kernels"] = {"mine": {"kernel": "dot_streamed", "sizes": [64]}}
-    assert set(load_config(raw_config, ROOT).studies.timelines) == set(
-        DEFAULT["studies"]["timeline"]
-    )
+    assert list(planned(raw_config).cells) == TIMELINES
 
 
 def test_recorded_studies_are_looked_for_beside_a_recorded_dataset_only(
     raw_config: dict[str, Any], tmp_path: Path
 ) -> None:
-    raw_config["studies"]["recorded"] = "nowhere"
-    assert load_config(raw_config, ROOT).studies.recorded is None
+    raw_config["chapters"]["streamed_dot"]["recorded"] = "nowhere"
+    assert planned(raw_config).measured
     (tmp_path / "x.parquet").touch()
     raw_config["dataset"] = str(tmp_path)
-    assert "studies.recorded: 'nowhere' is not a folder." in refusal(raw_config)
-    raw_config["studies"]["recorded"] = str(tmp_path)
-    assert load_config(raw_config, ROOT).studies.recorded == tmp_path
+    assert "streamed_dot.recorded: 'nowhere' is not a folder." in refusal(raw_config)
+    raw_config["chapters"]["streamed_dot"]["recorded"] = str(tmp_path)
+    assert planned(raw_config).files == {}
+    (tmp_path / "errors.parquet").touch()
+    files = planned(raw_config).files or {}
+    assert {name: Path(file).resolve() for name, file in files.items()} == {
+        "errors": tmp_path / "errors.parquet"
+    }

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from gpushmoo import summation
-from gpushmoo.summation import (
+from dot_products import summation
+from dot_products.summation import (
     CHUNK,
     Reference,
     Tolerance,
@@ -20,7 +20,6 @@ from gpushmoo.summation import (
     agrees,
     blocked_depth,
     dot_bound,
-    exact_dot,
     gamma,
     ill_conditioned,
     pairwise_depth,
@@ -77,11 +76,6 @@ def uniform(n: int, dtype: npt.DTypeLike, seed: int = 1) -> tuple[Array, Array]:
     return rng.random(n).astype(dtype), rng.random(n).astype(dtype)
 
 
-def normal(n: int, dtype: npt.DTypeLike, seed: int = 1) -> tuple[Array, Array]:
-    rng = np.random.default_rng(seed)
-    return rng.standard_normal(n).astype(dtype), rng.standard_normal(n).astype(dtype)
-
-
 # --- The reference ---
 
 
@@ -90,7 +84,7 @@ def test_reference_is_the_exact_value_rounded_once(pair: tuple[Array, Array]) ->
     each = products(*pair)
     reference = reference_dot(*pair)
     exact = sum(each, Fraction(0))
-    assert reference.value == exact_dot(*pair) == nearest(exact)
+    assert reference.value == nearest(exact)
     assert reference.magnitude == nearest(sum((abs(p) for p in each), Fraction(0)))
     assert reference.terms == len(each)
     if math.isfinite(reference.value):
@@ -105,9 +99,9 @@ def test_reference_at_sizes_about_a_chunk(dtype: np.dtype[Any], n: int) -> None:
     rng = np.random.default_rng(n)
     x, y = (rng.standard_normal(n) * 2.0 ** rng.integers(-40, 40, n) for _ in range(2))
     x, y = x.astype(dtype), y.astype(dtype)
-    assert exact_dot(x, y) == nearest(sum(products(x, y), Fraction(0)))
+    assert reference_dot(x, y).value == nearest(sum(products(x, y), Fraction(0)))
     # Neither strides nor order matter.
-    assert exact_dot(x[::-1], y[::-1]) == exact_dot(x, y)
+    assert reference_dot(x[::-1], y[::-1]).value == reference_dot(x, y).value
 
 
 def test_bins_do_not_overflow_where_all_digits_are_large_and_alike() -> None:
@@ -145,21 +139,18 @@ def over_all_exponents(n: int, dtype: np.dtype[Any], seed: int) -> tuple[Array, 
 @pytest.mark.parametrize("n", [0, 1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5])
 def test_compiled_bins_are_those_of_numpy(dtype: np.dtype[Any], n: int) -> None:
     x, y = over_all_exponents(n, dtype, seed=n)
-    np.testing.assert_array_equal(_compiled_binned()(x, y), _binned(x, y))
+    bins = _binned(x, y)
+    np.testing.assert_array_equal(_compiled_binned()(x, y), bins)
+    if dtype == F64 and n > 3 * CHUNK:
+        # The data reach both ends: the largest has the exponent 1024, the smallest −1073.
+        used = np.flatnonzero(bins.any(axis=0)) % summation._BINS
+        assert (used.min(), used.max()) == (0, summation._BINS - 1)
 
 
 @given(vectors())
 def test_compiled_bins_are_those_of_numpy_for_any_pairs(pair: tuple[Array, Array]) -> None:
     x, y = (np.ascontiguousarray(v) for v in pair)
     np.testing.assert_array_equal(_compiled_binned()(x, y), _binned(x, y))
-
-
-def test_data_over_all_exponents_reach_both_ends_of_the_bins() -> None:
-    x, y = over_all_exponents(3 * CHUNK, F64, seed=1)
-    used = np.flatnonzero(_binned(x, y).any(axis=0)) % summation._BINS
-    # The largest has the exponent 1024, the smallest −1073.
-    assert used.min() == 0
-    assert used.max() == summation._BINS - 1
 
 
 @each_dtype
@@ -211,7 +202,7 @@ def test_segments_of_a_long_dot_product_add_up(
 ) -> None:
     monkeypatch.setattr(summation, "_SEGMENT", 70)
     x, y = over_all_exponents(200, F64, seed=5)
-    assert exact_dot(x, y) == nearest(sum(products(x, y), Fraction(0)))
+    assert reference_dot(x, y).value == nearest(sum(products(x, y), Fraction(0)))
     assert compiled_calls == [70, 70, 60]
 
 
@@ -228,19 +219,15 @@ def test_long_dot_products_with_special_values_need_no_bins(
 def test_sums_past_the_doubles() -> None:
     big = np.array([MAX64, MAX64, -MAX64])
     ones = np.ones(3)
-    assert exact_dot(big, ones) == MAX64, "no intermediate overflow"
+    assert reference_dot(big, ones).value == MAX64, "no intermediate overflow"
     assert reference_dot(big, ones) == Reference(MAX64, INF, 0.0, 3)
     assert reference_dot(big, big) == Reference(INF, INF, INF, 3)
-    assert exact_dot(big, -big) == -INF
+    assert reference_dot(big, -big).value == -INF
     tiny = np.array([TINY64, TINY64])
-    assert exact_dot(tiny, np.array([0.5, 0.25])) == TINY64, "3/4 of the smallest is rounded once"
+    assert reference_dot(tiny, np.array([0.5, 0.25])).value == TINY64, (
+        "3/4 of the smallest is rounded once"
+    )
     assert reference_dot(tiny, tiny) == Reference(0.0, 0.0, TINY64, 2)
-
-
-def test_no_terms_make_zero() -> None:
-    for dtype in (F32, F64):
-        none = np.zeros(0, dtype)
-        assert reference_dot(none, none) == Reference(0.0, 0.0, 0.0, 0)
 
 
 @each_dtype
@@ -444,31 +431,6 @@ def test_any_order_agrees_on_any_input(
         assert abs(float(result) - reference.value) <= bound + reference.uncertainty
 
 
-@each_dtype
-@each_scheme
-@pytest.mark.parametrize("make", [uniform, normal])
-@pytest.mark.parametrize("n", [1, 2, 3, 100, 3001])
-def test_any_order_agrees_on_random_input(
-    dtype: np.dtype[Any],
-    add: Scheme,
-    depth: Depth,
-    make: Callable[..., tuple[Array, Array]],
-    n: int,
-) -> None:
-    errors, limits = [], []
-    for seed in range(5):
-        x, y = make(n, dtype, seed)
-        reference = reference_dot(x, y)
-        limit = tolerance(reference, depth(n), dtype)
-        result = add(x, y)
-        assert agrees(result, reference, limit)
-        errors.append(abs(float(result) - reference.value))
-        limits.append(limit.absolute)
-    # Rounding errors cancel: they grow as the root of the depth, or less, and the bound with it.
-    if n >= 100:
-        assert max(limits) < 30_000 * max(errors)
-
-
 def test_sequential_bound_is_all_but_reached() -> None:
     # Each addition to 1 loses a half unit in the last place, all of it.
     n = 4096
@@ -482,7 +444,7 @@ def test_sequential_bound_is_all_but_reached() -> None:
 
 
 def test_a_chain_of_fused_multiply_adds_counts_once_a_term() -> None:
-    x, y = normal(500, F64)
+    x, y = uniform(500, F64) - np.array([[0.5], [0.5]])
     total = 0.0
     for product in products(x, y):
         total = float(product + Fraction(total))  # a fused multiply-add rounds the exact value once
@@ -530,13 +492,6 @@ def test_a_dropped_term_is_told(dtype: np.dtype[Any], n: int, scheme: str) -> No
         less = x.copy()
         less[dropped] = 0
         assert not agrees(add(less, y), reference, limit)
-
-
-def test_a_term_below_the_tolerance_cannot_be_told() -> None:
-    x, y = uniform(30000, F32)
-    reference = reference_dot(x, y)
-    limit = tolerance(reference, sequential_depth(30000), F32)
-    assert limit.absolute > float(np.max(x * y))
 
 
 def test_float32_results_are_compared_as_they_are() -> None:
@@ -587,18 +542,14 @@ def test_overflow_between_finite_terms() -> None:
     assert not agrees(INF, reference, wide)
 
 
-def test_overflow_of_the_whole_sum() -> None:
-    x = np.full(2, MAX32, F32)
+@pytest.mark.parametrize(("dtype", "most"), [(F32, MAX32), (F64, MAX64)], ids=str)
+def test_overflow_of_the_whole_sum(dtype: np.dtype[Any], most: float) -> None:
+    x = np.full(2, most, dtype)
     reference = reference_dot(x, x)
-    limit = tolerance(reference, 2, F32)
-    assert agrees(INF, reference, limit)
-    assert not agrees(MAX32, reference, limit)
-    big = np.full(2, MAX64)
-    past = reference_dot(big, big)
-    limit = tolerance(past, 2, F64)
+    limit = tolerance(reference, 2, dtype)
     assert limit.overflow
-    assert agrees(INF, past, limit)
-    assert not agrees(MAX64, past, limit)
+    assert agrees(INF, reference, limit)
+    assert not agrees(most, reference, limit)
 
 
 # --- Ill-conditioned input ---
@@ -626,7 +577,7 @@ def test_condition_number_is_about_as_asked(dtype: np.dtype[Any], n: int, condit
         x, y = ill_conditioned(n, dtype, np.random.default_rng(seed), condition)
         assert x.dtype == y.dtype == dtype
         assert x.shape == y.shape == (n,)
-        achieved = 2 * exact_dot(np.abs(x), np.abs(y)) / abs(exact_dot(x, y))
+        achieved = 2 * reference_dot(np.abs(x), np.abs(y)).value / abs(reference_dot(x, y).value)
         assert condition / 4 < achieved < 4 * condition
         again = ill_conditioned(n, dtype, np.random.default_rng(seed), condition)
         np.testing.assert_array_equal((x, y), again)

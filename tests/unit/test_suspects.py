@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import accumulate
 
 import pytest
 from conftest import examples
 from fakes import FOLDER, FakeDevice, FakeWorker, Fault, cell_tag, make_cells, measure_cells
-from gpushmoo.events import Began, CellRun, Ended
-from gpushmoo.measure import TOGETHER
-from gpushmoo.messages import Finished, Measure
-from gpushmoo.process import WorkerGoneError, WorkerKilledError
-from gpushmoo.schema import Status
-from gpushmoo.supervise import FAULTS_PER_VARIANT, Supervisor
-from gpushmoo.suspects import (
+from gpushmoo.core.schema import Status
+from gpushmoo.core.space import Cell
+from gpushmoo.measuring.events import Began, CellRun, Ended, Preparing
+from gpushmoo.measuring.rounds import TOGETHER
+from gpushmoo.measuring.worker.handle import WorkerGoneError, WorkerKilledError, WorkerSilentError
+from gpushmoo.measuring.worker.protocol import Finished, Measure, Message
+from gpushmoo.measuring.worker.supervise import FAULTS_PER_VARIANT, Supervisor
+from gpushmoo.measuring.worker.suspects import (
     FAULTS_OF_NOBODY,
     MOST_UNEXPLAINED,
     STRIKES_ALONE,
@@ -33,6 +35,15 @@ ALL = frozenset("abcdef")
 
 def fall(running: str, outside: bool = False) -> Fall:
     return Fall(tuple(running), Status.LAUNCH_FAILED, "fell", outside)
+
+
+def supervised(
+    first: FakeWorker, start: Callable[[Measure], FakeWorker], cells: list[Cell] = CELLS
+) -> list[CellRun]:
+    """What becomes of `cells` by a first process and those that `start` gives after it."""
+    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in cells]
+    supervisor = Supervisor(runs, start, 1.0, lambda done, share: None)
+    return list(supervisor.measure(first).runs.values())
 
 
 def forgiving(suspects: Suspects) -> None:
@@ -112,10 +123,8 @@ def test_first_strikes_have_all_measured_again_together() -> None:
         outcome = measure_cells(FakeDevice(), [c for c in CELLS if c.key in keys])
         return FakeWorker([*map(Ended, outcome.runs), Finished()])
 
-    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in CELLS]
-    first = FakeWorker([Began((FIRST.key,))], killed)
-    result = Supervisor(runs, start, 1.0, lambda done, share: None).measure(first)
-    assert {r.status for r in result.runs.values()} == {Status.OK}
+    runs = supervised(FakeWorker([Began((FIRST.key,))], killed), start)
+    assert {r.status for r in runs} == {Status.OK}
     assert asked == [(len(CELLS), TOGETHER)] * STRIKES_FORGIVEN
 
 
@@ -187,7 +196,68 @@ def test_a_fault_of_nobody_is_not_the_end() -> None:
         return FakeWorker([*map(Ended, ended), Finished()])
 
     for err in (WorkerGoneError("ended with status 1"), WorkerKilledError("ended by SIGHUP")):
-        runs = [CellRun(c, FOLDER.workload.launch(c)) for c in CELLS]
-        supervisor = Supervisor(runs, start, 1.0, lambda done, share: None)
-        result = supervisor.measure(FakeWorker([], err))
-        assert {r.status for r in result.runs.values()} == {Status.OK}
+        assert {r.status for r in supervised(FakeWorker([], err), start)} == {Status.OK}
+
+
+# One that ends in a method of the workload: its own cells are told so, no others. By a fake process
+# that tells what it is given; `test_broken_workloads` has real ones.
+
+SAID = "kernels/tiny: the measuring process ended with status 0 while workload.py's inputs ran"
+GONE = WorkerGoneError(SAID, in_workload=True)
+SHORT = Preparing(CELLS[0].problem, frozenset("a"))
+
+
+def outcome(told: list[Message], *ends: Exception) -> tuple[list[CellRun], list[Measure]]:
+    """The cells after processes that tell `told` and end so, and what each successor was asked for.
+
+    After `ends` they leave out what they are asked for.
+    """
+    asked: list[Measure] = []
+    left = list(ends)
+
+    def next_worker() -> FakeWorker:
+        return FakeWorker([*told], left.pop(0)) if left else FakeWorker([Finished()])
+
+    def start(do: Measure) -> FakeWorker:
+        asked.append(do)
+        return next_worker()
+
+    return supervised(next_worker(), start), asked
+
+
+@pytest.mark.parametrize("end", [GONE, WorkerSilentError(SAID, in_workload=True)])
+def test_an_end_while_buffers_are_made_costs_the_group_they_were_made_for(end: Exception) -> None:
+    runs, asked = outcome([SHORT], end, end)
+    group = [r for r in runs if r.cell.problem == SHORT.problem and r.cell.variant == "a"]
+    assert {(r.status, r.message) for r in group} == {(Status.WORKLOAD_FAILED, SAID)}
+    # At first all are taken again: it might have been bad luck.
+    everyone = {r.cell.key for r in runs}
+    assert [do.keys for do in asked] == [everyone, everyone - {r.cell.key for r in group}]
+
+
+def test_an_end_in_a_cell_costs_that_cell_once_it_was_alone() -> None:
+    key = CELLS[3].key
+    runs, asked = outcome([SHORT, Began((key,))], GONE)
+    assert Status.WORKLOAD_FAILED not in {r.status for r in runs}
+    assert [do.keys for do in asked] == [{c.key for c in CELLS} - {key}, {key}]
+
+
+def test_a_cell_that_says_nothing_for_too_long_is_a_timeout_whatever_runs() -> None:
+    key = CELLS[0].key
+    silent = WorkerSilentError(SAID, in_workload=True)
+    workers = [FakeWorker([SHORT, Began((key,))], silent) for _ in range(2)]
+    [run] = supervised(workers.pop(), lambda do: workers.pop(), CELLS[:1])
+    assert run.status is Status.TIMEOUT
+
+
+def test_an_end_before_anything_is_made_costs_every_cell() -> None:
+    runs, _ = outcome([], GONE, GONE)
+    assert {(r.status, r.message) for r in runs} == {(Status.WORKLOAD_FAILED, SAID)}
+
+
+def test_kills_in_a_method_are_forgiven_as_any_others_and_then_cost_the_group() -> None:
+    killed = WorkerKilledError(SAID, in_workload=True)
+    runs, asked = outcome([SHORT], *[killed] * STRIKES_OF_NOBODY)
+    group = {r.cell.key for r in runs if r.status is Status.WORKLOAD_FAILED}
+    assert group == {c.key for c in CELLS if c.problem == SHORT.problem and c.variant == "a"}
+    assert {len(do.keys or ()) for do in asked[:-1]} == {len(CELLS)}

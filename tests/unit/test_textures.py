@@ -10,12 +10,14 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 from gpushmoo.analysis.ceiling import CeilingRow
-from gpushmoo.analysis.textures import Shmoo, shmoos, written_sums
-from gpushmoo.kernels import load_kernel
 from gpushmoo.report.tables import namer
-from gpushmoo.report.textures import textures_findings, textures_page
+from gpushmoo.workloads.loader import load_kernel
+from texture_shmoo.analysis import Shmoo, shmoos, written_sums
+from texture_shmoo.pages import textures_page
 
-PUBLISHED: dict[str, Any] = json.loads((ROOT / "reports/published/textures.json").read_text())
+PUBLISHED: dict[str, Any] = json.loads(
+    (ROOT / "reports/chapters/texture_shmoo/published/textures.json").read_text()
+)
 TEXTURE, SURFACE = PUBLISHED["shmoos"]
 SIDE = 4096
 IMAGE_BYTES = SIDE**2 * 4
@@ -122,6 +124,8 @@ def test_share_is_that_of_the_load_peak_or_of_the_store_peak() -> None:
     assert one(cells_of(TIMES), peaks).share == pytest.approx(0.25)
     assert one(cells_of(TIMES, SURFACE), peaks).share == pytest.approx(0.5)
     assert one(cells_of(TIMES, SURFACE), peaks[:1]).share is None
+    page = page_of(cells_of(TIMES, SURFACE), peaks)
+    assert "50 % of the store peak, with" in page["ours"][0]["finding"]
 
 
 # The document's rule
@@ -174,6 +178,7 @@ def test_a_shape_measured_one_way_only_is_not_compared() -> None:
     plain = cells_of({(4, 4): 2.0, (8, 8): 1.0})
     stored = cells_of({(8, 8): 1.5, (32, 32): 9.0}, WRITTEN)
     (found,) = written_sums(pd.concat([plain, stored]), *PROOF)
+    assert written_sums(plain, *PROOF) == []
     assert (found.shapes, found.median) == (1, pytest.approx(1.5))
     failed = stored.assign(status="timeout")
     assert written_sums(pd.concat([plain, failed]), *PROOF) == []
@@ -195,10 +200,6 @@ def test_without_a_twin_nothing_is_compared(change: dict[str, Any]) -> None:
     assert written_sums(both, *PROOF) == []
 
 
-def test_without_stored_sums_nothing_is_compared() -> None:
-    assert written_sums(cells_of(TIMES), *PROOF) == []
-
-
 # The page
 
 
@@ -207,9 +208,7 @@ def provenance(kernel: str = "tex2d_sum", **found: Any) -> dict[str, Any]:
 
 
 def page_of(
-    cells: pd.DataFrame,
-    rows: Sequence[CeilingRow] = (),
-    told: Sequence[dict[str, Any]] = (),
+    cells: pd.DataFrame, rows: Sequence[CeilingRow] = (), told: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
     page = textures_page(cells, rows, PUBLISHED, told, namer(cells))
     assert page is not None
@@ -227,7 +226,6 @@ def page_of(
 )
 def test_without_the_documents_kernels_there_is_no_page(cells: pd.DataFrame) -> None:
     assert textures_page(cells, [], PUBLISHED, [], namer(cells)) is None
-    assert textures_findings(None) == []
 
 
 def test_ours_are_said_with_their_unit_interval_and_share() -> None:
@@ -238,20 +236,12 @@ def test_ours_are_said_with_their_unit_interval_and_share() -> None:
     assert row["bandwidth"] == "0.0671 (0.0668 to 0.0674)"
     assert (row["share"], row["threads"], row["worst"]) == ("50 %", "128, 256", "50 %")
     assert row["shapes"] == "256: 16×16, 32×8; 128: 8×16"
-    (said,) = textures_findings(page)
+    said = row["finding"]
     for part in ("0.0671 GB/s (0.0668", "50 % of the load peak", "128, 256 threads", "3 of 5"):
         assert part in said
-
-
-def test_without_a_ceiling_no_share_is_said() -> None:
-    page = page_of(cells_of(TIMES))
-    assert page["ours"][0]["share"] == "—"
-    assert "peak" not in textures_findings(page)[0]
-
-
-def test_a_surface_is_compared_with_the_store_peak() -> None:
-    page = page_of(cells_of(TIMES, SURFACE), [ceiling("store", 1.0)])
-    assert "% of the store peak, with" in textures_findings(page)[0]
+    (without_peak,) = page_of(cells_of(TIMES))["ours"]
+    assert without_peak["share"] == "—"
+    assert "peak" not in without_peak["finding"]
 
 
 def test_of_many_tied_shapes_the_fastest_are_named() -> None:
@@ -292,7 +282,7 @@ def test_machine_code_is_said_to_be_checked_only_where_it_was() -> None:
 # What the document reports
 
 
-def test_published_bandwidth_follows_from_the_published_time() -> None:
+def test_published_values_follow_from_the_published_time_and_are_possible() -> None:
     told = [v for v in PUBLISHED["values"] if v["seconds"] is not None]
     assert len(told) == 1
     side, kind = told[0]["image"].split("², ")
@@ -301,9 +291,6 @@ def test_published_bandwidth_follows_from_the_published_time() -> None:
     assert gbs == pytest.approx(told[0]["gbs"], abs=0.05)
     # The note repeats the time for the reader.
     assert f"{1e3 * told[0]['seconds']:.2f} ms" in told[0]["note"]
-
-
-def test_published_values_are_in_gigabytes_and_whole_warps() -> None:
     for value in PUBLISHED["values"]:
         # Gigabits or megabytes would be far off these boards' 140 to 150 GB/s.
         assert 10 < value["gbs"] < 150
@@ -311,14 +298,12 @@ def test_published_values_are_in_gigabytes_and_whole_warps() -> None:
         assert value["what"] in {s["what"] for s in PUBLISHED["shmoos"]}
 
 
-def test_slip_on_bits_is_an_eighth_of_the_value() -> None:
+def test_what_slipped_and_what_is_lost_agree_with_the_published_values() -> None:
     (slip,) = [s for s in PUBLISHED["slips"] if "Gb/s" in s["published"]]
     (value,) = [v for v in PUBLISHED["values"] if v["what"] == "surface memset"]
     assert slip["corrected"] == f"{value['gbs']:.0f} GB/s"
     assert f"{value['gbs'] / 8:.0f} GB/s" in slip["why"]
-
-
-def test_lost_shapes_leave_the_published_numbers_of_threads() -> None:
+    # Lost shapes leave the published numbers of threads.
     texture = [v["threads"] for v in PUBLISHED["values"] if v["what"] == "texture read"]
     assert any(all(n in lost for n in texture) for lost in PUBLISHED["lost"])
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from gpushmoo.model.machine import MachineError, load_machine
-from gpushmoo.model.tiling import Tiling, partition_of
+from conftest import C1060
+from gpushmoo.simulation.machine import MachineError
+from gpushmoo.simulation.tiling import Tiling, partition_of
 from hypothesis import given
 from hypothesis import strategies as st
-
-C1060 = load_machine(Path(__file__).parents[2] / "config" / "devices" / "tesla-c1060.yaml")
 
 
 def test_the_studys_tiles_are_one_partition_wide() -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 from conftest import examples
-from gpushmoo.model import controller as c
-from gpushmoo.model.gantt import Workload
-from gpushmoo.model.machine import Banks, Level, Machine, MachineError, load_machine
-from gpushmoo.model.tiling import Tiling
-from gpushmoo.model.traffic import Watch, simulate_fast, simulate_tiles
+from gpushmoo.simulation import dram_controller as c
+from gpushmoo.simulation.machine import Banks, Level, Machine, MachineError, load_machine
+from gpushmoo.simulation.reference import TileCopy
+from gpushmoo.simulation.run import Watch, simulate_tiles
+from gpushmoo.simulation.tiling import Tiling
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_event_loop import simulate_fast
 
 DEVICES = Path(__file__).parents[2] / "config" / "devices"
 C1060 = load_machine(DEVICES / "tesla-c1060.yaml")
@@ -92,19 +93,27 @@ def test_one_partition_is_one_bus(
 
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 2))
 @settings(max_examples=examples(100))
-def test_no_command_comes_too_early(
+def test_no_command_comes_too_early_and_every_byte_is_read_and_written(
     machine: Machine, tiling: Tiling, blocks: int, commands: int
 ) -> None:
     """All timings of the banks are kept, whatever the controller chooses."""
-    run = simulate_tiles(
-        machine, tiling, blocks, Level.BANKS, commands=commands, watch=Watch(commands=ALL)
-    )
+    watch = Watch(commands=ALL, bins=500, bin_cycles=10**4)
+    run = simulate_tiles(machine, tiling, blocks, Level.BANKS, commands=commands, watch=watch)
     logs = defaultdict(list)
-    for time, partition, bank, command, row in run.commands:
-        logs[partition].append((time, command, bank, row))
+    bursts = dict.fromkeys((c.COLUMN_READ, c.COLUMN_WRITE), 0)
+    for time, partition, bank, command, value in run.commands:
+        logs[partition].append((time, command, bank, value))
+        if command in bursts:
+            bursts[command] += value
     assert set(logs) == {p for p, n in enumerate(run.requests) if n}
     for log in logs.values():
         _check_partition(machine, sorted(log))
+    assert set(bursts.values()) == {commands * tiling.n_bytes // 32}
+    assert run.profile[:, :, c.P_BURSTS].sum() == sum(bursts.values())
+    assert run.profile[:, :, c.P_REQUESTS].sum() == sum(run.requests)
+    assert run.profile[:, :, c.P_OPENINGS].sum() == sum(run.row_openings)
+    assert run.bytes_moved == 2 * tiling.n_bytes
+    assert sum(run.tiles_per_sm) == tiling.n_tiles
 
 
 def _check_partition(machine: Machine, log: list[tuple[float, int, int, int]]) -> None:
@@ -148,25 +157,6 @@ def _check_partition(machine: Machine, log: list[tuple[float, int, int, int]]) -
                 last_written = written[bank] = pins_free
 
 
-@given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 2))
-@settings(max_examples=examples(60))
-def test_every_byte_is_read_and_written(
-    machine: Machine, tiling: Tiling, blocks: int, commands: int
-) -> None:
-    watch = Watch(commands=ALL, bins=500, bin_cycles=10**4)
-    run = simulate_tiles(machine, tiling, blocks, Level.BANKS, commands=commands, watch=watch)
-    bursts = dict.fromkeys((c.COLUMN_READ, c.COLUMN_WRITE), 0)
-    for _, _, _, command, value in run.commands:
-        if command in bursts:
-            bursts[command] += value
-    assert set(bursts.values()) == {commands * tiling.n_bytes // 32}
-    assert run.profile[:, :, c.P_BURSTS].sum() == sum(bursts.values())
-    assert run.profile[:, :, c.P_REQUESTS].sum() == sum(run.requests)
-    assert run.profile[:, :, c.P_OPENINGS].sum() == sum(run.row_openings)
-    assert run.bytes_moved == 2 * tiling.n_bytes
-    assert sum(run.tiles_per_sm) == tiling.n_tiles
-
-
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12))
 @settings(max_examples=examples(60))
 def test_in_order_data_come_in_the_order_of_the_requests(
@@ -199,7 +189,7 @@ def test_items_of_a_tile_are_tiles_of_a_block_for_the_sms() -> None:
 def test_tiles_and_workloads_are_the_same_run(itemsize: int, blocks: int) -> None:
     tiling = Tiling.partition_wide(C1060, 256, itemsize)
     tiles = simulate_tiles(C1060, tiling, blocks, Level.BUS, watch=Watch(bars=ALL))
-    load = Workload.square(C1060, 256, itemsize)
+    load = TileCopy.square(C1060, 256, itemsize)
     assert tiles == simulate_fast(C1060, load, blocks, writes=True, trace_limit=ALL)
 
 

@@ -12,13 +12,15 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import ROOT, examples
-from gpushmoo.config import ConfigError, RunConfig, load_config
-from gpushmoo.dataset import read_cells
-from gpushmoo.devices.base import LaunchRefusedError
-from gpushmoo.kernels import find_kernels, load_kernel
-from gpushmoo.schema import FAULTS, Status
-from gpushmoo.space import Cell, Problem, Residency, count_cells, enumerate_cells, expand_axis
-from gpushmoo.workload import HostFedWorkload, Workload
+from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.schema import FAULTS, Status
+from gpushmoo.core.space import Cell, Problem, Residency, count_cells, enumerate_cells, expand_axis
+from gpushmoo.planning.config import RunConfig, load_config
+from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.storage.dataset import read_cells
+from gpushmoo.workloads.contract import Workload
+from gpushmoo.workloads.host_fed import HostFedWorkload
+from gpushmoo.workloads.loader import find_kernels, load_kernel
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 from whole_run import run_all
@@ -49,16 +51,21 @@ def some(values: Any, most: int = 3) -> st.SearchStrategy[list[Any]]:
     return st.lists(st.sampled_from(list(values)), min_size=1, max_size=most, unique_by=str)
 
 
+def possible(w: Workload, axis: str) -> list[int]:
+    least, most = 0 if axis in w.zero_axes else 1, w.most.get(axis, 2**28)
+    return [v for v in (0, *VALUES, *LARGE) if least <= v <= most]
+
+
 @st.composite
 def axes(draw: st.DrawFn, w: Workload, axis: str) -> Any:
     """An axis with a few values, some of which no launch can have."""
-    least, most = 0 if axis in w.zero_axes else 1, w.most.get(axis, 2**28)
+    most = w.most.get(axis, 2**28)
     if axis in ("unroll", "block_rows"):
         # There is an entry of the kernel for each; of another one its cell says that there is none.
         return draw(some(w.axes[axis]))
     # Blocks of the loading kernel are of whole warps.
     step = 32 if w.ceiling == "load" and axis == "block_x" else 1
-    values = [v for v in (0, *VALUES, *LARGE) if least <= v <= most and v % step == 0]
+    values = [v for v in possible(w, axis) if v % step == 0]
     kind = draw(st.sampled_from(["list", "list", "value", "range", "resident"]))
     if kind == "value":
         return draw(st.sampled_from(values))
@@ -94,18 +101,7 @@ def timelines(draw: st.DrawFn) -> Any:
             "dtype": draw(st.sampled_from(w.dtypes)),
             "variant": draw(st.sampled_from(w.variants)),
             "size": draw(st.sampled_from(LENGTHS[1:])),
-            "axes": {
-                axis: draw(
-                    st.sampled_from(
-                        [
-                            v
-                            for v in (0, *VALUES, *LARGE)
-                            if v <= w.most.get(axis, 2**28) and (v or axis in w.zero_axes)
-                        ]
-                    )
-                )
-                for axis in w.axes
-            },
+            "axes": {axis: draw(st.sampled_from(possible(w, axis))) for axis in w.axes},
         }
         for name in draw(some(["a", "b " * 40, "#c", "<d>"], 3))
     }
@@ -114,12 +110,14 @@ def timelines(draw: st.DrawFn) -> Any:
 SIDES = [32, 33, 64, 96, 128, 256]
 BLOCKS = [1, 2, 7, 8, 30, 32, 33, 5000]
 SIMULATED = st.fixed_dictionaries(
-    {"levels": some(["bus", "partitions", "banks"])},
+    {"levels": some(["bus", "partitions", "banks"])}, optional={"measured": st.booleans()}
+)
+DOCUMENT = st.fixed_dictionaries(
+    {},
     optional={
         "tables": st.fixed_dictionaries({"sizes": some(SIDES), "num_partition": some(BLOCKS)}),
         "questions": st.sampled_from([None, *SIDES]),
-        "measured": st.booleans(),
-        "document": st.sampled_from([False, False, True]),
+        "figures": st.sampled_from([False, False, True]),
     },
 )
 MEASURE = st.fixed_dictionaries(
@@ -160,11 +158,13 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
         "only": kernels,
         "kernels": {k: draw(sweep(k)) for k in kernels},
         "measure": draw(MEASURE),
-        "simulate": simulated,
-        "studies": {
-            "timeline": draw(st.none() | timelines()),
-            "errors": draw(st.sampled_from([None, errors])),
-            "recorded": None,
+        "simulate": draw(st.sampled_from([None, simulated, simulated, simulated])),
+        "chapters": {
+            "streamed_dot": {
+                "timeline": draw(st.none() | timelines()),
+                "errors": draw(st.sampled_from([None, errors])),
+            },
+            "tesla_c1060": draw(DOCUMENT | st.none()),
         },
         "fit": {"holdout": draw(st.sampled_from([0, 0.25, 0.5]))},
     }

@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 from conftest import ROOT
-from gpushmoo.joblog import job_log
-from gpushmoo.wholefile import (
+from gpushmoo.storage.joblog import job_log
+from gpushmoo.storage.wholefile import (
     DamagedFileError,
     read_json,
     read_summed,
@@ -113,7 +113,12 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
 # Of these some write to folders of one call, in which nobody looks for products.
 # The last writes the log, which is no product.
-WRITERS = {"wholefile.py", "report/build.py", "devices/sass.py", "joblog.py"}
+WRITERS = {
+    "storage/wholefile.py",
+    "report/build.py",
+    "devices/machine_code/sass.py",
+    "storage/joblog.py",
+}
 
 
 def test_every_product_is_written_by_what_writes_whole_files() -> None:
@@ -136,8 +141,10 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Path], str]:
 
     def read(log: Path, damaged: Path) -> str:
         terminal = io.StringIO()
-        monkeypatch.setattr("gpushmoo.joblog._end", lambda _, sentence: terminal.write(sentence))
-        monkeypatch.setattr("gpushmoo.joblog.os.dup2", lambda *_: None)
+        monkeypatch.setattr(
+            "gpushmoo.storage.joblog._end", lambda _, sentence: terminal.write(sentence)
+        )
+        monkeypatch.setattr("gpushmoo.storage.joblog.os.dup2", lambda *_: None)
         with job_log(log):
             read_json(damaged)
         return terminal.getvalue()
@@ -146,29 +153,21 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Path], str]:
 
 
 def test_a_damaged_file_is_named_set_aside_and_to_be_made_anew(
-    tmp_path: Path, ended: Callable[[Path, Path], str]
+    tmp_path: Path, ended: Callable[[Path, Path], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "summary/ceiling.json"
+    path, aside = (tmp_path / part / "ceiling.json" for part in ("summary", "quarantine/summary"))
     write_whole(path, b"")
-    aside = tmp_path / "quarantine/summary/ceiling.json"
     assert ended(tmp_path / "logs/best.log", path) == (
         f"'{path}' is empty (damaged, or changed by another program). Set aside as '{aside}'; "
         "start the run again to make it anew."
     )
-    assert aside.exists()
-    assert not path.exists()
-
-
-def test_what_cannot_be_set_aside_is_to_be_removed(
-    tmp_path: Path, ended: Callable[[Path, Path], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "summary/ceiling.json"
-    write_whole(path, b"")
+    assert (aside.exists(), path.exists()) == (True, False)
 
     def read_only(*_: Any) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("gpushmoo.quarantine.os.replace", read_only)
+    path.write_bytes(b"")
+    monkeypatch.setattr("gpushmoo.storage.quarantine.os.replace", read_only)
     assert ended(tmp_path / "logs/best.log", path).endswith(
         " Not set aside (Read-only file system): remove it and start the run again."
     )

@@ -15,42 +15,41 @@ from typing import Any
 
 from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.analysis.best import best_of_dataset
-from gpushmoo.analysis.ceiling import ceiling_rows, read_ceiling, write_ceiling
-from gpushmoo.analysis.dots import DOTS, copied_gbs, plot_series
-from gpushmoo.analysis.published_dot import PLOTS, read_dot
-from gpushmoo.analysis.statuses import write_verdict
-from gpushmoo.dataset import matching, read_cells, read_medians
-from gpushmoo.figures.curve import curve
-from gpushmoo.figures.dot import dot
-from gpushmoo.figures.errors import errors
-from gpushmoo.figures.float3 import float3
-from gpushmoo.figures.footprint import footprint
-from gpushmoo.figures.heatmap import heatmap
-from gpushmoo.figures.questions import questions
-from gpushmoo.figures.same_machine import same_machine
-from gpushmoo.figures.simulated import simulated
-from gpushmoo.figures.timeline import timeline
-from gpushmoo.figures.workingset import workingset
-from gpushmoo.flow import Flow
-from gpushmoo.kernels import load_kernel
-from gpushmoo.measure_job import run_shard
-from gpushmoo.model.questions import answer_questions
-from gpushmoo.model.same_machine import compare_with_measured
-from gpushmoo.model.series import fit_dataset
-from gpushmoo.model.shapes import SHAPE_SCHEMA, fit_shapes
-from gpushmoo.model.simulate import check_published, simulate_device, simulate_tables
-from gpushmoo.numerics import ERRORS_SCHEMA
-from gpushmoo.report.build import ReportFiles, build_report
-from gpushmoo.schema import (
-    PREDICTION_SCHEMA,
+from gpushmoo.analysis.best import write_best
+from gpushmoo.analysis.ceiling import measure_ceiling
+from gpushmoo.analysis.edges import Limits
+from gpushmoo.analysis.models.series import fit_kernels
+from gpushmoo.analysis.models.shapes import fit_mapped_kernels
+from gpushmoo.analysis.statuses import judge_dataset
+from gpushmoo.core.schema import (
     PROFILE_SCHEMA,
     SAME_MACHINE_SCHEMA,
     SIMULATION_SCHEMA,
 )
-from gpushmoo.store import read_table, write_parquet
-from gpushmoo.study_job import run_errors, run_timelines
-from gpushmoo.timeline import read_timeline
+from gpushmoo.figures.same_machine import same_machine
+from gpushmoo.figures.simulated import simulated
+from gpushmoo.figures.stage import draw_figure
+from gpushmoo.measuring.job import run_shard
+from gpushmoo.planning.flow import Flow
+from gpushmoo.report.build import ReportFiles, build_report
+from gpushmoo.simulation.compare_measured import compare_with_measured
+from gpushmoo.simulation.stages import simulate_device
+from gpushmoo.storage.dataset import read_medians
+from gpushmoo.storage.store import read_table
+from streamed_dot.analysis import DOTS, copied_gbs, plot_series
+from streamed_dot.chapter import StreamedPlan
+from streamed_dot.figure_dot import dot
+from streamed_dot.figure_errors import errors
+from streamed_dot.figure_timeline import timeline
+from streamed_dot.numerics import ERRORS_SCHEMA
+from streamed_dot.printed_plots import PLOTS, read_dot
+from streamed_dot.study_job import run_errors, run_timelines
+from streamed_dot.timeline import read_timeline
+from tesla_c1060.chapter import DevicePlan
+from tesla_c1060.figures.float3 import float3
+from tesla_c1060.figures.questions import questions
+from tesla_c1060.questions import answer_questions
+from tesla_c1060.stages import check_published, simulate_tables
 
 W = SimpleNamespace
 THREADS = 2
@@ -66,7 +65,8 @@ def run_all(raw: Mapping[str, Any]) -> Flow:
     _simulate(flow, dataset)
     _draw(flow, dataset)
     _report(flow, dataset)
-    write_verdict(read_cells(dataset), Path(flow.path("verdict.txt")), False, {}, io.StringIO())
+    verdict = Path(flow.path("summary", "verdict.txt"))
+    judge_dataset(dataset, verdict, False, flow.swept, io.StringIO())
     return flow
 
 
@@ -78,97 +78,77 @@ def _measure(flow: Flow) -> None:
         wildcards = W(sweep=shard.sweep, dtype=shard.dtype, shard=place, repeat=shard.repeat)
         first = None if shard.repeat == 1 else Path(flow.first_repeat(wildcards))
         run_shard(flow.measure_params(wildcards), (1, 1), cache, out, terminal, first)
-    for study in flow.studies:
-        job = run_timelines if study == "timeline" else run_errors
-        job(flow.study_params(study), cache, Path(flow.study_file(study)), terminal)
+    for chapter in flow.chapters.values():
+        if isinstance(plan := chapter.plan, StreamedPlan):
+            for study, file in (plan.files or {}).items():
+                job = run_timelines if study == "timeline" else run_errors
+                job(plan.study_params(study, flow.job_device), cache, Path(file), terminal)
 
 
 def _analyse(flow: Flow, dataset: Path) -> None:
-    kinds, config = flow.ceiling_kernels, flow.config
-    top = Path(flow.path("summary", "ceiling.json"))
-    top.parent.mkdir()
-    cells = read_cells(dataset, {"kernel": list(kinds), "status": "ok"})
-    write_ceiling(ceiling_rows(cells, kinds), top)
-    best = best_of_dataset(dataset, read_ceiling(top), flow.host_fed_kernels)
-    write_parquet(best, Path(flow.path("summary", "best.parquet")), {})
-    model = Path(flow.path("model"))
-    model.mkdir()
-    kernels = flow.persistent_kernels
-    fit_dataset(
-        read_medians(dataset, {"kernel": kernels}),
-        kernels,
-        config.holdout,
-        config.seed,
-        model / "params.json",
-        model / "predictions.parquet",
-    )
-    folders = flow.mapped_kernels
-    fit_shapes(
-        read_medians(dataset, {"kernel": list(folders)}),
-        {name: load_kernel(ROOT / folder).workload for name, folder in folders.items()},
-        config.holdout,
-        config.seed,
-        model / "shapes.json",
-        model / "shapes.parquet",
-    )
+    split = (flow.config.holdout, flow.config.seed)
+    top, model = Path(flow.path("summary", "ceiling.json")), Path(flow.path("model"))
+    measure_ceiling(dataset, flow.ceiling_kernels, top)
+    limits = Limits(flow.largest_values, flow.config.measure.thread_limit or 1024)
+    write_best(dataset, top, flow.host_fed_kernels, limits, top.with_name("best.parquet"))
+    fits = (model / "params.json", model / "predictions.parquet")
+    fit_kernels(dataset, flow.persistent_kernels, *split, *fits)
+    fits = (model / "shapes.json", model / "shapes.parquet")
+    fit_mapped_kernels(dataset, flow.mapped_kernels, *split, *fits)
 
 
 def _simulate(flow: Flow, dataset: Path) -> None:
-    for s in flow.config.simulations:
+    for s in flow.config.simulations.values():
         spec, out = flow.simulation_params(W(machine=s.name)), Path(flow.path("simulated"))
         file, levels = ROOT / spec["file"], spec["levels"]
         if s.sizes:
             blocks = out / f"{s.name}-blocks.parquet"
             simulate_device(file, levels, spec["sizes"], spec["num_partition"], blocks, THREADS)
-        if s.tables:
-            tables = out / f"{s.name}-tables.parquet"
-            simulate_tables(file, levels, *spec["tables"].values(), tables, THREADS)
-        if s.questions:
-            both = (out / f"{s.name}-{what}.parquet" for what in ("questions", "profile"))
-            answer_questions(file, spec["questions"], *both, THREADS)
-        if s.document:
-            check_published(file, out / f"{s.name}-checks.json")
         if s.measured:
             compare_with_measured(
                 file, levels, dataset, out / f"{s.name}-measured.parquet", THREADS
             )
+    for chapter in flow.chapters.values():
+        if isinstance(chapter.plan, DevicePlan) and chapter.plan.device is not None:
+            _simulate_c1060(chapter.plan.device, chapter.plan.reads)
+
+
+def _simulate_c1060(spec: Mapping[str, Any], reads: Mapping[str, tuple[str, ...]]) -> None:
+    file, of = ROOT / spec["file"], {kind: Path(files[0]) for kind, files in reads.items()}
+    if "tables" in of:
+        tables = spec["tables"]
+        blocks = tables["num_partition"]
+        simulate_tables(file, spec["levels"], tables["sizes"], blocks, of["tables"], THREADS)
+    if "questions" in of:
+        profile = of["questions"].with_name("tesla-c1060-profile.parquet")
+        answer_questions(file, spec["questions"], of["questions"], profile, THREADS)
+    if "checks" in of:
+        check_published(file, of["checks"])
 
 
 def _draw(flow: Flow, dataset: Path) -> None:
-    ceiling = read_ceiling(Path(flow.path("summary", "ceiling.json")))
-    model = Path(flow.path("model"))
     for figure in flow.figures:
-        kind, rest = figure.name.split("-", 1)
-        spec = flow.figure_params(W(kind=kind, rest=rest))
-        svg = Path(flow.path("figures", f"{figure.name}.svg"))
-        cells = read_medians(dataset, spec["where"])
-        if kind == "heatmap":
-            xy, dtypes = (spec["x"], spec["y"]), spec["dtypes"]
-            heatmap(cells, *xy, dtypes, svg, ceiling, spec["name_state"], spec["controls"])
-        elif kind == "curve":
-            predictions = read_table(model / "predictions.parquet", PREDICTION_SCHEMA).to_pandas()
-            predictions = matching(predictions, spec["where"])
-            curve(cells, predictions, spec["x"], spec["unit"], svg, ceiling, spec["name_state"])
-        elif kind == "footprint":
-            rows = read_table(model / "shapes.parquet", SHAPE_SCHEMA).to_pandas()
-            rows = matching(rows, spec["where"])
-            footprint(rows, [], svg, spec["name_state"])
-        else:
-            workingset(cells, figure.kernel, svg, ceiling)
+        wildcards = W(figure=figure.name)
+        files = {name: Path(file) for name, file in flow.figure_inputs(wildcards).items()}
+        svg, terminal = Path(flow.path("figures", f"{figure.name}.svg")), io.StringIO()
+        draw_figure(flow.figure_params(wildcards), files, svg, terminal)
+        assert terminal.getvalue() == ""
     _draw_dots(flow, dataset)
-    for s in flow.config.simulations:
+    for s in flow.config.simulations.values():
         _draw_simulated(flow, s.name)
 
 
 def _draw_dots(flow: Flow, dataset: Path) -> None:
-    for plot in flow.dot_plots:
+    plots = [Path(f).stem for f in flow.figure_files]
+    for plot in (p.removeprefix("dot-") for p in plots if p.startswith("dot-")):
         cells = read_medians(dataset, {"kernel": DOTS})
         ours = plot_series(cells, PLOTS[plot].unit, square=plot.endswith("_square"))
-        published = read_dot(ROOT / "reports/published/dot", plot)
+        published = read_dot(ROOT / "reports/chapters/streamed_dot/published", plot)
         svg = Path(flow.path("figures", f"dot-{plot}.svg"))
         dot(published, ours, plot, svg, copied_gbs(cells))
-    for study in flow.studies:
-        measured, svg = Path(flow.study_file(study)), Path(flow.path("figures", f"{study}-dot.svg"))
+    for study in (name.removesuffix("-dot") for name in plots if name.endswith("-dot")):
+        measured = Path(flow.plan_of("streamed_dot").study_file(study))
+        svg = Path(flow.path("figures", f"{study}-dot.svg"))
         if study == "timeline":
             timeline(read_timeline(measured), svg)
         else:
@@ -198,10 +178,7 @@ def _report(flow: Flow, dataset: Path) -> None:
         ceiling=Path(flow.path("summary", "ceiling.json")),
         model=Path(flow.path("model", "params.json")),
         shapes=Path(flow.path("model", "shapes.json")),
-        checks=tuple(map(Path, flow.simulated_files("checks.json"))),
-        tables=tuple(map(Path, flow.simulated_files("tables.parquet"))),
-        questions=tuple(map(Path, flow.simulated_files("questions.parquet"))),
-        measured=tuple(map(Path, flow.simulated_files("measured.parquet"))),
+        compared=tuple(map(Path, flow.compared_files)),
         figures=tuple(map(Path, flow.figure_files)),
     )
     built = (Path(flow.path("report.json")), Path(flow.path("report.pdf")))

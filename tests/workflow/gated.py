@@ -7,65 +7,27 @@ half of its cells, always, and no test sleeps for luck.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
-from gpushmoo.dataset import read_cells
-from projects import DEADLINE_S, Project
+from copies import write_copy
+from gpushmoo.storage.dataset import read_cells
+from projects import Project, wait_until
 
-KERNEL = """
-typedef struct { float x, y, z; } packed_float3;
-__kernel void gated(__global element_t *restrict dst, __global const element_t *restrict src,
-                    const ulong n)
-{
-    const ulong i = get_global_id(0);
-    if (i < n)
-        dst[i] = src[i];
-}
-"""
-WORKLOAD = """
-import os, time
-from pathlib import Path
-import numpy as np
-from gpushmoo.workload import BufferRef, CopyWorkload, Curve, Launch, ceil_div
-
-GATE = Path(__file__).resolve().parents[2] / "gate"
-
-
-class Gated(CopyWorkload):
-    name = "gated"
-    title = "Held in the middle"
-    pattern = "one element per thread"
-    dtypes = ("float", "double", "float2", "float3", "float4", "unorm8x4")
-    variants = ("plain",)
-    sizes = (64, 128)
-    axes = {"block_x": [32, 64, 128, 256]}
-    views = (Curve("block_x", unit="threads"),)
-
-    def defines(self, dtype, variant):
-        return {}
-
+DTYPES = ("float", "double", "float2", "float3", "float4", "unorm8x4")
+INPUTS = """
     def inputs(self, problem, dtype, rng):
+        gate = Path(__file__).resolve().parents[2] / "gate"
         if problem.height == 128:
-            (GATE / f"{dtype}-{os.getpid()}").touch()
+            (gate / f"{dtype}-{os.getpid()}").touch()
             deadline = time.monotonic() + 240
-            while not (GATE / "open").exists() and not (GATE / f"open-{dtype}").exists():
+            while not (gate / "open").exists() and not (gate / f"open-{dtype}").exists():
                 if time.monotonic() > deadline:
                     raise RuntimeError("the gate was not opened")
                 time.sleep(0.02)
         return super().inputs(problem, dtype, rng)
 
-    def launch(self, cell):
-        n = cell.problem.height * cell.problem.width
-        block = cell["block_x"]
-        grid = (ceil_div(n, block), 1, 1)
-        args = (BufferRef("dst"), BufferRef("src"), np.uint64(n))
-        return Launch("gated", grid, (block, 1, 1), args, grid[0])
-
-
-WORKLOAD = Gated()
 """
 CONFIG: dict[str, Any] = {
     "run": "gated",
@@ -77,24 +39,14 @@ CELLS_PER_SHARD = 8
 DATASET = "results/gated/dataset"
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = DEADLINE_S) -> None:
-    """Poll `condition`; fails, saying `what` did not happen, after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"in {seconds:g} s this did not happen: {what}"
-        time.sleep(0.02)
-
-
 class Gate:
     """The gate of a project's kernel ``gated``."""
 
     def __init__(self, project: Project, dtypes: Sequence[str] = ("float", "double")) -> None:
         """Writes the kernel and ``gated.yaml`` into the project; the gate is closed."""
         self.dtypes = dtypes
-        folder = project.root / "kernels/gated"
-        folder.mkdir()
-        (folder / "kernel.cl").write_text(KERNEL)
-        (folder / "workload.py").write_text(WORKLOAD)
+        axes = {"block_x": [32, 64, 128, 256]}
+        write_copy(project.root, "gated", axes, DTYPES, sizes=(64, 128), methods=INPUTS)
         self._project = project
         self.set_axis([32, 64, 128, 256])
         self._folder = project.root / "gate"

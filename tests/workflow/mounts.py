@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 
@@ -15,17 +16,37 @@ class Mount:
         self._folders: list[Path] = []
 
     def __call__(self, folder: Path, options: str) -> None:
-        """Mount one at `folder`, or change the one that is there."""
+        """Mount one at `folder`, or change the one that is there; skips the test that cannot."""
+        if reason := self.refusal(folder, options):
+            pytest.skip(f"a file system in memory cannot be mounted here: {reason}")
+
+    def __contains__(self, folder: Path) -> bool:
+        return folder in self._folders
+
+    def refusal(self, folder: Path, options: str) -> str:
+        """Mount as a call does; why it could not be, which takes root, and nothing if it is."""
         again = "remount," if folder in self._folders else ""
         folder.mkdir(parents=True, exist_ok=True)
         command = ["mount", "-t", "tmpfs", "-o", again + options, "tmpfs", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"a file system in memory cannot be mounted here: {done.stderr.strip()}")
+        try:
+            subprocess.run(command, capture_output=True, text=True, check=True)
+        except OSError as err:
+            return str(err)
+        except subprocess.CalledProcessError as err:
+            return err.stderr.strip() or str(err)
         if not again:
             self._folders.append(folder)
+        return ""
 
     def undo(self) -> None:
         """Unmount them."""
         for folder in self._folders:
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        self._folders = []
+
+
+def fill(path: Path) -> None:
+    """Write until there is no room left."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-# Far beyond what any run here needs: a hung one fails, it does not stop the suite.
-DEADLINE_S = 300
+# Far beyond what any run here needs, on a busy machine too: a hung one fails, it does not stop the
+# suite.
+DEADLINE_S = 900
 
 TINY: dict[str, Any] = {
     "run": "tiny",
@@ -33,10 +38,9 @@ TINY: dict[str, Any] = {
         },
     },
     "measure": {"repeats": 1, "min_samples": 6, "max_samples": 7},
-    "simulate": {
-        "tesla-c1060": {
-            "sizes": [256],
-            "num_partition": [1, 2, 16, 30, 32],
+    "simulate": {"tesla-c1060": {"sizes": [256], "num_partition": [1, 2, 16, 30, 32]}},
+    "chapters": {
+        "tesla_c1060": {
             "tables": {"sizes": [256, 512], "num_partition": [1, 8, 30]},
             "questions": 256,
         }
@@ -69,6 +73,49 @@ class Outcome:
         return {rule: int(count) for rule, count in rows if rule != "total"}
 
 
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = DEADLINE_S) -> None:
+    """Poll `condition`; fails, saying `what` did not happen, after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"in {seconds:g} s this did not happen: {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class Run:
+    """A `snakemake` call in the background, in a process group of its own that ends with it."""
+
+    process: subprocess.Popen[bytes]
+    screen: Path
+
+    @property
+    def text(self) -> str:
+        """What stands on the terminal."""
+        return self.screen.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has come to its end."""
+        return self.process.poll() is not None
+
+    def kill(self) -> None:
+        """SIGKILL to Snakemake alone; its jobs live on."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self, seconds: float = DEADLINE_S) -> int:
+        """Wait for the end; its status. Raises subprocess.TimeoutExpired."""
+        return self.process.wait(timeout=seconds)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
 @dataclass(frozen=True)
 class Project:
     """A copy of the project with ``tiny.yaml`` in it."""
@@ -99,7 +146,7 @@ class Project:
         """
         snakemake = [sys.executable, "-m", "snakemake", *args]
         limit = [] if cores is None else ["--cores", cores]
-        return [*snakemake, *limit, "--configfile", *config]
+        return [*snakemake, *limit, *(["--configfile", *config] if config else [])]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -123,6 +170,28 @@ class Project:
             check=False,
         )
         return Outcome(done.returncode, done.stdout)
+
+    def start(
+        self,
+        *args: str,
+        config: tuple[str, ...] = ("tiny.yaml",),
+        cores: str | None = "all",
+        screen: Path | None = None,
+        **environment: str,
+    ) -> Run:
+        """Start `snakemake` in the background; its terminal is the file `screen`."""
+        screen = screen or self.root / f"screen-{uuid.uuid4().hex}"
+        with screen.open("wb") as out:
+            process = subprocess.Popen(
+                self.command(*args, config=config, cores=cores),
+                cwd=self.root,
+                env={**self.environment, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return Run(process, screen)
 
     def plan(self, *args: str, config: tuple[str, ...] = ("tiny.yaml",)) -> dict[str, int]:
         """Jobs by rule that a dry run announces."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from projects import FinishedProject, Outcome, Project
+from workflow_fixtures import new_project
 
 pytest_plugins = ("workflow_fixtures",)
 
@@ -43,22 +45,38 @@ def test_a_bad_value_is_refused_in_one_sentence_before_any_job(
     assert outcome.jobs == {}
 
 
-def test_what_snakemake_cannot_read_is_refused_in_one_sentence(project: Project) -> None:
-    odd = Project(project.root.rename(project.root.with_name("a{sweep}b c")))
-    outcome = odd.snakemake("-n")
+def test_a_folder_that_snakemake_cannot_read_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    outcome = new_project(tmp_path / "a{sweep}b c").snakemake("-n", config=())
     assert outcome.status != 0
     [sentence] = complaints(outcome)
     assert sentence.endswith(
         "a{sweep}b c' has '{' or '}' in its name, which Snakemake takes for wildcards; rename it."
     )
-    named = Project(odd.root.rename(project.root))
-    with (named.root / "config/config.yaml").open("ab") as f:
-        f.write(b"# Gr\xf6\xdfe\n")
-    outcome = named.snakemake("-n")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("config/config.yaml", b"# Gr\xf6\xdfe\n", ", line 1: not UTF-8; save it as that."),
+        ("config/config.yaml", None, " does not exist."),
+        ("mine.yaml", None, " does not exist."),
+        ("mine.yaml", b"run: a\n seed: 1", ", line 2: not valid YAML: mapping values are not all"),
+        ("mine.yaml", b"run: a\nrun: b", ", line 2: the key 'run' stands in line 1 already; remo"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_with_the_line(
+    bare: Project, name: str, content: bytes | None, sentence: str
+) -> None:
+    path = bare.root / name
+    if content is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_bytes(content)
+    outcome = bare.snakemake("-n", config=(name,) if name == "mine.yaml" else ())
     assert outcome.status != 0
-    [sentence] = complaints(outcome)
-    assert sentence.startswith("gpushmoo: 'config/config.yaml', line ")
-    assert sentence.endswith(": not UTF-8; save it as that.")
+    [complaint] = complaints(outcome)
+    assert complaint.startswith(f"gpushmoo: '{name}'{sentence}")
+    assert complaint.endswith(".")
 
 
 def test_a_missing_cuda_device_is_an_error_and_not_another_backend(project: Project) -> None:

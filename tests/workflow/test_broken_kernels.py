@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import OPENCL_WORDS, USER_OPENCL, WORKLOAD_TEMPLATE
-from gpushmoo.dataset import read_cells
+from gpushmoo.storage.dataset import read_cells
 from projects import Outcome, Project
-from workflow_fixtures import copy_project
+from workflow_fixtures import new_project
 
 pytest_plugins = ("workflow_fixtures",)
 
@@ -57,8 +57,7 @@ class BrokenRun:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> BrokenRun:
-    project = Project(tmp_path_factory.mktemp("broken") / "project")
-    copy_project(project.root)
+    project = new_project(tmp_path_factory.mktemp("broken") / "project")
     for name, (variant, methods) in KERNELS.items():
         folder = project.root / "own" / name
         folder.mkdir(parents=True)
@@ -117,7 +116,7 @@ def test_the_terminal_names_the_first_error_with_its_log_and_every_failed_sweep(
 ) -> None:
     own = [x for x in run.outcome.text.splitlines() if x.startswith("gpushmoo: ")]
     build, counts, failed = own
-    log = "results/broken/logs/measure/unbuilt-float-0000-of-0001.log"
+    log = "results/broken/logs/build/unbuilt-float.log"
     assert re.search(r"own/unbuilt, float, variant broken: .*kernel.cl:\d+: error: ", build)
     assert build.endswith(f"(whole message: {log})")
     assert "this" in (run.project.root / log).read_text()

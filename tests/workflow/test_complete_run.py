@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from gpushmoo import PROTOCOL_VERSION
 from gpushmoo.analysis.aggregate import dataset_provenance
-from gpushmoo.dataset import read_cells
-from gpushmoo.kernels import load_kernel
-from gpushmoo.store import read_shard
+from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.store import read_shard
+from gpushmoo.workloads.loader import load_kernel
 from projects import TINY, TINY_SHARDS, FinishedProject, Project, print_of
 
 pytest_plugins = ("workflow_fixtures",)
@@ -104,7 +104,7 @@ def test_a_shard_tells_where_its_figures_come_from(finished: FinishedProject) ->
         table, facts = read_shard(path)
         kernel = load_kernel(finished.root / "kernels" / path.parts[-3])
         assert facts["protocol_version"] == PROTOCOL_VERSION
-        assert facts["kernel_digest"] == kernel.digest()
+        assert facts["kernel_digest"] == kernel.digest(".cl")
         assert set(facts["builds"]) == set(kernel.workload.variants)
         assert all("element_t" in options for options in facts["builds"].values())
         assert facts["device"]["backend"] == "opencl"

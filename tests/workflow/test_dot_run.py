@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from gpushmoo.dataset import read_cells
-from gpushmoo.timeline import COPY, KERNEL, read_timeline
+from gpushmoo.storage.dataset import read_cells
 from projects import Project
+from streamed_dot.timeline import COPY, KERNEL, read_timeline
 
 pytest_plugins = ("workflow_fixtures",)
 
@@ -49,21 +49,22 @@ CONFIG: dict[str, Any] = {
         },
     },
     "measure": {"repeats": 1, "min_samples": 6, "max_samples": 7},
-    "simulate": {"tesla-c1060": None},
-    "studies": {
-        # Beside the default's, which are left out.
-        "timeline": {
-            "one stream, at once": None,
-            "four streams, in pieces": None,
-            "in pieces": {
-                "kernel": "dot_streamed",
-                "dtype": "double",
-                "variant": "pinned-pooled",
-                "size": 1000,
-                "axes": AXES,
+    "chapters": {
+        "streamed_dot": {
+            # Beside the default's, which are left out.
+            "timeline": {
+                "one stream, at once": None,
+                "four streams, in pieces": None,
+                "in pieces": {
+                    "kernel": "dot_streamed",
+                    "dtype": "double",
+                    "variant": "pinned-pooled",
+                    "size": 1000,
+                    "axes": AXES,
+                },
             },
+            "errors": {"sizes": [3, 64], "conditions": [1.0e4], "condition_size": 64},
         },
-        "errors": {"sizes": [3, 64], "conditions": [1.0e4], "condition_size": 64},
     },
 }
 ERRORS_OF = {"dot_streamed", "dot_host", "dot_square", "dot_resident"}
@@ -106,13 +107,14 @@ def test_the_report_has_the_documents_plots_and_its_page(
     _, project = text_and_project
     results = project.root / "results/dots"
     facts = json.loads((results / "report.json").read_text())
-    assert [f["file"] for f in facts["dot_figures"]] == [
+    [chapter] = facts["chapters"]
+    page = chapter["facts"]
+    assert [f["file"] for f in page["figures"]] == [
         "dot-running_time.svg",
         "dot-throughput.svg",
         "dot-running_time_square.svg",
         "dot-throughput_square.svg",
     ]
-    page = facts["dots"]
     assert {c["variant"] for c in page["crossovers"]} == {"pinned-pooled", "pageable-fresh"}
     assert all("not measured" not in c["against"] for c in page["crossovers"])
     assert [a.split(" ")[0] for a in page["swept"]] == page["axes"] == ["streams"]
@@ -144,11 +146,12 @@ def test_the_studies_are_measured_drawn_and_told(text_and_project: tuple[str, Pr
     assert errors["agrees"].all()
 
     facts = json.loads((results / "report.json").read_text())
+    page = facts["chapters"][0]["facts"]
     for key, file in (("timelines", "timeline-dot.svg"), ("errors", "errors-dot.svg")):
-        assert [f["file"] for f in facts[key]] == [file]
+        assert [f["file"] for f in page[key]] == [file]
         assert (results / "figures" / file).read_text().lstrip().startswith("<?xml")
         note = json.loads((results / "figures" / file).with_suffix(".json").read_text())
-        assert facts[key][0]["caption"] == note["caption"]
+        assert page[key][0]["caption"] == note["caption"]
     timeline = json.loads((results / "figures/timeline-dot.json").read_text())
     assert timeline["finding"] in facts["findings"]
 
@@ -157,10 +160,11 @@ def test_changed_code_of_a_studys_figure_draws_it_anew_and_measures_nothing(
     text_and_project: tuple[str, Project], tmp_path: Path
 ) -> None:
     project = copy_of(text_and_project[1], tmp_path)
-    code = project.root / "workflow/scripts/gpushmoo/figures/timeline.py"
+    code = project.root / "reports/chapters/streamed_dot/figure_timeline.py"
     code.write_text(code.read_text() + "\n_NEW = 1\n")
+    # One script draws both studies.
     assert project.plan(config=("dots.yaml",)) == {
-        "figure_study": 1,
+        "figure_study": 2,
         "report": 1,
         "verdict": 1,
         "all": 1,
@@ -171,7 +175,9 @@ def test_other_data_of_a_study_run_that_study_alone(
     text_and_project: tuple[str, Project], tmp_path: Path
 ) -> None:
     project = copy_of(text_and_project[1], tmp_path)
-    longer = project.write_config("longer.yaml", {"studies": {"errors": {"sizes": [64]}}})
+    longer = project.write_config(
+        "longer.yaml", {"chapters": {"streamed_dot": {"errors": {"sizes": [64]}}}}
+    )
     assert project.plan(config=("dots.yaml", longer)) == {
         "errors": 1,
         "figure_study": 1,
@@ -184,7 +190,8 @@ def test_other_data_of_a_study_run_that_study_alone(
 def test_a_run_that_asks_for_no_studies_has_none(text_and_project: tuple[str, Project]) -> None:
     _, project = text_and_project
     none = project.write_config(
-        "none.yaml", {"run": "none", "studies": {"timeline": None, "errors": None}}
+        "none.yaml",
+        {"run": "none", "chapters": {"streamed_dot": {"timeline": None, "errors": None}}},
     )
     jobs = project.plan(config=("dots.yaml", none))
     assert jobs["figure_dot"] == 4

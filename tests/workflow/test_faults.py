@@ -7,86 +7,24 @@ kill -9 of the whole run and damaged shards: the test files of these names.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import subprocess
-import uuid
-from pathlib import Path
 
-import pytest
-from gated import DATASET, Gate, wait_until
-from gpushmoo.dataset import read_cells
-from gpushmoo.store import read_shard, write_parquet
-from mounts import Mount
-from projects import DEADLINE_S, Project
-from workflow_fixtures import copy_project
+from gated import DATASET, Gate
+from gpushmoo.storage.dataset import read_cells
+from mounts import Mount, fill
+from mutant_file import ShardFile
+from projects import Project, wait_until
+
+pytest_plugins = ("workflow_fixtures",)
 
 SHARDS = "results/gated/cells/gated"
 FLOAT = f"{SHARDS}/float/0000-of-0001.parquet"
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> Project:
-    """A project that has measured nothing."""
-    copy_project(tmp_path / "project")
-    return Project(tmp_path / "project")
-
-
-class Run:
-    """A run in the background, of a gated project's target."""
-
-    def __init__(self, project: Project, gate: Gate, target: str) -> None:
-        self._screen = project.root / f"screen-{uuid.uuid4().hex}"
-        with self._screen.open("w") as out:
-            self._process = subprocess.Popen(
-                project.command(target, config=gate.config),
-                cwd=project.root,
-                env=project.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    @property
-    def text(self) -> str:
-        """What stands on the terminal."""
-        return self._screen.read_text()
-
-    @property
-    def ended(self) -> bool:
-        """Whether it has come to its end."""
-        return self._process.poll() is not None
-
-    def kill_snakemake_alone(self) -> None:
-        """SIGKILL to it; its jobs live on."""
-        self._process.kill()
-        self._process.wait()
-
-    def end(self) -> int:
-        """Wait for the end; its status."""
-        return self._process.wait(timeout=DEADLINE_S)
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-
-def fill(path: Path) -> None:
-    """Write until there is no room left."""
-    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-
-
 def test_a_killed_measuring_process_costs_no_cell(bare: Project) -> None:
     gate = Gate(bare, ["float"])
-    with Run(bare, gate, DATASET) as run:
+    with bare.start(DATASET, config=gate.config) as run:
         first = gate.wait_for("float")
         os.kill(first, signal.SIGKILL)
         gate.open()
@@ -103,7 +41,7 @@ def test_a_killed_measuring_process_costs_no_cell(bare: Project) -> None:
 
 def test_a_second_run_in_the_same_directory_is_refused(bare: Project) -> None:
     gate = Gate(bare, ["float"])
-    with Run(bare, gate, DATASET) as run:
+    with bare.start(DATASET, config=gate.config) as run:
         gate.wait_for("float")
         second = bare.snakemake(DATASET, config=gate.config)
         assert second.status != 0
@@ -122,7 +60,7 @@ def test_a_full_disk_is_waited_for(bare: Project, mount: Mount) -> None:
     gate = Gate(bare, ["float"])
     results = bare.root / "results/gated/cells"
     mount(results, "size=64k")
-    with Run(bare, gate, DATASET) as run:
+    with bare.start(DATASET, config=gate.config) as run:
         gate.wait_for("float")
         fill(results / "filler")
         gate.open()
@@ -159,17 +97,16 @@ def test_a_read_only_folder_is_refused_before_anything_is_measured(
 
 
 def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(bare: Project) -> None:
-    gate = Gate(bare)
+    # Of two models that have as many shards each the name would decide.
+    gate = Gate(bare, ["float", "double", "float2"])
     gate.open()
     assert bare.snakemake(DATASET, config=gate.config).status == 0
     own = (bare.root / FLOAT).read_bytes()
-    table, metadata = read_shard(bare.root / FLOAT)
-    for name in ("device_name", "device_uuid"):
-        column = table.schema.get_field_index(name)
-        field = table.schema.field(column)
-        table = table.set_column(column, field, [["Another GPU"] * len(table)])
-    metadata["device"] |= {"name": "Another GPU", "uuid": "Another GPU"}
-    write_parquet(table, bare.root / FLOAT, metadata)
+    shard = ShardFile.read(bare.root / FLOAT)
+    for row in shard.rows:
+        row |= {"device_name": "Another GPU", "device_uuid": "Another GPU"}
+    shard.metadata["device"] |= {"name": "Another GPU", "uuid": "Another GPU"}
+    shard.write()
 
     refused = bare.snakemake(DATASET, config=gate.config)
     assert refused.status != 0
@@ -189,12 +126,12 @@ def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(bare: Project
 def test_a_job_that_outlives_its_run_writes_nothing(bare: Project) -> None:
     """Snakemake alone is killed, the axes are edited, the run is started again."""
     gate = Gate(bare, ["float"])
-    with Run(bare, gate, DATASET) as run:
+    with bare.start(DATASET, config=gate.config) as run:
         orphan = gate.wait_for("float")
-        run.kill_snakemake_alone()
+        run.kill()
         gate.set_axis([64, 128])
         assert bare.snakemake("--unlock", config=gate.config).status == 0
-        with Run(bare, gate, DATASET) as again:
+        with bare.start(DATASET, config=gate.config) as again:
             wait_until(lambda: "waiting until a device is free" in again.text, "word of the lock")
             gate.open()
             assert again.end() == 0, again.text

@@ -6,10 +6,10 @@ import re
 
 import pytest
 from gpushmoo.analysis.aggregate import dataset_provenance
-from gpushmoo.dataset import read_cells
-from gpushmoo.store import read_shard, write_parquet
+from gpushmoo.storage.dataset import read_cells
+from mutant_file import ShardFile
 from projects import TINY, Outcome, Project
-from workflow_fixtures import copy_project
+from workflow_fixtures import new_project
 
 CONFIG = {
     **TINY,
@@ -22,9 +22,7 @@ TARGETS = ("results/tiny/dataset",)
 
 @pytest.fixture(scope="module")
 def repeated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Outcome]:
-    project = Project(tmp_path_factory.mktemp("repeats") / "project")
-    copy_project(project.root)
-    project.write_config("tiny.yaml", CONFIG)
+    project = new_project(tmp_path_factory.mktemp("repeats") / "project", CONFIG)
     outcome = project.snakemake(*TARGETS)
     assert outcome.status == 0, outcome.text
     return project, outcome
@@ -78,11 +76,10 @@ def test_cells_with_a_fault_are_measured_again_when_asked_and_their_repeats_foll
     project, _ = repeated
     shard = project.results / "cells/block_eq_partition/float/0000-of-0001.parquet"
     whole = shard.read_bytes()
-    table, metadata = read_shard(shard)
-    place = table.schema.get_field_index("status")
-    statuses = ["timeout", "lost_device", *table["status"].to_pylist()[2:]]
-    del metadata["schema_version"]
-    write_parquet(table.set_column(place, table.schema.field(place), [statuses]), shard, metadata)
+    changed = ShardFile.read(shard)
+    for row, status in zip(changed.rows, ("timeout", "lost_device"), strict=False):
+        row["status"] = status
+    changed.write()
     planned = project.snakemake("-n", *TARGETS, "--config", "again=faults")
     assert (
         "gpushmoo: again: 2 cells (1 lost_device, 1 timeout) in 1 shard, measured" in planned.text

@@ -6,14 +6,135 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pypdfium2
 import pytest
 from conftest import USER_CUDA, USER_OPENCL, WORKLOAD_TEMPLATE
-from gpushmoo.dataset import read_cells
+from gpushmoo.storage.dataset import read_cells
 from projects import TINY, Outcome, Project, print_of
 
 pytest_plugins = ("workflow_fixtures",)
+
+
+VIEWS = """
+from gpushmoo.workloads.contract import View
+
+class LaunchTime(View):
+    each = ("dtype",)
+
+    def section(self):
+        return "Times of launches"
+
+    def draw(self, data, svg):
+        import matplotlib.pyplot as plt
+        from gpushmoo.figures.style import save
+
+        ok = data.cells[data.cells["status"] == "ok"]
+        figure, ax = plt.subplots()
+        ax.plot(ok["block_x"], 1e6 * ok["median_s"], "o")
+        ax.set_xlabel("block_x (threads)")
+        ax.set_ylabel("time (µs)")
+        words = f"Times of {len(ok)} cells."
+        save(figure, svg, f"{data.kernel}: a title of its own", words, finding=f"Found: {words}")
+
+class Broken(View):
+    def draw(self, data, svg):
+        data.cells["no such column"]
+
+class Mine(CopyWorkload):
+"""
+
+
+CHAPTER = "notes"
+CHAPTER_FILES = {
+    "chapter.py": """
+from gpushmoo.chapters.contract import Chapter, ChapterPlan
+
+class Notes(Chapter):
+    document = "Notes on a kernel"
+    kernels = frozenset({"mine"})
+
+    def plan(self, options, run):
+        return ChapterPlan(figures=("tally-mine",), params={"word": options["word"]})
+
+CHAPTER = Notes()
+""",
+    "options.schema.yaml": """
+type: object
+additionalProperties: false
+properties:
+  word: {description: A word., type: string}
+""",
+    "pages.py": """
+from gpushmoo.report.chapter_pages import Page, figures_of
+
+def page(measured):
+    cells = measured.cells[measured.cells["kernel"] == "mine"]
+    facts = {**measured.params, "figures": figures_of(measured, "tally")}
+    return Page(facts, [f"Noted: {len(cells)} cells."])
+""",
+    "pages.typ": """
+#let pages(d, kit) = [
+  = Notes on a kernel: #d.word
+  #for figure in d.figures { (kit.plot)(figure) }
+]
+""",
+    "drawing.py": """
+import matplotlib.pyplot as plt
+from gpushmoo.figures.style import apply_style, save
+
+def tally(statuses, svg):
+    apply_style()
+    figure, ax = plt.subplots()
+    counts = statuses.value_counts()
+    ax.bar(list(counts.index), list(counts))
+    save(figure, svg, "Cells by status", "How the cells ended.")
+""",
+    "rules.smk": """
+rule tally:
+    input:
+        flow.dataset,
+    output:
+        svg=flow.path("figures", "tally-mine.svg"),
+        note=flow.path("figures", "tally-mine.json"),
+    script:
+        "tally.py"
+""",
+    # What a rule runs imports its chapter, wherever that lies.
+    "tally.py": """
+from pathlib import Path
+from gpushmoo.storage.dataset import read_cells
+from notes.drawing import tally
+
+cells = read_cells(Path(snakemake.input[0]), {"kernel": "mine"})
+tally(cells["status"], Path(snakemake.output.svg))
+""",
+}
+# Rules of a run of which no chapter speaks, measured once on OpenCL.
+GENERIC = {
+    "aggregate",
+    "all",
+    "best",
+    "build_kernel",
+    "ceiling",
+    "figure",
+    "fit",
+    "measure",
+    "report",
+    "shapes",
+    "verdict",
+}
+
+
+def write_chapter(folder: Path) -> Path:
+    chapter = folder / "my-chapters" / CHAPTER
+    chapter.mkdir(parents=True)
+    for name, text in CHAPTER_FILES.items():
+        (chapter / name).write_text(text)
+    return chapter
 
 
 @dataclass(frozen=True)
@@ -42,13 +163,17 @@ def user_run(
     (mine / "kernel.cu").write_text(USER_CUDA)
     (mine / "kernel.cl").write_text(USER_OPENCL)
     variants = ("good", "broken", "forgets")
-    (mine / "workload.py").write_text(WORKLOAD_TEMPLATE.format(name="mine", variants=variants))
+    workload = WORKLOAD_TEMPLATE.format(name="mine", variants=variants)
+    views = workload.replace('"threads"),)', '"threads"), LaunchTime(), Broken())')
+    (mine / "workload.py").write_text(views.replace("\nclass Mine(CopyWorkload):\n", VIEWS))
     project = copy_finished(folder / "project")
     before = print_of(project.results / "cells")
     named = {
         "kernel_folders": ["kernels", str(mine.parent)],
         "only": [*TINY["only"], "mine"],
         "kernels": {"mine": {}},
+        "chapter_folders": ["reports/chapters", str(write_chapter(folder).parent)],
+        "chapters": {CHAPTER: {"word": "hello"}},
     }
     config = ("tiny.yaml", project.write_config("mine.yaml", named))
     return UserRun(project, config, project.snakemake(config=config), before)
@@ -79,8 +204,8 @@ def test_a_wrong_result_is_counted_and_never_among_the_best(user_run: UserRun) -
     assert set(best.loc[best["kernel"] == "mine", "variant"]) == {"good"}
 
 
-def test_the_compilers_message_is_in_the_measuring_log(user_run: UserRun) -> None:
-    log = (user_run.project.results / "logs/measure/mine-float-0000-of-0001.log").read_text()
+def test_the_compilers_message_is_in_the_log_of_the_build(user_run: UserRun) -> None:
+    log = (user_run.project.results / "logs/build/mine-float.log").read_text()
     assert "variant broken" in log
     assert re.search(r"error.*\bthis\b", log)
 
@@ -94,6 +219,60 @@ def test_the_terminal_and_the_report_name_the_faults(user_run: UserRun) -> None:
         ("mine, float, broken", "build_failed"): 2,
         ("mine, float, forgets", "wrong_result"): 2,
     }
+
+
+def test_a_view_of_its_own_stands_in_the_report_under_its_heading(user_run: UserRun) -> None:
+    facts = json.loads((user_run.project.results / "report.json").read_text())
+    sections = {s["title"]: s["figures"] for s in facts["sections"]}
+    assert sections["Times of launches"] == [
+        {
+            "file": "view-mine-float-launchtime.svg",
+            "title": "mine: a title of its own",
+            "caption": "Times of 2 cells.",
+        }
+    ]
+    assert "Found: Times of 2 cells." in facts["findings"]
+    assert any(finding.startswith("mine, float: best ") for finding in facts["findings"])
+
+
+def test_a_view_that_raises_costs_its_own_figure(user_run: UserRun) -> None:
+    line = r"my-kernels/mine/workload\.py:\d+: KeyError: 'no such column'"
+    name = "view-mine-broken-64x64-warm"
+    assert re.search(f"gpushmoo: figure '{name}' is not drawn: {line}", user_run.outcome.text)
+    facts = json.loads((user_run.project.results / "report.json").read_text())
+    (figure,) = next(s["figures"] for s in facts["sections"] if s["title"] == "Further figures")
+    assert figure["title"] == "mine: view 'view-broken' is not drawn"
+    assert re.match(line, figure["caption"])
+    assert any(re.search(line, finding) for finding in facts["findings"])
+
+
+def test_a_chapter_from_elsewhere_has_its_rule_its_figure_and_its_page(user_run: UserRun) -> None:
+    assert user_run.outcome.jobs["tally"] == 1
+    results = user_run.project.results
+    facts = json.loads((results / "report.json").read_text())
+    assert [c["name"] for c in facts["chapters"]] == ["tesla_c1060", CHAPTER]
+    page = facts["chapters"][1]["facts"]
+    assert (page["word"], [f["file"] for f in page["figures"]]) == ("hello", ["tally-mine.svg"])
+    assert "Noted: 9 cells." in facts["findings"]
+    document = pypdfium2.PdfDocument(results / "report.pdf")
+    text = " ".join(document[i].get_textpage().get_text_range() for i in range(len(document)))
+    assert "Notes on a kernel: hello" in " ".join(text.split())
+    assert "Cells by status" in text
+
+
+def test_a_kernel_alone_simulates_nothing_and_has_no_chapters_page(user_run: UserRun) -> None:
+    alone = {"run": "alone", "only": ["mine"], "chapters": {CHAPTER: None}}
+    config = (*user_run.config, user_run.project.write_config("alone.yaml", alone))
+    assert set(user_run.project.plan(config=config)) == GENERIC
+    user_run.project.write_config("alone.yaml", alone | {"chapters": {}})
+    assert set(user_run.project.plan(config=config)) == GENERIC | {"tally"}
+
+
+@pytest.mark.parametrize("simulate", [None, {}])
+def test_nothing_is_simulated_where_no_device_is_named(user_run: UserRun, simulate: Any) -> None:
+    none = user_run.project.write_config("none.yaml", {"run": "none", "simulate": simulate})
+    jobs = set(user_run.project.plan(config=(*user_run.config, none)))
+    assert jobs == GENERIC | {"tally"}
 
 
 def test_a_strict_run_fails_after_the_report_is_written(user_run: UserRun) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from gpushmoo.dataset import read_cells
-from gpushmoo.products import damage, damage_of_shard
-from gpushmoo.store import read_shard
-from gpushmoo.wholefile import DamagedFileError
+from gpushmoo.planning.products import damage, damage_of_shard
+from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.store import read_shard
+from gpushmoo.storage.wholefile import DamagedFileError
 from projects import FinishedProject, Project, print_of
 
 pytest_plugins = ("workflow_fixtures",)
@@ -23,18 +23,49 @@ def append(project: Project, path: Path, text: str) -> None:
     file.write_text(file.read_text() + text)
 
 
-def test_a_comment_in_figure_code_makes_nothing_again(project: Project) -> None:
-    append(project, LIBRARY / "figures/heatmap.py", "\n# A remark.\n")
+def test_mended_docstrings_and_remarks_make_nothing_again(project: Project) -> None:
+    kernel = Path("kernels/copy2d_coalesced")
+    modules = [
+        LIBRARY / "measuring/rounds.py",
+        LIBRARY / "storage/dataset.py",
+        Path("reports/chapters/tesla_c1060/pages.py"),
+        Path("workflow/scripts/measure.py"),
+        kernel / "workload.py",
+    ]
+    for module in modules:
+        file = project.root / module
+        assert file.read_text().startswith('"""')
+        file.write_text(file.read_text().replace('"""', '"""Mended. ', 1) + "\n# A remark.\n")
+    # Measured by OpenCL.
+    append(project, kernel / "kernel.cu", "\n// A remark.\n")
     assert project.plan() == {}
 
 
-def test_changed_figure_code_draws_its_figures_anew_and_measures_nothing(project: Project) -> None:
-    append(project, LIBRARY / "figures/heatmap.py", "\n_NEW = 1\n")
-    assert project.plan() == {"figure": 1, "report": 1, "verdict": 1, "all": 1}
+@pytest.mark.parametrize(
+    ("module", "again"),
+    [
+        (LIBRARY / "figures/heatmap.py", {"figure", "report"}),
+        (Path("reports/chapters/tesla_c1060/pages.py"), {"report"}),
+        (
+            LIBRARY / "storage/dataset.py",
+            {"aggregate", "ceiling", "best", "fit", "shapes", "figure", "report"},
+        ),
+    ],
+)
+def test_changed_code_remakes_whatever_it_is_behind_and_measures_nothing(
+    project: Project, module: Path, again: set[str]
+) -> None:
+    append(project, module, "\n_NEW = 1\n")
+    jobs = project.plan()
+    assert again | {"verdict", "all"} <= set(jobs)
+    assert jobs["report"] == 1
+    assert not {"measure", "repeat", "simulate"} & set(jobs)
+    if "aggregate" not in again:
+        assert set(jobs) == again | {"verdict", "all"}
 
 
 def test_changed_measuring_code_measures_every_shard_anew(project: Project) -> None:
-    append(project, LIBRARY / "measure.py", "\n_NEW = 1\n")
+    append(project, LIBRARY / "measuring/rounds.py", "\n_NEW = 1\n")
     jobs = project.plan()
     assert jobs["measure"] == 4
     assert jobs["aggregate"] == 1
@@ -51,11 +82,11 @@ def test_a_new_dtype_measures_only_its_own_shard(project: Project) -> None:
     more = {"kernels": {"copy2d_coalesced": {"dtypes": ["float", "double", "float3"]}}}
     config = ("tiny.yaml", project.write_config("more.yaml", more))
     jobs = project.plan(config=config)
-    assert (jobs["measure"], jobs["aggregate"], jobs["report"]) == (1, 1, 1)
+    assert (jobs["build_kernel"], jobs["measure"], jobs["report"]) == (1, 1, 1)
 
     outcome = project.snakemake("results/tiny/dataset", config=config)
     assert outcome.status == 0, outcome.text
-    assert outcome.jobs == {"measure": 1, "aggregate": 1}
+    assert outcome.jobs == {"build_kernel": 1, "measure": 1, "aggregate": 1}
     after = print_of(project.results / "cells")
     new = set(after) - set(before)
     assert new == {"copy2d_coalesced/double/0000-of-0001.parquet"}
@@ -171,6 +202,7 @@ def test_damaged_products_are_named_and_made_anew_and_nothing_is_measured(
 ) -> None:
     before = products(project.results)
     damaged = {
+        "builds/copy2d_coalesced/float.json": "bit",
         "summary/ceiling.json": "empty",
         "summary/best.parquet": "bit",
         "summary/verdict.txt": "empty",

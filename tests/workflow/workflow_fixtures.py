@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT
 from filelock import FileLock
-from gpushmoo.model.simulate import simulate_device
+from gpushmoo.simulation.stages import simulate_device
 from projects import TINY, FinishedProject, Outcome, Project
 
 RECORD = "reports/reference"
@@ -34,14 +35,27 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedProject:
     with FileLock(shared / "workflow-run.lock"):
         if not terminal.exists():
             compile_simulator(shared)
-            copy_project(made.root)
-            made.write_config("tiny.yaml", TINY)
+            new_project(made.root)
             outcome = made.snakemake()
             assert outcome.status == 0, outcome.text
             terminal.write_text(outcome.text)
     mine = tmp_path_factory.mktemp("workflow") / "finished"
     shutil.copytree(made.root, mine, symlinks=True)
     return FinishedProject(mine, Outcome(0, terminal.read_text()))
+
+
+def new_project(root: Path, config: Mapping[str, Any] = TINY) -> Project:
+    """A copy of the project at `root` that has measured nothing, with ``tiny.yaml`` in it."""
+    copy_project(root)
+    project = Project(root)
+    project.write_config("tiny.yaml", config)
+    return project
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Project:
+    """A project that has measured nothing."""
+    return new_project(tmp_path / "project")
 
 
 def compile_simulator(folder: Path) -> None:

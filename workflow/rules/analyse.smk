@@ -24,7 +24,6 @@ rule aggregate:
         # Recorded ones may be of several: their names keep them apart.
         one_model=flow.config.dataset is None,
         plan=flow.shard_plan,
-        code=flow.code("analysis.aggregate"),
     script:
         "../scripts/aggregate.py"
 
@@ -40,7 +39,6 @@ rule ceiling:
         "../../environment.yml"
     params:
         kinds=flow.ceiling_kernels,
-        code=flow.code("analysis.ceiling"),
     script:
         "../scripts/ceiling.py"
 
@@ -59,7 +57,6 @@ rule best:
         host_fed=flow.host_fed_kernels,
         most=flow.largest_values,
         threads=flow.config.measure.thread_limit or 1024,
-        code=flow.code("analysis.best"),
     script:
         "../scripts/best.py"
 
@@ -78,7 +75,6 @@ rule fit:
         kernels=flow.persistent_kernels,
         holdout=flow.config.holdout,
         seed=flow.config.seed,
-        code=flow.code("model.series"),
     script:
         "../scripts/fit.py"
 
@@ -98,6 +94,5 @@ rule shapes:
         digests=flow.mapped_digests,
         holdout=flow.config.holdout,
         seed=flow.config.seed,
-        code=flow.code("model.shapes"),
     script:
         "../scripts/shapes.py"

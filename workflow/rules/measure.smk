@@ -3,29 +3,34 @@
 # (A plan file as ancient() input would: https://github.com/snakemake/snakemake/issues/4166.)
 
 
-# Tells where the compiler left out, narrowed or hoisted what is to be timed. A measuring job on a CUDA
-# device makes the same check itself, before it measures, so that it need not wait for this job.
-rule check_machine_code:
+# Compiles a kernel and dtype for the devices that measure it, and checks the machine code. A variant
+# that fails stands in the file with its message.
+rule build_kernel:
     output:
-        flow.path("machine_code", "{sweep}", "{dtype}.json"),
+        flow.path("builds", "{sweep}", "{dtype}.json"),
     log:
-        flow.path("logs", "machine_code", "{sweep}-{dtype}.log"),
+        flow.path("logs", "build", "{sweep}-{dtype}.log"),
+    # Measuring waits for them.
+    priority: 2
     conda:
         "../../environment.yml"
-    # On a cluster the device that tells its architecture is where a GPU is asked for.
+    threads: flow.build_threads
+    # On a cluster the device that says what is to be compiled is where a GPU is asked for.
     resources:
         gpu=lambda wildcards: 0 if flow.config.cuda_arch or workflow.local_exec else 1,
     params:
-        spec=flow.machine_code_params,
+        spec=flow.build_params,
         cache=flow.cache,
-        code=flow.code("machine_code"),
+        backend=flow.backend_code,
+        library=flow.library_code,
     script:
-        "../scripts/machine_code.py"
+        "../scripts/build_kernel.py"
 
 
 rule measure:
     input:
         shards_anew(flow, workflow),
+        build=build_input(flow),
     output:
         flow.path("cells", "{sweep}", "{dtype}", "{shard}.parquet"),
     log:
@@ -43,7 +48,7 @@ rule measure:
         place=flow.shard_place,
         cache=flow.cache,
         plan=flow.plan_file,
-        code=flow.code("measure_job"),
+        backend=flow.backend_code,
         library=flow.library_code,
     script:
         "../scripts/measure.py"
@@ -54,6 +59,7 @@ rule measure:
 use rule measure as repeat with:
     input:
         shards_anew(flow, workflow),
+        build=build_input(flow),
         first=flow.first_repeat,
     output:
         flow.path("cells", "{sweep}", "{dtype}", "{shard}.repeat-{repeat}.parquet"),

@@ -4,69 +4,25 @@
 # On a cluster these run where Snakemake was started (see analyse.smk).
 localrules:
     figure,
-    figure_dot,
-    figure_study,
     report,
     verdict,
 
 
 rule figure:
     input:
-        dataset=flow.dataset,
-        predictions=flow.path("model", "predictions.parquet"),
-        ceiling=flow.path("summary", "ceiling.json"),
-        shapes=flow.path("model", "shapes.json"),
-        shape_cells=flow.path("model", "shapes.parquet"),
+        unpack(flow.figure_inputs),
     output:
-        svg=flow.path("figures", "{kind}-{rest}.svg"),
-        note=flow.path("figures", "{kind}-{rest}.json"),
+        svg=flow.path("figures", "{figure}.svg"),
+        note=flow.path("figures", "{figure}.json"),
     log:
-        flow.path("logs", "figure-{kind}-{rest}.log"),
+        flow.path("logs", "figure-{figure}.log"),
     conda:
         "../../environment.yml"
     params:
         spec=flow.figure_params,
-        code=lambda wildcards: flow.code(f"figures.{wildcards.kind}"),
+        views=flow.figure_code,
     script:
         "../scripts/figure.py"
-
-
-rule figure_dot:
-    input:
-        dataset=flow.dataset,
-    output:
-        svg=flow.path("figures", "dot-{plot}.svg"),
-        note=flow.path("figures", "dot-{plot}.json"),
-    log:
-        flow.path("logs", "figure-dot-{plot}.log"),
-    conda:
-        "../../environment.yml"
-    params:
-        published=flow.template_digest(),
-        code=[flow.code("figures.dot"), flow.code("analysis.dots")],
-    script:
-        "../scripts/figure_dot.py"
-
-
-rule figure_study:
-    input:
-        # A recorded study lies here, wherever the results go.
-        lambda wildcards: (
-            local(flow.study_file(wildcards.study))
-            if flow.config.dataset
-            else flow.study_file(wildcards.study)
-        ),
-    output:
-        svg=flow.path("figures", "{study}-dot.svg"),
-        note=flow.path("figures", "{study}-dot.json"),
-    log:
-        flow.path("logs", "figure-{study}-dot.log"),
-    conda:
-        "../../environment.yml"
-    params:
-        code=lambda wildcards: flow.code(f"figures.{wildcards.study}"),
-    script:
-        "../scripts/figure_study.py"
 
 
 rule report:
@@ -78,10 +34,8 @@ rule report:
         ceiling=flow.path("summary", "ceiling.json"),
         model=flow.path("model", "params.json"),
         shapes=flow.path("model", "shapes.json"),
-        checks=flow.simulated_files("checks.json"),
-        tables=flow.simulated_files("tables.parquet"),
-        questions=flow.simulated_files("questions.parquet"),
-        measured=flow.simulated_files("measured.parquet"),
+        compared=flow.compared_files,
+        chapters=flow.chapter_reads,
     output:
         facts=flow.path("report.json"),
         pdf=flow.path("report.pdf"),
@@ -92,7 +46,6 @@ rule report:
     params:
         spec=flow.report_params,
         template=flow.template_digest(),
-        code=flow.code("report.build"),
     script:
         "../scripts/report.py"
 
@@ -102,7 +55,7 @@ rule verdict:
     input:
         report=flow.path("report.pdf"),
         dataset=flow.dataset,
-        others=[*flow.atlas_files, *(flow.machine_code_files if flow.measures_on_cuda else [])],
+        others=flow.chapter_products,
     output:
         flow.path("summary", "verdict.txt"),
     log:
@@ -112,6 +65,5 @@ rule verdict:
     params:
         strict=flow.config.strict,
         sweeps=flow.swept,
-        code=flow.code("analysis.statuses"),
     script:
         "../scripts/verdict.py"

@@ -1,10 +1,13 @@
-"""Rule aggregate: shards into one dataset."""
+"""Rule aggregate: shards into one dataset.
+
+In: the shards. Out: the folder of the data set.
+"""
 
 from pathlib import Path
 
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.joblog import job_log
-from gpushmoo.run_plan import RunPlan
+from gpushmoo.core.run_plan import RunPlan
+from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):
     shards = [Path(p) for p in snakemake.input.shards]

@@ -1,20 +1,19 @@
-"""Rule best: the sets of best cells."""
+"""Rule best: the sets of best cells.
+
+In: the data set and ``summary/ceiling.json``. Out: ``summary/best.parquet``.
+"""
 
 from pathlib import Path
 
-from gpushmoo.analysis.best import best_of_dataset
-from gpushmoo.analysis.ceiling import read_ceiling
+from gpushmoo.analysis.best import write_best
 from gpushmoo.analysis.edges import Limits
-from gpushmoo.joblog import job_log
-from gpushmoo.store import write_parquet
+from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):
-    dataset = Path(snakemake.input.dataset)
-    ceiling = read_ceiling(Path(snakemake.input.ceiling))
-    best = best_of_dataset(
-        dataset,
-        ceiling,
+    write_best(
+        Path(snakemake.input.dataset),
+        Path(snakemake.input.ceiling),
         snakemake.params.host_fed,
         Limits(snakemake.params.most, snakemake.params.threads),
+        Path(snakemake.output[0]),
     )
-    write_parquet(best, Path(snakemake.output[0]), {})

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from gpushmoo.core.schema import SIMULATION_SCHEMA
 from gpushmoo.figures.simulated import simulated
-from gpushmoo.joblog import job_log
-from gpushmoo.schema import SIMULATION_SCHEMA
-from gpushmoo.store import read_table
+from gpushmoo.storage.joblog import job_log
+from gpushmoo.storage.store import read_table
 
 with job_log(snakemake.log[0]):
     table = read_table(Path(snakemake.input[0]), SIMULATION_SCHEMA)

@@ -1,14 +1,16 @@
-"""Rule fit: the closed model, fitted to the persistent-block kernels."""
+"""Rule fit: the closed model, fitted to the persistent-block kernels.
+
+In: the data set. Out: ``model/params.json`` and ``model/predictions.parquet``.
+"""
 
 from pathlib import Path
 
-from gpushmoo.dataset import read_medians
-from gpushmoo.joblog import job_log
-from gpushmoo.model.series import fit_dataset
+from gpushmoo.analysis.models.series import fit_kernels
+from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):
-    fit_dataset(
-        read_medians(Path(snakemake.input.dataset), {"kernel": snakemake.params.kernels}),
+    fit_kernels(
+        Path(snakemake.input.dataset),
         snakemake.params.kernels,
         snakemake.params.holdout,
         snakemake.params.seed,

@@ -1,13 +1,16 @@
-"""Rule measure: measures one shard."""
+"""Rule measure: measures one shard.
+
+In: of a later repeat the first one's shard. Out: the shard.
+"""
 
 from pathlib import Path
 
-from gpushmoo.devices.base import DeviceError
-from gpushmoo.joblog import job_log
-from gpushmoo.measure_job import run_shard
-from gpushmoo.orphans import OrphanError
-from gpushmoo.signalled import JobSignalledError, raises_signals
-from gpushmoo.store import NotWrittenError
+from gpushmoo.core.errors import DeviceError
+from gpushmoo.measuring.job import run_shard
+from gpushmoo.measuring.orphans import OrphanError
+from gpushmoo.measuring.signalled import JobSignalledError, raises_signals
+from gpushmoo.storage.joblog import job_log
+from gpushmoo.storage.store import NotWrittenError
 
 expected = (DeviceError, NotWrittenError, OrphanError, JobSignalledError)
 with job_log(snakemake.log[0], expected) as terminal, raises_signals():
@@ -20,4 +23,5 @@ with job_log(snakemake.log[0], expected) as terminal, raises_signals():
         Path(first) if (first := snakemake.input.get("first")) else None,
         snakemake.log[0],
         Path(snakemake.params.plan),
+        Path(build) if (build := snakemake.input.get("build")) else None,
     )

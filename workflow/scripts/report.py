@@ -1,10 +1,13 @@
-"""Rule report: facts for the template, and the PDF."""
+"""Rule report: facts for the template, and the PDF.
+
+In: the data set, what was concluded from it, and the figures. Out: ``report.json``, ``report.pdf``.
+"""
 
 from pathlib import Path
 
-from gpushmoo.job_params import ROOT
-from gpushmoo.joblog import job_log
+from gpushmoo.core.paths import ROOT
 from gpushmoo.report.build import ReportFiles, build_report
+from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):
     files = ReportFiles(
@@ -13,10 +16,7 @@ with job_log(snakemake.log[0]):
         ceiling=Path(snakemake.input.ceiling),
         model=Path(snakemake.input.model),
         shapes=Path(snakemake.input.shapes),
-        checks=tuple(Path(p) for p in snakemake.input.checks),
-        tables=tuple(Path(p) for p in snakemake.input.tables),
-        questions=tuple(Path(p) for p in snakemake.input.questions),
-        measured=tuple(Path(p) for p in snakemake.input.measured),
+        compared=tuple(Path(p) for p in snakemake.input.compared),
         figures=tuple(Path(p) for p in snakemake.input.figures),
     )
     build_report(

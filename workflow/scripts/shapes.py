@@ -1,18 +1,17 @@
-"""Rule shapes: what limits block shapes, fitted to the kernels with mappings."""
+"""Rule shapes: what limits block shapes, fitted to the kernels with mappings.
+
+In: the data set. Out: ``model/shapes.json`` and ``model/shapes.parquet``.
+"""
 
 from pathlib import Path
 
-from gpushmoo.dataset import read_medians
-from gpushmoo.job_params import ROOT
-from gpushmoo.joblog import job_log
-from gpushmoo.kernels import load_kernel
-from gpushmoo.model.shapes import fit_shapes
+from gpushmoo.analysis.models.shapes import fit_mapped_kernels
+from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):
-    folders = snakemake.params.folders
-    fit_shapes(
-        read_medians(Path(snakemake.input.dataset), {"kernel": list(folders)}),
-        {name: load_kernel(ROOT / folder).workload for name, folder in folders.items()},
+    fit_mapped_kernels(
+        Path(snakemake.input.dataset),
+        snakemake.params.folders,
         snakemake.params.holdout,
         snakemake.params.seed,
         Path(snakemake.output.fits),

@@ -1,10 +1,13 @@
-"""Rule simulate: a simulated device over its sizes and numbers of blocks."""
+"""Rule simulate: a simulated device over its sizes and numbers of blocks.
+
+Out: simulated bandwidths as Parquet.
+"""
 
 from pathlib import Path
 
-from gpushmoo.job_params import ROOT
-from gpushmoo.joblog import job_log
-from gpushmoo.model.simulate import simulate_device
+from gpushmoo.core.paths import ROOT
+from gpushmoo.simulation.stages import simulate_device
+from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0]):
     spec = snakemake.params.spec

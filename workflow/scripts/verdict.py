@@ -1,14 +1,16 @@
-"""Rule verdict: says which cells ended in a fault; an error for a failed sweep or a strict run."""
+"""Rule verdict: says which cells ended in a fault; an error for a failed sweep or a strict run.
+
+In: the data set. Out: ``summary/verdict.txt``.
+"""
 
 from pathlib import Path
 
-from gpushmoo.analysis.statuses import COLUMNS, FailedSweepError, StrictError, write_verdict
-from gpushmoo.dataset import read_cells
-from gpushmoo.joblog import job_log
+from gpushmoo.analysis.statuses import FailedSweepError, StrictError, judge_dataset
+from gpushmoo.storage.joblog import job_log
 
 with job_log(snakemake.log[0], expected=(StrictError, FailedSweepError)) as terminal:
-    write_verdict(
-        read_cells(Path(snakemake.input.dataset), columns=COLUMNS),
+    judge_dataset(
+        Path(snakemake.input.dataset),
         Path(snakemake.output[0]),
         snakemake.params.strict,
         snakemake.params.sweeps,

@@ -1,1 +1,1 @@
-"""From cells to conclusions: best sets, status counts."""
+"""Conclusions from measured cells: best launches, ceilings, spread, fitted models."""

@@ -16,10 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..run_plan import RunPlan
-from ..schema import Status, cell_schema
-from ..shard_space import space_of
-from ..space import TYPICAL, asks_the_device, expand_axis
+from ..core.run_plan import RunPlan
+from ..core.schema import Status, cell_schema
+from ..core.space import TYPICAL, asks_the_device, expand_axis, space_of
 from .plausible import faults_of_rows
 
 # What a shard's provenance tells of its device, by the column that repeats it.
@@ -70,6 +69,8 @@ def _faults(
 ) -> Iterator[str]:
     params = metadata["params"]
     wanted = _TOLD | ({"resolved_axes"} if _asked_of_the_device(params) else set())
+    # Only where a measuring job had to compile what its build file does not hold.
+    wanted |= {"compiled_here"} & set(metadata)
     if set(metadata) != wanted:
         name = min(wanted ^ set(metadata))
         yield f"has a provenance {'without' if name in wanted else 'with the unknown key'} '{name}'"
@@ -85,22 +86,22 @@ def _faults(
     yield from faults_of_rows(table, metadata)
 
 
-def _faults_of_params(found: Any, planned: Mapping[str, Any] | None) -> Iterator[str]:
+def _faults_of_params(params: Any, planned: Mapping[str, Any] | None) -> Iterator[str]:
     if planned is None:
         yield "is no shard of this run"
-    elif found != planned:
-        key, mine, wanted = _difference("", found, planned)
-        yield f"was measured with {key} = {_show(mine)}, and the run asks for {_show(wanted)}"
+    elif params != planned:
+        key, measured, asked = _difference("", params, planned)
+        yield f"was measured with {key} = {_show(measured)}, and the run asks for {_show(asked)}"
 
 
-def _difference(key: str, found: Any, wanted: Any) -> tuple[str, Any, Any]:
+def _difference(key: str, params: Any, planned: Any) -> tuple[str, Any, Any]:
     """The innermost key at which two different values differ, with its value in each."""
-    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
-        for name in sorted({*found, *wanted}):
-            pair = found.get(name), wanted.get(name)
+    if isinstance(params, Mapping) and isinstance(planned, Mapping):
+        for name in sorted({*params, *planned}):
+            pair = params.get(name), planned.get(name)
             if pair[0] != pair[1]:
                 return _difference(f"{key}.{name}" if key else name, *pair)
-    return key or "params", found, wanted
+    return key or "params", params, planned
 
 
 def _show(value: Any) -> str:
@@ -152,8 +153,8 @@ def _planned(text: str) -> pa.Table:
     return pa.table({**identity, **of_axes}, pa.schema(fields))
 
 
-def _fault_of_keys(planned: set[str], found: list[str]) -> str | None:
-    missing, extra = sorted(planned - set(found)), sorted(set(found) - planned)
+def _fault_of_keys(planned: set[str], keys: list[str]) -> str | None:
+    missing, extra = sorted(planned - set(keys)), sorted(set(keys) - planned)
     if missing:
         return f"lacks {len(missing)} of {len(planned)} cells, {missing[0]} for one"
     if extra:
@@ -165,8 +166,8 @@ def _faults_of_device(
     table: pa.Table, device: Mapping[str, Any], params: Mapping[str, Any]
 ) -> Iterator[str]:
     for column, name in _DEVICE_COLUMNS.items():
-        found = pc.unique(table.column(column)).to_pylist()
-        if found not in ([device[name]], []):
+        values = pc.unique(table.column(column)).to_pylist()
+        if values not in ([device[name]], []):
             yield f"has rows with another {column} than its provenance tells"
     if params["backend"] not in ("auto", device["backend"]):
         yield f"was measured by {device['backend']}, its parameters say {params['backend']}"

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..dataset import check, seal
-from ..run_plan import RunPlan
-from ..schema import cell_schema
-from ..space import first_repeat_of
-from ..store import BadParquetError, Shard, open_shard, read_shard
-from ..wholefile import UnusableFilesError, sync
+from ..core.run_plan import RunPlan
+from ..core.schema import cell_schema
+from ..core.space import first_repeat_of
+from ..storage.dataset import check, seal
+from ..storage.store import BadParquetError, Shard, open_shard, read_shard
+from ..storage.wholefile import UnusableFilesError, sync
 from .admission import fault_of, fault_of_repeat
 from .external_sort import KEY, RUN_BYTES, KeySorter
 from .repeats import merged, shard_deviations
@@ -91,17 +91,17 @@ def aggregate(
     try:
         fresh.mkdir(parents=True)
         with pa.CompressedOutputStream(str(fresh / PROVENANCE), "zstd") as lines:
-            for partition, found in groupby(shards, key=lambda s: s.partition):
-                mine = list(found)
-                sizes = sum(s.n_bytes for s in mine)
+            for partition, group in groupby(shards, key=lambda s: s.partition):
+                members = list(group)
+                sizes = sum(s.n_bytes for s in members)
                 with_origin = schema.append(_ORIGIN)
                 with KeySorter(with_origin, fresh / ".runs", sizes, run_bytes) as sorter:
                     check_only = bool(bad or unread)
                     bad += _read(
-                        mine, reader, sorter, with_origin, lines, models, spread, check_only
+                        members, reader, sorter, with_origin, lines, models, spread, check_only
                     )
                     if not bad:
-                        _write(sorter, mine, schema, fresh, partition)
+                        _write(sorter, members, schema, fresh, partition)
         if bad:
             raise AggregateError(
                 " ".join(dict.fromkeys(text for _, text in sorted(bad)))
@@ -141,13 +141,13 @@ def _opened(
             continue
         files.setdefault(first_repeat_of(path), []).append((repeat, file))
     shards = []
-    for found in files.values():
-        found.sort(key=lambda numbered: numbered[0])
-        repeats = [file for _, file in found]
-        wanted = list(range(1, repeats[0].planned + 1))
-        if recorded and [number for number, _ in found] != wanted and not bad:
-            there = ", ".join(str(number) for number, _ in found)
-            fault = f"'{repeats[0].path}' has repeats {there}; there must be 1 to {wanted[-1]}."
+    for numbered_files in files.values():
+        numbered_files.sort(key=lambda numbered: numbered[0])
+        repeats = [file for _, file in numbered_files]
+        expected = list(range(1, repeats[0].planned + 1))
+        if recorded and [number for number, _ in numbered_files] != expected and not bad:
+            present = ", ".join(str(number) for number, _ in numbered_files)
+            fault = f"'{repeats[0].path}' has repeats {present}; there must be 1 to {expected[-1]}."
             bad += [(file.path, fault) for file in repeats]
         joined = tuple(file.path for file in repeats)
         n_bytes = sum(file.n_bytes for file in repeats)
@@ -194,29 +194,29 @@ class _Reader:
     def _faults(
         self, file: ShardFile, tables: Sequence[pa.Table], provenance: Sequence[Mapping[str, Any]]
     ) -> list[tuple[Path, str]]:
-        found = []
+        faults = []
         for path, table, metadata in zip(file.paths, tables, provenance, strict=True):
             fault = fault_of(path, table, metadata, self._plan)
             if fault is None and path != file.path:
                 fault = fault_of_repeat(tables[0], table)
             if fault is not None:
-                found.append((path, f"'{path}' {fault}."))
-        return found
+                faults.append((path, f"'{path}' {fault}."))
+        return faults
 
 
 def _spread(
     shards: Sequence[ShardFile], reader: _Reader
 ) -> tuple[Spread | None, list[tuple[Path, str]]]:
     """What all repeats of the run tell of their spread, and the shards that may not be used."""
-    found: list[Deviations] = []
+    deviations: list[Deviations] = []
     bad: list[tuple[Path, str]] = []
     for file in shards:
         if len(file.paths) > 1:
             tables, _, faults = reader.tables(file)
             bad += faults
             if not faults:
-                found += shard_deviations(tables)
-    return spread_of(found), bad
+                deviations += shard_deviations(tables)
+    return spread_of(deviations), bad
 
 
 def _read(
@@ -333,6 +333,6 @@ def _provenance(dataset: Path) -> Iterator[dict[str, Any]]:
         while block := stream.read(2**20):
             *lines, rest = (rest + block).split(b"\n")
             for line in lines:
-                found: dict[str, Any] = json.loads(line)
-                found.pop("readings", None)
-                yield found
+                entry: dict[str, Any] = json.loads(line)
+                entry.pop("readings", None)
+                yield entry

@@ -1,4 +1,4 @@
-"""The set of best cells: all that the measurement cannot tell from the fastest."""
+"""The tied best cells of each group: those whose 95 % interval overlaps the fastest cell's."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from ..dataset import partitions, read_cells
-from ..schema import BEST_SCHEMA, CORE_COLUMNS, GROUP, Status
-from .ceiling import CeilingRow, share_of_ceiling
+from ..core.schema import BEST_SCHEMA, CORE_COLUMNS, GROUP, Status
+from ..storage.dataset import partitions, read_cells
+from ..storage.store import write_parquet
+from .ceiling import CeilingRow, read_ceiling, share_of_ceiling
 from .edges import Limits, edges
 from .fastest import axes_of, params_text
 
@@ -35,6 +36,14 @@ def best_of_dataset(
         for where in partitions(dataset)
     ]
     return pa.concat_tables(tables)
+
+
+def write_best(
+    dataset: Path, ceiling: Path, host_fed: Collection[str], limits: Limits, out: Path
+) -> None:
+    """Write `best_of_dataset` as Parquet to `out`; `ceiling` is the file of `measure_ceiling`."""
+    best = best_of_dataset(dataset, read_ceiling(ceiling), host_fed, limits)
+    write_parquet(best, out, {})
 
 
 def tied_best(cells: pd.DataFrame) -> pd.DataFrame:

@@ -63,7 +63,7 @@ def cache_ends(cells: pd.DataFrame) -> list[CacheEnd]:
     series = fastest(warm, ["dtype", BYTES_TOUCHED])
     ends = []
     for dtype, rows in series.groupby("dtype", sort=True):
-        found = fall_interval(list(rows[BYTES_TOUCHED]), list(rows["bandwidth_gbs"]))
-        if found is not None:
-            ends.append(CacheEnd(str(dtype), *found, cache_bytes(rows)))
+        interval = fall_interval(list(rows[BYTES_TOUCHED]), list(rows["bandwidth_gbs"]))
+        if interval is not None:
+            ends.append(CacheEnd(str(dtype), *interval, cache_bytes(rows)))
     return ends

@@ -10,8 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from ..schema import DERIVED
-from ..wholefile import read_json, write_json
+from ..core.schema import DERIVED
+from ..storage.dataset import read_cells
+from ..storage.wholefile import read_json, write_json
 from .fastest import BYTES_TOUCHED, axes_of, fastest, params_text
 
 # Of the verified cells of a dataset all that this module asks, beside the axes.
@@ -54,9 +55,9 @@ def ceiling_rows(cells: pd.DataFrame, kinds: Mapping[str, str]) -> list[CeilingR
     best over dtype, variant and all launch parameters.
     """
     axes = {kernel: axes_of(cells[cells["kernel"] == kernel]) for kernel in kinds}
-    mine = cells[cells["kernel"].isin(list(kinds))]
-    mine = mine.assign(**{_KIND: mine["kernel"].map(dict(kinds))})
-    best = fastest(mine, ["device_name", "cache_state", _KIND, BYTES_TOUCHED])
+    of_kinds = cells[cells["kernel"].isin(list(kinds))]
+    of_kinds = of_kinds.assign(**{_KIND: of_kinds["kernel"].map(dict(kinds))})
+    best = fastest(of_kinds, ["device_name", "cache_state", _KIND, BYTES_TOUCHED])
     return [_row(cell, axes[cell["kernel"]]) for cell in best.to_dict("records")]
 
 
@@ -92,17 +93,17 @@ def ceiling_gbs(
     the part read or written, decides what a cache holds.
     """
     total = bytes_read + bytes_written
-    taken = 0.0
+    inverse_gbs = 0.0
     for kind, share in (("load", bytes_read), ("store", bytes_written)):
         if share == 0:
             continue
-        here = (device_name, cache_state, kind)
-        usable = [r for r in rows if (r.device_name, r.cache_state, r.kind) == here]
+        place = (device_name, cache_state, kind)
+        usable = [r for r in rows if (r.device_name, r.cache_state, r.kind) == place]
         if not usable:
             return None
         nearest = min(usable, key=lambda r: abs(math.log(r.bytes_touched / total)))
-        taken += share / nearest.bandwidth_gbs
-    return total / taken if taken else None
+        inverse_gbs += share / nearest.bandwidth_gbs
+    return total / inverse_gbs if inverse_gbs else None
 
 
 def cell_ceiling_gbs(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> float | None:
@@ -120,6 +121,12 @@ def share_of_ceiling(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> flo
     """Bandwidth of a verified row of the dataset over its ceiling; None where there is none."""
     ceiling = cell_ceiling_gbs(rows, cell)
     return None if ceiling is None else float(cell["bandwidth_gbs"]) / ceiling
+
+
+def measure_ceiling(dataset: Path, kinds: Mapping[str, str], out: Path) -> None:
+    """Write to `out` the ceilings that the data set shows; `kinds` as in `ceiling_rows`."""
+    cells = read_cells(dataset, {"kernel": list(kinds), "status": "ok"}, COLUMNS)
+    write_ceiling(ceiling_rows(cells, kinds), out)
 
 
 def write_ceiling(rows: Sequence[CeilingRow], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the first document asks of a device: the cost of one block too many, double over float."""
+"""Two ratios of a device: the cost of one block too many, and double over float."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..schema import Status
+from ..core.schema import Status
 
 # A step that costs less than this, by the lower end of its interval, is not told.
 WORTH_TELLING = 0.02
@@ -48,7 +48,7 @@ def steps(cells: pd.DataFrame) -> list[Step]:
 
     `cells` are those of one persistent-block kernel, variant, problem and cache state.
     """
-    found = []
+    losses = []
     ok = cells[cells["status"] == Status.OK]
     for dtype, group in ok.groupby("dtype", sort=True, observed=True):
         # Of launches with as many blocks that differ in another axis, the fastest stands for them.
@@ -64,8 +64,8 @@ def steps(cells: pd.DataFrame) -> list[Step]:
         if lost.low >= WORTH_TELLING:
             row = by_blocks[blocks]
             place = int(row["units"]), int(row["resident_per_unit"])
-            found.append(Step(str(dtype), blocks, *place, lost))
-    return found
+            losses.append(Step(str(dtype), blocks, *place, lost))
+    return losses
 
 
 def double_over_float(cells: pd.DataFrame, axes: Sequence[str]) -> tuple[Ratio, Mapping[str, Any]]:

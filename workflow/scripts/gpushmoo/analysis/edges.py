@@ -29,17 +29,17 @@ def edges(
     passed is no edge: 1, the largest value that the kernel takes, the largest block.
     """
     most = limits.most.get(best["kernel"], {})
-    found = []
+    ways = []
     for axis in axes:
         values = sorted(group[axis].dropna().unique())
         if len(values) < _RANGE:
             continue
-        first, last, here = int(values[0]), int(values[-1]), int(best[axis])
-        if here == last < most.get(axis, last + 1) and _room(group, axis, limits.threads):
-            found.append(f"{axis} up")
-        elif here == first > 1:
-            found.append(f"{axis} down")
-    return found
+        first, last, best_value = int(values[0]), int(values[-1]), int(best[axis])
+        if best_value == last < most.get(axis, last + 1) and _room(group, axis, limits.threads):
+            ways.append(f"{axis} up")
+        elif best_value == first > 1:
+            ways.append(f"{axis} down")
+    return ways
 
 
 def _room(group: pd.DataFrame, axis: str, threads: int) -> bool:

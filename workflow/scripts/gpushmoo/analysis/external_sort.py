@@ -47,7 +47,7 @@ class KeySorter:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows of the schema."""
+        """Take a batch of rows in the schema given to the sorter; it may be written to disk."""
         self._batches.append(batch)
         self._held += batch.nbytes
         if self._held > self._run_bytes and self._parts > 1:
@@ -95,7 +95,7 @@ class KeySorter:
 
 
 def _range_of(table: pa.Table, parts: int) -> np.ndarray:
-    """Of each row the range, of `parts`, that its key lies in; grows with the key."""
+    """For each row the number of the range, out of `parts`, that its key lies in."""
     digits = pc.utf8_slice_codeunits(table.column(KEY), 0, _KEY_DIGITS)
     places = [int(text, 16) * parts // _KEY_RANGE for text in digits.unique().to_pylist()]
     codes = digits.combine_chunks().dictionary_encode().indices.to_numpy()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..schema import DERIVED, Status, is_axis
+from ..core.schema import DERIVED, Status, is_axis
 
 # In units of the last cache level: up to the first a working set counts as inside, from the second
 # as far outside. Between them a cache may hold a part of it.
@@ -22,7 +22,7 @@ def axes_of(cells: pd.DataFrame) -> list[str]:
 
 
 def params_text(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
-    """``block_x=64, block_y=4``."""
+    """The launch parameters of `cell` named by `axes`, as in ``block_x=64, block_y=4``."""
     return ", ".join(f"{a}={int(cell[a])}" for a in axes)
 
 

@@ -11,11 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..schema import MOST_THREADS, Status
-from ..timing.median import median_intervals
+from ..core.median import median_intervals
+from ..core.schema import MOST_THREADS, Status
 
 Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 # Far above what any memory or cache of a device moves, in GB/s.
 MOST_GBS = 1e6
@@ -31,16 +30,9 @@ TIMES = (
 )
 # Whole numbers and what they are at least.
 _LEAST = {
-    "bytes_read": 0,
-    "bytes_written": 0,
-    "threads_per_block": 0,
-    "blocks": 0,
-    "tiles": 0,
+    **dict.fromkeys(("bytes_read", "bytes_written", "threads_per_block", "blocks", "tiles"), 0),
     "launches_per_sample": 1,
-    "resident_per_unit": 0,
-    "registers": 0,
-    "verified_words": 0,
-    "wrong_words": 0,
+    **dict.fromkeys(("resident_per_unit", "registers", "verified_words", "wrong_words"), 0),
 }
 
 
@@ -50,9 +42,9 @@ def faults_of_rows(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str
     if unknown:
         yield f"holds the status '{min(unknown)}', which no cell can have"
     for name, least in _LEAST.items():
-        found = pc.min(table.column(name)).as_py()
-        if found is not None and found < least:
-            yield f"holds {name} = {found}; it is at least {least}"
+        smallest = pc.min(table.column(name)).as_py()
+        if smallest is not None and smallest < least:
+            yield f"holds {name} = {smallest}; it is at least {least}"
     for name in ("kernel", "dtype", "backend", "measured_at"):
         if len(pc.unique(table.column(name))) > 1:
             yield f"holds several values of {name}"
@@ -81,7 +73,7 @@ def _faults_of_unmeasured(rows: pa.Table) -> Iterator[str]:
 
 
 def _faults_of_measured(rows: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Of ``ok`` cells: complete, verified, and all that is derived follows from the samples."""
+    """Clauses on ``ok`` cells that lack a value, are not verified, or contradict their samples."""
     if not len(rows):
         return
     for name in (*TIMES, "launches_per_sample", "verified_words", "wrong_words"):
@@ -187,8 +179,8 @@ def _numbers(rows: pa.Table, name: str) -> Floats:
     return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(), np.float64)
 
 
-def _agree(found: Floats, wanted: Floats) -> bool:
-    return bool(np.allclose(found, wanted, rtol=_RELATIVE, atol=0.0, equal_nan=True))
+def _agree(stored: Floats, derived: Floats) -> bool:
+    return bool(np.allclose(stored, derived, rtol=_RELATIVE, atol=0.0, equal_nan=True))
 
 
 def _faults_of_groups(rows: pa.Table) -> Iterator[str]:

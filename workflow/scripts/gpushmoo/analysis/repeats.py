@@ -11,16 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..schema import REPEAT_COLUMNS, Status
-from ..timing.median import CONFIDENCE
-from .spread import (
-    Deviations,
-    Floats,
-    Spread,
-    deviations,
-    half_widths,
-    variance_within,
-)
+from ..core.median import CONFIDENCE
+from ..core.schema import REPEAT_COLUMNS, Status
+from .spread import Deviations, Floats, Spread, deviations, half_widths, variance_within
 
 Places = npt.NDArray[np.int64]
 
@@ -50,12 +43,12 @@ def repeated_cells(tables: Sequence[pa.Table]) -> list[Repeated]:
     for key in measured[0]:
         groups.setdefault(tuple(i for i, m in enumerate(measured) if key in m), []).append(key)
     medians = [t.column("median_s").to_numpy() for t in tables]
-    found = []
+    repeated = []
     for used, keys in sorted(groups.items()):
         places = tuple(np.array([measured[i][k] for k in keys], np.int64) for i in used)
         logs = np.log([medians[i][p] for i, p in zip(used, places, strict=True)]).T
-        found.append(Repeated(used, places[0], places, logs))
-    return found
+        repeated.append(Repeated(used, places[0], places, logs))
+    return repeated
 
 
 def _ok_places(table: pa.Table) -> dict[str, int]:
@@ -138,11 +131,11 @@ def _fill(
     repeats = cells.logs.shape[1]
     first, rows = tables[0], cells.rows
     names = _classes(first, rows)
-    own = np.zeros(len(rows))
+    variances = np.zeros(len(rows))
     if repeats > 1:
-        own = deviations(cells.logs, _rounds(first, rows), names).own
+        variances = deviations(cells.logs, _rounds(first, rows), names).own
     within = np.mean([_within(tables[i], p) for i, p in _used(cells)], axis=0)
-    half = half_widths(cells.logs, own, within, names, spread)
+    half = half_widths(cells.logs, variances, within, names, spread)
     center = cells.logs.mean(axis=1)
     for name, values in zip(
         _TIMES,
@@ -169,8 +162,8 @@ def _fill(
         columns["between_spread"][rows] = cells.logs.std(axis=1, ddof=1)
     for name in _LISTS:
         parts = [tables[i].column(name).take(pa.array(p)).to_pylist() for i, p in _used(cells)]
-        for row, *found in zip(rows.tolist(), *parts, strict=True):
-            lists[name][row] = [value for part in found for value in part]
+        for row, *of_repeats in zip(rows.tolist(), *parts, strict=True):
+            lists[name][row] = [value for part in of_repeats for value in part]
 
 
 def _used(cells: Repeated) -> list[tuple[int, Places]]:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import fdtri, ndtri, stdtrit
 
-from ..timing.median import CONFIDENCE
+from ..core.median import CONFIDENCE
 
 Floats = npt.NDArray[np.float64]
 
@@ -61,11 +61,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Deviations:
-    """Of the cells of a shard, all with the same number of repeats.
+    """How far the repeats of a shard's cells lie apart; all have equally many repeats.
 
-    `own` are the variances of their own deviations, `names` their classes, `drift` the mean
-    variance of what rounds share, None where no rounds have enough cells; `repeats` is how many
-    repeats each cell has.
+    `own` are the variances of the cells' own deviations, `names` the cells' classes, `drift` the
+    mean variance of what all cells of a round share (None where no round has enough cells);
+    `repeats` is the number of repeats of each cell.
     """
 
     own: Floats
@@ -83,54 +83,54 @@ def deviations(logs: Floats, rounds: Sequence[Hashable], names: Sequence[Hashabl
     if repeats < 2:
         raise ValueError("one repeat has no deviations")
     rest = logs - logs.mean(axis=1, keepdims=True)
-    own = np.empty(len(rest))
+    variances = np.empty(len(rest))
     shared = []
     where: dict[Hashable, list[int]] = {}
     for place, name in enumerate(rounds):
         where.setdefault(name, []).append(place)
     for places in where.values():
-        here = rest[places]
+        round_rest = rest[places]
         n = len(places)
         if n >= ROUND_CELLS:
-            drift = np.median(here, axis=0)
+            drift = np.median(round_rest, axis=0)
             drift -= drift.mean()
             shared.append(float((drift**2).sum()) / (repeats - 1))
-            here = (here - drift) * math.sqrt(n / (n - 1))
-        own[places] = (here**2).sum(axis=1) / (repeats - 1)
-    return Deviations(own, names, float(np.mean(shared)) if shared else None, repeats)
+            round_rest = (round_rest - drift) * math.sqrt(n / (n - 1))
+        variances[places] = (round_rest**2).sum(axis=1) / (repeats - 1)
+    return Deviations(variances, names, float(np.mean(shared)) if shared else None, repeats)
 
 
-def spread_of(found: Sequence[Deviations]) -> Spread | None:
+def spread_of(shards: Sequence[Deviations]) -> Spread | None:
     """The spread of a run from all its shards; None without a cell that has two repeats."""
-    found = [d for d in found if len(d.own)]
-    if not found:
+    shards = [d for d in shards if len(d.own)]
+    if not shards:
         return None
-    own: dict[Hashable, list[float]] = {}
-    for d in found:
+    by_class: dict[Hashable, list[float]] = {}
+    for d in shards:
         for name, value in zip(d.names, d.own, strict=True):
-            own.setdefault(name, []).append(float(value))
-    df = min(d.repeats for d in found) - 1
+            by_class.setdefault(name, []).append(float(value))
+    df = min(d.repeats for d in shards) - 1
     classes = {
         name: _usual(np.array(values), df)
-        for name, values in own.items()
+        for name, values in by_class.items()
         if len(values) >= CLASS_CELLS
     }
-    whole = _usual(np.concatenate([d.own for d in found]), df)
-    drifts = [d for d in found if d.drift is not None]
+    whole = _usual(np.concatenate([d.own for d in shards]), df)
+    drifts = [d for d in shards if d.drift is not None]
     drift_df = float(sum(d.repeats - 1 for d in drifts))
     weighted = sum((d.repeats - 1) * (d.drift or 0.0) for d in drifts)
     return Spread(classes, whole, weighted / drift_df if drift_df else 0.0, drift_df)
 
 
-def _usual(own: Floats, df: int) -> Usual:
-    """Fit s² / s₀² ~ F(df, d₀) to the median and the 95th percentile of the variances `own`.
+def _usual(variances: Floats, df: int) -> Usual:
+    """Fit s² / s₀² ~ F(df, d₀) to the median and the 95th percentile of `variances`.
 
     Quantiles and not logarithms, since a clock's grain makes some variances zero.
     """
-    middle, high = np.quantile(own, [0.5, 0.95])
-    if len(own) < CLASS_CELLS or not middle > 0.0:
+    middle, high = np.quantile(variances, [0.5, 0.95])
+    if len(variances) < CLASS_CELLS or not middle > 0.0:
         # Too few to tell the shape: the mean, which is to count as little as a cell's own.
-        return Usual(float(own.mean()), min(_PRIOR_DF) if len(own) > 1 else 0.0)
+        return Usual(float(variances.mean()), min(_PRIOR_DF) if len(variances) > 1 else 0.0)
     ratios = [fdtri(df, d, 0.95) / fdtri(df, d, 0.5) for d in _PRIOR_DF]
     prior = min(_PRIOR_DF, key=lambda d: abs(math.log(ratios[_PRIOR_DF.index(d)] * middle / high)))
     return Usual(float(middle / fdtri(df, prior, 0.5)), prior)
@@ -138,9 +138,9 @@ def _usual(own: Floats, df: int) -> Usual:
 
 @dataclass(frozen=True)
 class HalfWidths:
-    """Of the 95 % intervals of log medians, one for each cell.
+    """Half-widths of the 95 % intervals of log medians, one for each cell.
 
-    `own`: without what all cells of the same rounds share, to compare them; `whole`: with it.
+    `own` leaves out what all cells of the same rounds share, to compare these; `whole` has it.
     """
 
     own: Floats
@@ -148,20 +148,20 @@ class HalfWidths:
 
 
 def half_widths(
-    logs: Floats, own: Floats, within: Floats, names: Sequence[Hashable], spread: Spread
+    logs: Floats, variances: Floats, within: Floats, names: Sequence[Hashable], spread: Spread
 ) -> HalfWidths:
-    """Of the means of log medians, shape (cells, repeats).
+    """Half-widths of the intervals of the means of log medians, `logs`: shape (cells, repeats).
 
-    `own` are the cells' variances (see `deviations`; of one repeat they are not looked at);
-    `within` the variance that a repeat's samples tell of its median. The means are known no better
-    than either says.
+    `variances` are those of `deviations` (ignored for a single repeat), `within` the variance of a
+    repeat's median that its samples tell. The larger of both says how well a mean is known.
     """
     repeats = logs.shape[1]
     usual = [spread.usual(name) for name in names]
     prior_df = np.array([u.df for u in usual])
     prior = np.array([u.variance for u in usual])
     df = prior_df + (repeats - 1)
-    known = (prior_df * prior + (repeats - 1) * (own if repeats > 1 else 0.0)) / np.maximum(df, 1)
+    measured = (repeats - 1) * (variances if repeats > 1 else 0.0)
+    known = (prior_df * prior + measured) / np.maximum(df, 1)
     known = np.maximum(known, within) / repeats
     df = np.maximum(df, 1.0)
     drift = spread.drift_variance / repeats

@@ -8,8 +8,9 @@ from typing import Any, TextIO
 
 import pandas as pd
 
-from ..schema import FAULTS, Status
-from ..wholefile import write_summed
+from ..core.schema import FAULTS, Status
+from ..storage.dataset import read_cells
+from ..storage.wholefile import write_summed
 
 MEANING = {
     Status.OK: "measured and verified",
@@ -89,10 +90,17 @@ def cells_of(cells: pd.DataFrame, sweep: Mapping[str, Any]) -> pd.DataFrame:
     """The cells of a sweep, given as the kernel and lists of what its cells are made of."""
     sizes = [(height, width) for height, width in sweep["sizes"]]
     of_size = pd.MultiIndex.from_frame(cells[["height", "width"]]).isin(sizes)
-    found = cells[(cells["kernel"] == sweep["kernel"]) & of_size]
+    of_sweep = cells[(cells["kernel"] == sweep["kernel"]) & of_size]
     for column in ("dtype", "variant", "cache_state"):
-        found = found[found[column].isin(sweep[f"{column}s"])]
-    return found
+        of_sweep = of_sweep[of_sweep[column].isin(sweep[f"{column}s"])]
+    return of_sweep
+
+
+def judge_dataset(
+    dataset: Path, out: Path, strict: bool, sweeps: Mapping[str, Mapping[str, Any]], to: TextIO
+) -> None:
+    """`write_verdict` of the data set in a folder, on the terminal `to`."""
+    write_verdict(read_cells(dataset, columns=COLUMNS), out, strict, sweeps, to)
 
 
 def write_verdict(
@@ -113,9 +121,9 @@ def write_verdict(
         raise StrictError(f"{sentence} (strict: true)")
     if sentence is not None:
         terminal.write(f"gpushmoo: {sentence} The report names them.\n")
-        found = (failed_sweep(name, cells_of(cells, sweep)) for name, sweep in sweeps.items())
-        failed = [text for text in found if text is not None]
+        sentences = (failed_sweep(name, cells_of(cells, sweep)) for name, sweep in sweeps.items())
+        failed = [text for text in sentences if text is not None]
         if failed:
             raise FailedSweepError(" ".join(failed))
-    told = sentence or f"All {len(cells)} cells ended as they may."
-    write_summed(out, f"{told}\n".encode())
+    line = sentence or f"All {len(cells)} cells ended as they may."
+    write_summed(out, f"{line}\n".encode())

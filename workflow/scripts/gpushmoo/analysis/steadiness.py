@@ -39,12 +39,12 @@ class Steadiness:
     @property
     def steady(self) -> bool:
         """Whether no change that was looked at is large for half of the controls or more."""
-        found = [typical for pair in (self.between, self.within) if pair for typical in pair[:1]]
-        return all(change <= STEADY for change in found)
+        changes = [typical for pair in (self.between, self.within) if pair for typical in pair[:1]]
+        return all(change <= STEADY for change in changes)
 
 
 def steadiness(provenance: Sequence[Mapping[str, Any]]) -> Steadiness:
-    """Of a run, from the provenance of all its shards and repeats."""
+    """The steadiness of a run, from the provenance of all its shards and repeats."""
     controls: dict[tuple[Any, ...], list[Floats]] = {}
     repeats: dict[str, int] = {}
     for shard in provenance:
@@ -58,20 +58,22 @@ def steadiness(provenance: Sequence[Mapping[str, Any]]) -> Steadiness:
                 controls.setdefault(key, []).append(np.asarray(control["seconds"]))
     most = max(repeats.values(), default=1)
     once = tuple(sorted(k for k, n in repeats.items() if n == 1 < most))
-    found = [[float(np.median(c)) for c in each] for each in controls.values()]
-    long = [min(medians) >= LONG_S for medians in found]
-    told = [all_or_long or not any(long) for all_or_long in long]
+    medians_of = [[float(np.median(c)) for c in each] for each in controls.values()]
+    long = [min(medians) >= LONG_S for medians in medians_of]
+    is_used = [all_or_long or not any(long) for all_or_long in long]
     between = [
-        _change(min(m), max(m)) for m, used in zip(found, told, strict=True) if used and len(m) > 1
+        _change(min(m), max(m))
+        for m, used in zip(medians_of, is_used, strict=True)
+        if used and len(m) > 1
     ]
     halves = [
         np.array_split(c, 2)
-        for each, used in zip(controls.values(), told, strict=True)
+        for each, used in zip(controls.values(), is_used, strict=True)
         for c in each
         if used and len(c) >= 4
     ]
     within = [_change(np.median(first), np.median(second)) for first, second in halves]
-    return Steadiness(most, sum(told), _typical(between), _typical(within), once)
+    return Steadiness(most, sum(is_used), _typical(between), _typical(within), once)
 
 
 def _change(a: Any, b: Any) -> float:

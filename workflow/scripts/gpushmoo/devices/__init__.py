@@ -1,1 +1,1 @@
-"""Device backends behind one protocol (base.py); one backend a file."""
+"""Devices behind one protocol: a folder for each backend."""

@@ -6,16 +6,27 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ..contract import TypedError, one_line
-from ..dtypes import DType
-from ..space import Problem
-from ..workload import Launch, LibraryCall
-from .guards import Strays
+from ..core.dtypes import DType
+from ..core.errors import (
+    BuildError,
+    DeviceLostError,
+    LaunchFailedError,
+    LaunchRefusedError,
+    TypedError,
+)
+from ..core.space import Problem
+from ..core.text import one_line
+from ..workloads.contract import Launch, LibraryCall
+from .guard_bands import Strays
+
+if TYPE_CHECKING:
+    from .build_file import VariantBuild
+    from .build_request import BuildRequest
 
 T = TypeVar("T")
 
@@ -73,25 +84,13 @@ SLOWED_BY = frozenset(
 )
 
 
-class DeviceError(TypedError):
-    """A device could not do what was asked; one sentence."""
-
-
-class NoDeviceError(DeviceError):
-    """No usable device of the backend; the sentence says what to install."""
-
-
-class BuildError(DeviceError):
-    """The kernel did not compile; `log` holds the compiler's message."""
-
-    def __init__(self, message: str, log: str) -> None:
-        super().__init__(message)
-        self.log = log
-
-
 # How compilers begin an error's line: ``1:12:5: error: `` (Intel), ``x.cl:12:5: error: `` (Clang),
 # ``x/kernel.cu(12): error: `` (NVRTC).
-_ERROR_LINE = re.compile(r"^\S*?(?:\((\d+)\)|:(\d+)(?::\d+)?): [a-z ]*error[^:]*: (.+)$", re.M)
+# The second form is that of PoCL 3.
+_ERROR_LINE = re.compile(
+    r"^(?:\S*?(?:\((\d+)\)|:(\d+)(?::\d+)?): [a-z ]*error[^:]*: |error: \S+?:(\d+):\d+: )(.+)$",
+    re.M,
+)
 
 
 # Characters that are kept of a compiler's message, half of them from its end.
@@ -105,27 +104,12 @@ def compile_error(source: str, log: str) -> BuildError:
         log = log[: _MOST_LOG // 2] + left_out + log[-_MOST_LOG // 2 :]
     found = _ERROR_LINE.search(log)
     if found is not None:
-        first = f"{source}:{found[1] or found[2]}: error: {found[3].strip()}"
+        line = found[1] or found[2] or found[3]
+        first = f"{source}:{line}: error: {found[4].strip()}"
     else:
         lines = [line.strip() for line in log.splitlines() if line.strip()]
         first = next((line for line in lines if "error" in line.lower()), (lines or ["error"])[0])
     return BuildError(f"{source} does not compile: {one_line(first)}", log)
-
-
-class LaunchRefusedError(DeviceError):
-    """The launch asks for more resources than a block or the device has (status ``resources``)."""
-
-
-class LaunchFailedError(DeviceError):
-    """The launch failed for another reason (status ``launch_failed``)."""
-
-
-class DeviceLostError(DeviceError):
-    """The device or its context is gone; nothing more can be measured in this process."""
-
-
-class OutOfDeviceMemoryError(DeviceError):
-    """A buffer does not fit."""
 
 
 class Program(Protocol):
@@ -206,29 +190,64 @@ class Stream(Protocol):
         """Queue a launch. Raises as `Device.bind` does."""
 
     def mark(self) -> Mark:
-        """Queue a mark."""
+        """Queue a mark, which is reached when all that was queued before it is done."""
 
     def wait(self) -> None:
         """Return when all that was queued is done. Raises LaunchFailedError or DeviceLostError."""
 
 
-class Device(Protocol):
-    """One open device. Buffers and images are opaque to the caller.
-
-    Where a method takes a buffer without a word on images, an image serves as well. Around every
-    buffer, but not around an image, are guard zones (see `guards`).
-    """
-
-    info: DeviceInfo
-
-    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> Program:
-        """Compile the folder's source for this device. Raises BuildError."""
+class DeviceBuffers(Protocol):
+    """A device's buffers, opaque to the caller, between guard zones (see `guard_bands`)."""
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A device buffer holding `array`. Raises OutOfDeviceMemoryError."""
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
+
+    def guard(self, buffer: Any) -> None:
+        """Make the zones around `buffer`, which is no image, as they were before any stray."""
+
+    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
+        """Words that were written around each of the buffers, none of them an image."""
+
+    def checksums(self, buffers: Sequence[Any]) -> list[int]:
+        """A 32-bit number for the content of each of the buffers, none of them an image.
+
+        Two contents that differ in one word never have the same one.
+        """
+
+    def mismatches(self, buffer: Any, expected: Any) -> int:
+        """Number of 32-bit words in which the two differ, counted on the device.
+
+        `expected` is no image; rows of an image follow each other in it without a gap.
+        """
+
+    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
+
+
+class Device(DeviceBuffers, Protocol):
+    """One open device. Buffers and images are opaque to the caller.
+
+    Where a method takes a buffer without a word on images, an image serves as well. Around an image
+    are no guard zones.
+    """
+
+    info: DeviceInfo
+    # Which machine code the device runs (see `build_file.KernelBuild`), and what to ask the
+    # backend's compiler for to have it made.
+    target: str
+    request: BuildRequest
+
+    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> Program:
+        """Compile the folder's source for this device. Raises BuildError."""
+
+    def load(self, build: VariantBuild) -> Program:
+        """The program of machine code that was compiled before, for `target`.
+
+        Raises BuildError where there is none that the device takes.
+        """
 
     def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
         """Why the device has no image of so many texels of this type; None when it has."""
@@ -244,27 +263,6 @@ class Device(Protocol):
 
     def poison(self, buffer: Any) -> None:
         """Overwrite `buffer` with a pattern that no verified output holds (NaN as floats)."""
-
-    def mismatches(self, buffer: Any, expected: Any) -> int:
-        """Number of 32-bit words in which the two differ, counted on the device.
-
-        `expected` is no image; rows of an image follow each other in it without a gap.
-        """
-
-    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
-
-    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
-        """Words that were written around each of the buffers, none of them an image."""
-
-    def guard(self, buffer: Any) -> None:
-        """Make the zones around `buffer`, which is no image, as they were before any stray."""
-
-    def checksums(self, buffers: Sequence[Any]) -> list[int]:
-        """A 32-bit number for the content of each of the buffers, none of them an image.
-
-        Two contents that differ in one word never have the same one.
-        """
 
     def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> Bound:
         """Prepare a launch of a program that this device built.
@@ -288,7 +286,7 @@ class Device(Protocol):
         """
 
     def open_stream(self) -> Stream:
-        """A new stream."""
+        """A new stream, which does not wait for what other streams hold."""
 
     def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
         """A flat copy of `array` in host memory, `pinned` so that the device reads it by itself."""
@@ -297,7 +295,7 @@ class Device(Protocol):
         """Clocks, temperature, power and throttle reasons now; None where nothing tells."""
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all that the device holds; it is not to be used any more."""
 
 
 def named_buffer(name: str, buffers: Mapping[str, Any], images: type) -> Any:

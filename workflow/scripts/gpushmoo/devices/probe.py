@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .base import NoDeviceError
+from ..core.errors import NoDeviceError
 from .select import DeviceChoice, open_device, to_json
 
 

@@ -1,4 +1,4 @@
-"""Opens a device by backend name, and probes one in a process of its own."""
+"""Opens the device that a configuration asks for, and probes one in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,49 +6,86 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from .base import Device, DeviceInfo, NoDeviceError
-from .opencl_runtime import RUNTIMES
+from ..core.backends import AUTO, BACKENDS
+from ..core.errors import NoDeviceError
+from ..core.paths import PACKAGE
+from .base import Device, DeviceInfo
+from .functions import functions_of
 
-BACKENDS = ("cuda", "opencl")
 PROBE_TIMEOUT_S = 60
 
 
 @dataclass(frozen=True)
 class DeviceChoice:
-    """Which device to open: backend (``cuda`` or ``opencl``), index, OpenCL runtime or ``auto``."""
+    """Which device to open.
+
+    `backend` is a name in the registry or ``auto``; `runtime` one of the backend's runtimes or
+    ``auto``, and of no meaning where it has only one. `cache` is the folder in which the runtimes
+    keep what they compile.
+    `own_kernels` is the machine code of the backend's own kernels, see `build_file.KernelBuild`.
+    """
 
     backend: str
     index: int
-    opencl_runtime: str
+    runtime: str
     cache: Path
+    own_kernels: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def choice_of(params: Mapping[str, Any], cache: Path) -> DeviceChoice:
+    """The device that a job's parameters name; of ``device: all`` the first."""
+    index = 0 if params["device"] == "all" else int(params["device"])
+    return DeviceChoice(params["backend"], index, params["opencl_runtime"], cache)
 
 
 def open_device(choice: DeviceChoice) -> Device:
     """Open the chosen device in this process. Raises NoDeviceError; never falls back."""
-    if choice.backend == "cuda":
-        from .cuda import CudaDevice
+    backend = BACKENDS[choice.backend]
+    if choice.runtime == AUTO and backend.runtimes:
+        choice = resolve(choice)[0]
+    return functions_of(backend).open_device(
+        choice.index, choice.runtime, choice.cache, choice.own_kernels
+    )
 
-        return CudaDevice(choice.index, choice.cache)
-    from .opencl import OpenCLDevice
 
-    if choice.opencl_runtime == "auto":
-        choice = resolve_runtime(choice)[0]
-    return OpenCLDevice(choice.opencl_runtime, choice.index, choice.cache)
+def open_for_job(
+    params: Mapping[str, Any],
+    cache: Path,
+    lock: Callable[[Sequence[tuple[int, str]]], int],
+    own_kernels: Mapping[str, bytes] = MappingProxyType({}),
+) -> Device:
+    """Open the device of a measuring job, locked.
+
+    `lock` gets index and UUID of the devices that may measure, locks one of them and returns its
+    index. With ``device: all`` these are all of a backend that lists them without opening any; of
+    another they are the first, as its runtimes may show one CPU under several names. Raises
+    NoDeviceError.
+    """
+    choice = replace(choice_of(params, cache), own_kernels=own_kernels)
+    wanted = None if params["device"] == "all" else choice.index
+    listed = functions_of(BACKENDS[choice.backend]).list_devices(wanted)
+    if listed is not None:
+        return open_device(replace(choice, index=lock(listed)))
+    device = open_device(choice)
+    lock([(choice.index, device.info.uuid)])
+    return device
 
 
 def probe(choice: DeviceChoice) -> DeviceInfo:
     """Facts of the chosen device, asked in a subprocess with a time limit.
 
-    A broken OpenCL runtime aborts or hangs its process, and one that was initialised must not be
-    forked; the caller's process stays clean. Raises NoDeviceError.
+    A broken runtime aborts or hangs its process, and one that was initialised must not be forked;
+    the caller's process stays clean. Raises NoDeviceError.
     """
     command = [sys.executable, "-m", "gpushmoo.devices.probe"]
-    command += [choice.backend, str(choice.index), choice.opencl_runtime, str(choice.cache)]
-    package = Path(__file__).resolve().parents[2]
-    env = {**os.environ, "PYTHONPATH": str(package)}
+    command += [choice.backend, str(choice.index), choice.runtime, str(choice.cache)]
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     try:
         done = subprocess.run(
             command,
@@ -77,11 +114,13 @@ def probe(choice: DeviceChoice) -> DeviceInfo:
     raise NoDeviceError(last)
 
 
-def resolve_runtime(choice: DeviceChoice) -> tuple[DeviceChoice, DeviceInfo]:
-    """The first OpenCL runtime that answers a probe, for the choice ``auto``; NoDeviceError."""
+def resolve(choice: DeviceChoice) -> tuple[DeviceChoice, DeviceInfo]:
+    """The first that answers a probe where `choice` says ``auto``, and its facts.
+
+    Raises NoDeviceError with the reasons of all that were tried.
+    """
     reasons = []
-    for runtime in RUNTIMES:
-        tried = replace(choice, opencl_runtime=runtime)
+    for tried in _meant(choice):
         try:
             return tried, probe(tried)
         except NoDeviceError as err:
@@ -89,18 +128,12 @@ def resolve_runtime(choice: DeviceChoice) -> tuple[DeviceChoice, DeviceInfo]:
     raise NoDeviceError(" ".join(reasons))
 
 
-def resolve(backend: str, choice: DeviceChoice) -> tuple[DeviceChoice, DeviceInfo]:
-    """Resolve ``auto``: CUDA when a device answers, else OpenCL. Raises NoDeviceError."""
-    reasons = []
-    for name in BACKENDS if backend == "auto" else (backend,):
-        tried = replace(choice, backend=name)
-        try:
-            if name == "opencl" and choice.opencl_runtime == "auto":
-                return resolve_runtime(tried)
-            return tried, probe(tried)
-        except NoDeviceError as err:
-            reasons.append(str(err))
-    raise NoDeviceError(" ".join(reasons))
+def _meant(choice: DeviceChoice) -> Iterator[DeviceChoice]:
+    """What ``auto`` may stand for, in the registry's order."""
+    for name in BACKENDS if choice.backend == AUTO else (choice.backend,):
+        runtimes = BACKENDS[name].runtimes if choice.runtime == AUTO else ()
+        for runtime in runtimes or (choice.runtime,):
+            yield replace(choice, backend=name, runtime=runtime)
 
 
 def to_json(info: DeviceInfo) -> str:

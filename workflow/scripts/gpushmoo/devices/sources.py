@@ -1,10 +1,10 @@
-"""Reads what a backend compiles."""
+"""Reads a kernel's source file, ``kernel.cu`` or ``kernel.cl``, for the backend to compile."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from .base import BuildError
+from ..core.errors import BuildError
 
 
 def kernel_source(folder: Path, suffix: str) -> str:

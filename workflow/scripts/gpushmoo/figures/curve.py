@@ -13,11 +13,26 @@ from matplotlib.lines import Line2D
 
 from ..analysis.ceiling import CeilingRow, cell_ceiling_gbs, share_of_ceiling
 from ..analysis.fastest import bytes_touched
-from ..display import gbs, of_ceiling
-from ..schema import Status
-from .style import DTYPE_COLOURS, DTYPE_MARKERS, PAGE_WIDTH, apply_style, save, subject
+from ..core.display import gbs, of_ceiling
+from ..core.schema import Status
+from ..workloads.views import Curve, FigureData
+from .style import (
+    DTYPE_COLOURS,
+    DTYPE_MARKERS,
+    PAGE_WIDTH,
+    apply_style,
+    dtype_handles,
+    save,
+    subject,
+)
 
 CEILING_COLOUR, CEILING_DASHES = "#555555", (0, (5, 3))
+
+
+def draw(view: Curve, data: FigureData, svg: Path) -> None:
+    """Draw the view `Curve` of a kernel: bandwidth over the axis that the view names."""
+    shown = (data.cells, data.predictions, view.x, view.unit)
+    curve(*shown, svg, data.ceiling, data.name_state)
 
 
 def curve(
@@ -103,10 +118,7 @@ def _series(ax: Axes, part: pd.DataFrame, model: pd.DataFrame, x: str, dtype: st
 
 
 def _legend(dtypes: list[str], fitted: bool, limited: str | None) -> list[Line2D]:
-    handles = [
-        Line2D([], [], marker=DTYPE_MARKERS[d], ls="", c=DTYPE_COLOURS[d], ms=4, label=d)
-        for d in dtypes
-    ]
+    handles = dtype_handles(dtypes)
     if fitted:
         held = Line2D([], [], marker="o", ls="", mfc="white", mec="black", ms=4)
         held.set_label("held out of the fit")

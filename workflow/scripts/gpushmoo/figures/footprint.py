@@ -12,11 +12,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ..display import gbs, percent, seconds, significant
-from ..dtypes import DTYPES
-from ..model.blocks import NONE
-from ..model.footprint import WARP
-from ..schema import GROUP
+from ..analysis.models.blocks import NONE
+from ..analysis.models.footprint import WARP
+from ..core.display import gbs, percent, seconds, significant
+from ..core.dtypes import DTYPES
+from ..core.schema import GROUP
+from ..workloads.views import FigureData, Footprint
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, subject
 
 Fit = Mapping[str, Any]
@@ -26,6 +27,11 @@ SECTOR_BYTES = 32
 # Thousands of marks go into the SVG as one image of this many dots per inch.
 DPI = 300
 LIMIT_COLOUR, LIMIT_DASHES = "#555555", (0, (5, 3))
+
+
+def draw(view: Footprint, data: FigureData, svg: Path) -> None:
+    """Draw the view `Footprint` of a kernel: bandwidth over threads and over sectors touched."""
+    footprint(data.shapes, data.shape_fits, svg, data.name_state)
 
 
 def footprint(
@@ -65,10 +71,14 @@ def footprint(
     _over_sectors(right, free)
     handles = _legend(looks, fit["best"] is not None)
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=7.5)
-    # Only CUDA tells what the fit needs.
-    found = subject(rows.assign(backend="cuda"), name_state)
+    subject_words = subject(rows, name_state)
     dtype = rows["dtype"].iloc[0]
-    save(figure, svg, f"{found}, {dtype}: {_finding(rows, fit)}", _caption(rows, free, fit, layout))
+    save(
+        figure,
+        svg,
+        f"{subject_words}, {dtype}: {_finding(rows, fit)}",
+        _caption(rows, free, fit, layout),
+    )
 
 
 def _first_device(table: pd.DataFrame, fits: Sequence[Fit]) -> tuple[pd.DataFrame, Fit]:
@@ -155,14 +165,14 @@ def _caption(rows: pd.DataFrame, free: pd.DataFrame, fit: Fit, layout: str) -> s
     parts = []
     for variant, part in rows.groupby("variant"):
         best = part.loc[part["measured_gbs"].idxmax()]
-        said = f"{variant}: {gbs(best['measured_gbs'])} at {best['block_x']}×{best['block_y']}"
-        mine = free[free["variant"] == variant]
-        if len(mine):
-            said += (
-                f", {significant(mine['excess'].median(), 2)} × the sectors needed and "
-                f"{percent(mine['share_of_best'].median())} of the best of as many threads"
+        clause = f"{variant}: {gbs(best['measured_gbs'])} at {best['block_x']}×{best['block_y']}"
+        unlimited = free[free["variant"] == variant]
+        if len(unlimited):
+            clause += (
+                f", {significant(unlimited['excess'].median(), 2)} × the sectors needed and "
+                f"{percent(unlimited['share_of_best'].median())} of the best of as many threads"
             )
-        parts.append(f"{said}.")
+        parts.append(f"{clause}.")
     parts.append(f"Right and in these medians: sectors of the layout '{layout}'.")
     if fit["best"] is None:
         return " ".join([*parts, f"No model is drawn: {fit['reason']}."])

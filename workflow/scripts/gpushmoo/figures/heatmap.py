@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -16,8 +17,9 @@ from matplotlib.patches import Patch
 
 from ..analysis.best import tied_best
 from ..analysis.ceiling import CeilingRow, share_of_ceiling
-from ..display import gbs, of_ceiling
-from ..schema import FAULTS, Status
+from ..core.display import gbs, of_ceiling
+from ..core.schema import FAULTS, Status
+from ..workloads.views import FigureData, HeatMap
 from .style import PAGE_WIDTH, apply_style, save, subject
 
 _LIMIT = "#d9d9d9"
@@ -33,6 +35,31 @@ _MANY_OTHERS = 3
 _MANY_TICKS = 6
 
 
+@dataclass(frozen=True)
+class AxisWords:
+    """What the two axes of a heat map count, if anybody says, and what both make up."""
+
+    x_unit: str | None = "threads"
+    y_unit: str | None = "threads"
+    over: str = "the block's shape"
+
+    @property
+    def points(self) -> str:
+        """What the panels' points are called."""
+        return "shapes" if "shape" in self.over else "points"
+
+
+BLOCK_SHAPE = AxisWords()
+
+
+def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
+    """Draw the view `HeatMap` of a kernel: bandwidth over the two axes that the view names."""
+    both = BLOCK_SHAPE.over if view.is_block_shape() else f"{view.x} and {view.y}"
+    words = AxisWords(*view.units(), view.over or both)
+    axes = (view.x, view.y, list(data.dtypes))
+    heatmap(data.cells, *axes, svg, data.ceiling, data.name_state, data.controls, words)
+
+
 def heatmap(
     cells: pd.DataFrame,
     x: str,
@@ -42,13 +69,14 @@ def heatmap(
     ceiling: Sequence[CeilingRow] = (),
     name_state: bool = False,
     controls: Collection[str] = (),
+    words: AxisWords = BLOCK_SHAPE,
 ) -> None:
     """One panel for each variant (row) and dtype (column) of one kernel, problem, cache state.
 
     All panels share one colour scale in GB/s. Cells over a limit are grey, faults are white with a
     cross, tied best cells carry a dot and the fastest a ring. `dtypes` gives the columns' order;
     with `name_state` the title says the cache state. The variants in `controls` are drawn, but they
-    move other bytes than the rest and are not ranked with it.
+    move other bytes than the rest and are not ranked with it. `words` describe the axes.
     """
     apply_style()
     variants = sorted(cells["variant"].unique())
@@ -71,14 +99,18 @@ def heatmap(
             image = _panel(axes[i, j], part, x, y, norm)
     _name_panels(axes, variants, dtypes)
     for ax in axes[-1]:
-        ax.set_xlabel(f"{x} (threads)")
-    figure.supylabel(f"{y} (threads)", fontsize=9)
+        ax.set_xlabel(_with_unit(x, words.x_unit))
+    figure.supylabel(_with_unit(y, words.y_unit), fontsize=9)
     if image is not None:
         bar = figure.colorbar(image, ax=axes, shrink=0.75, pad=0.02, aspect=30)
         bar.set_label("bandwidth (GB/s, read + written)")
     figure.legend(handles=_legend(cells), loc="outside lower center", ncols=4, fontsize=7.5)
-    title = f"{subject(cells, name_state)}: bandwidth over the block's shape"
-    save(figure, svg, title, _caption(cells, x, y, dtypes, controls, ceiling))
+    title = f"{subject(cells, name_state)}: bandwidth over {words.over}"
+    save(figure, svg, title, _caption(cells, x, y, dtypes, controls, ceiling, words.points))
+
+
+def _with_unit(axis: str, unit: str | None) -> str:
+    return axis if unit is None else f"{axis} ({unit})"
 
 
 def _name_panels(axes: np.ndarray, variants: list[str], dtypes: list[str]) -> None:
@@ -156,22 +188,23 @@ def _caption(
     dtypes: list[str],
     controls: Collection[str],
     ceiling: Sequence[CeilingRow],
+    points: str,
 ) -> str:
-    """The finding: best shapes and what choosing badly costs."""
+    """The finding: best points and what choosing badly costs."""
     variants = sorted(cells["variant"].unique())
     if len(variants) * len(dtypes) > _MANY_PANELS:
         ranked = cells[~cells["variant"].isin(controls)]
-        return " ".join(_best_variant(ranked, x, y, dtype, ceiling) for dtype in dtypes)
+        return " ".join(_best_variant(ranked, x, y, dtype, ceiling, points) for dtype in dtypes)
     parts = []
     for variant in variants:
         for dtype in dtypes:
             part = cells[(cells["variant"] == variant) & (cells["dtype"] == dtype)]
-            parts.append(f"{variant} {_panel_sentence(part, x, y, dtype, ceiling)}")
+            parts.append(f"{variant} {_panel_sentence(part, x, y, dtype, ceiling, points)}")
     return " ".join(parts)
 
 
 def _panel_sentence(
-    part: pd.DataFrame, x: str, y: str, dtype: str, ceiling: Sequence[CeilingRow]
+    part: pd.DataFrame, x: str, y: str, dtype: str, ceiling: Sequence[CeilingRow], points: str
 ) -> str:
     ok = part[part["status"] == Status.OK]
     if ok.empty:
@@ -181,32 +214,28 @@ def _panel_sentence(
     share = of_ceiling(share_of_ceiling(ceiling, best))
     return (
         f"{dtype}: {gbs(best['bandwidth_gbs'])}{share} at {int(best[x])}×{int(best[y])}, "
-        f"{len(tied)} of {len(ok)} shapes tied; the slowest ({int(worst[x])}×{int(worst[y])}) "
+        f"{len(tied)} of {len(ok)} {points} tied; the slowest ({int(worst[x])}×{int(worst[y])}) "
         f"reaches {100 * worst['bandwidth_gbs'] / best['bandwidth_gbs']:.0f} % of it."
     )
 
 
 def _best_variant(
-    cells: pd.DataFrame,
-    x: str,
-    y: str,
-    dtype: str,
-    ceiling: Sequence[CeilingRow],
+    cells: pd.DataFrame, x: str, y: str, dtype: str, ceiling: Sequence[CeilingRow], points: str
 ) -> str:
-    """The best variant's sentence, and how far behind the others' best shapes are."""
-    mine = cells[cells["dtype"] == dtype]
-    tops = mine[mine["status"] == Status.OK].groupby("variant", observed=True)["bandwidth_gbs"]
+    """The best variant's sentence, and how far behind the others' best points are."""
+    part = cells[cells["dtype"] == dtype]
+    tops = part[part["status"] == Status.OK].groupby("variant", observed=True)["bandwidth_gbs"]
     if tops.ngroups == 0:
         return f"{dtype}: no valid cell."
     ranked = tops.max().sort_values(ascending=False)
     best = str(ranked.index[0])
-    told = f"{best} {_panel_sentence(mine[mine['variant'] == best], x, y, dtype, ceiling)}"
+    text = f"{best} {_panel_sentence(part[part['variant'] == best], x, y, dtype, ceiling, points)}"
     if len(ranked) == 1:
-        return told
+        return text
     shares = [
         f"{100 * value / ranked.iloc[0]:.0f} % ({name})" for name, value in ranked[1:].items()
     ]
     if len(shares) > _MANY_OTHERS:
-        told_range = f"from {shares[0]} to {shares[-1]}"
-        return f"{told} Best of the {len(shares)} others, against it: {told_range}."
-    return f"{told} Best of the others, against it: {', '.join(shares)}."
+        extremes = f"from {shares[0]} to {shares[-1]}"
+        return f"{text} Best of the {len(shares)} others, against it: {extremes}."
+    return f"{text} Best of the others, against it: {', '.join(shares)}."

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from .style import DTYPE_COLOURS, DTYPE_MARKERS, PAGE_WIDTH, apply_style, save
+from .style import DTYPE_COLOURS, DTYPE_MARKERS, PAGE_WIDTH, apply_style, dtype_handles, save
 
 LEVEL_LINES = {"bus": ":", "partitions": "--", "banks": "-"}
 
@@ -29,10 +29,7 @@ def same_machine(points: pd.DataFrame, svg: Path) -> None:
     _bandwidths(left, points)
     _errors(right, points)
     levels = list(dict.fromkeys(points["level"]))
-    handles = [
-        Line2D([], [], color=DTYPE_COLOURS[d], marker=DTYPE_MARKERS[d], ls="", ms=4, label=d)
-        for d in dict.fromkeys(points["dtype"])
-    ] + [
+    handles = dtype_handles(dict.fromkeys(points["dtype"])) + [
         Line2D([], [], color="0.3", ls=LEVEL_LINES[level], label=f"simulated: {level}")
         for level in levels
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from ..wholefile import write_json, write_summed
+from ..core.backends import cache_name
+from ..storage.wholefile import write_json, write_summed
 
 # Okabe and Ito's palette, in the order in which dtypes get it.
 OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
@@ -41,6 +44,14 @@ DTYPE_MARKERS = {
 PAGE_WIDTH = 6.7
 
 
+def dtype_handles(dtypes: Iterable[str]) -> list[Line2D]:
+    """For a legend: the mark of each element type."""
+    return [
+        Line2D([], [], marker=DTYPE_MARKERS[d], ls="", c=DTYPE_COLOURS[d], ms=4, label=d)
+        for d in dtypes
+    ]
+
+
 def apply_style() -> None:
     """Seaborn's ticks style with settings that make the SVG's bytes repeat."""
     sns.set_theme(style="ticks", context="paper", font="DejaVu Sans", font_scale=0.9)
@@ -57,8 +68,9 @@ def apply_style() -> None:
 
 
 def cache_word(cells: pd.DataFrame) -> str:
-    """What the last cache level is called: OpenCL tells its size, but not which level it is."""
-    return "L2" if set(cells["backend"]) == {"cuda"} else "cache"
+    """What the last cache level is called; just cache where backends differ in that."""
+    names = {cache_name(backend) for backend in set(cells["backend"])}
+    return names.pop() if len(names) == 1 else "cache"
 
 
 def state_words(state: str, cache: str) -> str:

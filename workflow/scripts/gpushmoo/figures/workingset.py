@@ -23,13 +23,16 @@ from ..analysis.fastest import (
     fastest,
     params_text,
 )
-from ..display import interval, of_ceiling, significant, size_bytes
+from ..core.display import interval, of_ceiling, significant, size_bytes
+from ..core.text import joined
+from ..workloads.views import FigureData, WorkingSet
 from .style import (
     DTYPE_COLOURS,
     DTYPE_MARKERS,
     PAGE_WIDTH,
     apply_style,
     cache_word,
+    dtype_handles,
     save,
     state_words,
 )
@@ -40,6 +43,11 @@ Tops = dict[str, list[tuple[str, Json]]]
 
 DASHES = {"warm": "-", "flushed": (0, (4, 2))}
 MOST_TICKS = 8
+
+
+def draw(view: WorkingSet, data: FigureData, svg: Path) -> None:
+    """Draw the view `WorkingSet` of a kernel: best bandwidth over the bytes touched."""
+    workingset(data.cells, data.kernel, svg, data.ceiling)
 
 
 def workingset(
@@ -125,10 +133,7 @@ def _tick(value: float) -> str:
 
 
 def _legend(dtypes: list[str], states: list[str], cache: str | None, word: str) -> list[Line2D]:
-    handles = [
-        Line2D([], [], marker=DTYPE_MARKERS[d], ls="", c=DTYPE_COLOURS[d], ms=4, label=d)
-        for d in dtypes
-    ]
+    handles = dtype_handles(dtypes)
     for state in states:
         face = "black" if state == "warm" else "white"
         line = Line2D([], [], c="black", lw=1.0, ls=DASHES[state], marker="o", ms=4, mfc=face)
@@ -143,27 +148,27 @@ def _top_cells(best: pd.DataFrame, word: str) -> Tops:
     """For each cache state the places that have a cell, and the fastest cell there."""
     share = best["working_set_over_cache"]
     regions = ((f"inside the {word}", share <= INSIDE), ("far outside", share >= OUTSIDE))
-    found: Tops = {}
+    tops: Tops = {}
     for state in DASHES:
-        mine = best["cache_state"] == state
-        places = [(place, best[mine & here]) for place, here in regions]
+        in_state = best["cache_state"] == state
+        places = [(place, best[in_state & in_region]) for place, in_region in regions]
         # Without a cache's size, or with sizes near it alone, there is one place.
         if all(rows.empty for _, rows in places):
-            places = [("at most", best[mine])]
+            places = [("at most", best[in_state])]
         cells = [
             (p, rows.loc[rows["bandwidth_gbs"].idxmax()].to_dict())
             for p, rows in places
             if len(rows)
         ]
         if cells:
-            found[state_words(state, word)] = cells
-    return found
+            tops[state_words(state, word)] = cells
+    return tops
 
 
 def _finding(kernel: str, tops: Tops, ends: list[str], ceiling: Sequence[CeilingRow]) -> str:
     """One sentence for the report."""
     clauses = [
-        f"{state} {_and([f'{_speed(cell, ceiling)} {place}' for place, cell in cells])}"
+        f"{state} {joined([f'{_speed(cell, ceiling)} {place}' for place, cell in cells])}"
         for state, cells in tops.items()
     ]
     return f"{kernel}: {'; '.join([*clauses, *ends]) or 'no valid cell'}."
@@ -173,12 +178,12 @@ def _caption(tops: Tops, ends: list[str], ceiling: Sequence[CeilingRow], axes: l
     """The finding, with the launches that reach it."""
     parts = []
     for state, cells in tops.items():
-        said = [
+        clauses = [
             f"{_speed(cell, ceiling)} {place} ({cell['dtype']}, {cell['variant']}, "
             f"{params_text(cell, axes)}, {size_bytes(cell[BYTES_TOUCHED])})"
             for place, cell in cells
         ]
-        parts.append(f"{_capital(state)}: {_and(said)}.")
+        parts.append(f"{_capital(state)}: {joined(clauses)}.")
     if ends:
         parts.append(f"{_capital('; '.join(ends))} (half-way between both levels).")
     return " ".join(parts) or "No valid cell."
@@ -193,7 +198,7 @@ def _ends(ends: list[CacheEnd], word: str) -> list[str]:
     places: dict[str, list[str]] = {}
     for end in sorted(ends, key=lambda e: list(DTYPE_COLOURS).index(e.dtype)):
         places.setdefault(_place(end, word), []).append(end.dtype)
-    return [f"the warm {_and(d)} bandwidth falls between {place}" for place, d in places.items()]
+    return [f"the warm {joined(d)} bandwidth falls between {place}" for place, d in places.items()]
 
 
 def _place(end: CacheEnd, word: str) -> str:
@@ -201,10 +206,6 @@ def _place(end: CacheEnd, word: str) -> str:
         return f"{size_bytes(end.low)} and {size_bytes(end.high)}"
     low, high = (significant(m, 2) for m in end.multiples)
     return f"{low} and {high} × {word}"
-
-
-def _and(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _capital(text: str) -> str:

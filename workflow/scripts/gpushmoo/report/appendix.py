@@ -23,18 +23,18 @@ SWEEP = ("folder", "dtype", "sizes", "axes", "variants", "cache_states")
 Key = tuple[str, ...]
 
 
-def merged_variants(found: Iterable[tuple[Key, str]]) -> list[tuple[Key, str]]:
-    """Each key of `found` once, in order, with the words for the variants that have it.
+def merged_variants(rows: Iterable[tuple[Key, str]]) -> list[tuple[Key, str]]:
+    """Each key of `rows` once, in order, with the words for the variants that have it.
 
-    Of all variants is said only how many they are, when they are all that `found` has of the kernel
+    Of all variants is said only how many they are, when they are all that `rows` has of the kernel
     and dtype (a key's first two parts) and too many to name.
     """
-    own: dict[Key, dict[str, None]] = {}
+    variants: dict[Key, dict[str, None]] = {}
     every: dict[Key, set[str]] = {}
-    for key, variant in found:
-        own.setdefault(key, {})[variant] = None
+    for key, variant in rows:
+        variants.setdefault(key, {})[variant] = None
         every.setdefault(key[:2], set()).add(variant)
-    return [(key, _variant_words(list(v), every[key[:2]])) for key, v in own.items()]
+    return [(key, _variant_words(list(v), every[key[:2]])) for key, v in variants.items()]
 
 
 def _variant_words(variants: Sequence[str], every: set[str]) -> str:
@@ -46,13 +46,13 @@ def _variant_words(variants: Sequence[str], every: set[str]) -> str:
 def status_rows(cells: pd.DataFrame) -> Json:
     """Header and body of the table of statuses; variants of equal counts share a row."""
     counts = status_counts(cells)
-    found = (
+    rows = (
         ((kernel, dtype, *(str(int(v)) for v in row)), variant)
         for (kernel, dtype, variant), row in zip(counts.index, counts.to_numpy(), strict=True)
     )
     return {
         "header": ["kernel", "type", "variants", *counts.columns],
-        "body": [[*key[:2], variants, *key[2:]] for key, variants in merged_variants(found)],
+        "body": [[*key[:2], variants, *key[2:]] for key, variants in merged_variants(rows)],
     }
 
 
@@ -118,8 +118,9 @@ def _part_words(shards: Sequence[Json], numbers: Mapping[str, int]) -> str:
         parts.setdefault(device, set()).add(p["params"]["shard"][0] + 1)
     count = shards[0]["params"]["shard"][1]
     return "; ".join(
-        f"part{'s' * (len(own) > 1)} {_runs(own)} of {count}" + f", device {device}" * bool(device)
-        for device, own in sorted(parts.items())
+        f"part{'s' * (len(numbered) > 1)} {_runs(numbered)} of {count}"
+        + f", device {device}" * bool(device)
+        for device, numbered in sorted(parts.items())
     )
 
 
@@ -127,8 +128,8 @@ def _runs(numbers: Iterable[int]) -> str:
     """``1, 3 to 5`` for 1, 3, 4 and 5."""
     # Within a run a number and its place grow alike.
     runs = groupby(enumerate(sorted(numbers)), key=lambda place: place[1] - place[0])
-    found = [[number for _, number in run] for _, run in runs]
-    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in found)
+    members = [[number for _, number in run] for _, run in runs]
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in members)
 
 
 def _written_words(times: Iterable[str]) -> str:
@@ -146,19 +147,19 @@ def _build_words(builds: Mapping[str, str]) -> str:
     if not options:
         return "no build"
     first = next(iter(options.values()))
-    common = [o for o in first if len(options) > 1 and all(o in own for own in options.values())]
-    own = {variant: [o for o in found if o not in common] for variant, found in options.items()}
-    words = [f"{variant}: {' '.join(found)}" for variant, found in own.items() if found]
+    common = [o for o in first if len(options) > 1 and all(o in rest for rest in options.values())]
+    rest = {variant: [o for o in flags if o not in common] for variant, flags in options.items()}
+    words = [f"{variant}: {' '.join(flags)}" for variant, flags in rest.items() if flags]
     return "; ".join([f"all: {' '.join(common)}"] * bool(common) + words)
 
 
 def machine_code_rows(provenance: Sequence[Json]) -> list[Json]:
     """One line for each entry of every dtype; variants of equal machine code share it."""
     names = ("kernel", "dtype", "entry", "registers", "spills", "accesses")
-    found = sorted(_entries(provenance), key=lambda row: (row[0][:2], row[1], row[0][2:]))
+    entries = sorted(_entries(provenance), key=lambda row: (row[0][:2], row[1], row[0][2:]))
     return [
         {**dict(zip(names, key, strict=True)), "variants": variants}
-        for key, variants in merged_variants(found)
+        for key, variants in merged_variants(entries)
     ]
 
 
@@ -180,7 +181,7 @@ def _access_words(accesses: Iterable[Mapping[str, Any]]) -> str:
         alike = (a["count"], a["in_loop"], a["width"], a["space"])
         kinds.setdefault(alike, []).append(a["kind"])
     words = []
-    for (count, in_loop, width, space), found in kinds.items():
+    for (count, in_loop, width, space), names in kinds.items():
         where = {0: "", count: " looped"}.get(in_loop, f", {in_loop} looped")
-        words.append(f"{count} × {width} B {space} {' and '.join(found)}{where}")
+        words.append(f"{count} × {width} B {space} {' and '.join(names)}{where}")
     return ", ".join(words)

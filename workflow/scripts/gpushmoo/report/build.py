@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import typst
 
 from ..analysis.aggregate import dataset_provenance
-from ..analysis.ceiling import read_ceiling
-from ..dataset import read_medians
-from ..schema import BEST_SCHEMA, SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
-from ..store import read_table
-from ..wholefile import read_json, read_summed, write_json, write_summed
+from ..analysis.ceiling import CeilingRow, read_ceiling
+from ..core.paths import ROOT
+from ..core.schema import BEST_SCHEMA, SAME_MACHINE_SCHEMA
+from ..core.text import one_line
+from ..storage.dataset import read_medians
+from ..storage.store import read_table
+from ..storage.wholefile import read_json, read_summed, write_json, write_summed
+from .chapter_pages import Measured, Page, broken_page, chapter_page
 from .facts import report_facts
-from .simulated import simulated_pages
+from .simulated import same_machine_page
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,10 +38,7 @@ class ReportFiles:
     ceiling: Path
     model: Path
     shapes: Path
-    checks: tuple[Path, ...]
-    tables: tuple[Path, ...]
-    questions: tuple[Path, ...]
-    measured: tuple[Path, ...]
+    compared: tuple[Path, ...]
     figures: tuple[Path, ...]
 
 
@@ -43,44 +47,102 @@ def build_report(
 ) -> None:
     """Write the facts to `facts_out` and the PDF to `pdf`.
 
-    `reports` holds the template ``report.typ`` and ``published/``. The same files in give the same
-    bytes out: no date, no system fonts, figures without dates.
+    `reports` holds the template ``report.typ``. The same files in give the same bytes out: no date,
+    no system fonts, figures without dates.
     """
-    facts = report_facts(
-        cells=read_medians(files.dataset),
+    cells, ceiling = read_medians(files.dataset), read_ceiling(files.ceiling)
+    provenance = dataset_provenance(files.dataset)
+    chapters = {
+        name: _page(chapter, cells, ceiling, provenance)
+        for name, chapter in spec["chapters"].items()
+    }
+    chapter_figures = {
+        Path(f).name for chapter in spec["chapters"].values() for f in chapter["figures"]
+    }
+    facts_with = partial(
+        report_facts,
+        cells=cells,
         best=read_table(files.best, BEST_SCHEMA).to_pandas(),
-        ceiling=read_ceiling(files.ceiling),
+        ceiling=ceiling,
         fits=read_json(files.model)["fits"],
         shapes=read_json(files.shapes),
-        checks={p.stem.removesuffix("-checks"): read_json(p)["checks"] for p in files.checks},
-        simulations=simulated_pages(
-            *(
-                [read_table(path, schema).to_pandas() for path in paths]
-                for paths, schema in (
-                    (files.tables, SIMULATION_SCHEMA),
-                    (files.questions, SIMULATION_SCHEMA),
-                    (files.measured, SAME_MACHINE_SCHEMA),
-                )
-            )
-        ),
-        provenance=dataset_provenance(files.dataset),
-        figures={p.name: read_json(p.with_suffix(".json")) for p in files.figures},
-        slips=_published(reports, "slips.json"),
-        textures=_published(reports, "textures.json"),
-        dot_slips=_published(reports, "dot", "slips.json"),
+        same_machine=[
+            same_machine_page(points)
+            for path in files.compared
+            if len(points := read_table(path, SAME_MACHINE_SCHEMA).to_pandas())
+        ],
+        provenance=provenance,
+        figures={p.name: _note(p) for p in files.figures if p.name not in chapter_figures},
         spec=spec,
     )
-    write_json(facts_out, facts)
+    facts = facts_with(chapters=chapters)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        for template in reports.glob("*.typ"):
-            shutil.copy(template, root)
-        shutil.copy(facts_out, root / "report.json")
-        (root / "figures").mkdir()
-        for figure in files.figures:
-            (root / "figures" / figure.name).write_bytes(read_summed(figure))
-        write_summed(pdf, typst.compile(str(root / "report.typ"), ignore_system_fonts=True))
+        _lay_out(root, files, spec, reports)
+        try:
+            rendered = _compile(root, facts)
+        except typst.TypstError:
+            broken = _broken_layouts(root, facts)
+            if not broken:
+                raise
+            facts = facts_with(chapters=chapters | broken)
+            rendered = _compile(root, facts)
+    write_json(facts_out, facts)
+    write_summed(pdf, rendered)
 
 
-def _published(reports: Path, *name: str) -> Any:
-    return json.loads(reports.joinpath("published", *name).read_text(encoding="utf-8"))
+def _lay_out(root: Path, files: ReportFiles, spec: Mapping[str, Any], reports: Path) -> None:
+    """Put the templates and figures where the template finds them, below `root`."""
+    for template in reports.glob("*.typ"):
+        shutil.copy(template, root)
+    for name, chapter in spec["chapters"].items():
+        (root / "chapters" / name).mkdir(parents=True)
+        layout = ROOT / chapter["folder"] / "pages.typ"
+        if layout.is_file():
+            shutil.copy(layout, root / "chapters" / name)
+    (root / "figures").mkdir()
+    for figure in files.figures:
+        (root / "figures" / figure.name).write_bytes(read_summed(figure))
+
+
+def _compile(root: Path, facts: Mapping[str, Any]) -> bytes:
+    write_json(root / "report.json", facts)
+    return typst.compile(str(root / "report.typ"), ignore_system_fonts=True)
+
+
+def _broken_layouts(root: Path, facts: Mapping[str, Any]) -> dict[str, Page]:
+    """Chapters that cannot be laid out even alone, by name."""
+    broken = {}
+    for chapter in facts["chapters"]:
+        try:
+            _compile(root, {**facts, "chapters": [chapter]})
+        except typst.TypstError as err:
+            log.exception("chapter %s", chapter["name"])
+            fault = f"{chapter['name']}/pages.typ: {one_line(str(err))}"
+            broken[chapter["name"]] = broken_page(chapter["name"], fault)
+    return broken
+
+
+def _note(figure: Path) -> Any:
+    """Title and caption of a figure."""
+    return read_json(figure.with_suffix(".json"))
+
+
+def _page(
+    chapter: Mapping[str, Any],
+    cells: pd.DataFrame,
+    ceiling: Sequence[CeilingRow],
+    provenance: Sequence[Any],
+) -> Page:
+    """The page of a chapter; `chapter` is one of those that `Flow.report_params` describes."""
+    return chapter_page(
+        Measured(
+            cells=cells,
+            ceiling=ceiling,
+            provenance=provenance,
+            reads={kind: [Path(f) for f in files] for kind, files in chapter["reads"].items()},
+            folder=ROOT / chapter["folder"],
+            params=chapter["params"],
+            figures={Path(f).name: _note(Path(f)) for f in chapter["figures"]},
+        )
+    )

@@ -8,8 +8,8 @@ import pandas as pd
 
 from ..analysis.contrasts import Ratio, Step, double_over_float, steps
 from ..analysis.fastest import axes_of, params_text
-from ..display import significant
-from ..space import CACHE_STATES
+from ..core.display import significant
+from ..core.space import CACHE_STATES
 from .tables import Namer
 
 
@@ -27,9 +27,9 @@ def contrast_findings(
         if not series:
             continue
         if kernel in persistent:
-            told = [s for variant in series[:1] for s in steps(variant)]
-            if told:
-                out.append(_steps_sentence(series[0], told, names))
+            losses = [s for variant in series[:1] for s in steps(variant)]
+            if losses:
+                out.append(_steps_sentence(series[0], losses, names))
         gaps = [g for g in map(_gap, series) if g]
         if gaps:
             where = names.size(series[0].iloc[0])
@@ -42,28 +42,28 @@ def contrast_findings(
 
 def _series(cells: pd.DataFrame, kernel: str) -> Iterator[pd.DataFrame]:
     """The cells of each variant of `kernel`."""
-    mine = cells[cells["kernel"] == kernel]
-    if mine.empty:
+    of_kernel = cells[cells["kernel"] == kernel]
+    if of_kernel.empty:
         return
-    mine = mine[mine["device_name"] == mine["device_name"].min()]
-    problems = mine[["height", "width"]].drop_duplicates()
+    of_kernel = of_kernel[of_kernel["device_name"] == of_kernel["device_name"].min()]
+    problems = of_kernel[["height", "width"]].drop_duplicates()
     height, width = max(problems.itertuples(index=False), key=lambda p: (p[0] * p[1], p[0]))
-    mine = mine[(mine["height"] == height) & (mine["width"] == width)]
-    present = set(mine["cache_state"])
-    mine = mine[mine["cache_state"] == next(s for s in CACHE_STATES if s in present)]
-    for _, variant in mine.groupby("variant", sort=True, observed=True):
+    of_kernel = of_kernel[(of_kernel["height"] == height) & (of_kernel["width"] == width)]
+    present = set(of_kernel["cache_state"])
+    of_kernel = of_kernel[of_kernel["cache_state"] == next(s for s in CACHE_STATES if s in present)]
+    for _, variant in of_kernel.groupby("variant", sort=True, observed=True):
         yield variant
 
 
-def _steps_sentence(cells: pd.DataFrame, told: Sequence[Step], names: Namer) -> str:
+def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -> str:
     """Types that lose at the same number of blocks share a clause."""
     clauses = []
-    for s in dict.fromkeys((s.blocks, s.units, s.per_unit) for s in told):
+    for s in dict.fromkeys((s.blocks, s.units, s.per_unit) for s in losses):
         blocks, units, per_unit = s
         held = f" ({units} × {per_unit} resident)" if blocks == units * per_unit else ""
         costs = ", ".join(
             f"{_range(t.lost, 100, ' %')} with {t.dtype}"
-            for t in told
+            for t in losses
             if (t.blocks, t.units, t.per_unit) == s
         )
         clauses.append(f"one block more than {blocks}{held} costs {costs}")
@@ -73,11 +73,11 @@ def _steps_sentence(cells: pd.DataFrame, told: Sequence[Step], names: Namer) -> 
 
 def _gap(cells: pd.DataFrame) -> str | None:
     try:
-        found, at = double_over_float(cells, axes_of(cells))
+        gap, at = double_over_float(cells, axes_of(cells))
     except ValueError:
         return None
     launch = params_text(at, axes_of(cells))
-    return f"{_range(found, 1, ' ×')} ({at['variant']}, {launch})"
+    return f"{_range(gap, 1, ' ×')} ({at['variant']}, {launch})"
 
 
 def _range(r: Ratio, scale: int, unit: str) -> str:

@@ -9,34 +9,17 @@ from typing import Any
 import pandas as pd
 
 from ..analysis.ceiling import CeilingRow
-from ..analysis.dots import DOTS
 from ..analysis.statuses import MEANING
 from ..analysis.steadiness import Steadiness, steadiness
-from ..display import gbs, interval, of_ceiling, percent, size_bytes
-from ..schema import SAMPLE_COUNT, Status
-from .appendix import (
-    device_numbers,
-    fault_rows,
-    machine_code_rows,
-    provenance_rows,
-    status_rows,
-)
+from ..core.display import gbs, interval, of_ceiling, percent, size_bytes
+from ..core.schema import SAMPLE_COUNT, Status
+from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER, SHAPE_MODEL
+from . import tables
+from .appendix import device_numbers, fault_rows, machine_code_rows, provenance_rows, status_rows
+from .chapter_pages import Page, figures_in
 from .contrasts import contrast_findings
-from .dots import dots_findings, dots_page
 from .shapes import shape_findings, shape_gaps, shape_rows
-from .tables import (
-    MOST_SIZES,
-    Json,
-    Namer,
-    best_rows,
-    ceiling_table,
-    check_rows,
-    doubling_rows,
-    edge_words,
-    fit_rows,
-    namer,
-)
-from .textures import textures_findings, textures_page
+from .tables import MOST_SIZES, Json, Namer
 
 
 def report_facts(
@@ -46,19 +29,17 @@ def report_facts(
     ceiling: Sequence[CeilingRow],
     fits: Sequence[Json],
     shapes: Json,
-    checks: Mapping[str, Sequence[Json]],
-    simulations: Json,
+    same_machine: Sequence[Json],
     provenance: Sequence[Json],
     figures: Mapping[str, Json],
-    slips: Sequence[Json],
-    textures: Mapping[str, Any],
-    dot_slips: Sequence[Json],
+    chapters: Mapping[str, Page],
     spec: Mapping[str, Any],
 ) -> Json:
     """All that the template shows, as JSON values."""
-    names = namer(cells)
-    dots = dots_page(cells, dot_slips)
-    page = textures_page(cells, ceiling, textures, provenance, names)
+    names = tables.namer(cells)
+    told = (spec["chapters"][name]["tells"] for name, page in chapters.items() if page.facts)
+    elsewhere = {kernel for kernels in told for kernel in kernels}
+    best_without_page = _without(best, elsewhere)
     return {
         "run": spec["run"],
         "recorded": spec["recorded"],
@@ -66,36 +47,32 @@ def report_facts(
         "is_cpu": provenance[0]["device"]["kind"] == "cpu",
         "findings": [
             steadiness_finding(steadiness(provenance)),
-            *findings(*_apart_from_dots(cells, best), fits, figures, spec, names),
-            *textures_findings(page),
-            *dots_findings(dots),
-            *(note["finding"] for name, note in figures.items() if name.startswith("timeline-")),
+            *findings(_without(cells, elsewhere), best_without_page, fits, figures, spec, names),
+            *(sentence for page in chapters.values() for sentence in page.findings),
             *shape_findings(shapes["fits"], names),
         ],
         "method": method_facts(cells, provenance, spec["host_fed"]),
         "kernels": [{"name": n, **spec["kernels"][n]} for n in sorted(spec["kernels"])],
-        "workingsets": _figures(figures, "workingset"),
-        "ceilings": ceiling_table(ceiling),
-        "heatmaps": _figures(figures, "heatmap"),
-        "curves": _figures(figures, "curve"),
-        "simulated": _figures(figures, "simulated"),
-        "simulations": simulations,
-        "question_figures": _figures(figures, "questions") + _figures(figures, "float3"),
-        "same_machine": _figures(figures, "same_machine"),
-        "best": best_rows(_apart_from_dots(cells, best)[1], names),
+        "workingsets": _in_section(figures, spec, CACHES),
+        "ceilings": tables.ceiling_table(ceiling),
+        "heatmaps": _in_section(figures, spec, BLOCK_SHAPE),
+        "curves": _in_section(figures, spec, ONE_PARAMETER),
+        "simulated": figures_in(figures, "simulated"),
+        "same_machine_figures": figures_in(figures, "same_machine"),
+        "same_machine": list(same_machine),
+        "best": tables.best_rows(best_without_page, names),
+        "best_elsewhere": len(best_without_page) < len(best),
         "most_sizes": str(MOST_SIZES),
-        "fits": fit_rows(fits, names),
-        "checks": [c for name in sorted(checks) for c in check_rows(checks[name])],
-        "doubling": doubling_rows(cells, names),
-        "slips": list(slips),
-        "textures": page,
-        "dots": dots,
-        "dot_figures": _figures(figures, "dot"),
-        "timelines": _figures(figures, "timeline"),
-        "errors": _figures(figures, "errors"),
+        "fits": tables.fit_rows(fits, names),
         "shapes": shape_rows(shapes["fits"], names),
         "shape_gaps": shape_gaps(shapes["fits"], shapes["left_out"], names),
-        "footprints": _figures(figures, "footprint"),
+        "footprints": _in_section(figures, spec, SHAPE_MODEL),
+        "sections": [
+            {"title": title, "figures": _in_section(figures, spec, title)}
+            for title in spec["sections"]
+            if title not in (CACHES, BLOCK_SHAPE, ONE_PARAMETER)
+            and not (title == SHAPE_MODEL and shapes["fits"])
+        ],
         "statuses": status_rows(cells),
         "status_meaning": [
             {"status": s.value, "meaning": MEANING[s]}
@@ -105,20 +82,23 @@ def report_facts(
         "faults": fault_rows(cells),
         "provenance": provenance_rows(provenance),
         "machine_code": machine_code_rows(provenance),
+        "chapters": [
+            {"name": name, "facts": page.facts} for name, page in chapters.items() if page.facts
+        ],
+        "broken_chapters": [
+            {"name": name, "fault": page.fault} for name, page in chapters.items() if page.fault
+        ],
     }
 
 
-def _apart_from_dots(cells: pd.DataFrame, best: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Of dot products a page of its own tells, and has sentences of its own."""
-    return cells[~cells["kernel"].isin(DOTS)], best[~best["kernel"].isin(DOTS)]
+def _without(rows: pd.DataFrame, kernels: Collection[str]) -> pd.DataFrame:
+    return rows[~rows["kernel"].isin(kernels)]
 
 
-def _figures(figures: Mapping[str, Json], kind: str) -> list[Json]:
-    return [
-        {"file": name, "title": note["title"], "caption": note["caption"]}
-        for name, note in figures.items()
-        if name.startswith(f"{kind}-")
-    ]
+def _in_section(figures: Mapping[str, Json], spec: Mapping[str, Any], title: str) -> list[Json]:
+    """The figures of kernels' views that stand under the heading `title`."""
+    names = spec["sections"].get(title, [])
+    return [{"file": n, **{w: figures[n][w] for w in ("title", "caption")}} for n in names]
 
 
 def device_card(provenance: Sequence[Json]) -> list[list[str]]:
@@ -132,7 +112,7 @@ def device_card(provenance: Sequence[Json]) -> list[list[str]]:
         for device in same:
             for label, value in _device_lines(device, numbers.get(device["uuid"])):
                 values.setdefault(label, []).append(value)
-        merged = [[label, "; ".join(dict.fromkeys(found))] for label, found in values.items()]
+        merged = [[label, "; ".join(dict.fromkeys(texts))] for label, texts in values.items()]
         if len(same) > 1:
             merged[0][1] = f"{len(same)} × {merged[0][1]}"
         lines += merged
@@ -196,6 +176,7 @@ def method_facts(
         "verified_words": f"{int(ok['verified_words'].sum()):,}".replace(",", " "),
         "copy": gbs(float(copies.max())) if len(copies) else None,
         "caches": _cache_words(cells),
+        "host_fed": not cells[cells["kernel"].isin(host_fed)].empty,
     }
 
 
@@ -217,15 +198,15 @@ def unmet_words(ok: pd.DataFrame, half: pd.Series, provenance: Sequence[Json]) -
 
     `half` is half of each interval as a share of the median. Empty where there is none.
     """
-    asked = {
+    widths = {
         (Path(p["params"]["folder"]).name, p["params"]["dtype"]): p["params"]["measure"][
             "relative_half_width"
         ]
         for p in provenance
     }
-    wanted = [asked[key] for key in zip(ok["kernel"], ok["dtype"], strict=True)]
+    targets = [widths[key] for key in zip(ok["kernel"], ok["dtype"], strict=True)]
     # What a cell stops at is narrower by rounding alone.
-    wide = int((half > [w * (1 + 1e-9) for w in wanted]).sum())
+    wide = int((half > [w * (1 + 1e-9) for w in targets]).sum())
     if not wide:
         return ""
     return (
@@ -257,9 +238,10 @@ def findings(
     A kernel over many sizes has one sentence, which comes with its figure; the others have one for
     each dtype.
     """
-    told = {n["kernel"]: n["finding"] for n in figures.values() if {"kernel", "finding"} <= set(n)}
-    out = list(told.values())
-    tops = best[best["is_fastest"] & ~best["kernel"].isin(list(told))]
+    notes = [figures[name] for names in spec["sections"].values() for name in names]
+    covered = {note["kernel"] for note in notes if {"kernel", "finding"} <= note.keys()}
+    out = [note["finding"] for note in notes if "finding" in note]
+    tops = best[best["is_fastest"] & ~best["kernel"].isin(list(covered))]
     for kernel, words in spec["kernels"].items():
         tops = tops[~((tops["kernel"] == kernel) & tops["variant"].isin(words["controls"]))]
     for (kernel, dtype), group in tops.groupby(["kernel", "dtype"], sort=True):
@@ -269,35 +251,36 @@ def findings(
         out.append(
             f"{kernel}, {dtype}: best {interval(top)}{of_ceiling(top['share_of_ceiling'])} with "
             f"{top['params'] or 'no parameter'} ({top['variant']}, {names.size(top)}), {tied} of "
-            f"{top['candidates']} valid cells{edge_words(top['edge'])}."
+            f"{top['candidates']} valid cells{tables.edge_words(top['edge'])}."
         )
-    persistent = [k for k in spec["persistent"] if k not in told]
-    rest = [k for k in sorted(set(cells["kernel"])) if k not in told and k not in persistent]
+    persistent = [k for k in spec["persistent"] if k not in covered]
+    rest = [k for k in sorted(set(cells["kernel"])) if k not in covered and k not in persistent]
     out += contrast_findings(cells, persistent, rest, names)
-    return out + _fit_findings(fits, names) + _fault_findings(cells)
+    views = [f"A view of a kernel is not drawn: {n['fault']}." for n in notes if "fault" in n]
+    return out + _fit_findings(fits, names) + _fault_findings(cells) + views
 
 
-def steadiness_finding(found: Steadiness) -> str:
+def steadiness_finding(run: Steadiness) -> str:
     """Whether this run's figures may hold tomorrow, as the runtime's own copies tell."""
-    if found.repeats == 1:
+    if run.repeats == 1:
         word = "Measured once (repeats: 1): intervals cover this run only, not another one."
     else:
         word = (
-            f"Measured {found.repeats} times in separate processes; intervals are those of another "
+            f"Measured {run.repeats} times in separate processes; intervals are those of another "
             "run on this machine."
         )
-    if found.once:
-        word += f" Measured once, so that intervals cover that run only: {', '.join(found.once)}."
+    if run.once:
+        word += f" Measured once, so that intervals cover that run only: {', '.join(run.once)}."
     changes = [
         f"by {percent(typical)} (at most {percent(most)}) {when}"
-        for pair, when in ((found.between, "between the repeats"), (found.within, "within one"))
+        for pair, when in ((run.between, "between the repeats"), (run.within, "within one"))
         if pair
         for typical, most in [pair]
     ]
     if not changes:
         return word
     text = f"The runtime's own copies beside the cells changed {' and '.join(changes)}"
-    if found.steady:
+    if run.steady:
         return f"{word} The machine was steady: {text[0].lower()}{text[1:]}."
     return (
         f"{word} The machine was not steady: {text[0].lower()}{text[1:]}, in the typical case; "

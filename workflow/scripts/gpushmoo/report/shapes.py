@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ..display import percent, significant
-from ..model.blocks import LIMITS, NONE
-from ..model.footprint import LAYOUTS
+from ..analysis.models.blocks import LIMITS, NONE
+from ..analysis.models.footprint import LAYOUTS
+from ..core.display import percent, significant
 from .tables import Json, Namer
 
 # How a limit of the model reads in a sentence that begins with "blocks are limited".
@@ -111,10 +111,10 @@ def shape_gaps(fits: Sequence[Json], left_out: Sequence[Json], names: Namer) -> 
             for variant, m in f["mappings"].items()
             if abs(m["bias"]) > BIASED
         ]
-        told = f" In the median {' and '.join(missed)}." if missed else ""
+        bias_words = f" In the median {' and '.join(missed)}." if missed else ""
         out.append(
             f"{_series(f, names)}: 5 % of the shapes are missed by more than "
-            f"{percent(judged['p95'])}, so a limit is lacking.{told}"
+            f"{percent(judged['p95'])}, so a limit is lacking.{bias_words}"
         )
     for why in sorted({s["why"] for s in left_out}):
         kernels = sorted({s["kernel"] for s in left_out if s["why"] == why})
@@ -129,10 +129,10 @@ def shape_findings(fits: Sequence[Json], names: Namer) -> list[str]:
     """
     out = []
     for kernel in sorted({f["kernel"] for f in fits}):
-        mine = [f for f in fits if f["kernel"] == kernel and f["best"] is not None]
-        if not mine:
+        modelled = [f for f in fits if f["kernel"] == kernel and f["best"] is not None]
+        if not modelled:
             continue
-        f = max(mine, key=lambda f: (f["height"] * f["width"], f["dtype"] == "float"))
+        f = max(modelled, key=lambda f: (f["height"] * f["width"], f["dtype"] == "float"))
         limits = " and ".join(
             f"{_LIMIT_WORDS[limit]} ({percent(share)} of the shapes)"
             for limit, share in list(_shares(f).items())[:2]

@@ -11,9 +11,8 @@ import pandas as pd
 
 from ..analysis.ceiling import CeilingRow
 from ..analysis.fastest import INSIDE, OUTSIDE
-from ..display import bare_interval, number, percent, seconds, significant
-from ..schema import Status
-from ..space import CACHE_STATES
+from ..core.display import bare_interval, number, percent, seconds, significant
+from ..core.space import CACHE_STATES
 
 Json = dict[str, Any]
 
@@ -43,7 +42,7 @@ class Namer:
         return ", ".join(parts)
 
     def series(self, group: Mapping[str, Any]) -> str:
-        """The group in full."""
+        """Kernel, dtype and variant of a group, and its size as `size` writes it."""
         return f"{group['kernel']}, {group['dtype']}, {group['variant']}, {self.size(group)}"
 
 
@@ -55,7 +54,7 @@ def size_words(height: int, width: int) -> str:
 
 
 def namer(cells: pd.DataFrame) -> Namer:
-    """For the groups of `cells`."""
+    """The `Namer` of all groups that `cells` fall into."""
     return Namer(cells[["device_name", "cache_state"]].drop_duplicates().to_dict("records"))
 
 
@@ -67,7 +66,6 @@ def best_rows(best: pd.DataFrame, names: Namer) -> list[Json]:
         top = group[group["is_fastest"]].iloc[0]
         others = [_short(c) for c in group["params"] if c != top["params"]]
         tied = ", ".join(others[:NAMED_TIES]) + ",\u00a0…" * (len(others) > NAMED_TIES)
-        share = top["share_of_ceiling"]
         rows.append(
             {
                 "kernel": top["kernel"],
@@ -76,7 +74,7 @@ def best_rows(best: pd.DataFrame, names: Namer) -> list[Json]:
                 "size": names.size(dict(zip(keys, key, strict=True))),
                 "fastest": _short(top["params"]),
                 "bandwidth": bare_interval(top),
-                "share": "—" if pd.isna(share) else percent(share),
+                "share": _share(top["share_of_ceiling"]),
                 "over_copy": "—" if pd.isna(top["over_copy"]) else significant(top["over_copy"]),
                 "edge": ", ".join(f"{axis} {_ARROWS[way]}" for axis, way in _ways(top["edge"])),
                 "tied": f"{len(group)} of {top['candidates']}",
@@ -108,7 +106,10 @@ def _ways(edge: str) -> list[list[str]]:
 
 
 def _few_sizes(best: pd.DataFrame) -> pd.DataFrame:
-    """Of a kernel swept over many sizes only the fastest one of each dtype and cache state."""
+    """The rows of `best`, thinned out.
+
+    Of a kernel swept over many sizes only the fastest of each dtype and cache state is left.
+    """
     names = ["kernel", "dtype", "cache_state", "device_name"]
     sizes = best.drop_duplicates(["kernel", "height", "width"]).groupby("kernel").size()
     many = best["kernel"].map(sizes) > MOST_SIZES
@@ -129,19 +130,19 @@ def ceiling_table(rows: Sequence[CeilingRow]) -> list[Json]:
     """The highest load and store of each device and cache state, inside the cache and outside."""
     regions = (("inside the cache", 0.0, INSIDE), ("far outside", OUTSIDE, float("inf")))
     devices = sorted({r.device_name for r in rows})
-    found = []
+    lines = []
     for device, state, (words, low, high) in itertools.product(devices, CACHE_STATES, regions):
-        here = [
+        in_region = [
             r
             for r in rows
             if (r.device_name, r.cache_state) == (device, state)
             and low <= (r.working_set_over_cache or -1.0) <= high
         ]
-        if here:
+        if in_region:
             where = f"{words}, {state}" + (f", {device}" if len(devices) > 1 else "")
-            load, store = (_peak([r for r in here if r.kind == k]) for k in ("load", "store"))
-            found.append({"where": where, "load": load, "store": store})
-    return found
+            load, store = (_peak([r for r in in_region if r.kind == k]) for k in ("load", "store"))
+            lines.append({"where": where, "load": load, "store": store})
+    return lines
 
 
 def _peak(rows: Sequence[CeilingRow]) -> str:
@@ -168,18 +169,16 @@ def fit_rows(fits: Sequence[Json], names: Namer) -> list[Json]:
                 "crowding": estimate(p.get("crowding"), number),
                 "overlap": estimate(p.get("overlap"), number),
                 "points": f"{f['points'] - f['held_out_points']} + {f['held_out_points']}",
-                "train": "—"
-                if f["train_median_error"] is None
-                else percent(f["train_median_error"]),
-                "held": "—"
-                if f["held_out_median_error"] is None
-                else percent(f["held_out_median_error"]),
-                "worst": "—"
-                if f["held_out_worst_error"] is None
-                else f"{percent(f['held_out_worst_error'])} at {f['held_out_worst_blocks']}",
+                "train": _share(f["train_median_error"]),
+                "held": _share(f["held_out_median_error"]),
+                "worst": _share(f["held_out_worst_error"], f" at {f['held_out_worst_blocks']}"),
             }
         )
     return rows
+
+
+def _share(share: float | None, more: str = "") -> str:
+    return "—" if share is None or pd.isna(share) else f"{percent(share)}{more}"
 
 
 def estimate(e: Json | None, show: Any) -> str:
@@ -189,53 +188,3 @@ def estimate(e: Json | None, show: Any) -> str:
     if not e["identified"]:
         return f"{show(e['value'])} (not determined)"
     return f"{show(e['value'])} ({show(e['low'])} to {show(e['high'])})"
-
-
-def check_rows(checks: Sequence[Json]) -> list[Json]:
-    """The document's numbers beside ours."""
-    rows = []
-    for c in checks:
-        digits = c["decimals"]
-        rows.append(
-            {
-                "quantity": c["quantity"] + (", without the slip" if c["corrects"] else ""),
-                "published": f"{c['published']:.{digits}f}",
-                # One digit more than the document printed, where it printed a fraction.
-                "ours": f"{c['ours']:.{digits + 1 if digits else 0}f}",
-                "unit": c["unit"],
-                "how": c["how"],
-            }
-        )
-    return rows
-
-
-def doubling_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
-    """The doubling law as measured: bandwidth at 1, 2, 4, … blocks, and double over float."""
-    ok = cells[(cells["status"] == Status.OK) & (cells["kernel"] == "block_eq_partition")]
-    if "num_partition" not in ok.columns:
-        return []
-    rows = []
-    keys = ["variant", "height", "width", "cache_state", "device_name"]
-    for key, group in ok.groupby(keys, sort=True):
-        series = f"{key[0]}, {names.size(dict(zip(keys, key, strict=True)))}"
-        table = group.pivot_table("bandwidth_gbs", "num_partition", "dtype")
-        for n in (1, 2, 4, 8, 16, 30, 32):
-            if n not in table.index or not {"float", "double"} <= set(table.columns):
-                continue
-            single, double = table.loc[n, "float"], table.loc[n, "double"]
-            rows.append(
-                {
-                    "series": series,
-                    "blocks": str(n),
-                    "float": f"{single:.3g}",
-                    "double": f"{double:.3g}",
-                    "ratio": f"{double / single:.2f}",
-                    "float_gain": f"{single / table.loc[1, 'float']:.2f}"
-                    if 1 in table.index
-                    else "—",
-                    "double_gain": f"{double / table.loc[1, 'double']:.2f}"
-                    if 1 in table.index
-                    else "—",
-                }
-            )
-    return rows

@@ -1,0 +1,1 @@
+"""What the kernels that compute dot products share: the workload, exact sums, error bounds."""

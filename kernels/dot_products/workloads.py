@@ -1,0 +1,258 @@
+"""What kernels of dot products share: inputs, the exact result, and how data go over streams."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.workloads.contract import (
+    Access,
+    Argument,
+    Array,
+    BufferRef,
+    Launch,
+    ReducingWorkload,
+    ceil_div,
+)
+from gpushmoo.workloads.host_fed import (
+    HostFedWorkload,
+    Piece,
+    Pipeline,
+    count_cuts,
+    cuts,
+    share_of_host,
+)
+
+from . import summation
+from .host_dot import host_dot, host_dot_depth, prepare
+
+# Elements that a thread of a streamed kernel takes at a time.
+LANES = 4
+# A block keeps a sum of each of its threads. A CPU's OpenCL would let more of them begin.
+MOST_THREADS = 1024
+# Copies and launches of a cell, which the host holds all at once, some hundred bytes each.
+MOST_PIECES = 65_536
+
+
+class DotProduct(ReducingWorkload):
+    """Σ x_i · y_i of vectors of n elements, or Σ x_i² where there is but one of the `operands`.
+
+    The throughput counts each operand once.
+    """
+
+    dtypes = ("float", "double")
+    operands: ClassVar[tuple[str, ...]] = ("x", "y")
+
+    @abstractmethod
+    def depth(self, cell: Cell) -> int:
+        """The most roundings that any product goes through on its way into the result."""
+
+    def factors(self, arrays: Mapping[str, Array]) -> tuple[Array, Array]:
+        """The two vectors that are multiplied."""
+        return arrays[self.operands[0]], arrays[self.operands[-1]]
+
+    def problem(self, size: int) -> Problem:
+        """A problem of one row of `size` elements."""
+        return Problem(1, size)
+
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """No definitions besides the element type."""
+        return {}
+
+    def inputs(
+        self, problem: Problem, dtype: str, rng: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """The operands by name, each of height · width random elements from 0 to 1.
+
+        All are positive, so that a piece left out is far from the truth.
+        """
+        n, scalar = problem.height * problem.width, DTYPES[dtype].scalar
+        return {name: rng.random(n, dtype=scalar) for name in self.operands}
+
+    def known(self, inputs: Mapping[str, Array]) -> summation.Reference:
+        """The dot product to more digits than a double has."""
+        return summation.reference_dot(*self.factors(inputs))
+
+    def fault(self, value: float, cell: Cell, known: summation.Reference) -> str | None:
+        """Further away than rounding in the cell's order of summation can be."""
+        bound = summation.tolerance(known, self.depth(cell), DTYPES[cell.dtype].scalar)
+        if summation.agrees(value, known, bound):
+            return None
+        within = f"{known.value!r} ± {bound.absolute:.3g}"
+        return f"{value!r} is not {within}, the bound of this order of summation"
+
+    def bytes_read(self, problem: Problem, dtype: str) -> int:
+        """Bytes of all operands, each of which is read once."""
+        n = problem.height * problem.width
+        return len(self.operands) * n * DTYPES[dtype].itemsize
+
+    def largest_buffer(self, problem: Problem, dtype: str) -> int:
+        """Bytes of one operand; all are equally long."""
+        return problem.height * problem.width * DTYPES[dtype].itemsize
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """How the data of a streamed cell get to the device, from the variant ``memory-mode``.
+
+    Host memory is ``pinned`` or ``pageable``. With ``pooled`` streams and device memory are kept
+    from run to run; with ``fresh``, as published, each run makes them within the measured time.
+    """
+
+    pinned: bool
+    pooled: bool
+
+    @classmethod
+    def of(cls, variant: str) -> Feeding:
+        """The feeding that a variant's name says, as in ``pinned-fresh``."""
+        memory, mode = variant.split("-")
+        return cls(memory == "pinned", mode == "pooled")
+
+
+class StreamedDot(DotProduct, HostFedWorkload):
+    """The third document's dot product: pieces of host arrays go over streams to the device.
+
+    Meanwhile the host computes a share of its own. The kernel `dot_piece` takes the operands, the
+    partial sums, the number of elements of the piece and the index of its first partial sum; each
+    block writes one partial sum.
+    """
+
+    pattern = "host arrays in pieces over streams; a tree over each block; partial sums on the host"
+    variants = ("pinned-pooled", "pinned-fresh", "pageable-pooled", "pageable-fresh")
+    default_variants = ("pinned-pooled", "pinned-fresh")
+    sizes = (2**16, 2**20, 2**24)
+    zero_axes = frozenset({"chunk", "host_percent"})
+    most: ClassVar = {"host_percent": 100}
+    # What the document chose, beside others.
+    axes: ClassVar = {
+        "streams": [1, 4, 64],
+        "min_per_stream": 2**12,
+        "blocks_per_stream": 32,
+        "threads": 1024,
+        "chunk": 0,
+        "host_percent": 0,
+    }
+
+    def launch(self, cell: Cell) -> Launch:
+        """Grid and block of a piece that is long enough for all its blocks; see `pipeline`."""
+        grid = (cell["blocks_per_stream"], 1, 1)
+        return Launch("dot_piece", grid, (cell["threads"], 1, 1), (), tiles=1)
+
+    def pipeline(self, cell: Cell) -> Pipeline:
+        """The pieces of a run; the host's share are the last elements, as in the document.
+
+        Raises LaunchRefusedError for blocks of more threads than the kernel has room for, and for
+        more pieces than MOST_PIECES.
+        """
+        if cell["threads"] > MOST_THREADS:
+            raise LaunchRefusedError(
+                f"{cell['threads']} threads a block; this kernel takes {MOST_THREADS}."
+            )
+        n, feeding = cell.problem.height * cell.problem.width, Feeding.of(cell.variant)
+        n_device = n - share_of_host(n, cell["host_percent"])
+        if n_device < n:
+            prepare(np.dtype(DTYPES[cell.dtype].scalar))
+        cut_params = (n_device, cell["streams"], cell["min_per_stream"], cell["chunk"])
+        if count_cuts(*cut_params) > MOST_PIECES:
+            raise LaunchRefusedError(
+                f"{n_device} elements in {count_cuts(*cut_params)} pieces; at most {MOST_PIECES} "
+                "are queued."
+            )
+        pieces, first = [], 0
+        for cut in cuts(*cut_params):
+            blocks = _blocks(cell, cut.end - cut.begin)
+            args: tuple[Argument, ...] = (
+                *(BufferRef(name) for name in self.operands),
+                BufferRef("partials"),
+                np.uint64(cut.end - cut.begin),
+                np.uint64(first),
+            )
+            launch = Launch("dot_piece", (blocks, 1, 1), (cell["threads"], 1, 1), args, tiles=1)
+            pieces.append(Piece(cut.stream, cut.begin, cut.end, launch))
+            first += blocks
+        streams = 1 + max((p.stream for p in pieces), default=0)
+        return Pipeline(streams, tuple(pieces), first, n_device, n, feeding.pinned, feeding.pooled)
+
+    def host_part(self, cell: Cell, arrays: Mapping[str, Array]) -> float:
+        """Dot product of the host's share of the arrays, by all of its cores."""
+        return host_dot(*self.factors(arrays))
+
+    def total(self, partials: Array, host_part: float) -> float:
+        """Sum of all partial sums and the host's part, in double whatever the arrays' type."""
+        return float(partials.sum(dtype=np.float64)) + host_part
+
+    def depth(self, cell: Cell) -> int:
+        """Roundings of the longest piece or the host's part, then of adding the partial sums."""
+        pipeline = self.pipeline(cell)
+        depths = [host_dot_depth(pipeline.host_end - pipeline.host_begin)]
+        for piece in pipeline.pieces:
+            assert piece.launch is not None
+            taken = piece.launch.blocks * piece.launch.threads
+            depths.append(thread_depth(piece.end - piece.begin, taken, piece.launch.threads))
+        # NumPy adds up to 128 one after another, then pairwise.
+        return max(depths) + summation.pairwise_depth(pipeline.partials, 128) + 1
+
+    def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
+        """What the machine code of `dot_piece` must hold.
+
+        In the loop, LANES elements of each operand in 16-byte loads; then a store of the sum.
+        """
+        loads = len(self.operands) * LANES * DTYPES[dtype].itemsize // 16
+        return (
+            Access("load", "global", 16, loads, in_loop=True),
+            Access("store", "global", DTYPES[dtype].itemsize),
+        )
+
+
+class HostDot(DotProduct, HostFedWorkload):
+    """A dot product of the host alone: nothing is built, and no device is fed."""
+
+    device_code = False
+    axes: ClassVar = {}
+
+    def launch(self, cell: Cell) -> Launch:
+        """A placeholder of one block of one thread: nothing is launched."""
+        return Launch("none", (1, 1, 1), (1, 1, 1), (), tiles=1)
+
+    def pipeline(self, cell: Cell) -> Pipeline:
+        """A pipeline without streams or pieces: the host computes all elements."""
+        n = cell.problem.height * cell.problem.width
+        return Pipeline(0, (), 0, 0, n, pinned=False, pooled=True)
+
+    def total(self, partials: Array, host_part: float) -> float:
+        """The host's part as it is: no device adds to it."""
+        return host_part
+
+    def depth(self, cell: Cell) -> int:
+        """As many roundings as sequential addition has: a library does not say how it adds.
+
+        For floats this bound rules nothing out from 2^24 elements on.
+        """
+        return summation.sequential_depth(cell.problem.height * cell.problem.width)
+
+    def largest_buffer(self, problem: Problem, dtype: str) -> int:
+        """0: nothing is allocated on a device."""
+        return 0
+
+
+def thread_depth(n: int, taken: int, threads: int, lanes: int = LANES) -> int:
+    """Roundings that one of `n` products goes through on its way into a block's sum.
+
+    The products are shared out to `taken` threads, of which `threads` make a block. A thread adds
+    groups of `lanes` one after the other and perhaps one element of what is left.
+    """
+    terms = lanes * (ceil_div(ceil_div(n, lanes), taken) + 1)
+    return summation.blocked_depth(terms, threads, lanes, 1)
+
+
+def _blocks(cell: Cell, n: int) -> int:
+    """Blocks for a piece of `n` elements: no more than have work, and at least one."""
+    wanted = ceil_div(ceil_div(n, LANES), cell["threads"])
+    return max(1, min(cell["blocks_per_stream"], wanted))

@@ -1,0 +1,106 @@
+"""The jobs of the studies: each opens and locks a device, runs, writes its file.
+
+Unlike a sweep they run in this process: few kernels that the sweep has run before, no cell to lose.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import pyarrow as pa
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.paths import ROOT
+from gpushmoo.devices.base import Device
+from gpushmoo.devices.select import open_for_job
+from gpushmoo.measuring.locks import lock_one
+from gpushmoo.measuring.provenance import provenance
+from gpushmoo.storage.store import write_result
+from gpushmoo.workloads.host_fed import HostFedWorkload
+from gpushmoo.workloads.loader import KernelFolder, load_kernel
+
+from .numerics import Study, modes_of, run_study
+from .studies import cell_of
+from .timeline import timeline_table
+from .tracing import trace
+
+log = logging.getLogger(__name__)
+
+
+def run_timelines(params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO) -> None:
+    """Trace the cells of `params` and write their spans to `out` (timeline.TIMELINE_SCHEMA).
+
+    Raises DeviceError.
+    """
+    folders = _folders(params)
+    with _device(params, cache, "timeline", terminal) as device:
+        traces = {}
+        for label, spec in params["cells"].items():
+            cell = cell_of(spec)
+            folder = folders[cell.kernel]
+            workload = folder.workload
+            assert isinstance(workload, HostFedWorkload)
+            rng = np.random.default_rng([params["seed"], 1, cell.problem.width])
+            inputs = workload.inputs(cell.problem, cell.dtype, rng)
+            defines = workload.defines(cell.dtype, cell.variant)
+            program = device.build(folder.path, DTYPES[cell.dtype], defines)
+            traces[label] = (cell, trace(device, workload, cell, program, inputs))
+            log.info("traced %s", label)
+        _write(timeline_table(traces, device.info), out, device, params, terminal)
+
+
+def run_errors(params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO) -> None:
+    """Run the numerics study of `params` and write it to `out` (numerics.ERRORS_SCHEMA).
+
+    Raises DeviceError.
+    """
+    spec = params["study"]
+    study = Study(
+        sizes=tuple(spec["sizes"]),
+        conditions=tuple(spec["conditions"]),
+        length=spec["length"],
+        seed=params["seed"],
+    )
+    with _device(params, cache, "errors", terminal) as device:
+        table = run_study(device, modes_of(_folders(params)), study)
+        _write(table, out, device, params, terminal)
+
+
+def _folders(params: Mapping[str, Any]) -> dict[str, KernelFolder]:
+    return {name: load_kernel(ROOT / path) for name, path in params["folders"].items()}
+
+
+@contextmanager
+def _device(
+    params: Mapping[str, Any], cache: Path, label: str, terminal: TextIO
+) -> Iterator[Device]:
+    """The first free device that may measure, open and locked."""
+
+    def say_waiting() -> None:
+        terminal.write(f"{label}: ready, waiting until a device is free\n")
+        terminal.flush()
+
+    with ExitStack() as held:
+
+        def lock(devices: Sequence[tuple[int, str]]) -> int:
+            index, locked = lock_one(devices, say_waiting)
+            held.enter_context(locked)
+            return index
+
+        device = open_for_job(params, cache, lock)
+        yield device
+        device.close()
+
+
+def _write(
+    table: pa.Table, out: Path, device: Device, params: Mapping[str, Any], terminal: TextIO
+) -> None:
+    digests = params["kernel_digests"]
+    joined = ",".join(f"{name}={digests[name]}" for name in sorted(digests))
+    metadata = {**provenance(device.info, joined, {}), "params": dict(params)}
+    write_result(table, out, metadata, terminal)
+    log.info("wrote %s", out)

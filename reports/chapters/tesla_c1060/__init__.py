@@ -1,0 +1,1 @@
+"""Chapter: float against double on a Tesla C1060."""

@@ -1,0 +1,103 @@
+"""The chapter's part in the plan of a run: what is asked of the simulated device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpushmoo.chapters.contract import Chapter, ChapterError, ChapterPlan, ChapterRun
+from gpushmoo.core.paths import KERNELS, ROOT
+from gpushmoo.planning.digest import file_digest
+from gpushmoo.simulation.machine import Level, Machine, MachineError, load_machine
+from gpushmoo.simulation.request import Simulation, check_levels
+from gpushmoo.simulation.tiling import Tiling, residency
+
+DEVICE = "tesla-c1060"
+
+
+@dataclass(frozen=True)
+class DevicePlan(ChapterPlan):
+    """Parameters of the jobs that ask the simulated device; None where it is not simulated."""
+
+    device: Mapping[str, Any] | None = None
+
+    @property
+    def listing_digest(self) -> str:
+        """Digest of the kernel's source that the PDF of figures quotes."""
+        return file_digest(KERNELS / "block_eq_partition/kernel.cu")
+
+
+class TeslaC1060(Chapter):
+    """Float against double on a Tesla C1060, which is simulated."""
+
+    document = "performance deviation between “float” and “double”"
+    kernels = frozenset({"block_eq_partition", "copy2d_coalesced", "copy2d_document"})
+    devices = frozenset({DEVICE})
+
+    def plan(self, options: Mapping[str, Any], run: ChapterRun) -> DevicePlan:
+        """Nothing but the page where the device is not simulated (`simulate`)."""
+        simulation = run.simulations.get(DEVICE)
+        if simulation is None:
+            return DevicePlan()
+        tables, questions = options.get("tables"), options.get("questions")
+        try:
+            machine = load_machine(simulation.device_file)
+            _check(machine, simulation, tables, questions)
+        except MachineError as err:
+            raise ChapterError(f"chapters.tesla_c1060: {str(err).removesuffix('.')}") from err
+        is_made = {
+            "checks.json": bool(options.get("figures")),
+            "tables.parquet": tables is not None,
+            "questions.parquet": questions is not None,
+        }
+        kinds = ("simulated",) * bool(simulation.sizes)
+        kinds += ("questions", "float3") * bool(questions)
+        return DevicePlan(
+            figures=tuple(f"{kind}-{DEVICE}" for kind in kinds),
+            products=(run.path(f"figures-{DEVICE}.pdf"),) * is_made["checks.json"],
+            reads={
+                Path(file).stem: (run.path("simulated", f"{DEVICE}-{file}"),)
+                for file, is_read in is_made.items()
+                if is_read
+            },
+            params={
+                "n_sm": machine.n_sm,
+                "half_warp": machine.half_warp,
+                "memory_clock_mhz": machine.memory_clock_mhz,
+                "board_clock_mhz": machine.board_clock_mhz,
+            },
+            device={
+                "file": os.path.relpath(simulation.device_file, ROOT),
+                "file_digest": file_digest(simulation.device_file),
+                "levels": list(simulation.levels),
+                "tables": tables,
+                "questions": questions,
+            },
+        )
+
+
+def _check(
+    machine: Machine,
+    simulation: Simulation,
+    tables: Mapping[str, Any] | None,
+    questions: int | None,
+) -> None:
+    """Every size is one that the device's tiles divide, every level one of its file's."""
+    if questions:
+        check_levels(machine, simulation.device_file, [Level.BANKS.value])
+        if machine.board_clock_mhz is None:
+            raise MachineError(
+                f"{simulation.device_file.name} has no board_clock_mhz, which its questions "
+                "compare with"
+            )
+    sizes = [*(tables["sizes"] if tables else ()), *([questions] if questions else ())]
+    for size in dict.fromkeys(sizes):
+        for itemsize in (4, 8):
+            residency(machine, Tiling.partition_wide(machine, size, itemsize))
+        residency(machine, Tiling.square_tiles(size, 12))
+
+
+CHAPTER = TeslaC1060()

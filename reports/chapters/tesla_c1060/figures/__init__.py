@@ -1,0 +1,1 @@
+"""The document's figures, drawn from a simulated device."""

@@ -1,0 +1,269 @@
+"""Charts of a block on every SM: bursts longer than an index computation, and a bus at work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+from gpushmoo.figures.style import save
+from gpushmoo.simulation.machine import Machine
+from gpushmoo.simulation.reference import Assumptions, Chart, Event, TileCopy
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from ..charts import (
+    Charted,
+    CopyPhase,
+    charted,
+    coarse,
+    combined,
+    formula_pieces,
+    phases_of_bus,
+    vacuum_cycles,
+)
+from ..saturation import (
+    Multiplier,
+    SaturatedCopy,
+    double_over_float,
+    saturated_bandwidth_gbs,
+    start_up_cycles,
+)
+from . import chart_bars as bars
+from .chart_bars import DOUBLE, FLOAT, LOOKS, NAMES, Lane, Look, plural
+from .drawing import Drawing
+
+_COPY = SaturatedCopy()
+_HOLDING = ("index", "write")
+
+
+def saturated(machine: Machine, itemsize: int, tiles: int) -> Charted:
+    """A block on every SM with so many tiles each, under the assumptions of the device's file."""
+    load = TileCopy(tiles * machine.n_sm, _COPY.half_warps, machine.half_warp * itemsize)
+    exact = Assumptions.of(machine)
+    return charted(machine, load, machine.n_sm, chart=Chart(writes=True), assumptions=exact)
+
+
+def first_reads(machine: Machine, svg: Path) -> None:
+    """Figure 32: hw0 of all SMs; their data fill the bus for longer than an index computation."""
+    chart = saturated(machine, FLOAT, 2)
+    unit, n_sm = chart.unit, machine.n_sm
+    two = chart.transfers[: 2 * n_sm]
+    second = (two[0].start - 0.3 * unit, two[-1].end + 0.3 * unit)
+    figure, axes = bars.panes([(0, 2.3 * unit), second], 3.5, (1, 1.3))
+    lanes = [Lane(e.sm, *e[3:]) for e in chart.run.events if e.half_warp < 2]
+    lanes += [bars.on_bus(row, t) for t in two for row in (t.sm, n_sm + 1)]
+    shown = {phase for ax in axes for phase in bars.draw_bars(ax, lanes)}
+    named = set(range(0, n_sm - 1, 5)) | {n_sm - 1}
+    bars.name_lanes(axes, [*(f"SM{n}" if n in named else "" for n in range(n_sm)), "", "bus"])
+    for number in (0, 1):
+        bars.head(axes[0], (number + 0.5) * unit, f"hw{number}")
+        part = two[number * n_sm : (number + 1) * n_sm]
+        bars.head(axes[1], (part[0].start + part[-1].end) / 2, f"data of hw{number}")
+    bars.finish(figure, shown, axes)
+    burst, rest = n_sm * chart.transfer_cycles, vacuum_cycles(two)
+    title = f"Figure 32: index and read of hw0 on {n_sm} SMs, float"
+    caption = _first_caption(chart, burst, rest)
+    save(figure, svg, title, caption, burst_cycles=float(burst), vacuum_cycles=float(rest))
+
+
+def _first_caption(chart: Charted, burst: Fraction, rest: Fraction) -> str:
+    """The burst against the index computation, and the document's slip."""
+    longer, n_sm = burst > chart.unit, len(chart.run.tiles_per_sm)
+    follow = f"after {plural(rest, 'cycle')} of vacuum" if rest else "without vacuum"
+    limit = ": the bus is the limit" if longer and not rest else ""
+    return (
+        f"Data of hw0 of {n_sm} SMs take {n_sm} × {float(chart.transfer_cycles):g} = "
+        f"{float(burst):g} cycles of the bus, {'longer' if longer else 'not longer'} than the "
+        f"{chart.unit} of an index computation. Those of hw1 follow "
+        f"{follow}{limit}. Drawn are the first two half-warps. For the cycles of an index "
+        "computation the document writes “18 x 2 = 16”, a slip: it computes with 36."
+    )
+
+
+def write_commands(machine: Machine, svg: Path) -> None:
+    """Figure 33: what SMs do from the first index to the first write commands."""
+    chart = saturated(machine, FLOAT, 2)
+    unit, n_sm = chart.unit, machine.n_sm
+    holds = [e for e in chart.run.events if e.phase in _HOLDING]
+    first, issued, again = _first_commands([e for e in holds if e.sm == 0])
+    data = chart.transfers[:n_sm]
+    numbers = bars.ends(n_sm, 3, 2)
+    rows = {number: row for row, number in enumerate(numbers) if number is not None}
+    windows = [
+        (0, 1.3 * unit),
+        (data[0].start - 0.3 * unit, data[-1].end + 0.3 * unit),
+        (first - 0.3 * unit, max(issued, again) + 0.4 * unit),
+    ]
+    figure, axes = bars.panes(windows, 2.5)
+    lanes = [Lane(rows[e.sm], *e[3:]) for e in holds if e.sm in rows]
+    lanes += [bars.on_bus(len(numbers), t) for t in chart.transfers]
+    shown = {phase for ax in axes for phase in bars.draw_bars(ax, lanes)}
+    bars.name_lanes(axes, [*bars.names("SM", numbers), "bus"])
+    for row in rows.values():
+        bars.write_in(axes[0], row, 0, unit, "hw0", dark=False)
+    bars.write_in(axes[1], len(numbers), data[0].start, data[-1].end, "data of hw0")
+    bars.head(axes[2], first, f"write of hw0: {float(first):g}")
+    bars.finish(figure, shown, axes)
+    idle = _idle_share([e for e in holds if e.sm == 0], issued)
+    count = sum(e.phase == "write" and e.start < issued for e in holds if e.sm == 0)
+    reading = any(t.phase == "read" and t.start <= issued < t.end for t in chart.transfers)
+    caption = (
+        f"hw0 of every SM has its data after {float(data[-1].end):g} cycles and issues its write "
+        f"command after {float(first):g}, when all {chart.load.half_warps} indices are computed. "
+        f"SM0 issues {plural(count, 'command')} in a row until cycle {float(issued):g}; from then "
+        f"to its next index computation it is idle for {idle:.0%} of the time, while the bus "
+        f"{'still' if reading else 'no longer'} carries reads. Rows show what an SM "
+        f"computes or issues, for {len(rows)} of {n_sm} SMs."
+    )
+    title = f"Figure 33: index, read and write command on {n_sm} SMs, float"
+    save(figure, svg, title, caption, write_cycles=float(first), idle_share=idle)
+
+
+def _first_commands(holds: Sequence[Event]) -> tuple[Fraction, Fraction, Fraction]:
+    """Start and end of an SM's first write commands in a row, and when it is held again."""
+    writes = [e for e in holds if e.phase == "write"]
+    start = end = writes[0].start
+    for event in holds:
+        if event.start == end:
+            end = event.end
+    return start, end, min((e.start for e in holds if e.start >= end), default=end)
+
+
+def _idle_share(holds: Sequence[Event], start: Fraction) -> float:
+    """Of the time from `start` to the next index computation: what an SM is not held for."""
+    end = min(e.start for e in holds if e.phase == "index" and e.start >= start)
+    held = sum(e.end - e.start for e in holds if start <= e.start < end)
+    return float(1 - held / (end - start)) if end > start else 0.0
+
+
+def write_transfers(machine: Machine, svg: Path) -> None:
+    """Figure 34: reads and writes take turns on the bus; hw0 computes when its write is done."""
+    chart = saturated(machine, FLOAT, 3)
+    count = chart.load.half_warps
+    numbers = sorted({0, 1, count // 2, count - 1})
+    rows = {number: row for row, number in enumerate(numbers)}
+    pieces = phases_of_bus(chart.transfers)
+    figure, (ax,) = bars.panes([(0, 1.05 * float(chart.run.tile_starts[0][2]))], 2.5)
+    lanes = [Lane(rows[b.half_warp], *b[1:]) for b in combined(chart.run.events) if b[0] in rows]
+    data = [bar for bar in combined(chart.transfers) if bar.half_warp in rows]
+    lanes += [bars.on_bus(rows[bar.half_warp], CopyPhase(*bar[1:])) for bar in data]
+    shown = bars.draw_bars(ax, lanes) | _draw_bus(ax, len(rows), pieces, chart)
+    bars.name_lanes([ax], [*bars.names("hw", numbers), "bus"])
+    bars.finish(figure, shown, [ax])
+    own = [e for e in chart.bars() if e.half_warp == 0]
+    done = float(next(e.end for e in own if e.phase == "store"))
+    again = float([e.start for e in own if e.phase == "index"][1])
+    reading, writing = (float(piece.end - piece.start) for piece in pieces[:2])
+    rest = vacuum_cycles(chart.transfers)
+    caption = (
+        f"The bus carries reads for {reading:g} cycles, then writes for {writing:g}, and so on; in "
+        f"between it {_rests(rest)}. The write of hw0 on SM0 is complete at "
+        f"cycle {done:g} and its next index computation begins at {again:g}. A bar stands for all "
+        f"{machine.n_sm} SMs, from the first that begins to the last that ends; {len(rows)} of "
+        f"{count} half-warps are drawn. Where reads and writes alternate transfer by transfer, "
+        "the bus has both colours."
+    )
+    title = f"Figure 34: index, read and write on {machine.n_sm} SMs, float"
+    save(figure, svg, title, caption, vacuum_cycles=float(rest), write_done_cycles=done)
+
+
+def _rests(cycles: Fraction) -> str:
+    return f"rests for {plural(cycles, 'cycle')}" if cycles else "never rests"
+
+
+def _draw_bus(ax: Axes, row: float, pieces: Sequence[CopyPhase], chart: Charted) -> set[str]:
+    """The bus by direction; reads above writes where both alternate too quickly to be seen."""
+    low, high = ax.get_xlim()
+    stretches = coarse(pieces, len(chart.run.sm_of_block) * chart.transfer_cycles)
+    shown = bars.draw_bars(
+        ax, [bars.on_bus(row, piece) for piece in stretches if piece.phase != "both"]
+    )
+    for piece in stretches:
+        if piece.phase == "both" and piece.start < high and piece.end > low:
+            span = max(float(piece.start), low), min(float(piece.end), high)
+            for phase, top in (("read data", row - 0.4), ("store data", row)):
+                _half_bar(ax, LOOKS[phase], *span, top)
+                shown.add(phase)
+    return shown
+
+
+def _half_bar(ax: Axes, look: Look, start: float, end: float, top: float) -> None:
+    size = end - start, look.height / 2
+    ax.add_patch(Rectangle((start, top), *size, fc=look.colour, ec="white", hatch=look.hatch, lw=0))
+
+
+def total_time(machine: Machine, svg: Path, *, number: int, itemsize: int) -> None:
+    """Figures 35 and 36: X and Y of the formula, as published and corrected, and the simulation."""
+    copy, chart = _COPY, saturated(machine, itemsize, _COPY.tiles_per_block)
+    formulas = [formula_pieces(machine, copy, itemsize, m) for m in Multiplier]
+    totals = [pieces[-1].end for pieces in formulas] + [chart.run.drained_cycles]
+    gbs = [saturated_bandwidth_gbs(machine, copy, itemsize, m) for m in Multiplier]
+    gbs.append(chart.run.drained_bandwidth_gbs)
+    tile = float(totals[1]) / copy.tiles_per_block
+    last = (float(min(totals)) - 0.4 * tile, float(max(totals)) + 0.7 * tile)
+    figure, axes = bars.panes([(0, 1.6 * tile), last], 2.3)
+    shown: set[str] = set()
+    start_up = [
+        Lane(2, "index", 0, chart.unit),
+        Lane(2, "read", chart.unit, chart.transfers[0].start),
+    ]
+    for ax in axes:
+        for row, (x, *y) in enumerate(formulas):
+            shown |= bars.draw_bars(ax, [Lane(row, *x), *(bars.on_bus(row, piece) for piece in y)])
+        shown |= bars.draw_bars(ax, start_up) | _draw_bus(
+            ax, 2, phases_of_bus(chart.transfers), chart
+        )
+    for row, (total, rate) in enumerate(zip(totals, gbs, strict=True)):
+        bars.note_beside(axes[1], total, row, f"{rate:.4f} GB/s")
+    factors = (machine.n_sm, copy.half_warps)
+    bars.name_lanes(axes, [*(f"formula, bursts × {n}" for n in factors), "simulated bus"])
+    bars.finish(figure, shown, axes)
+    caption = _total_caption(machine, chart, itemsize, totals, gbs)
+    title = f"Figure {number}: {copy.tiles_per_block} tiles on every SM, {NAMES[itemsize]}"
+    save(figure, svg, title, caption, bandwidth_gbs=gbs, cycles=[float(t) for t in totals])
+
+
+def _total_caption(
+    machine: Machine,
+    chart: Charted,
+    itemsize: int,
+    totals: Sequence[Fraction],
+    gbs: Sequence[float],
+) -> str:
+    """X and Y in numbers, the slip, and what the simulation says."""
+    copy, burst = _COPY, float(machine.n_sm * chart.transfer_cycles)
+    x, rests = start_up_cycles(machine, copy), _rests(vacuum_cycles(chart.transfers))
+    parts = [
+        f"X = ({copy.half_warps} − {copy.hidden_half_warps}) × {machine.index_cycles} = {x} cycles "
+        f"and Y = {copy.tiles_per_block} × 2 × {burst:g} × {machine.n_sm} = "
+        f"{float(totals[0] - x):.10g} make {gbs[0]:.4f} GB/s by the document's formula. Its slip: "
+        f"{burst:g} cycles already hold the {machine.n_sm} SMs, and a tile is {copy.half_warps} "
+        f"such bursts; with these it is {gbs[1]:.4f} GB/s. Simulated, the last write has crossed "
+        f"the bus after {float(totals[2]):.10g} cycles against {float(totals[1]):.10g} of X + Y, "
+        f"and from the first read to the last write the bus {rests}."
+    ]
+    counted, timed = copy.side**2 // (copy.half_warps * machine.half_warp), chart.load.n_tiles
+    if counted != timed:
+        parts.append(
+            f"The formula takes the bytes of {counted} tiles and the time of {timed}; the "
+            f"simulation ({gbs[2]:.4f} GB/s) copies {timed}."
+        )
+    if itemsize == DOUBLE:
+        ratio = [double_over_float(machine, copy, m) for m in Multiplier]
+        parts.append(
+            f"Double gets {ratio[0]:.5f} times the bandwidth of float, {ratio[1]:.5f} times "
+            "without the slip, for X is paid once."
+        )
+    parts.append("The middle is left out.")
+    return " ".join(parts)
+
+
+DRAWINGS: tuple[Drawing, ...] = (
+    Drawing(32, "blockEqPartition_p27.jpg", first_reads),
+    Drawing(33, "blockEqPartition_p28.jpg", write_commands),
+    Drawing(34, "blockEqPartition_p29.jpg", write_transfers),
+    Drawing(35, "blockEqPartition_p30.jpg", partial(total_time, number=35, itemsize=FLOAT)),
+    Drawing(36, "blockEqPartition_p31.jpg", partial(total_time, number=36, itemsize=DOUBLE)),
+)

@@ -1,0 +1,170 @@
+"""What the first document leaves open, asked of the simulated machine by switching things off.
+
+Its facts: from 16 to 32 blocks float stays as it is and double gets slower; 30 blocks are better
+than either; and the coalesced copy of float3 is dramatically worse than that of float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+from gpushmoo.core.schema import PROFILE_SCHEMA
+from gpushmoo.simulation.cases import (
+    BLOCK_EQ,
+    COALESCED,
+    COMPILED_COMMANDS,
+    Case,
+    run_case,
+    write_cases,
+)
+from gpushmoo.simulation.dram_controller import P_BURSTS, P_OPENINGS, P_REQUESTS, P_WAITED
+from gpushmoo.simulation.machine import Banks, Level, Machine, MachineError, load_machine
+from gpushmoo.simulation.run import Watch
+from gpushmoo.storage.store import write_parquet
+
+BLOCKS = (8, 16, 30, 32)
+# Stretches of time in a profile.
+BINS = 60
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A machine with something changed, at a level of detail."""
+
+    name: str
+    machine: Machine
+    level: Level
+
+
+def variants(machine: Machine) -> tuple[Variant, ...]:
+    """The machine as described and with each mechanism switched on or off by itself.
+
+    Raises MachineError for a machine without banks or without another clock on the board.
+    """
+    if machine.board_clock_mhz is None:
+        raise MachineError(
+            f"{machine.name} has no board_clock_mhz, which the open questions compare with."
+        )
+    faster = machine.board_clock_mhz / machine.memory_clock_mhz
+    full = replace(
+        machine,
+        memory_clock_mhz=machine.board_clock_mhz,
+        memory_data_rate_mhz=faster * machine.memory_data_rate_mhz,
+    )
+    half = [
+        Variant("half clock: one bus", machine, Level.BUS),
+        Variant("half clock: partitions", machine, Level.PARTITIONS),
+        Variant("half clock: banks, in order", _choosing(machine, 1), Level.BANKS),
+        Variant("half clock: in order, rows cost nothing", _free_rows(machine), Level.BANKS),
+        Variant("half clock: in order, no turnaround", _no_turnaround(machine), Level.BANKS),
+        Variant("half clock: in order, neither", _no_turnaround(_free_rows(machine)), Level.BANKS),
+        *(
+            Variant(f"half clock: banks, choice of {n}", _choosing(machine, n), Level.BANKS)
+            for n in (4, 16, 32)
+        ),
+    ]
+    return (
+        *half,
+        Variant("board's clock: one bus", full, Level.BUS),
+        Variant("board's clock: partitions", full, Level.PARTITIONS),
+        Variant(
+            "board's clock: partitions, hashed",
+            replace(full, hashed_partitions=True),
+            Level.PARTITIONS,
+        ),
+        Variant("board's clock: banks, in order", _choosing(full, 1), Level.BANKS),
+        Variant("board's clock: banks, choice of 32", _choosing(full, 32), Level.BANKS),
+        Variant("board's clock: one bus, 32 SMs", replace(full, n_sm=32), Level.BUS),
+        Variant(
+            "board's clock: one bus, writes posted", replace(full, writes_awaited=False), Level.BUS
+        ),
+        Variant(
+            "board's clock: one bus, one block an SM",
+            replace(full, max_threads_per_sm=512),
+            Level.BUS,
+        ),
+    )
+
+
+def _banks(machine: Machine) -> Banks:
+    if machine.banks is None:
+        raise MachineError(f"{machine.name} has no banks, which the open questions ask about.")
+    return machine.banks
+
+
+def _choosing(machine: Machine, n: int) -> Machine:
+    return replace(machine, banks=replace(_banks(machine), choose_from=n))
+
+
+def _free_rows(machine: Machine) -> Machine:
+    """In order, with the least time that opening and closing a row can take."""
+    banks = replace(_banks(machine), t_rcd_cycles=1, t_rrd_cycles=1, t_wr_cycles=1, choose_from=1)
+    return replace(machine, t_ras_cycles=1, t_rp_cycles=1, banks=banks)
+
+
+def _no_turnaround(machine: Machine) -> Machine:
+    """In order, with a read's data as soon after a write's as can be."""
+    banks = replace(_banks(machine), t_cl_cycles=1, t_wl_cycles=1, t_cdlr_cycles=1, choose_from=1)
+    return replace(machine, banks=banks)
+
+
+def answer_questions(
+    device_file: Path, side: int, cells: Path, profile: Path, threads: int
+) -> None:
+    """Simulate all variants (SIMULATION_SCHEMA) and profiles of the coalesced copy over time.
+
+    `side` is that of the square array. A profile (PROFILE_SCHEMA) shows for each partition what it
+    did in BINS equal stretches of the run's time.
+    """
+    found = variants(load_machine(device_file))
+    machines = {v.name: v.machine for v in found}
+    write_cases(machines, _cases(found, side), cells, threads)
+    shown = next(v for v in found if v.name == "half clock: banks, choice of 32")
+    rows = [row for case in _coalesced(shown, side) for row in _profile(shown.machine, case)]
+    write_parquet(pa.Table.from_pylist(rows, schema=PROFILE_SCHEMA), profile, {})
+
+
+def _cases(found: Iterable[Variant], side: int) -> list[Case]:
+    cases = []
+    for v in found:
+        cases += [
+            Case(BLOCK_EQ, dtype, side, n, v.level, variant=v.name)
+            for dtype in ("float", "double")
+            for n in BLOCKS
+        ]
+        cases += _coalesced(v, side)
+    return cases
+
+
+def _coalesced(v: Variant, side: int) -> list[Case]:
+    return [
+        Case(COALESCED, dtype, side, 0, v.level, commands, v.name)
+        for dtype in ("float", "double", "float3")
+        for commands in sorted({1, COMPILED_COMMANDS.get(dtype, 1)})
+    ]
+
+
+def _profile(machine: Machine, case: Case) -> list[dict[str, object]]:
+    whole = run_case(machine, case)
+    width = int(whole.drained_cycles) // BINS + 1
+    run = run_case(machine, case, Watch(bins=BINS, bin_cycles=width))
+    ticks = run.ticks
+    return [
+        {
+            "dtype": case.dtype,
+            "commands": case.commands,
+            "partition": p,
+            "from_cycle": float(b * width),
+            "to_cycle": float((b + 1) * width),
+            "bursts": int(run.profile[b, p, P_BURSTS]),
+            "requests": int(run.profile[b, p, P_REQUESTS]),
+            "row_openings": int(run.profile[b, p, P_OPENINGS]),
+            # Waiting times add up to requests times cycles; over the stretch that is their number.
+            "waiting": float(run.profile[b, p, P_WAITED] / ticks / width),
+        }
+        for b in range(BINS)
+        for p in range(machine.partitions)
+    ]

@@ -1,0 +1,10 @@
+"""Rule check_published: the first document's numbers beside ours."""
+
+from pathlib import Path
+
+from gpushmoo.core.paths import ROOT
+from gpushmoo.storage.joblog import job_log
+from tesla_c1060.stages import check_published
+
+with job_log(snakemake.log[0]):
+    check_published(ROOT / snakemake.params.spec["file"], Path(snakemake.output[0]))

@@ -1,0 +1,1 @@
+"""Chapter: textures and surfaces over every block shape."""

@@ -1,0 +1,52 @@
+"""The functions of the made-up backend that the registry's record stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpushmoo.core.errors import NoDeviceError
+from gpushmoo.devices.base import Device
+from gpushmoo.devices.build_file import VariantBuild
+from gpushmoo.devices.build_request import BuildRequest
+from gpushmoo.workloads.loader import KernelFolder
+
+DEVICES = 2
+
+
+def open_device(index: int, runtime: str, cache: Path, own_kernels: Mapping[str, bytes]) -> Device:
+    """Open device `index`."""
+    from .device import MadeUpDevice
+
+    return MadeUpDevice(index)
+
+
+def list_devices(wanted: int | None) -> Sequence[tuple[int, str]]:
+    """There are two. Raises NoDeviceError for another."""
+    if wanted is not None and wanted >= DEVICES:
+        raise NoDeviceError(f"There are {DEVICES} made-up devices, so there is no device {wanted}.")
+    return [(i, f"MADE-UP-{i}") for i in (range(DEVICES) if wanted is None else (wanted,))]
+
+
+def count_devices() -> int:
+    """All of them."""
+    return DEVICES
+
+
+def targets(request: BuildRequest) -> tuple[str, ...]:
+    """All are of one kind."""
+    return ("madeup_1",)
+
+
+def own_kernels(request: BuildRequest, target: str) -> None:
+    """None: buffers are looked at by NumPy."""
+
+
+def compile_variant(
+    request: BuildRequest, folder: KernelFolder, dtype: str, variant: str, target: str
+) -> VariantBuild:
+    """What the device runs is the source with its names. Raises BuildError."""
+    from .device import compiled, program_of
+
+    code = compiled(folder.path, dtype, folder.workload.defines(dtype, variant))
+    return VariantBuild("NumPy", program_of(code).options, code=code)

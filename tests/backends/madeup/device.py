@@ -1,0 +1,239 @@
+"""The made-up device and its programs."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gpushmoo.core.dtypes import DTYPES, DType
+from gpushmoo.core.errors import BuildError, LaunchRefusedError
+from gpushmoo.core.space import Problem
+from gpushmoo.devices.base import (
+    DeviceInfo,
+    Reading,
+    Sample,
+    check_limits,
+    compile_error,
+    flush_bytes,
+    image_refusal,
+    named_buffer,
+    take_each,
+)
+from gpushmoo.devices.buffered import BufferedDevice
+from gpushmoo.devices.build_file import VariantBuild
+from gpushmoo.devices.build_request import BuildRequest
+from gpushmoo.devices.sources import kernel_source
+from gpushmoo.workloads.contract import BufferRef, Launch, LibraryCall
+
+from .memory import MadeUpMemory, Words
+from .queue import Clock, Command, MadeUpQueue
+
+SUFFIX = ".np"
+UNITS, THREADS_PER_UNIT, REGISTERS_PER_UNIT = 8, 64, 8192
+LAUNCH_S, BYTES_PER_S = 1e-6, 40e9
+
+
+class MadeUpProgram:
+    """Functions of a NumPy source; REGISTERS in it says how many a function takes, else 16."""
+
+    log = ""
+
+    def __init__(self, names: Mapping[str, Any], element: np.dtype[Any], options: str) -> None:
+        self._names, self.element, self.options = names, element, options
+
+    def function(self, entry: str) -> Callable[..., None]:
+        """The function `entry`. Raises BuildError."""
+        if not callable(self._names.get(entry)):
+            raise BuildError(f"kernel{SUFFIX} has no kernel '{entry}'.", "")
+        function: Callable[..., None] = self._names[entry]
+        return function
+
+    def registers(self, entry: str) -> int:
+        """As the source says."""
+        return int(self._names.get("REGISTERS", {}).get(entry, 16))
+
+    def resident_per_unit(self, entry: str, threads: int) -> int:
+        """As many blocks as there are threads and registers for."""
+        self.function(entry)
+        by_registers = REGISTERS_PER_UNIT // (threads * self.registers(entry))
+        return max(1, min(THREADS_PER_UNIT // threads, by_registers))
+
+
+class MadeUpBound:
+    """Something to queue; see `base.Bound`."""
+
+    def __init__(self, device: MadeUpDevice, enqueue: Callable[[], None]) -> None:
+        self._device, self._enqueue = device, enqueue
+
+    def run(self) -> None:
+        """Queue it once and wait."""
+        self.sample(1)
+
+    def sample(self, launches: int) -> float:
+        """Between two marks."""
+        queue = self._device.queue
+        start = queue.mark()
+        for _ in range(launches):
+            self._enqueue()
+        stop = queue.mark()
+        queue.wait()
+        return stop.seconds_since(start) / launches
+
+    def sample_flushed(self, launches: int) -> float:
+        """Each behind a flush."""
+        total_s = 0.0
+        for _ in range(launches):
+            self._device.flush()
+            total_s += self.sample(1)
+        return total_s / launches
+
+
+def compiled(folder: Path, dtype: str, defines: Mapping[str, str]) -> bytes:
+    """The machine code of the made-up device."""
+    source = kernel_source(folder, SUFFIX)
+    return json.dumps([source, dtype, dict(defines)], sort_keys=True).encode()
+
+
+def program_of(code: bytes) -> MadeUpProgram:
+    """Run the source that is in `code`. Raises BuildError."""
+    source, dtype, defines = json.loads(code)
+    element = DTYPES[dtype].scalar
+    names = {"np": np, "element_t": element, **defines}
+    try:
+        exec(compile(source, f"kernel{SUFFIX}", "exec"), names)
+    except Exception as err:
+        line = getattr(err, "lineno", None) or traceback.extract_tb(err.__traceback__)[-1].lineno
+        raise compile_error(f"kernel{SUFFIX}", f"kernel{SUFFIX}:{line}: error: {err}\n") from err
+    return MadeUpProgram(names, element, " ".join(sorted(defines)))
+
+
+class MadeUpDevice(BufferedDevice):
+    """Eight multiprocessors without images."""
+
+    target = "madeup_1"
+    request = BuildRequest("madeup", "all", "auto", None, Path())
+
+    def __init__(self, index: int) -> None:
+        self.info = DeviceInfo(
+            backend="madeup",
+            name="Made-up device",
+            uuid=f"MADE-UP-{index}",
+            kind="gpu",
+            driver="1",
+            runtime=f"NumPy {np.__version__}",
+            units=UNITS,
+            max_threads_per_block=64,
+            max_block=(64, 64, 64),
+            max_grid=(2**16, 1, 1),
+            global_memory=2**26,
+            max_allocation=2**26,
+            cache=2**16,
+            core_clock_mhz=1000,
+        )
+        self._buffers = MadeUpMemory()
+        self._clock, self._launches = Clock(), 0
+        self.queue = self.open_stream()
+
+    def translated(self) -> nullcontext[None]:
+        """Nothing is to be translated: the queue raises the protocol's errors."""
+        return nullcontext()
+
+    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> MadeUpProgram:
+        """Run the source; ``element_t`` and `defines` are names in it. Raises BuildError."""
+        return program_of(compiled(folder, dtype.name, defines))
+
+    def load(self, build: VariantBuild) -> MadeUpProgram:
+        """What `compiled` gave."""
+        assert build.code is not None
+        return program_of(build.code)
+
+    def _prepare(
+        self, program: MadeUpProgram, launch: Launch, buffers: Mapping[str, Any]
+    ) -> Command:
+        check_limits(launch, self.info)
+        function = program.function(launch.entry)
+        if launch.threads * program.registers(launch.entry) > REGISTERS_PER_UNIT:
+            raise LaunchRefusedError("MADE_UP_OUT_OF_REGISTERS")
+        args = [
+            named_buffer(a.name, buffers, type(None)).view(program.element)
+            if isinstance(a, BufferRef)
+            else a
+            for a in launch.args
+        ]
+        nbytes = sum(a.nbytes for a in args if isinstance(a, np.ndarray))
+        resident = UNITS * program.resident_per_unit(launch.entry, launch.threads)
+        waves = -(-launch.blocks // resident)
+        busy = launch.blocks / (waves * resident)
+
+        def run() -> float:
+            function(np.arange(launch.blocks * launch.threads), *args)
+            self._launches += 1
+            # No two launches take the same time, by 1 % at most.
+            uneven = 1 + (self._launches * 7919 % 101) * 1e-4
+            return (LAUNCH_S + nbytes / BYTES_PER_S / busy) * uneven
+
+        return run
+
+    def bind(
+        self, program: MadeUpProgram, launch: Launch, buffers: Mapping[str, Any]
+    ) -> MadeUpBound:
+        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        command = self._prepare(program, launch, buffers)
+        return MadeUpBound(self, lambda: self.queue.queue(command))
+
+    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> MadeUpBound:
+        """Raises LaunchRefusedError: there is no library."""
+        raise LaunchRefusedError(f"There is no library that computes '{call.name}'.")
+
+    def bind_copy(self, source: Words, target: Words) -> MadeUpBound:
+        """Of the whole buffer."""
+        return MadeUpBound(self, lambda: self.queue.copy(target, source))
+
+    def sample_all(self, samples: Sequence[Sample]) -> list[Any]:
+        """One by one."""
+        return list(take_each(samples))
+
+    def flush(self) -> None:
+        """The clock goes on as if so many bytes were written."""
+        self.queue.queue(lambda: flush_bytes(self.info) / BYTES_PER_S)
+        self.queue.wait()
+
+    def poison(self, buffer: Words) -> None:
+        """All ones."""
+        buffer.fill(0xFFFFFFFF)
+
+    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
+        """There are no images."""
+        return image_refusal(self.info, problem)
+
+    def _new_image(self, problem: Problem, dtype: DType) -> Any:
+        raise AssertionError("every image was refused")
+
+    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> Any:
+        """Raises LaunchRefusedError."""
+        return self.allocate_image(Problem(*array.shape[:2]), dtype)
+
+    def _linear(self, buffer: Any) -> Any:
+        return buffer
+
+    def open_stream(self) -> MadeUpQueue:
+        """A queue of its own."""
+        return MadeUpQueue(self._clock, self.allocate, self._prepare)
+
+    def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
+        """A flat copy."""
+        return array.reshape(-1).copy()
+
+    def reading(self) -> Reading | None:
+        """Nothing tells."""
+        return None
+
+    def close(self) -> None:
+        """Wait for the queue."""
+        self.queue.wait()

@@ -1,0 +1,348 @@
+"""Building a kernel ahead of measuring it: what breaks, what is kept, and that it is enough."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gpushmoo.measuring.builds as builds_module
+import pytest
+from bench import Bench
+from conftest import USER_CUDA, USER_OPENCL
+from gpushmoo.core.backends import BACKENDS
+from gpushmoo.core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
+from gpushmoo.core.paths import IMPORTED
+from gpushmoo.core.schema import Status
+from gpushmoo.core.space import space_of
+from gpushmoo.devices.build_file import KernelBuild, VariantBuild, read_build, write_build
+from gpushmoo.devices.building import refuse_failures
+from gpushmoo.devices.isolated import TaskEnded, run_isolated
+from gpushmoo.devices.machine_code import cubins
+from gpushmoo.devices.machine_code.nvrtc import Cubin
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.measuring.builds import ReadyPrograms, programs_for
+from gpushmoo.storage.store import read_shard
+from gpushmoo.storage.wholefile import DamagedFileError
+from gpushmoo.workloads.loader import load_kernel
+
+# Builds in a process of its own: this one may have opened a device, after which none may be forked.
+BUILD = """
+import ast, sys
+from pathlib import Path
+from gpushmoo.core.errors import DeviceError
+from gpushmoo.devices.building import build_kernel
+try:
+    build_kernel(ast.literal_eval(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]),
+                 sys.stdout, "the.log", 2)
+except DeviceError as err:
+    sys.exit(f"refused: {err}")
+"""
+
+
+def build(params: dict[str, Any], folder: Path) -> tuple[Path, str]:
+    """Builds as the rule does; the build file and the terminal."""
+    out = folder / "build.json"
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, repr(params), str(folder / "cache"), str(out)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, IMPORTED))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 or "refused: " in done.stderr, done.stderr
+    return out, done.stdout + done.stderr
+
+
+def params_of(folder: Path, backend: str, variants: list[str], **other: Any) -> dict[str, Any]:
+    return {
+        "backend": backend,
+        "cuda_arch": None,
+        "device": "all",
+        "dtype": "float",
+        "folder": str(folder),
+        "kernel_digest": load_kernel(folder).digest(BACKENDS[backend].source_suffix),
+        "opencl_runtime": "auto",
+        "variants": variants,
+        **other,
+    }
+
+
+# Tasks that a process runs by itself
+
+
+def test_a_task_that_ends_or_hangs_its_process_costs_no_other() -> None:
+    tasks: dict[str, Callable[[], Any]] = {
+        "first": lambda: 1,
+        "crash": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "second": lambda: 2,
+        "exit": lambda: os._exit(3),
+        "hang": lambda: time.sleep(1e6),
+        "third": os.getpid,
+    }
+    for processes in (1, 2):
+        results = run_isolated(tasks, processes, limit_s=2.0)
+        assert list(results) == list(tasks)
+        assert (results["first"], results["second"]) == (1, 2)
+        assert results["third"] != os.getpid()
+        assert results["crash"] == TaskEnded("was ended by SIGKILL")
+        assert results["exit"] == TaskEnded("ended its process with status 3")
+        assert results["hang"] == TaskEnded("did not end within 2 s")
+
+
+def test_a_signal_from_outside_costs_nothing(tmp_path: Path) -> None:
+    def struck_once() -> str:
+        if not (tmp_path / "struck").exists():
+            (tmp_path / "struck").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "done"
+
+    assert run_isolated({"task": struck_once}, 4, 60.0) == {"task": "done"}
+
+
+def test_an_error_of_a_task_is_raised() -> None:
+    def fail() -> None:
+        raise NoDeviceError("There is no compiler.")
+
+    with pytest.raises(NoDeviceError, match="There is no compiler"):
+        run_isolated({"good": lambda: 1, "bad": fail, "hang": partial(time.sleep, 1e6)}, 3, 60.0)
+
+
+# The build file
+
+HELD = KernelBuild(
+    "digest",
+    {
+        "sm_80": {
+            "a": VariantBuild("NVRTC 13", "-DA", "a remark", code=b"\x7fELF", entries=[{"n": 1}]),
+            "b": VariantBuild("NVRTC 13", "-DB", code=b"\x7fELF", entries=[]),
+        },
+        "sm_90": {"a": VariantBuild(log="l", status=Status.WORKLOAD_FAILED, failure="no.")},
+    },
+    {"sm_80": b"own"},
+)
+
+
+def test_a_build_file_holds_what_was_written_and_shared_code_once(tmp_path: Path) -> None:
+    path = tmp_path / "copy" / "float.json"
+    write_build(path, HELD)
+    assert read_build(path) == HELD
+    assert path.read_text().count("f0VMRg==") == 1
+    before = path.read_bytes()
+    write_build(path, HELD)
+    assert path.read_bytes() == before
+    path.write_bytes(before.replace(b"sm_80", b"sm_86"))
+    with pytest.raises(DamagedFileError, match="no longer what was written"):
+        read_build(path)
+
+
+def test_the_target_build_refuses_what_cannot_be_measured(tmp_path: Path) -> None:
+    write_build(tmp_path / "copy" / "float.json", HELD)
+    with pytest.raises(DeviceError, match=r"The machine code of copy, float, a is not"):
+        refuse_failures([tmp_path / "copy" / "float.json"])
+
+
+def test_a_damaged_cubin_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its variant's cells would be `build_failed`, though nothing is wrong with the kernel."""
+    compiled: list[str] = []
+
+    def compile_cubin(source: str, name: str, *_: Any) -> Cubin:
+        compiled.append(name)
+        return Cubin(b"\x7fELF " + source.encode(), "a remark")
+
+    monkeypatch.setattr(cubins, "compile_cubin", compile_cubin)
+    monkeypatch.setattr(cubins, "nvrtc_version", lambda: "13.0")
+
+    def cached() -> Cubin:
+        return cubins.cached_cubin("source", "copy", ("-O3",), "sm_90", tmp_path)
+
+    made = cached()
+    assert cached() == made
+    (path,) = (tmp_path / "cubin").glob("*.cubin")
+    for number, data in enumerate([b"", made.code[:5], b"\x7fELF rource"], start=2):
+        path.write_bytes(data)
+        assert cached() == made
+        assert path.read_bytes() == made.code
+        assert compiled == ["copy"] * number
+    stored = cubins.stored_cubin(made.code, tmp_path)
+    stored.write_bytes(b"")
+    assert cubins.stored_cubin(made.code, tmp_path).read_bytes() == made.code
+
+
+# Built by the real compilers
+
+CRASHES = """
+    def defines(self, dtype, variant):
+        if variant == "crash":
+            import os
+            os.abort()
+        if variant == "raise":
+            raise KeyError(variant)
+        return {"BROKEN": "1"} if variant == "broken" else {}
+
+    def accesses(self, entry, dtype, variant):
+        return super().accesses(entry, dtype, variant) if entry == "copy_" + variant else ()
+"""
+VARIANTS = ["good", "broken", "crash", "raise"]
+
+
+@pytest.fixture
+def faulty(make_kernel: Callable[..., Path]) -> Path:
+    folder = make_kernel("faulty", USER_CUDA, USER_OPENCL, tuple(VARIANTS))
+    path = folder / "workload.py"
+    text = path.read_text()
+    assert "    def defines" in text
+    start = text.index("    def defines")
+    end = text.index("    def ", start + 8)
+    path.write_text(text[:start] + CRASHES.lstrip("\n") + "\n" + text[end:])
+    return folder
+
+
+@pytest.mark.parametrize("backend", ["cuda", "opencl"])
+def test_each_variant_that_does_not_build_costs_itself(
+    faulty: Path, backend: str, tmp_path: Path
+) -> None:
+    out, terminal = build(params_of(faulty, backend, VARIANTS, cuda_arch="sm_90"), tmp_path)
+    ((target, made),) = read_build(out).targets.items()
+    assert (target == "sm_90") == (backend == "cuda")
+    assert made["good"].error is None
+    assert made["good"].code
+    failures = {v: type(made[v].error) for v in VARIANTS[1:]}
+    assert failures == {"broken": BuildError, "crash": BuildError, "raise": WorkloadError}
+    assert "does not compile" in str(made["broken"].failure)
+    assert "error" in made["broken"].log
+    assert made["crash"].failure == "the compiler's process was ended by SIGABRT"
+    assert terminal.count("gpushmoo: ") == 3
+    assert "faulty, float, variant crash: the compiler's process was ended" in terminal
+
+
+def test_without_a_device_or_an_architecture_nothing_is_built(
+    faulty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    out, terminal = build(params_of(faulty, "cuda", ["good"]), tmp_path)
+    assert "No CUDA device answers; this needs an NVIDIA GPU" in terminal
+    out, terminal = build(params_of(faulty, "cuda", ["good"], cuda_arch="sm_35"), tmp_path)
+    assert "not 'sm_35'; install the extra 'cuda12'" in terminal
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("backend", ["opencl", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_shard_is_measured_from_its_build_file_without_a_compiler(
+    backend: str,
+    request: pytest.FixtureRequest,
+    faulty: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The source is gone when it is measured, and on CUDA no compiler can be imported."""
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+    choice = DeviceChoice("cuda", 0, "auto", tmp_path)
+    if backend == "cuda":
+        request.getfixturevalue("cuda_device")
+    else:
+        choice = request.getfixturevalue("opencl_choice")
+    bench = Bench(choice, faulty, tmp_path)
+    params = params_of(faulty, backend, VARIANTS[:2], device="0")
+    out, _ = build(params, tmp_path)
+    for suffix in (".cu", ".cl"):
+        (faulty / f"kernel{suffix}").unlink()
+    forbidden = tmp_path / "forbidden"
+    (forbidden / "cuda" / "bindings").mkdir(parents=True)
+    (forbidden / "cuda" / "bindings" / "nvrtc.py").write_text("raise ImportError('no compiler')")
+    monkeypatch.setenv("PYTHONPATH", str(forbidden))
+    rows = bench.measure(VARIANTS[:2], [32, 64], build=out, kernel_digest=params["kernel_digest"])
+    assert set(rows[rows["variant"] == "good"]["status"]) == {"ok"}
+    assert set(rows[rows["variant"] == "broken"]["status"]) == {"build_failed"}
+    _, metadata = read_shard(tmp_path / "shard.parquet")
+    assert "compiled_here" not in metadata
+    assert bench.terminal.getvalue().count("gpushmoo: ") == 0
+
+
+# What a measuring process makes of a build file
+
+SPACE = {
+    "axes": {"block_x": [32]},
+    "cache_states": ["warm"],
+    "dtype": "float",
+    "repeat": 1,
+    "shard": [0, 1],
+    "sizes": [[64, 64]],
+    "variants": ["a", "b"],
+}
+
+
+def ready(
+    held: KernelBuild | None, monkeypatch: pytest.MonkeyPatch, compiles: Any, target: str = "sm_80"
+) -> ReadyPrograms:
+    """`programs_for` a device of `target` that loads what has code, beside a compiler."""
+
+    def load(made: VariantBuild) -> Any:
+        if made.code is None:
+            raise BuildError("There is no code.", "")
+        return SimpleNamespace(options=made.options)
+
+    device: Any = SimpleNamespace(
+        target=target,
+        request=None,
+        load=load,
+        build=lambda *_: SimpleNamespace(options="from source"),
+    )
+    workload = SimpleNamespace(device_code=True, defines=lambda *_: {})
+    folder: Any = SimpleNamespace(workload=workload, path=Path("kernels/x"), name="x")
+    monkeypatch.setattr(builds_module, "compile_here", compiles)
+    return programs_for(device, folder, space_of(SPACE), held, "digest")
+
+
+def no_compiler(*_: Any) -> VariantBuild:
+    raise NoDeviceError("NVRTC is missing.")
+
+
+def test_what_a_build_file_holds_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = ready(HELD, monkeypatch, no_compiler)
+    assert {v: p.options for v, p in programs.builds.programs.items()} == {"a": "-DA", "b": "-DB"}
+    assert programs.compiled_here == {}
+    assert programs.machine_code == {
+        "arch": "sm_80",
+        "variants": {
+            "a": {"failure": None, "entries": [{"n": 1}]},
+            "b": {"failure": None, "entries": []},
+        },
+    }
+
+
+def test_code_for_another_device_is_compiled_here_and_that_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def compiles(*asked: Any) -> VariantBuild:
+        return VariantBuild("NVRTC 13", f"-arch={asked[-1]}", code=b"code", entries=[])
+
+    programs = ready(HELD, monkeypatch, compiles, target="sm_100")
+    assert programs.builds.programs["b"].options == "-arch=sm_100"
+    said = "the build file holds machine code for 'sm_80', 'sm_90', this device runs 'sm_100'"
+    assert programs.compiled_here == {"a": said, "b": said}
+    assert ready(None, monkeypatch, compiles).compiled_here == {}
+    with pytest.raises(DeviceError, match=r"^The build file holds .*, and: NVRTC is missing\.$"):
+        ready(HELD, monkeypatch, no_compiler, target="sm_100")
+
+
+def test_code_that_the_runtime_does_not_take_is_built_from_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    variants = {"a": VariantBuild("rt", "-DA", code=b"x"), "b": VariantBuild("rt", "-DB")}
+    programs = ready(KernelBuild("digest", {"rt": variants}), monkeypatch, no_compiler, "rt")
+    assert programs.builds.programs["b"].options == "from source"
+    assert programs.compiled_here == {"b": "There is no code."}
+    assert programs.machine_code is None
+
+
+def test_a_build_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DeviceError, match="from another state of its sources"):
+        ready(KernelBuild("older", HELD.targets), monkeypatch, no_compiler)

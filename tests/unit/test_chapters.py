@@ -1,0 +1,234 @@
+"""Chapters: what breaks the contract is one sentence; a page that fails costs no report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from gpushmoo.planning.config import RunConfig, load_config
+from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.planning.flow import Flow
+from rendering import render, spec
+from synthetic import write_shard
+
+CHAPTER = """
+from gpushmoo.chapters.contract import Chapter, ChapterError, ChapterPlan
+
+class Notes(Chapter):
+    document = "Notes"
+    kernels = frozenset({"copy2d_coalesced"})
+
+    def plan(self, options, run):
+        return ChapterPlan(params=dict(options))
+
+CHAPTER = Notes()
+"""
+SCHEMA = """
+type: object
+additionalProperties: false
+properties:
+  word: {description: A word., type: string}
+"""
+PAGES = """
+from gpushmoo.report.chapter_pages import Page
+
+def page(measured):
+    return Page({"cells": str(len(measured.cells))}, ["Noted."])
+"""
+LAYOUT = "#let pages(d, kit) = [= Notes\n There are #d.cells cells.]"
+NAME = "notes_of_mine"
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make_chapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Writes a chapter's folder below one of the test's; what was imported is forgotten after."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+
+    def make(name: str = NAME, place: str = "mine", **changed: str) -> Path:
+        folder = tmp_path / place / name
+        folder.mkdir(parents=True)
+        files = {"chapter.py": CHAPTER, "options.schema.yaml": SCHEMA, "pages.py": PAGES}
+        for file, text in (files | {"pages.typ": LAYOUT} | changed).items():
+            (folder / file).write_text(text, encoding="utf-8")
+        return folder
+
+    yield make
+    for module in set(sys.modules) - before:
+        if module.split(".")[0] == NAME:
+            del sys.modules[module]
+
+
+def taken(raw: dict[str, Any], *folders: Path, **chapters: Any) -> RunConfig:
+    asked = raw | {"chapter_folders": [*raw["chapter_folders"], *map(str, folders)]}
+    return load_config(asked | {"chapters": raw["chapters"] | chapters}, ROOT)
+
+
+def refused(raw: dict[str, Any], *folders: Path, **chapters: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        taken(raw, *folders, **chapters)
+    text = str(caught.value)
+    assert len(text.splitlines()) == 1
+    assert text.endswith((".", "?"))
+    return text
+
+
+# In a run
+
+
+def test_a_chapter_is_in_a_run_that_sweeps_one_of_its_kernels(
+    raw_config: dict[str, Any], make_chapter: Make
+) -> None:
+    folder = make_chapter()
+    chapters = taken(raw_config, folder.parent, **{NAME: {"word": "x"}}).chapters
+    assert chapters[NAME].plan.params == {"word": "x"}
+    assert NAME in taken(raw_config, folder.parent).chapters
+    assert NAME not in taken(raw_config, folder.parent, **{NAME: None}).chapters
+    assert NAME not in taken(raw_config | {"only": ["dot_host"]}, folder.parent).chapters
+
+
+def test_no_chapters_at_all_leave_nothing_of_theirs(raw_config: dict[str, Any]) -> None:
+    flow = Flow(raw_config | {"chapters": None}, ask_device=False)
+    assert (flow.chapters, flow.config.simulations) == ({}, {})
+    names = {figure.name for figure in flow.figures}
+    assert {Path(file).stem for file in flow.figure_files} == names
+    assert flow.chapter_rules == flow.chapter_products == flow.chapter_reads == []
+
+
+@pytest.mark.parametrize("simulate", [None, {}])
+def test_what_is_not_simulated_leaves_its_chapter_a_page_without_predictions(
+    raw_config: dict[str, Any], simulate: Any
+) -> None:
+    flow = Flow(raw_config | {"simulate": simulate}, ask_device=False)
+    plan = flow.chapters["tesla_c1060"].plan
+    assert flow.config.simulations == {}
+    assert (plan.figures, plan.products, plan.reads, plan.params) == ((), (), {}, {})
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"nots": {}}, ["chapters: 'nots' is not known", "streamed_dot"]),
+        ({NAME: {"word": 3}}, [f"chapters.{NAME}.word", "3", "a text"]),
+        ({NAME: {"wrod": "x"}}, [f"chapters.{NAME}.wrod", "Did you mean 'word'?"]),
+        ({NAME: []}, [f"chapters.{NAME}", "a mapping or null"]),
+    ],
+)
+def test_what_a_chapter_is_told_fits_its_schema(
+    raw_config: dict[str, Any], make_chapter: Make, asked: dict[str, Any], words: list[str]
+) -> None:
+    text = refused(raw_config, make_chapter().parent, **asked)
+    assert [w for w in words if w not in text] == []
+
+
+BROKEN = {
+    "chapter.py": [
+        ("", "must define CHAPTER, an instance of Chapter"),
+        (CHAPTER.replace("Notes()", "Notes"), "must define CHAPTER, an instance of Chapter"),
+        ("import no_such_module", f"{NAME}/chapter.py:1: ModuleNotFoundError"),
+        ("import (", f"{NAME}/chapter.py:1: SyntaxError"),
+        ("raise SystemExit(3)", f"{NAME}/chapter.py:1: SystemExit"),
+        (CHAPTER.replace("def plan", "def draw"), "TypeError"),
+        (CHAPTER.replace("kernels =", "others ="), "does not define 'kernels'"),
+        (CHAPTER.replace("return ", "1 / 0; return "), "cannot be planned"),
+        (CHAPTER.replace("ChapterPlan(params=dict(options))", "3"), "plan returns int, not a Chap"),
+        (CHAPTER.replace("return ", "raise ChapterError('no word'); "), "no word."),
+    ],
+    "options.schema.yaml": [
+        ("type: [", "options.schema.yaml is no JSON schema"),
+        ("type: objct", "options.schema.yaml is no JSON schema ('objct' is not valid"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words"), [(file, *case) for file, cases in BROKEN.items() for case in cases]
+)
+def test_a_broken_chapter_is_refused_by_a_sentence(
+    raw_config: dict[str, Any], make_chapter: Make, file: str, text: str, words: str
+) -> None:
+    assert words in refused(raw_config, make_chapter(**{file: text}).parent)
+
+
+def test_folders_that_hold_no_chapter_or_one_twice_are_refused(
+    raw_config: dict[str, Any], make_chapter: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert NAME not in taken(raw_config, tmp_path / "empty").chapters
+    nowhere = tmp_path / "nowhere"
+    assert f"chapter_folders: '{nowhere}' is not a folder." in refused(raw_config, nowhere)
+    two = [make_chapter(place=place).parent for place in ("a", "b")]
+    assert f"chapter '{NAME}' exists twice, in" in refused(raw_config, *two)
+    assert "letters, digits and '_'" in refused(raw_config, make_chapter("a.b", "c").parent)
+    for namesake in ("json", "numpy"):
+        text = refused(raw_config, make_chapter(namesake, namesake).parent)
+        assert f"'{namesake}': there is another Python package of that name, in" in text
+
+
+# Its page
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({}, None),
+        ({"pages.py": PAGES.replace("str(len", "1 / 0 * (len")}, "pages.py:5: ZeroDivisionError"),
+        ({"pages.py": "import no_such_module"}, "pages.py:1: ModuleNotFoundError"),
+        ({"pages.py": PAGES.replace("str(", "object(*")}, "TypeError"),
+        (
+            {"pages.py": PAGES.replace('{"cells": str(len(measured.cells))}', "{1j: 2}")},
+            "TypeError",
+        ),
+        ({"pages.py": "def page(measured): return 3"}, "page returns int, not a Page"),
+        ({"pages.typ": "#let pages(d, kit) = [#d.nothing]"}, "pages.typ: "),
+        ({"pages.typ": "#let pages(d"}, "pages.typ: "),
+    ],
+)
+def test_a_page_that_fails_leaves_the_report_and_a_sentence_in_its_place(
+    make_chapter: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, str],
+    fault: str | None,
+) -> None:
+    folder = make_chapter(**changed)
+
+    def with_notes(*args: Any) -> dict[str, Any]:
+        asked = spec(*args)
+        told = {"folder": str(folder), "reads": {}, "params": {}, "tells": [], "figures": []}
+        return asked | {"chapters": asked["chapters"] | {NAME: told}}
+
+    monkeypatch.setattr("rendering.spec", with_notes)
+    path = tmp_path / "shards" / "1.parquet"
+    write_shard(path, "copy2d_coalesced", "float", axes={"block_x": [8, 16], "block_y": [4]})
+    found = render(path.parent, tmp_path)
+    assert found.chapter("tesla_c1060") is not None
+    assert "Provenance" in found.text
+    if fault is None:
+        assert found.facts["broken_chapters"] == []
+        assert f"There are {found.chapter(NAME)['cells']} cells" in found.text
+        assert "Noted." in found.facts["findings"]
+        return
+    assert found.chapter(NAME) is None
+    [broken] = found.facts["broken_chapters"]
+    assert fault in broken["fault"]
+    assert len(broken["fault"].splitlines()) == 1
+    assert any(broken["fault"] in finding for finding in found.facts["findings"])
+    assert f"Chapter {NAME}" in found.text
+
+
+def test_every_chapter_of_the_project_keeps_the_contract(raw_config: dict[str, Any]) -> None:
+    chapters = load_config(raw_config, ROOT).chapters
+    assert set(chapters) == {"streamed_dot", "tesla_c1060", "texture_shmoo"}
+    for planned in chapters.values():
+        assert planned.folder.chapter.document
+        json.dumps([dict(planned.plan.reads), dict(planned.plan.params)])

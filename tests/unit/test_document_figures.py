@@ -1,0 +1,187 @@
+"""The document's figures: each is drawn, readable, and its caption states computed numbers."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import C1060
+from gpushmoo.simulation.machine import Machine, MachineError
+from matplotlib.figure import Figure
+from tesla_c1060.figures import dram_cycles, maps
+from tesla_c1060.figures.atlas import CHARTS, DRAWINGS
+from tesla_c1060.figures.chart_bars import LOOKS
+from tesla_c1060.figures.drawing import PARTITION_COLOURS, Drawing, partition_colour
+from test_figures import assert_readable, note_of
+
+# Few SMs, bursts shorter than an index computation, memory faster than a turn.
+SMALL = replace(
+    C1060, name="Made-up 3", n_sm=3, core_clock_ghz=1.0, index_cycles=60, latency_cycles=150
+)
+# As many SMs as no block needs, half as many half-warps, a wide bus.
+NARROW = replace(C1060, name="Made-up 1", n_sm=1, half_warp=32, bus_bytes=128, index_cycles=10)
+# Another one in everything that the static figures show.
+OTHER = replace(
+    C1060,
+    n_sm=24,
+    core_clock_ghz=1.2,
+    partitions=7,
+    bus_bytes=56,
+    t_ras_cycles=25,
+    t_rp_cycles=11,
+    banks=replace(C1060.banks, t_rcd_cycles=9, t_rrd_cycles=6, t_cl_cycles=8),
+)
+BY_NUMBER = {drawing.number: drawing for drawing in DRAWINGS}
+CHART_NUMBERS = {drawing.number for drawing in CHARTS}
+
+# What the text of the document fixes; the captions have it from the simulation.
+TOLD = {
+    1: [
+        "1 transaction (64 bytes)",
+        "1 transaction (128 bytes)",
+        "(128 + 64 bytes)",
+        "3 loads",
+        "6 transactions move 576 bytes, 3 times the useful 192",
+    ],
+    2: ["the 64 tiles", "256 threads (32 × 8, 16 half-warps) copies 4, 8 rows apart"],
+    3: ["256 bytes", "lies in 1 of 8 partitions", "lie in 8 partitions"],
+    4: ["128 bytes", "begins in partition 4", "lies in 2 of 8", "lie in 4 partitions"],
+    5: ["378 for the 384 bytes", "lies in 4 of 8", "within a row they lie in 3"],
+    6: ["8 memory cycles after", "each takes 24", "4 reads end after 48 cycles instead of 96"],
+    7: ["21 + 13 = 34 memory cycles = 110.5 core", "22 memory cycles = 71.5 core", "18% of"],
+    8: ["4 bursts of 32 bytes", "every 2 memory", "after 18 memory cycles instead of 48"],
+    9: [
+        "1 block needs 128 steps, each of which uses 1 of 8",
+        "64 steps, each of which uses 2 of 8",
+    ],
+    10: ["32 steps, each of which uses 4 of 8", "16 steps, each of which uses 8 of 8"],
+    12: ["20 cycles", "waits 401"],
+    13: ["in unit 22", "takes 32 units"],
+    14: ["takes hw1", "1 half-warp waits"],
+    15: ["takes hw22", "hw0, which stands behind hw31"],
+    16: ["takes hw0", "hw1 to hw10"],
+    17: ["128 tiles of 640 cycles", "82321 cycles", "4.14 GB/s"],
+    18: ["8.28 against 4.14 GB/s"],
+    19: ["from 420 to 421", "from 421 to 422"],
+    20: ["64 tiles instead of 128", "640 cycles against 640", "1.99 times"],
+    21: ["takes 2 cycles, shorter than the 20"],
+    22: ["2 transfers takes 4 cycles", "4 transfers takes 4 cycles"],
+    23: ["4 transfers takes 8 cycles", "8 transfers takes 8 cycles"],
+    24: ["8 transfers takes 16 cycles, shorter than the 20", "15.45 times"],
+    25: ["holds the SM for 1 cycle", "12 half-warps"],
+    26: ["takes 55 units: 32", "4.84 GB/s"],
+    27: ["8 × 16 = 128 tiles", "256 bytes wide, in 1 of 8"],
+    28: [
+        "32 blocks 8 tiles on SM0 and SM1",
+        "30 blocks 5 tiles on SM0 to SM7",
+        "16 blocks it is 8",
+    ],
+    29: ["36 cycles", "402", "404", "1.625"],
+    30: ["after 14 units", "after 32"],
+    31: ["takes 46 units: 32", "3.22 GB/s"],
+    32: ["48.75 cycles", "longer than the 36", "without vacuum", "18 x 2 = 16"],
+    33: ["write command after 1152", "98% of the time"],
+    34: ["reads for 1560 cycles", "never rests"],
+    35: ["X = (32 − 20) × 36 = 432", "= 49725", "54.3553 GB/s", "50.9855 GB/s", "slip"],
+    36: ["= 99450", "54.5904 GB/s", "51.1923 GB/s", "1.00433 times", "slip"],
+}
+TOLD_OF_OTHER = {
+    3: ["begins in partition 1", "lies in 7 of 7 partitions"],
+    6: ["6 memory cycles after", "each takes 19", "after 37 cycles instead of 76"],
+    7: ["25 + 11 = 36 memory cycles = 108 core", "17 memory cycles = 51 core"],
+    8: ["after 16 memory cycles instead of 40"],
+    10: ["16 steps, each of which uses 7 of 7"],
+    28: ["32 blocks 8 tiles on SM0 to SM7"],
+}
+
+
+def draw(number: int, machine: Machine, svg: Path) -> str:
+    """Draw one figure; its caption."""
+    BY_NUMBER[number].draw(machine, svg)
+    note = note_of(svg)
+    assert note["title"].startswith(f"Figure {number}: ")
+    return note["caption"]
+
+
+def assert_fits(number: int, figure: Figure) -> None:
+    """It is readable, and no larger than its place on the page."""
+    chart = number in CHART_NUMBERS
+    assert_readable(figure, boxes=not chart)
+    width, height = figure.get_size_inches()
+    assert width <= 6.7 if chart else width == pytest.approx(6.7)
+    assert 1.3 <= height <= 3.6
+
+
+@pytest.mark.parametrize("number", TOLD)
+def test_figure_of_the_c1060(number: int, written: list[Figure], tmp_path: Path) -> None:
+    caption = draw(number, C1060, tmp_path / "a.svg")
+    assert ET.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+    assert [words for words in TOLD[number] if words not in caption] == []
+    assert_fits(number, written[0])
+    # Hatches of dots, and bars that nobody sees, have made files of megabytes.
+    assert number not in CHART_NUMBERS or (tmp_path / "a.svg").stat().st_size < 200_000
+
+
+@pytest.mark.parametrize(
+    ("number", "machine"),
+    [
+        pytest.param(n, m, id=f"{n}-{m.name}")
+        for n in TOLD
+        for m in ((SMALL, NARROW) if n in CHART_NUMBERS else (OTHER,))
+    ],
+)
+def test_figure_of_another_machine(
+    number: int, machine: Machine, drawn: list[Figure], tmp_path: Path
+) -> None:
+    caption = draw(number, machine, tmp_path / "a.svg")
+    assert caption
+    words = TOLD_OF_OTHER.get(number, []) if machine is OTHER else []
+    assert [w for w in words if w not in caption] == []
+    assert_fits(number, drawn[0])
+
+
+def test_every_figure_is_there_once_with_a_picture_of_its_own() -> None:
+    assert list(BY_NUMBER) == [d.number for d in DRAWINGS] == sorted(TOLD)
+    assert len({d.picture for d in DRAWINGS}) == len(DRAWINGS)
+    assert all(d.picture.endswith(".jpg") for d in DRAWINGS)
+    assert BY_NUMBER[31].picture == "blockEqPartition_p26.jpg"
+
+
+@pytest.mark.usefixtures("drawn")
+def test_captions_of_charts_follow_the_machine(tmp_path: Path) -> None:
+    assert "not longer than the 60" in draw(32, SMALL, tmp_path / "a.svg")
+    assert "16 half-warps" in draw(13, NARROW, tmp_path / "b.svg")
+    assert "48.75" not in draw(35, SMALL, tmp_path / "c.svg")
+
+
+def test_legends_name_what_is_shown(drawn: list[Figure], tmp_path: Path) -> None:
+    draw(13, C1060, tmp_path / "a.svg")
+    draw(26, C1060, tmp_path / "b.svg")
+    named = [[t.get_text() for t in figure.legends[0].get_texts()] for figure in drawn]
+    assert named == [
+        ["index computation", "waiting for a read", "bus transfer of a read"],
+        [look.label for look in LOOKS.values()],
+    ]
+
+
+def test_each_meaning_has_a_look_of_its_own_in_grey() -> None:
+    """Height, hatch and edge tell bars apart where colours do not."""
+    looks = {(look.height, look.hatch, look.edge) for look in LOOKS.values()}
+    assert len(looks) == len({look.colour for look in LOOKS.values()}) == len(LOOKS)
+    assert len(set(map(partition_colour, range(8)))) == len(PARTITION_COLOURS) == 8
+    assert partition_colour(8) == partition_colour(0)
+
+
+@pytest.mark.parametrize("number", [24, maps.DRAWINGS[0].number])
+def test_same_machine_gives_the_same_bytes(number: int, tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        draw(number, C1060, tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+@pytest.mark.parametrize("drawing", dram_cycles.DRAWINGS, ids=lambda d: d.number)
+def test_timing_that_the_device_file_lacks_is_not_drawn(drawing: Drawing, tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match="banks is missing"):
+        drawing.draw(replace(C1060, banks=None), tmp_path / "a.svg")

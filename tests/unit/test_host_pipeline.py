@@ -1,0 +1,542 @@
+"""Feeding a device from the host: the order of it, what is kept, and what an error leaves."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from conftest import examples
+from fakes import FakeClock
+from gpushmoo.core.errors import (
+    DeviceError,
+    LaunchFailedError,
+    LaunchRefusedError,
+    OutOfDeviceMemoryError,
+)
+from gpushmoo.devices.base import Device
+from gpushmoo.measuring.host_pipeline import Feed, Pool
+from gpushmoo.workloads.contract import BufferRef, Launch
+from gpushmoo.workloads.host_fed import Piece, Pipeline, cuts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(eq=False)
+class Memory:
+    """Device memory of one stream; others may use it once the stream was waited for."""
+
+    owner: FakeStream
+    data: Array
+    settled: bool = False
+    freed: bool = False
+
+
+@dataclass(eq=False)
+class FakeMark:
+    """`reached_s` is set when its stream comes to it."""
+
+    reached_s: float | None = None
+
+    def seconds_since(self, other: FakeMark) -> float:
+        assert self.reached_s is not None
+        assert other.reached_s is not None
+        return self.reached_s - other.reached_s
+
+
+@dataclass
+class FakeStreams:
+    """A device that does what was queued when it is waited for; `log` lists what was asked.
+
+    `faults` maps an operation and how often it came before to what it raises; the stream of a fault
+    repeats it until it is closed. `capacity` is in bytes.
+    """
+
+    faults: dict[tuple[str, int], DeviceError] = field(default_factory=dict)
+    capacity: int = 10**9
+    clock: FakeClock = field(default_factory=FakeClock)
+    opening_s: float = 0.0
+    log: list[tuple[Any, ...]] = field(default_factory=list)
+    live: list[Memory] = field(default_factory=list)
+    open: list[FakeStream] = field(default_factory=list)
+    opened: int = 0
+    asked: Counter[str] = field(default_factory=Counter)
+
+    def open_stream(self) -> FakeStream:
+        self.told("open")
+        self.clock.now += self.opening_s
+        self.open.append(FakeStream(self, self.opened))
+        self.opened += 1
+        return self.open[-1]
+
+    def told(self, operation: str, *what: object) -> None:
+        """Note an operation; raise what is due at this one."""
+        self.log.append((operation, *what))
+        self.asked[operation] += 1
+        fault = self.faults.get((operation, self.asked[operation] - 1))
+        if fault is not None:
+            raise fault
+
+    def poison(self, memory: Memory) -> None:
+        assert memory.settled
+        assert not memory.freed
+        memory.data.fill(0xFF)
+
+    @property
+    def held(self) -> int:
+        """Bytes."""
+        return sum(m.data.size for m in self.live)
+
+
+@dataclass(eq=False)
+class FakeStream:
+    device: FakeStreams
+    number: int
+    queue: list[Callable[[], None]] = field(default_factory=list)
+    fault: DeviceError | None = None
+
+    def __enter__(self) -> FakeStream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        # It is gone with its memory, whatever it raises.
+        self.device.open.remove(self)
+        for memory in [m for m in self.device.live if m.owner is self]:
+            memory.freed = True
+            self.device.live.remove(memory)
+        self.queue.clear()
+        self.device.told("close", self.number)
+
+    def ask(self, operation: str, *what: object) -> None:
+        assert self in self.device.open
+        if self.fault is None:
+            try:
+                self.device.told(operation, self.number, *what)
+            except DeviceError as err:
+                self.fault = err
+        if self.fault is not None:
+            raise self.fault
+
+    def usable(self, *memories: Memory) -> None:
+        assert not any(m.freed for m in memories)
+        assert all(m.owner is self or m.settled for m in memories)
+
+    def allocate(self, nbytes: int) -> Memory:
+        self.ask("allocate", nbytes)
+        if self.device.held + nbytes > self.device.capacity:
+            raise OutOfDeviceMemoryError("The buffer does not fit.")
+        self.device.live.append(Memory(self, np.zeros(nbytes, np.uint8)))
+        return self.device.live[-1]
+
+    def copy_in(self, target: Memory, source: Array) -> None:
+        self.ask("copy_in", source.size)
+        self.usable(target)
+        raw = source.view(np.uint8)
+        self.queue.append(lambda: np.copyto(target.data[: raw.size], raw))
+
+    def copy_out(self, target: Array, source: Memory) -> None:
+        self.ask("copy_out", target.size)
+        self.usable(source)
+        self.queue.append(lambda: np.copyto(target.view(np.uint8), source.data[: target.nbytes]))
+
+    def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Memory]) -> None:
+        self.ask("launch", *numbers(launch))
+        self.usable(*buffers.values())
+        self.queue.append(lambda: program(launch, buffers))
+
+    def mark(self) -> FakeMark:
+        self.ask("mark")
+        mark = FakeMark()
+
+        def reach() -> None:
+            mark.reached_s = self.device.clock.now
+
+        self.queue.append(reach)
+        return mark
+
+    def wait(self) -> None:
+        self.ask("wait")
+        for step in self.queue:
+            step()
+        self.queue.clear()
+        for memory in self.device.live:
+            memory.settled = memory.settled or memory.owner is self
+
+
+def numbers(launch: Launch) -> list[int]:
+    """Elements of the piece, and the place of its partial result."""
+    return [int(a) for a in launch.args if isinstance(a, np.generic)]
+
+
+def dot_piece(launch: Launch, buffers: Mapping[str, Memory]) -> None:
+    """The kernel: the piece's dot product, to its place among the partial results."""
+    x, y, partials = (buffers[n].data.view(np.float32) for n in ("x", "y", "partials"))
+    n, first = numbers(launch)
+    partials[first] = np.dot(x[:n], y[:n])
+
+
+def does_nothing(launch: Launch, buffers: Mapping[str, Memory]) -> None:
+    """A launch that does not run."""
+
+
+def pipeline(
+    n: int, streams: int = 2, chunk: int = 0, pooled: bool = True, host: int = 0
+) -> Pipeline:
+    """Of `n` elements, the last `host` of which are the host's."""
+    pieces = []
+    for i, cut in enumerate(cuts(n - host, streams, 1, chunk)):
+        refs = (BufferRef("x"), BufferRef("y"), BufferRef("partials"))
+        args = (*refs, np.uint64(cut.end - cut.begin), np.uint64(i))
+        launch = Launch("dot_piece", (1, 1, 1), (1, 1, 1), args, 1)
+        pieces.append(Piece(cut.stream, cut.begin, cut.end, launch))
+    used = 1 + max((p.stream for p in pieces), default=-1)
+    return Pipeline(used, tuple(pieces), len(pieces), n - host, n, True, pooled)
+
+
+@dataclass
+class Bench:
+    """A device, a pool on it, and feeds of small integers, whose dot products are exact."""
+
+    device: FakeStreams = field(default_factory=FakeStreams)
+    pool: Pool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pool = Pool(cast(Device, self.device), ("x", "y"))
+
+    def feed(self, plan: Pipeline, program: Any = dot_piece, poisoned: bool = False) -> Feed:
+        n = plan.host_end
+        arrays = {"x": np.arange(n, dtype=np.float32) % 7, "y": np.arange(n, dtype=np.float32) % 5}
+        clock = self.device.clock
+        return Feed(self.pool, program, plan, arrays, self.host_part, total, clock, poisoned)
+
+    def host_part(self, arrays: Mapping[str, Array]) -> float:
+        self.device.told("host", arrays["x"].size)
+        return float(np.dot(arrays["x"], arrays["y"]))
+
+    @property
+    def streams(self) -> list[Any]:
+        """Those of the pool."""
+        found = [lane.stream for lane in self.pool.lanes]
+        return found if self.pool.keeper is None else [*found, self.pool.keeper]
+
+
+def total(partials: Array, host_part: float) -> float:
+    return float(partials.sum()) + host_part
+
+
+def expected(n: int) -> float:
+    return float(sum((i % 7) * (i % 5) for i in range(n)))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("host", [0, 37, 100])
+def test_number_is_that_of_all_pieces_and_the_hosts_part(
+    bench: Bench, pooled: bool, host: int
+) -> None:
+    with bench.pool:
+        feed = bench.feed(pipeline(100, streams=3, chunk=11, pooled=pooled, host=host))
+        for _ in range(2):
+            feed.run()
+            assert feed.value == expected(100)
+    assert (bench.device.live, bench.device.open) == ([], [])
+
+
+def test_host_works_while_the_device_does_and_all_is_waited_for_before_the_number(
+    bench: Bench,
+) -> None:
+    feed = bench.feed(pipeline(10, streams=2, chunk=3, host=2))
+    bench.device.log.clear()
+    feed.run()
+    assert bench.device.log == [
+        *[("copy_in", 0, 3), ("copy_in", 0, 3), ("launch", 0, 3, 0)],
+        *[("copy_in", 1, 3), ("copy_in", 1, 3), ("launch", 1, 3, 1)],
+        *[("copy_in", 0, 1), ("copy_in", 0, 1), ("launch", 0, 1, 2)],
+        *[("copy_in", 1, 1), ("copy_in", 1, 1), ("launch", 1, 1, 3)],
+        ("host", 2),
+        *[("wait", 0), ("wait", 1)],
+        *[("copy_out", 0, 4), ("wait", 0)],
+    ]
+
+
+def test_pooled_rooms_are_used_again_and_grow(bench: Bench) -> None:
+    def allocated() -> list[int]:
+        sizes = [entry[2] for entry in bench.device.log if entry[0] == "allocate"]
+        bench.device.log.clear()
+        return sizes
+
+    feed = bench.feed(pipeline(100, streams=2))
+    assert allocated() == [200, 200, 200, 200, 8]
+    feed.run()
+    feed.run()
+    smaller = bench.feed(pipeline(60, streams=2))
+    smaller.run()
+    assert allocated() == []
+    # Longer pieces in the first stream, a third one, and as many partial results.
+    more = bench.feed(pipeline(150, streams=1))
+    assert allocated() == [600, 600]
+    most = bench.feed(pipeline(30, streams=3))
+    assert allocated() == [40, 40, 12]
+    assert bench.device.held == 2 * (600 + 200 + 40) + 12
+    for other, n in ((feed, 100), (smaller, 60), (more, 150), (most, 30)):
+        other.run()
+        assert other.value == expected(n)
+    assert allocated() == []
+    assert len(bench.device.open) == 4
+
+
+def test_fresh_mode_takes_all_in_each_run_and_frees_it(bench: Bench) -> None:
+    feed = bench.feed(pipeline(100, streams=3, pooled=False))
+    assert bench.device.log == []
+    for _ in range(2):
+        bench.device.asked.clear()
+        feed.run()
+        assert feed.value == expected(100)
+        assert bench.device.asked["open"] == bench.device.asked["close"] == 4
+        assert bench.device.asked["allocate"] == 7
+        assert (bench.device.live, bench.device.open) == ([], [])
+    assert bench.pool.lanes == []
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("n", [0, 50])
+def test_host_alone_asks_nothing_of_the_device(bench: Bench, n: int, pooled: bool) -> None:
+    feed = bench.feed(pipeline(n, pooled=pooled, host=n), poisoned=True)
+    feed.run()
+    assert feed.value == expected(n)
+    assert bench.device.log == [("host", n)]
+
+
+# Errors
+
+
+@pytest.mark.parametrize("nth", range(7))
+@pytest.mark.parametrize("runs_before", [0, 1])
+@pytest.mark.parametrize("pooled", [True, False])
+def test_allocation_that_fails_leaves_nothing_allocated_and_a_pool_that_works(
+    bench: Bench, nth: int, runs_before: int, pooled: bool
+) -> None:
+    plan = pipeline(100, streams=3, pooled=pooled)  # three times x and y, and the partial results
+    # Where memory is fresh it is taken by each run, else when the feed is made.
+    fresh = None if pooled else bench.feed(plan)
+    for _ in range(runs_before if fresh else 0):
+        fresh.run()
+    before = bench.device.asked["allocate"]
+    bench.device.faults["allocate", before + nth] = OutOfDeviceMemoryError("It does not fit.")
+    with pytest.raises(OutOfDeviceMemoryError):
+        (fresh or bench.feed(plan)).run()
+    assert fresh is None or math.isnan(fresh.value)
+    assert bench.device.asked["allocate"] == before + nth + 1
+    assert (bench.device.live, bench.device.open) == ([], [])
+    after = fresh or bench.feed(plan)
+    after.run()
+    assert after.value == expected(100)
+
+
+@pytest.mark.parametrize("fresh", [(), (1,), (4,), (1, 4)])
+def test_what_fits_alone_fits_whatever_was_fed_before(bench: Bench, fresh: tuple[int, ...]) -> None:
+    """Rooms of one stream and of four do not fit together; each of them does."""
+    bench.device.capacity = 2 * 4 * 100 + 4 * 4
+    one, four = (bench.feed(pipeline(100, streams=s, pooled=s not in fresh)) for s in (1, 4))
+    for feed in (four, one, four):
+        feed.run()
+        assert feed.value == expected(100)
+
+
+def test_time_holds_no_attempt_for_which_there_was_no_memory(bench: Bench) -> None:
+    bench.device.capacity = 2 * 4 * 100 + 4
+    bench.feed(pipeline(100, streams=1))
+    bench.device.opening_s = 1.0
+    fresh = bench.feed(pipeline(100, streams=1, pooled=False))
+    assert fresh.sample(1) == pytest.approx(2.0)  # its stream and the keeper of its partial result
+
+
+def test_problem_that_does_not_fit_alone_is_refused_and_costs_the_others_nothing(
+    bench: Bench,
+) -> None:
+    bench.device.capacity = 1000
+    small = bench.feed(pipeline(100, streams=4))
+    with pytest.raises(OutOfDeviceMemoryError):
+        bench.feed(pipeline(200, streams=4))
+    assert (bench.device.live, bench.device.open) == ([], [])
+    small.run()
+    assert small.value == expected(100)
+
+
+# How often each is asked for in one run: three pieces of two inputs over three streams, whose
+# partial results are copied by a stream that is waited for again.
+STEPS = {"copy_in": 6, "launch": 3, "wait": 4, "copy_out": 1, "host": 1}
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize(
+    ("step", "nth"), [(step, nth) for step, count in STEPS.items() for nth in range(count)]
+)
+@pytest.mark.parametrize("error", [LaunchRefusedError("too many"), LaunchFailedError("a fault")])
+def test_step_that_fails_harms_no_other_feed(
+    bench: Bench, step: str, nth: int, pooled: bool, error: DeviceError
+) -> None:
+    plan = pipeline(100, streams=3, pooled=pooled)
+    feed, other = bench.feed(plan), bench.feed(pipeline(90, streams=2))
+    feed.run()
+    if not pooled:
+        # Another wait, for the memory of the partial results, is asked of the keeper.
+        nth += step == "wait"
+    bench.device.faults[step, bench.device.asked[step] + nth] = error
+    with pytest.raises(type(error), match=str(error)):
+        feed.run()
+    assert math.isnan(feed.value)
+    # A stream repeats its fault until it is closed: none of them may be used again.
+    assert all(stream.fault is None for stream in bench.device.open)
+    for again, n in ((other, 90), (feed, 100)):
+        again.run()
+        assert again.value == expected(n)
+
+
+def test_stream_that_cannot_be_closed_does_not_keep_the_others_open(bench: Bench) -> None:
+    feed = bench.feed(pipeline(100, streams=3))
+    bench.device.faults["launch", 1] = LaunchFailedError("a fault")
+    for nth in range(4):
+        bench.device.faults["close", nth] = LaunchFailedError(f"the same fault {nth}")
+    with pytest.raises(LaunchFailedError, match="the same fault"):
+        feed.run()
+    assert bench.device.asked["close"] == 4
+    assert (bench.device.live, bench.device.open) == ([], [])
+    feed.run()
+    assert feed.value == expected(100)
+
+
+@pytest.mark.parametrize("nth", range(4))
+@pytest.mark.parametrize("pooled", [True, False])
+def test_stream_that_cannot_be_opened_leaves_a_pool_that_works(
+    bench: Bench, nth: int, pooled: bool
+) -> None:
+    small = bench.feed(pipeline(10, streams=2))
+    bench.device.faults["open", 3 + nth] = LaunchFailedError("no stream")
+    plan = pipeline(100, streams=3, pooled=pooled)
+    with pytest.raises(LaunchFailedError, match="no stream"):
+        bench.feed(plan).run()
+    for feed, n in ((small, 10), (bench.feed(plan), 100)):
+        feed.run()
+        assert feed.value == expected(n)
+
+
+def test_number_is_unknown_before_a_run_and_after_a_sample_that_failed(bench: Bench) -> None:
+    feed = bench.feed(pipeline(100))
+    assert math.isnan(feed.value)
+    bench.device.faults["launch", 3] = LaunchFailedError("in the second run")
+    with pytest.raises(LaunchFailedError):
+        feed.sample(3)
+    assert math.isnan(feed.value)
+
+
+PLANS = st.builds(
+    pipeline,
+    st.integers(8, 200),
+    streams=st.integers(1, 5),
+    chunk=st.integers(0, 40),
+    pooled=st.booleans(),
+    host=st.integers(0, 8),
+)
+OPERATIONS = st.sampled_from(["open", "allocate", "copy_in", "launch", "wait", "copy_out", "close"])
+FAULTS = st.dictionaries(st.tuples(OPERATIONS, st.integers(0, 40)), st.just(None), max_size=4)
+
+
+@settings(max_examples=examples(150))
+@given(plans=st.lists(PLANS, min_size=1, max_size=5), where=FAULTS, capacity=st.integers(0, 3000))
+def test_every_feed_is_right_or_raises_and_none_leaves_memory(
+    plans: list[Pipeline], where: dict[tuple[str, int], None], capacity: int
+) -> None:
+    faults: dict[tuple[str, int], DeviceError] = {w: LaunchFailedError("a fault") for w in where}
+    bench = Bench(FakeStreams(faults, capacity))
+    for plan in [*plans, *plans]:
+        before = bench.device.held
+        feed = None
+        try:
+            feed = bench.feed(plan, poisoned=True)
+            feed.run()
+        except DeviceError:
+            assert feed is None or math.isnan(feed.value)
+            assert not (plan.pooled and bench.device.held)
+        else:
+            assert feed.value == expected(plan.host_end)
+        # What is beside the pool leaves it as it was, or took its memory.
+        assert plan.pooled or bench.device.held in (before, 0)
+        assert {*bench.device.open} == {*bench.streams}
+        assert {m.owner for m in bench.device.live} <= {*bench.streams}
+    bench.device.faults.clear()
+    bench.pool.__exit__()
+    assert (bench.device.live, bench.device.open) == ([], [])
+
+
+# Poison and time
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_partial_result_that_is_not_written_shows_in_a_poisoned_run(
+    bench: Bench, pooled: bool
+) -> None:
+    plan = pipeline(100, streams=3, pooled=pooled)
+    right = bench.feed(plan)
+    right.run()
+    lazy = bench.feed(plan, does_nothing, poisoned=True)
+    lazy.run()
+    assert math.isnan(lazy.value)
+
+
+def test_input_that_is_not_copied_shows_in_a_poisoned_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = pipeline(100, streams=3)
+    plain, poisoned = bench.feed(plan), bench.feed(plan, poisoned=True)
+    plain.run()
+    monkeypatch.setattr(FakeStream, "copy_in", lambda self, target, source: None)
+    # The rooms still hold what was copied last.
+    plain.run()
+    assert plain.value == expected(100)
+    poisoned.run()
+    assert math.isnan(poisoned.value)
+
+
+def test_piece_that_is_read_beyond_its_end_shows_in_a_poisoned_run(bench: Bench) -> None:
+    def reads_one_more(launch: Launch, buffers: Mapping[str, Memory]) -> None:
+        n, first = numbers(launch)
+        args = (*launch.args[:3], np.uint64(n + 1), np.uint64(first))
+        dot_piece(Launch("dot_piece", launch.grid, launch.block, args, 1), buffers)
+
+    bench.feed(pipeline(100, streams=1))
+    feed = bench.feed(pipeline(50, streams=1), reads_one_more, poisoned=True)
+    feed.run()
+    assert math.isnan(feed.value)
+
+
+@pytest.mark.parametrize(("pooled", "seconds"), [(True, 0.0), (False, 30.0)])
+def test_time_holds_the_making_of_streams_in_fresh_mode_only(
+    bench: Bench, pooled: bool, seconds: float
+) -> None:
+    bench.device.opening_s = 10.0
+    feed = bench.feed(pipeline(100, streams=2, pooled=pooled))
+    assert feed.sample(4) == pytest.approx(seconds)
+    # Nor when another one's failure has emptied the pool.
+    bench.pool.__exit__()
+    assert feed.sample_flushed(4) == pytest.approx(seconds)
+
+
+def test_time_is_the_mean_from_the_first_copy_to_the_number(bench: Bench) -> None:
+    clock, seconds = bench.device.clock, iter([1.0, 2.0, 6.0])
+
+    def slow(launch: Launch, buffers: Mapping[str, Memory]) -> None:
+        clock.now += next(seconds)
+
+    assert bench.feed(pipeline(5, streams=1), slow).sample(3) == pytest.approx(3.0)

@@ -1,0 +1,351 @@
+"""The house as its sources show it: imports, names and lengths; what no code of it may ever do."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from gpushmoo.core.backends import BACKENDS
+from gpushmoo.core.paths import CHAPTERS, KERNELS, PACKAGE, ROOT
+from gpushmoo.devices.functions import functions_of
+
+# What each package of the library may import besides itself; nothing else, not even for types.
+# Kernels' shared code sees as much as a kernel's own `workload.py` should.
+MAY_SEE = {
+    "": "",
+    "core": "",
+    "storage": "core",
+    "workloads": "core",
+    "devices": "core storage workloads",
+    "measuring": "core storage workloads devices",
+    "simulation": "core storage",
+    "chapters": "core storage workloads simulation",
+    "analysis": "core storage workloads",
+    "figures": "core storage workloads analysis",
+    "report": "core storage workloads analysis figures chapters",
+    "planning": "core storage workloads devices measuring simulation chapters",
+    "dot_products": "core workloads",
+}
+MOST_LINES = 400
+# What only a document says.
+WORDS = re.compile(
+    r"tesla|c1060|\bthe document|(first|second|third) document|dot product|texture shmoo|gantt|gtx",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Import:
+    """`name`, None for the module itself, of `module`, imported in line `line`."""
+
+    module: str
+    name: str | None
+    line: int
+
+
+@dataclass(frozen=True)
+class Module:
+    """A source file and its name as an import gives it: ``gpushmoo.core.space``."""
+
+    name: str
+    path: Path
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def package(self) -> str:
+        """``core`` of the library, ``dot_products`` beside it."""
+        return package_of(self.name)
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
+        """All of our own modules, also inside functions and for types alone."""
+        return tuple(self._imports())
+
+    def _imports(self) -> Iterator[Import]:
+        folder = self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    if alias.name in MODULES:
+                        yield Import(alias.name, None, node.lineno)
+            elif isinstance(node, ast.ImportFrom):
+                above = folder.split(".")[: len(folder.split(".")) - node.level + 1]
+                base = ".".join((above if node.level else []) + [node.module or ""]).strip(".")
+                for alias in node.names:
+                    if f"{base}.{alias.name}" in MODULES:
+                        yield Import(f"{base}.{alias.name}", None, node.lineno)
+                    elif base in MODULES:
+                        yield Import(base, alias.name, node.lineno)
+
+    def place(self, line: int) -> str:
+        """``workflow/scripts/gpushmoo/core/space.py:31``."""
+        return f"{self.path.relative_to(ROOT)}:{line}"
+
+
+def package_of(module: str) -> str:
+    first, _, rest = module.partition(".")
+    return rest.split(".")[0] if first == PACKAGE.name else first
+
+
+def modules_in(folder: Path) -> Iterator[Module]:
+    for path in sorted(folder.rglob("*.py")):
+        parts = path.relative_to(folder.parent).with_suffix("").parts
+        yield Module(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path)
+
+
+CHAPTER_FOLDERS = sorted(path.parent for path in CHAPTERS.glob("*/__init__.py"))
+CHAPTER_NAMES = {folder.name for folder in CHAPTER_FOLDERS}
+MODULES = {
+    module.name: module
+    for folder in (PACKAGE, KERNELS / "dot_products", *CHAPTER_FOLDERS)
+    for module in modules_in(folder)
+}
+
+
+def test_the_root_of_the_library_holds_packages_only() -> None:
+    for path in PACKAGE.iterdir():
+        package = (path / "__init__.py").is_file() and path.name in MAY_SEE
+        assert package or path.name in ("__init__.py", "__pycache__"), path
+
+
+def against_the_table() -> Iterator[str]:
+    for module in MODULES.values():
+        if module.package in CHAPTER_NAMES:
+            continue
+        # All may ask the library for its version.
+        allowed = {"", module.package, *MAY_SEE[module.package].split()}
+        for imported in module.imports:
+            if package_of(imported.module) not in allowed:
+                yield f"{module.place(imported.line)} imports {imported.module}"
+
+
+def test_packages_import_in_the_direction_of_the_table() -> None:
+    """Above all the library imports neither a chapter nor a kernel."""
+    assert list(against_the_table()) == []
+
+
+def test_chapters_do_not_see_each_other() -> None:
+    for module in MODULES.values():
+        if module.package in CHAPTER_NAMES:
+            others = {package_of(imported.module) for imported in module.imports} & CHAPTER_NAMES
+            assert others <= {module.package}, module.path
+
+
+def test_no_module_imports_itself_on_whatever_way() -> None:
+    TopologicalSorter(
+        {name: {imported.module for imported in m.imports} for name, m in MODULES.items()}
+    ).prepare()
+
+
+def private_uses(module: Module) -> Iterator[str]:
+    """Places where a private name of another package is imported, or reached through a module."""
+    modules = set()
+    for imported in module.imports:
+        if package_of(imported.module) != module.package:
+            if imported.name is None:
+                modules.add(imported.module.rpartition(".")[2])
+            elif imported.name.startswith("_") and not imported.name.startswith("__"):
+                yield f"{module.place(imported.line)} imports {imported.name}"
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in modules:
+                if attribute.startswith("_"):
+                    yield f"{module.place(node.lineno)} uses {name}.{attribute}"
+
+
+def test_private_names_stay_in_their_package() -> None:
+    assert [use for module in MODULES.values() for use in private_uses(module)] == []
+
+
+def test_no_class_name_stands_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for module in MODULES.values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module.place(node.lineno))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_no_module_is_longer_than_one_reads() -> None:
+    lines = Counter({name: len(m.text.splitlines()) for name, m in MODULES.items()})
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_the_instrument_does_not_speak_of_a_document() -> None:
+    sources = [ROOT / "Snakefile", *(ROOT / "reports").glob("*.typ")]
+    for suffix in ("py", "smk", "yaml"):
+        sources += (ROOT / "workflow").rglob(f"*.{suffix}")
+    assert [
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}"
+        for path in sorted(sources)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for match in WORDS.finditer(line)
+    ] == []
+
+
+# Modules that are a backend's own, and the table of them.
+OF_BACKENDS = tuple(f"gpushmoo.devices.{name}" for name in (*BACKENDS, "machine_code"))
+TABLE = "gpushmoo.core.backends"
+
+
+def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of every string of a module, apart from docstrings, and of its imports."""
+    statements = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str() as text) if id(node) not in statements:
+                yield node.lineno, text
+            case ast.ImportFrom(module=str() as module):
+                yield from ((node.lineno, part) for part in module.split("."))
+
+
+def test_no_module_names_or_imports_a_backend_or_its_sources() -> None:
+    named = set(BACKENDS) | {b.source_suffix for b in BACKENDS.values()}
+    named |= {f"kernel{b.source_suffix}" for b in BACKENDS.values()}
+    assert [
+        f"{module.place(line)} names {text}"
+        for name, module in MODULES.items()
+        if name.startswith(PACKAGE.name) and not name.startswith((*OF_BACKENDS, TABLE))
+        for line, text in names_in(module.tree)
+        if text in named
+    ] == []
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_every_entry_has_its_folder_and_functions(name: str) -> None:
+    backend = BACKENDS[name]
+    asked = {"open_device", "list_devices", "targets", "own_kernels", "compile_variant"}
+    asked |= {"count_devices"} if backend.claims_gpu else set()
+    assert asked <= set(vars(functions_of(backend)))
+
+
+def test_planning_and_the_backends_functions_import_no_library_of_a_backend() -> None:
+    program = """
+import sys
+import gpushmoo.planning.flow
+from gpushmoo.devices.functions import functions_of
+from gpushmoo.core.backends import BACKENDS
+
+for backend in BACKENDS.values():
+    functions_of(backend)
+print(sorted({"cupy", "pyopencl", "pynvml", "cuda"} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+# Chapters are under reports.
+SOURCES = sorted(
+    p for part in ("workflow", "kernels", "reports") for p in (ROOT / part).rglob("*.py")
+)
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load"}
+FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+# Methods of devices and of Typst's package, which turn sources into programs and pages.
+OWN_COMPILERS = {"typst.compile", "re.compile"}
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def faults(tree: ast.AST) -> list[str]:
+    """What of `tree` runs data as code, or reads objects out of files."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name.split(".")[0] in FORBIDDEN_MODULES]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [node.module] if node.module.split(".")[0] in FORBIDDEN_MODULES else []
+        elif isinstance(node, ast.Call):
+            name = dotted(node.func)
+            if name in FORBIDDEN_CALLS - OWN_COMPILERS:
+                found.append(name)
+            for keyword in node.keywords:
+                value = keyword.value
+                on = isinstance(value, ast.Constant) and value.value is True
+                if on and keyword.arg in ("shell", "allow_pickle"):
+                    found.append(f"{name}({keyword.arg}=True)")
+    return found
+
+
+def without_encoding(tree: ast.AST) -> list[str]:
+    """Calls that read or write text in whatever encoding the user's locale has."""
+    found = []
+    for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+        name, options = dotted(call.func), {k.arg: k.value for k in call.keywords}
+        if "encoding" in options or name.startswith(("os.open", "pa.")):
+            continue
+        method = name.rsplit(".", 1)[-1]
+        # The mode comes first where the file is what is opened, by Path.open.
+        place = 0 if isinstance(call.func, ast.Attribute) and method == "open" else 1
+        modes = [*call.args[place : place + 1], *filter(None, [options.get("mode")])]
+        binary = any(isinstance(m, ast.Constant) and "b" in str(m.value) for m in modes)
+        opened = method in ("open", "fdopen") and not binary
+        if opened or method in ("read_text", "write_text") or "text" in options:
+            found.append(ast.unparse(call))
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_data_is_never_run_as_code_and_text_is_utf_8_whatever_the_locale(path: Path) -> None:
+    tree = ast.parse(path.read_bytes())
+    assert (faults(tree), without_encoding(tree)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("source", "faulty"),
+    [
+        ("path.read_text()", True),
+        ("path.write_text(x)", True),
+        ("path.open()", True),
+        ("path.open('w')", True),
+        ("open(path, mode='a')", True),
+        ("os.fdopen(2, 'w')", True),
+        ("subprocess.run(x, text=True)", True),
+        ("path.read_text(encoding='utf-8')", False),
+        ("path.open('rb')", False),
+        ("open(path, 'wb')", False),
+        ("subprocess.run(x, encoding='utf-8')", False),
+    ],
+)
+def test_which_calls_leave_the_encoding_to_the_locale(source: str, faulty: bool) -> None:
+    assert bool(without_encoding(ast.parse(source))) == faulty
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "eval(x)",
+        "import pickle",
+        "from pickle import loads",
+        "import subprocess\nsubprocess.run(x, shell=True)",
+        "import yaml\nyaml.load(x)",
+        "import numpy as np\nnp.load(x, allow_pickle=True)",
+    ],
+)
+def test_the_check_sees_each_of_them(source: str) -> None:
+    assert faults(ast.parse(source))

@@ -1,0 +1,178 @@
+"""Sampling rules on synthetic sequences; no device, no clock."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection
+
+import numpy as np
+import pytest
+from gpushmoo.core.median import CONFIDENCE, median_interval
+from gpushmoo.measuring.sampling.batching import (
+    LONGEST_S,
+    MAX_FLUSHED,
+    MAX_LAUNCHES,
+    SHORT_S,
+    launches_of_cell,
+    launches_of_group,
+    shuffled,
+)
+from gpushmoo.measuring.sampling.stopping import FEWEST, StoppingRule
+from hypothesis import given
+from hypothesis import strategies as st
+
+TIMES = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40)
+
+
+def coverage_by_enumeration(n: int, k: int) -> float:
+    """Share of all 2ⁿ below/above patterns in which the median lies in [X(k), X(n+1−k)]."""
+    below = [sum(pattern) for pattern in itertools.product((0, 1), repeat=n)]
+    return sum(k <= b <= n - k for b in below) / 2**n
+
+
+def order_statistic(n: int) -> int:
+    """The k (from 1) whose order statistics the library takes for n samples."""
+    return int(median_interval(range(n)).low) + 1
+
+
+@pytest.mark.parametrize("n", range(1, 15))
+def test_coverage_is_the_exact_probability(n: int) -> None:
+    interval = median_interval(range(n))
+    assert interval.coverage == pytest.approx(coverage_by_enumeration(n, order_statistic(n)))
+
+
+@pytest.mark.parametrize("n", range(6, 15))
+def test_interval_is_the_narrowest_that_reaches_95_percent(n: int) -> None:
+    k = order_statistic(n)
+    assert coverage_by_enumeration(n, k) >= CONFIDENCE
+    assert 2 * (k + 1) > n or coverage_by_enumeration(n, k + 1) < CONFIDENCE
+
+
+def test_six_samples_are_the_fewest_with_a_95_percent_interval() -> None:
+    coverage = [median_interval(range(n)).coverage for n in range(1, 200)]
+    assert coverage[0] == 0.0
+    assert coverage[:6] == sorted(coverage[:6])
+    assert coverage[4] < CONFIDENCE
+    assert min(coverage[5:]) >= CONFIDENCE
+    # More samples trim more from both ends.
+    trimmed = [order_statistic(n) for n in range(1, 200)]
+    assert trimmed == sorted(trimmed)
+    assert trimmed[-1] > 80
+
+
+@given(TIMES)
+def test_interval_holds_the_median_and_consists_of_samples(samples: list[float]) -> None:
+    m = median_interval(samples)
+    assert m.low <= m.median <= m.high
+    assert {m.low, m.high} <= set(samples)
+    assert m.median == np.median(samples)
+    # Symmetric in rank: as many samples are cut off below as above.
+    ordered = sorted(samples)
+    assert m.low == ordered[order_statistic(len(samples)) - 1]
+    assert m.high == ordered[-order_statistic(len(samples))]
+
+
+@given(TIMES, st.integers(0, 99))
+def test_interval_does_not_depend_on_the_order_of_samples(samples: list[float], seed: int) -> None:
+    mixed = list(np.random.default_rng(seed).permutation(samples))
+    assert median_interval(mixed) == median_interval(samples)
+
+
+def test_nothing_has_neither_a_median_nor_launches() -> None:
+    with pytest.raises(ValueError, match="no cells"):
+        launches_of_group([])
+    with pytest.raises(ValueError, match="no samples"):
+        median_interval([])
+
+
+RULE = StoppingRule(min_samples=7, max_samples=20, relative_half_width=0.01, budget_s=5.0)
+NOISY = [1.0, 2.0] * 20
+
+
+@pytest.mark.parametrize(
+    ("samples", "second_each", "stops"),
+    [
+        pytest.param([1.0] * 40, 0.0, {7}, id="steady: at the minimum"),
+        pytest.param(NOISY, 0.0, {20}, id="noisy: at the maximum"),
+        # With nine samples the interval drops the extreme on each side.
+        pytest.param([1.0, 9.0] + [1.0] * 38, 0.0, {9}, id="an outlier keeps none going"),
+        pytest.param([1.5, 1.2] + [1.0] * 38, 0.0, range(8, 20), id="settles"),
+        pytest.param(NOISY, 0.5, {10}, id="the budget ends a noisy cell"),
+        pytest.param(NOISY, 100.0, {7}, id="but never before the minimum"),
+    ],
+)
+def test_where_a_cell_stops(
+    samples: list[float], second_each: float, stops: Collection[int]
+) -> None:
+    done = (n for n in range(41) if RULE.done(samples[:n], n * second_each))
+    assert next(done) in stops
+
+
+@pytest.mark.parametrize(("spread", "done"), [(0.0099, True), (0.0101, False)])
+def test_interval_is_narrow_enough_up_to_the_configured_share(spread: float, done: bool) -> None:
+    samples = [1.0 - spread, *[1.0] * 5, 1.0 + spread]
+    assert RULE.done(samples, 0.0) is done
+
+
+@given(samples=TIMES, spent=st.floats(0.0, 100.0))
+def test_rule_keeps_its_bounds_for_any_samples(samples: list[float], spent: float) -> None:
+    done = RULE.done(samples, spent)
+    if len(samples) < RULE.min_samples:
+        assert not done
+    elif len(samples) >= RULE.max_samples or spent >= RULE.budget_s:
+        assert done
+
+
+@given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=20))
+def test_sample_of_the_fastest_lasts_at_least_fifty_microseconds(launches_s: list[float]) -> None:
+    n, fastest = launches_of_group(launches_s), min(launches_s)
+    assert 1 <= n <= MAX_LAUNCHES
+    assert n.bit_count() == 1
+    assert n * fastest >= SHORT_S or n == MAX_LAUNCHES
+    assert n == 1 or n / 2 * fastest < SHORT_S
+
+
+@pytest.mark.parametrize(
+    ("launch_s", "launches"), [(1.0, 1), (50e-6, 1), (49e-6, 2), (20e-6, 4), (1e-9, 256), (0, 256)]
+)
+def test_only_short_launches_are_batched(launch_s: float, launches: int) -> None:
+    assert launches_of_group([launch_s, 1.0]) == launches
+    # A flush before each keeps them few.
+    assert launches_of_group([launch_s, 1.0], MAX_FLUSHED) == min(launches, MAX_FLUSHED)
+
+
+@given(st.sampled_from([1, 2, 64, 256]), st.floats(1e-7, 10.0))
+def test_a_sample_ends_before_it_looks_like_a_hang(launches: int, launch_s: float) -> None:
+    n = launches_of_cell(launches, launch_s)
+    assert 1 <= n <= launches
+    assert n == 1 or n * launch_s <= LONGEST_S
+    assert n == launches or (n + 1) * launch_s > LONGEST_S
+
+
+@given(st.lists(st.integers(), max_size=30), st.integers(0, 2**32 - 1))
+def test_round_is_a_permutation_that_the_seed_decides(items: list[int], seed: int) -> None:
+    one, two = (list(shuffled(items, np.random.default_rng(seed))) for _ in range(2))
+    assert one == two
+    assert sorted(one) == sorted(items)
+
+
+def test_every_item_comes_to_every_place() -> None:
+    rng = np.random.default_rng(7)
+    firsts = [tuple(shuffled(range(4), rng)) for _ in range(600)]
+    seen = {order: firsts.count(order) for order in set(firsts)}
+    assert len(seen) == math.factorial(4)
+    for place in range(4):
+        counts = [sum(order[place] == item for order in firsts) for item in range(4)]
+        assert min(counts) > 100
+
+
+@given(st.integers(1, 20))
+def test_repeats_share_the_samples_of_a_cell(repeats: int) -> None:
+    rule = StoppingRule(7, 31, 0.002, 2.0)
+    each = rule.shared_among(repeats)
+    for mine, all_samples in ((each.min_samples, 7), (each.max_samples, 31)):
+        assert mine >= FEWEST
+        assert repeats * mine >= all_samples > repeats * (mine - 1) or mine == FEWEST
+    assert each.budget_s * repeats == pytest.approx(2.0)
+    assert each.relative_half_width == pytest.approx(0.002 * math.sqrt(repeats))

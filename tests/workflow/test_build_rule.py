@@ -1,0 +1,129 @@
+"""Rules build the kernels: for a GPU that is not here, and only what is new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gpushmoo.devices.build_file import read_build
+from gpushmoo.storage.store import read_shard
+from projects import Project, print_of
+
+pytest_plugins = ("workflow_fixtures",)
+
+CONFIG: dict[str, Any] = {
+    "run": "checked",
+    "backend": "cuda",
+    "cuda_arch": "sm_90",
+    "device_memory_gib": 1,
+    "only": ["copy2d_coalesced"],
+    "kernels": {"copy2d_coalesced": {"dtypes": ["float4"], "variants": ["element"]}},
+}
+
+
+SMALL = {
+    **CONFIG,
+    "run": "small",
+    "backend": "opencl",
+    "cuda_arch": None,
+    "kernels": {
+        "copy2d_coalesced": {
+            "dtypes": ["float"],
+            "variants": ["element"],
+            "sizes": [64],
+            "axes": {"block_x": [8, 16], "block_y": 8},
+        }
+    },
+    "measure": {"repeats": 1, "min_samples": 6, "max_samples": 7},
+}
+BUILT = "results/checked/builds/copy2d_coalesced/float4.json"
+
+
+def build(project: Project) -> tuple[int, str]:
+    """Exit status and terminal of the build of one kernel and dtype."""
+    outcome = project.snakemake("build", config=(project.write_config("c.yaml", CONFIG),))
+    return outcome.status, outcome.text
+
+
+def test_facts_of_every_entry_are_recorded(bare: Project) -> None:
+    status, text = build(bare)
+    assert status == 0, text
+    (element,) = read_build(bare.root / BUILT).targets["sm_90"].values()
+    assert element.code is not None
+    assert element.code.startswith(b"\x7fELF")
+    assert element.entries is not None
+    entries = {e["entry"]: e for e in element.entries}
+    assert set(entries) == {"copy_element", "copy_tile"}
+    accesses = {(a["kind"], a["width"]) for a in entries["copy_element"]["accesses"]}
+    assert accesses == {("load", 16), ("store", 16)}
+    assert entries["copy_element"]["spill_loads"] == 0
+    assert 0 < entries["copy_element"]["registers"] <= 255
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "fault"),
+    [
+        pytest.param(
+            "dst[y * width + x] = src[y * width + x];",
+            "dst[y * width + x] = element_t();",
+            "optimised away",
+            id="no load",
+        ),
+        pytest.param(
+            "dst[y * width + x] = src[y * width + x];",
+            "if (src[y * width + x].x == 0.25f) return;",
+            "optimised away",
+            id="no store",
+        ),
+    ],
+)
+def test_kernel_that_does_not_do_what_is_timed_is_named_and_recorded(
+    bare: Project, line: str, instead: str, fault: str
+) -> None:
+    source = bare.root / "kernels/copy2d_coalesced/kernel.cu"
+    text = source.read_text()
+    assert line in text
+    source.write_text(text.replace(line, instead))
+    status, terminal = build(bare)
+    assert status != 0
+    said = [x for x in terminal.splitlines() if x.startswith("gpushmoo: ")]
+    assert len(said) == 2
+    where = "kernels/copy2d_coalesced, float4, variant element"
+    assert said[0].startswith(f"gpushmoo: {where}: what is to be timed is not run: ")
+    assert fault in said[0]
+    log = "results/checked/logs/build/copy2d_coalesced-float4.log"
+    assert said[0].endswith(f" more, in the log. (whole message: {log})")
+    assert said[1].startswith("gpushmoo: The machine code of copy2d_coalesced, float4, element is")
+    made = read_build(bare.root / BUILT).targets["sm_90"]["element"]
+    assert fault in str(made.failure)
+    for entry in ("'copy_element'", "'copy_tile'"):
+        assert entry in (bare.root / log).read_text()
+
+
+def test_a_measurement_brings_its_build_along(bare: Project) -> None:
+    jobs = bare.plan("cells", config=(bare.write_config("c.yaml", CONFIG),))
+    assert (jobs["build_kernel"], jobs["measure"]) == (1, 1)
+
+
+def test_a_damaged_build_measures_nothing_and_a_changed_kernel_measures(bare: Project) -> None:
+    """A run loads what it built; whatever changes a build file changes what is measured."""
+    config = (bare.write_config("small.yaml", SMALL),)
+    outcome = bare.snakemake("cells", config=config)
+    assert outcome.status == 0, outcome.text
+    assert outcome.jobs == {"build_kernel": 1, "measure": 1, "cells": 1}
+    path = bare.root / "results/small/builds/copy2d_coalesced/float.json"
+    cells, sound = bare.root / "results/small/cells", path.read_bytes()
+    shards = print_of(cells)
+    assert read_shard(next(cells.rglob("*.parquet")))[1].keys().isdisjoint({"compiled_here"})
+
+    path.write_bytes(sound[:-9])
+    outcome = bare.snakemake("cells", config=config)
+    assert outcome.status == 0, outcome.text
+    assert "float.json' is no longer what was written" in outcome.text
+    assert outcome.jobs == {"build_kernel": 1}
+    assert len(read_build(path).targets) == 1
+    assert print_of(cells) == shards
+    source = bare.root / "kernels/copy2d_coalesced/kernel.cl"
+    source.write_text(source.read_text() + "\n// A remark.\n")
+    jobs = bare.plan("cells", config=config)
+    assert (jobs["build_kernel"], jobs["measure"]) == (1, 1)

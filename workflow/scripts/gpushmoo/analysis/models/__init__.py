@@ -1,0 +1,1 @@
+"""Closed formulas for bandwidth, fitted to measured cells."""

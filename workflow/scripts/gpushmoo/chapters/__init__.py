@@ -1,0 +1,1 @@
+"""Chapters: a folder for each document that the report holds measurements against."""

@@ -1,0 +1,93 @@
+"""What a chapter's folder must say: the contract of ``reports/chapters/<name>/``.
+
+A chapter holds measurements against one document: its numbers, its slips, its questions. The folder
+is a Python package of these files, of which the second and the last may be missing:
+
+- ``chapter.py`` defines CHAPTER, an instance of a subclass of `Chapter`; it is imported whenever a
+  run is planned, so it imports nothing that takes long;
+- ``options.schema.yaml`` is the JSON schema of the configuration's key ``chapters.<name>``, if it
+  may hold anything;
+- ``pages.py`` defines ``page(measured)``, which makes a `report.chapter_pages.Page` out of what
+  was measured;
+- ``pages.typ`` defines ``pages(facts, kit)``, which lays that page out;
+- ``rules.smk`` holds rules of its own, with their thin scripts beside it.
+
+A chapter that cannot be planned ends the run before its first job. One whose page cannot be made
+costs its page: the report says in its place, and on its first page, what went wrong.
+
+A run has the chapters whose kernels it sweeps, and nothing of the others.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ..core.space import Cell
+from ..simulation.request import Simulation
+from ..workloads.loader import KernelFolder
+
+
+class ChapterError(ValueError):
+    """A chapter cannot do what is asked: one clause that names the configuration's key."""
+
+
+@dataclass(frozen=True)
+class ChapterRun:
+    """What a chapter may know of a run when it is planned.
+
+    `results` is the folder of the run's files, relative to the working directory. `kernels` are the
+    swept ones, by name; `simulations` the simulated devices, by name. `dataset` is the folder of
+    recorded shards that the run renders, None where it measures. `root` is the folder that
+    relative paths in the configuration refer to.
+    """
+
+    results: Path
+    seed: int
+    kernels: Mapping[str, KernelFolder]
+    simulations: Mapping[str, Simulation]
+    dataset: Path | None
+    root: Path
+
+    def path(self, *parts: str) -> str:
+        """A path inside the run's folder."""
+        return str(self.results.joinpath(*parts))
+
+
+@dataclass(frozen=True)
+class ChapterPlan:
+    """The files of a chapter that a run wants, all made by the chapter's own rules.
+
+    `figures` are names of figures (``figures/<name>.svg`` and ``.json`` beside it), in their order
+    on the page. `measured` are files that a job on the device makes, `products` stand beside the
+    report, and `reads` are what the page is made of besides the run's cells, by what they hold.
+    `params` are plain values that the page is told.
+    """
+
+    figures: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    products: tuple[str, ...] = ()
+    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    # Cells that its own jobs launch, by the configuration's key: they must fit the device's memory.
+    cells: Mapping[str, Cell] = field(default_factory=dict)
+
+
+class Chapter(ABC):
+    """What the instrument knows of one published document: its kernels, devices, files and page."""
+
+    # Full title of the chapter's document, with its author or where it was published.
+    document: ClassVar[str]
+    # The chapter is in a run that sweeps one of these kernels.
+    kernels: ClassVar[frozenset[str]]
+    # Simulated devices that a run has only with this chapter.
+    devices: ClassVar[frozenset[str]] = frozenset()
+    # Kernels whose best cells stand on the chapter's page instead of in the report's own tables.
+    tells: ClassVar[frozenset[str]] = frozenset()
+
+    @abstractmethod
+    def plan(self, options: Mapping[str, Any], run: ChapterRun) -> ChapterPlan:
+        """What the chapter adds to `run`; `options` fit its schema. Raises ChapterError."""

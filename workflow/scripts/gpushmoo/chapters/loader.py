@@ -1,0 +1,126 @@
+"""Finds and loads chapters. A chapter is one folder; nothing else names it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from ..core.text import one_line
+from ..workloads.loader import is_folder
+from ..workloads.user_code import blamed
+from .contract import Chapter
+
+
+class ChapterFolderError(ValueError):
+    """A chapter's folder is missing or does not keep the contract; one sentence."""
+
+
+@dataclass(frozen=True)
+class ChapterFolder:
+    """A chapter loaded from its folder: what ``chapter.py`` defines, and its options' schema."""
+
+    path: Path
+    chapter: Chapter
+    # JSON schema of what the configuration may tell the chapter.
+    options: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The folder's name, which is the chapter's and that of its Python package."""
+        return self.path.name
+
+    @property
+    def rules(self) -> Path | None:
+        """The chapter's ``rules.smk``, which the Snakefile includes; None where it has no rules."""
+        path = self.path / "rules.smk"
+        return path if path.is_file() else None
+
+
+def find_chapters(folders: Iterable[Path]) -> dict[str, Path]:
+    """Folders of chapters by name; a folder is a chapter when it holds ``chapter.py``."""
+    chapters: dict[str, Path] = {}
+    for folder in folders:
+        if not is_folder(folder):
+            raise ChapterFolderError(f"chapter_folders: '{folder}' is not a folder.")
+        for path in sorted(p.parent for p in folder.glob("*/chapter.py")):
+            if path.name in chapters:
+                raise ChapterFolderError(
+                    f"chapter_folders: chapter '{path.name}' exists twice, in "
+                    f"'{chapters[path.name].parent}' and '{folder}'; rename one."
+                )
+            chapters[path.name] = path
+    return chapters
+
+
+def load_chapter(path: Path) -> ChapterFolder:
+    """Import ``chapter.py`` of a chapter's folder and read the schema of its options.
+
+    Raises ChapterFolderError when it does not import or does not keep the contract.
+    """
+    if not path.name.isidentifier():
+        raise ChapterFolderError(
+            f"Chapter '{path.name}': its folder's name must consist of letters, digits and '_'."
+        )
+    _refuse_namesake(path)
+    try:
+        module = import_module(f"{package(path)}.chapter")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as err:
+        raise ChapterFolderError(
+            f"Chapter '{path.name}': chapter.py does not load "
+            f"({blamed(path / 'chapter.py', 'it', err)})."
+        ) from err
+    chapter = getattr(module, "CHAPTER", None)
+    if not isinstance(chapter, Chapter):
+        raise ChapterFolderError(
+            f"Chapter '{path.name}': chapter.py must define CHAPTER, an instance of Chapter."
+        )
+    for name in ("document", "kernels"):
+        if not hasattr(chapter, name):
+            raise ChapterFolderError(
+                f"Chapter '{path.name}': its CHAPTER does not define '{name}'."
+            )
+    return ChapterFolder(path, chapter, _options(path))
+
+
+def _refuse_namesake(path: Path) -> None:
+    """Raise ChapterFolderError where another Python package has the chapter's name."""
+    spec = find_spec(package(path))
+    places = [] if spec is None else spec.submodule_search_locations or [spec.origin or "Python"]
+    if path.resolve() not in [Path(place).resolve() for place in places]:
+        raise ChapterFolderError(
+            f"Chapter '{path.name}': there is another Python package of that name, in "
+            f"'{'; '.join(places)}'; rename the folder."
+        )
+
+
+def _options(path: Path) -> Mapping[str, Any]:
+    file = path / "options.schema.yaml"
+    if not file.is_file():
+        return {"type": "object", "additionalProperties": False}
+    try:
+        schema: Mapping[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except (yaml.YAMLError, UnicodeError, jsonschema.SchemaError) as err:
+        what = err.message if isinstance(err, jsonschema.SchemaError) else str(err)
+        raise ChapterFolderError(
+            f"Chapter '{path.name}': options.schema.yaml is no JSON schema ({one_line(what)})."
+        ) from err
+    return schema
+
+
+def package(path: Path) -> str:
+    """Name under which the chapter in `path` can be imported from now on."""
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return path.name

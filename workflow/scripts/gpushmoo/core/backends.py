@@ -1,0 +1,67 @@
+"""The registry of backends: an entry of `BACKENDS` and a folder of `devices` each.
+
+A record is what the rest of the project knows of a backend without importing it: no other module
+asks for a backend by its name. What a backend does is in `devices.functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .paths import PACKAGE
+
+# What the configuration says to have the first backend, or runtime of one, that answers.
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What a backend is, in plain values.
+
+    `name` is its folder, its name in the configuration and the column ``backend`` of the data. A
+    kernel's source for it is the file ``kernel`` with the `source_suffix`. `cache_name` is what
+    figures call the last cache level. `tells_occupancy`: whether it says how many blocks a
+    multiprocessor holds at once. `claims_gpu`: whether a measuring job takes one of Snakemake's
+    resource ``gpu`` and one core; else the device may be the host itself and the job has all cores.
+    `runtimes` are those that it can be used through, in the order in which ``auto`` tries
+    them; () where there is no choice.
+    """
+
+    name: str
+    source_suffix: str
+    cache_name: str = "cache"
+    tells_occupancy: bool = False
+    claims_gpu: bool = False
+    runtimes: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> str:
+        """Dotted name of the module that keeps `devices.functions.BackendModule`."""
+        return f"{PACKAGE.name}.devices.{self.name}.backend"
+
+
+# In the order in which ``backend: auto`` tries them. OpenCL tells the size of the last cache, but
+# not which level it is; of its runtimes PoCL is the lightest.
+BACKENDS: Mapping[str, Backend] = {
+    backend.name: backend
+    for backend in (
+        Backend("cuda", ".cu", "L2", True, claims_gpu=True),
+        Backend("opencl", ".cl", runtimes=("pocl", "intel", "system")),
+    )
+}
+
+
+def source_suffix(name: str) -> str | None:
+    """What the backend `name` compiles is ``kernel`` with it; None as long as that is ``auto``."""
+    return BACKENDS[name].source_suffix if name in BACKENDS else None
+
+
+def tells_occupancy(name: str) -> bool:
+    """Whether the backend `name` of recorded data tells it; False of one that is not here."""
+    return name in BACKENDS and BACKENDS[name].tells_occupancy
+
+
+def cache_name(name: str) -> str:
+    """What the backend `name` of recorded data calls its last cache level."""
+    return BACKENDS[name].cache_name if name in BACKENDS else "cache"

@@ -1,0 +1,83 @@
+"""Numbers as a reader wants them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def gbs(value: float) -> str:
+    """``12.3 GB/s``: three significant digits, without an exponent."""
+    return f"{significant(value)} GB/s"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` rounded to significant digits, never in exponent notation."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{places}f}"
+
+
+def interval(cell: Mapping[str, Any]) -> str:
+    """Bandwidth of a row with its 95 % interval in GB/s."""
+    return f"{gbs(cell['bandwidth_gbs'])} {_bounds(cell)}"
+
+
+def bare_interval(cell: Mapping[str, Any]) -> str:
+    """The same without the unit, for a column that names it."""
+    return f"{significant(cell['bandwidth_gbs'])} {_bounds(cell)}"
+
+
+def _bounds(cell: Mapping[str, Any]) -> str:
+    low, high = cell["bandwidth_low_gbs"], cell["bandwidth_high_gbs"]
+    return f"({significant(low)} to {significant(high)})"
+
+
+def percent(share: float) -> str:
+    """A share of 1 in percent, to two significant digits: ``1.2 %``."""
+    return f"{significant(100 * share, 2)} %"
+
+
+def of_ceiling(share: float | None) -> str:
+    """``, 97 % of the ceiling,`` to go on after a bandwidth; empty where there is no ceiling."""
+    return "" if share is None or math.isnan(share) else f", {percent(share)} of the ceiling,"
+
+
+def seconds(value: float) -> str:
+    """A time with the fitting prefix, from ns to s; what is under a picosecond is 0."""
+    if abs(value) < 1e-12:
+        return "0 s"
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(value) >= factor:
+            return f"{significant(value / factor)} {unit}"
+    return f"{significant(value * 1e9)} ns"
+
+
+def number(value: float) -> str:
+    """A pure number with two significant digits; what is under a millionth is 0."""
+    return "0" if abs(value) < 1e-6 else significant(value, 2)
+
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def power(base: int, exponent: int) -> str:
+    """`base` with `exponent` in superscript digits: ``10⁻³`` for 10 and -3."""
+    return f"{base}{str(exponent).translate(_SUPERSCRIPTS)}"
+
+
+def length(n: int) -> str:
+    """``2²⁷``; a number that is no power of two is written out."""
+    n = int(n)
+    return power(2, n.bit_length() - 1) if n & (n - 1) == 0 else str(n)
+
+
+def size_bytes(value: float) -> str:
+    """A number of bytes in the fitting binary unit, up to GiB: ``1.50 MiB``."""
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{significant(value)} {unit}"
+        value /= 1024
+    return f"{significant(value)} GiB"

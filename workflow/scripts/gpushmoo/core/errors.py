@@ -1,0 +1,48 @@
+"""Errors whose type says how a cell ends, for kernels, backends and measuring alike."""
+
+from __future__ import annotations
+
+from .text import MOST_SENTENCE, one_line
+
+
+class TypedError(Exception):
+    """An error whose type says how a cell ends; one sentence, whatever it was given."""
+
+    def __str__(self) -> str:
+        return one_line(super().__str__(), MOST_SENTENCE)
+
+
+class WorkloadError(TypedError, ValueError):
+    """A workload raised an error or returned what is of no use; one sentence with its file."""
+
+
+class DeviceError(TypedError):
+    """A device could not do what was asked; one sentence."""
+
+
+class NoDeviceError(DeviceError):
+    """No usable device of the backend; the sentence says what to install."""
+
+
+class BuildError(DeviceError):
+    """The kernel did not compile; `log` holds the compiler's message."""
+
+    def __init__(self, message: str, log: str) -> None:
+        super().__init__(message)
+        self.log = log
+
+
+class LaunchRefusedError(DeviceError):
+    """The launch asks for more resources than a block or the device has (status ``resources``)."""
+
+
+class LaunchFailedError(DeviceError):
+    """The launch failed for another reason (status ``launch_failed``)."""
+
+
+class DeviceLostError(DeviceError):
+    """The device or its context is gone; nothing more can be measured in this process."""
+
+
+class OutOfDeviceMemoryError(DeviceError):
+    """A buffer does not fit into the memory that the device has left (status ``resources``)."""

@@ -1,0 +1,79 @@
+"""A digest of what Python code does: the same for every version of Python that runs it."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from typing import Any
+
+# Where a name stands in a statement tells whether it is read or bound; `u""` is `""`.
+_TELLS_NOTHING = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
+
+
+def python_digest(source: bytes) -> bytes:
+    """SHA-256 of a module's code, see `tree_digest`; of what is no Python as it stands."""
+    try:
+        return tree_digest(ast.parse(source))
+    except (SyntaxError, ValueError):
+        return hashlib.sha256(source).digest()
+
+
+def tree_digest(tree: ast.AST) -> bytes:
+    """SHA-256 of a syntax tree, to which comments, docstrings and layout are nothing.
+
+    Empty fields are left out: those that a later version of Python adds to its nodes are empty in
+    code that an earlier one can read.
+    """
+    texts: list[str] = []
+    waiting: list[Any] = [tree]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            texts.append(item)
+        else:
+            waiting += reversed(_parts(item))
+    return hashlib.sha256(" ".join(texts).encode()).digest()
+
+
+def _parts(item: ast.AST | list[Any]) -> list[Any]:
+    """What a node or a list of nodes consists of: texts, nodes and lists."""
+    if isinstance(item, list):
+        return ["[", *map(_part, item), "]"]
+    parts: list[Any] = [f"{type(item).__name__}("]
+    for name, value in ast.iter_fields(item):
+        if isinstance(item, ast.JoinedStr):
+            value = _joined(value)
+        elif isinstance(value, list):
+            value = [x for x in value if not _does_nothing(x)]
+        if value is not None and value != [] and name not in _TELLS_NOTHING:
+            parts += [f"{name}=", _part(value)]
+    return [*parts, ")"]
+
+
+def _part(value: Any) -> Any:
+    """A node or a list as it is, any other value as a text.
+
+    In ASCII, since it depends on the version of Python which characters `repr` shows as they are.
+    """
+    return value if isinstance(value, (ast.AST, list)) else ascii(value)
+
+
+def _does_nothing(item: Any) -> bool:
+    """Whether this is a statement without effect: a docstring, ``pass`` or ``...``."""
+    is_constant = isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)
+    return is_constant or isinstance(item, ast.Pass)
+
+
+def _joined(values: list[ast.expr]) -> list[ast.expr]:
+    """The parts of an f-string, of which Python 3.12 splits the fixed texts otherwise than 3.11."""
+    joined: list[ast.expr] = []
+    for value in values:
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            before = joined[-1] if joined else None
+            if isinstance(before, ast.Constant):
+                joined[-1] = ast.Constant(f"{before.value!s}{value.value}")
+            elif value.value:
+                joined.append(value)
+        else:
+            joined.append(value)
+    return joined

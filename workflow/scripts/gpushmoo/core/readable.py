@@ -1,0 +1,116 @@
+"""Looks at what Snakemake reads before it does: what it cannot read would end in a traceback."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+class UnreadableError(ValueError):
+    """A folder or file that cannot be read; one sentence that begins with its name."""
+
+
+def refuse_braces(path: Path | str) -> None:
+    """Raise UnreadableError for a path in which Snakemake sees wildcards."""
+    if set("{}") & set(str(path)):
+        raise UnreadableError(
+            f"'{path}' has '{{' or '}}' in its name, which Snakemake takes for wildcards; rename "
+            "it."
+        )
+
+
+def refuse_configfiles(arguments: Sequence[str]) -> None:
+    """Raise UnreadableError for a file that a command line of Snakemake names by --configfile.
+
+    Snakemake loads these files before it reads the Snakefile.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
+    for path in parser.parse_known_args(arguments)[0].configfile:
+        read_mapping(path)
+
+
+def read_mapping(path: Path | str) -> dict[Any, Any]:
+    """The mapping that a YAML (or JSON) file holds.
+
+    Raises UnreadableError, which names the file and, where there is one, the line.
+    """
+    try:
+        value = _parse(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as err:
+        raise UnreadableError(f"'{path}' does not exist.") from err
+    except UnicodeDecodeError as err:
+        line = err.object[: err.start].count(b"\n") + 1
+        raise UnreadableError(f"'{path}', line {line}: not UTF-8; save it as that.") from err
+    except OSError as err:
+        raise UnreadableError(f"'{path}' cannot be read ({err.strerror}).") from err
+    except RecursionError as err:
+        raise UnreadableError(f"'{path}' holds lists or mappings nested too deep.") from err
+    except _FaultyLineError as err:
+        raise UnreadableError(f"'{path}', {err}.") from err
+    if not isinstance(value, dict):
+        raise UnreadableError(f"'{path}' must be a mapping of keys to values.")
+    return value
+
+
+class _FaultyLineError(Exception):
+    """A fault of a text: the number of its line, and what is wrong there."""
+
+    def __init__(self, line: int, fault: str) -> None:
+        super().__init__(f"line {line + 1}: {fault}")
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice in a mapping, and the line of a bad value."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
+                continue
+            line = key.start_mark.line
+            if (key.tag, key.value) in lines:
+                first = lines[key.tag, key.value]
+                raise _FaultyLineError(
+                    line, f"the key '{key.value}' stands in line {first + 1} already; remove one"
+                )
+            lines[key.tag, key.value] = line
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as err:
+            fault = "a number of too many digits, or a date that there is not"
+            raise _FaultyLineError(node.start_mark.line, fault) from err
+
+
+def _parse(text: str) -> Any:
+    """What `text` holds, as YAML or else as JSON; raises _FaultyLineError where it is neither."""
+    try:
+        return _Loader(text).get_single_data()
+    except yaml.YAMLError as err:
+        try:
+            # Tabs may indent JSON, but not YAML.
+            return json.loads(text)
+        except ValueError:
+            raise _fault_of(err, text) from err
+
+
+def _fault_of(err: yaml.YAMLError, text: str) -> _FaultyLineError:
+    if isinstance(err, yaml.reader.ReaderError):
+        # Its position is that of a character.
+        return _FaultyLineError(text.count("\n", 0, err.position), f"not valid YAML: {err.reason}")
+    if not isinstance(err, yaml.MarkedYAMLError) or err.problem_mark is None:
+        return _FaultyLineError(0, f"not valid YAML: {' '.join(str(err).split())}")
+    fault = f"{err.problem}"
+    if err.context and err.context_mark:
+        fault = f"{err.context} that begins in line {err.context_mark.line + 1}, {fault}"
+    hint = "; indent by spaces" if "'\\t'" in fault else ""
+    return _FaultyLineError(err.problem_mark.line, f"not valid YAML: {fault}{hint}")

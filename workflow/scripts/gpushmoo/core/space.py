@@ -1,0 +1,264 @@
+"""The space of a sweep: axes, cells with stable keys, shards.
+
+A cell is one point of the grid. Its key is a hash of what it *is* (kernel, dtype, variant,
+problem, launch parameters), so it stays the same when other values are added to the sweep,
+and so does the shard that holds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# ``warm``: launches follow each other on the same buffers. ``flushed``: before each launch the last
+# cache level is filled with other data.
+CACHE_STATES = ("warm", "flushed")
+
+
+# Made once: to make it takes longer than to use it.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """The size of a problem: `height` rows of `width` elements each."""
+
+    height: int
+    width: int
+
+    @property
+    def label(self) -> str:
+        """``height x width`` as it stands in file names."""
+        return f"{self.height}x{self.width}"
+
+
+@dataclass(frozen=True, order=True)
+class CellGroup:
+    """Cells of one sweep and dtype that compete: they differ in their launch parameters alone."""
+
+    problem: Problem
+    cache_state: str
+    variant: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid: what is launched, on which problem, in which state of the cache."""
+
+    kernel: str
+    dtype: str
+    variant: str
+    problem: Problem
+    params: tuple[tuple[str, int], ...]
+    cache_state: str = CACHE_STATES[0]
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits that identify the cell, independent of the rest of the sweep."""
+        parts = [
+            self.kernel,
+            self.dtype,
+            self.variant,
+            [self.problem.height, self.problem.width],
+            sorted(self.params),
+            self.cache_state,
+        ]
+        return hashlib.blake2b(_encode(parts).encode(), digest_size=8).hexdigest()
+
+    @property
+    def group(self) -> CellGroup:
+        """The cells that this one is compared with."""
+        return CellGroup(self.problem, self.cache_state, self.variant)
+
+    def __getitem__(self, name: str) -> int:
+        """Value of the launch parameter `name`; KeyError when the cell has no such axis."""
+        return dict(self.params)[name]
+
+
+@dataclass(frozen=True)
+class Residency:
+    """How many blocks of a kernel a device holds at once: `units` multiprocessors × `per_unit`."""
+
+    units: int
+    per_unit: int
+
+    @property
+    def blocks(self) -> int:
+        """Resident blocks of the whole device."""
+        return self.units * self.per_unit
+
+
+# Stands in for a device's occupancy where only numbers of cells are wanted, or no axis asks it.
+TYPICAL = Residency(units=32, per_unit=4)
+
+
+def expand_axis(spec: Any, residency: Residency) -> list[int]:
+    """Sorted distinct values of an axis specification.
+
+    A specification is an integer, a list of specifications, ``{from, to, step}`` (both ends
+    included when the step meets them) or ``{to_resident, points}``.
+    """
+    return sorted(set(itertools.chain.from_iterable(_parts(spec, residency))))
+
+
+def asks_the_device(spec: Any) -> bool:
+    """Whether the values of an axis specification depend on the device's occupancy."""
+    parts = spec if isinstance(spec, list) else [spec]
+    return any(isinstance(part, Mapping) and "to_resident" in part for part in parts)
+
+
+def most_values(spec: Any, residency: Residency) -> int:
+    """How many values `expand_axis` finds at most, without finding them.
+
+    It finds as many, but for those that stand in several parts of the specification.
+    """
+    if isinstance(spec, Mapping) and "to_resident" in spec:
+        rounds = _last_resident(float(spec["to_resident"]), residency) // residency.units
+        return int(spec["points"]) + 2 * rounds
+    if isinstance(spec, int | Mapping):
+        return sum(map(len, _parts(spec, residency)))
+    return sum(most_values(part, residency) for part in spec)
+
+
+def _parts(spec: Any, residency: Residency) -> Iterator[Sequence[int]]:
+    if isinstance(spec, int):
+        yield (spec,)
+    elif isinstance(spec, Mapping):
+        if "to_resident" in spec:
+            factor, points = float(spec["to_resident"]), int(spec["points"])
+            yield list(_resident_values(factor, points, residency))
+        else:
+            yield range(int(spec["from"]), int(spec["to"]) + 1, int(spec.get("step", 1)))
+    else:
+        for part in spec:
+            yield from _parts(part, residency)
+
+
+def _last_resident(factor: float, residency: Residency) -> int:
+    """The blocks of so many full waves."""
+    return max(1, round(factor * residency.blocks))
+
+
+def _resident_values(factor: float, points: int, residency: Residency) -> Iterator[int]:
+    """`points` even steps up to `factor` full waves, and both sides of every occupancy step.
+
+    Where a further multiprocessor round or a second wave begins (k·units and k·units + 1), the
+    curve may jump; a grid that misses the two sides of a jump cannot show it.
+    """
+    last = _last_resident(factor, residency)
+    for i in range(1, points + 1):
+        yield max(1, round(i * last / points))
+    for full in range(residency.units, last + 1, residency.units):
+        yield full
+        if full < last:
+            yield full + 1
+
+
+def count_cells(
+    axes: Mapping[str, Sequence[int]], problems: int, variants: int, cache_states: int = 1
+) -> int:
+    """Number of grid points of one kernel and dtype."""
+    n = problems * variants * cache_states
+    for values in axes.values():
+        n *= len(values)
+    return n
+
+
+def enumerate_cells(
+    kernel: str,
+    dtype: str,
+    variants: Sequence[str],
+    problems: Sequence[Problem],
+    axes: Mapping[str, Sequence[int]],
+    cache_states: Sequence[str] = CACHE_STATES[:1],
+) -> list[Cell]:
+    """Every point of the grid of one kernel and dtype, in a fixed order."""
+    names = sorted(axes)
+    return [
+        Cell(kernel, dtype, variant, problem, tuple(zip(names, point, strict=True)), state)
+        for problem in problems
+        for state in cache_states
+        for variant in variants
+        for point in itertools.product(*(axes[n] for n in names))
+    ]
+
+
+def shard_count(cells: int, cells_per_shard: int, rounds: int) -> int:
+    """Smallest power of two of shards that keeps a shard near `cells_per_shard` cells.
+
+    A power of two changes rarely as cells are added. There are no more shards than `rounds`, the
+    problems times the cache states: cells of both in common are measured in the same rounds.
+    """
+    n = 1
+    while n * cells_per_shard < cells and n < rounds:
+        n *= 2
+    return min(n, rounds)
+
+
+def shard_rounds(
+    problems: Sequence[Problem], cache_states: Sequence[str], index: int, shards: int
+) -> list[tuple[Problem, str]]:
+    """Problems and cache states that shard `index` of a sweep over all of these measures.
+
+    Cells of one problem and cache state, all variants, are measured by one process in the same
+    rounds, since they are compared. Large problems, which take longest, are dealt out first.
+    """
+    order = sorted(set(problems), key=lambda p: (-p.height * p.width, p))
+    return [(p, state) for p in order for state in cache_states][index::shards]
+
+
+def shard_name(index: int, count: int, repeat: int) -> str:
+    """Name of a shard's file without its suffix; those of repeats after the first say so."""
+    name = f"{index:04d}-of-{count:04d}"
+    return name if repeat == 1 else f"{name}.repeat-{repeat}"
+
+
+def first_repeat_of(path: Path) -> Path:
+    """The file of the first repeat of the shard of which `path` holds a repeat."""
+    return path.with_name(path.name.split(".", 1)[0] + path.suffix)
+
+
+@dataclass(frozen=True)
+class ShardSpace:
+    """The cells of one shard: what is swept, and part `index` of `count` of it.
+
+    `axes` are specifications, whose values may depend on the device.
+    """
+
+    dtype: str
+    variants: Sequence[str]
+    problems: Sequence[Problem]
+    cache_states: Sequence[str]
+    axes: dict[str, Any]
+    index: int
+    count: int
+
+    def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
+        """The cells of `kernel` in this part, where the axes have these values."""
+        rounds = shard_rounds(self.problems, self.cache_states, self.index, self.count)
+        return [
+            cell
+            for problem, state in rounds
+            for cell in enumerate_cells(
+                kernel, self.dtype, self.variants, [problem], values, [state]
+            )
+        ]
+
+
+def space_of(params: Mapping[str, Any]) -> ShardSpace:
+    """The shard's part of the sweep in the parameters of a measuring job (`run_plan`)."""
+    index, count = params["shard"]
+    return ShardSpace(
+        dtype=params["dtype"],
+        variants=params["variants"],
+        problems=[Problem(h, w) for h, w in params["sizes"]],
+        cache_states=params["cache_states"],
+        axes=params["axes"],
+        index=index,
+        count=count,
+    )

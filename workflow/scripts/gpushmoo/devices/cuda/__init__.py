@@ -1,0 +1,1 @@
+"""Backend `cuda`: NVIDIA GPUs through CuPy; `device` is one of them."""

@@ -1,0 +1,38 @@
+"""The functions of the CUDA backend that the registry's record stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..base import Device
+from .building import compile_variant, own_kernels, targets
+from .runtime import candidates
+from .visible import visible_devices
+
+__all__ = [
+    "compile_variant",
+    "count_devices",
+    "list_devices",
+    "open_device",
+    "own_kernels",
+    "targets",
+]
+
+
+def open_device(index: int, runtime: str, cache: Path, own_kernels: Mapping[str, bytes]) -> Device:
+    """Open CUDA device `index` by CuPy. Raises NoDeviceError."""
+    from .device import CudaDevice
+
+    return CudaDevice(index, cache, own_kernels)
+
+
+def list_devices(wanted: int | None) -> Sequence[tuple[int, str]]:
+    """Index and UUID of the visible devices, or of device `wanted`. Raises NoDeviceError."""
+    return candidates(wanted)
+
+
+def count_devices() -> int:
+    """The visible devices; 0 where CuPy is not installed."""
+    return 0 if find_spec("cupy") is None else visible_devices()

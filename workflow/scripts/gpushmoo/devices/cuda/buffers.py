@@ -1,0 +1,144 @@
+"""Buffers of the CUDA backend with their guard zones, and what is asked of their words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..guard_bands import GUARD, KERNELS, Strays, counted, zone_bytes
+
+# CuPy's own reduction to a scalar runs in one block: half a second for what takes milliseconds.
+_COMPARE = """
+extern "C" __global__ void compare(const unsigned int *a, const unsigned int *b,
+                                   unsigned long long n, unsigned long long *differing)
+{
+    unsigned long long mine = 0;
+    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += step)
+        mine += a[i] != b[i];
+    if (mine)
+        atomicAdd(differing, mine);
+}
+"""
+# CuPy would compile a kernel for it at run time, which takes a compiler beside every device.
+_PAINT = """
+extern "C" __global__ void paint(unsigned int *words, unsigned long long n, unsigned int value)
+{
+    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += step)
+        words[i] = value;
+}
+"""
+_WORDS = """
+#define KERNEL extern "C" __global__
+#define GLOBAL
+#define WORD unsigned int
+#define LONG unsigned long long
+#define FIRST ((LONG)blockIdx.x * blockDim.x + threadIdx.x)
+#define STEP ((LONG)gridDim.x * blockDim.x)
+#define ADD atomicAdd
+"""
+SOURCE = _COMPARE + _PAINT + _WORDS + KERNELS
+_THREADS = 512
+
+
+class CudaBuffers:
+    """Makes buffers, each the middle of a larger one, and looks at their words on the device.
+
+    A buffer is a flat CuPy array of 32-bit words and a view of its whole allocation.
+    """
+
+    def __init__(
+        self,
+        cupy: Any,
+        module: Any,
+        stream: Any,
+        units: int,
+        translated: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """`module` is SOURCE, compiled and loaded."""
+        self._cupy, self._stream, self._translated = cupy, stream, translated
+        self._blocks = 8 * units
+        self._compare, self._paint, self._strays, self._checksum = (
+            module.get_function(name) for name in ("compare", "paint", "strays", "checksum")
+        )
+        self._differing = cupy.zeros(1, dtype=np.uint64)
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
+        zone, words = zone_bytes(nbytes) // 4, nbytes // 4
+        with self._translated():
+            whole = self._cupy.empty(words + 2 * zone, dtype=np.uint32)
+        buffer = whole[zone : zone + words]
+        self.guard(buffer)
+        return buffer
+
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
+        words = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
+        buffer = self.allocate(words.nbytes)
+        with self._translated(), self._stream:
+            buffer.set(words)
+            self._stream.synchronize()
+        return buffer
+
+    def guard(self, buffer: Any) -> None:
+        """Write the guard value to the zones before and after `buffer`."""
+        zone = zone_bytes(buffer.nbytes) // 4
+        with self._translated(), self._stream:
+            for words in (buffer.base[:zone], buffer.base[-zone:]):
+                self._launch(self._paint, (words, np.uint64(zone), np.uint32(GUARD)))
+            self._stream.synchronize()
+
+    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
+        """Words of each buffer's zones that are not as painted."""
+        return counted(buffers, self._strays_among)
+
+    def _strays_among(self, buffers: Sequence[Any], stride: int) -> list[Strays]:
+        def queue(buffer: Any, found: Any) -> None:
+            sizes = (zone_bytes(buffer.nbytes) // 4, buffer.size, stride)
+            self._launch(self._strays, (buffer.base, *map(np.uint64, sizes), found))
+
+        return [Strays(int(before), int(past)) for before, past in self._found(buffers, queue)]
+
+    def checksums(self, buffers: Sequence[Any]) -> list[int]:
+        """A number for each buffer's content."""
+
+        def queue(buffer: Any, found: Any) -> None:
+            self._launch(self._checksum, (buffer, np.uint64(buffer.size), found))
+
+        return [int(total) for total, _ in self._found(buffers, queue)]
+
+    def _found(
+        self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]
+    ) -> npt.NDArray[np.uint32]:
+        """What kernels, queued for each of the buffers, add up in two words; shape (buffers, 2)."""
+        with self._translated(), self._stream:
+            counts = self._cupy.zeros((len(buffers), 2), dtype=np.uint32)
+            for buffer, row in zip(buffers, counts, strict=True):
+                queue(buffer, row)
+            on_host: npt.NDArray[np.uint32] = counts.get()
+            return on_host
+
+    def _launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
+        kernel((self._blocks,), (_THREADS,), args)
+
+    def mismatches(self, buffer: Any, expected: Any) -> int:
+        """In how many 32-bit words the two differ, counted on the device."""
+        with self._translated(), self._stream:
+            self._differing.fill(0)
+            args = (buffer, expected, np.uint64(buffer.size), self._differing)
+            self._launch(self._compare, args)
+            return int(self._differing.get()[0])
+
+    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """`count` words from the word `begin` on."""
+        with self._translated(), self._stream:
+            found: npt.NDArray[np.uint32] = buffer[begin : begin + count].get()
+            return found

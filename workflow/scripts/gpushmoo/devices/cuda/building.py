@@ -1,0 +1,70 @@
+"""Compiles kernels for CUDA devices, none of which has to be here, and checks the machine code."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from ...core.dtypes import DTYPES
+from ...core.errors import NoDeviceError
+from ...core.schema import Status
+from ...workloads.loader import KernelFolder
+from ..build_file import VariantBuild
+from ..build_request import BuildRequest
+from ..machine_code.check import failed_check
+from ..machine_code.cubins import cached_cubin
+from ..machine_code.nvrtc import Cubin, build_options, nvrtc_version
+from ..machine_code.sass import EntryCode, disassemble
+from ..sources import kernel_source
+from .device import OWN_KERNELS
+from .visible import visible_archs
+
+
+def targets(request: BuildRequest) -> tuple[str, ...]:
+    """The architecture that is named, else those of the visible devices. Raises NoDeviceError."""
+    if request.cuda_arch is not None:
+        return (request.cuda_arch,)
+    archs = visible_archs()
+    if request.device != "all":
+        archs = archs[int(request.device) :][:1]
+    if not archs:
+        raise NoDeviceError(
+            "No CUDA device answers; this needs an NVIDIA GPU and its driver (or cuda_arch in the "
+            "configuration, to compile without one)."
+        )
+    return tuple(sorted(set(archs)))
+
+
+def own_kernels(request: BuildRequest, target: str) -> bytes:
+    """Machine code of the backend's own kernels, so that no device needs a compiler beside it."""
+    return cached_cubin(OWN_KERNELS, "gpushmoo", (), target, request.cache).code
+
+
+def compile_variant(
+    request: BuildRequest, folder: KernelFolder, dtype: str, variant: str, target: str
+) -> VariantBuild:
+    """Compile `variant` for the architecture `target`, and check its machine code.
+
+    Raises BuildError, WorkloadError, or NoDeviceError without a compiler or a disassembler.
+    """
+    options = build_options(DTYPES[dtype], folder.workload.defines(dtype, variant))
+    made, codes = _compiled(folder.path, options, target, request.cache)
+    failure = failed_check(folder, dtype, variant, codes.values())
+    return VariantBuild(
+        f"NVRTC {nvrtc_version()}",
+        " ".join(options),
+        made.log,
+        None if failure is None else Status.BUILD_FAILED,
+        failure,
+        code=made.code,
+        entries=[codes[name].to_json() for name in sorted(codes)],
+    )
+
+
+@cache
+def _compiled(
+    folder: Path, options: tuple[str, ...], arch: str, kept: Path
+) -> tuple[Cubin, dict[str, EntryCode]]:
+    """Machine code and what is in it; variants that differ in their launches alone share them."""
+    made = cached_cubin(kernel_source(folder, ".cu"), folder.name, options, arch, kept)
+    return made, disassemble(made.code)

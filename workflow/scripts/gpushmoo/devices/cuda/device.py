@@ -1,0 +1,248 @@
+"""The CUDA backend (CuPy): device events, graphs for short launches, a cache of machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.dtypes import DType
+from ...core.errors import BuildError, DeviceError, LaunchRefusedError, NoDeviceError
+from ...core.space import Problem
+from ...workloads.contract import (
+    Argument,
+    BufferRef,
+    Launch,
+    LibraryCall,
+    NullRef,
+    SurfaceRef,
+    TextureRef,
+)
+from ..base import (
+    Reading,
+    Sample,
+    check_limits,
+    check_sizes,
+    image_refusal,
+    named_buffer,
+    named_image,
+)
+from ..buffered import BufferedDevice
+from ..build_file import VariantBuild
+from ..build_request import BuildRequest
+from ..machine_code.cubins import cached_cubin, stored_cubin
+from ..machine_code.nvrtc import build_options
+from ..sources import kernel_source
+from .buffers import SOURCE, CudaBuffers
+from .images import CudaImage, format_refusal
+from .libraries import library_call
+from .nvml import open_sensor
+from .parameters import parameter_sizes
+from .runtime import Translate, architecture, describe, load_cupy
+from .streams import CudaStream, Enqueue
+from .timing import SPIN_SOURCE, CudaBound, CudaLibraryBound, EventTimer, steps_of
+
+# The backend's own kernels, which measure no bandwidth.
+OWN_KERNELS = SPIN_SOURCE + SOURCE
+
+
+class CudaProgram:
+    """A compiled module and its functions; `parameters` are the bytes that each of them takes."""
+
+    def __init__(self, cupy: Any, code: bytes, options: str, log: str, cache: Path) -> None:
+        # CuPy loads machine code from a file alone.
+        self._cupy, self._module = cupy, cupy.RawModule(path=str(stored_cubin(code, cache)))
+        self.options, self.log, self.parameters = options, log, parameter_sizes(code)
+
+    def function(self, entry: str) -> Any:
+        """The kernel function `entry`. Raises BuildError when the source has none."""
+        try:
+            return self._module.get_function(entry)
+        except self._cupy.cuda.driver.CUDADriverError as err:
+            raise BuildError(f"kernel.cu has no kernel '{entry}' ({err}).", self.log) from err
+
+    def resident_per_unit(self, entry: str, threads: int) -> int:
+        """The driver's occupancy: blocks of `threads` threads per multiprocessor."""
+        function = self.function(entry).kernel.ptr
+        return max(
+            1,
+            int(
+                self._cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
+                    function, threads, 0
+                )
+            ),
+        )
+
+    def registers(self, entry: str) -> int | None:
+        """Registers that the kernel `entry` takes for each thread."""
+        return int(self.function(entry).num_regs)
+
+
+def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
+    """What CuPy passes for it."""
+    match argument:
+        case BufferRef(name):
+            return named_buffer(name, buffers, CudaImage)
+        case NullRef():
+            return np.uint64(0)
+        case TextureRef(name):
+            return named_image(name, buffers, CudaImage).texture(argument)
+        case SurfaceRef(name):
+            return named_image(name, buffers, CudaImage).surface()
+        case _:
+            return argument
+
+
+class CudaDevice(BufferedDevice):
+    """One CUDA device with its own stream and no memory pool."""
+
+    def __init__(
+        self, index: int, cache: Path, own_kernels: Mapping[str, bytes] = MappingProxyType({})
+    ) -> None:
+        """Open device `index`; machine code is kept in `cache`.
+
+        `own_kernels` holds the machine code of OWN_KERNELS by architecture, as far as a build file
+        brings it; for another one they are compiled. Raises NoDeviceError with what to install.
+        """
+        self.cupy = load_cupy()
+        try:
+            with self.translated():
+                self._open(index, cache, own_kernels)
+        except NoDeviceError:
+            raise
+        except DeviceError as err:
+            raise NoDeviceError(f"CUDA device {index} cannot be opened ({err}).") from err
+
+    def _open(self, index: int, cache: Path, own_kernels: Mapping[str, bytes]) -> None:
+        cupy = self.cupy
+        self.info = describe(cupy, index)
+        self.target = architecture(self.info)
+        self.request = BuildRequest("cuda", str(index), "auto", self.target, cache)
+        self._cache = cache
+        cupy.cuda.Device(index).use()
+        code = own_kernels.get(self.target)
+        if code is None:
+            code = cached_cubin(OWN_KERNELS, "gpushmoo", (), self.target, cache).code
+        own = cupy.RawModule(path=str(stored_cubin(code, cache)))
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.timer = EventTimer(
+            cupy, own.get_function("spin"), self.stream, self.info, self.translated
+        )
+        # A pool would keep memory that the next problem needs.
+        cupy.cuda.set_allocator(None)
+        self._buffers = CudaBuffers(cupy, own, self.stream, self.info.units, self.translated)
+        self._sensor = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
+
+    def translated(self) -> Translate:
+        """Context manager that translates the backend's errors."""
+        return Translate(self.cupy)
+
+    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> CudaProgram:
+        """Compile ``kernel.cu`` for this device, to machine code. Raises BuildError."""
+        options = build_options(dtype, defines)
+        source = kernel_source(folder, ".cu")
+        made = cached_cubin(source, folder.name, options, self.target, self._cache)
+        return CudaProgram(self.cupy, made.code, " ".join(options), made.log, self._cache)
+
+    def load(self, build: VariantBuild) -> CudaProgram:
+        """The program of machine code for this architecture. Raises BuildError."""
+        if build.code is None:
+            raise BuildError("The build file holds no machine code for the variant.", build.log)
+        with self.translated():
+            return CudaProgram(self.cupy, build.code, build.options, build.log, self._cache)
+
+    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
+        """Why there is no such image: its type, or its size."""
+        return format_refusal(dtype) or image_refusal(self.info, problem)
+
+    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> CudaImage:
+        """A CUDA array that holds `array` of shape (height, width[, lanes])."""
+        image: CudaImage = self.allocate_image(Problem(*array.shape[:2]), dtype)
+        with self.translated(), self.stream:
+            image.copy_from(self.cupy.asarray(np.ascontiguousarray(array)), self.stream)
+            self.stream.synchronize()
+        return image
+
+    def _new_image(self, problem: Problem, dtype: DType) -> CudaImage:
+        return CudaImage(self.cupy, problem, dtype)
+
+    def poison(self, buffer: Any) -> None:
+        """Fill `buffer` with all-ones words, a NaN in every float type."""
+        with self.translated(), self.stream:
+            words = buffer.linear() if isinstance(buffer, CudaImage) else buffer
+            words.data.memset_async(0xFF, words.nbytes, self.stream)
+            if isinstance(buffer, CudaImage):
+                buffer.copy_from(words, self.stream)
+            self.stream.synchronize()
+
+    def _linear(self, buffer: Any) -> Any:
+        """The buffer itself, or one with the texels of an image, once the stream is there."""
+        if not isinstance(buffer, CudaImage):
+            return buffer
+        with self.translated(), self.stream:
+            buffer.copy_to(buffer.linear(), self.stream)
+        return buffer.linear()
+
+    def bind(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> CudaBound:
+        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        return CudaBound(self.timer, self._prepare(program, launch, buffers))
+
+    def _prepare(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> Enqueue:
+        check_limits(launch, self.info)
+        function = program.function(launch.entry)
+        if launch.threads > function.max_threads_per_block:
+            raise LaunchRefusedError(
+                f"{launch.threads} threads a block; this kernel's registers allow "
+                f"{function.max_threads_per_block}."
+            )
+        if launch.entry in program.parameters:
+            check_sizes(launch, program.parameters[launch.entry])
+        args = tuple(_argument(a, buffers) for a in launch.args)
+        return lambda: function(launch.grid, launch.block, args)
+
+    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> CudaBound:
+        """A function of cuBLAS. Raises LaunchRefusedError where there is none of that name."""
+        with self.translated():
+            return CudaLibraryBound(self.timer, library_call(call, buffers))
+
+    def open_stream(self) -> CudaStream:
+        """A stream that does not wait for the default one."""
+        return CudaStream(self.cupy, self.translated, self._prepare)
+
+    def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
+        """A flat copy of `array`; where `pinned`, in memory that cudaHostAlloc gives."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        if not pinned or not flat.size:
+            return flat.copy()
+        with self.translated():
+            memory = self.cupy.cuda.alloc_pinned_memory(flat.nbytes)
+        held = np.frombuffer(memory, flat.dtype, flat.size)
+        held[:] = flat
+        return held
+
+    def bind_copy(self, source: Any, target: Any) -> CudaBound:
+        """cudaMemcpyAsync of the whole buffer, in its 2D form to or from an image."""
+        if isinstance(source, CudaImage):
+            return CudaBound(self.timer, lambda: source.copy_to(target, self.stream))
+        if isinstance(target, CudaImage):
+            return CudaBound(self.timer, lambda: target.copy_from(source, self.stream))
+        return CudaBound(
+            self.timer,
+            lambda: target.data.copy_from_device_async(source.data, source.nbytes, self.stream),
+        )
+
+    def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
+        """All behind one spin: while the device takes one sample, the host queues the next."""
+        return self.timer.time_all([steps_of(sample) for sample in samples])
+
+    def reading(self) -> Reading | None:
+        """What NVML tells; None without nvidia-ml-py."""
+        return self._sensor.read() if self._sensor is not None else None
+
+    def close(self) -> None:
+        """Wait for the stream; the context goes with the process."""
+        self.stream.synchronize()

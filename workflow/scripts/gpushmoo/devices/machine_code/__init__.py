@@ -1,0 +1,1 @@
+"""CUDA kernels compiled without a device, and what the compiler made of them."""

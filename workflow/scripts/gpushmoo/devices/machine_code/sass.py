@@ -1,0 +1,289 @@
+"""What the compiler made of a kernel: its memory accesses, read from the machine code by nvdisasm.
+
+A timed kernel whose loads were optimised away, narrowed or moved out of their loop is fast for the
+wrong reason, and its result may still be right. Only the machine code tells.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import DeviceError, NoDeviceError
+from ...workloads.contract import Access
+from .flow import Instruction, deciding, looping
+
+
+@dataclass(frozen=True)
+class AccessCount:
+    """The instructions of one kernel that access memory in one way.
+
+    `space` is ``global``, ``texture``, ``surface``, ``shared`` or ``generic`` (the compiler could
+    not tell which); `kind` is ``load`` or ``store``; `width` is in bytes that one instruction moves
+    for one thread. `count` counts the instructions, `in_loop` those of them inside a loop.
+    `after_test_of` are the kernel arguments by which a test decides whether one of them runs.
+    """
+
+    space: str
+    kind: str
+    width: int
+    count: int
+    in_loop: int
+    after_test_of: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class EntryCode:
+    """The machine code of one kernel; `registers` are a thread's.
+
+    Spills count the instructions that access local memory, a thread's local arrays included.
+    `arguments` counts those of the kernel that `after_test_of` may name: 0 where the text does not
+    tell them, and in older records.
+    """
+
+    entry: str
+    registers: int
+    spill_loads: int
+    spill_stores: int
+    accesses: tuple[AccessCount, ...]
+    arguments: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields in plain JSON values."""
+        told = [asdict(a) | {"after_test_of": list(a.after_test_of)} for a in self.accesses]
+        return asdict(self) | {"accesses": told}
+
+
+# Atomics and reductions are neither loads nor stores; LDGSTS copies from global to shared memory.
+_NAMES = {
+    "global": ("LDG", "LDGSTS", "STG"),
+    "generic": ("LD", "ST"),
+    "local": ("LDL", "STL"),
+    "shared": ("LDS", "STS"),
+    "surface": ("SULD", "SUST"),
+    "texture": ("TEX", "TLD", "TLD4", "TXD"),
+}
+_SPACES = {name: space for space, names in _NAMES.items() for name in names}
+_STORES = {"ST", "STG", "STL", "STS", "SUST"}
+_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
+_SECTION = re.compile(
+    r'^\s*\.section\s+\.text\.(\S+?),"ax"(.*?)(?=^\s*\.section\s|\Z)', re.M | re.S
+)
+_LINE = re.compile(
+    r"^\s*(?:(?P<label>[^\s:/]+):"
+    r"|/\*[0-9a-f]+\*/\s+(?P<guard>@!?\w+\s+)?(?P<op>[A-Z][\w.]*)\s*(?P<operands>[^;]*);)\s*$",
+    re.M,
+)
+_REGISTERS = re.compile(
+    r"EIATTR_REGCOUNT\b.*?index@\((\S+?)\)\s+/\*[0-9a-f]+\*/\s+\.word\s+0x([0-9a-f]+)", re.S
+)
+_INFO = re.compile(r'^\s*\.section\s+\.nv\.info\.(\S+?),""(.*?)(?=^\s*\.section\s|\Z)', re.M | re.S)
+_BASE = re.compile(
+    r"EIATTR_PARAM_CBANK\b.*?index@\(\S+?\)\s+/\*[0-9a-f]+\*/\s+\.short\s+0x([0-9a-f]+)", re.S
+)
+_ARGUMENT = re.compile(
+    r"EIATTR_KPARAM_INFO\b.*?\.word\s+0x[0-9a-f]+\s+/\*[0-9a-f]+\*/"
+    r"\s+\.short\s+0x([0-9a-f]+)\s+/\*[0-9a-f]+\*/\s+\.short\s+0x([0-9a-f]+)"
+    r"\s+/\*[0-9a-f]+\*/\s+\.byte" + ",".join([r"\s+0x([0-9a-f]{2})"] * 4),
+    re.S,
+)
+
+
+def disassemble(cubin: bytes) -> dict[str, EntryCode]:
+    """The machine code of all kernels in `cubin`, by entry. Raises what `listing` does."""
+    return parse(listing(cubin))
+
+
+def listing(cubin: bytes) -> str:
+    """nvdisasm's text for `cubin`.
+
+    Raises NoDeviceError when nvdisasm is missing, DeviceError when it cannot read `cubin`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        done = subprocess.run([_nvdisasm(), path], capture_output=True, encoding="utf-8")
+    if done.returncode != 0:
+        cause = " ".join(done.stderr.split()).removesuffix(".")
+        raise DeviceError(
+            f"nvdisasm cannot read the kernel's machine code ({cause}); install a version of "
+            "nvidia-cuda-nvdisasm that knows this device."
+        )
+    return done.stdout
+
+
+def _nvdisasm() -> str:
+    spec = importlib.util.find_spec("nvidia")
+    roots = (spec.submodule_search_locations if spec is not None else None) or ()
+    found = sorted(path for root in roots for path in Path(root).glob("**/bin/nvdisasm"))
+    executable = str(found[0]) if found else shutil.which("nvdisasm")
+    if executable is None:
+        raise NoDeviceError(
+            "nvdisasm is missing, so the kernels' machine code cannot be checked; install the "
+            "package nvidia-cuda-nvdisasm, part of the extras 'cuda12' and 'cuda13'."
+        )
+    return executable
+
+
+def parse(text: str) -> dict[str, EntryCode]:
+    """The kernels in nvdisasm's text, by entry. Raises DeviceError when it is not understood."""
+    registers = {entry: int(count, 16) for entry, count in _REGISTERS.findall(text)}
+    found = {}
+    arguments = _arguments(text)
+    for entry, code in _entries(text).items():
+        if entry not in registers:
+            raise DeviceError(
+                f"nvdisasm tells no registers of kernel '{entry}'; install another version of "
+                "nvidia-cuda-nvdisasm."
+            )
+        found[entry] = _entry_code(entry, registers[entry], arguments.get(entry, ()), code)
+    return found
+
+
+def _entries(text: str) -> dict[str, list[Instruction]]:
+    """The kernels in nvdisasm's text; sections of plain device functions are left out."""
+    sections = _SECTION.findall(text)
+    return {entry: _read(body) for entry, body in sections if "STO_CUDA_ENTRY" in body}
+
+
+def _read(body: str) -> list[Instruction]:
+    lines = list(_LINE.finditer(body))
+    labels: dict[str, int] = {}
+    place = 0
+    for line in lines:
+        if line["op"]:
+            place += 1
+        else:
+            labels[line["label"]] = place
+    return [_instruction(line, labels) for line in lines if line["op"]]
+
+
+def _instruction(line: re.Match[str], labels: Mapping[str, int]) -> Instruction:
+    name, *flags = line["op"].split(".")
+    named = re.findall(r"(?<=`\()[^)]+|\.L_\w+", line["operands"])
+    targets = tuple(labels[label] for label in named if label in labels)
+    return Instruction(
+        (line["guard"] or "").strip(), name, tuple(flags), line["operands"].strip(), targets
+    )
+
+
+def _arguments(text: str) -> dict[str, tuple[range, ...]]:
+    """The bytes of all arguments in constant bank 0, by entry; no entry where one is missing."""
+    found = {}
+    for entry, body in _INFO.findall(text):
+        base = _BASE.search(body)
+        if base is None:
+            continue
+        start = int(base[1], 16)
+        places = {}
+        for ordinal, offset, *size in _ARGUMENT.findall(body):
+            first = start + int(offset, 16)
+            # The bytes, the last one first, hold the size above 18 bits on other things.
+            places[int(ordinal, 16)] = range(first, first + (int("".join(size[::-1]), 16) >> 18))
+        if sorted(places) == list(range(body.count("EIATTR_KPARAM_INFO"))):
+            found[entry] = tuple(places[ordinal] for ordinal in sorted(places))
+    return found
+
+
+def _entry_code(
+    entry: str, registers: int, arguments: Sequence[range], code: Sequence[Instruction]
+) -> EntryCode:
+    inside, decided = looping(code), deciding(code, arguments)
+    ways = [(way, place) for place, i in enumerate(code) if (way := _access(i))]
+    counts = Counter(way for way, _ in ways)
+    looped = Counter(way for way, place in ways if place in inside)
+    spills = Counter(kind for (space, kind, _), _ in ways if space == "local")
+    tests = {way: {k for w, place in ways if w == way for k in decided[place]} for way in counts}
+    accesses = [
+        AccessCount(*way, counts[way], looped[way], tuple(sorted(tests[way])))
+        for way in sorted(counts)
+        if way[0] != "local"
+    ]
+    return EntryCode(
+        entry, registers, spills["load"], spills["store"], tuple(accesses), len(arguments)
+    )
+
+
+def _access(instruction: Instruction) -> tuple[str, str, int] | None:
+    """Space, kind and width in bytes of a memory access; None for every other instruction."""
+    space = _SPACES.get(instruction.name)
+    if space is None or instruction.never_runs():
+        return None
+    kind = "store" if instruction.name in _STORES else "load"
+    if space == "texture":
+        # The last operand is the mask of the channels that are fetched, unless these are all four.
+        mask = re.search(r", 0x([0-9a-f]+)$", instruction.operands)
+        return space, kind, 4 * (int(mask[1], 16).bit_count() if mask else 4)
+    return space, kind, next((_WIDTHS[f] for f in instruction.flags if f in _WIDTHS), 4)
+
+
+def complaints(code: EntryCode, expected: Sequence[Access]) -> list[str]:
+    """A sentence for each of `expected` that the machine code does not hold as it should."""
+    held = ", ".join(map(_describe, code.accesses)) or "no load and no store"
+    return [
+        f"Kernel '{code.entry}': expected {_wanted(want)}, but {fault}; the machine code holds "
+        f"{held}."
+        for want in expected
+        if (fault := _fault(code, want))
+    ]
+
+
+def _fault(code: EntryCode, want: Access) -> str | None:
+    """What became of `want`; None when the code holds it."""
+    here = [a for a in code.accesses if a.kind == want.kind and _may_be(a.space, want.space)]
+    fitting = [a for a in here if want.width in (None, a.width)]
+    looped = sum(a.in_loop for a in fitting)
+    held = looped if want.in_loop else sum(a.count for a in fitting)
+    if held >= want.at_least:
+        return _test_before(code, fitting, want.before_test_of)
+    if not here:
+        return "it was optimised away"
+    if want.width is not None and not fitting:
+        widths = sorted({a.width for a in here})
+        change = "narrowed" if widths[-1] < want.width else "changed"
+        return f"it was {change} to {' and '.join(map(str, widths))} bytes"
+    if want.in_loop and not looped:
+        return "it was hoisted out of its loop"
+    return f"there are too few ({held})"
+
+
+def _test_before(code: EntryCode, found: Sequence[AccessCount], argument: int | None) -> str | None:
+    """Says so when a test of `argument` decides whether any of `found` runs, or may do so."""
+    if argument is None:
+        return None
+    if not 0 <= argument < code.arguments:
+        return f"nothing tells where argument {argument} is tested"
+    if any(argument in a.after_test_of for a in found):
+        return f"it comes after a test of argument {argument}"
+    return None
+
+
+def _may_be(space: str, wanted: str | None) -> bool:
+    """Whether an access in `space` may be the wanted one; a generic one may be a global one."""
+    if wanted is None:
+        return space != "shared"
+    return space == wanted or (space, wanted) == ("generic", "global")
+
+
+def _wanted(want: Access) -> str:
+    what = f"{want.space} {want.kind}" if want.space else want.kind
+    width = f" of {want.width} bytes" if want.width is not None else ""
+    many = f"at least {want.at_least} {what}s" if want.at_least > 1 else f"a {what}"
+    loop = " inside a loop" if want.in_loop else ""
+    test = want.before_test_of
+    return (
+        many + width + loop + (f" before any test of argument {test}" if test is not None else "")
+    )
+
+
+def _describe(found: AccessCount) -> str:
+    what = f"{found.space} {found.kind}" + "s" * (found.count > 1)
+    return f"{found.count} {what} of {found.width} bytes ({found.in_loop} in a loop)"

@@ -1,0 +1,129 @@
+"""Buffers of the OpenCL backend with their guard zones, and what is asked of their words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..guard_bands import GUARD, KERNELS, Strays, counted, zone_bytes
+
+_COMPARE = """
+__kernel void compare(__global const uint *a, __global const uint *b, const ulong n,
+                      volatile __global uint *differing)
+{
+    uint mine = 0;
+    for (ulong i = get_global_id(0); i < n; i += get_global_size(0))
+        mine += a[i] != b[i];
+    if (mine)
+        atomic_add(differing, mine);
+}
+"""
+_WORDS = """
+#define KERNEL __kernel
+#define GLOBAL __global
+#define WORD uint
+#define LONG ulong
+#define FIRST get_global_id(0)
+#define STEP get_global_size(0)
+#define ADD atomic_add
+"""
+
+
+class OpenCLBuffers:
+    """Makes buffers, each the middle of a larger one, and looks at their words on the device."""
+
+    def __init__(
+        self,
+        cl: Any,
+        context: Any,
+        queue: Any,
+        translated: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """Build the kernels; pyopencl's errors come out as they are."""
+        self._cl, self._context, self._queue, self._translated = cl, context, queue, translated
+        program = cl.Program(context, _COMPARE + _WORDS + KERNELS).build()
+        self._compare, self._strays, self._checksum = (
+            cl.Kernel(program, name) for name in ("compare", "strays", "checksum")
+        )
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
+        zone = zone_bytes(nbytes)
+        with self._translated():
+            flags = self._cl.mem_flags.READ_WRITE
+            whole = self._cl.Buffer(self._context, flags, nbytes + 2 * zone)
+            buffer = whole.get_sub_region(zone, nbytes)
+        # Kept here: pyopencl releases what it is asked for as the buffer's parent once too often.
+        buffer.whole = whole
+        self.guard(buffer)
+        return buffer
+
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
+        buffer = self.allocate(array.nbytes)
+        with self._translated():
+            self._cl.enqueue_copy(self._queue, buffer, np.ascontiguousarray(array))
+        return buffer
+
+    def guard(self, buffer: Any) -> None:
+        """Write the guard value to the zones before and after `buffer`."""
+        zone = zone_bytes(buffer.size)
+        value = np.full(1, GUARD, np.uint32)
+        with self._translated():
+            for begin in (0, zone + buffer.size):
+                self._cl.enqueue_fill_buffer(self._queue, buffer.whole, value, begin, zone).wait()
+
+    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
+        """Words of each buffer's zones that are not as painted."""
+        return counted(buffers, self._strays_among)
+
+    def _strays_among(self, buffers: Sequence[Any], stride: int) -> list[Strays]:
+        def queue(buffer: Any, found: Any) -> None:
+            sizes = (zone_bytes(buffer.size) // 4, buffer.size // 4, stride)
+            numbers = map(np.uint64, sizes)
+            self._strays(self._queue, (4096,), (64,), buffer.whole, *numbers, found)
+
+        return [Strays(int(before), int(past)) for before, past in self._found(buffers, queue)]
+
+    def checksums(self, buffers: Sequence[Any]) -> list[int]:
+        """A number for each buffer's content."""
+
+        def queue(buffer: Any, found: Any) -> None:
+            words = np.uint64(buffer.size // 4)
+            self._checksum(self._queue, (4096,), (64,), buffer, words, found)
+
+        return [int(total) for total, _ in self._found(buffers, queue)]
+
+    def mismatches(self, buffer: Any, expected: Any) -> int:
+        """In how many 32-bit words the two differ, counted on the device."""
+
+        def queue(buffer: Any, found: Any) -> None:
+            words = np.uint64(buffer.size // 4)
+            self._compare(self._queue, (4096,), (64,), buffer, expected, words, found)
+
+        return int(self._found([buffer], queue)[0][0])
+
+    def _found(
+        self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]
+    ) -> npt.NDArray[np.uint32]:
+        """What kernels, queued for each of the buffers, add up in two words; shape (buffers, 2)."""
+        found = np.zeros((len(buffers), 2), np.uint32)
+        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
+        with self._translated():
+            results = [self._cl.Buffer(self._context, flags, hostbuf=row) for row in found]
+            for buffer, result in zip(buffers, results, strict=True):
+                queue(buffer, result)
+            for row, result in zip(found, results, strict=True):
+                self._cl.enqueue_copy(self._queue, row, result)
+        return found
+
+    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """`count` words from the word `begin` on."""
+        found = np.empty(count, np.uint32)
+        with self._translated():
+            self._cl.enqueue_copy(self._queue, found, buffer, src_offset=4 * begin)
+        return found

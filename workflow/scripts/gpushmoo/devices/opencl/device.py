@@ -1,0 +1,305 @@
+"""The OpenCL backend (pyopencl): CPUs through PoCL or Intel's runtime, and any OpenCL GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.dtypes import DType
+from ...core.errors import (
+    BuildError,
+    DeviceLostError,
+    LaunchFailedError,
+    LaunchRefusedError,
+    NoDeviceError,
+    OutOfDeviceMemoryError,
+    TypedError,
+)
+from ...core.space import Problem
+from ...workloads.contract import (
+    Argument,
+    BufferRef,
+    Launch,
+    LibraryCall,
+    NullRef,
+    SurfaceRef,
+    TextureRef,
+)
+from ..base import (
+    Reading,
+    Sample,
+    check_count,
+    check_limits,
+    flush_bytes,
+    image_refusal,
+    named_buffer,
+    named_image,
+    take_each,
+)
+from ..buffered import BufferedDevice
+from ..build_file import VariantBuild
+from ..build_request import BuildRequest
+from .buffers import OpenCLBuffers
+from .images import OpenCLImage, format_refusal
+from .programs import build_options, build_source, import_pyopencl, load_binary, target_of
+from .runtime import describe, find_device
+from .streams import Enqueue, OpenCLStream
+
+
+class OpenCLProgram:
+    """A built OpenCL program; kernel objects are kept, fetching them again is slow."""
+
+    def __init__(self, cl: Any, program: Any, device: OpenCLDevice, options: str, log: str) -> None:
+        self._cl, self._program, self._device = cl, program, device
+        self._kernels: dict[str, Any] = {}
+        self.options, self.log = options, log
+
+    def kernel(self, entry: str) -> Any:
+        """The kernel object `entry`. Raises BuildError when the source has none."""
+        if entry not in self._kernels:
+            try:
+                self._kernels[entry] = self._cl.Kernel(self._program, entry)
+            except self._cl.Error as err:
+                raise BuildError(f"kernel.cl has no kernel '{entry}' ({err}).", self.log) from err
+        return self._kernels[entry]
+
+    def resident_per_unit(self, entry: str, threads: int) -> int:
+        """1: OpenCL does not tell the occupancy; a CPU runs one group per core at a time."""
+        return 1
+
+    def registers(self, entry: str) -> int | None:
+        """None: OpenCL does not tell how many registers a thread takes."""
+        return None
+
+
+class OpenCLBound:
+    """A command that can be enqueued repeatedly."""
+
+    def __init__(self, device: OpenCLDevice, enqueue: Callable[[], Any]) -> None:
+        self._device, self._enqueue = device, enqueue
+
+    def run(self) -> None:
+        """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
+        self.sample(1)
+
+    def sample(self, launches: int) -> float:
+        """Mean of the launches' own run times (profiling events, start to end), in seconds."""
+        with self._device.translated():
+            events = [self._enqueue() for _ in range(launches)]
+            events[-1].wait()
+            total_ns = sum(e.profile.end - e.profile.start for e in events)
+        return float(total_ns) * 1e-9 / launches
+
+    def sample_flushed(self, launches: int) -> float:
+        """Mean of the launches' own run times, the cache filled with other data before each."""
+        total_s = 0.0
+        for _ in range(launches):
+            with self._device.translated():
+                self._device.flush()
+            total_s += self.sample(1)
+        return total_s / launches
+
+
+class _Translate:
+    """Turns pyopencl's errors into the protocol's."""
+
+    def __init__(self, cl: Any) -> None:
+        self._cl = cl
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, err: Any, trace: Any) -> None:
+        if err is None or not isinstance(err, self._cl.Error):
+            return
+        text = str(err).split("\n")[0]
+        if any(word in text for word in ("MEM_OBJECT_ALLOCATION", "INVALID_BUFFER_SIZE")):
+            raise OutOfDeviceMemoryError(f"The buffer does not fit ({text}).") from err
+        if any(word in text for word in ("WORK_GROUP", "WORK_ITEM", "GLOBAL_WORK", "RESOURCES")):
+            raise LaunchRefusedError(text) from err
+        if any(word in text for word in ("DEVICE_NOT_AVAILABLE", "OUT_OF_HOST", "CONTEXT")):
+            raise DeviceLostError(text) from err
+        raise LaunchFailedError(text) from err
+
+
+class OpenCLDevice(BufferedDevice):
+    """One OpenCL device with a profiling queue."""
+
+    def __init__(self, runtime: str, index: int, cache: Path) -> None:
+        """Open device `index` of `runtime`. Raises NoDeviceError."""
+        cl = import_pyopencl(runtime, cache)
+        self._cl = cl
+        device = find_device(cl, runtime, index)
+        self.target = target_of(device)
+        self.request = BuildRequest("opencl", str(index), runtime, None, cache)
+        self._context = cl.Context([device])
+        self._queue = cl.CommandQueue(
+            self._context, properties=cl.command_queue_properties.PROFILING_ENABLE
+        )
+        self._filler: Any = None
+        try:
+            self._buffers = OpenCLBuffers(cl, self._context, self._queue, self.translated)
+            self._self_test()
+        except cl.Error as err:
+            reason = next((t for t in str(err).splitlines() if t.startswith("error:")), str(err))
+            raise NoDeviceError(
+                f"OpenCL runtime '{runtime}' cannot build kernels for this device "
+                f"({reason.splitlines()[0]}); install the 'intel' extra or another runtime."
+            ) from err
+        self.info = describe(cl, device, index)
+
+    def _self_test(self) -> None:
+        """Run a kernel once: a runtime may list a device that it cannot generate code for."""
+        a, b = np.arange(64, dtype=np.uint32), np.arange(64, dtype=np.uint32)
+        b[7] += 1
+        if self.mismatches(self.upload(a), self.upload(b)) != 1:
+            raise NoDeviceError("The OpenCL runtime computes wrong results; choose another one.")
+
+    def translated(self) -> _Translate:
+        """Context manager that translates the backend's errors."""
+        return _Translate(self._cl)
+
+    def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> OpenCLProgram:
+        """Build ``kernel.cl`` with ``element_t`` and `defines`. Raises BuildError."""
+        options = build_options(dtype, defines)
+        program, log = build_source(self._cl, self._context, folder, options)
+        return OpenCLProgram(self._cl, program, self, " ".join(options), log)
+
+    def load(self, build: VariantBuild) -> OpenCLProgram:
+        """The program of a binary. Raises BuildError where the runtime does not take it."""
+        if build.code is None:
+            raise BuildError("The runtime that built the kernel gave no binary of it.", build.log)
+        program = load_binary(self._cl, self._context, build.code)
+        return OpenCLProgram(self._cl, program, self, build.options, build.log)
+
+    def flush(self) -> None:
+        """Fill the last cache level with data of no use."""
+        if self._filler is None:
+            self._filler = self.allocate(flush_bytes(self.info))
+        fill = np.full(1, 0x5A5A5A5A, np.uint32)
+        self._cl.enqueue_fill_buffer(self._queue, self._filler, fill, 0, self._filler.size).wait()
+
+    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
+        """Why there is no such image: none at all, its size, or its type."""
+        refusal = image_refusal(self.info, problem)
+        return refusal or format_refusal(self._cl, self._context, dtype)
+
+    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> OpenCLImage:
+        """An image that holds `array` of shape (height, width[, lanes])."""
+        image: OpenCLImage = self.allocate_image(Problem(*array.shape[:2]), dtype)
+        flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
+        with self.translated():
+            buffer = self._cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(array))
+            image.copy_from(buffer, self._queue).wait()
+        return image
+
+    def _new_image(self, problem: Problem, dtype: DType) -> OpenCLImage:
+        return OpenCLImage(self._cl, self._context, problem, dtype)
+
+    def poison(self, buffer: Any) -> None:
+        """Fill `buffer` with all-ones words, a NaN in every float type."""
+        with self.translated():
+            words = buffer.linear() if isinstance(buffer, OpenCLImage) else buffer
+            ones = np.full(1, 0xFFFFFFFF, np.uint32)
+            self._cl.enqueue_fill_buffer(self._queue, words, ones, 0, words.size).wait()
+            if isinstance(buffer, OpenCLImage):
+                buffer.copy_from(words, self._queue).wait()
+
+    def _linear(self, buffer: Any) -> Any:
+        """The buffer itself, or one with the texels of an image."""
+        if not isinstance(buffer, OpenCLImage):
+            return buffer
+        with self.translated():
+            buffer.copy_to(buffer.linear(), self._queue).wait()
+        return buffer.linear()
+
+    def bind(
+        self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
+    ) -> OpenCLBound:
+        """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
+        enqueue = self._prepare(program, launch, buffers)
+        return OpenCLBound(self, lambda: enqueue(self._queue))
+
+    def _prepare(
+        self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
+    ) -> Enqueue:
+        check_limits(launch, self.info)
+        kernel = program.kernel(launch.entry)
+        limit = kernel.get_work_group_info(
+            self._cl.kernel_work_group_info.WORK_GROUP_SIZE, self._context.devices[0]
+        )
+        if launch.threads > limit:
+            raise LaunchRefusedError(
+                f"{launch.threads} threads a block; this kernel takes {limit} on this device."
+            )
+        check_count(launch, kernel.num_args)
+        args = [_argument(a, buffers) for a in launch.args]
+        with self.translated():
+            kernel.set_args(*args)
+        global_size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
+
+        def enqueue(queue: Any) -> Any:
+            kernel.set_args(*args)
+            return self._cl.enqueue_nd_range_kernel(queue, kernel, global_size, launch.block)
+
+        return enqueue
+
+    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> OpenCLBound:
+        """Raises LaunchRefusedError: OpenCL comes without such libraries."""
+        raise LaunchRefusedError(f"OpenCL has no library that computes '{call.name}'.")
+
+    def open_stream(self) -> OpenCLStream:
+        """A command queue of its own."""
+        return OpenCLStream(self._cl, self._context, self.translated, self._prepare)
+
+    def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
+        """Memory that the runtime allocated and mapped, where `pinned`."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        if not pinned or not flat.size:
+            return flat.copy()
+        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.ALLOC_HOST_PTR
+        with self.translated():
+            buffer = self._cl.Buffer(self._context, flags, flat.nbytes)
+            write = self._cl.map_flags.WRITE
+            mapped, _ = self._cl.enqueue_map_buffer(
+                self._queue, buffer, write, 0, flat.shape, flat.dtype
+            )
+        mapped[:] = flat
+        return np.asarray(mapped)
+
+    def sample_all(self, samples: Sequence[Sample]) -> list[float | TypedError]:
+        """One by one: OpenCL's profiling tells each launch's own time."""
+        return take_each(samples)
+
+    def bind_copy(self, source: Any, target: Any) -> OpenCLBound:
+        """clEnqueueCopyBuffer of the whole buffer; clEnqueueCopyImageToBuffer and its reverse."""
+        if isinstance(source, OpenCLImage):
+            return OpenCLBound(self, lambda: source.copy_to(target, self._queue))
+        if isinstance(target, OpenCLImage):
+            return OpenCLBound(self, lambda: target.copy_from(source, self._queue))
+        return OpenCLBound(self, lambda: self._cl.enqueue_copy(self._queue, target, source))
+
+    def reading(self) -> Reading | None:
+        """None: OpenCL tells neither clocks nor temperature."""
+        return None
+
+    def close(self) -> None:
+        """Wait for the queue; the objects go with the process."""
+        self._queue.finish()
+
+
+def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
+    """What pyopencl passes for it."""
+    match argument:
+        case BufferRef(name):
+            return named_buffer(name, buffers, OpenCLImage)
+        case NullRef():
+            return None
+        case TextureRef(name) | SurfaceRef(name):
+            return named_image(name, buffers, OpenCLImage).handle
+        case _:
+            return argument

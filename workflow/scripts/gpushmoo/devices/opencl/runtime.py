@@ -1,0 +1,145 @@
+"""Which OpenCL runtime answers, and the settings that must stand before pyopencl is imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import NoDeviceError
+from ...storage.wholefile import write_whole
+from ..base import DeviceInfo
+
+# Name of the platform that each runtime reports (a part of it). The PoCL that pip ships knows no
+# CPU younger than its LLVM (14) and then builds nothing, so a probe has to build and run a kernel.
+PLATFORM_NAMES = {"pocl": "Portable Computing Language", "intel": "Intel"}
+
+# PoCL compiles a kernel anew for every work-group size unless specialisation is off: 0.16 s a
+# cell against 0.1 ms. Pinned threads cut slow launches several times.
+# Intel's runtime pins its threads by the variable of its SYCL sibling.
+SETTINGS = {
+    "POCL_WORK_GROUP_SPECIALIZATION": "0",
+    "POCL_AFFINITY": "1",
+    "DPCPP_CPU_PLACES": "threads",
+    "DPCPP_CPU_CU_AFFINITY": "close",
+}
+
+
+def prepare_environment(runtime: str, cache: Path) -> None:
+    """Point OpenCL at one runtime (``pocl``, ``intel`` or ``system``) and at writable caches.
+
+    Must run before pyopencl is imported. `cache` is made when missing; without a writable cache
+    PoCL reports no devices and says nothing.
+    """
+    cache.mkdir(parents=True, exist_ok=True)
+    os.environ["XDG_CACHE_HOME"] = str(cache)
+    os.environ["POCL_CACHE_DIR"] = str(cache / "pocl")
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    if runtime == "intel":
+        os.environ["OCL_ICD_VENDORS"] = str(_vendors(cache, "intel", _intel_library()))
+    elif runtime == "pocl" and _bundled_pocl():
+        # pyopencl's own loader always finds the bundled PoCL; an empty folder hides all others.
+        os.environ["OCL_ICD_VENDORS"] = str(_vendors(cache, "pocl", None))
+
+
+def _vendors(cache: Path, name: str, library: Path | None) -> Path:
+    folder = cache / f"vendors-{name}"
+    folder.mkdir(exist_ok=True)
+    if library is not None:
+        _put(folder / f"{name}.icd", f"{library}\n")
+    return folder
+
+
+def _put(path: Path, text: str) -> None:
+    """Other jobs may read the file at this moment: it is never half there.
+
+    Nor is what is written beside it seen: of a folder OpenCL reads what ends in ``.icd``.
+    """
+    if not path.is_file() or path.read_bytes() != text.encode():
+        write_whole(path, text.encode())
+
+
+def _bundled_pocl() -> bool:
+    spec = importlib.util.find_spec("pyopencl")
+    if spec is None or not spec.submodule_search_locations:
+        return False
+    return any((Path(p) / ".libs" / "pocl.icd").is_file() for p in spec.submodule_search_locations)
+
+
+def _intel_library() -> Path | None:
+    """The Intel runtime of this environment; its own .icd file names a path of another machine."""
+    path = Path(sys.prefix) / "lib" / "libintelocl.so"
+    return path if path.is_file() else None
+
+
+def runtime_settings(platform_name: str) -> dict[str, str]:
+    """The settings in force that change what this platform measures, for the provenance."""
+    prefix = "POCL_" if PLATFORM_NAMES["pocl"] in platform_name else "DPCPP_"
+    return {n: os.environ[n] for n in sorted(SETTINGS) if n.startswith(prefix) and n in os.environ}
+
+
+def find_device(cl: Any, runtime: str, index: int) -> Any:
+    """Device `index` of `runtime`, as pyopencl holds it. Raises NoDeviceError."""
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as err:
+        raise NoDeviceError(f"OpenCL finds no runtime ({err}); install pyopencl[pocl].") from err
+    wanted = PLATFORM_NAMES.get(runtime, "")
+    found = []
+    for p in platforms:
+        if wanted in p.name:
+            found += [d for d in p.get_devices() if d not in found]
+    if index >= len(found):
+        names = ", ".join(sorted({p.name for p in platforms})) or "none"
+        hint = (
+            "install the 'intel' extra" if runtime == "intel" else "choose another opencl_runtime"
+        )
+        raise NoDeviceError(
+            f"OpenCL runtime '{runtime}' has {len(found)} devices, so there is no device {index} "
+            f"(runtimes found: {names}); {hint}."
+        )
+    return found[index]
+
+
+def _last_level_cache() -> int:
+    """Bytes of the CPU's last cache level as Linux tells; 0 when it does not.
+
+    OpenCL runtimes disagree about which level they report.
+    """
+    sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    return max(
+        (int(p.read_text(encoding="utf-8").strip().rstrip("K")) * 1024 for p in sizes), default=0
+    )
+
+
+def describe(cl: Any, d: Any, index: int) -> DeviceInfo:
+    """Facts about pyopencl's device `d`, which is device `index` of its runtime."""
+    kind = "cpu" if d.type & cl.device_type.CPU else "gpu"
+    # Every CPU runtime measures the same cores, so they share one identity and one lock.
+    uuid = f"cpu-{platform.node()}" if kind == "cpu" else f"ocl-{platform.node()}-{d.name}-{index}"
+    big = 2**31 - 1
+    sizes = [int(s) for s in d.max_work_item_sizes[:3]]
+    return DeviceInfo(
+        backend="opencl",
+        name=d.name.strip(),
+        uuid=uuid,
+        kind=kind,
+        driver=d.driver_version.strip(),
+        runtime=f"{d.platform.name.strip()} {d.platform.version.strip()}",
+        units=int(d.max_compute_units),
+        max_threads_per_block=int(d.max_work_group_size),
+        max_block=(sizes[0], sizes[1], sizes[2]),
+        max_grid=(big, big, big),
+        global_memory=int(d.global_mem_size),
+        max_allocation=int(d.max_mem_alloc_size),
+        cache=_last_level_cache() if kind == "cpu" else int(d.global_mem_cache_size),
+        core_clock_mhz=int(d.max_clock_frequency),
+        extra={"pyopencl": cl.VERSION_TEXT, **runtime_settings(d.platform.name)},
+        max_image=(int(d.image2d_max_width), int(d.image2d_max_height))
+        if d.image_support
+        else None,
+    )

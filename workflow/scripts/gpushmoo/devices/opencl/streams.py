@@ -1,0 +1,99 @@
+"""Streams of the OpenCL backend: a command queue each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy.typing as npt
+
+from ...workloads.contract import Launch
+
+# Queues a launch on a command queue.
+Enqueue = Callable[[Any], Any]
+
+
+class OpenCLMark:
+    """A marker with its times; see `base.Mark`."""
+
+    def __init__(self, event: Any, translated: Callable[[], AbstractContextManager[None]]) -> None:
+        self._event, self._translated = event, translated
+
+    def seconds_since(self, other: OpenCLMark) -> float:
+        """Between the ends of the two markers."""
+        with self._translated():
+            return float(self._event.profile.end - other._event.profile.end) * 1e-9
+
+
+class OpenCLStream:
+    """An in-order command queue; see `base.Stream`."""
+
+    def __init__(
+        self,
+        cl: Any,
+        context: Any,
+        translated: Callable[[], AbstractContextManager[None]],
+        prepare: Callable[[Any, Launch, Mapping[str, Any]], Enqueue],
+    ) -> None:
+        """`prepare` makes a launch of a program on buffers ready for any queue."""
+        self._cl, self._context = cl, context
+        self._translated, self._prepare = translated, prepare
+        with translated():
+            # Marks need profiling, which costs nothing that could be measured.
+            profiling = cl.command_queue_properties.PROFILING_ENABLE
+            self._queue = cl.CommandQueue(context, properties=profiling)
+        self._buffers: list[Any] = []
+        # pyopencl waits for a copy when its event goes: they are kept until all is done.
+        self._events: list[Any] = []
+
+    def __enter__(self) -> OpenCLStream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        buffers, self._buffers = self._buffers, []
+        try:
+            self.wait()
+        finally:
+            self._events.clear()
+            for buffer in buffers:
+                buffer.release()
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
+        with self._translated():
+            buffer = self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, max(4, nbytes))
+        self._buffers.append(buffer)
+        return buffer
+
+    def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
+        """Queue a copy of `source` on the host to the beginning of `target`."""
+        self._copy(target, source)
+
+    def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
+        """Queue a copy of the beginning of `source` to `target` on the host."""
+        self._copy(target, source)
+
+    def _copy(self, target: Any, source: Any) -> None:
+        with self._translated():
+            event = self._cl.enqueue_copy(self._queue, target, source, is_blocking=False)
+        self._events.append(event)
+
+    def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
+        """Queue a launch. Raises LaunchRefusedError or BuildError."""
+        enqueue = self._prepare(program, launch, buffers)
+        with self._translated():
+            enqueue(self._queue)
+            # A runtime may hold what was queued back until someone waits.
+            self._queue.flush()
+
+    def mark(self) -> OpenCLMark:
+        """Queue a marker behind all that the stream holds, by clEnqueueMarkerWithWaitList."""
+        with self._translated():
+            return OpenCLMark(self._cl.enqueue_marker(self._queue), self._translated)
+
+    def wait(self) -> None:
+        """Return when all that was queued is done, by clFinish."""
+        with self._translated():
+            self._queue.finish()
+        self._events.clear()

@@ -1,1 +1,0 @@
-"""The figures of the float-against-double document, drawn anew from computed data."""

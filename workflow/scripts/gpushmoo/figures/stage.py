@@ -1,0 +1,97 @@
+"""Stage figure: a view of a kernel's cells, drawn from the results that it needs.
+
+A view that raises costs its own figure alone: in its place stands what went wrong.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import matplotlib.pyplot as plt
+
+from ..analysis.ceiling import read_ceiling
+from ..analysis.models.shapes import SHAPE_SCHEMA
+from ..core.errors import WorkloadError
+from ..core.paths import ROOT
+from ..core.schema import PREDICTION_SCHEMA
+from ..storage.dataset import matching, read_medians
+from ..storage.store import read_table
+from ..storage.wholefile import DamagedFileError, read_json, read_summed
+from ..workloads.fence import Fence
+from ..workloads.loader import KernelFolder, load_kernel
+from ..workloads.user_code import blamed, file_label
+from ..workloads.views import FigureData, View
+from .style import PAGE_WIDTH, apply_style, save
+
+
+def draw_figure(
+    spec: Mapping[str, Any], files: Mapping[str, Path], svg: Path, terminal: TextIO
+) -> None:
+    """Draw what `spec` says (see flow.figure_params) from `files` to `svg`, its note beside it.
+
+    `files` hold ``dataset`` and ``ceiling``, and ``predictions``, ``shapes``, ``shape_fits`` where
+    the view needs them. A fault of the view is said on `terminal` and in the figure's place.
+    """
+    folder = load_kernel(ROOT / spec["folder"])
+    view = next(v for v in folder.workload.views if v.name == spec["view"])
+    fault = _draw(folder, view, _figure_data(view, spec, files), svg)
+    if fault is not None:
+        terminal.write(f"gpushmoo: figure '{svg.stem}' is not drawn: {fault}\n")
+        _draw_fault(folder.name, view.name, fault, svg)
+
+
+def _figure_data(view: View, spec: Mapping[str, Any], files: Mapping[str, Path]) -> FigureData:
+    where = spec["where"]
+
+    def table(name: str, schema: Any) -> Any:
+        if name not in view.needs:
+            return schema.empty_table().to_pandas()
+        return matching(read_table(files[name], schema).to_pandas(), where)
+
+    # No kernel is called so: without a row, the columns are still those of the data set.
+    cells = where if "cells" in view.needs else {"kernel": ""}
+    return FigureData(
+        kernel=where["kernel"],
+        dtypes=tuple(spec["dtypes"]),
+        controls=tuple(spec["controls"]),
+        name_state=spec["name_state"],
+        cells=read_medians(files["dataset"], cells),
+        predictions=table("predictions", PREDICTION_SCHEMA),
+        shapes=table("shapes", SHAPE_SCHEMA),
+        shape_fits=read_json(files["shape_fits"])["fits"] if "shapes" in view.needs else (),
+        ceiling=read_ceiling(files["ceiling"]),
+    )
+
+
+def _draw(folder: KernelFolder, view: View, data: FigureData, svg: Path) -> str | None:
+    """Draw, and say in a sentence what went wrong; None where nothing did."""
+    file = folder.path / "workload.py"
+    apply_style()
+    try:
+        with Fence():
+            view.draw(data, svg)
+        read_summed(svg)
+        note = read_json(svg.with_suffix(".json"))
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except DamagedFileError:
+        return f"{file_label(file)}: draw of view '{view.name}' saves no figure by style.save"
+    except BaseException as err:
+        traceback.print_exc()
+        is_sentence = isinstance(err, WorkloadError)
+        return str(err) if is_sentence else blamed(file, f"view '{view.name}'", err)
+    if not all(isinstance(note.get(word), str) for word in ("title", "caption")):
+        return f"{file_label(file)}: title and caption of view '{view.name}' must be texts"
+    return None
+
+
+def _draw_fault(kernel: str, view: str, fault: str, svg: Path) -> None:
+    plt.close("all")
+    apply_style()
+    figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 0.6))
+    ax.axis("off")
+    ax.text(0.5, 0.5, "not drawn", ha="center", va="center", color="#D55E00")
+    save(figure, svg, f"{kernel}: view '{view}' is not drawn", f"{fault}.", fault=fault)

@@ -1,0 +1,1 @@
+"""Cells in, a shard out: building, verifying and timing kernels."""

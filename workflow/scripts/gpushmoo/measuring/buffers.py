@@ -1,0 +1,329 @@
+"""One problem on the device: its inputs, its output, and what the output must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.dtypes import DTYPES
+from ..core.errors import OutOfDeviceMemoryError, WorkloadError
+from ..core.space import Cell, Problem
+from ..devices.base import Bound, Device, Program
+from ..workloads.contract import ReducingWorkload, Workload
+from ..workloads.host_fed import HostFedWorkload, Piece, Pipeline, cuts
+from .host_pipeline import Feed, Pool
+from .watch import BufferWatch, first_difference
+
+Array = npt.NDArray[Any]
+
+# Streams over which host data are copied for comparison, and elements at a time.
+COPY_STREAMS, COPY_CHUNK = 4, 2**22
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Words that are not as they must be, and a sentence where anything is wrong.
+
+    Counted are those of the output and those that were written around a buffer.
+    """
+
+    wrong_words: int
+    message: str | None
+
+
+class Space(Protocol):
+    """What cells of one problem, element type and result are measured in.
+
+    `words` counts the 32-bit words of the output; `copy` is the runtime's own copy: on the device
+    of as many, or of the inputs to the device where these live on the host.
+    """
+
+    words: int
+
+    @property
+    def copy(self) -> Bound:
+        """The runtime's own copy, timed beside every cell to compare with."""
+
+    def bind(self, program: Program, cell: Cell) -> Bound:
+        """What is timed of `cell`. Raises as `Device.bind` does."""
+
+    def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
+        """That by which `cell` is verified where it is not what is timed."""
+
+    def poison(self) -> None:
+        """Overwrite the output with what no verified output holds."""
+
+    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+        """What is wrong after a run of `proof`: with the output, or written elsewhere."""
+
+    def damage(self) -> Verdict:
+        """What launches wrote beside the output; it is mended."""
+
+
+def open_space(
+    device: Device, workload: Workload, problem: Problem, dtype: str, variant: str, seed: int
+) -> Space:
+    """Make everything that a cell of `variant`, or of another of its result, needs.
+
+    Raises OutOfDeviceMemoryError or LaunchRefusedError when device or host cannot hold it.
+    """
+    # Inputs depend on the problem alone, so that every shard of it has the same data.
+
+    def make() -> Mapping[str, Array]:
+        rng = np.random.default_rng([seed, problem.height, problem.width])
+        return workload.inputs(problem, dtype, rng)
+
+    try:
+        return _opened(device, workload, problem, dtype, variant, make)
+    except MemoryError as err:
+        what = f"{problem.height} x {problem.width} {dtype}"
+        raise OutOfDeviceMemoryError(f"{what} does not fit this host's memory ({err}).") from err
+
+
+def _opened(
+    device: Device,
+    workload: Workload,
+    problem: Problem,
+    dtype: str,
+    variant: str,
+    make: Callable[[], Mapping[str, Array]],
+) -> Space:
+    if isinstance(workload, HostFedWorkload):
+        return FedSpace(device, workload, make())
+    if isinstance(workload, ReducingWorkload):
+        return ReducedSpace(device, workload, problem, dtype, make)
+    return Workspace(device, workload, problem, dtype, variant, make)
+
+
+class Workspace:
+    """Buffers and images on the device; see `Space`."""
+
+    def __init__(
+        self,
+        device: Device,
+        workload: Workload,
+        problem: Problem,
+        dtype: str,
+        variant: str,
+        make: Callable[[], Mapping[str, Array]],
+    ) -> None:
+        """Upload what `make` gives and `variant` makes of it. Raises as `open_space` does."""
+        self._device, self._workload, kind = device, workload, DTYPES[dtype]
+        self._make, self._variant, inputs = make, variant, make()
+        expected = workload.expected(inputs, variant)
+        check_output(workload, expected, problem, dtype)
+        self._form = expected.shape, expected.dtype
+        self.words = expected.nbytes // 4
+        self._buffers = {
+            name: device.upload_image(array, kind)
+            if name in workload.images
+            else device.upload(whole_words(workload, name, array))
+            for name, array in inputs.items()
+        }
+        if workload.output in workload.images:
+            self._output = device.allocate_image(problem, kind)
+        else:
+            self._output = device.allocate(expected.nbytes)
+        self._buffers[workload.output] = self._output
+        self._expected = device.upload(expected)
+        # An image is copied to or from a buffer, not to another image.
+        barred = workload.images if workload.output in workload.images else frozenset()
+        same_size = [n for n in inputs if inputs[n].nbytes == expected.nbytes and n not in barred]
+        source = self._buffers[same_size[0]] if same_size else self._expected
+        self.copy = device.bind_copy(source, self._output)
+        plain = {n: b for n, b in self._buffers.items() if n not in workload.images}
+        self._watched = {n: b for n, b in plain.items() if n in inputs and n != workload.output}
+        self._watch = BufferWatch(device, plain, self._watched, self._restore)
+
+    def _restore(self) -> None:
+        """The content of the inputs that are buffers, and of what is expected, as at first."""
+        inputs = self._make()
+        expected = self._workload.expected(inputs, self._variant)
+        pairs = [(inputs[name], self._buffers[name]) for name in self._watched]
+        for array, buffer in [*pairs, (expected, self._expected)]:
+            self._device.bind_copy(self._device.upload(array), buffer).run()
+
+    def bind(self, program: Program, cell: Cell) -> Bound:
+        """The cell's launch on these buffers."""
+        return self._device.bind(program, self._workload.launch(cell), self._buffers)
+
+    def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
+        """The workload's proof where it is another launch."""
+        proof = self._workload.proof(cell)
+        if proof == self._workload.launch(cell):
+            return None
+        return self._device.bind(program, proof, self._buffers)
+
+    def poison(self) -> None:
+        """Overwrite the output with words of all ones, a NaN in every float type."""
+        self._device.poison(self._output)
+
+    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+        """Compared bit by bit, on the device."""
+        wrong, clauses = self._device.mismatches(self._output, self._expected), []
+        if wrong:
+            first = first_difference(self._device, self._output, self._expected, *self._form)
+            clauses = [f"{wrong} of {self.words} words differ, {first}"]
+        return _with_damage(self._watch, wrong, clauses)
+
+    def damage(self) -> Verdict:
+        """Past a buffer, or into an input."""
+        return _with_damage(self._watch)
+
+
+def _with_damage(watch: BufferWatch, wrong: int = 0, clauses: Sequence[str] = ()) -> Verdict:
+    """What is wrong with the output, and what was written elsewhere."""
+    words, more = watch.damage()
+    return Verdict(wrong + words, "; ".join([*clauses, *more]) or None)
+
+
+def check_output(workload: Workload, expected: Array, problem: Problem, dtype: str) -> None:
+    """Raise WorkloadError when an expected output is not as the output is."""
+    shape, scalar = workload.output_form(problem, dtype)
+    name = f"{workload.name}: reference has"
+    if expected.shape != shape:
+        raise WorkloadError(f"{name} shape {expected.shape}, the output {shape}")
+    if expected.dtype != scalar:
+        raise WorkloadError(f"{name} dtype {expected.dtype}, the output {scalar}")
+
+
+def whole_words(workload: Workload, name: str, array: Array) -> Array:
+    """The array. Raises WorkloadError when it is not of whole 32-bit words, as buffers are."""
+    if array.nbytes % 4:
+        raise WorkloadError(
+            f"{workload.name}: inputs gives {array.nbytes} bytes for '{name}'; a buffer is of "
+            "whole 32-bit words"
+        )
+    return array
+
+
+class ReducedSpace:
+    """Buffers on the device, by name, from which one number comes; see `Space`."""
+
+    words = 1
+
+    def __init__(
+        self,
+        device: Device,
+        workload: ReducingWorkload,
+        problem: Problem,
+        dtype: str,
+        make: Callable[[], Mapping[str, Array]],
+    ) -> None:
+        """Upload what `make` gives. Raises as `open_space` does."""
+        self._device, self._workload, self._make = device, workload, make
+        inputs = make()
+        self._known = workload.known(inputs)
+        self._result = np.zeros(1, DTYPES[dtype].scalar)
+        self._written = [device.allocate(self._result.nbytes)]
+        self.buffers = {name: device.upload(array) for name, array in inputs.items()}
+        self.buffers[workload.output] = self._written[0]
+        for name, nbytes in workload.scratch(problem, dtype).items():
+            self.buffers[name] = device.allocate(nbytes)
+            self._written.append(self.buffers[name])
+        self.copy = device.bind_copy(device.upload(self._result), self._written[0])
+        read = {name: self.buffers[name] for name in inputs}
+        self._watch = BufferWatch(device, self.buffers, read, self._restore)
+
+    def _restore(self) -> None:
+        for name, array in self._make().items():
+            self._device.bind_copy(self._device.upload(array), self.buffers[name]).run()
+
+    def bind(self, program: Program, cell: Cell) -> Bound:
+        """The cell's launch, or the library's function, on these buffers."""
+        call = self._workload.library(cell)
+        if call is not None:
+            return self._device.bind_library(call, self.buffers)
+        return self._device.bind(program, self._workload.launch(cell), self.buffers)
+
+    def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
+        """None: a cell is verified by the very launch that is timed."""
+        return None
+
+    def poison(self) -> None:
+        """All-ones words in all that a launch writes before it reads it."""
+        for buffer in self._written:
+            self._device.poison(buffer)
+
+    def value(self, proof: Bound) -> float:
+        """The number that a run of `proof` left."""
+        with self._device.open_stream() as stream:
+            stream.copy_out(self._result, self._written[0])
+            stream.wait()
+        return float(self._result[0])
+
+    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+        """Compared with what the order of summation explains."""
+        message = self._workload.fault(self.value(proof), cell, self._known)
+        faults = [] if message is None else [message]
+        return _with_damage(self._watch, self.words * len(faults), faults)
+
+    def damage(self) -> Verdict:
+        """Past a buffer, or into an input."""
+        return _with_damage(self._watch)
+
+
+class FedSpace:
+    """Arrays on the host, by name, pinned and not, and streams that cells share; see `Space`."""
+
+    words = 1
+
+    def __init__(
+        self, device: Device, workload: HostFedWorkload, inputs: Mapping[str, Array]
+    ) -> None:
+        """Copy `inputs` to pinned and to ordinary memory."""
+        self._workload = workload
+        self._known = workload.known(inputs)
+        self.arrays = {
+            pinned: {name: device.host_array(array, pinned) for name, array in inputs.items()}
+            for pinned in (True, False)
+        }
+        self._pool = Pool(device, tuple(inputs))
+        n = next(iter(inputs.values())).size
+        pieces = tuple(
+            Piece(c.stream, c.begin, c.end, None) for c in cuts(n, COPY_STREAMS, 1, COPY_CHUNK)
+        )
+        streams = 1 + max((p.stream for p in pieces), default=0)
+        copied = Pipeline(streams, pieces, 0, n, n, pinned=True, pooled=True)
+        self.copy: Bound = self._feed(None, copied, lambda _: 0.0, lambda *_: 0.0)
+
+    def _feed(
+        self,
+        program: Any,
+        pipeline: Pipeline,
+        host_part: Callable[[Mapping[str, Array]], Any],
+        total: Callable[[Array, Any], float],
+    ) -> Feed:
+        arrays = self.arrays[pipeline.pinned]
+        return Feed(self._pool, program, pipeline, arrays, host_part, total)
+
+    def bind(self, program: Program, cell: Cell) -> Feed:
+        """The cell's pipeline on these arrays."""
+        w = self._workload
+        return self._feed(program, w.pipeline(cell), partial(w.host_part, cell), w.total)
+
+    def bind_proof(self, program: Program, cell: Cell) -> Feed:
+        """The cell's pipeline, run in memory that is poisoned before."""
+        return replace(self.bind(program, cell), poisoned=True)
+
+    def poison(self) -> None:
+        """Nothing: the proof takes its memory itself."""
+
+    def value(self, proof: Bound) -> float:
+        """The number that a run of `proof` gave."""
+        assert isinstance(proof, Feed)
+        return proof.value
+
+    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+        """Compared with what the order of summation explains."""
+        message = self._workload.fault(self.value(proof), cell, self._known)
+        return Verdict(0 if message is None else self.words, message)
+
+    def damage(self) -> Verdict:
+        """None is looked for: streams' own memory has no guard zones."""
+        return Verdict(0, None)

@@ -1,0 +1,152 @@
+"""What measuring tells: cells on their way, events about them, and what is left at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..core.errors import WorkloadError
+from ..core.schema import Status
+from ..core.space import Cell, CellGroup, Problem
+from ..core.text import MOST_SENTENCE, one_line
+from ..devices.base import Bound, Reading, Sample
+from ..workloads.contract import Launch, Workload
+
+
+@dataclass
+class CellRun:
+    """A cell on its way: its launch, its samples in seconds, how it ended.
+
+    `bound` and `proof` (the launch that is timed, and the one by which it is verified) exist only
+    while the cell is being measured. `launch_s` is what its first sample said.
+    """
+
+    cell: Cell
+    launch: Launch
+    resident_per_unit: int | None = None
+    registers: int | None = None
+    bound: Bound | None = None
+    proof: Bound | None = None
+    status: Status | None = None
+    message: str | None = None
+    launch_s: float | None = None
+    launches: int | None = None
+    samples_s: list[float] = field(default_factory=list)
+    sampled_at_s: list[float] = field(default_factory=list)
+    spent_s: float = 0.0
+    verified_words: int | None = None
+    wrong_words: int | None = None
+
+    def sample(self) -> Sample:
+        """What is timed next: so many launches, or one while their number is not chosen."""
+        assert self.bound is not None
+        return Sample(self.bound, self.launches or 1, self.cell.cache_state == "flushed")
+
+    @property
+    def sample_s(self) -> float:
+        """Seconds that a sample takes, about, once the number of its launches is chosen."""
+        assert self.launch_s is not None
+        assert self.launches is not None
+        return self.launch_s * self.launches
+
+    def end(self, status: Status, message: str | None = None) -> None:
+        """Fix the cell's status. Of a text of any length (a workload's) a bounded line is kept."""
+        self.message = None if message is None else one_line(message, MOST_SENTENCE)
+        self.status, self.bound, self.proof = status, None, None
+
+
+class NoLaunch(Launch):
+    """Stands where a workload does not say its launch: no block of no thread."""
+
+    def __init__(self) -> None:
+        super().__init__("", (0, 0, 0), (0, 0, 0), (), 0)
+
+    def __post_init__(self) -> None:
+        """Nothing is checked."""
+
+
+def planned(workload: Workload, cell: Cell) -> CellRun:
+    """`cell` before it is measured; ended at once where the workload fails to describe it."""
+    try:
+        workload.bytes_moved(cell)
+        workload.result_of(cell.variant)
+        return CellRun(cell, workload.launch(cell))
+    except WorkloadError as err:
+        return CellRun(cell, NoLaunch(), status=Status.WORKLOAD_FAILED, message=str(err))
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """Work on `problem` that belongs to no cell: making its buffers, the runtime's own copy.
+
+    Buffers are made for the cells of `variants`.
+    """
+
+    problem: Problem
+    variants: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Began:
+    """The cells with these keys are about to run on the device, in this order."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A cell has its status, and with it all that is written about it."""
+
+    run: CellRun
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Each sample of a cell of `group` holds so many launches."""
+
+    group: CellGroup
+    launches: int
+
+
+@dataclass(frozen=True)
+class Copied:
+    """The runtime's own copy of the problem's output buffer took so long.
+
+    It began `at_s` seconds after the shard did.
+    """
+
+    problem: Problem
+    cache_state: str
+    seconds: float
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Read:
+    """The device's state, `at_s` seconds after the shard began."""
+
+    at_s: float
+    reading: Reading
+
+
+@dataclass(frozen=True)
+class Worked:
+    """Share (0..1) of the work that was asked for."""
+
+    fraction: float
+
+
+Event = Preparing | Began | Ended | Grouped | Copied | Read | Worked
+
+
+@dataclass
+class ShardResult:
+    """All cells of a shard, ended, and what was read beside them.
+
+    `copies` are the runtime's own copies by problem and cache state, each with the moment at which
+    it began and its duration in seconds; `launches` is how many make a sample of each group.
+    """
+
+    runs: dict[str, CellRun]
+    copies: dict[tuple[Problem, str], list[tuple[float, float]]] = field(default_factory=dict)
+    launches: dict[CellGroup, int] = field(default_factory=dict)
+    readings: list[tuple[float, Reading]] = field(default_factory=list)

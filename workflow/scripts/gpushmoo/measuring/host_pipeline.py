@@ -1,0 +1,198 @@
+"""Runs a pipeline: host data through streams, the host's own part meanwhile, one number out."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.errors import OutOfDeviceMemoryError
+from ..devices.base import Device, Program, Stream
+from ..workloads.host_fed import Pipeline
+
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StreamRoom:
+    """A stream and its room, in bytes, for one piece of every input."""
+
+    stream: Stream
+    nbytes: int
+    room: Mapping[str, Any]
+
+
+@dataclass
+class Pool:
+    """Streams with their room, and room for partial results, that grow and are used again.
+
+    A context manager: at its end all of it is given back, also what was taken before a failure.
+    """
+
+    device: Device
+    inputs: tuple[str, ...]
+    lanes: list[StreamRoom] = field(default_factory=list)
+    keeper: Stream | None = None
+    partials: Any = None
+    _partial_bytes: int = 0
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        keepers = [] if self.keeper is None else [self.keeper]
+        streams = keepers + [lane.stream for lane in self.lanes]
+        self.lanes, self.keeper, self.partials, self._partial_bytes = [], None, None, 0
+        # Each of them is left, the keeper last, whatever another one raises.
+        with ExitStack() as stack:
+            for stream in streams:
+                stack.push(stream)
+
+    @contextmanager
+    def emptied_on_error(self) -> Iterator[None]:
+        """Give all back when what is done within fails: nothing of that is left to the next."""
+        with ExitStack() as stack:
+            stack.push(self)
+            yield
+            stack.pop_all()
+
+    def ready(self, rooms: Sequence[int], partials: int) -> None:
+        """Have so many bytes for an input in each of the first lanes, and for partial results.
+
+        Raises OutOfDeviceMemoryError.
+        """
+        with self.emptied_on_error():
+            for i, nbytes in enumerate(rooms):
+                self._ready_lane(i, nbytes)
+            if self._partial_bytes < partials:
+                self._ready_partials(partials)
+
+    def _ready_lane(self, i: int, nbytes: int) -> None:
+        if i < len(self.lanes) and self.lanes[i].nbytes >= nbytes:
+            return
+        stream = self.device.open_stream()
+        before, self.lanes[i : i + 1] = self.lanes[i : i + 1], [StreamRoom(stream, 0, {})]
+        for lane in before:
+            lane.stream.__exit__()
+        room = {name: stream.allocate(nbytes) for name in self.inputs}
+        self.lanes[i] = StreamRoom(stream, nbytes, room)
+
+    def _ready_partials(self, nbytes: int) -> None:
+        before, self.keeper = self.keeper, self.device.open_stream()
+        if before is not None:
+            before.__exit__()
+        self.partials = self.keeper.allocate(nbytes)
+        # Other streams use it.
+        self.keeper.wait()
+        self._partial_bytes = nbytes
+
+
+@dataclass
+class Feed:
+    """A pipeline bound to host arrays, timed by the host; see `devices.base.Bound`.
+
+    `arrays` are flat inputs of one length and type. `host_part` computes the host's part of the
+    result from its part of them; `total` makes the result from the device's partial results and
+    that. `value` is what the last run gave, NaN before. A `poisoned` run begins with all-ones words
+    in all its memory, so that what is not copied or not written, or not in time, is seen.
+    """
+
+    pool: Pool
+    program: Program
+    pipeline: Pipeline
+    arrays: Arrays
+    host_part: Callable[[Arrays], Any]
+    total: Callable[[Array, Any], float]
+    clock: Callable[[], float] = time.perf_counter
+    poisoned: bool = False
+    value: float = math.nan
+
+    def __post_init__(self) -> None:
+        dtype = next(iter(self.arrays.values())).dtype
+        self._partials = np.zeros(self.pipeline.partials, dtype)
+        self._rooms = [elements * dtype.itemsize for elements in self.pipeline.rooms()]
+        self._prepared(lambda: None)
+
+    def run(self) -> None:
+        """Compute once. Raises what the device raises; what it took is given back."""
+        self._prepared(self._once)
+
+    def sample(self, launches: int) -> float:
+        """Mean seconds of a run by the host's clock, from the first copy to the number."""
+        return self._prepared(lambda: self._timed(launches))
+
+    def sample_flushed(self, launches: int) -> float:
+        """As `sample`: the data come from the host's memory, whatever the device's cache holds."""
+        return self.sample(launches)
+
+    def _prepared(self, step: Callable[[], T]) -> T:
+        """`step` with the pool made ready, which a failure of another user may have emptied.
+
+        Where memory is short, what the pool holds for others is given up: what fits alone fits.
+        """
+        others = bool(self.pool.lanes)
+        while True:
+            try:
+                self.value = math.nan
+                if self.pipeline.pooled:
+                    self.pool.ready(self._rooms, self._partials.nbytes)
+                return step()
+            except OutOfDeviceMemoryError:
+                if not others:
+                    raise
+                self.pool.__exit__()
+                others = False
+
+    def _timed(self, launches: int) -> float:
+        start = self.clock()
+        for _ in range(launches):
+            self._once()
+        return (self.clock() - start) / launches
+
+    def _once(self) -> None:
+        self.value = math.nan
+        if self.pipeline.pooled:
+            with self.pool.emptied_on_error():
+                value = self._compute(self.pool)
+        else:
+            with Pool(self.pool.device, self.pool.inputs) as pool:
+                pool.ready(self._rooms, self._partials.nbytes)
+                value = self._compute(pool)
+        self.value = value
+
+    def _poison(self, pool: Pool) -> None:
+        self._partials.view(np.uint8).fill(0xFF)
+        for lane in pool.lanes[: len(self._rooms)]:
+            # Then its memory may be used beside the stream.
+            lane.stream.wait()
+            for buffer in lane.room.values():
+                pool.device.poison(buffer)
+        if pool.partials is not None:
+            pool.device.poison(pool.partials)
+
+    def _compute(self, pool: Pool) -> float:
+        p = self.pipeline
+        if self.poisoned:
+            self._poison(pool)
+        for piece in p.pieces:
+            lane = pool.lanes[piece.stream]
+            for name, array in self.arrays.items():
+                lane.stream.copy_in(lane.room[name], array[piece.begin : piece.end])
+            if piece.launch is not None:
+                buffers = {**lane.room, "partials": pool.partials}
+                lane.stream.launch(self.program, piece.launch, buffers)
+        of_host = self.host_part({n: a[p.host_begin : p.host_end] for n, a in self.arrays.items()})
+        for lane in pool.lanes[: len(self._rooms)]:
+            lane.stream.wait()
+        if p.partials:
+            pool.lanes[0].stream.copy_out(self._partials, pool.partials)
+            pool.lanes[0].stream.wait()
+        return self.total(self._partials, of_host)

@@ -1,0 +1,68 @@
+"""How many launches make a sample, in which order cells are sampled, how many without waiting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+# Under this the cost of a launch and the clock's grain would be part of the figure.
+SHORT_S = 50e-6
+MAX_LAUNCHES = 256
+# Each flushed launch pays for a flush, which takes longer than a short launch does.
+MAX_FLUSHED = 4
+# A sample that would last longer holds fewer launches, or a hang could not be told from a sample.
+# Such a cell is thousands of times slower than the fastest of its group, whatever its batch.
+LONGEST_S = 0.25
+
+
+def launches_of_group(launches_s: Sequence[float], most: int = MAX_LAUNCHES) -> int:
+    """Launches that make a sample of each cell of a group, from the seconds of one launch of each.
+
+    A launch by itself and the same launch behind others take different times, so cells that are
+    compared must have one number. It is that of the fastest: 1 if that takes at least 50 µs, else
+    the power of two with which it lasts at least as long, up to `most`. A power of two, because two
+    runs then rarely choose differently. Raises ValueError when there is no cell.
+    """
+    if not len(launches_s):
+        raise ValueError("launches of no cells")
+    fastest_s = max(min(launches_s), SHORT_S / MAX_LAUNCHES)
+    return int(min(most, 2 ** max(0, math.ceil(math.log2(SHORT_S / fastest_s)))))
+
+
+def launches_of_cell(group_launches: int, launch_s: float) -> int:
+    """The group's number, or as many launches as fit `LONGEST_S`, at least one."""
+    if group_launches * launch_s <= LONGEST_S:
+        return group_launches
+    return max(1, int(LONGEST_S / launch_s))
+
+
+def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Iterator[list[T]]:
+    """The items in their order, so many together as count and time allow, at least one.
+
+    `timed` has the seconds that each takes; chunks hold at most `most` items of `most_s` in all.
+    """
+    chunk: list[T] = []
+    together_s = 0.0
+    for item, seconds in timed:
+        if chunk and (len(chunk) == most or together_s + seconds > most_s):
+            yield chunk
+            chunk, together_s = [], 0.0
+        chunk.append(item)
+        together_s += seconds
+    if chunk:
+        yield chunk
+
+
+def shuffled(items: Sequence[T], rng: np.random.Generator) -> Iterator[T]:
+    """The items in a fresh random order: one round.
+
+    Every round visits each active cell once, so a drift of the machine spreads over all cells
+    and cannot favour one.
+    """
+    for i in rng.permutation(len(items)):
+        yield items[i]

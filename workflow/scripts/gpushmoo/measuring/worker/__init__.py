@@ -1,0 +1,1 @@
+"""The process that measures, and the one that watches over it."""

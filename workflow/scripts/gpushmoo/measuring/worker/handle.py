@@ -1,0 +1,167 @@
+"""The caller's end of a measuring process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import DeviceError
+from ...core.paths import IMPORTED
+from ...workloads.last_words import LastWords
+from ..locks import DeviceLock
+from . import worker
+from .protocol import Crashed, Job, Locked, Message, Refused
+from .silence import SLICE_S, Silence, standing
+
+log = logging.getLogger(__name__)
+
+# Signals by which the system ends a process for what it did itself; all others come from outside.
+_FAULTS = "SIGABRT SIGBUS SIGFPE SIGILL SIGSEGV SIGSYS SIGTRAP"
+FAULT_SIGNALS = frozenset(signal.Signals[name] for name in _FAULTS.split())
+
+
+class _WorkerError(Exception):
+    """The process said nothing more; `in_workload` where something of the user's ran."""
+
+    def __init__(self, text: str = "", in_workload: bool = False) -> None:
+        super().__init__(text)
+        self.in_workload = in_workload
+
+
+class WorkerSilentError(_WorkerError):
+    """The process said nothing for as long as it may."""
+
+
+class WorkerGoneError(_WorkerError):
+    """The process ended without a word; the sentence says how."""
+
+
+class WorkerKilledError(WorkerGoneError):
+    """It was ended by a signal that no kernel causes: a person's, or a system's short of memory."""
+
+
+class WorkerCrashedError(RuntimeError):
+    """An error in a program inside the process, not in the device; its log has the traceback."""
+
+
+def end_of(status: int) -> WorkerGoneError:
+    """How a process ended that has this exit status, negative for a signal."""
+    if status >= 0:
+        return WorkerGoneError(f"the measuring process ended with status {status}")
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:  # a real-time signal
+        name = f"signal {-status}"
+    text = f"the measuring process was ended by {name}"
+    return WorkerGoneError(text) if -status in FAULT_SIGNALS else WorkerKilledError(text)
+
+
+def lend(connection: Connection[Any, Any], index: int, lock: DeviceLock, pid: int) -> None:
+    """Tell the process `pid` over its socket which device is locked, and let it hold the lock."""
+    assert lock.descriptor is not None
+    try:
+        connection.send(Locked(index))
+        send_handle(connection, lock.descriptor, pid)
+    except (BrokenPipeError, ConnectionResetError):
+        return
+
+
+class WorkerProcess:
+    """Starts the module `worker` and talks with it. Its output goes where the caller's goes."""
+
+    def __init__(self, job: Job) -> None:
+        own, theirs = socket.socketpair()
+        paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
+        self._folder = "/".join(Path(job.params["folder"]).parts[-2:])
+        self._last_words = LastWords()
+        descriptors = theirs.fileno(), self._last_words.descriptor
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", worker.__name__, *map(str, descriptors)],
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            )
+        self._connection: Connection[Any, Any] = Connection(own.detach())
+        self.say(job)
+
+    def say(self, message: object) -> None:
+        """Send `message`; a process that is gone is found by the next `hear`."""
+        try:
+            self._connection.send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+    def lend(self, index: int, lock: DeviceLock) -> None:
+        """Have the process open the device `index` and hold its `lock` as well.
+
+        So the device stays locked until both have ended: when the caller is killed, the process may
+        still be in a kernel for a moment.
+        """
+        lend(self._connection, index, lock, self._process.pid)
+
+    def hear(self, limit_s: float) -> Message:
+        """The next message within `limit_s` seconds of silence that counts (see `Silence`).
+
+        Raises WorkerSilentError, WorkerGoneError, WorkerCrashedError, or DeviceError with the
+        sentence of a device that cannot be used.
+        """
+        try:
+            self._wait(limit_s)
+            message: Message = self._connection.recv()
+        except (EOFError, OSError) as err:  # OSError: it was ended in the middle of a message
+            ended = end_of(self._process.wait())
+            raise type(ended)(*self._with_what_ran(str(ended))) from err
+        if isinstance(message, Refused):
+            raise DeviceError(message.message)
+        if isinstance(message, Crashed):
+            raise WorkerCrashedError(message.message)
+        return message
+
+    def _wait(self, limit_s: float) -> None:
+        silence = Silence(limit_s)
+        warned = False
+        # A clock that stands still while the machine is suspended, and that nobody sets.
+        before = time.monotonic()
+        while not self._connection.poll(SLICE_S):
+            now, stands = time.monotonic(), standing(self._process.pid)
+            silence.add(now - before, stands)
+            before = now
+            if silence.too_long:
+                text = f"the measuring process said nothing for {limit_s:g} s"
+                raise WorkerSilentError(*self._with_what_ran(text))
+            if stands is not None and stands.stopped and not warned:
+                log.warning("the measuring process %d is stopped: waiting", self._process.pid)
+                warned = True
+
+    def _with_what_ran(self, text: str) -> tuple[str, bool]:
+        """`text` in the user's terms where something of theirs runs, and whether it does."""
+        ran = self._last_words.read()
+        return (text, False) if ran is None else (f"{self._folder}: {text} while {ran}", True)
+
+    def stop(self) -> None:
+        """End the process at once, whatever it does."""
+        self._close()
+        self._process.kill()
+        self._process.wait()
+
+    def join(self) -> None:
+        """Wait for a process that has nothing more to do."""
+        self._close()
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.stop()
+
+    def _close(self) -> None:
+        self._connection.close()
+        self._last_words.close()

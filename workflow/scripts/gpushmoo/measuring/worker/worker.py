@@ -1,0 +1,165 @@
+"""``python -m gpushmoo.measuring.worker.worker FD WORDS``: opens the device and runs kernels.
+
+It is a process of its own so that a kernel that faults, hangs or takes the runtime down with it
+costs one cell: the caller (`process`, `supervise`) replaces it. Messages are pickled dataclasses
+over the socket FD, first a Job, then answers to what the caller says. WORDS is the descriptor of
+memory that tells what of the user's runs (see `last_words`).
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+from typing import Any
+
+from ...core.errors import DeviceError, DeviceLostError, WorkloadError
+from ...core.paths import ROOT
+from ...core.process import end_with_parent
+from ...core.space import space_of
+from ...core.text import MOST_SENTENCE, one_line
+from ...devices.base import Device
+from ...devices.build_file import KernelBuild, read_build
+from ...devices.select import open_for_job
+from ...storage.wholefile import DamagedFileError
+from ...workloads.contract import misfit
+from ...workloads.last_words import share
+from ...workloads.loader import KernelFolder, load_kernel
+from ..builds import programs_for
+from ..events import Event, Worked
+from ..rounds import ShardRun
+from ..settings import settings_of
+from ..shard_cells import plan_cells
+from .protocol import (
+    Candidates,
+    Crashed,
+    Finished,
+    Job,
+    Locked,
+    Lost,
+    Measure,
+    Message,
+    Opened,
+    Refused,
+)
+from .standstill import StandstillWatch
+
+log = logging.getLogger(__name__)
+
+# Seconds between two tellings of how far the work is.
+_TELL_EVERY_S = 0.5
+
+
+def main(fd: int) -> None:
+    """Serve one job on the socket `fd`; the caller's end of the socket closing ends it."""
+    end_with_parent()
+    # An interrupt ends it at once, as other signals do, and not as an error in a program.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    connection: Connection[Any, Any] = Connection(fd)
+    try:
+        receive = receiver(connection)
+        _serve(receive(), receive, connection.send)
+    except (EOFError, BrokenPipeError):
+        return
+    except DeviceLostError as err:
+        connection.send(Lost(str(err)))
+    except (DeviceError, DamagedFileError) as err:
+        connection.send(Refused(str(err)))
+    except Exception as err:
+        traceback.print_exc()
+        connection.send(Crashed(one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)))
+
+
+def receiver(connection: Connection[Any, Any]) -> Callable[[], Any]:
+    """Receives messages; of a locked device also the lock, which this process then holds."""
+
+    def receive() -> Any:
+        message = connection.recv()
+        if isinstance(message, Locked):
+            # Never closed: the device is free when this process has ended.
+            recv_handle(connection)
+        return message
+
+    return receive
+
+
+def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]) -> None:
+    params = job.params
+    build = None if job.build is None else read_build(job.build)
+    device = _open(job, build, receive, send)
+    log.info("device %s (%s), %s", device.info.name, device.info.uuid, device.info.runtime)
+    folder = load_kernel(ROOT / params["folder"])
+    space = space_of(params)
+    _refuse_misfits(device, folder, params)
+    ready = programs_for(device, folder, space, build, params["kernel_digest"])
+    builds = ready.builds
+    cells = plan_cells(device, folder, builds, space)
+    options = {v: p.options for v, p in builds.programs.items()}
+    failures = {v: str(err) for v, err in builds.failures.items()}
+    log.info("%d cells, built: %s", len(cells), ", ".join(builds.programs) or "nothing")
+    send(Opened(device.info, options, failures, ready.machine_code, ready.compiled_here, cells))
+    do: Measure = receive()
+    run = ShardRun(
+        device,
+        folder,
+        builds,
+        settings_of(params),
+        _Throttled(send),
+        time.monotonic,
+        job.started,
+        do.together,
+        do.launches,
+        StandstillWatch(),
+    )
+    run.measure([c for c in cells if do.keys is None or c.key in do.keys])
+    send(Finished())
+    device.close()
+
+
+def _open(
+    job: Job, build: KernelBuild | None, receive: Callable[[], Any], send: Callable[[Message], None]
+) -> Device:
+    """Offer the devices that may measure, open the one that the caller has locked."""
+
+    def lock(devices: Sequence[tuple[int, str]]) -> int:
+        send(Candidates(tuple(devices)))
+        locked: Locked = receive()
+        return locked.index
+
+    return open_for_job(job.params, job.cache, lock, {} if build is None else build.own_kernels)
+
+
+def _refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, Any]) -> None:
+    memory, allocation = device.info.global_memory, device.info.max_allocation
+    for problem in space_of(params).problems:
+        try:
+            reason = misfit(folder.workload, problem, params["dtype"], memory, allocation)
+        except WorkloadError:  # which the problem's cells will tell
+            continue
+        if reason is not None:
+            raise DeviceError(f"kernels.{folder.name}.sizes: {reason}; choose a smaller size.")
+
+
+class _Throttled:
+    """Passes events on, but says how far the work is only every half second."""
+
+    def __init__(self, send: Callable[[Message], None]) -> None:
+        self._send, self._told = send, time.monotonic()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Worked):
+            if time.monotonic() - self._told < _TELL_EVERY_S:
+                return
+            self._told = time.monotonic()
+        self._send(event)
+
+
+if __name__ == "__main__":
+    share(int(sys.argv[2]))
+    main(int(sys.argv[1]))

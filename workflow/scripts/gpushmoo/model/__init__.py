@@ -1,1 +1,0 @@
-"""Mechanistic models of memory bandwidth: the simulated device and the closed formulas."""

@@ -1,0 +1,1 @@
+"""Everything before the first job: configuration, plan, figures, digests."""

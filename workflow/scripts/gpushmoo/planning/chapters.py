@@ -1,0 +1,84 @@
+"""Which chapters and which simulated devices a run has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..chapters.contract import ChapterError, ChapterPlan, ChapterRun
+from ..chapters.loader import ChapterFolder, ChapterFolderError, find_chapters, load_chapter
+from ..simulation.request import COMPARED_KERNELS, Simulation
+from ..workloads.loader import KernelFolder
+from ..workloads.user_code import blamed
+from .config_schema import ConfigError, check_schema, refuse_unknown
+
+
+@dataclass(frozen=True)
+class PlannedChapter:
+    """A chapter of this run, and what it adds to it."""
+
+    folder: ChapterFolder
+    plan: ChapterPlan
+
+
+def plan_chapters(
+    raw: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    root: Path,
+    dataset: Path | None,
+    kernels: Mapping[str, KernelFolder],
+    simulations: Mapping[str, Simulation],
+) -> tuple[dict[str, Simulation], dict[str, PlannedChapter]]:
+    """The simulated devices and the chapters of a run that sweeps `kernels`, each by name.
+
+    A simulated device that only absent chapters speak of is left out, as is a comparison with
+    measured cells where no kernel is swept that can be simulated. Raises ConfigError.
+    """
+    try:
+        paths = find_chapters(root / f for f in raw["chapter_folders"])
+        folders = {name: load_chapter(path) for name, path in paths.items()}
+    except ChapterFolderError as err:
+        raise ConfigError(str(err)) from err
+    options = {} if raw["chapters"] is None else _options(raw["chapters"], schema, folders)
+    swept = set(kernels)
+    present = {n: folders[n] for n in options if folders[n].chapter.kernels & swept}
+    absent = {d for n, f in folders.items() if n not in present for d in f.chapter.devices}
+    spoken_of = {d for f in present.values() for d in f.chapter.devices}
+    kept = {
+        name: s
+        for name, s in simulations.items()
+        if name not in absent - spoken_of and (not s.measured or COMPARED_KERNELS & swept)
+    }
+    run = ChapterRun(Path("results") / raw["run"], raw["seed"], kernels, kept, dataset, root)
+    return kept, {n: PlannedChapter(f, _plan(f, options[n], run)) for n, f in present.items()}
+
+
+def _plan(folder: ChapterFolder, options: Mapping[str, Any], run: ChapterRun) -> ChapterPlan:
+    try:
+        plan = folder.chapter.plan(options, run)
+    except ChapterError as err:
+        raise ConfigError(f"{err}.") from err
+    except Exception as err:
+        where = blamed(folder.path / "chapter.py", "plan", err)
+        raise ConfigError(f"Chapter '{folder.name}': it cannot be planned ({where}).") from err
+    if not isinstance(plan, ChapterPlan):
+        raise ConfigError(
+            f"Chapter '{folder.name}': plan returns {type(plan).__name__}, not a ChapterPlan."
+        )
+    return plan
+
+
+def _options(
+    given: Mapping[str, Any], schema: Mapping[str, Any], folders: Mapping[str, ChapterFolder]
+) -> dict[str, Mapping[str, Any]]:
+    """What each chapter is told, by its own schema; one that is null is left out."""
+    refuse_unknown("chapters", given, folders)
+    options = {name: given.get(name, {}) for name in folders if given.get(name, {}) is not None}
+    schemas = {name: folders[name].options for name in options}
+    check_schema(
+        {"chapters": options},
+        {"$defs": schema["$defs"], "properties": {"chapters": {"properties": schemas}}},
+    )
+    return options

@@ -1,0 +1,140 @@
+"""Turns a JSON-schema error into one sentence: the key, what it is, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jsonschema
+
+
+def sentence(error: jsonschema.ValidationError) -> str:
+    """One sentence for a schema error: the key, what it is, what is allowed."""
+    key = ".".join(str(p) for p in error.absolute_path)
+    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
+    rule: Any = error.validator_value
+    if error.validator == "additionalProperties":
+        allowed = sorted(schema.get("properties", {}))
+        unknown = min((k for k in _mapping(error) if k not in allowed), key=str)
+        hint = did_you_mean(str(unknown), allowed)
+        where = f"{key}.{unknown}" if key else str(unknown)
+        return f"Unknown config key '{where}'; allowed here: {', '.join(allowed)}.{hint}"
+    if error.validator == "required":
+        missing = next(n for n in rule if n not in _mapping(error))
+        return f"Config key '{f'{key}.{missing}' if key else missing}' is missing."
+    if error.validator == "anyOf" and error.context:
+        return _any_of(key, error)
+    if "propertyNames" in error.relative_schema_path:
+        return f"Config key '{key}' holds the key {_show(error.instance)}; a key must be a text."
+    return f"Config key '{key}' is {_show(error.instance)}; {_allowed(error)}."
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names what is most like `name`; empty where nothing is like it."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def _advice(error: jsonschema.ValidationError) -> str:
+    """What to do with a text that without its quotes would be a number that may stand there."""
+    quoted = isinstance(error.instance, str) and _NUMBER.fullmatch(error.instance)
+    return "; remove the quotes" if quoted and _wants_number(error) else ""
+
+
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.IGNORECASE)
+
+
+def _wants_number(error: jsonschema.ValidationError) -> bool:
+    if error.validator == "anyOf":
+        return any(map(_wants_number, error.context or []))
+    return error.validator == "type" and bool({"integer", "number"} & set(_types(error)))
+
+
+def _mapping(error: jsonschema.ValidationError) -> Mapping[str, Any]:
+    """The faulty part of the configuration, where the schema has found that it is a mapping."""
+    instance: Any = error.instance
+    return dict(instance)
+
+
+def _any_of(key: str, error: jsonschema.ValidationError) -> str:
+    """The fault of the alternative that the value comes closest to: of its type, fewest faults."""
+    alternatives: dict[Any, list[jsonschema.ValidationError]] = {}
+    for e in error.context or []:
+        alternatives.setdefault(e.relative_schema_path[0], []).append(e)
+    fitting = [faults for faults in alternatives.values() if not any(map(_misses_type, faults))]
+    if fitting:
+        closest = min(fitting, key=len)
+        deepest = max(
+            closest, key=lambda e: (len(list(e.relative_path)), e.validator != "required")
+        )
+        return sentence(deepest)
+    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
+    text = str(schema.get("description", "see the schema")).rstrip(".")
+    return f"Config key '{key}' is {_show(error.instance)}; allowed: {text}{_advice(error)}."
+
+
+def _misses_type(error: jsonschema.ValidationError) -> bool:
+    """Whether the value as a whole, not a part of it, is of another type."""
+    if list(error.relative_path):
+        return False
+    if error.validator == "anyOf":
+        return all(map(_misses_type, error.context or []))
+    return error.validator == "type"
+
+
+def _show(value: Any) -> str:
+    if value == [] or value == {}:
+        return "empty"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _types(error: jsonschema.ValidationError) -> list[str]:
+    """The types that a schema error of a type names."""
+    names: Any = error.validator_value
+    return [names] if isinstance(names, str) else names
+
+
+_TYPES = {
+    "integer": "a whole number",
+    "number": "a finite number",
+    "string": "a text",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "null",
+}
+
+
+def _allowed(error: jsonschema.ValidationError) -> str:
+    value: Any = error.validator_value
+    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
+    if error.validator == "type":
+        return "it must be " + " or ".join(_TYPES[n] for n in _types(error)) + _advice(error)
+    if error.validator == "enum":
+        return "allowed are " + ", ".join(map(str, value))
+    if error.validator in {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}:
+        low = schema.get("minimum", schema.get("exclusiveMinimum"))
+        high = schema.get("maximum", schema.get("exclusiveMaximum"))
+        bounds = (
+            [f"at least {low}" if "minimum" in schema else f"more than {low}"]
+            if low is not None
+            else []
+        )
+        bounds += [f"at most {high}"] if high is not None else []
+        return "it must be " + " and ".join(bounds)
+    if error.validator in {"minItems", "minProperties"}:
+        return f"it needs at least {value} " + ("entry" if value == 1 else "entries")
+    if error.validator in {"maxItems", "maxProperties"}:
+        return f"it takes at most {value} entries"
+    if error.validator == "minLength":
+        return "it must not be empty"
+    if error.validator == "uniqueItems":
+        return "an entry must not stand twice"
+    if error.validator == "pattern":
+        return str(schema["x-allowed"])
+    return error.message

@@ -1,0 +1,394 @@
+"""What the rule files ask: the run's files, each job's parameters, digests. No job runs here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..core.backends import AUTO, BACKENDS, Backend
+from ..core.paths import ROOT, cache_folder
+from ..core.run_plan import PLAN_FILE, RunPlan
+from ..devices.base import DeviceInfo
+from ..devices.select import DeviceChoice, resolve
+from ..workloads.contract import Workload
+from ..workloads.host_fed import HostFedWorkload
+from .chapters import PlannedChapter
+from .config import RunConfig, check_memory, load_config
+from .digest import code_digest, file_digest, library_digest, module_digest
+from .figure_plan import FigureSpec, figures_of, refuse_many_figures
+from .plan import ShardJob, build_params, named_shard, plan_shards, run_plan
+
+
+class Flow:
+    """A run as Snakemake sees it. Paths are relative to the working directory.
+
+    `shards` are those that it measures.
+    """
+
+    def __init__(self, raw: Mapping[str, Any], ask_device: bool) -> None:
+        """Check the configuration; with `ask_device` resolve ``backend: auto`` on this host.
+
+        Raises ConfigError or NoDeviceError, each one sentence.
+        """
+        self.config: RunConfig = load_config(raw, ROOT)
+        refuse_many_figures(self.config.sweeps, self.config.backend)
+        self.shards: list[ShardJob] = [] if self.config.dataset else plan_shards(self.config)
+        self.results = Path("results") / self.config.run
+        self._info: DeviceInfo | None = None
+        self.choice = DeviceChoice(
+            self.config.backend,
+            0 if self.config.device == "all" else int(self.config.device),
+            self.config.opencl_runtime,
+            cache_folder(self.results),
+        )
+        if self.config.device_memory is not None:
+            check_memory(self.config, self.config.device_memory, self.config.device_memory)
+        elif ask_device and self.config.backend == AUTO and self.config.dataset is None:
+            self.choice, self._info = resolve(self.choice)
+            check_memory(self.config, self._info.global_memory, self._info.max_allocation)
+
+    def path(self, *parts: str) -> str:
+        """A path inside the run's folder."""
+        return str(self.results.joinpath(*parts))
+
+    @property
+    def dataset(self) -> str:
+        """The data set's folder, which a stage replaces: so not a mount itself, but within it."""
+        folder = self.path("dataset")
+        return os.path.join(folder, "data") if os.path.ismount(folder) else folder
+
+    # Measuring
+
+    @cached_property
+    def shard_files(self) -> list[str]:
+        """The raw shards: measured ones, or those of a recorded data set."""
+        if self.config.dataset is not None:
+            return sorted(os.path.relpath(p) for p in self.config.dataset.rglob("*.parquet"))
+        return [self.path("cells", s.path) for s in self.shards]
+
+    def shard_file(self, wildcards: Any) -> str:
+        """The file that the measuring job of these wildcards makes."""
+        return self.path("cells", named_shard(wildcards).path)
+
+    def first_repeat(self, wildcards: Any) -> str:
+        """The file of the first repeat, which a later one needs: both measure the same cells."""
+        return self.path("cells", replace(named_shard(wildcards), repeat=1).path)
+
+    @cached_property
+    def plan(self) -> RunPlan:
+        """What the measuring jobs are told."""
+        return run_plan(self.config, self.choice.backend, self.choice.runtime)
+
+    @property
+    def plan_file(self) -> str:
+        """Where the plan lies from the moment at which the first job starts."""
+        return self.path(PLAN_FILE)
+
+    def measure_params(self, wildcards: Any) -> dict[str, Any]:
+        """Parameters of the measuring job that the wildcards name; see `SweepPlan.shard_params`."""
+        shard = named_shard(wildcards)
+        return self.plan.sweeps[shard.sweep][shard.dtype].shard_params(shard.index, shard.repeat)
+
+    @property
+    def shard_plan(self) -> dict[str, Any] | None:
+        """The plan for `aggregate`; None of a recorded data set, whose own each shard tells."""
+        return None if self.config.dataset is not None else self.plan.as_plain()
+
+    def library_code(self, wildcards: Any) -> str:
+        """Digest of the library behind the swept kernel's own workload."""
+        return library_digest(self.config.sweeps[wildcards.sweep].folder.path / "workload.py")
+
+    @property
+    def backend(self) -> Backend | None:
+        """The record of the run's backend; None as long as ``auto`` is not resolved."""
+        return BACKENDS.get(self.choice.backend)
+
+    @property
+    def gpu_backend(self) -> Backend | None:
+        """The backend whose GPUs the measuring jobs take; None where they take none."""
+        if self.config.dataset is not None or self.backend is None:
+            return None
+        return self.backend if self.backend.claims_gpu else None
+
+    @property
+    def backend_code(self) -> str:
+        """Digest of the backend's code, for the rules whose jobs open a device."""
+        return "" if self.backend is None else module_digest(self.backend.module)
+
+    @property
+    def build_files(self) -> list[str]:
+        """The build file of every sweep and dtype that has code to build."""
+        return [
+            self.path("builds", name, f"{dtype}.json")
+            for name, sweep in self.config.sweeps.items()
+            if sweep.folder.workload.device_code
+            for dtype in sweep.dtypes
+        ]
+
+    def build_file(self, wildcards: Any) -> str | list[str]:
+        """The build file that a measuring job loads; none ([]) of a kernel without such code."""
+        if not self.config.sweeps[wildcards.sweep].folder.workload.device_code:
+            return []
+        return self.path("builds", wildcards.sweep, f"{wildcards.dtype}.json")
+
+    def build_params(self, wildcards: Any) -> dict[str, Any]:
+        """Parameters of the job that builds a sweep's kernel: what is compiled and what for."""
+        sweep, choice = self.config.sweeps[wildcards.sweep], self.choice
+        return build_params(self.config, choice.backend, choice.runtime, sweep, wildcards.dtype)
+
+    def build_threads(self, wildcards: Any) -> int:
+        """A share of this host's cores for each build, of which all may run at once."""
+        share = self.all_cores // len(self.build_files)
+        return max(1, min(share, len(self.config.sweeps[wildcards.sweep].variants)))
+
+    def measure_threads(self, wildcards: Any) -> int:
+        """What is measured of the host has all its cores, so that no other job runs beside it."""
+        workload = self.config.sweeps[wildcards.sweep].folder.workload
+        claims_gpu = self.backend is not None and self.backend.claims_gpu
+        return 1 if claims_gpu and not isinstance(workload, HostFedWorkload) else self.all_cores
+
+    @property
+    def all_cores(self) -> int:
+        """Number of cores of this host; 1 where the operating system does not say."""
+        return os.cpu_count() or 1
+
+    def shard_place(self, wildcards: Any, output: Any) -> tuple[int, int]:
+        """Number (from 1) of the shard that a measuring job makes, and how many there are.
+
+        The argument `output` keeps Snakemake from comparing this with the last run's value.
+        """
+        return self._shard_numbers[named_shard(wildcards).path], len(self.shards)
+
+    @cached_property
+    def _shard_numbers(self) -> dict[str, int]:
+        # By name, not by output: where results go to a storage that is a local copy's path.
+        return {shard.path: number for number, shard in enumerate(self.shards, start=1)}
+
+    @property
+    def cache(self) -> str:
+        """Where device runtimes keep what they compile."""
+        return str(cache_folder(self.results))
+
+    # Analysis and figures
+
+    @cached_property
+    def workloads(self) -> dict[str, Workload]:
+        """The workload of every kernel that is swept, by its name."""
+        folders = [s.folder for s in self.config.sweeps.values()]
+        return {f.name: f.workload for f in sorted(folders, key=lambda f: f.name)}
+
+    @property
+    def swept(self) -> dict[str, dict[str, Any]]:
+        """What the cells of each sweep are made of, apart from its axes."""
+        return {
+            name: {
+                "kernel": s.folder.name,
+                "sizes": [[p.height, p.width] for p in s.problems],
+                "dtypes": list(s.dtypes),
+                "variants": list(s.variants),
+                "cache_states": list(s.cache_states),
+            }
+            for name, s in self.config.sweeps.items()
+        }
+
+    @property
+    def persistent_kernels(self) -> list[str]:
+        """Kernels that the closed model is fitted to."""
+        return [n for n, w in self.workloads.items() if w.persistent_axis]
+
+    @property
+    def mapped_kernels(self) -> dict[str, str]:
+        """Folders of the kernels that the model of a block's shape is fitted to, by name."""
+        folders = [s.folder for s in self.config.sweeps.values()]
+        return {f.name: os.path.relpath(f.path, ROOT) for f in folders if f.workload.mappings}
+
+    @property
+    def mapped_digests(self) -> dict[str, str]:
+        """Digests of these kernels' code in Python, whose ``texels`` the model asks."""
+        folders = {name: ROOT / folder for name, folder in self.mapped_kernels.items()}
+        return {name: code_digest(path / "workload.py") for name, path in folders.items()}
+
+    @property
+    def ceiling_kernels(self) -> dict[str, str]:
+        """What the device can ``load`` or ``store`` at most is shown by these kernels."""
+        return {n: w.ceiling for n, w in self.workloads.items() if w.ceiling is not None}
+
+    @property
+    def host_fed_kernels(self) -> list[str]:
+        """Kernels whose data come from the host."""
+        return [n for n, w in self.workloads.items() if isinstance(w, HostFedWorkload)]
+
+    @property
+    def largest_values(self) -> dict[str, dict[str, int]]:
+        """The largest value that a kernel takes of an axis, by kernel and axis."""
+        return {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
+
+    @property
+    def chapters(self) -> dict[str, PlannedChapter]:
+        """The chapters whose kernels this run sweeps, by name."""
+        return self.config.chapters
+
+    @property
+    def chapter_rules(self) -> list[Path]:
+        """The rule files of these chapters."""
+        return [rules for c in self.chapters.values() if (rules := c.folder.rules)]
+
+    def plan_of(self, chapter: str) -> Any:
+        """What the chapter adds to the run: a ChapterPlan, of a class of the chapter's own."""
+        return self.chapters[chapter].plan
+
+    @property
+    def chapter_products(self) -> list[str]:
+        """Files of chapters that stand beside the report."""
+        return [file for c in self.chapters.values() for file in c.plan.products]
+
+    @property
+    def chapter_measured(self) -> list[str]:
+        """Files that chapters' own jobs measure."""
+        return [file for c in self.chapters.values() for file in c.plan.measured]
+
+    @property
+    def chapter_reads(self) -> list[str]:
+        """Files that the chapters' pages are made of, besides the run's cells."""
+        plans = (c.plan for c in self.chapters.values())
+        return [file for plan in plans for files in plan.reads.values() for file in files]
+
+    @property
+    def job_device(self) -> dict[str, Any]:
+        """Which device a job opens that is no sweep, and the seed of its data."""
+        return {
+            "backend": self.choice.backend,
+            "device": self.config.device,
+            "opencl_runtime": self.choice.runtime,
+            "seed": self.config.seed,
+        }
+
+    # Figures
+
+    @cached_property
+    def figures(self) -> list[FigureSpec]:
+        """Figures of measured cells, in the order of the report."""
+        figures = [
+            figure
+            for sweep in self.config.sweeps.values()
+            for figure in figures_of(sweep, self.choice.backend)
+        ]
+        # Sweeps of one kernel share the figures over all sizes.
+        return list({f.name: f for f in figures}.values())
+
+    @property
+    def figure_pattern(self) -> str:
+        """What the names of figures of measured cells look like, as a regular expression."""
+        kinds = {view.kind for workload in self.workloads.values() for view in workload.views}
+        return rf"({'|'.join(sorted(kinds))})-.+"
+
+    @property
+    def figure_files(self) -> list[str]:
+        """SVG files of all figures of the report: measured, simulated, and the chapters'."""
+        simulated = [
+            f"{kind}-{s.name}"
+            for s in self.config.simulations.values()
+            for kind, is_drawn in (("simulated", s.sizes), ("same_machine", s.measured))
+            if is_drawn
+        ]
+        chapters = [name for c in self.chapters.values() for name in c.plan.figures]
+        names = [f.name for f in self.figures] + simulated + chapters
+        # A chapter may show one of the others on its own page.
+        return [self.path("figures", f"{n}.svg") for n in dict.fromkeys(names)]
+
+    @property
+    def figure_notes(self) -> list[str]:
+        """Title and caption of each figure, beside it."""
+        return [str(Path(f).with_suffix(".json")) for f in self.figure_files]
+
+    def _figure(self, wildcards: Any) -> FigureSpec:
+        return next(f for f in self.figures if f.name == wildcards.figure)
+
+    def figure_inputs(self, wildcards: Any) -> dict[str, str]:
+        """The files that a figure is drawn from, by name."""
+        needs = self._figure(wildcards).view.needs
+        files = {"dataset": self.dataset, "ceiling": self.path("summary", "ceiling.json")}
+        if "predictions" in needs:
+            files["predictions"] = self.path("model", "predictions.parquet")
+        if "shapes" in needs:
+            files["shapes"] = self.path("model", "shapes.parquet")
+            files["shape_fits"] = self.path("model", "shapes.json")
+        return files
+
+    def figure_params(self, wildcards: Any) -> dict[str, Any]:
+        """What the figure named by the wildcards shows."""
+        spec, sweeps = self._figure(wildcards), self.config.sweeps.values()
+        return {
+            "folder": os.path.relpath(spec.folder.path, ROOT),
+            "view": spec.view.name,
+            "where": spec.where,
+            "dtypes": list(spec.dtypes),
+            "controls": list(spec.folder.workload.controls),
+            # Where all of the run is in one state, a title need not say in which.
+            "name_state": len({state for s in sweeps for state in s.cache_states}) > 1,
+        }
+
+    def figure_code(self, wildcards: Any) -> list[str]:
+        """What draws the figure, and by which settings."""
+        return self._figure(wildcards).code
+
+    @property
+    def figure_sections(self) -> dict[str, list[str]]:
+        """Files of the figures of measured cells, by the heading under which they stand."""
+        sections: dict[str, list[str]] = {}
+        for figure in self.figures:
+            sections.setdefault(figure.view.section(), []).append(f"{figure.name}.svg")
+        return sections
+
+    def simulation_params(self, wildcards: Any) -> dict[str, Any]:
+        """What is asked of a simulated device, and its file's digest."""
+        s = self.config.simulations[wildcards.machine]
+        return {
+            "file": os.path.relpath(s.device_file, ROOT),
+            "file_digest": file_digest(s.device_file),
+            "levels": list(s.levels),
+            "sizes": list(s.sizes),
+            "num_partition": s.num_partition,
+        }
+
+    @property
+    def compared_files(self) -> list[str]:
+        """Simulated devices compared with the measured ones of their names."""
+        names = [s.name for s in self.config.simulations.values() if s.measured]
+        return [self.path("simulated", f"{name}-measured.parquet") for name in names]
+
+    def report_params(self, wildcards: Any) -> dict[str, Any]:
+        """What the report tells about the run besides its files."""
+        return {
+            "run": self.config.run,
+            "sections": self.figure_sections,
+            "kernels": {
+                n: {"title": w.title, "pattern": w.pattern, "controls": list(w.controls)}
+                for n, w in self.workloads.items()
+            },
+            "persistent": self.persistent_kernels,
+            "host_fed": self.host_fed_kernels,
+            "recorded": self.config.dataset is not None,
+            "seed": self.config.seed,
+            "chapters": {
+                name: {
+                    "code": code_digest(c.folder.path / "pages.py"),
+                    "folder": os.path.relpath(c.folder.path, ROOT),
+                    "reads": {kind: list(files) for kind, files in c.plan.reads.items()},
+                    "params": dict(c.plan.params),
+                    "tells": sorted(c.folder.chapter.tells),
+                    "figures": [self.path("figures", f"{n}.svg") for n in c.plan.figures],
+                }
+                for name, c in self.chapters.items()
+            },
+        }
+
+    def template_digest(self) -> str:
+        """Digest of the report's templates, its chapters', and what their documents print."""
+        folders = [c.folder.path for c in self.chapters.values()]
+        files = (p for f in folders for p in [f / "pages.typ", *(f / "published").rglob("*")])
+        return file_digest(*(ROOT / "reports").glob("*.typ"), *(p for p in files if p.is_file()))

@@ -1,0 +1,124 @@
+"""Cells of simulated devices: which kernel, tiles and blocks, at which level of detail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..core.dtypes import DTYPES
+from ..core.schema import SIMULATION_SCHEMA
+from ..storage.store import write_parquet
+from .machine import Level, Machine
+from .run import FastRun, Watch, simulate_tiles
+from .tiling import Tiling
+
+# The machine just as its file describes it.
+AS_DESCRIBED = "as described"
+BLOCK_EQ, COALESCED = "block_eq_partition", "copy2d_coalesced"
+# Compiled code for a structure of three floats loads and stores it by three commands.
+COMPILED_COMMANDS = {"float3": 3}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell of a simulated device.
+
+    The copy of `side`² elements by `kernel`: block_eq_partition with `num_partition` blocks, or
+    copy2d_coalesced with a block for each tile (`num_partition` 0). `commands` load or store one
+    element. `variant` names the machine.
+    """
+
+    kernel: str
+    dtype: str
+    side: int
+    num_partition: int
+    level: Level
+    commands: int = 1
+    variant: str = AS_DESCRIBED
+
+    def tiling(self, machine: Machine) -> Tiling:
+        """The kernel's tiles; MachineError where they do not fit the array or a partition."""
+        itemsize = DTYPES[self.dtype].itemsize
+        if self.kernel == COALESCED:
+            return Tiling.square_tiles(self.side, itemsize)
+        return Tiling.partition_wide(machine, self.side, itemsize)
+
+
+def run_case(machine: Machine, case: Case, watch: Watch | None = None) -> FastRun:
+    """Simulate one cell; MachineError where its tiles do not fit. `watch` says what is recorded."""
+    tiling = case.tiling(machine)
+    return simulate_tiles(
+        machine,
+        tiling,
+        case.num_partition or tiling.n_tiles,
+        case.level,
+        commands=case.commands,
+        watch=watch or Watch(),
+    )
+
+
+def write_cases(
+    machines: Mapping[str, Machine], cases: Iterable[Case], out: Path, threads: int
+) -> None:
+    """Simulate `cases` on the machines of their variants and write them (SIMULATION_SCHEMA).
+
+    The compiled loop leaves the interpreter's lock, so that `threads` of them run at once.
+    """
+
+    def row(case: Case) -> dict[str, Any]:
+        machine = machines[case.variant]
+        return _row(machine, case, run_case(machine, case))
+
+    wanted = list(cases)
+    # The first of each level compiles; the others then find it compiled.
+    first = [next(i for i, c in enumerate(wanted) if c.level is level) for level in _levels(wanted)]
+    done = {i: row(wanted[i]) for i in first}
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        rest = [i for i in range(len(wanted)) if i not in done]
+        done.update(zip(rest, pool.map(row, [wanted[i] for i in rest]), strict=True))
+    rows = [done[i] for i in range(len(wanted))]
+    write_parquet(pa.Table.from_pylist(rows, schema=SIMULATION_SCHEMA), out, {})
+
+
+def _levels(cases: Iterable[Case]) -> list[Level]:
+    return list(dict.fromkeys(case.level for case in cases))
+
+
+def _row(machine: Machine, case: Case, run: FastRun) -> dict[str, Any]:
+    tiling = case.tiling(machine)
+    banks = case.level is Level.BANKS
+    queues = case.level is not Level.BUS
+    return {
+        "device": machine.name,
+        "variant": case.variant,
+        "level": case.level.value,
+        "kernel": case.kernel,
+        "dtype": case.dtype,
+        "commands": case.commands,
+        "height": case.side,
+        "width": case.side,
+        "num_partition": case.num_partition or tiling.n_tiles,
+        "tiles": tiling.n_tiles,
+        "critical_path_tiles": run.critical_path_tiles,
+        "makespan_cycles": float(run.drained_cycles),
+        "bus_busy_share": float(run.bus_busy_cycles / run.drained_cycles),
+        "lonely_share": run.lonely_share,
+        "row_hit_share": run.row_hit_share if banks else None,
+        "mean_wait_cycles": run.mean_wait_cycles if queues else None,
+        "longest_queue": run.longest_queue if queues else None,
+        "busiest_partition": _busiest(run) if queues else None,
+        # Until the last write has crossed the bus, as a device's event would time it.
+        "bandwidth_gbs": run.drained_bandwidth_gbs,
+    }
+
+
+def _busiest(run: FastRun) -> float:
+    """Requests of the busiest partition over the mean of all: 1 is even, 8 is all in one of 8."""
+    total = math.fsum(run.requests)
+    return max(run.requests) * len(run.requests) / total

@@ -1,0 +1,234 @@
+"""The simulated device: what its YAML file may say, and the few durations that follow from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ..core.readable import UnreadableError, read_mapping
+
+
+class MachineError(ValueError):
+    """A device file describes a machine that cannot exist; the message names the key."""
+
+
+class Level(Enum):
+    """What a simulation knows of the memory; each level adds to the one before it.
+
+    `BUS`: a fixed latency and one bus, first come first served. `PARTITIONS`: each partition has
+    its own share of the bus and a queue before it. `BANKS`: behind each queue are banks whose rows
+    have to be opened and closed, and a controller that may choose among waiting requests.
+    """
+
+    BUS = "bus"
+    PARTITIONS = "partitions"
+    BANKS = "banks"
+
+    @property
+    def words(self) -> str:
+        """What a simulation at this level assumes of the memory, as a phrase for the report."""
+        parts = ["half-warp round robin, fixed latency"]
+        parts.append("one bus" if self is Level.BUS else "partitions with queues")
+        return ", ".join(parts + (["banks and rows"] if self is Level.BANKS else []))
+
+
+@dataclass(frozen=True)
+class Banks:
+    """DRAM behind one partition; cycles are of the machine's `memory_clock_mhz`.
+
+    A row of one bank holds `page_bytes` of a partition. After a column command, `burst_bytes` cross
+    the partition's data pins. The controller may serve any of the first `choose_from` waiting
+    requests before the first one (1 keeps their order) and opens rows ahead for the first
+    `open_ahead`.
+    """
+
+    count: int
+    page_bytes: int
+    burst_bytes: int
+    t_rcd_cycles: int
+    t_rrd_cycles: int
+    t_cl_cycles: int
+    t_wl_cycles: int
+    t_wr_cycles: int
+    t_cdlr_cycles: int
+    choose_from: int
+    open_ahead: int
+
+    def __post_init__(self) -> None:
+        """Refuse values that no memory can have."""
+        _check_types(self)
+        if self.choose_from > self.open_ahead:
+            raise MachineError(
+                f"choose_from must be at most open_ahead ({self.open_ahead}), for only a request "
+                f"whose row is open can be served, not {self.choose_from}."
+            )
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A simulated device: multiprocessors that share one bus, behind it DRAM in partitions.
+
+    Clocks carry their unit in the name. `index_cycles` and `latency_cycles` are core cycles,
+    `t_ras_cycles` and `t_rp_cycles` are cycles of `memory_clock_mhz`. `bus_bytes` cross the
+    memory bus in one period of `memory_data_rate_mhz`. With `writes_awaited` a half-warp begins its
+    next tile only when its write is complete, as in the study's charts. `step_cycles` are core
+    cycles of the address of a thread's next element in the same tile. With `hashed_partitions`
+    stretches of memory are spread over the partitions by all digits of their number, not the last.
+    `board_clock_mhz` is what the memory really runs at where `memory_clock_mhz` is another.
+    """
+
+    name: str
+    n_sm: int
+    core_clock_ghz: float
+    max_threads_per_sm: int
+    index_cycles: int
+    latency_cycles: int
+    partitions: int
+    partition_bytes: int
+    memory_clock_mhz: float
+    memory_data_rate_mhz: float
+    t_ras_cycles: int
+    t_rp_cycles: int
+    half_warp: int = 16
+    bus_bytes: int = 64
+    writes_awaited: bool = True
+    step_cycles: int = 4
+    hashed_partitions: bool = False
+    board_clock_mhz: float | None = None
+    banks: Banks | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that no device can have."""
+        _check_types(self)
+        if self.max_threads_per_sm < self.half_warp:
+            raise MachineError(
+                f"max_threads_per_sm must be at least one half-warp ({self.half_warp} threads), "
+                f"not {self.max_threads_per_sm}."
+            )
+        if self.memory_data_rate_mhz < self.memory_clock_mhz:
+            raise MachineError(
+                f"memory_data_rate_mhz must be at least memory_clock_mhz "
+                f"({self.memory_clock_mhz:g}), not {self.memory_data_rate_mhz:g}."
+            )
+        if self.latency_cycles < self.beat_cycles:
+            raise MachineError(
+                f"latency_cycles must be at least one bus transfer "
+                f"({float(self.beat_cycles):g} core cycles), not {self.latency_cycles}."
+            )
+        if self.bus_bytes % self.partitions:
+            raise MachineError(
+                f"bus_bytes must be a multiple of the {self.partitions} partitions, which share "
+                f"the bus evenly, not {self.bus_bytes}."
+            )
+        if self.banks is not None:
+            self._check_banks(self.banks)
+
+    def _check_banks(self, banks: Banks) -> None:
+        """Refuse banks that do not go with the partitions before them."""
+        if banks.page_bytes % self.partition_bytes:
+            raise MachineError(
+                f"page_bytes must be a multiple of partition_bytes ({self.partition_bytes}), not "
+                f"{banks.page_bytes}."
+            )
+        if self.partition_bytes % banks.burst_bytes:
+            raise MachineError(
+                f"burst_bytes must divide partition_bytes ({self.partition_bytes}), not "
+                f"{banks.burst_bytes}."
+            )
+        if self.t_ras_cycles < banks.t_rcd_cycles:
+            raise MachineError(
+                f"t_ras_cycles must be at least t_rcd_cycles ({banks.t_rcd_cycles}), not "
+                f"{self.t_ras_cycles}."
+            )
+        least = (banks.t_rcd_cycles + banks.t_cl_cycles) * self.memory_cycle
+        if self.latency_cycles < least:
+            raise MachineError(
+                f"latency_cycles must be at least the opening of a row and its first data, "
+                f"t_rcd_cycles + t_cl_cycles ({float(least):g} core cycles), not "
+                f"{self.latency_cycles}."
+            )
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels of detail that the file says enough for."""
+        return tuple(Level) if self.banks else (Level.BUS, Level.PARTITIONS)
+
+    @property
+    def memory_cycle(self) -> Fraction:
+        """Core cycles in one cycle of `memory_clock_mhz`."""
+        return exact(self.core_clock_ghz) * 1000 / exact(self.memory_clock_mhz)
+
+    @property
+    def beat_cycles(self) -> Fraction:
+        """Core cycles in which `bus_bytes` cross the bus: core clock / memory data rate."""
+        return exact(self.core_clock_ghz) * 1000 / exact(self.memory_data_rate_mhz)
+
+
+def exact(value: float) -> Fraction:
+    """The decimal number a person wrote: 1.3 becomes 13/10, not the nearest binary fraction.
+
+    Clock ratios stay exact this way, so that simulated times repeat to the last bit.
+    """
+    return Fraction(str(value))
+
+
+def load_machine(path: Path | str) -> Machine:
+    """Read a device file; MachineError says in one sentence which key is wrong and why."""
+    try:
+        data = read_mapping(path)
+    except UnreadableError as error:
+        raise MachineError(str(error)) from error
+    try:
+        values = _known(Machine, data)
+        if values.get("banks") is not None:
+            if not isinstance(values["banks"], Mapping):
+                raise MachineError("banks must be a mapping of keys to values.")
+            values["banks"] = Banks(**_known(Banks, values["banks"]))
+        return Machine(**values)
+    except MachineError as error:
+        raise MachineError(f"{path}: {error}") from None
+
+
+def _known(kind: type[Machine] | type[Banks], data: Mapping[Any, Any]) -> dict[str, Any]:
+    """The values of `data`, which has all keys that `kind` needs and no others."""
+    known = {f.name: f for f in fields(kind)}
+    for key in data:
+        if key not in known:
+            raise MachineError(f"unknown key {key!r}; allowed are {', '.join(known)}.")
+    for key, field in known.items():
+        if key not in data and field.default is MISSING:
+            raise MachineError(f"the key {key} is missing.")
+    return dict(data)
+
+
+def _check_types(part: Machine | Banks) -> None:
+    """Every field has its declared type, and every number is finite and above zero."""
+    for field in fields(part):
+        value: Any = getattr(part, field.name)
+        if field.type == "bool":
+            if not isinstance(value, bool):
+                raise MachineError(f"{field.name} must be true or false, not {value!r}.")
+            continue
+        if field.name == "banks" or (field.default is None and value is None):
+            continue
+        # The annotations of this module are strings, see `from __future__ import annotations`.
+        if field.type == "str":
+            if not isinstance(value, str) or not value.strip():
+                raise MachineError(f"{field.name} must be a non-empty text, not {value!r}.")
+        elif field.type == "int":
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise MachineError(
+                    f"{field.name} must be a whole number of at least 1, not {value!r}."
+                )
+        elif (
+            not isinstance(value, int | float)
+            or isinstance(value, bool)
+            or not math.isfinite(value)
+            or value <= 0
+        ):
+            raise MachineError(f"{field.name} must be a number above 0, not {value!r}.")

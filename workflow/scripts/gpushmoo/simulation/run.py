@@ -1,0 +1,281 @@
+"""Runs of the compiled simulation at any level of detail: a machine, tiles and blocks in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import dram
+from . import dram_controller as c
+from .event_loop import PHASES, Memory, SMProgram, execute
+from .machine import Banks, Level, Machine, MachineError, exact
+from .reference import Event
+from .tiling import Tiling, residency
+
+Ints = npt.NDArray[np.int64]
+
+# Both arrays begin at multiples of this, as the runtime allots them.
+ALIGNMENT = 256
+# Requests that a partition's queue first has room for; it grows.
+QUEUE_SIZE = 256
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a run keeps beside its sums.
+
+    `bars` of a chart over time and `commands` to the banks at most; sums of `bins` stretches of
+    `bin_cycles` core cycles for each partition.
+    """
+
+    bars: int = 0
+    commands: int = 0
+    bins: int = 0
+    bin_cycles: int = 1
+
+
+@dataclass(frozen=True)
+class FastRun:
+    """Result of one simulation: as of `reference.Run`, without what grows with the problem.
+
+    A core cycle has `ticks`, in which `profile` counts. `ends_of_sms` are core cycles at which each
+    SM's last block left it, 0 for one without blocks. `events` counts what a chart without end
+    would show as bars (`reference.Event`): four for each half-warp and access, two without writes;
+    at partitions a request that lies in several of them counts once for each. `requests` and
+    `row_openings` are those of each partition, `waited_cycles` core cycles from a request's arrival
+    there to its data, added up; `longest_queue` the most requests of one. `commands` are rows of
+    (time in core cycles, partition, bank, command, row or bursts), `profile` is (bins, partitions,
+    controller.PROFILE_COLUMNS); both see `Watch`.
+    """
+
+    makespan_cycles: Fraction
+    drained_cycles: Fraction
+    bus_busy_cycles: Fraction
+    bytes_moved: int
+    core_clock_ghz: float
+    ticks: int = field(compare=False)
+    tiles_per_sm: tuple[int, ...]
+    ends_of_sms: tuple[Fraction, ...]
+    events: int
+    bars: tuple[Event, ...]
+    requests: tuple[int, ...] = ()
+    row_openings: tuple[int, ...] = ()
+    waited_cycles: float = 0.0
+    longest_queue: int = 0
+    commands: tuple[tuple[float, int, int, int, int], ...] = ()
+    profile: Ints = field(default_factory=lambda: np.zeros((0, 0, 0), np.int64), compare=False)
+
+    @property
+    def critical_path_tiles(self) -> int:
+        """Tiles that the busiest multiprocessor copies, one after the other."""
+        return max(self.tiles_per_sm)
+
+    @property
+    def lonely_share(self) -> float:
+        """Share of the time in which fewer than half of the SMs that had work still have some."""
+        ends = sorted(end for end in self.ends_of_sms if end)
+        return float((ends[-1] - ends[len(ends) // 2]) / ends[-1])
+
+    @property
+    def drained_bandwidth_gbs(self) -> float:
+        """Bytes over the time until the last posted write has crossed the bus, GB/s of 10⁹."""
+        return float(self.bytes_moved / self.drained_cycles * exact(self.core_clock_ghz))
+
+    @property
+    def row_hit_share(self) -> float:
+        """Requests that found their row open; NaN where there are no rows."""
+        total = sum(self.requests)
+        return 1 - sum(self.row_openings) / total if self.row_openings else math.nan
+
+    @property
+    def mean_wait_cycles(self) -> float:
+        """Core cycles from a request's arrival at its partition to its data, in the mean."""
+        return self.waited_cycles / sum(self.requests) if self.requests else math.nan
+
+
+def simulate_tiles(
+    machine: Machine,
+    tiling: Tiling,
+    num_blocks: int,
+    level: Level,
+    *,
+    commands: int = 1,
+    output_offset: int | None = None,
+    n_tiles: int | None = None,
+    watch: Watch | None = None,
+) -> FastRun:
+    """Copy an array tile by tile: block b takes tiles b, b + num_blocks, ….
+
+    Of its tiles only the first `n_tiles` are copied, by default all. A half-warp's access consists
+    of `commands` commands that each touch all its bytes. The output begins `output_offset` bytes
+    after the input, by default right after it. Raises MachineError for a level of which the
+    machine's file does not say enough and for tiles across which half-warps do not fit.
+    """
+    watch = watch or Watch()
+    if level not in machine.levels:
+        raise MachineError(
+            f"{machine.name} has no banks; its levels of detail are bus, partitions."
+        )
+    fit = residency(machine, tiling)
+    span = machine.half_warp * tiling.itemsize
+    n_tiles = tiling.n_tiles if n_tiles is None else n_tiles
+    if not 1 <= n_tiles <= tiling.n_tiles:
+        raise ValueError(f"n_tiles must be 1 to the array's {tiling.n_tiles}, not {n_tiles}")
+    beats = commands * dram.transfer_beats(machine, span)
+    banks = machine.banks if level is Level.BANKS else None
+    ticks = _ticks(machine, beats, banks)
+    lead = (banks.t_rcd_cycles + banks.t_cl_cycles) * machine.memory_cycle if banks else 0
+    program = SMProgram(
+        n_sm=machine.n_sm,
+        slots=fit.blocks,
+        half_warps=fit.half_warps,
+        n_tiles=n_tiles,
+        n_blocks=_at_least_one(num_blocks),
+        items=tiling.items,
+        index=machine.index_cycles * ticks,
+        step=machine.step_cycles * ticks,
+        hold=ticks,
+        commands=commands,
+        latency=int((machine.latency_cycles - lead) * ticks),
+        transfer=int(beats * machine.beat_cycles * ticks),
+        writes=True,
+        writes_awaited=machine.writes_awaited,
+    )
+    if output_offset is None:
+        output_offset = -(-tiling.n_bytes // ALIGNMENT) * ALIGNMENT
+    memory = None
+    if level is not Level.BUS:
+        memory = _memory(machine, banks, tiling, ticks, output_offset, watch)
+    moved = 2 * n_tiles * tiling.tile_bytes
+    return _run(machine, program, memory, ticks, moved, watch)
+
+
+def _at_least_one(num_blocks: int) -> int:
+    if num_blocks < 1:
+        raise ValueError(f"num_partition must be at least 1, not {num_blocks}")
+    return num_blocks
+
+
+def _burst_cycles(machine: Machine, n_bytes: int) -> Fraction:
+    """Core cycles in which one partition, with its part of the bus, moves `n_bytes`."""
+    return Fraction(n_bytes * machine.partitions, machine.bus_bytes) * machine.beat_cycles
+
+
+def _burst_bytes(banks: Banks | None) -> int:
+    # Without banks what a request has in bytes is what it takes.
+    return banks.burst_bytes if banks else 1
+
+
+def _ticks(machine: Machine, beats: Fraction, banks: Banks | None) -> int:
+    """Ticks of a core cycle: all durations are whole ones."""
+    durations = [beats * machine.beat_cycles, _burst_cycles(machine, _burst_bytes(banks))]
+    if banks:
+        durations.append(machine.memory_cycle)
+    return math.lcm(*(d.denominator for d in durations))
+
+
+def _memory(
+    machine: Machine,
+    banks: Banks | None,
+    tiling: Tiling,
+    ticks: int,
+    output_offset: int,
+    watch: Watch,
+) -> Memory:
+    parameters = np.zeros(c.N_PARAMETERS, np.int64)
+    parameters[c.PARTITIONS] = machine.partitions
+    parameters[c.STRIPE_BYTES] = machine.partition_bytes
+    parameters[c.HASHED] = machine.hashed_partitions
+    parameters[c.BURST_BYTES] = _burst_bytes(banks)
+    parameters[c.TICKS_PER_BURST] = int(_burst_cycles(machine, _burst_bytes(banks)) * ticks)
+    if banks:
+        parameters[c.BANKS], parameters[c.PAGE_BYTES] = banks.count, banks.page_bytes
+        parameters[c.CHOOSE_FROM], parameters[c.OPEN_AHEAD] = banks.choose_from, banks.open_ahead
+        for column, cycles in _timings(machine, banks).items():
+            parameters[column] = int(cycles * machine.memory_cycle * ticks)
+    layout = np.zeros(7, np.int64)
+    layout[c.PITCH] = tiling.width * tiling.itemsize
+    layout[c.TILE_PITCH] = tiling.tile_width * tiling.itemsize
+    layout[c.SPAN] = machine.half_warp * tiling.itemsize
+    layout[c.TILE_ROWS], layout[c.ITEM_ROWS] = (
+        tiling.tile_height,
+        tiling.tile_height // tiling.items,
+    )
+    layout[c.TILES_X], layout[c.OUT] = tiling.tiles_x, output_offset
+    return Memory(
+        parameters=parameters,
+        state=c.fresh_state(machine.partitions, banks.count if banks else 0),
+        layout=layout,
+        queue_size=QUEUE_SIZE,
+        # The first row of the log counts the others.
+        log=np.zeros((watch.commands + 1, c.LOG_COLUMNS), np.int64),
+        profile=np.zeros((watch.bins, machine.partitions, c.PROFILE_COLUMNS), np.int64),
+        bin_ticks=watch.bin_cycles * ticks,
+    )
+
+
+def _timings(machine: Machine, banks: Banks) -> dict[int, int]:
+    """Memory cycles of each timing parameter of a controller."""
+    return {
+        c.T_RCD: banks.t_rcd_cycles,
+        c.T_RP: machine.t_rp_cycles,
+        c.T_RAS: machine.t_ras_cycles,
+        c.T_RC: machine.t_ras_cycles + machine.t_rp_cycles,
+        c.T_RRD: banks.t_rrd_cycles,
+        c.T_CL: banks.t_cl_cycles,
+        c.T_WL: banks.t_wl_cycles,
+        c.T_WR: banks.t_wr_cycles,
+        c.T_CDLR: banks.t_cdlr_cycles,
+    }
+
+
+def _run(
+    machine: Machine,
+    program: SMProgram,
+    memory: Memory | None,
+    ticks: int,
+    moved: int,
+    watch: Watch,
+) -> FastRun:
+    tiles = np.zeros(machine.n_sm, np.int64)
+    bars = np.zeros((watch.bars, 6), np.int64)
+    ends = np.zeros(machine.n_sm, np.int64)
+    counts = execute(program, memory, tiles, ends, bars)
+    shown = bars[: min(counts.events, watch.bars)].tolist()
+    return FastRun(
+        makespan_cycles=Fraction(counts.makespan, ticks),
+        drained_cycles=Fraction(counts.drained, ticks),
+        bus_busy_cycles=Fraction(counts.transfers * program.transfer, ticks),
+        bytes_moved=moved,
+        core_clock_ghz=machine.core_clock_ghz,
+        ticks=ticks,
+        tiles_per_sm=tuple(tiles.tolist()),
+        ends_of_sms=tuple(Fraction(end, ticks) for end in ends.tolist()),
+        events=counts.events,
+        bars=tuple(
+            Event(sm, block, half_warp, PHASES[phase], Fraction(start, ticks), Fraction(end, ticks))
+            for sm, block, half_warp, phase, start, end in shown
+        ),
+        **(_of_memory(memory, ticks) if memory else {}),
+    )
+
+
+def _of_memory(memory: Memory, ticks: int) -> dict[str, Any]:
+    state, log = memory.state, memory.log
+    banks = bool(memory.parameters[c.BANKS])
+    return {
+        "requests": tuple(state[:, c.REQUESTS].tolist()),
+        "row_openings": tuple(state[:, c.OPENINGS].tolist()) if banks else (),
+        "waited_cycles": float(state[:, c.WAITED].sum() / ticks),
+        "longest_queue": int(state[:, c.LONGEST].max()),
+        "commands": tuple(
+            (time / ticks, p, bank, command, row)
+            for time, p, bank, command, row in log[1 : log[0, 0] + 1].tolist()
+        ),
+        "profile": memory.profile,
+    }

@@ -1,0 +1,211 @@
+"""Parquet files: written whole or not at all, checked when read."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ..core.schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
+from .filesum import add_sum, sum_fault
+from .wholefile import DamagedFileError, whole_file
+
+MAGIC = b"PAR1"
+# What a reader that goes through a shard holds of it at once.
+BATCH_BYTES = 8 * 2**20
+# Of each column's chunk, which else were read whole.
+_READ_BYTES = 2**18
+# A text of ours in memory, with its offset: most are names, the longest are UUIDs.
+_TEXT_BYTES = 32
+
+
+# Seconds that a result waits for room on a full disk before it is given up.
+ROOM_LIMIT_S = 600.0
+_ROOM_POLL_S = 0.5
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class NotWrittenError(Exception):
+    """A result could not be written; one sentence that says what to do."""
+
+
+class BadParquetError(DamagedFileError):
+    """A file is not a whole Parquet file of ours; one sentence that begins with its name."""
+
+
+def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
+    """Write `table` to `path` as `whole_file` does.
+
+    `metadata` is stored as JSON in the schema, and the file carries a sum of itself. Raises OSError
+    (no space, read-only), leaving nothing behind.
+    """
+    if metadata is not None:
+        payload = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
+        table = table.replace_schema_metadata({METADATA_KEY: payload.encode()})
+    with whole_file(path) as own:
+        pq.write_table(table, own, compression="zstd", write_page_checksum=True)
+        add_sum(own)
+
+
+def write_result(
+    table: pa.Table, path: Path, metadata: Mapping[str, Any], terminal: TextIO
+) -> None:
+    """Write what a job has measured, as `write_parquet` does; it is too dear to be dropped.
+
+    On a full disk it waits for room, and says so once on `terminal`. Raises NotWrittenError.
+    """
+    deadline = time.monotonic() + ROOM_LIMIT_S
+    announced = False
+    while True:
+        try:
+            return write_parquet(table, path, metadata)
+        except OSError as err:
+            reason = os.strerror(err.errno) if err.errno else str(err)
+            if err.errno not in _FULL or time.monotonic() >= deadline:
+                raise NotWrittenError(
+                    f"'{path}' could not be written ({reason}); make room or make it writable and "
+                    "start the run again: only this shard is measured again."
+                ) from err
+        if not announced:
+            terminal.write(
+                f"gpushmoo: '{path}' could not be written ({reason}); it is measured and waits "
+                f"{ROOM_LIMIT_S / 60:.0f} min for room: free some.\n"
+            )
+            terminal.flush()
+            announced = True
+        time.sleep(_ROOM_POLL_S)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether `path` begins and ends as a whole Parquet file does; cheap, reads no data."""
+    try:
+        with path.open("rb") as f:
+            head = f.read(4)
+            f.seek(-8, os.SEEK_END)
+            tail = f.read(8)
+            size = f.tell()
+    except OSError:
+        return False
+    footer = int.from_bytes(tail[:4], "little")
+    return head == MAGIC and tail[4:] == MAGIC and footer + 12 <= size
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard whose sum, provenance and columns are checked, but not if a cell stands twice."""
+
+    path: Path
+    schema: pa.Schema
+    metadata: dict[str, Any]
+    # In memory, about: what a reader that holds all of it needs, in bytes.
+    n_bytes: int
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The cells in the order of the file, about BATCH_BYTES at a time; pages are checked.
+
+        Raises BadParquetError naming the file and the fault, in the end also for a doubled cell.
+        """
+        keys = []
+        # Checked again: another job may have replaced the file since it was opened.
+        with _opened(self.path) as file:
+            rows = file.metadata.num_rows
+            size = max(1, min(rows, rows * BATCH_BYTES // max(1, self.n_bytes)))
+            for batch in file.iter_batches(size):
+                keys.append(batch.column("cell_key"))
+                yield batch
+        if len(pc.unique(pa.chunked_array(keys, pa.string()))) != rows:
+            raise BadParquetError(self.path, "holds a cell twice.")
+
+
+def open_shard(path: Path) -> Shard:
+    """Check all of a shard but its data, which `Shard.batches` does while it reads them.
+
+    Raises BadParquetError naming the file and the fault.
+    """
+    with _opened(path) as file:
+        schema, n_bytes = file.schema_arrow, _bytes_in_memory(file.metadata)
+        raw = _metadata_text(path, file)
+    try:
+        metadata = json.loads(raw)
+        version = metadata["schema_version"]
+        expected = cell_schema(metadata["axes"]) if version == SCHEMA_VERSION else None
+    except (ValueError, TypeError, KeyError) as err:
+        raise BadParquetError(path, "carries a provenance that cannot be read.") from err
+    if expected is None:
+        raise BadParquetError(
+            path, f"has schema version {version}; this program reads version {SCHEMA_VERSION}."
+        )
+    if not schema.remove_metadata().equals(expected):
+        raise BadParquetError(path, "has other columns than its schema version says.")
+    return Shard(path, schema, metadata, n_bytes)
+
+
+def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """A shard's cells and its provenance. Raises BadParquetError naming the file and the fault."""
+    shard = open_shard(path)
+    return pa.Table.from_batches(list(shard.batches()), schema=shard.schema), shard.metadata
+
+
+def read_table(path: Path, schema: pa.Schema) -> pa.Table:
+    """What a stage wrote by `write_parquet`, all of it checked: its columns are those of `schema`.
+
+    Raises BadParquetError naming the file and the fault.
+    """
+    with _opened(path) as file:
+        _metadata_text(path, file)
+        table = file.read().replace_schema_metadata()
+    if not table.schema.equals(schema):
+        raise BadParquetError(path, "has other columns than it should.")
+    return table
+
+
+def check_table(path: Path) -> None:
+    """Raise BadParquetError, naming the file and the fault, unless it is as it was written."""
+    with _opened(path):
+        return
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """A whole file that is as it was written; what goes wrong in it is a BadParquetError."""
+    if not is_whole(path):
+        raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
+    try:
+        with pa.OSFile(str(path)) as source:
+            fault = sum_fault(source)
+            if fault is not None:
+                raise BadParquetError(path, f"{fault}.")
+            with pq.ParquetFile(
+                source, page_checksum_verification=True, buffer_size=_READ_BYTES
+            ) as file:
+                yield file
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
+        reason = str(err).split("\n")[0]
+        raise BadParquetError(path, f"cannot be read: {reason}") from err
+
+
+def _metadata_text(path: Path, file: pq.ParquetFile) -> bytes:
+    """The JSON beside the rows."""
+    raw: bytes | None = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+    if raw is None:
+        raise BadParquetError(path, "carries no gpushmoo provenance; it is not ours.")
+    return raw
+
+
+def _bytes_in_memory(metadata: pq.FileMetaData) -> int:
+    """Estimate from the numbers of values, which, unlike sizes in the file, no encoding hides."""
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    columns = (group.column(i) for group in groups for i in range(group.num_columns))
+    return sum(
+        c.num_values * (_TEXT_BYTES if c.physical_type == "BYTE_ARRAY" else 8) for c in columns
+    )

@@ -1,1 +1,0 @@
-"""Rules of the measurement, one concern a file; none needs a device."""

@@ -1,0 +1,351 @@
+"""What a kernel folder must say about its kernel: the contract of ``kernels/<name>/workload.py``.
+
+A kernel folder holds ``kernel.cu``, ``kernel.cl`` (either may be missing) and ``workload.py``,
+which defines ``WORKLOAD``, an instance of a subclass of `Workload`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.dtypes import DTYPES
+from ..core.space import Cell, Problem
+from . import user_code
+from .views import Curve as Curve
+from .views import Footprint as Footprint
+from .views import HeatMap as HeatMap
+from .views import View as View
+from .views import WorkingSet as WorkingSet
+
+Array = npt.NDArray[Any]
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Blocks of `b` needed to cover `a`."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class BufferRef:
+    """Names one of the workload's buffers as a kernel argument."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class NullRef:
+    """A null pointer as a kernel argument."""
+
+
+@dataclass(frozen=True)
+class TextureRef:
+    """Names one of the workload's images as a kernel argument that texels are fetched from.
+
+    CUDA passes a texture object. OpenCL passes the image alone: the kernel's sampler must say the
+    same. `filter` is ``point`` or ``linear``; `address`, what lies outside of the image, is
+    ``clamp``, ``border`` (zeros), ``wrap`` or ``mirror``, of which the last two want `normalised`
+    coordinates.
+    """
+
+    name: str
+    filter: str = "point"
+    address: str = "clamp"
+    normalised: bool = False
+
+
+@dataclass(frozen=True)
+class SurfaceRef:
+    """Names one of the workload's images as a kernel argument that texels are written to."""
+
+    name: str
+
+
+Argument = BufferRef | NullRef | TextureRef | SurfaceRef | np.generic
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch. `grid` counts blocks, `block` counts threads, both (x, y, z).
+
+    `tiles` is the number of equal pieces of work that the grid shares out; the model reads it.
+    """
+
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    args: tuple[Argument, ...]
+    tiles: int
+
+    def __post_init__(self) -> None:
+        user_code.check_size("grid", self.grid)
+        user_code.check_size("block", self.block)
+        user_code.check_arguments(self.args, Argument)
+
+    @property
+    def threads(self) -> int:
+        """Threads of one block, over all three dimensions."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the whole grid, over all three dimensions."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """A function of the vendor's library on `dtype`; ``dot`` sums the `inputs`' products up."""
+
+    name: str
+    inputs: tuple[str, ...]
+    output: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Access:
+    """An access that the machine code of a timed kernel must hold, or its time means nothing.
+
+    `kind` is ``load`` or ``store``; `space` is ``global``, ``texture`` or ``surface`` (None: any of
+    them); `width` is in bytes a thread (None: any). With `in_loop` it must stand inside a loop.
+    Whether it runs must not depend on the kernel argument `before_test_of`, counted from 0: no test
+    of that may come before it (None: any may).
+    """
+
+    kind: str
+    space: str | None = None
+    width: int | None = None
+    at_least: int = 1
+    in_loop: bool = False
+    before_test_of: int | None = None
+
+
+class Workload(ABC):
+    """A swept kernel: arguments, bytes moved, axes and the reference result.
+
+    `axes` are the default axis specifications (see `space.expand_axis`), `title` and `pattern`
+    stand in the report. The output buffer is compared with `reference` bit by bit. `images` names
+    the inputs, and the output, that are images and not buffers: arrays of shape
+    (height, width[, lanes]).
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    pattern: ClassVar[str]
+    dtypes: ClassVar[Sequence[str]]
+    variants: ClassVar[Sequence[str]]
+    # Swept where the configuration names none; () is all of them.
+    default_variants: ClassVar[Sequence[str]] = ()
+    # Variants that are measured beside the others to compare with and that are not to win.
+    controls: ClassVar[Sequence[str]] = ()
+    # Variants that differ in nothing but the element that each thread takes (see `texels`).
+    mappings: ClassVar[Sequence[str]] = ()
+    sizes: ClassVar[Sequence[int]] = (1024,)
+    cache_states: ClassVar[Sequence[str]] = ("warm",)
+    axes: ClassVar[Mapping[str, Any]]
+    # Those of the axes that may be 0.
+    zero_axes: ClassVar[frozenset[str]] = frozenset()
+    # The largest value of an axis, where it has one whatever the device.
+    most: ClassVar[Mapping[str, int]] = {}
+    views: ClassVar[Sequence[View]] = ()
+    # Name of the axis that counts persistent blocks; the closed model is fitted to such kernels.
+    persistent_axis: ClassVar[str | None] = None
+    # Whether the best cell of this kernel is what the device can ``load`` or ``store`` at most.
+    ceiling: ClassVar[str | None] = None
+    output: ClassVar[str] = "dst"
+    # Whether anything runs on a device; else there is nothing to build.
+    device_code: ClassVar[bool] = True
+    images: ClassVar[frozenset[str]] = frozenset()
+    # What methods return is checked by these.
+    _checks: ClassVar[Mapping[str, user_code.Check]] = {
+        **dict.fromkeys(("bytes_read", "bytes_written", "bytes_copied"), user_code.bytes_fault),
+        **dict.fromkeys(("reference", "expected"), user_code.expected_fault),
+        **dict.fromkeys(("launch", "proof"), user_code.instance_fault(Launch)),
+        "bytes_moved": user_code.moved_fault,
+        "fault": user_code.clause_fault,
+        "defines": user_code.instance_fault(dict),
+        "inputs": user_code.arrays_fault,
+        "scratch": user_code.instance_fault(Mapping),
+        "problem": user_code.instance_fault(Problem),
+        "result_of": user_code.instance_fault(str),
+    }
+
+    def __init_subclass__(cls) -> None:
+        """Guard the methods that a subclass defines: see `user_code`."""
+        user_code.guard_methods(cls, Workload, cls._checks)
+
+    def problem(self, size: int) -> Problem:
+        """The problem that the configuration means by one number: by default a square."""
+        return Problem(size, size)
+
+    @abstractmethod
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """Preprocessor definitions of the build, besides ``element_t``, which every build gets."""
+
+    @abstractmethod
+    def inputs(
+        self, problem: Problem, dtype: str, rng: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Input buffers by name; random, so that no memory path can compress them."""
+
+    @abstractmethod
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """The expected output buffer, computed by NumPy."""
+
+    def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Shape and NumPy type of the output; by default as many elements as the problem has."""
+        return DTYPES[dtype].shape(problem.height, problem.width), DTYPES[dtype].scalar
+
+    def result_of(self, variant: str) -> str:
+        """Names what `variant` computes; variants that compute the same are measured together."""
+        return ""
+
+    def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
+        """The expected output of `variant`; by default `reference`, whatever the variant."""
+        return self.reference(inputs)
+
+    @abstractmethod
+    def launch(self, cell: Cell) -> Launch:
+        """The launch that is timed for `cell`. May raise LaunchRefusedError: there is none."""
+
+    def proof(self, cell: Cell) -> Launch:
+        """The launch by which `cell` is verified: by default the timed one.
+
+        A kernel that stores nothing while it is timed gives other arguments here; entry, grid and
+        block must be those of `launch`.
+        """
+        return self.launch(cell)
+
+    @abstractmethod
+    def bytes_read(self, problem: Problem, dtype: str) -> int:
+        """Bytes that one launch must read."""
+
+    @abstractmethod
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """Bytes that one launch must write."""
+
+    def bytes_moved(self, cell: Cell) -> tuple[int, int]:
+        """Bytes that the launch of `cell` must read and write; by default those of its problem."""
+        return (
+            self.bytes_read(cell.problem, cell.dtype),
+            self.bytes_written(cell.problem, cell.dtype),
+        )
+
+    def bytes_copied(self, problem: Problem, dtype: str) -> int:
+        """Bytes that the runtime's own copy beside the cells moves; 0 where it is no peer of them.
+
+        It reads and writes as many bytes as the output has, so it says little of a kernel that
+        reads more.
+        """
+        written = self.bytes_written(problem, dtype)
+        return 2 * written if written >= self.bytes_read(problem, dtype) else 0
+
+    def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64] | None:
+        """Column and row of the element that each thread of `block` (x, y) takes first.
+
+        Shape (threads, 2), in the order of the threads' indices; None where a kernel does not say.
+        The report relates speed to the cache lines that a warp touches by it.
+        """
+        return None
+
+    def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
+        """What the machine code of `entry` must hold; () for an entry that is never timed.
+
+        By default a load where a launch reads and a store where it writes.
+        """
+        problem = Problem(64, 64)
+        found = [Access("load")] if self.bytes_read(problem, dtype) else []
+        found += [Access("store")] if self.bytes_written(problem, dtype) else []
+        return tuple(found)
+
+    def largest_buffer(self, problem: Problem, dtype: str) -> int:
+        """Bytes of the largest single allocation of a run."""
+        return max(self.bytes_read(problem, dtype), self.bytes_written(problem, dtype))
+
+    def footprint(self, problem: Problem, dtype: str) -> int:
+        """Device bytes of a verified run: inputs, output, and the expected output beside it."""
+        return self.bytes_read(problem, dtype) + 2 * self.bytes_written(problem, dtype)
+
+
+class ReducingWorkload(Workload):
+    """Base of kernels whose result is one number, right up to what rounding explains.
+
+    Where the data live on the device, the output buffer is one element of the inputs' type.
+    `reference` is not asked for.
+    """
+
+    @abstractmethod
+    def known(self, inputs: Mapping[str, Array]) -> Any:
+        """What `fault` needs to know of the inputs: computed once for each problem."""
+
+    @abstractmethod
+    def fault(self, value: float, cell: Cell, known: Any) -> str | None:
+        """Why `value` cannot be what `cell` computes; None where rounding explains it."""
+
+    def scratch(self, problem: Problem, dtype: str) -> Mapping[str, int]:
+        """Bytes, by name, of the buffers that launches on the device use between them."""
+        return {}
+
+    def library(self, cell: Cell) -> LibraryCall | None:
+        """What is called instead of a launch; by default nothing."""
+        return None
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """Nothing: the result is compared by `fault`."""
+        raise NotImplementedError
+
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """0: a launch writes one number, which counts for nothing beside what it reads."""
+        return 0
+
+
+class CopyWorkload(Workload):
+    """Base of the kernels whose output is a copy of their one input."""
+
+    def inputs(
+        self, problem: Problem, dtype: str, rng: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """``src``: uniform random elements, shape (height, width[, lanes])."""
+        kind = DTYPES[dtype]
+        shape = kind.shape(problem.height, problem.width)
+        if kind.normalised:
+            return {"src": rng.integers(0, 256, shape, dtype=kind.scalar)}
+        return {"src": rng.random(shape, dtype=kind.scalar)}
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """The expected output is the input ``src`` itself."""
+        return inputs["src"]
+
+    def bytes_read(self, problem: Problem, dtype: str) -> int:
+        """The bytes of all elements: each is read once."""
+        return problem.height * problem.width * DTYPES[dtype].itemsize
+
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """The bytes of all elements: each is written once."""
+        return self.bytes_read(problem, dtype)
+
+
+def misfit(
+    workload: Workload, problem: Problem, dtype: str, memory: int, allocation: int
+) -> str | None:
+    """Why a verified run does not fit a device of `memory` bytes, `allocation` in one buffer.
+
+    None when it fits; else a clause to put after the name of the culprit.
+    """
+    need = workload.footprint(problem, dtype)
+    largest = workload.largest_buffer(problem, dtype)
+    what = f"{problem.height} x {problem.width} {dtype} needs"
+    if need > memory:
+        return f"{what} {need / 2**30:.3g} GiB, the device holds {memory / 2**30:.3g} GiB"
+    if largest > allocation:
+        return (
+            f"{what} a buffer of {largest / 2**30:.3g} GiB, the device allows "
+            f"{allocation / 2**30:.3g} GiB in one buffer"
+        )
+    return None

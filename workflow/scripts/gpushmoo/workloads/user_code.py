@@ -1,0 +1,219 @@
+"""Where a user's workload meets the library: what it raises or returns wrongly, in one sentence.
+
+Every method that a workload defines is guarded (see `workload.Workload`): whoever calls one has to
+expect `WorkloadError`, and no other error of a program.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import reprlib
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import TypedError, WorkloadError
+from ..core.text import one_line
+from .fence import Fence
+from .last_words import mark, swap
+
+# A clause on what is wrong with a returned value; None where nothing is.
+Check = Callable[[Any], str | None]
+
+
+# Methods that make arrays. Without memory for one, a cell is over a limit, and not at fault.
+_MAKES_ARRAYS = frozenset({"inputs", "reference", "expected", "known"})
+# Runs while kernels do: of a process that ends meanwhile nothing tells which of both ended it.
+_BESIDE_KERNELS = frozenset({"host_part"})
+
+
+def guard_methods(cls: type, root: type, checks: Mapping[str, Check]) -> None:
+    """Guard the public methods of `cls`, a class derived from `root` whose bases are guarded.
+
+    So are methods that it has from a class that is no workload, and what stands in the place of
+    one that `root` asks for: a static method, a cached function.
+    """
+    asked = {
+        name
+        for base in cls.__mro__[1:]
+        if issubclass(base, root)
+        for name, value in vars(base).items()
+        if inspect.isfunction(value)
+    }
+    for name in sorted(asked | vars(cls).keys()):
+        owner = next(base for base in cls.__mro__ if name in vars(base))
+        guarded_there = owner is not cls and issubclass(owner, root)
+        if name.startswith("_") or guarded_there:
+            continue
+        value = vars(owner)[name]
+        if name in asked or inspect.isfunction(value):
+            setattr(cls, name, guarded(name, value, checks.get(name)))
+
+
+def guarded(name: str, method: Callable[..., Any], check: Check | None) -> Callable[..., Any]:
+    """The method `name` of a workload, whose errors of a program become WorkloadError.
+
+    So do the end of the program (SystemExit), a returned value that does not pass `check`, and a
+    changed working directory, which is put back. What passes is a TypedError, KeyboardInterrupt
+    (the person's, as nothing tells it from one that the method raises), and MemoryError where
+    arrays are made.
+    """
+    runs = mark("" if name in _BESIDE_KERNELS else f"workload.py's {name} ran")
+    run = method if inspect.isfunction(method) else _as_function(method)
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = swap(runs)
+        try:
+            with Fence() as fence:
+                returned = run(self, *args, **kwargs)
+                fault = None if check is None else check(returned)
+        except (TypedError, KeyboardInterrupt):
+            raise
+        except BaseException as err:
+            if isinstance(err, MemoryError) and name in _MAKES_ARRAYS:
+                raise
+            raise WorkloadError(blamed(_file_of(type(self)), name, err)) from err
+        finally:
+            swap(before)
+        if fence.moved is not None:
+            label = file_label(_file_of(type(self)))
+            raise WorkloadError(f"{label}: {name} {moved_clause(fence.moved)}")
+        if fault is not None:
+            raise WorkloadError(f"{file_label(_file_of(type(self)))}: {name} returns {fault}")
+        return returned
+
+    return call
+
+
+def _as_function(method: Any) -> Callable[..., Any]:
+    """What a class holds in the place of a function: a static method, a cached one."""
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = method.__get__(self, type(self)) if hasattr(method, "__get__") else method
+        return bound(*args, **kwargs)
+
+    return run
+
+
+def moved_clause(folder: str) -> str:
+    """What user's code did that left the working directory at `folder`, and how to do without."""
+    return (
+        f"changes the working directory to '{one_line(folder)}'; name files by "
+        "Path(__file__).parent instead"
+    )
+
+
+def blamed(file: Path, what: str, err: BaseException) -> str:
+    """``kernels/x/workload.py:31: KeyError: 'src'``, by the innermost line beside `file`.
+
+    Without such a line it says in `what` of the file the error came up.
+    """
+    lines = [
+        (Path(frame.f_code.co_filename), number)
+        for frame, number in traceback.walk_tb(err.__traceback__)
+        if Path(frame.f_code.co_filename).parent == file.parent
+    ]
+    if isinstance(err, SyntaxError) and err.filename and Path(err.filename).parent == file.parent:
+        lines.append((Path(err.filename), err.lineno or 1))
+    description = one_line(": ".join(filter(None, (type(err).__name__, _text_of(err)))))
+    if isinstance(err, SystemExit):
+        description += " (a workload must not end the program)"
+    if not lines:
+        return f"{file_label(file)}: in {what}: {description}"
+    return f"{file_label(lines[-1][0])}:{lines[-1][1]}: {description}"
+
+
+def _text_of(err: BaseException) -> str:
+    try:
+        return str(err.msg if isinstance(err, SyntaxError) else err)
+    except Exception as own:
+        return f"its text raises {type(own).__name__}"
+
+
+def file_label(path: Path) -> str:
+    """The file with the two folders above it, of which one is the kernel's."""
+    return "/".join(path.parts[-3:])
+
+
+def _file_of(cls: type) -> Path:
+    return Path(getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__)
+
+
+def check_size(what: str, size: Any) -> None:
+    """Raise ValueError when the grid or block `size` of a launch is not three positive numbers."""
+    whole = isinstance(size, tuple) and all(isinstance(n, int | np.integer) for n in size)
+    if not whole or len(size) != 3 or min(size) < 1:
+        raise ValueError(f"the {what} is {size}; it must be (x, y, z), each at least 1")
+
+
+def check_arguments(arguments: Any, kinds: Any) -> None:
+    """Raise ValueError when one of the arguments of a launch is of none of the `kinds`."""
+    for place, value in enumerate(arguments):
+        if not isinstance(value, kinds):
+            raise ValueError(
+                f"argument {place} is {value!r}; it must be a BufferRef, TextureRef, SurfaceRef or "
+                "NullRef, or a NumPy scalar as wide as the kernel's parameter, e.g. np.uint64"
+            )
+
+
+def instance_fault(kind: type) -> Check:
+    """Checks that a value is of `kind`."""
+
+    def check(value: Any) -> str | None:
+        return None if isinstance(value, kind) else f"{_words(value)}, not a {kind.__name__}"
+
+    return check
+
+
+def clause_fault(value: Any) -> str | None:
+    """What is wrong with a clause on a result that cannot be, None for one that can."""
+    return None if value is None else instance_fault(str)(value)
+
+
+def bytes_fault(value: Any) -> str | None:
+    """What is wrong with a number of bytes."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return None if whole and value >= 0 else f"{_words(value)}, not a whole number of bytes"
+
+
+def moved_fault(value: Any) -> str | None:
+    """What is wrong with the bytes that a launch reads and writes."""
+    if isinstance(value, tuple) and len(value) == 2:
+        return next(filter(None, map(bytes_fault, value)), None)
+    return f"{_words(value)}, not the bytes read and the bytes written"
+
+
+def array_fault(value: Any) -> str | None:
+    """What is wrong with an array of numbers."""
+    if not isinstance(value, np.ndarray):
+        return f"{_words(value)}, not a NumPy array"
+    if value.dtype.hasobject:
+        return "an array of Python objects, not of numbers"
+    return None
+
+
+def arrays_fault(value: Any) -> str | None:
+    """What is wrong with arrays by name."""
+    if not isinstance(value, Mapping):
+        return f"{_words(value)}, not arrays by name"
+    faults = ((name, array_fault(array)) for name, array in value.items())
+    return next((f"{fault} for '{name}'" for name, fault in faults if fault), None)
+
+
+def expected_fault(value: Any) -> str | None:
+    """What is wrong with an expected output: NaN equals nothing."""
+    fault = array_fault(value)
+    if fault is not None or value.dtype.kind != "f" or not value.size or not np.isnan(value.min()):
+        return fault
+    place = np.unravel_index(int(np.argmax(np.isnan(value))), value.shape)
+    return f"NaN at {[int(i) for i in place]}, with which no output can be compared"
+
+
+def _words(value: Any) -> str:
+    return f"{one_line(reprlib.repr(value), 40)} ({type(value).__name__})"

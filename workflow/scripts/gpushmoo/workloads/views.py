@@ -1,0 +1,258 @@
+"""Which figures a kernel's cells are shown in: part of the contract of ``workload.py``.
+
+A kernel names instances of `View` in its ``views``. Those of the library stand here; a kernel
+folder may bring subclasses of its own, with a title, axes and a caption of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.backends import tells_occupancy
+from ..core.space import Problem
+from .user_code import guard_methods, instance_fault
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Headings under which the report always places the figures of the library's views.
+CACHES = "Ceiling and caches"
+BLOCK_SHAPE = "Block shape"
+ONE_PARAMETER = "Bandwidth over one parameter"
+SHAPE_MODEL = "Why block shapes differ"
+# What a view can be drawn from, beside the ceiling, and what a figure can be made for each of.
+NEEDS = frozenset({"cells", "predictions", "shapes"})
+EACH = frozenset({"dtype", "size", "cache_state"})
+
+# Of fewer sizes a figure of bandwidth over the bytes touched shows nothing that a table does not.
+FEWEST_SIZES = 4
+_BLOCK_AXES = frozenset({"block_x", "block_y", "block_z"})
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a kernel is swept over, and on which `backend`.
+
+    `mappings` are those of its variants that differ in nothing but the element of each thread.
+    """
+
+    backend: str
+    dtypes: tuple[str, ...]
+    variants: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    cache_states: tuple[str, ...]
+    mappings: frozenset[str]
+
+
+@dataclass(frozen=True)
+class FigureData:
+    """What one figure of a view shows. Tables that the view does not need are empty.
+
+    `cells` has one row for each cell: its axes, ``variant``, ``dtype``, ``status``,
+    ``bandwidth_gbs`` with the bounds of its 95 % interval ``bandwidth_low_gbs`` and
+    ``bandwidth_high_gbs``, and the other columns of the data set. `predictions` are those of the
+    model of persistent blocks, `shapes` the rows and `shape_fits` the fits of the model of block
+    shapes, `ceiling` what the device can load and store at most. Variants in `controls` are not to
+    win. With `name_state` a title should say the cache state.
+    """
+
+    kernel: str
+    dtypes: tuple[str, ...]
+    controls: tuple[str, ...]
+    name_state: bool
+    cells: pd.DataFrame
+    predictions: pd.DataFrame
+    shapes: pd.DataFrame
+    shape_fits: Sequence[Mapping[str, Any]]
+    ceiling: Sequence[Any]
+
+
+class View:
+    """A kind of figure of one kernel's cells.
+
+    A sweep has one figure for each value of `each` (of ``dtype``, ``size``, ``cache_state``; with
+    () one over all that the kernel is swept over). `needs` are of ``cells``, ``predictions`` and
+    ``shapes``. A subclass defines `draw`, or names in
+    `drawing` a function of the same arguments as ``module:function``.
+    """
+
+    # What the names of its files begin with; one of the library's.
+    kind = "view"
+    each: Sequence[str] = ("size", "cache_state")
+    needs: Sequence[str] = ("cells",)
+    drawing = ""
+
+    def __init_subclass__(cls) -> None:
+        """Have errors of its methods name its file and line."""
+        checks = {"shown": instance_fault(bool), "label": instance_fault(str)}
+        guard_methods(cls, View, {**checks, "section": instance_fault(str)})
+
+    @property
+    def name(self) -> str:
+        """What tells this view from the others of its kernel."""
+        return "-".join(filter(None, (self.kind, self.label())))
+
+    def label(self) -> str:
+        """Tells views of one kind apart: letters, digits, ``_`` and ``-``; by default the class."""
+        return type(self).__name__.lower()
+
+    def section(self) -> str:
+        """The heading in the report under which the figures stand."""
+        return "Further figures"
+
+    def shown(self, swept: Swept) -> bool:
+        """Whether figures of this sweep would show anything."""
+        return True
+
+    def draw(self, data: FigureData, svg: Path) -> None:
+        """Draw the figure and save it by ``gpushmoo.figures.style.save``.
+
+        That takes the title and the caption too, and a ``finding`` if there is one: a sentence for
+        the report's beginning. With a fact ``kernel`` beside it this stands in place of the
+        sentences on the best cells of that kernel. What is raised costs this figure alone.
+        """
+        module, _, function = self.drawing.partition(":")
+        getattr(import_module(module), function)(self, data, svg)
+
+
+@dataclass(frozen=True)
+class HeatMap(View):
+    """Bandwidth over two axes, one panel for each variant and dtype.
+
+    `x_unit` and `y_unit` say what the axes count, in the plural, and `over` what both make up, as
+    in "bandwidth over the tile's shape". Axes of a block count threads and make up its shape.
+    """
+
+    x: str
+    y: str
+    x_unit: str | None = None
+    y_unit: str | None = None
+    over: str | None = None
+
+    kind = "heatmap"
+    drawing = "gpushmoo.figures.heatmap:draw"
+
+    def label(self) -> str:
+        """Both axes joined by a hyphen, as in ``block_x-block_y``."""
+        return f"{self.x}-{self.y}"
+
+    def section(self) -> str:
+        """The heading of block shapes, or that of two parameters where the axes are others."""
+        return BLOCK_SHAPE if self.is_block_shape() else "Bandwidth over two parameters"
+
+    def is_block_shape(self) -> bool:
+        """Whether the axes are two sides of a block."""
+        return {self.x, self.y} <= _BLOCK_AXES
+
+    def units(self) -> tuple[str | None, str | None]:
+        """What `x` and `y` count, in the plural; None for an axis of which that is unknown."""
+        named = ((self.x, self.x_unit), (self.y, self.y_unit))
+        x, y = (unit or ("threads" if axis in _BLOCK_AXES else None) for axis, unit in named)
+        return x, y
+
+
+@dataclass(frozen=True)
+class Curve(View):
+    """Bandwidth over one axis, one line for each dtype, with the fitted model if there is one.
+
+    `unit` says what the axis counts, in the plural.
+    """
+
+    x: str
+    unit: str
+
+    kind = "curve"
+    needs = ("cells", "predictions")
+    drawing = "gpushmoo.figures.curve:draw"
+
+    def label(self) -> str:
+        """The name of the axis, as in ``num_partition``."""
+        return self.x
+
+    def section(self) -> str:
+        """The heading of all curves over one launch parameter."""
+        return ONE_PARAMETER
+
+
+@dataclass(frozen=True)
+class WorkingSet(View):
+    """Bandwidth of the best launch over the bytes touched, warm and flushed, of all sizes."""
+
+    kind = "workingset"
+    each = ()
+    drawing = "gpushmoo.figures.workingset:draw"
+
+    def label(self) -> str:
+        """Empty: a kernel has at most one view of this kind."""
+        return ""
+
+    def section(self) -> str:
+        """The heading of figures on ceilings and caches."""
+        return CACHES
+
+    def shown(self, swept: Swept) -> bool:
+        """Whether there are sizes enough for a curve."""
+        return len(swept.problems) >= FEWEST_SIZES
+
+
+@dataclass(frozen=True)
+class Footprint(View):
+    """What limits block shapes, and whether the sectors that they touch show.
+
+    Only for a kernel with `mappings`, swept in two of them at least, on a backend that tells how
+    many blocks a multiprocessor holds.
+    """
+
+    kind = "footprint"
+    each = ("dtype", "size", "cache_state")
+    needs = ("shapes",)
+    drawing = "gpushmoo.figures.footprint:draw"
+
+    def label(self) -> str:
+        """Empty: a kernel has at most one view of this kind."""
+        return ""
+
+    def section(self) -> str:
+        """The heading of figures on the model of block shapes."""
+        return SHAPE_MODEL
+
+    def shown(self, swept: Swept) -> bool:
+        """Whether mappings are compared, where blocks are counted."""
+        return (
+            tells_occupancy(swept.backend) and len(swept.mappings.intersection(swept.variants)) > 1
+        )
+
+
+# A name of a file that begins otherwise may be another rule's.
+KINDS = frozenset(view.kind for view in (View, HeatMap, Curve, WorkingSet, Footprint))
+
+
+def view_fault(views: Any) -> str | None:
+    """What is wrong with the views of a kernel, as a clause; None where nothing is.
+
+    Raises WorkloadError where a method of one raises.
+    """
+    if not isinstance(views, Sequence):
+        return f"views are {views!r}, not several; write (view,) for a single one"
+    names = set()
+    for view in views:
+        if not isinstance(view, View):
+            return f"view {view!r} is not an instance of View"
+        chosen = (("kind", (view.kind,), KINDS), ("each", view.each, EACH))
+        for what, given, allowed in (*chosen, ("needs", view.needs, NEEDS)):
+            for word in given:
+                if word not in allowed:
+                    names_allowed = ", ".join(sorted(allowed))
+                    return f"view '{view.name}' has {word!r} in '{what}'; allowed: {names_allowed}"
+        if not re.fullmatch("[A-Za-z0-9_-]+", view.name):
+            return f"view '{view.name}' must be called by letters, digits, '_' and '-'"
+        if view.name in names:
+            return f"views are both called '{view.name}'; give one of them another label"
+        names.add(view.name)
+        view.section()
+    return None

@@ -33,10 +33,16 @@ def host_dot(x: Array, y: Array) -> float:
     return float(parts.sum())
 
 
+def one_core_dot(x: Array, y: Array) -> float:
+    """As `host_dot` by the calling thread alone, in one block: the sum is of the arrays' type."""
+    return float(_block()(x, y)) if x.size else 0.0
+
+
 @cache
 def prepare(dtype: np.dtype[Any]) -> None:
-    """Compile `host_dot` for `dtype`, so that no later call does."""
-    host_dot(np.ones(1, dtype), np.ones(1, dtype))
+    """Compile `host_dot` and `one_core_dot` for `dtype`, so that no later call does."""
+    for dot in (host_dot, one_core_dot):
+        dot(np.ones(1, dtype), np.ones(1, dtype))
 
 
 def host_dot_depth(n: int) -> int:
@@ -49,9 +55,9 @@ def host_dot_depth(n: int) -> int:
 # Not BLAS on blocks from Python's threads: where NumPy's BLAS has threads of its own, these wait
 # for each other (on 16 cores 15 GB/s instead of 150), and how many it may use is a setting for all.
 @cache
-def _compiled() -> Any:
+def _block() -> Any:
     """Numba takes a second to import: only where the host has a part."""
-    from numba import njit, prange
+    from numba import njit
 
     # Sums may be reordered, as the widest vectors want; NaN and infinities count as everywhere.
     @njit(fastmath={"reassoc", "contract", "nsz"})
@@ -60,6 +66,15 @@ def _compiled() -> Any:
         for i in range(x.size):
             total += x[i] * y[i]
         return total
+
+    return block
+
+
+@cache
+def _compiled() -> Any:
+    from numba import njit, prange
+
+    block = _block()
 
     @njit(parallel=True)
     def share(x: Array, y: Array, parts: Array) -> None:

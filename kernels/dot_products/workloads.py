@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,13 +24,14 @@ from gpushmoo.workloads.host_fed import (
     HostFedWorkload,
     Piece,
     Pipeline,
+    StreamSetup,
     count_cuts,
     cuts,
     share_of_host,
 )
 
-from . import summation
-from .host_dot import host_dot, host_dot_depth, prepare
+from . import printed_loop, summation
+from .host_dot import host_dot, host_dot_depth, one_core_dot, prepare
 
 # Elements that a thread of a streamed kernel takes at a time.
 LANES = 4
@@ -98,22 +98,9 @@ class DotProduct(ReducingWorkload):
         return problem.height * problem.width * DTYPES[dtype].itemsize
 
 
-@dataclass(frozen=True)
-class Feeding:
-    """How the data of a streamed cell get to the device, from the variant ``memory-mode``.
-
-    Host memory is ``pinned`` or ``pageable``. With ``pooled`` streams and device memory are kept
-    from run to run; with ``fresh``, as published, each run makes them within the measured time.
-    """
-
-    pinned: bool
-    pooled: bool
-
-    @classmethod
-    def of(cls, variant: str) -> Feeding:
-        """The feeding that a variant's name says, as in ``pinned-fresh``."""
-        memory, mode = variant.split("-")
-        return cls(memory == "pinned", mode == "pooled")
+PUBLISHED = "published"
+# Of a variant ``memory-mode``: with ``pooled`` streams and device memory are kept from run to run.
+SETUPS = {"pooled": StreamSetup.BEFORE, "fresh": StreamSetup.WITHIN}
 
 
 class StreamedDot(DotProduct, HostFedWorkload):
@@ -122,11 +109,15 @@ class StreamedDot(DotProduct, HostFedWorkload):
     Meanwhile the host computes a share of its own. The kernel `dot_piece` takes the operands, the
     partial sums, the number of elements of the piece and the index of its first partial sum; each
     block writes one partial sum.
+
+    Variants ``memory-mode`` cut the elements as `cuts` does; host memory is ``pinned`` or
+    ``pageable``, the mode one of SETUPS. The variant ``published`` is the printed loop, see
+    `printed_loop`; its kernel is `dot_published`.
     """
 
     pattern = "host arrays in pieces over streams; a tree over each block; partial sums on the host"
-    variants = ("pinned-pooled", "pinned-fresh", "pageable-pooled", "pageable-fresh")
-    default_variants = ("pinned-pooled", "pinned-fresh")
+    variants = ("pinned-pooled", "pinned-fresh", "pageable-pooled", "pageable-fresh", PUBLISHED)
+    default_variants = ("pinned-pooled", PUBLISHED)
     sizes = (2**16, 2**20, 2**24)
     zero_axes = frozenset({"chunk", "host_percent"})
     most: ClassVar = {"host_percent": 100}
@@ -143,19 +134,22 @@ class StreamedDot(DotProduct, HostFedWorkload):
     def launch(self, cell: Cell) -> Launch:
         """Grid and block of a piece that is long enough for all its blocks; see `pipeline`."""
         grid = (cell["blocks_per_stream"], 1, 1)
-        return Launch("dot_piece", grid, (cell["threads"], 1, 1), (), tiles=1)
+        entry = printed_loop.ENTRY if cell.variant == PUBLISHED else "dot_piece"
+        return Launch(entry, grid, (cell["threads"], 1, 1), (), tiles=1)
 
     def pipeline(self, cell: Cell) -> Pipeline:
         """The pieces of a run; the host's share are the last elements, as in the document.
 
-        Raises LaunchRefusedError for blocks of more threads than the kernel has room for, and for
-        more pieces than MOST_PIECES.
+        Raises LaunchRefusedError for blocks of more threads than the kernel has room for, for more
+        pieces than MOST_PIECES, and for what the printed loop cannot do.
         """
         if cell["threads"] > MOST_THREADS:
             raise LaunchRefusedError(
                 f"{cell['threads']} threads a block; this kernel takes {MOST_THREADS}."
             )
-        n, feeding = cell.problem.height * cell.problem.width, Feeding.of(cell.variant)
+        if cell.variant == PUBLISHED:
+            return printed_loop.pipeline(cell, self.operands)
+        n, (memory, mode) = cell.problem.height * cell.problem.width, cell.variant.split("-")
         n_device = n - share_of_host(n, cell["host_percent"])
         if n_device < n:
             prepare(np.dtype(DTYPES[cell.dtype].scalar))
@@ -178,19 +172,28 @@ class StreamedDot(DotProduct, HostFedWorkload):
             pieces.append(Piece(cut.stream, cut.begin, cut.end, launch))
             first += blocks
         streams = 1 + max((p.stream for p in pieces), default=0)
-        return Pipeline(streams, tuple(pieces), first, n_device, n, feeding.pinned, feeding.pooled)
+        pinned = memory == "pinned"
+        return Pipeline(streams, tuple(pieces), first, n_device, n, pinned, SETUPS[mode])
 
     def host_part(self, cell: Cell, arrays: Mapping[str, Array]) -> float:
-        """Dot product of the host's share of the arrays, by all of its cores."""
-        return host_dot(*self.factors(arrays))
+        """Dot product of the host's share of the arrays, by all of its cores; printed: by one."""
+        dot = one_core_dot if cell.variant == PUBLISHED else host_dot
+        return dot(*self.factors(arrays))
 
-    def total(self, partials: Array, host_part: float) -> float:
-        """Sum of all partial sums and the host's part, in double whatever the arrays' type."""
+    def total(self, cell: Cell, partials: Array, host_part: float) -> float:
+        """Sum of all partial sums and the host's part, in double whatever the arrays' type.
+
+        As printed: in their own type.
+        """
+        if cell.variant == PUBLISHED:
+            return printed_loop.total(partials, host_part)
         return float(partials.sum(dtype=np.float64)) + host_part
 
     def depth(self, cell: Cell) -> int:
         """Roundings of the longest piece or the host's part, then of adding the partial sums."""
         pipeline = self.pipeline(cell)
+        if cell.variant == PUBLISHED:
+            return printed_loop.depth(pipeline)
         depths = [host_dot_depth(pipeline.host_end - pipeline.host_begin)]
         for piece in pipeline.pieces:
             assert piece.launch is not None
@@ -200,10 +203,13 @@ class StreamedDot(DotProduct, HostFedWorkload):
         return max(depths) + summation.pairwise_depth(pipeline.partials, 128) + 1
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """What the machine code of `dot_piece` must hold.
+        """What the machine code of the entry must hold.
 
-        In the loop, LANES elements of each operand in 16-byte loads; then a store of the sum.
+        In the loop, LANES elements of each operand in 16-byte loads; then a store of the sum, or
+        of LANES of them as printed.
         """
+        if entry == printed_loop.ENTRY:
+            return printed_loop.accesses(dtype)
         loads = len(self.operands) * LANES * DTYPES[dtype].itemsize // 16
         return (
             Access("load", "global", 16, loads, in_loop=True),
@@ -224,9 +230,9 @@ class HostDot(DotProduct, HostFedWorkload):
     def pipeline(self, cell: Cell) -> Pipeline:
         """A pipeline without streams or pieces: the host computes all elements."""
         n = cell.problem.height * cell.problem.width
-        return Pipeline(0, (), 0, 0, n, pinned=False, pooled=True)
+        return Pipeline(0, (), 0, 0, n, False, StreamSetup.BEFORE)
 
-    def total(self, partials: Array, host_part: float) -> float:
+    def total(self, cell: Cell, partials: Array, host_part: float) -> float:
         """The host's part as it is: no device adds to it."""
         return host_part
 

@@ -32,3 +32,28 @@ extern "C" __global__ void dot_piece(const element_t *__restrict__ x, element_t 
     if (threadIdx.x == 0)
         partials[first + blockIdx.x] = sums[0];
 }
+
+// As the document prints it: a vector of four sums a thread, kept apart through the block's tree (the
+// threads are a power of two), and one such vector a block, partials[4 (first + block) ...].
+extern "C" __global__ void dot_published(const element_t *x, const element_t *y, element_t *partials,
+                                         const unsigned long long n, const unsigned long long first)
+{
+    __shared__ four sums[1024];
+    const four *x4 = (const four *)x, *y4 = (const four *)y;
+    four sum = {};
+    const unsigned long long vectors = n / 4, step = (unsigned long long)gridDim.x * blockDim.x;
+    for (unsigned long long i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += step) {
+        const four a = x4[i], b = y4[i];
+        for (int k = 0; k < 4; k++)
+            sum.v[k] = fma(a.v[k], b.v[k], sum.v[k]);
+    }
+    sums[threadIdx.x] = sum;
+    for (unsigned int width = blockDim.x / 2; width > 0; width /= 2) {
+        __syncthreads();
+        if (threadIdx.x < width)
+            for (int k = 0; k < 4; k++)
+                sums[threadIdx.x].v[k] += sums[threadIdx.x + width].v[k];
+    }
+    if (threadIdx.x < 1)
+        ((four *)partials)[first + blockIdx.x] = *sums;
+}

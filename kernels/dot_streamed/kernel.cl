@@ -26,3 +26,24 @@ __kernel void dot_piece(__global const element_t *restrict x, __global const ele
     if (thread == 0)
         partials[first + get_group_id(0)] = sums[0];
 }
+
+// As the document prints it: a vector of four sums a thread, kept apart through the block's tree (the
+// threads are a power of two), and one such vector a block, partials[4 (first + block) ...].
+__kernel void dot_published(__global const element_t *x, __global const element_t *y,
+                            __global element_t *partials, const ulong n, const ulong first)
+{
+    __local VECTOR(element_t, 4) sums[1024];
+    const size_t thread = get_local_id(0);
+    const ulong vectors = n / 4;
+    VECTOR(element_t, 4) sum = (VECTOR(element_t, 4))(0);
+    for (ulong i = get_global_id(0); i < vectors; i += get_global_size(0))
+        sum = fma(vload4(i, x), vload4(i, y), sum);
+    sums[thread] = sum;
+    for (size_t width = get_local_size(0) / 2; width > 0; width /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (thread < width)
+            sums[thread] += sums[thread + width];
+    }
+    if (thread < 1)
+        vstore4(sums[0], first + get_group_id(0), partials);
+}

@@ -69,7 +69,8 @@ def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: s
     code = compiled(folder.path, options_of(folder, dtype, variant), arch)
     assert code.startswith(b"\x7fELF")
     # The entry that the workload launches must be in the binary under its plain name.
-    axes = tuple((axis, 8) for axis in sorted(folder.workload.axes))  # 8 is on every axis
+    none = folder.workload.zero_axes  # 8 is on every other axis
+    axes = tuple((axis, 0 if axis in none else 8) for axis in sorted(folder.workload.axes))
     cell = Cell(folder.name, dtype, variant, Problem(64, 64), axes)
     sizes = parameter_sizes(code)
     for launch in launches_of(folder, cell):
@@ -79,14 +80,15 @@ def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: s
 code_of = functools.cache(disassemble)
 # Nearly all of the time is the start of nvdisasm, most of a second: of a kernel with more variants
 # than this the first dtype is tried in those that differ from the first variant in one part of its
-# name, and the others in the first and the last variant.
+# name or have another number of parts, and the others in the first and the last variant.
 MANY_VARIANTS = 4
 
 
 def tried(workload: Workload, dtype: str) -> tuple[str, ...]:
     def differing(variant: str) -> int:
         pairs = itertools.zip_longest(variants[0].split("-"), variant.split("-"))
-        return sum(a != b for a, b in pairs)
+        parts = [(a, b) for a, b in pairs if None not in (a, b)]
+        return sum(a != b for a, b in parts)
 
     variants = workload.variants
     if len(variants) <= MANY_VARIANTS:

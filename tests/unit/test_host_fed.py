@@ -10,7 +10,15 @@ import pytest
 from conftest import ROOT, examples
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import BufferRef, Launch
-from gpushmoo.workloads.host_fed import Cut, HostFedWorkload, Piece, Pipeline, cuts, share_of_host
+from gpushmoo.workloads.host_fed import (
+    Cut,
+    HostFedWorkload,
+    Piece,
+    Pipeline,
+    StreamSetup,
+    cuts,
+    share_of_host,
+)
 from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -191,17 +199,18 @@ def test_fewer_than_four_elements_are_launched_and_none_are_not(n: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "pinned", "pooled"),
+    ("variant", "pinned", "setup"),
     [
-        ("pinned-pooled", True, True),
-        ("pinned-fresh", True, False),
-        ("pageable-pooled", False, True),
-        ("pageable-fresh", False, False),
+        ("pinned-pooled", True, StreamSetup.BEFORE),
+        ("pinned-fresh", True, StreamSetup.WITHIN),
+        ("pageable-pooled", False, StreamSetup.BEFORE),
+        ("pageable-fresh", False, StreamSetup.WITHIN),
+        ("published", True, StreamSetup.IN_TURN),
     ],
 )
-def test_variants_name_says_memory_and_mode(variant: str, pinned: bool, pooled: bool) -> None:
+def test_variants_name_says_memory_and_mode(variant: str, pinned: bool, setup: StreamSetup) -> None:
     found = DOT.pipeline(cell(100, variant))
-    assert (found.pinned, found.pooled) == (pinned, pooled)
+    assert (found.pinned, found.setup) == (pinned, setup)
     assert variant in DOT.variants
 
 

@@ -20,9 +20,11 @@ from gpushmoo.core.errors import (
     OutOfDeviceMemoryError,
 )
 from gpushmoo.devices.base import Device
+from gpushmoo.devices.in_turn import FedInTurn
+from gpushmoo.devices.stream_by_stream import StreamsInTurn
 from gpushmoo.measuring.host_pipeline import Feed, Pool
 from gpushmoo.workloads.contract import BufferRef, Launch
-from gpushmoo.workloads.host_fed import Piece, Pipeline, cuts
+from gpushmoo.workloads.host_fed import Piece, Pipeline, StreamSetup, cuts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +78,9 @@ class FakeStreams:
         self.opened += 1
         return self.open[-1]
 
+    def bind_in_turn(self, fed: FedInTurn) -> StreamsInTurn:
+        return StreamsInTurn(cast(Any, self.open_stream), self.poison, fed)
+
     def told(self, operation: str, *what: object) -> None:
         """Note an operation; raise what is due at this one."""
         self.log.append((operation, *what))
@@ -123,6 +128,9 @@ class FakeStream:
                 self.fault = err
         if self.fault is not None:
             raise self.fault
+
+    def release(self) -> None:
+        """Gone with the stream: what was queued still uses it."""
 
     def usable(self, *memories: Memory) -> None:
         assert not any(m.freed for m in memories)
@@ -187,7 +195,11 @@ def does_nothing(launch: Launch, buffers: Mapping[str, Memory]) -> None:
 
 
 def pipeline(
-    n: int, streams: int = 2, chunk: int = 0, pooled: bool = True, host: int = 0
+    n: int,
+    streams: int = 2,
+    chunk: int = 0,
+    setup: StreamSetup = StreamSetup.BEFORE,
+    host: int = 0,
 ) -> Pipeline:
     """Of `n` elements, the last `host` of which are the host's."""
     pieces = []
@@ -197,7 +209,7 @@ def pipeline(
         launch = Launch("dot_piece", (1, 1, 1), (1, 1, 1), args, 1)
         pieces.append(Piece(cut.stream, cut.begin, cut.end, launch))
     used = 1 + max((p.stream for p in pieces), default=-1)
-    return Pipeline(used, tuple(pieces), len(pieces), n - host, n, True, pooled)
+    return Pipeline(used, tuple(pieces), len(pieces), n - host, n, True, setup)
 
 
 @dataclass
@@ -240,13 +252,13 @@ def bench() -> Bench:
     return Bench()
 
 
-@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("setup", StreamSetup)
 @pytest.mark.parametrize("host", [0, 37, 100])
 def test_number_is_that_of_all_pieces_and_the_hosts_part(
-    bench: Bench, pooled: bool, host: int
+    bench: Bench, setup: StreamSetup, host: int
 ) -> None:
     with bench.pool:
-        feed = bench.feed(pipeline(100, streams=3, chunk=11, pooled=pooled, host=host))
+        feed = bench.feed(pipeline(100, streams=3, chunk=11, setup=setup, host=host))
         for _ in range(2):
             feed.run()
             assert feed.value == expected(100)
@@ -297,7 +309,7 @@ def test_pooled_rooms_are_used_again_and_grow(bench: Bench) -> None:
 
 
 def test_fresh_mode_takes_all_in_each_run_and_frees_it(bench: Bench) -> None:
-    feed = bench.feed(pipeline(100, streams=3, pooled=False))
+    feed = bench.feed(pipeline(100, streams=3, setup=StreamSetup.WITHIN))
     assert bench.device.log == []
     for _ in range(2):
         bench.device.asked.clear()
@@ -309,10 +321,10 @@ def test_fresh_mode_takes_all_in_each_run_and_frees_it(bench: Bench) -> None:
     assert bench.pool.lanes == []
 
 
-@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("setup", StreamSetup)
 @pytest.mark.parametrize("n", [0, 50])
-def test_host_alone_asks_nothing_of_the_device(bench: Bench, n: int, pooled: bool) -> None:
-    feed = bench.feed(pipeline(n, pooled=pooled, host=n), poisoned=True)
+def test_host_alone_asks_nothing_of_the_device(bench: Bench, n: int, setup: StreamSetup) -> None:
+    feed = bench.feed(pipeline(n, setup=setup, host=n), poisoned=True)
     feed.run()
     assert feed.value == expected(n)
     assert bench.device.log == [("host", n)]
@@ -323,13 +335,13 @@ def test_host_alone_asks_nothing_of_the_device(bench: Bench, n: int, pooled: boo
 
 @pytest.mark.parametrize("nth", range(7))
 @pytest.mark.parametrize("runs_before", [0, 1])
-@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("setup", StreamSetup)
 def test_allocation_that_fails_leaves_nothing_allocated_and_a_pool_that_works(
-    bench: Bench, nth: int, runs_before: int, pooled: bool
+    bench: Bench, nth: int, runs_before: int, setup: StreamSetup
 ) -> None:
-    plan = pipeline(100, streams=3, pooled=pooled)  # three times x and y, and the partial results
+    plan = pipeline(100, streams=3, setup=setup)  # three times x and y, and the partial results
     # Where memory is fresh it is taken by each run, else when the feed is made.
-    fresh = None if pooled else bench.feed(plan)
+    fresh = None if setup is StreamSetup.BEFORE else bench.feed(plan)
     for _ in range(runs_before if fresh else 0):
         fresh.run()
     before = bench.device.asked["allocate"]
@@ -348,7 +360,8 @@ def test_allocation_that_fails_leaves_nothing_allocated_and_a_pool_that_works(
 def test_what_fits_alone_fits_whatever_was_fed_before(bench: Bench, fresh: tuple[int, ...]) -> None:
     """Rooms of one stream and of four do not fit together; each of them does."""
     bench.device.capacity = 2 * 4 * 100 + 4 * 4
-    one, four = (bench.feed(pipeline(100, streams=s, pooled=s not in fresh)) for s in (1, 4))
+    setups = (StreamSetup.BEFORE, StreamSetup.WITHIN)
+    one, four = (bench.feed(pipeline(100, streams=s, setup=setups[s in fresh])) for s in (1, 4))
     for feed in (four, one, four):
         feed.run()
         assert feed.value == expected(100)
@@ -358,7 +371,7 @@ def test_time_holds_no_attempt_for_which_there_was_no_memory(bench: Bench) -> No
     bench.device.capacity = 2 * 4 * 100 + 4
     bench.feed(pipeline(100, streams=1))
     bench.device.opening_s = 1.0
-    fresh = bench.feed(pipeline(100, streams=1, pooled=False))
+    fresh = bench.feed(pipeline(100, streams=1, setup=StreamSetup.WITHIN))
     assert fresh.sample(1) == pytest.approx(2.0)  # its stream and the keeper of its partial result
 
 
@@ -379,18 +392,18 @@ def test_problem_that_does_not_fit_alone_is_refused_and_costs_the_others_nothing
 STEPS = {"copy_in": 6, "launch": 3, "wait": 4, "copy_out": 1, "host": 1}
 
 
-@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("setup", StreamSetup)
 @pytest.mark.parametrize(
     ("step", "nth"), [(step, nth) for step, count in STEPS.items() for nth in range(count)]
 )
 @pytest.mark.parametrize("error", [LaunchRefusedError("too many"), LaunchFailedError("a fault")])
 def test_step_that_fails_harms_no_other_feed(
-    bench: Bench, step: str, nth: int, pooled: bool, error: DeviceError
+    bench: Bench, step: str, nth: int, setup: StreamSetup, error: DeviceError
 ) -> None:
-    plan = pipeline(100, streams=3, pooled=pooled)
+    plan = pipeline(100, streams=3, setup=setup)
     feed, other = bench.feed(plan), bench.feed(pipeline(90, streams=2))
     feed.run()
-    if not pooled:
+    if setup is not StreamSetup.BEFORE:
         # Another wait, for the memory of the partial results, is asked of the keeper.
         nth += step == "wait"
     bench.device.faults[step, bench.device.asked[step] + nth] = error
@@ -418,13 +431,13 @@ def test_stream_that_cannot_be_closed_does_not_keep_the_others_open(bench: Bench
 
 
 @pytest.mark.parametrize("nth", range(4))
-@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("setup", StreamSetup)
 def test_stream_that_cannot_be_opened_leaves_a_pool_that_works(
-    bench: Bench, nth: int, pooled: bool
+    bench: Bench, nth: int, setup: StreamSetup
 ) -> None:
     small = bench.feed(pipeline(10, streams=2))
     bench.device.faults["open", 3 + nth] = LaunchFailedError("no stream")
-    plan = pipeline(100, streams=3, pooled=pooled)
+    plan = pipeline(100, streams=3, setup=setup)
     with pytest.raises(LaunchFailedError, match="no stream"):
         bench.feed(plan).run()
     for feed, n in ((small, 10), (bench.feed(plan), 100)):
@@ -446,7 +459,7 @@ PLANS = st.builds(
     st.integers(8, 200),
     streams=st.integers(1, 5),
     chunk=st.integers(0, 40),
-    pooled=st.booleans(),
+    setup=st.sampled_from(StreamSetup),
     host=st.integers(0, 8),
 )
 OPERATIONS = st.sampled_from(["open", "allocate", "copy_in", "launch", "wait", "copy_out", "close"])
@@ -468,11 +481,11 @@ def test_every_feed_is_right_or_raises_and_none_leaves_memory(
             feed.run()
         except DeviceError:
             assert feed is None or math.isnan(feed.value)
-            assert not (plan.pooled and bench.device.held)
+            assert not (plan.setup is StreamSetup.BEFORE and bench.device.held)
         else:
             assert feed.value == expected(plan.host_end)
         # What is beside the pool leaves it as it was, or took its memory.
-        assert plan.pooled or bench.device.held in (before, 0)
+        assert plan.setup is StreamSetup.BEFORE or bench.device.held in (before, 0)
         assert {*bench.device.open} == {*bench.streams}
         assert {m.owner for m in bench.device.live} <= {*bench.streams}
     bench.device.faults.clear()
@@ -483,11 +496,11 @@ def test_every_feed_is_right_or_raises_and_none_leaves_memory(
 # Poison and time
 
 
-@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("setup", StreamSetup)
 def test_partial_result_that_is_not_written_shows_in_a_poisoned_run(
-    bench: Bench, pooled: bool
+    bench: Bench, setup: StreamSetup
 ) -> None:
-    plan = pipeline(100, streams=3, pooled=pooled)
+    plan = pipeline(100, streams=3, setup=setup)
     right = bench.feed(plan)
     right.run()
     lazy = bench.feed(plan, does_nothing, poisoned=True)
@@ -521,12 +534,12 @@ def test_piece_that_is_read_beyond_its_end_shows_in_a_poisoned_run(bench: Bench)
     assert math.isnan(feed.value)
 
 
-@pytest.mark.parametrize(("pooled", "seconds"), [(True, 0.0), (False, 30.0)])
+@pytest.mark.parametrize(("setup", "seconds"), [*zip(StreamSetup, (0.0, 30.0, 30.0), strict=True)])
 def test_time_holds_the_making_of_streams_in_fresh_mode_only(
-    bench: Bench, pooled: bool, seconds: float
+    bench: Bench, setup: StreamSetup, seconds: float
 ) -> None:
     bench.device.opening_s = 10.0
-    feed = bench.feed(pipeline(100, streams=2, pooled=pooled))
+    feed = bench.feed(pipeline(100, streams=2, setup=setup))
     assert feed.sample(4) == pytest.approx(seconds)
     # Nor when another one's failure has emptied the pool.
     bench.pool.__exit__()

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import ROOT
+from dot_products.workloads import PUBLISHED
 from fakes import INFO
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import DeviceError, LaunchFailedError
@@ -20,7 +21,7 @@ from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.base import Device, DeviceInfo
 from gpushmoo.storage.store import BadParquetError, write_parquet
 from gpushmoo.workloads.contract import Launch
-from gpushmoo.workloads.host_fed import HostFedWorkload, Pipeline
+from gpushmoo.workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup
 from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,6 +95,8 @@ def test_every_copy_and_kernel_has_its_time(
     device: Device, params: dict[str, int], variant: str
 ) -> None:
     where = cell(2**16 + 5, variant, **params)
+    if variant == PUBLISHED and len(params) > 1:
+        pytest.skip("the printed loop has neither chunks nor a share of the host")
     plan = workload().pipeline(where)
     found = traced(device, where)
     assert told(found.spans) == planned(plan, ("x", "y"), 4)
@@ -106,7 +109,7 @@ def test_every_copy_and_kernel_has_its_time(
         *copies, kernel = (s for s in found.spans if s.piece == piece)
         assert kernel.begin_s >= max(c.end_s for c in copies)
     assert found.untraced_s > 0
-    assert found.one_engine == (device.info.kind == "gpu" and variant.startswith("pinned"))
+    assert found.one_engine == (device.info.kind == "gpu" and plan.pinned)
     if not found.one_engine:
         assert all(s.begin_s == s.ready_s for s in found.spans)
 
@@ -149,7 +152,9 @@ def trace_fake(
     runs: int = 1,
     program: Callable[[Launch, Mapping[str, Memory]], None] = dot_piece,
 ) -> Trace:
-    fed = SimpleNamespace(pipeline=lambda _: plan, host_part=lambda *_: 0.0, total=total)
+    fed = SimpleNamespace(
+        pipeline=lambda _: plan, host_part=lambda *_: 0.0, total=lambda _, *parts: total(*parts)
+    )
     ones = np.ones(plan.host_end, np.float32)
     inputs = {"x": ones, "y": ones}
     workload = cast(HostFedWorkload, fed)
@@ -208,7 +213,7 @@ def test_run_of_median_length_is_told_and_the_median_without_marks() -> None:
 
 def test_time_before_the_first_copy_is_told() -> None:
     device = FakeFed(opening_s=5.0)
-    found = trace_fake(device, pipeline(8, streams=1, pooled=False))
+    found = trace_fake(device, pipeline(8, streams=1, setup=StreamSetup.WITHIN))
     assert found.spans[0].ready_s == 10.0  # the stream's, and that of the partial result
 
 
@@ -223,16 +228,16 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("setup", StreamSetup)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f"{f[0]} {f[1]}")
-def test_failure_in_the_midst_gives_all_back(fault: tuple[str, int], pooled: bool) -> None:
+def test_failure_in_the_midst_gives_all_back(fault: tuple[str, int], setup: StreamSetup) -> None:
     faults: dict[tuple[str, int], DeviceError] = {fault: LaunchFailedError("a fault")}
     device = FakeFed(faults)
     with pytest.raises(LaunchFailedError, match="a fault"):
-        trace_fake(device, pipeline(8, streams=2, pooled=pooled))
+        trace_fake(device, pipeline(8, streams=2, setup=setup))
     assert (device.live, device.open) == ([], [])
     device.faults.clear()
-    assert len(trace_fake(device, pipeline(8, streams=2, pooled=pooled)).spans) == 6
+    assert len(trace_fake(device, pipeline(8, streams=2, setup=setup)).spans) == 6
     assert (device.live, device.open) == ([], [])
 
 

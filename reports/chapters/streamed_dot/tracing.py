@@ -17,6 +17,8 @@ from typing import Any, cast
 import numpy.typing as npt
 from gpushmoo.core.space import Cell
 from gpushmoo.devices.base import Device, Mark, Program, Stream
+from gpushmoo.devices.in_turn import FedInTurn
+from gpushmoo.devices.stream_by_stream import StreamsInTurn
 from gpushmoo.measuring.host_pipeline import Feed, Pool
 from gpushmoo.workloads.contract import Launch
 from gpushmoo.workloads.host_fed import HostFedWorkload, Pipeline
@@ -85,6 +87,10 @@ class TracedDevice:
         """A new stream of the device, wrapped to be traced."""
         return TracedStream(self.device.open_stream(), self.notes)
 
+    def bind_in_turn(self, fed: FedInTurn) -> StreamsInTurn:
+        """By streams that are traced."""
+        return StreamsInTurn(self.open_stream, self.device.poison, fed)
+
 
 def trace(
     device: Device,
@@ -110,7 +116,8 @@ def trace(
     traced_device = cast(Device, TracedDevice(device, notes))
     untraced, traced = [], []
     with Pool(traced_device, tuple(arrays)) as pool:
-        feed = Feed(pool, program, pipeline, arrays, host_part, workload.total)
+        total = partial(workload.total, cell)
+        feed = Feed(pool, program, pipeline, arrays, host_part, total)
         for _ in range(WARMUPS):
             feed.run()
         for _ in range(runs):

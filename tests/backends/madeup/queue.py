@@ -52,6 +52,9 @@ class MadeUpQueue:
     def __exit__(self, *exc: object) -> None:
         self.wait()
 
+    def release(self) -> None:
+        """Nothing: what was allocated goes when nobody holds it."""
+
     def queue(self, command: Command) -> None:
         """Have `command` run in its turn."""
         self._commands.append(command)

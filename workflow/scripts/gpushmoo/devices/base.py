@@ -27,6 +27,7 @@ from .guard_bands import Strays
 if TYPE_CHECKING:
     from .build_file import VariantBuild
     from .build_request import BuildRequest
+    from .in_turn import FedInTurn, InTurn
 
 T = TypeVar("T")
 
@@ -85,8 +86,7 @@ SLOWED_BY = frozenset(
 
 
 # How compilers begin an error's line: ``1:12:5: error: `` (Intel), ``x.cl:12:5: error: `` (Clang),
-# ``x/kernel.cu(12): error: `` (NVRTC).
-# The second form is that of PoCL 3.
+# ``x/kernel.cu(12): error: `` (NVRTC), ``error: x.cl:12:5: `` (PoCL 3).
 _ERROR_LINE = re.compile(
     r"^(?:\S*?(?:\((\d+)\)|:(\d+)(?::\d+)?): [a-z ]*error[^:]*: |error: \S+?:(\d+):\d+: )(.+)$",
     re.M,
@@ -189,6 +189,9 @@ class Stream(Protocol):
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
         """Queue a launch. Raises as `Device.bind` does."""
 
+    def release(self) -> None:
+        """Give back, in the stream's order, all that it allocated."""
+
     def mark(self) -> Mark:
         """Queue a mark, which is reached when all that was queued before it is done."""
 
@@ -288,6 +291,9 @@ class Device(DeviceBuffers, Protocol):
     def open_stream(self) -> Stream:
         """A new stream, which does not wait for what other streams hold."""
 
+    def bind_in_turn(self, fed: FedInTurn) -> InTurn:
+        """Prepare feeding pieces one after another. Raises as `bind` does."""
+
     def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
         """A flat copy of `array` in host memory, `pinned` so that the device reads it by itself."""
 
@@ -299,10 +305,7 @@ class Device(DeviceBuffers, Protocol):
 
 
 def named_buffer(name: str, buffers: Mapping[str, Any], images: type) -> Any:
-    """The buffer that an argument names; the backend's images are of the type `images`.
-
-    Raises LaunchFailedError where there is none.
-    """
+    """The buffer of that name, which is not of the type `images`. Raises LaunchFailedError."""
     found = _named(name, buffers)
     if isinstance(found, images):
         raise LaunchFailedError(f"'{name}' is an image; pass it by TextureRef or SurfaceRef")

@@ -13,8 +13,10 @@ import numpy.typing as npt
 from ..core.dtypes import DType
 from ..core.errors import LaunchRefusedError
 from ..core.space import Problem
-from .base import DeviceBuffers, DeviceInfo
+from .base import DeviceBuffers, DeviceInfo, Stream
 from .guard_bands import Strays
+from .in_turn import FedInTurn, InTurn
+from .stream_by_stream import StreamsInTurn
 
 
 class BufferedDevice(ABC):
@@ -38,6 +40,18 @@ class BufferedDevice(ABC):
     @abstractmethod
     def _linear(self, buffer: Any) -> Any:
         """The buffer itself, or one with the texels of an image."""
+
+    @abstractmethod
+    def open_stream(self) -> Stream:
+        """A new stream, which does not wait for what other streams hold."""
+
+    def bind_in_turn(self, fed: FedInTurn) -> InTurn:
+        """Prepare feeding pieces one after another, each through a new stream."""
+        return StreamsInTurn(self.open_stream, self.poison, fed)
+
+    @abstractmethod
+    def poison(self, buffer: Any) -> None:
+        """Overwrite `buffer` with all-ones words."""
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A device buffer holding `array`. Raises OutOfDeviceMemoryError."""

@@ -15,7 +15,7 @@ from ..core.errors import OutOfDeviceMemoryError, WorkloadError
 from ..core.space import Cell, Problem
 from ..devices.base import Bound, Device, Program
 from ..workloads.contract import ReducingWorkload, Workload
-from ..workloads.host_fed import HostFedWorkload, Piece, Pipeline, cuts
+from ..workloads.host_fed import HostFedWorkload, Piece, Pipeline, StreamSetup, cuts
 from .host_pipeline import Feed, Pool
 from .watch import BufferWatch, first_difference
 
@@ -289,7 +289,7 @@ class FedSpace:
             Piece(c.stream, c.begin, c.end, None) for c in cuts(n, COPY_STREAMS, 1, COPY_CHUNK)
         )
         streams = 1 + max((p.stream for p in pieces), default=0)
-        copied = Pipeline(streams, pieces, 0, n, n, pinned=True, pooled=True)
+        copied = Pipeline(streams, pieces, 0, n, n, True, StreamSetup.BEFORE)
         self.copy: Bound = self._feed(None, copied, lambda _: 0.0, lambda *_: 0.0)
 
     def _feed(
@@ -305,7 +305,8 @@ class FedSpace:
     def bind(self, program: Program, cell: Cell) -> Feed:
         """The cell's pipeline on these arrays."""
         w = self._workload
-        return self._feed(program, w.pipeline(cell), partial(w.host_part, cell), w.total)
+        parts = (partial(w.host_part, cell), partial(w.total, cell))
+        return self._feed(program, w.pipeline(cell), *parts)
 
     def bind_proof(self, program: Program, cell: Cell) -> Feed:
         """The cell's pipeline, run in memory that is poisoned before."""

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from ..core.errors import OutOfDeviceMemoryError
 from ..devices.base import Device, Program, Stream
-from ..workloads.host_fed import Pipeline
+from ..devices.in_turn import FedInTurn
+from ..workloads.host_fed import Pipeline, StreamSetup
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -118,6 +119,11 @@ class Feed:
     def __post_init__(self) -> None:
         dtype = next(iter(self.arrays.values())).dtype
         self._partials = np.zeros(self.pipeline.partials, dtype)
+        p = self.pipeline
+        self._in_turn = None
+        if p.setup is StreamSetup.IN_TURN and p.pieces:
+            fed = FedInTurn(self.program, p.pieces, self.arrays, self._partials, self.poisoned)
+            self._in_turn = self.pool.device.bind_in_turn(fed)
         self._rooms = [elements * dtype.itemsize for elements in self.pipeline.rooms()]
         self._prepared(lambda: None)
 
@@ -142,7 +148,7 @@ class Feed:
         while True:
             try:
                 self.value = math.nan
-                if self.pipeline.pooled:
+                if self.pipeline.setup is StreamSetup.BEFORE:
                     self.pool.ready(self._rooms, self._partials.nbytes)
                 return step()
             except OutOfDeviceMemoryError:
@@ -159,7 +165,11 @@ class Feed:
 
     def _once(self) -> None:
         self.value = math.nan
-        if self.pipeline.pooled:
+        if self._in_turn is not None:
+            if self.poisoned:
+                self._partials.view(np.uint8).fill(0xFF)
+            value = self.total(self._partials, self._in_turn.run(self._own_part))
+        elif self.pipeline.setup is StreamSetup.BEFORE:
             with self.pool.emptied_on_error():
                 value = self._compute(self.pool)
         else:
@@ -178,6 +188,11 @@ class Feed:
         if pool.partials is not None:
             pool.device.poison(pool.partials)
 
+    def _own_part(self) -> Any:
+        """The host's part of the result."""
+        begin, end = self.pipeline.host_begin, self.pipeline.host_end
+        return self.host_part({name: a[begin:end] for name, a in self.arrays.items()})
+
     def _compute(self, pool: Pool) -> float:
         p = self.pipeline
         if self.poisoned:
@@ -189,7 +204,7 @@ class Feed:
             if piece.launch is not None:
                 buffers = {**lane.room, "partials": pool.partials}
                 lane.stream.launch(self.program, piece.launch, buffers)
-        of_host = self.host_part({n: a[p.host_begin : p.host_end] for n, a in self.arrays.items()})
+        of_host = self._own_part()
         for lane in pool.lanes[: len(self._rooms)]:
             lane.stream.wait()
         if p.partials:

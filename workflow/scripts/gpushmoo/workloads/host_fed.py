@@ -6,6 +6,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, ClassVar
 
 from ..core.space import Cell, Problem
@@ -27,14 +28,27 @@ class Piece:
     launch: Launch | None
 
 
+class StreamSetup(Enum):
+    """When the streams of a pipeline and their device memory are made.
+
+    `BEFORE`: before the time is taken, and kept from run to run. `WITHIN`: within the time, all of
+    them before the first copy. `IN_TURN`: within the time; of each piece the stream and its memory
+    are made, filled and given back before those of the next piece are made, so that pieces have a
+    stream each.
+    """
+
+    BEFORE = "before"
+    WITHIN = "within"
+    IN_TURN = "in turn"
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """A problem cut into pieces for the device and one part for the host.
 
     Pieces of a stream follow each other in their order here. Launches leave `partials` elements of
     the result's type. The host takes elements `host_begin` to `host_end` while the device works.
-    `pinned`: the inputs lie in memory that the device reads by itself. `pooled`: streams and device
-    memory are made before the time is taken.
+    `pinned`: the inputs lie in memory that the device reads by itself.
     """
 
     streams: int
@@ -43,7 +57,7 @@ class Pipeline:
     host_begin: int
     host_end: int
     pinned: bool
-    pooled: bool
+    setup: StreamSetup
 
     def rooms(self) -> tuple[int, ...]:
         """Elements of the longest piece of each stream; () where there are no pieces."""
@@ -75,8 +89,8 @@ class HostFedWorkload(ReducingWorkload):
         """The host's part of the result, from its part of the inputs; that may be empty."""
 
     @abstractmethod
-    def total(self, partials: Array, host_part: Any) -> float:
-        """The result from what the launches left and the host's part."""
+    def total(self, cell: Cell, partials: Array, host_part: Any) -> float:
+        """The result from what the cell's launches left and the host's part."""
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
         """The inputs, from the host to the device: counted once, as the bus carries them once."""

@@ -34,11 +34,13 @@ from ..base import (
 from ..buffered import BufferedDevice
 from ..build_file import VariantBuild
 from ..build_request import BuildRequest
+from ..in_turn import FedInTurn
 from ..machine_code.cubins import cached_cubin, stored_cubin
 from ..machine_code.nvrtc import build_options
 from ..sources import kernel_source
 from .buffers import SOURCE, CudaBuffers
 from .images import CudaImage, format_refusal
+from .in_turn import CudaInTurn
 from .libraries import library_call
 from .nvml import open_sensor
 from .parameters import parameter_sizes
@@ -192,6 +194,12 @@ class CudaDevice(BufferedDevice):
         return CudaBound(self.timer, self._prepare(program, launch, buffers))
 
     def _prepare(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> Enqueue:
+        function = self._checked(program, launch)
+        args = tuple(_argument(a, buffers) for a in launch.args)
+        return lambda: function(launch.grid, launch.block, args)
+
+    def _checked(self, program: CudaProgram, launch: Launch) -> Any:
+        """The function of `launch`, which is within the device's and the function's limits."""
         check_limits(launch, self.info)
         function = program.function(launch.entry)
         if launch.threads > function.max_threads_per_block:
@@ -201,8 +209,7 @@ class CudaDevice(BufferedDevice):
             )
         if launch.entry in program.parameters:
             check_sizes(launch, program.parameters[launch.entry])
-        args = tuple(_argument(a, buffers) for a in launch.args)
-        return lambda: function(launch.grid, launch.block, args)
+        return function
 
     def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> CudaBound:
         """A function of cuBLAS. Raises LaunchRefusedError where there is none of that name."""
@@ -212,6 +219,11 @@ class CudaDevice(BufferedDevice):
     def open_stream(self) -> CudaStream:
         """A stream that does not wait for the default one."""
         return CudaStream(self.cupy, self.translated, self._prepare)
+
+    def bind_in_turn(self, fed: FedInTurn) -> CudaInTurn:
+        """By the runtime's own calls. Raises LaunchRefusedError or BuildError."""
+        with self.translated():
+            return CudaInTurn(self.cupy, self.translated, self._checked, fed)
 
     def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
         """A flat copy of `array`; where `pinned`, in memory that cudaHostAlloc gives."""

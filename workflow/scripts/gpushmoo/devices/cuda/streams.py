@@ -51,11 +51,15 @@ class CudaStream:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.release()
+        self.wait()
+
+    def release(self) -> None:
+        """Give back all that was allocated, by cudaFreeAsync."""
         pointers, self._pointers = self._pointers, []
         with self._translated():
             for pointer in pointers:
                 self._cupy.cuda.runtime.freeAsync(pointer, self._stream.ptr)
-            self._stream.synchronize()
 
     def allocate(self, nbytes: int) -> Any:
         """A flat array of 32-bit words by cudaMallocAsync. Raises OutOfDeviceMemoryError."""

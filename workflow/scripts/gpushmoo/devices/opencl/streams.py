@@ -51,13 +51,17 @@ class OpenCLStream:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        buffers, self._buffers = self._buffers, []
         try:
             self.wait()
         finally:
             self._events.clear()
-            for buffer in buffers:
-                buffer.release()
+            self.release()
+
+    def release(self) -> None:
+        """Give back all buffers; OpenCL keeps each until the commands that use it have ended."""
+        buffers, self._buffers = self._buffers, []
+        for buffer in buffers:
+            buffer.release()
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content. Raises OutOfDeviceMemoryError."""

@@ -1,0 +1,103 @@
+"""The third document's loop as it is printed: stream by stream made, fed and given back.
+
+Names in capitals are the document's parameters: MAX_STREAMS is the axis ``streams``,
+MIN_N_PER_STREAM_SIZE ``min_per_stream``, MAX_BLOCKS_PER_STREAM ``blocks_per_stream``,
+THREADS_PER_BLOCK ``threads``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.space import Cell
+from gpushmoo.workloads.contract import Access, Argument, Array, BufferRef, Launch, ceil_div
+from gpushmoo.workloads.host_fed import Piece, Pipeline, StreamSetup
+
+from . import summation
+from .host_dot import prepare
+
+ENTRY = "dot_published"
+# Elements of a vector, four of which a thread adds up apart; a block leaves one vector.
+LANES = 4
+
+
+def pipeline(cell: Cell, operands: tuple[str, ...]) -> Pipeline:
+    """As many streams as its formula gives, each with equally many elements; the host has the rest.
+
+    Raises LaunchRefusedError for parameters that it does not have, for threads that are no power of
+    two, and for 1 to 3 elements a stream, for which it launches a grid of no block.
+    """
+    _refuse(cell)
+    n, most = cell.problem.height * cell.problem.width, cell["streams"]
+    if n == 0:
+        return Pipeline(0, (), 0, 0, 0, True, StreamSetup.IN_TURN)
+    power = _power_of_two(n)
+    streams = min(ceil_div(power, cell["min_per_stream"]), most)
+    share = _power_of_two(power // streams)
+    vectors = share // LANES
+    if vectors == 0:
+        raise LaunchRefusedError(
+            f"{share} elements a stream; the printed program launches no block for fewer than "
+            f"{LANES}."
+        )
+    if streams * share < n:
+        prepare(np.dtype(DTYPES[cell.dtype].scalar))
+    blocks = min(ceil_div(vectors, cell["threads"]), cell["blocks_per_stream"])
+    # The sum of squares hands the one array over twice.
+    inputs = tuple(BufferRef(name) for name in (operands[0], operands[-1]))
+    pieces = []
+    for i in range(streams):
+        numbers = (np.uint64(share), np.uint64(i * blocks))
+        args: tuple[Argument, ...] = (*inputs, BufferRef("partials"), *numbers)
+        launch = Launch(ENTRY, (blocks, 1, 1), (cell["threads"], 1, 1), args, tiles=1)
+        pieces.append(Piece(i, i * share, (i + 1) * share, launch))
+    partials = LANES * blocks * streams
+    end = streams * share
+    return Pipeline(streams, tuple(pieces), partials, end, n, True, StreamSetup.IN_TURN)
+
+
+def _refuse(cell: Cell) -> None:
+    for axis in ("chunk", "host_percent"):
+        if cell[axis]:
+            raise LaunchRefusedError(f"{axis} is {cell[axis]}; the printed program has none.")
+    if cell["threads"] & (cell["threads"] - 1):
+        raise LaunchRefusedError(
+            f"{cell['threads']} threads a block; the printed program takes powers of two."
+        )
+
+
+def _power_of_two(n: int) -> int:
+    """The largest power of two that is no larger than `n`, which is at least 1."""
+    return 1 << (n.bit_length() - 1)
+
+
+def total(partials: Array, host_part: float) -> float:
+    """The host's part, then each vector's four sums, one after another, in their own type."""
+    lanes = partials.reshape(-1, LANES).T
+    sums = ((lanes[0] + lanes[1]) + lanes[2]) + lanes[3]
+    first = np.array([host_part], partials.dtype)
+    return float(np.add.accumulate(np.concatenate([first, sums]))[-1])
+
+
+def depth(pipeline: Pipeline) -> int:
+    """Roundings on the longest way of a product into the result; see `pipeline` and `total`."""
+    host = summation.sequential_depth(pipeline.host_end - pipeline.host_begin)
+    deepest = 0
+    for piece in pipeline.pieces[:1]:
+        assert piece.launch is not None
+        launch = piece.launch
+        terms = LANES * ceil_div(
+            ceil_div(piece.end - piece.begin, LANES), launch.blocks * launch.threads
+        )
+        deepest = summation.blocked_depth(terms, launch.threads, LANES, 1)
+    return max(host, deepest) + pipeline.partials // LANES
+
+
+def accesses(dtype: str) -> tuple[Access, ...]:
+    """A vector of each operand in the loop, in 16-byte loads; then one vector is stored."""
+    words = LANES * DTYPES[dtype].itemsize // 16
+    return (
+        Access("load", "global", 16, 2 * words, in_loop=True),
+        Access("store", "global", 16, words),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpushmoo.chapters.contract import Chapter, ChapterError, ChapterPlan, ChapterRun
@@ -13,7 +13,7 @@ from gpushmoo.core.paths import ROOT
 from gpushmoo.planning.digest import library_digest
 from gpushmoo.workloads.loader import KernelFolder
 
-from .studies import ERRORS, TIMELINE, Studies, StudyError, cell_params, read_studies
+from .studies import ERRORS, RIVALS, TIMELINE, Studies, StudyError, cell_params, read_studies
 
 # The document's plots, by the kernel that can stand beside them.
 PLOTS = {
@@ -79,7 +79,11 @@ class StreamedDotChapter(Chapter):
 
 def _files(studies: Studies, run: ChapterRun) -> dict[str, str]:
     """The file of each study that the run has."""
-    wanted = {TIMELINE: bool(studies.timelines), ERRORS: studies.errors is not None}
+    wanted = {
+        TIMELINE: bool(studies.timelines),
+        ERRORS: studies.errors is not None,
+        RIVALS: studies.rivals is not None,
+    }
     names = [study for study, is_wanted in wanted.items() if is_wanted]
     if run.dataset is None:
         return {study: run.path("studies", f"{study}.parquet") for study in names}
@@ -95,6 +99,13 @@ def _job(study: str, studies: Studies, kernels: Mapping[str, KernelFolder]) -> d
     if study == TIMELINE:
         used = {cell.kernel for cell in studies.timelines.values()}
         params["cells"] = {n: cell_params(c) for n, c in sorted(studies.timelines.items())}
+    elif study == RIVALS:
+        used = set(kernels) & {"dot_streamed", "dot_square"}
+        assert studies.rivals is not None
+        params["study"] = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(studies.rivals).items()
+        }
     else:
         used = set(kernels) & StreamedDotChapter.kernels
         e = studies.errors

@@ -4,7 +4,7 @@ streamed_dot = flow.plan_of("streamed_dot")
 
 
 wildcard_constraints:
-    study="timeline|errors",
+    study="timeline|errors|rivals",
 
 
 # On a cluster these run where Snakemake was started.
@@ -48,6 +48,23 @@ if flow.config.dataset is None:
             backend=flow.backend_code,
         script:
             "scripts/errors.py"
+
+    rule rivals:
+        output:
+            flow.path("studies", "rivals.parquet"),
+        log:
+            flow.path("logs", "rivals.log"),
+        conda:
+            "../../../environment.yml"
+        threads: flow.all_cores
+        resources:
+            gpu=1,
+        params:
+            spec=lambda _: streamed_dot.study_params("rivals", flow.job_device),
+            cache=flow.cache,
+            backend=flow.backend_code,
+        script:
+            "scripts/rivals.py"
 
 
 rule figure_dot:

@@ -14,10 +14,11 @@ from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder
 
 from .numerics import Study
+from .rivals import Rivals
 
 # What one figure has room for.
 MOST_TIMELINES = 3
-TIMELINE, ERRORS = "timeline", "errors"
+TIMELINE, ERRORS, RIVALS = "timeline", "errors", "rivals"
 
 
 class StudyError(ValueError):
@@ -28,12 +29,13 @@ class StudyError(ValueError):
 class Studies:
     """What the configuration asks for, of the kernels that the run sweeps.
 
-    `timelines` are cells by name; `errors` is None where none are wanted. `recorded` is where the
-    studies of a recorded data set lie.
+    `timelines` are cells by name; `errors` and `rivals` are None where none are wanted. `recorded`
+    is where the studies of a recorded data set lie.
     """
 
     timelines: Mapping[str, Cell]
     errors: Study | None
+    rivals: Rivals | None
     recorded: Path | None
 
 
@@ -59,7 +61,10 @@ def read_studies(
         for name, spec in cells.items()
     }
     return Studies(
-        timelines, _errors(raw.get("errors"), seed), _recorded(raw.get("recorded"), root)
+        timelines,
+        _errors(raw.get("errors"), seed),
+        _rivals(raw.get("rivals"), seed),
+        _recorded(raw.get("recorded"), root),
     )
 
 
@@ -118,6 +123,13 @@ def _errors(raw: Mapping[str, Any] | None, seed: int) -> Study | None:
         length=raw["condition_size"],
         seed=seed,
     )
+
+
+def _rivals(raw: Mapping[str, Any] | None, seed: int) -> Rivals | None:
+    if raw is None:
+        return None
+    lengths = {key: tuple(value) for key, value in raw.items() if key != "rounds"}
+    return Rivals(**lengths, rounds=raw["rounds"], seed=seed)
 
 
 def cell_params(cell: Cell) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
 from .numerics import Study, modes_of, run_study
+from .rivals import Rivals, run_rivals
 from .studies import cell_of
 from .timeline import timeline_table
 from .tracing import trace
@@ -67,6 +68,20 @@ def run_errors(params: Mapping[str, Any], cache: Path, out: Path, terminal: Text
     )
     with _device(params, cache, "errors", terminal) as device:
         table = run_study(device, modes_of(_folders(params)), study)
+        _write(table, out, device, params, terminal)
+
+
+def run_comparisons(params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO) -> None:
+    """Time the ways of `params` in rounds and write them to `out` (rivals.RIVALS_SCHEMA).
+
+    Raises DeviceError.
+    """
+    spec: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in params["study"].items()
+    }
+    with _device(params, cache, "rivals", terminal) as device:
+        table = run_rivals(device, _folders(params), Rivals(**spec))
         _write(table, out, device, params, terminal)
 
 

@@ -278,7 +278,7 @@ class FedSpace:
     ) -> None:
         """Copy `inputs` to pinned and to ordinary memory."""
         self._workload = workload
-        self._known = workload.known(inputs)
+        self.known = workload.known(inputs)
         self.arrays = {
             pinned: {name: device.host_array(array, pinned) for name, array in inputs.items()}
             for pinned in (True, False)
@@ -322,7 +322,7 @@ class FedSpace:
 
     def verdict(self, cell: Cell, proof: Bound) -> Verdict:
         """Compared with what the order of summation explains."""
-        message = self._workload.fault(self.value(proof), cell, self._known)
+        message = self._workload.fault(self.value(proof), cell, self.known)
         return Verdict(0 if message is None else self.words, message)
 
     def damage(self) -> Verdict:

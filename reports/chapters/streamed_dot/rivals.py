@@ -1,0 +1,301 @@
+"""Host and device side by side: ways of one dot product, timed in rounds by one process.
+
+Rates of a host drift by tens of percent between machines and minutes, so that ways of computing are
+only compared within a round, in which each of them has its turn, in an order of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from dot_products import summation
+from dot_products.host_ways import THREADED, WAYS, dot_by
+from dot_products.workloads import PUBLISHED, DotProduct
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
+from gpushmoo.core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.devices.base import Device
+from gpushmoo.measuring.buffers import FedSpace
+from gpushmoo.measuring.builds import build_variants
+from gpushmoo.workloads.host_fed import HostFedWorkload
+from gpushmoo.workloads.loader import KernelFolder
+
+# One row a way and round: mean `seconds` of a call by the host's clock. `comparison` is one of
+# LENGTH, SHARE, PARAMETER, BETWEEN and COPY; `way` is unique within comparison, operation, dtype
+# and n. In BETWEEN ways are lengths, and n is the power of two below them; in COPY n elements of
+# dtype are copied once.
+RIVALS_SCHEMA = pa.schema(
+    [
+        *columns(TEXT, "comparison operation dtype"),
+        *columns(WHOLE, "n"),
+        *columns(TEXT, "way"),
+        *columns(SMALL, "round"),
+        *columns(NUMBER, "seconds"),
+        *columns(TEXT, "backend device_name"),
+    ]
+)
+LENGTH, SHARE, PARAMETER, BETWEEN, COPY = "length", "share", "parameter", "between", "copy"
+TO_DEVICE, TO_HOST = "host to device", "device to host"
+PRODUCT, SQUARES = "x·y", "x·x"
+STREAMED = {PRODUCT: "dot_streamed", SQUARES: "dot_square"}
+DTYPES_COMPARED = ("float", "double")
+
+POOLED = "pinned-pooled"
+# The document's parameters, and those that streams which are kept do best with.
+PRINTED = {
+    "streams": 64,
+    "min_per_stream": 1 << 12,
+    "blocks_per_stream": 32,
+    "threads": 1024,
+    "chunk": 0,
+    "host_percent": 0,
+}
+KEPT = {**PRINTED, "streams": 2, "chunk": 1 << 22}
+# Ways on the device at every length.
+ON_DEVICE: dict[str, tuple[str, dict[str, int]]] = {
+    "as published": (PUBLISHED, PRINTED),
+    "as published, one stream": (PUBLISHED, {**PRINTED, "streams": 1}),
+    "pooled": (POOLED, KEPT),
+}
+SHARES = (0, 20, 40, 45, 50, 55, 60, 65, 70, 75, 80, 90, 100)
+CHANGES: dict[str, tuple[int, ...]] = {
+    "streams": (1, 4, 16),
+    "min_per_stream": (1 << 20,),
+    "blocks_per_stream": (4, 128),
+    "threads": (128,),
+}
+EIGHTHS = (8, 9, 10, 12, 14, 15, 16)
+
+# Short calls are repeated for so long, but not too often.
+LEAST_S, MOST_CALLS = 2e-4, 20
+# Threads of a way before go on for so long; arrays up to BRIEF are computed by one thread anyway.
+SETTLE_S, BRIEF = 0.03, 2**12
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """At which lengths, in how many rounds, ways are compared."""
+
+    lengths: tuple[int, ...]
+    share_lengths: tuple[int, ...]
+    parameter_lengths: tuple[int, ...]
+    between: tuple[int, ...]
+    rounds: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A way of computing, ready; `threaded`: it leaves threads that go on for a while."""
+
+    run: Callable[[], object]
+    threaded: bool = False
+
+
+class Bench:
+    """The programs of the streamed kernels on a device."""
+
+    def __init__(self, device: Device, folders: Mapping[str, KernelFolder], seed: int) -> None:
+        """`folders` by the kernel's name. Raises BuildError."""
+        self.device, self._seed, self.folders = device, seed, folders
+        self.operations = [o for o, kernel in STREAMED.items() if kernel in folders]
+        self._programs: dict[tuple[str, str, str], Any] = {}
+        for operation in self.operations:
+            for dtype in DTYPES_COMPARED:
+                builds = build_variants(
+                    device, folders[STREAMED[operation]], dtype, [PUBLISHED, POOLED]
+                )
+                for failure in builds.failures.values():
+                    raise failure
+                for variant, program in builds.programs.items():
+                    self._programs[operation, dtype, variant] = program
+
+    def workload(self, operation: str) -> Any:
+        """The kernel's that streams."""
+        found = self.folders[STREAMED[operation]].workload
+        assert isinstance(found, DotProduct)
+        assert isinstance(found, HostFedWorkload)
+        return found
+
+    def space(self, operation: str, dtype: str, n: int) -> FedSpace:
+        """Random vectors of `n` elements."""
+        workload = self.workload(operation)
+        rng = np.random.default_rng([self._seed, 1, n])
+        return FedSpace(self.device, workload, workload.inputs(Problem(1, n), dtype, rng))
+
+    def on_device(
+        self,
+        space: FedSpace,
+        operation: str,
+        dtype: str,
+        n: int,
+        variant: str,
+        params: Mapping[str, int],
+    ) -> Call:
+        """A way that streams, verified. Raises DeviceError."""
+        problem, axes = Problem(1, n), tuple(sorted(params.items()))
+        cell = Cell(STREAMED[operation], dtype, variant, problem, axes)
+        program = self._programs[operation, dtype, variant]
+        proof = space.bind_proof(program, cell)
+        proof.run()
+        message = space.verdict(cell, proof).message
+        if message is not None:
+            raise ValueError(f"{cell.key}: {message}")
+        feed = space.bind(program, cell)
+        return Call(feed.run, threaded=feed.pipeline.host_end > feed.pipeline.host_begin)
+
+    def on_host(self, space: FedSpace, operation: str, dtype: str, way: str) -> Call:
+        """A way of `host_ways`, verified."""
+        workload = self.workload(operation)
+        arrays = space.arrays[False]
+        x, y = workload.factors(arrays)
+        depth, scalar = summation.sequential_depth(x.size), DTYPES[dtype].scalar
+        value = dot_by(way, x, y)
+        bound = summation.tolerance(space.known, depth, scalar)
+        if not summation.agrees(value, space.known, bound):
+            raise ValueError(f"{way}, {operation}, {dtype}, n = {x.size}: {value!r} is wrong")
+        return Call(partial(dot_by, way, x, y), threaded=way in THREADED)
+
+
+def run_rivals(device: Device, folders: Mapping[str, KernelFolder], rivals: Rivals) -> pa.Table:
+    """All comparisons, as rows of RIVALS_SCHEMA. Ways that a device refuses are left out.
+
+    Raises:
+        DeviceLostError: Nothing more can be computed in this process.
+        BuildError: A kernel does not compile.
+        ValueError: A way gives a wrong number.
+    """
+    bench = Bench(device, folders, rivals.seed)
+    rng = np.random.default_rng(rivals.seed)
+    rows: list[dict[str, Any]] = []
+
+    def timed(
+        comparison: str, operation: str, dtype: str, n: int, ways: Mapping[str, Call]
+    ) -> None:
+        for number, way, seconds in in_rounds(ways, rivals.rounds, n > BRIEF, rng):
+            place = (comparison, operation, dtype, n, way, number, seconds)
+            names = (*RIVALS_SCHEMA.names[:7], "backend", "device_name")
+            told = (*place, device.info.backend, device.info.name)
+            rows.append(dict(zip(names, told, strict=True)))
+
+    for dtype in DTYPES_COMPARED:
+        for operation in bench.operations:
+            for n in sorted({*rivals.lengths, *rivals.share_lengths, *rivals.parameter_lengths}):
+                space = bench.space(operation, dtype, n)
+                place = (space, operation, dtype, n)
+                if n in rivals.lengths:
+                    timed(LENGTH, *place[1:], _length_ways(bench, place))
+                if n in rivals.share_lengths:
+                    timed(SHARE, *place[1:], _share_ways(bench, place))
+                if n in rivals.parameter_lengths:
+                    timed(PARAMETER, *place[1:], _parameter_ways(bench, place))
+            for n in rivals.between:
+                timed(BETWEEN, operation, dtype, n, _between_ways(bench, operation, dtype, n))
+    if bench.operations:
+        n = max((*rivals.lengths, *rivals.share_lengths), default=BRIEF)
+        timed(COPY, PRODUCT, "double", n, _copies(device, n))
+    return pa.Table.from_pylist(rows, schema=RIVALS_SCHEMA)
+
+
+def in_rounds(
+    ways: Mapping[str, Call],
+    rounds: int,
+    settles: bool,
+    rng: np.random.Generator,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Sequence[tuple[int, str, float]]:
+    """Round, way and mean seconds of a call; each way once a round, in an order drawn for it.
+
+    With `settles` the threads of a way before come to rest first.
+    """
+    calls = {}
+    for label, way in ways.items():
+        start = clock()
+        way.run()
+        calls[label] = max(1, min(MOST_CALLS, int(LEAST_S / max(clock() - start, 1e-9))))
+    found, before = [], any(way.threaded for way in ways.values())
+    for number in range(rounds):
+        for label in (str(name) for name in rng.permutation(list(ways))):
+            if settles and before:
+                sleep(SETTLE_S)
+            start = clock()
+            for _ in range(calls[label]):
+                ways[label].run()
+            found.append((number, label, (clock() - start) / calls[label]))
+            before = ways[label].threaded
+    return found
+
+
+Place = tuple[FedSpace, str, str, int]
+
+
+def _taken(made: Mapping[str, Callable[[], Call]]) -> dict[str, Call]:
+    """Those that the device does not refuse."""
+    ways = {}
+    for label, make in made.items():
+        with suppress(LaunchRefusedError, OutOfDeviceMemoryError):
+            ways[label] = make()
+    return ways
+
+
+def _length_ways(bench: Bench, place: Place) -> dict[str, Call]:
+    space, operation, dtype, _ = place
+    made = {way: partial(bench.on_host, space, operation, dtype, way) for way in WAYS}
+    for label, (variant, params) in ON_DEVICE.items():
+        made[label] = partial(bench.on_device, *place, variant, params)
+    return _taken(made)
+
+
+def _share_ways(bench: Bench, place: Place) -> dict[str, Call]:
+    ways = {str(p): {**KEPT, "host_percent": p} for p in SHARES}
+    return _taken({s: partial(bench.on_device, *place, POOLED, p) for s, p in ways.items()})
+
+
+def _parameter_ways(bench: Bench, place: Place) -> dict[str, Call]:
+    """The document's parameters, and each of them changed alone."""
+    made = {}
+    for label, variant in (("as published", PUBLISHED), ("pooled", POOLED)):
+        made[label] = partial(bench.on_device, *place, variant, PRINTED)
+        changes = {**CHANGES, **({"chunk": (1 << 18, 1 << 22)} if variant == POOLED else {})}
+        for axis, values in changes.items():
+            for value in values:
+                changed = {**PRINTED, axis: value}
+                way = f"{label}, {axis} {value}"
+                made[way] = partial(bench.on_device, *place, variant, changed)
+    return _taken(made)
+
+
+def _between_ways(bench: Bench, operation: str, dtype: str, n: int) -> dict[str, Call]:
+    ways = {}
+    for eighths in EIGHTHS:
+        length = n * eighths // 8
+        space = bench.space(operation, dtype, length)
+        ways[str(length)] = bench.on_device(space, operation, dtype, length, PUBLISHED, PRINTED)
+    return ways
+
+
+def _copies(device: Device, n: int) -> dict[str, Call]:
+    """`n` doubles from the host's pinned memory to the device, and back."""
+    host: npt.NDArray[Any] = device.host_array(np.arange(n, dtype=np.float64), True)
+    stream = device.open_stream()
+    there = stream.allocate(host.nbytes)
+
+    def to_device() -> None:
+        stream.copy_in(there, host)
+        stream.wait()
+
+    def to_host() -> None:
+        stream.copy_out(host, there)
+        stream.wait()
+
+    return {TO_DEVICE: Call(to_device), TO_HOST: Call(to_host)}

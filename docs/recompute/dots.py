@@ -6,9 +6,13 @@ import statistics
 from typing import Any
 
 import pandas as pd
+from gpushmoo.core.display import significant
+from gpushmoo.core.median import MedianInterval
 from gpushmoo.storage.store import read_table
 from streamed_dot import analysis as dots
+from streamed_dot import verdicts
 from streamed_dot.numerics import ERRORS_SCHEMA
+from streamed_dot.rivals import ON_DEVICE, RIVALS_SCHEMA
 from streamed_dot.timeline import overlap, read_timeline, traces_of
 
 from .record import H200, Record
@@ -27,8 +31,7 @@ from .words import (
 STUDIES = H200.with_name("nvidia-h200-studies")
 DTYPES = ("float", "double")
 LONGEST = 2**27
-POOLED, FRESH = "pinned-pooled", "pinned-fresh"
-SPLIT_N = LONGEST
+POOLED = "pinned-pooled"
 
 
 def values(record: Record, claims: Claims) -> dict[str, Any]:
@@ -40,14 +43,11 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
     return {
         "cells": whole(len(cells)),
         "cores_of_hosts": joined(str(n) for n in sorted({p["host"]["cores"] for p in of_fed})),
-        "hosts": _hosts(cells),
-        **_against_host(cells, claims),
-        **_crossovers(cells, claims),
+        **_rounds(claims),
+        **_printed(record),
+        "pageable": _pageable(cells),
         **_link(cells, compared, claims),
-        **_shared(cells, compared, claims),
         "cores": _cores(compared),
-        "effects": _effects(cells),
-        "stream_ms": _stream_cost(cells),
         "one_core": _blas(cells, claims),
         "timeline": _timeline(),
         **_resident(cells, compared, claims),
@@ -56,73 +56,99 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
     }
 
 
-def _hosts(cells: pd.DataFrame) -> str:
-    """Whether the host's own dot products and the streamed ones were measured beside one device."""
-    devices = {
-        k: set(cells.loc[cells["kernel"] == k, "device_uuid"]) for k in (dots.HOST, dots.STREAMED)
-    }
-    if devices[dots.HOST] == devices[dots.STREAMED]:
-        return (
-            "Host and streamed cells are of one machine, measured minutes apart, not in the same "
-            "rounds."
-        )
-    return (
-        "The host's own cells (`dot_host`) are of another machine than the streamed ones, "
-        "so their ratios compare two virtual machines."
-    )
-
-
 def _best(cells: pd.DataFrame) -> pd.DataFrame:
     return dots.fastest(cells, host_percent=0)
 
 
-def _against_host(cells: pd.DataFrame, claims: Claims) -> dict[str, Any]:
-    """The host's fastest way and the streamed device at the longest arrays."""
-    best = _best(cells)
-    rows, ratios = [], []
-    for dtype in DTYPES:
-        for n in (100_000_007, LONGEST):
-            here = best[(best["dtype"] == dtype) & (best["width"] == n)]
-            host = here[here["kernel"] == dots.HOST].sort_values("median_s").iloc[0]
-            ours = here[(here["kernel"] == dots.STREAMED) & (here["variant"] == POOLED)].iloc[0]
-            ratios.append(float(host["median_s"] / ours["median_s"]))
-            rows.append(
-                [
-                    dtype,
-                    whole(n),
-                    f"{gbs(host['bandwidth_gbs'])} (`{host['variant']}`)",
-                    gbs(ours["bandwidth_gbs"]),
-                    f"{ratios[-1]:.2f}",
-                ]
-            )
-    claims.hold(
-        "Against all cores the device never pays.",
-        max(ratios) < 1 and all(c.n is None for c in dots.crossovers(cells)),
-        ratios,
-    )
-    return {"host_rows": rows}
-
-
-def _crossovers(cells: pd.DataFrame, claims: Claims) -> dict[str, Any]:
-    rows = []
-    for against in ("blas-one", "naive"):
-        for c in dots.crossovers(cells, against):
-            if c.variant not in (POOLED, FRESH):
-                claims.hold("From pageable memory it never pays.", c.n is None, c)
-                continue
-            from_n = "never" if c.n is None else whole(c.n)
-            rows.append(
-                [
-                    f"`{against}`",
-                    c.dtype,
-                    c.variant.removeprefix("pinned-"),
-                    from_n,
-                    f"{c.ratio:.1f}",
-                ]
-            )
+def _pageable(cells: pd.DataFrame) -> str:
     best = _best(cells)
     pageable = best[best["variant"].str.startswith("pageable") & (best["width"] >= 2**26)]
-    return {"crossovers": rows, "pageable": span(pageable["bandwidth_gbs"])}
+    return span(pageable["bandwidth_gbs"])
+
+
+def _rounds(claims: Claims) -> dict[str, Any]:
+    """What rounds of one process say: who is faster, and what a parameter and a share are worth."""
+    rows = read_table(STUDIES / "rivals.parquet", RIVALS_SCHEMA).to_pandas()
+    found = verdicts.rivalries(rows)
+    against = {"naive": "a compiled loop", "blas-one": "one core's BLAS"}
+    pays = [
+        [
+            r.operation,
+            r.dtype,
+            r.way,
+            against[r.against],
+            "never" if r.n is None else whole(r.n),
+            _ratio(r.ratios[r.at]),
+        ]
+        for r in found
+        if r.against in against
+    ]
+    fastest = [r for r in found if r.against == verdicts.FASTEST]
+    claims.hold(
+        "Against the host's fastest way the device never pays for certain.",
+        all(r.n is None for r in fastest),
+        [r for r in fastest if r.n is not None],
+    )
+    printed = [r for r in found if (r.way, r.against) == ("as published", "naive")]
+    claims.hold(
+        "The printed program beats one loop on long arrays.", all(r.n for r in printed), printed
+    )
+    alike = [b for b in verdicts.betweens(rows) if b.host > 0.4]
+    claims.hold(
+        "Where host and device have about as much, floats gain and doubles lose.",
+        all(b.gain.low > 1 if b.dtype == "float" else b.gain.high < 1 for b in alike),
+        alike,
+    )
+    longest = {(r.operation, r.dtype, r.way): r.ratios[LONGEST] for r in fastest}
+    changed = {(c.way, c.operation, c.dtype, c.n, c.change): c for c in verdicts.changes(rows)}
+    return {
+        "rival_rounds": str(rows["round"].nunique()),
+        "pays": pays,
+        "printed_from": joined(f"{r.operation} {r.dtype} {whole(r.n or 0)}" for r in printed),
+        "fastest": [
+            [o, d, *(_ratio(longest[o, d, way]) for way in ON_DEVICE)]
+            for o, d in dict.fromkeys((r.operation, r.dtype) for r in fastest)
+        ],
+        "changes": [
+            [way, o, d, whole(n), f"`{change}`", _ratio(c.cost)]
+            for (way, o, d, n, change), c in changed.items()
+            if o == "x·y" and d == "double" and not c.cost.low <= 1 <= c.cost.high
+        ],
+        "sharing": [
+            [s.operation, s.dtype, f"{s.predicted:.0f}", str(s.share), _ratio(s.gain)]
+            for s in verdicts.sharings(rows)
+        ],
+        "between": [
+            [b.operation, b.dtype, whole(b.n), whole_percent(b.host), _ratio(b.gain)]
+            for b in verdicts.betweens(rows)
+        ],
+        "copied": {
+            way.replace(" ", "_"): _ratio(rate) for way, rate in verdicts.copied(rows).items()
+        },
+    }
+
+
+def _ratio(m: MedianInterval) -> str:
+    return f"{significant(m.median)} ({significant(m.low)} to {significant(m.high)})"
+
+
+def _printed(record: Record) -> dict[str, Any]:
+    """Ours over the document's own program, in rounds of one run."""
+    compared = record.benchmark("printed")
+    keys = ("median", "least", "worst")
+    return {
+        "printed_rows": [
+            [
+                g["operation"],
+                g["dtype"],
+                str(g["streams"]),
+                *(f"{g[key]:.2f}" for key in keys),
+                whole(g["worst_n"]),
+            ]
+            for g in compared["ours over the program"]
+        ],
+        "printed_day": compared["written_at"][:10],
+    }
 
 
 def _link(cells: pd.DataFrame, compared: dict[str, Any], claims: Claims) -> dict[str, Any]:
@@ -140,41 +166,10 @@ def _link(cells: pd.DataFrame, compared: dict[str, Any], claims: Claims) -> dict
             rows.append(f"{dtype} {gbs(top)} of {gbs(float(copy))}")
     device = compared["host fed"]["ratios"]["device over its link"]
     claims.hold("The link is all there is.", device["median"] > 0.97, device)
-    return {"link_pairs": joined(rows), "link_rounds": median_interval(device)}
-
-
-def _shared(cells: pd.DataFrame, compared: dict[str, Any], claims: Claims) -> dict[str, Any]:
-    """The best split in the sweep, and that of the rounds in which host and device took turns."""
-    found = {s.dtype: s for s in dots.splits(cells) if s.n == SPLIT_N}
-    ratios = compared["host fed"]["ratios"]
-    rounds = compared["host fed"]["rounds_gbs"]
-    best = ratios["best"]
-    host = [max(r["numpy"], r["host's part"]) / r["device"] for r in rounds]
-    claims.hold("The host's cores beat the device in every round.", min(host) > 1, host)
-    over = sorted(r[best] / max(r["numpy"], r["host's part"], r["device"]) for r in rounds)
-    claims.hold(
-        "Shared with the host it pays in the median round.",
-        ratios["over the faster side"]["median"] > 1,
-        ratios["over the faster side"],
-    )
     return {
-        "split": {
-            d: {
-                "swept": s.swept,
-                "predicted": f"{s.predicted:.0f}",
-                "gain": f"{s.gain:.2f}",
-                "reached": whole_percent(s.reached),
-                "loss": percent(s.loss),
-            }
-            for d, s in found.items()
-        },
-        "rounds": str(len(rounds)),
-        "rounds_best": best,
-        "rounds_host": f"{span(host)} times",
-        "rounds_gbs": gbs(statistics.median(r[best] for r in rounds)),
-        "rounds_over": median_interval(ratios["over the faster side"], 2),
-        "rounds_least": f"{over[0]:.2f}",
-        "rounds_day": compared["written_at"][:10],
+        "link_pairs": joined(rows),
+        "link_rounds": median_interval(device),
+        "rounds": str(len(compared["host fed"]["rounds_gbs"])),
     }
 
 
@@ -192,51 +187,6 @@ def _cores(compared: dict[str, Any]) -> dict[str, str]:
         "share": f"{whole_percent(statistics.median(shares))} "
         f"({whole_percent(min(shares))} to {whole_percent(max(shares))})",
     }
-
-
-def _effects(cells: pd.DataFrame) -> list[list[str]]:
-    """What the worst value of each parameter costs: others at their best, and over all others.
-
-    Over all others it is a distribution, of which a line gives the 10th, 50th and 90th percentile:
-    of the number of streams it has two modes, and its median stands for neither.
-    """
-    rows = []
-    streamed = cells[cells["kernel"] == dots.STREAMED]
-    for e in sorted(dots.effects(cells), key=lambda e: (e.variant, -e.n, e.axis, e.dtype)):
-        if e.dtype != "double" or e.variant not in (POOLED, FRESH):
-            continue
-        part = streamed[
-            (streamed["dtype"] == e.dtype)
-            & (streamed["variant"] == e.variant)
-            & (streamed["width"] == e.n)
-        ]
-        others = [a for a in dots.AXES if a != e.axis]
-        times = part.pivot_table(index=others, columns=e.axis, values="median_s", aggfunc="min")
-        ratio = (times[list(e.values)].max(axis=1) / times[list(e.values)].min(axis=1)).dropna()
-        low, middle, high = (float(ratio.quantile(q)) for q in (0.1, 0.5, 0.9))
-        rows.append(
-            [
-                e.variant.removeprefix("pinned-"),
-                whole(e.n),
-                f"`{e.axis}`",
-                str(e.best),
-                percent(e.factor - 1) if e.factor < 2 else f"{e.factor:.1f} times",
-                f"{low:.2f}, {middle:.2f}, {high:.2f}",
-            ]
-        )
-    return rows
-
-
-def _stream_cost(cells: pd.DataFrame) -> str:
-    """Milliseconds that each further stream of 64 costs where streams are made within the time."""
-    fresh = cells[
-        (cells["kernel"] == dots.STREAMED)
-        & (cells["variant"] == FRESH)
-        & (cells["width"] == LONGEST)
-        & (cells["chunk"] == 0)
-    ]
-    best = fresh.groupby(["dtype", "streams"])["median_s"].min()
-    return span(1e3 * (best[d, 64] - best[d, 1]) / 63 for d in DTYPES)
 
 
 def _blas(cells: pd.DataFrame, claims: Claims) -> dict[str, str]:

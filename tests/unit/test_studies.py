@@ -85,7 +85,7 @@ def test_timelines_keep_their_order_and_are_of_any_streamed_kernel() -> None:
 def test_null_leaves_a_timeline_or_all_out() -> None:
     assert list(studies_of({"mine": None, "other": SPEC}).timelines) == ["other"]
     assert studies_of({"mine": None}).timelines == {}
-    assert studies_of() == Studies({}, None, None)
+    assert studies_of() == Studies({}, None, None, None)
 
 
 def test_a_kernel_that_is_not_swept_leaves_its_timelines_out() -> None:

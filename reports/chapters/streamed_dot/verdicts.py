@@ -1,8 +1,8 @@
 """What rounds of ways say: who is faster from where on, what a parameter and a share are worth.
 
-`rows` are those of `rivals.RIVALS_SCHEMA`. Two ways are compared by the ratios of their times within
-each round; told are the ratios' median and its 95 % interval, so that a way is called faster only
-where the whole interval says so.
+`rows` are those of `rivals.RIVALS_SCHEMA`. Two ways are compared by the ratios of their times
+within each round; told are the ratios' median and its 95 % interval, so that a way is called
+faster only where the whole interval says so.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def changes(rows: pd.DataFrame) -> list[Change]:
 
 
 def betweens(rows: pd.DataFrame) -> list[Between]:
-    """Lengths between powers of two; the printed split gives the host what is over the lower one."""
+    """Lengths between powers of two; the host has what is over the lower one, as printed."""
     found = []
     for operation, dtype, power, times in _times(rows, BETWEEN):
         for n in sorted(int(way) for way in times if way != str(power)):

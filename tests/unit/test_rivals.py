@@ -1,0 +1,231 @@
+"""Ways timed in rounds, and what is concluded from them: planted ratios are found, ties are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import ROOT
+from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.devices.base import Device
+from gpushmoo.workloads.loader import load_kernel
+from matplotlib.figure import Figure
+from streamed_dot import verdicts
+from streamed_dot.figure_rivals import rivals
+from streamed_dot.rivals import (
+    BETWEEN,
+    COPY,
+    LENGTH,
+    ON_DEVICE,
+    PARAMETER,
+    SETTLE_S,
+    SHARE,
+    Call,
+    Rivals,
+    in_rounds,
+    run_rivals,
+)
+from test_figures import assert_readable, note_of
+
+ROUNDS = 12
+NOISE = 0.05
+
+
+def rows(comparison: str, n: int, ways: dict[str, float], **other: Any) -> list[dict[str, Any]]:
+    """Each round is up to twice as slow as another, and a way within it by up to NOISE."""
+    rng = np.random.default_rng(n)
+    of = {"comparison": comparison, "operation": "x·y", "dtype": "double", "n": n, **other}
+    slow = rng.uniform(1, 2, ROUNDS)
+    return [
+        {**of, "way": way, "round": i, "seconds": t * slow[i] * rng.uniform(1, 1 + NOISE)}
+        for way, t in ways.items()
+        for i in range(ROUNDS)
+    ]
+
+
+def table(*parts: list[dict[str, Any]]) -> pd.DataFrame:
+    return pd.DataFrame([row for part in parts for row in part])
+
+
+def lengths(device: Callable[[int], float]) -> pd.DataFrame:
+    """A host of 2, 1 and 0.25 s an element, by one loop, one core and all."""
+    return table(
+        *(
+            rows(
+                LENGTH,
+                n,
+                {"naive": 2.0 * n, "blas-one": 1.0 * n, "blas-all": 0.25 * n}
+                | {way: device(n) for way in ON_DEVICE},
+            )
+            for n in (64, 256, 1024, 4096)
+        )
+    )
+
+
+def test_the_device_pays_from_where_its_start_is_made_up_for() -> None:
+    found = {(r.way, r.against): r for r in verdicts.rivalries(lengths(lambda n: 500 + 0.5 * n))}
+    # Of one loop from n = 333 on, of one core from 1000 on; of all cores never.
+    naive, one = found["as published", "naive"], found["as published", "blas-one"]
+    assert (naive.n, one.n, found["as published", verdicts.FASTEST].n) == (1024, 1024, None)
+    assert naive.at == 4096
+    assert naive.ratios[4096].median == pytest.approx(8192 / 2548, rel=NOISE)
+    assert len(found) == len(ON_DEVICE) * len(verdicts.AGAINST)
+
+
+def test_a_tie_pays_nowhere() -> None:
+    (naive,) = [
+        r
+        for r in verdicts.rivalries(lengths(lambda n: 2.0 * n))
+        if (r.way, r.against) == ("pooled", "naive")
+    ]
+    assert naive.n is None
+
+
+def test_a_length_after_which_the_host_wins_again_does_not_count() -> None:
+    found = verdicts.rivalries(lengths(lambda n: 0.1 * n if n != 1024 else 9.0 * n))
+    assert {r.n for r in found} == {4096}
+
+
+def test_a_share_is_chosen_in_other_rounds_than_it_is_judged_in() -> None:
+    both = 1 / (1 / 2.0 + 1 / 1.0)
+    cells = table(rows(SHARE, 64, {"0": 2.0, "50": 1.2, "65": both, "100": 1.0}))
+    (found,) = verdicts.sharings(cells)
+    assert found.share == 65
+    assert found.predicted == pytest.approx(100 * 2 / 3, rel=NOISE)
+    assert found.gain.median == pytest.approx(1.5, rel=NOISE)
+    assert found.reached.median == pytest.approx(1.0, rel=NOISE)
+    # What only the first half of the rounds knows counts for the choice alone.
+    late = (cells["way"] == "65") & (cells["round"] >= ROUNDS // 2)
+    cells.loc[late, "seconds"] *= 10
+    (found,) = verdicts.sharings(cells)
+    assert found.share == 65
+    assert found.gain.high < 1
+    for lacking in ({"0": 1.0, "50": 1.0}, {"0": 1.0, "100": 1.0}):
+        assert verdicts.sharings(table(rows(SHARE, 64, lacking))) == []
+
+
+def test_a_parameter_is_held_against_all_as_printed() -> None:
+    ways = {"as published": 4.0, "as published, streams 1": 1.0, "as published, threads 128": 4.0}
+    streams, threads = verdicts.changes(table(rows(PARAMETER, 64, ways)))
+    assert (streams.way, streams.change) == ("as published", "streams 1")
+    assert streams.cost.median == pytest.approx(0.25, rel=NOISE)
+    assert threads.cost.low <= 1 <= threads.cost.high
+
+
+def test_between_powers_of_two_throughputs_are_compared() -> None:
+    found = verdicts.betweens(table(rows(BETWEEN, 64, {"64": 1.0, "96": 1.0, "128": 4.0})))
+    assert [(b.n, b.host) for b in found] == [(96, pytest.approx(1 / 3)), (128, 0.0)]
+    assert [b.gain.median for b in found] == [
+        pytest.approx(1.5, rel=NOISE),
+        pytest.approx(0.5, rel=NOISE),
+    ]
+
+
+def test_a_copy_is_told_in_gigabytes_a_second() -> None:
+    found = verdicts.copied(table(rows(COPY, 10**9, {"host to device": 0.8})))
+    assert found["host to device"].high <= 10.0
+
+
+@pytest.mark.parametrize("dtypes", [("float", "double"), ("double",)])
+def test_figure_is_readable_and_its_note_has_the_tables(
+    dtypes: tuple[str, ...], drawn: list[Figure], tmp_path: Path
+) -> None:
+    parts = [lengths(lambda n: 500 + 0.5 * n).assign(dtype=dtype) for dtype in dtypes]
+    more = table(
+        rows(SHARE, 64, {"0": 2.0, "60": 0.7, "100": 1.0}),
+        rows(PARAMETER, 64, {"pooled": 2.0, "pooled, streams 1": 1.0}),
+        rows(BETWEEN, 64, {"64": 1.0, "96": 2.0}),
+        rows(COPY, 64, {"host to device": 1.0}),
+    )
+    rivals(pd.concat([*parts, more]), tmp_path / "a.svg")
+    assert_readable(drawn[0])
+    note = note_of(tmp_path / "a.svg")
+    assert note["caption"].startswith("As published the device is faster than one compiled loop: ")
+    assert "at no length" in note["caption"]
+    assert len(note["rivalries"]) == len(dtypes) * len(ON_DEVICE)
+    naive = note["rivalries"][0]["against"][0]
+    assert naive.startswith("n ≥ 2¹⁰; 3.")
+    assert note["changes"]["columns"] == ["streams 1"]
+    assert [f.split(",")[0] for f in note["findings"]] == [
+        *["The printed dot product"] * len(dtypes),
+        "Shared with the host",
+        "With the printed split",
+    ]
+    assert "unlike the document's" in note["findings"][0]
+    assert "is smaller" in note["findings"][-1]
+
+
+def test_a_program_that_loses_to_one_loop_is_told_as_the_document_says(tmp_path: Path) -> None:
+    rivals(lengths(lambda n: 9.0 * n), tmp_path / "a.svg")
+    (finding,) = note_of(tmp_path / "a.svg")["findings"]
+    assert "is slower than the naive loop at the longest arrays, as the document says" in finding
+
+
+def test_every_way_has_its_turn_in_every_round_after_threads_came_to_rest() -> None:
+    now = [0.0]
+    log: list[Any] = []
+
+    def way(name: str, seconds: float) -> Callable[[], None]:
+        def run() -> None:
+            log.append(name)
+            now[0] += seconds
+
+        return run
+
+    def sleep(seconds: float) -> None:
+        log.append(seconds)
+        now[0] += seconds
+
+    ways = {"alone": Call(way("alone", 1.0)), "all": Call(way("all", 2.0), threaded=True)}
+    rng = np.random.default_rng(1)
+    found = in_rounds(ways, 8, True, rng, lambda: now[0], sleep)
+    assert sorted((n, w) for n, w, _ in found) == sorted((n, w) for n in range(8) for w in ways)
+    assert {(w, round(s, 9)) for _, w, s in found} == {("alone", 1.0), ("all", 2.0)}
+    turns = log[len(ways) :]
+    for before, after in zip(["all", *turns], turns, strict=False):
+        assert (before == "all") == (after == SETTLE_S)
+    assert {tuple(w for n, w, _ in found if n == k) for k in range(8)} == {
+        ("alone", "all"),
+        ("all", "alone"),
+    }
+    log.clear()
+    in_rounds(ways, 2, False, rng, lambda: now[0], sleep)
+    assert SETTLE_S not in log
+
+
+def test_all_comparisons_are_made_and_verified(device: Device) -> None:
+    names = ("dot_streamed", "dot_square")
+    folders = {name: load_kernel(ROOT / "kernels" / name) for name in names}
+    rounds = Rivals((64, 4096), (4096,), (4096,), (1024,), 6, 1)
+    found = run_rivals(device, folders, rounds).to_pandas()
+    assert set(found["comparison"]) == {LENGTH, SHARE, PARAMETER, BETWEEN, COPY}
+    assert set(found.groupby(["comparison", "operation", "dtype", "n", "way"]).size()) == {6}
+    assert (found["seconds"] > 0).all()
+    assert len(verdicts.rivalries(found)) == 4 * len(ON_DEVICE) * len(verdicts.AGAINST)
+
+
+def test_a_way_that_is_refused_is_left_out_and_one_that_is_wrong_ends_the_study(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = {"dot_streamed": load_kernel(ROOT / "kernels/dot_streamed")}
+    workload: Any = folders["dot_streamed"].workload
+    pipeline = type(workload).pipeline
+    rounds = Rivals((64,), (), (), (), 6, 1)
+
+    def refuses(self: Any, cell: Any) -> Any:
+        if cell.variant == "published":
+            raise LaunchRefusedError("no")
+        return pipeline(self, cell)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(workload), "pipeline", refuses)
+        found = run_rivals(opencl_device, folders, rounds).to_pandas()
+    assert set(found.loc[found["comparison"] == LENGTH, "way"]) >= {"pooled", "naive"}
+    assert "as published" not in set(found["way"])
+    monkeypatch.setattr("streamed_dot.rivals.dot_by", lambda *_: 1.0)
+    with pytest.raises(ValueError, match=r"blas-all, x·y, float, n = 64: .* is wrong"):
+        run_rivals(opencl_device, folders, rounds)

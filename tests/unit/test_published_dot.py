@@ -6,10 +6,13 @@ import csv
 import hashlib
 import json
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT
 from streamed_dot.printed_plots import (
@@ -135,7 +138,7 @@ def test_throughput_is_bytes_over_time(dtype: str, square: str, arrays: int) -> 
         assert gbs[n] == pytest.approx(told, rel=ROUNDING, abs=0)
 
 
-# Slips that the README names
+# What the slips rest on
 
 
 def repetitions(time_ms: float, unit_ms: Fraction, units: range) -> bool:
@@ -216,8 +219,29 @@ def test_slip_of_the_drawn_direction() -> None:
     assert told["corrected"] == f"{HOST_TO_DEVICE_GBS} GB/s"
 
 
+@dataclass(frozen=True)
+class Shares:
+    """How the published code shares n elements out: packs of 4 and blocks are those of a stream."""
+
+    packs: int
+    blocks: int
+    device: int
+    host: int
+
+
+def shares(n: int) -> Shares:
+    """Of n > 0 elements, by the document's arithmetic and parameters."""
+    most_streams, least_per_stream, most_blocks, threads = 64, 2**12, 32, 1024
+    power = 2 ** (n.bit_length() - 1)
+    streams = min(-(-power // least_per_stream), most_streams)
+    per_stream = 2 ** ((power // streams).bit_length() - 1)
+    packs, device = per_stream // 4, per_stream * streams
+    return Shares(packs, min(-(-packs // threads), most_blocks), device, n - device)
+
+
 def test_slip_of_the_passed_line() -> None:
-    told = slip("“The practical bandwidth cannot be passed")
+    told = slip("“the practical PCI-Express 3.0 x16 bandwidth cannot be exceeded")
+    assert {shares(n).host for n in LENGTHS} == {0}
     (line,) = set(curve("throughput", DEVICE_TO_HOST).values())
     gbs = {s: curve(p, s) for p, s in MEASURED if p.startswith("throughput")}
     over = {n: v for n, v in gbs.pop("CUDA (double)").items() if v > line}
@@ -240,15 +264,6 @@ def test_slip_of_the_counted_elements() -> None:
     assert numbers(told["why"]) == [round(gbs[n], 2) for n in powers(told["why"])]
     assert f"AVX's {gbs[meant]:.0f} GB/s" in told["slip"]
     assert round(gbs[2 * meant]) != round(gbs[meant])
-
-
-def test_slip_of_the_axes() -> None:
-    assert slip("The throughput axis counts 2n")["published"] == "two axes"
-    product, square = (
-        int(printed(f"throughput{suffix}")[f"CUDA{mark} (double)"][0][0])
-        for suffix, mark in (("", ""), ("_square", " (square)"))
-    )
-    assert (product, square) == (2 * LENGTHS[0], LENGTHS[0])
 
 
 def test_slip_of_the_link() -> None:
@@ -322,11 +337,60 @@ def test_slip_of_longer_arrays() -> None:
         assert all(times[m] < times[n] for m, n in pairwise(LENGTHS))
 
 
-def test_slip_of_the_second_run() -> None:
-    told = slip("CUDA in the plot of squares is no second run")
-    assert told["corrected"] == "printed twice"
+def test_slip_of_the_shortest_arrays() -> None:
+    told = slip("From 1 to 3 elements the published code launches a grid of 0 blocks")
+    without = {n: shares(n) for n in range(1, 10_000) if shares(n).blocks == 0}
+    assert list(without) == [1, 2, 3]
+    assert {s.packs for s in without.values()} == {0}
+    assert all(s.device > 0 for s in without.values()), "so their products are missing"
+    assert f"n = 1, 2 and 3 the host adds {without[1].host}, {without[2].host} and " in told["why"]
+    assert f"and {without[3].host}. The launch" in told["why"]
+
+
+def test_slip_of_the_racing_lanes() -> None:
+    """Lane t adds element t + OFFSET to its own, all 32 lanes in every step."""
+    told = slip("Lanes of a warp race in `reduce_warp`")
+    offsets, lanes = [32, 16, 8, 4, 2, 1], range(32)
+    racing = [o for o in offsets if any(t + o in lanes for t in lanes)]
+    assert f"In {len(racing)} of {len(offsets)} steps" in told["why"]
+
+    def summed(order: Iterable[int]) -> int:
+        data = [2**e for e in range(64)]
+        for offset in offsets:
+            for lane in order:
+                data[lane] += data[lane + offset]
+        return data[0]
+
+    # One lane after the other, as the code permits: which comes first decides what is summed.
+    assert summed(lanes) == 2**64 - 1
+    assert summed(lanes[::-1]) != 2**64 - 1
+
+
+def test_slip_of_the_narrow_integers() -> None:
+    told = slip("Lengths are kept in `int`")
+    kind, name, one = re.findall(r"“(\w+) (\w+)=(1u)<<", told["slip"])[0]
+    assert (kind, one) == ("int", "1u")
+    (limit,) = powers(told["corrected"])
+    assert told["corrected"].startswith("n < ")
+    assert shares(limit - 1).device <= np.iinfo(np.int32).max
+    assert np.uint32(limit).astype(np.int32) < 0
+    negative, undefined = powers(told["why"])
+    assert (negative, undefined) == (limit, 2 ** np.iinfo(np.uint32).bits)
+    assert f"At n = 2³¹ {name} becomes negative" in told["why"]
+
+
+# What the README says
+
+
+def test_one_measurement_is_printed_twice() -> None:
     for dtype in ITEMSIZE:
         first, second = (
             printed(p)[f"CUDA ({dtype})"] for p in ("running_time", "running_time_square")
         )
         assert first == second
+
+
+def test_the_readme_leaves_the_slips_to_their_file() -> None:
+    readme = (FOLDER / "README.md").read_text()
+    assert "`slips.json`" in readme
+    assert not any(entry["slip"] in readme for entry in SLIPS)

@@ -1,6 +1,6 @@
 // Sums the texels of an image by image reads. As timed, `out` is NULL and nothing is stored; whether
 // it is NULL is asked after the reads. Bytes moved: sizeof(element_t) read per texel; with WRITTEN
-// every sum is stored, 4 more bytes per texel.
+// every sum is stored, 4 more bytes per texel; with REDUCED one sum for each group, 4 bytes.
 // Mappings, OFFSET and SCALE are those of kernel.cu. The sampler is a constant here: FILTER and
 // ADDRESS are OpenCL's names. Reading always returns four floats; FETCHED_LANES of them are texels.
 #if FETCHED_LANES == 1
@@ -47,7 +47,11 @@ __constant sampler_t sampler = COORDINATES | ADDRESS | FILTER;
 #endif
 
 __kernel void sum_texels(__global float *out, read_only image2d_t image, ulong width, ulong height,
-                         float per_width, float per_height)
+                         float per_width, float per_height
+#ifdef REDUCED
+                         , uint prove
+#endif
+)
 {
     const int first_row = FIRST_ROW, first_col = FIRST_COL;
     float sum = 0.0f;
@@ -56,9 +60,35 @@ __kernel void sum_texels(__global float *out, read_only image2d_t image, ulong w
             const float4 texel = read_imagef(image, sampler, PLACE(col, row));
             sum += SUM(texel);
         }
+#ifdef REDUCED // as in kernel.cu; a group may have 64 x 64 work-items on a CPU
+    __local float sums[4096];
+    const uint thread = get_local_id(1) * get_local_size(0) + get_local_id(0);
+    sum = sums[thread] = rint(sum * SCALE);
+    for (uint left = THREADS; left > 1;) {
+        const uint half_of_them = (left + 1) / 2;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (thread + half_of_them < left)
+            sums[thread] += sums[thread + half_of_them];
+        left = half_of_them;
+    }
+    if (!prove) {
+        if (thread == 0)
+            out[get_group_id(1) * get_num_groups(0) + get_group_id(0)] = sums[0];
+        return;
+    }
+    float rest = sums[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    sums[thread] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint other = 1; thread == 0 && other < THREADS; other++)
+        rest -= sums[other];
+    if (first_row < height && first_col < width)
+        out[first_row * width + first_col] = thread == 0 ? rest : sum;
+#else
 #ifndef WRITTEN
     if (out)
 #endif
         if (first_row < height && first_col < width)
             out[first_row * width + first_col] = rint(sum * SCALE);
+#endif
 }

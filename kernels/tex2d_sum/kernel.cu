@@ -1,7 +1,9 @@
 // Sums the texels of an image by texture fetches, the second document's experiment. As timed, `out`
 // is NULL and nothing is stored; whether it is NULL is asked after the fetches only, and as the
 // compiler cannot know, it cannot leave them out. Bytes moved: sizeof(element_t) read per texel.
-// With WRITTEN every sum is stored, 4 more bytes per texel, to show what the trick saves.
+// With WRITTEN every sum is stored, 4 more bytes per texel, to show what the trick saves. With REDUCED
+// a block adds its sums up in shared memory and stores one float: the document's other way to keep the
+// fetches. It is for MAP_BLOCK, in which a block's first thread always lies in the image.
 //
 // A grid that covers the image makes each thread fetch one texel. Which one is the mapping:
 //   MAP_BLOCK   the "obvious way": a warp takes texels of 32 / blockDim.x rows
@@ -12,7 +14,7 @@
 //
 // FETCHED_LANES: floats that a fetch returns. OFFSET: added to column and row before the fetch.
 // SCALE makes every sum a whole number (the texels are whole numbers, a linear filter takes the mean
-// of four), so that it can be compared bit by bit; it is applied only to what is stored.
+// of four), so that it can be compared bit by bit; it is applied only to what is stored or added up.
 #if FETCHED_LANES == 1
 typedef float fetched_t;
 #define SUM(v) (v)
@@ -57,7 +59,11 @@ typedef float4 fetched_t;
 #endif
 
 extern "C" __global__ void sum_texels(float *out, cudaTextureObject_t texture, size_t width, size_t height,
-                                      float per_width, float per_height)
+                                      float per_width, float per_height
+#ifdef REDUCED
+                                      , unsigned int prove
+#endif
+)
 {
     const int first_row = FIRST_ROW, first_col = FIRST_COL;
     float sum = 0.0f;
@@ -69,9 +75,37 @@ extern "C" __global__ void sum_texels(float *out, cudaTextureObject_t texture, s
             const fetched_t texel = FETCH(col, row);
             sum += SUM(texel);
         }
+#ifdef REDUCED
+    __shared__ float sums[1024];
+    const unsigned int thread = threadIdx.y * blockDim.x + threadIdx.x;
+    sum = sums[thread] = rintf(sum * SCALE);
+    for (unsigned int left = THREADS; left > 1;) { // of any number of threads; all come to every barrier
+        const unsigned int half = (left + 1) / 2;
+        __syncthreads();
+        if (thread + half < left)
+            sums[thread] += sums[thread + half];
+        left = half;
+    }
+    if (!prove) {
+        if (thread == 0)
+            out[blockIdx.y * gridDim.x + blockIdx.x] = sums[0];
+        return;
+    }
+    // For the proof each thread stores its own sum, but the first one what the block's leaves of it when
+    // all others are subtracted: its own, if the block's is right. Whole numbers below 2^24 add up exactly.
+    float rest = sums[0];
+    __syncthreads();
+    sums[thread] = sum;
+    __syncthreads();
+    for (unsigned int other = 1; thread == 0 && other < THREADS; other++)
+        rest -= sums[other];
+    if (first_row < height && first_col < width)
+        out[first_row * width + first_col] = thread == 0 ? rest : sum;
+#else
 #ifndef WRITTEN
     if (out != nullptr)
 #endif
         if (first_row < height && first_col < width)
             out[first_row * width + first_col] = rintf(sum * SCALE);
+#endif
 }

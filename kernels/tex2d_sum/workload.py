@@ -44,24 +44,26 @@ TILE = 8
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant's name in its parts: ``mapping-filter-address[-written]``."""
+    """A variant's name in its parts: ``mapping-filter-address[-sums]``.
+
+    `sums`: ``written``, ``reduced`` (one a block), or nothing where none is stored while timed.
+    """
 
     mapping: str
     filter: str
     address: str
-    written: bool = False
+    sums: str = ""
 
     @classmethod
     def of(cls, name: str) -> Variant:
         """The variant called `name`, as in ``tile8-linear-wrap-written``."""
-        parts = name.split("-")
-        return cls(*parts[:3], written=len(parts) == 4)
+        return cls(*name.split("-"))
 
     @property
     def name(self) -> str:
         """The variant's name in the configuration."""
-        parts = (self.mapping, self.filter, self.address)
-        return "-".join(parts + ("written",) * self.written)
+        parts = (self.mapping, self.filter, self.address, self.sums)
+        return "-".join(filter(None, parts))
 
     @property
     def normalised(self) -> bool:
@@ -80,12 +82,16 @@ class Tex2dSum(Workload):
     title = "Texture sum"
     pattern = "a thread fetches one texel; which one is the mapping; the sums are not stored"
     dtypes = ("float", "float2", "float4", "unorm8", "unorm8x4")
-    variants = tuple(
-        Variant(*parts).name
-        for written in (False, True)
-        for parts in itertools.product(MAPPINGS, FILTERS, ADDRESSES, (written,))
+    variants = (
+        *(
+            Variant(*parts).name
+            for sums in ("", "written")
+            for parts in itertools.product(MAPPINGS, FILTERS, ADDRESSES, (sums,))
+        ),
+        # Beside the document's own experiment only: obvious mapping, plain texels.
+        "block-point-clamp-reduced",
     )
-    controls = tuple(name for name in variants if Variant.of(name).written)
+    controls = tuple(name for name in variants if Variant.of(name).sums)
     mappings = default_variants = tuple(f"{mapping}-point-clamp" for mapping in MAPPINGS)
     sizes = (4096,)
     axes: ClassVar = {"block_x": {"from": 4, "to": 64}, "block_y": {"from": 4, "to": 64}}
@@ -107,7 +113,7 @@ class Tex2dSum(Workload):
             "SCALE": f"{scale}.0f",
         }
         macros |= {"NORMALISED": "1"} if v.normalised else {}
-        return macros | ({"WRITTEN": "1"} if v.written else {})
+        return macros | ({v.sums.upper(): "1"} if v.sums else {})
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
@@ -151,14 +157,17 @@ class Tex2dSum(Workload):
         return problem.height * problem.width * DTYPES[dtype].itemsize
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """0: a timed launch stores nothing, except in ``written`` variants (see `bytes_moved`)."""
+        """0: a timed launch stores nothing, except in the controls (see `bytes_moved`)."""
         return 0
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
-        """Bytes of all texels read; ``written`` variants also store a float32 sum of each."""
-        sums = 4 * cell.problem.height * cell.problem.width
-        written = sums if Variant.of(cell.variant).written else 0
-        return self.bytes_read(cell.problem, cell.dtype), written
+        """Bytes of all texels read; a float32 sum of each texel or of each block may be stored."""
+        stored = {
+            "": 0,
+            "written": cell.problem.height * cell.problem.width,
+            "reduced": self.launch(cell).blocks,
+        }
+        return self.bytes_read(cell.problem, cell.dtype), 4 * stored[Variant.of(cell.variant).sums]
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
         """Bytes of the image or of the sums, whichever is larger."""
@@ -169,29 +178,35 @@ class Tex2dSum(Workload):
         return 2 * self.bytes_read(problem, dtype) + 8 * problem.height * problem.width
 
     def launch(self, cell: Cell) -> Launch:
-        """A grid that covers the image once; the sums' buffer is null unless ``written``."""
+        """A grid that covers the image once; the sums' buffer is null where none is stored."""
         v, block = Variant.of(cell.variant), (cell["block_x"], cell["block_y"], 1)
         grid = grid_of(v.mapping, cell.problem, block[0], block[1])
         args = (
-            BufferRef("dst") if v.written else NullRef(),
+            BufferRef("dst") if v.sums else NullRef(),
             TextureRef("src", v.filter, v.address, v.normalised),
             np.uint64(cell.problem.width),
             np.uint64(cell.problem.height),
             np.float32(1 / cell.problem.width),
             np.float32(1 / cell.problem.height),
+            *((np.uint32(0),) if v.sums == "reduced" else ()),
         )
         return Launch("sum_texels", grid, block, args, tiles=grid[0] * grid[1])
 
     def proof(self, cell: Cell) -> Launch:
-        """The timed launch, with a buffer to store its sums in."""
+        """The timed launch, with a buffer for its sums; ``reduced`` is told to prove them."""
         launch = self.launch(cell)
+        if Variant.of(cell.variant).sums == "reduced":
+            return replace(launch, args=(*launch.args[:-1], np.uint32(1)))
         return replace(launch, args=(BufferRef("dst"), *launch.args[1:]))
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """In the loop a fetch of all lanes, before any test of the sums' pointer; then a store."""
-        width = 4 * DTYPES[dtype].lanes
+        """In the loop a fetch of all lanes, before any test of what is stored; then a store.
+
+        That test is of the sums' pointer, or, where blocks add up, of the wish for a proof.
+        """
+        width, test = 4 * DTYPES[dtype].lanes, 6 if Variant.of(variant).sums == "reduced" else 0
         return (
-            Access("load", "texture", width, in_loop=True, before_test_of=0),
+            Access("load", "texture", width, in_loop=True, before_test_of=test),
             Access("store", "global", 4),
         )
 

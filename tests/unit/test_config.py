@@ -284,7 +284,7 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         (
             f"{TEX}.variants",
             ["block-lineer-clamp"],
-            [f"{TEX}.variants", "nearest of the 64", "block-linear-clamp"],
+            [f"{TEX}.variants", "nearest of the 65", "block-linear-clamp"],
         ),
         (f"{TEX}.dtypes", ["float3"], [f"{TEX}.dtypes", "float, float2, float4, unorm8, unorm8x4"]),
         (AXIS, [], [AXIS, "empty", "at least 1 entry"]),

@@ -80,6 +80,7 @@ FETCHED = [
         if v.startswith("block-") and v not in TEX.workload.controls
     ),
     "morton-linear-mirror-written",
+    "block-point-clamp-reduced",
 ]
 
 
@@ -133,6 +134,46 @@ def test_address_modes_are_told_apart_by_what_must_come_out() -> None:
         "wrap": 2.0 + 1.0 + 5.0 + 4.0,
         "mirror": 2.0 + 1.0 + 2.0 + 1.0,
     }
+
+
+REDUCED = Cell(
+    TEX.name,
+    "unorm8x4",
+    "block-point-clamp-reduced",
+    Problem(37, 29),
+    (("block_x", 7), ("block_y", 5)),
+)
+
+
+def test_a_block_stores_what_its_texels_sum_up_to(device: Device) -> None:
+    workload, problem = TEX.workload, REDUCED.problem
+    launch = workload.launch(REDUCED)
+    assert workload.bytes_moved(REDUCED) == (37 * 29 * 4, 4 * 5 * 8)
+    rng = np.random.default_rng([3, 37, 29])
+    src = workload.inputs(problem, REDUCED.dtype, rng)["src"]
+    texels = np.zeros((8 * 5, 5 * 7), dtype=np.float32)
+    texels[:37, :29] = workload.reference({"src": src})
+    expected = texels.reshape(8, 5, 5, 7).sum(axis=(1, 3), dtype=np.float32)
+    out = device.upload(np.zeros_like(expected))
+    buffers = {"src": device.upload_image(src, DTYPES[REDUCED.dtype]), "dst": out}
+    defines = workload.defines(REDUCED.dtype, REDUCED.variant)
+    program = device.build(TEX.path, DTYPES[REDUCED.dtype], defines)
+    device.bind(program, launch, buffers).run()
+    assert device.mismatches(out, device.upload(expected)) == 0
+
+
+@pytest.mark.parametrize("wrong", ["< left - 1", "* 2 < left"])
+def test_a_reduction_that_leaves_a_sum_out_is_found(
+    device: Device, tmp_path: Path, wrong: str
+) -> None:
+    shutil.copytree(TEX.path, tmp_path / TEX.name)
+    for source in ("kernel.cl", "kernel.cu"):
+        path = tmp_path / TEX.name / source
+        text = path.read_text()
+        assert text.count(" < left)") == 1
+        path.write_text(text.replace(" < left)", f" {wrong})"))
+    # One word for each of the 5 x 8 blocks: that of its first thread.
+    assert wrong_words(device, load_kernel(tmp_path / TEX.name), REDUCED) == 40
 
 
 def test_the_loops_sum_what_a_smaller_grid_leaves_to_a_thread(device: Device) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -158,8 +161,10 @@ def test_a_class_without_shapes_is_left_out() -> None:
 # Stored sums
 
 
-WRITTEN = {**TEXTURE, "variant": "block-point-clamp-written"}
-PROOF = (PUBLISHED["proof"]["kernel"], PUBLISHED["proof"]["suffix"])
+STORED = PUBLISHED["stored"]
+SUFFIXES = [control["suffix"] for control in STORED["controls"]]
+WRITTEN, REDUCED = ({**TEXTURE, "variant": TEXTURE["variant"] + s} for s in SUFFIXES)
+PROOF = (STORED["kernel"], SUFFIXES[0])
 
 
 def test_stored_sums_are_compared_shape_by_shape() -> None:
@@ -255,14 +260,19 @@ def test_of_many_tied_shapes_the_fastest_are_named() -> None:
 
 
 def test_stored_sums_stand_on_the_page() -> None:
-    cells = pd.concat([cells_of({(4, 4): 2.0}), cells_of({(4, 4): 2.5}, WRITTEN)])
-    (row,) = page_of(cells)["written"]
-    assert row == {
+    both = [cells_of({(4, 4): 2.5}, WRITTEN), cells_of({(4, 4): 2.1}, REDUCED)]
+    rows = page_of(pd.concat([cells_of({(4, 4): 2.0}), *both]))["written"]
+    assert rows[0] == {
         "where": "float, block-point-clamp, 4096²",
+        "stored": "each texel's sum",
         "shapes": "1",
         "ratio": "1.25",
         "range": "1.25 to 1.25",
     }
+    assert [(r["stored"].split()[0], r["ratio"]) for r in rows] == [
+        ("each", "1.25"),
+        ("one", "1.05"),
+    ]
 
 
 def test_machine_code_is_said_to_be_checked_only_where_it_was() -> None:
@@ -303,9 +313,25 @@ def test_what_slipped_and_what_is_lost_agree_with_the_published_values() -> None
     (value,) = [v for v in PUBLISHED["values"] if v["what"] == "surface memset"]
     assert slip["corrected"] == f"{value['gbs']:.0f} GB/s"
     assert f"{value['gbs'] / 8:.0f} GB/s" in slip["why"]
+    (read,) = [
+        v for v in PUBLISHED["values"] if v["what"] == "texture read" and "M2050" in v["device"]
+    ]
+    assert "M2050" in value["device"]
+    assert round(read["gbs"] / (value["gbs"] / 8)) == 6, "a sixth"
     # Lost shapes leave the published numbers of threads.
     texture = [v["threads"] for v in PUBLISHED["values"] if v["what"] == "texture read"]
     assert any(all(n in lost for n in texture) for lost in PUBLISHED["lost"])
+
+
+def test_slip_of_the_index() -> None:
+    """As printed, with blockIdx for what is no name of CUDA's: threads of one x share a place."""
+    (slip,) = [s for s in PUBLISHED["slips"] if "out[" in s["slip"]]
+    index = re.search(r"“out\[blocks\.x\*blockDim\.x\+threadIdx\.x\]”", slip["slip"])
+    assert index is not None
+    block, grid = (4, 2), (3, 5)
+    threads = itertools.product(range(grid[0]), range(grid[1]), range(block[0]), range(block[1]))
+    places = Counter(bx * block[0] + tx for bx, _, tx, _ in threads)
+    assert set(places.values()) == {grid[1] * block[1]}, "as many as there are rows of threads"
 
 
 def test_experiments_are_variants_of_our_kernels() -> None:
@@ -314,7 +340,6 @@ def test_experiments_are_variants_of_our_kernels() -> None:
         assert want["variant"] in workload.variants
         assert want["variant"] not in workload.controls
         assert want["dtype"] in workload.dtypes
-    proof = PUBLISHED["proof"]
-    controls = load_kernel(ROOT / "kernels" / proof["kernel"]).workload.controls
-    assert TEXTURE["variant"] + proof["suffix"] in controls
-    assert all(name.endswith(proof["suffix"]) for name in controls)
+    controls = load_kernel(ROOT / "kernels" / STORED["kernel"]).workload.controls
+    assert {TEXTURE["variant"] + suffix for suffix in SUFFIXES} <= set(controls)
+    assert all(name.endswith(tuple(SUFFIXES)) for name in controls)

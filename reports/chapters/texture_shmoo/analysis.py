@@ -111,7 +111,7 @@ def _classes(threads: pd.Series, speed: pd.Series) -> Iterator[ThreadClass]:
 
 
 def written_sums(cells: pd.DataFrame, kernel: str, suffix: str) -> list[WrittenSums]:
-    """The cost of storing the sums: variants named with `suffix` against those named without."""
+    """The cost of storing sums: variants named with `suffix` against those named without."""
     mine = _of(cells, kernel)
     keys = ["device_name", "dtype", "variant", "height", "width", "cache_state"]
     costs = []

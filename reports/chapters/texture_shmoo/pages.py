@@ -45,8 +45,7 @@ def textures_page(
     ours = shmoos(cells, published["shmoos"], ceiling)
     if not ours:
         return None
-    proof = published["proof"]
-    written = written_sums(cells, proof["kernel"], proof["suffix"])
+    stored = published["stored"]
     return {
         "title": published["title"],
         "published": [
@@ -72,8 +71,12 @@ def textures_page(
             for s in ours
             for c in s.classes
         ],
-        "written": [_written_row(w, names) for w in written],
-        "machine_code": _machine_code_sentence(provenance, proof["kernel"]),
+        "written": [
+            {"stored": control["words"], **_written_row(w, names)}
+            for control in stored["controls"]
+            for w in written_sums(cells, stored["kernel"], control["suffix"])
+        ],
+        "machine_code": _machine_code_sentence(provenance, stored["kernel"]),
         "lost": list(published["lost"]),
         "slips": list(published["slips"]),
     }

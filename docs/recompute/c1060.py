@@ -11,7 +11,7 @@ from gpushmoo.simulation.machine import Machine, load_machine
 from gpushmoo.simulation.reference import Chart, TileCopy, simulate
 from gpushmoo.storage.store import read_table
 from tesla_c1060.answers import Answer, answers
-from tesla_c1060.checks import FLOAT, simulate_saturated
+from tesla_c1060.checks import FLOAT, published_checks, simulate_saturated
 from tesla_c1060.figures.float3 import evenness
 from tesla_c1060.questions import answer_questions
 from tesla_c1060.saturation import Multiplier, SaturatedCopy, start_up_cycles, streaming_cycles
@@ -67,7 +67,16 @@ def values(slow: Slow, claims: Claims) -> dict[str, Any]:
         falls[QUEUES] < falls[HASHED] and falls[QUEUES] < falls[BUS],
         falls,
     )
+    checks = published_checks(machine)
+    plain = [c for c in checks if not c.corrects]
+    claims.hold(
+        "Every number of the text comes out as published.",
+        all(c.agrees for c in plain),
+        [c.quantity for c in plain if not c.agrees],
+    )
     return {
+        "numbers": str(len(plain)),
+        "corrections": str(len(checks) - len(plain)),
         "rows": [
             [words, _three(found[n], "float"), _three(found[n], "double"), _facts(found[n])]
             for n, words in SHOWN

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from recompute import (
     attacks,
     c1060,
+    documents,
     dots,
     footprints,
     overview,
@@ -67,6 +68,7 @@ def computed(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         "footprints": footprints.values(record, slow, claims),
         "simulated": simulated.values(record, slow, claims),
         "c1060": c1060.values(slow, claims),
+        "documents": documents.values(claims),
     }
 
 

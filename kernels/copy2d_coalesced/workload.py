@@ -1,4 +1,8 @@
-"""The first document's coalesced two-dimensional copy, in two forms."""
+"""Two-dimensional copies whose block may have any shape.
+
+Not the first document's ``copy2D_Coalesced``, whose block is part of its code: that is
+copy2d_document. Recorded data have this kernel's name in every cell, so it stays.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ class Copy2DCoalesced(CopyWorkload):
     """``element``: one element per thread. ``tile32``: one 32 × 32 tile per block."""
 
     name = "copy2d_coalesced"
-    title = "Coalesced 2D copy"
+    title = "2D copy by blocks of any shape"
     pattern = "rows of the block read and write consecutive elements; every byte moves once"
     dtypes = ("float", "double", "float3", "float4")
     variants = ("element", "tile32")

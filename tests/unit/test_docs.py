@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from gpushmoo.simulation.machine import Level, load_machine
 from gpushmoo.storage.joblog import MOST_BYTES
 from gpushmoo.storage.store import ROOM_LIMIT_S
 from jinja2 import UndefinedError
-from recompute import footprints, overview, peak, persistent, replication, simulated
+from recompute import documents, footprints, overview, peak, persistent, replication, simulated
 from recompute.record import MissingError, Record, read_record
 from recompute.slow import Slow, StaleError
 from recompute.words import Claims
@@ -239,3 +240,56 @@ def test_no_number_with_a_unit_was_written_by_hand(page: Path) -> None:
 )
 def test_which_numbers_count(text: str, found: list[str]) -> None:
     assert loose_numbers(text) == found
+
+
+# The documents' names and claims
+
+
+def test_every_figure_and_table_of_the_first_document_has_its_row() -> None:
+    items = [row["item"] for row in documents.told_by("tesla_c1060")["answers"]]
+    pictured = [item for item in items if item.startswith(("figure", "table"))]
+    named = [*(f"figure {n}" for n in range(1, 37)), *(f"table {n}" for n in range(1, 7))]
+    assert sorted(pictured) == sorted(named)
+    drawn = [d.number for d in documents.DRAWINGS]
+    assert sorted([*drawn, documents.LISTING[0]]) == list(range(1, 37))
+
+
+@pytest.mark.parametrize("folder", documents.FOLDERS)
+def test_a_chapters_kernels_and_plots_are_named_and_its_rows_are_whole(folder: str) -> None:
+    told = documents.told_by(folder)
+    assert {key for row in told["names"] for key in row} <= {"theirs", "ours", "difference"}
+    assert {key for row in told["answers"] for key in row} == {"item", "says", "answer", "where"}
+    assert all(row["where"] for row in told["answers"])
+    whole = (ROOT / "reports/chapters" / folder / documents.FILE).read_text()
+    for kernel in import_module(f"{folder}.chapter").CHAPTER.kernels:
+        assert kernel in whole
+    for plot in (ROOT / "reports/chapters" / folder / "published").glob("*.csv"):
+        assert plot.name in whole
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        {"kernel": "copy3d"},
+        {"kernel": "copy2d_document", "variant": "element"},
+        {"kernel": "copy2d_document", "axis": "block_x"},
+        {"kernel": "copy2d_document", "dtype": "half"},
+        {"kernel": "copy2d_document", "source": "TILE TILE_DIM"},
+        {"drawing": 37},
+        {"function": "tesla_c1060.saturation.no_such"},
+        {"function": "tesla_c1060.no_such.thing"},
+        {"slip": "no slip says this"},
+        {"slip": "e"},
+        {"check": "no such quantity"},
+        {"section": "No such heading", "page": "h200.md"},
+        {"section": "The ceiling", "page": "no_such.md"},
+        {"test": "test_no_such", "file": "unit/test_docs.py"},
+        {"file": "docs/no_such.md"},
+        {"rumour": "x"},
+        {"file": "README.md", "line": 3},
+    ],
+    ids=str,
+)
+def test_a_reference_to_what_is_not_there_is_named(reference: dict[str, Any]) -> None:
+    with pytest.raises(MissingError, match=r"tesla_c1060: .* is not there"):
+        documents.resolved("tesla_c1060", reference)

@@ -1,0 +1,206 @@
+"""The documents' names beside ours, and where each claim, figure, table and question is answered.
+
+Each chapter has them in ``published/claims.yaml``. What a row refers to must be there: a kernel
+with its variant, axis or a word of its source; a drawing; a function; a slip; a row of the table of
+numbers; a heading of a page; a test; a file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+from gpushmoo.chapters.contract import Chapter
+from gpushmoo.core.paths import CHAPTERS, KERNELS
+from gpushmoo.simulation.machine import load_machine
+from gpushmoo.workloads.loader import load_kernel
+from tesla_c1060.atlas import LISTING
+from tesla_c1060.checks import published_checks
+from tesla_c1060.figures.atlas import DRAWINGS
+
+from .c1060 import DEVICE
+from .record import ROOT, MissingError
+from .words import Claims, joined
+
+FILE = "published/claims.yaml"
+# In the order of the documents.
+FOLDERS = ("tesla_c1060", "texture_shmoo", "streamed_dot")
+ANSWERS = {
+    "same": "comes out here, too",
+    "in part": "holds in part",
+    "drawn": "the picture is lost; drawn anew from the simulation",
+    "corrected": "a slip",
+    "predicted": "the values are lost; the simulation has its own",
+    "answered": "left open by the document",
+    "otherwise": "is otherwise here",
+    "beside": "a measurement of that machine; ours stands beside it",
+    "given": "an assumption or a source that is taken over",
+    "lost": "does not survive",
+    "open": "was not looked at",
+}
+
+Reference = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a chapter's file says of its document: rows of both tables as Markdown."""
+
+    title: str
+    folder: str
+    names: list[list[str]]
+    answers: list[list[str]]
+
+
+def values(claims: Claims) -> dict[str, Any]:
+    """Both tables of each document; a reference to what is not there is a broken claim."""
+    return {"answers": ANSWERS, "documents": [document(folder, claims) for folder in FOLDERS]}
+
+
+def document(folder: str, claims: Claims) -> Document:
+    """The rows of one chapter."""
+    told = told_by(folder)
+
+    def words(references: list[Reference]) -> str:
+        return "; ".join(_checked(folder, reference, claims) for reference in references)
+
+    for row in told["answers"]:
+        claims.hold(f"'{row['answer']}' is an answer.", row["answer"] in ANSWERS, row["item"])
+    chapter: Chapter = import_module(f"{folder}.chapter").CHAPTER
+    return Document(
+        title=chapter.document,
+        folder=folder,
+        names=[
+            [row["theirs"], words(row["ours"]), row.get("difference", "")] for row in told["names"]
+        ],
+        answers=[
+            [row["item"], row["says"], row["answer"], words(row.get("where", []))]
+            for row in told["answers"]
+        ],
+    )
+
+
+@cache
+def told_by(folder: str) -> Mapping[str, Any]:
+    """The file of a chapter: ``names`` and ``answers``."""
+    told: Mapping[str, Any] = yaml.safe_load((CHAPTERS / folder / FILE).read_text("utf-8"))
+    return told
+
+
+def _checked(folder: str, reference: Reference, claims: Claims) -> str:
+    try:
+        return resolved(folder, reference)
+    except MissingError as err:
+        claims.hold(str(err), False)
+        return ""
+
+
+def resolved(folder: str, reference: Reference) -> str:
+    """How a page refers to it. Raises MissingError where it is not there."""
+    kind, *more = reference
+    try:
+        return _KINDS[kind](folder, reference[kind], **{key: reference[key] for key in more})
+    except (LookupError, ImportError, AttributeError, OSError, TypeError, ValueError) as err:
+        raise MissingError(f"{folder}: {dict(reference)} is not there ({err}).") from err
+
+
+def _found(there: bool, what: object) -> None:
+    if not there:
+        raise LookupError(what)
+
+
+def _kernel(
+    folder: str, name: str, variant: str = "", axis: str = "", dtype: str = "", source: str = ""
+) -> str:
+    """A kernel of ours, and what of it; `source` are words of its CUDA source."""
+    workload, parts = load_kernel(KERNELS / name).workload, [f"`{name}`"]
+    for kind, wanted, there in (
+        ("variant", variant, workload.variants),
+        ("axis", axis, workload.axes),
+        ("type", dtype, workload.dtypes),
+    ):
+        _found(not wanted or wanted in there, wanted)
+        parts += [f"{kind} `{wanted}`"] if wanted else []
+    if source:
+        text = (KERNELS / name / "kernel.cu").read_text("utf-8")
+        for word in source.split():
+            _found(re.search(rf"\b{word}\b", text) is not None, word)
+        words = joined(f"`{word}`" for word in source.split())
+        parts += [f"{words} in [kernel.cu](../kernels/{name}/kernel.cu)"]
+    return ", ".join(parts)
+
+
+def _drawing(folder: str, number: int) -> str:
+    """A figure of the PDF that the simulated device is drawn in."""
+    if number == LISTING[0]:
+        return f"PDF, {number} ({LISTING[1]}): a listing"
+    (drawing,) = (d for d in DRAWINGS if d.number == number)
+    return f"PDF, {number} ({drawing.picture})"
+
+
+def _function(folder: str, name: str) -> str:
+    """A function, a class or a constant by its dotted name."""
+    module, _, member = name.rpartition(".")
+    getattr(import_module(module), member)
+    return f"`{name.removeprefix('gpushmoo.')}`"
+
+
+def _slip(folder: str, part: str) -> str:
+    """The one slip of the report that has these words."""
+    published = CHAPTERS / folder / "published"
+    own = published / "slips.json"
+    told = json.loads((own if own.exists() else published / "textures.json").read_text("utf-8"))
+    slips = told if isinstance(told, list) else told["slips"]
+    _found(sum(part in slip["slip"] for slip in slips) == 1, part)
+    return f"slip, “{part}”"
+
+
+def _check(folder: str, part: str) -> str:
+    """Rows of the report's table of numbers whose quantity begins so."""
+    rows = [quantity for quantity in _quantities() if quantity.startswith(part)]
+    _found(bool(rows), part)
+    return f"table of numbers, “{part}”"
+
+
+@cache
+def _quantities() -> tuple[str, ...]:
+    return tuple(check.quantity for check in published_checks(load_machine(DEVICE)))
+
+
+def _section(folder: str, heading: str, page: str) -> str:
+    """A heading of a page of docs/ that begins so."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    _found(re.search(rf"(?m)^#+ {re.escape(heading)}", text) is not None, heading)
+    return f"[{page}]({page}), “{heading}”"
+
+
+def _test(folder: str, name: str, file: str) -> str:
+    """A test, by its file and its name."""
+    text = (ROOT / "tests" / file).read_text("utf-8")
+    _found(f"\ndef {name}(" in text, name)
+    return f"[{Path(file).name}](../tests/{file}), `{name}`"
+
+
+def _file(folder: str, path: str) -> str:
+    """A file of the project."""
+    _found((ROOT / path).is_file(), path)
+    return f"[{Path(path).name}](../{path})"
+
+
+_KINDS: Mapping[str, Callable[..., str]] = {
+    "kernel": _kernel,
+    "drawing": _drawing,
+    "function": _function,
+    "slip": _slip,
+    "check": _check,
+    "section": _section,
+    "test": _test,
+    "file": _file,
+}

@@ -60,7 +60,7 @@ __kernel void sum_texels(__global float *out, read_only image2d_t image, ulong w
             const float4 texel = read_imagef(image, sampler, PLACE(col, row));
             sum += SUM(texel);
         }
-#ifdef REDUCED // as in kernel.cu; a group may have 64 x 64 work-items on a CPU
+#ifdef REDUCED // as in kernel.cu; a group may have 64 x 64 work-items on a CPU, and no more here
     __local float sums[4096];
     const uint thread = get_local_id(1) * get_local_size(0) + get_local_id(0);
     sum = sums[thread] = rint(sum * SCALE);

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import (
     Access,
@@ -40,6 +41,8 @@ PADDING: Mapping[str, Any] = {
     "mirror": "symmetric",
 }
 TILE = 8
+# Sums that a block has room to add up: of the largest shape of the default axes.
+MOST_REDUCED = 64 * 64
 
 
 @dataclass(frozen=True)
@@ -162,12 +165,13 @@ class Tex2dSum(Workload):
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
         """Bytes of all texels read; a float32 sum of each texel or of each block may be stored."""
-        stored = {
-            "": 0,
-            "written": cell.problem.height * cell.problem.width,
-            "reduced": self.launch(cell).blocks,
-        }
-        return self.bytes_read(cell.problem, cell.dtype), 4 * stored[Variant.of(cell.variant).sums]
+        v, stored = Variant.of(cell.variant), 0
+        if v.sums == "written":
+            stored = cell.problem.height * cell.problem.width
+        elif v.sums == "reduced":
+            blocks = grid_of(v.mapping, cell.problem, cell["block_x"], cell["block_y"])
+            stored = blocks[0] * blocks[1]
+        return self.bytes_read(cell.problem, cell.dtype), 4 * stored
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
         """Bytes of the image or of the sums, whichever is larger."""
@@ -178,8 +182,15 @@ class Tex2dSum(Workload):
         return 2 * self.bytes_read(problem, dtype) + 8 * problem.height * problem.width
 
     def launch(self, cell: Cell) -> Launch:
-        """A grid that covers the image once; the sums' buffer is null where none is stored."""
+        """A grid that covers the image once; the sums' buffer is null where none is stored.
+
+        Raises LaunchRefusedError where the threads of a block have no room to add up their sums.
+        """
         v, block = Variant.of(cell.variant), (cell["block_x"], cell["block_y"], 1)
+        if v.sums == "reduced" and block[0] * block[1] > MOST_REDUCED:
+            raise LaunchRefusedError(
+                f"{block[0] * block[1]} threads a block; {cell.variant} takes {MOST_REDUCED}."
+            )
         grid = grid_of(v.mapping, cell.problem, block[0], block[1])
         args = (
             BufferRef("dst") if v.sums else NullRef(),

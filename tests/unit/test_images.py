@@ -162,6 +162,13 @@ def test_a_block_stores_what_its_texels_sum_up_to(device: Device) -> None:
     assert device.mismatches(out, device.upload(expected)) == 0
 
 
+def test_a_block_without_room_for_its_sums_is_refused() -> None:
+    largest = replace(REDUCED, params=(("block_x", 64), ("block_y", 64)))
+    assert TEX.workload.launch(largest).threads == 4096
+    with pytest.raises(LaunchRefusedError, match="4160 threads a block"):
+        TEX.workload.launch(replace(largest, params=(("block_x", 64), ("block_y", 65))))
+
+
 @pytest.mark.parametrize("wrong", ["< left - 1", "* 2 < left"])
 def test_a_reduction_that_leaves_a_sum_out_is_found(
     device: Device, tmp_path: Path, wrong: str

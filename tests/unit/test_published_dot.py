@@ -349,7 +349,7 @@ def test_slip_of_the_shortest_arrays() -> None:
 
 def test_slip_of_the_racing_lanes() -> None:
     """Lane t adds element t + OFFSET to its own, all 32 lanes in every step."""
-    told = slip("Lanes of a warp race in `reduce_warp`")
+    told = slip("Lanes of a warp race in reduce_warp")
     offsets, lanes = [32, 16, 8, 4, 2, 1], range(32)
     racing = [o for o in offsets if any(t + o in lanes for t in lanes)]
     assert f"In {len(racing)} of {len(offsets)} steps" in told["why"]
@@ -367,7 +367,7 @@ def test_slip_of_the_racing_lanes() -> None:
 
 
 def test_slip_of_the_narrow_integers() -> None:
-    told = slip("Lengths are kept in `int`")
+    told = slip("Lengths are kept in int")
     kind, name, one = re.findall(r"“(\w+) (\w+)=(1u)<<", told["slip"])[0]
     assert (kind, one) == ("int", "1u")
     (limit,) = powers(told["corrected"])

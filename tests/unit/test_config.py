@@ -26,6 +26,7 @@ from gpushmoo.planning.config import (
 )
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.plan import plan_shards
+from gpushmoo.simulation.machine import load_machine
 from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,6 +104,18 @@ def test_full_sweep_over_the_default_is_valid_and_what_it_says() -> None:
     blocks = expand_axis(partitions.axes["num_partition"], one_wave)
     assert {*range(1, 33), 528, 529, 1056, 1057} <= set(blocks)
     assert max(blocks) > 2 * one_wave.blocks
+
+
+def test_every_device_that_the_first_document_names_is_simulated_by_a_configuration() -> None:
+    simulations = overlaid("gt200.yaml", device_memory_gib=1).simulations
+    machines = {name: load_machine(s.device_file) for name, s in simulations.items()}
+    assert {name: (m.name, m.n_sm, m.partitions) for name, m in machines.items()} == {
+        "tesla-c1060": ("Tesla C1060", 30, 8),
+        "gtx280": ("GeForce GTX 280", 30, 8),
+        "gtx260": ("GeForce GTX 260", 24, 7),
+        "gtx295": ("GeForce GTX 295", 30, 7),
+    }
+    assert {s.sizes for s in simulations.values()} == {(256, 512)}
 
 
 def timelines_of(config: RunConfig) -> dict[str, Cell]:

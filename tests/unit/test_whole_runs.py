@@ -140,7 +140,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     """Small ones, most of them possible."""
     config: dict[str, Any] = copy.deepcopy(DEFAULT)
     kernels = draw(some(KERNELS, 2))
-    machines = draw(some(["tesla-c1060", "gtx280", "gtx260", "nvidia-h200"], 1))
+    machines = draw(some(["tesla-c1060", "gtx280", "gtx260", "gtx295", "nvidia-h200"], 1))
     simulated = {m: dict(draw(SIMULATED)) for m in machines if draw(st.booleans())}
     for spec in simulated.values():
         if draw(st.booleans()):

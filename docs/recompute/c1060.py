@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from gpushmoo.core.schema import PROFILE_SCHEMA, SIMULATION_SCHEMA
-from gpushmoo.simulation.machine import Machine, load_machine
+from gpushmoo.simulation.machine import Level, Machine, load_machine
 from gpushmoo.simulation.reference import Chart, TileCopy, simulate
 from gpushmoo.storage.store import read_table
-from tesla_c1060.answers import Answer, answers
+from tesla_c1060.answers import ALONE, BOARD, CHANGED, EVEN, HALF, Answer, answers, named
 from tesla_c1060.checks import FLOAT, published_checks, simulate_saturated
 from tesla_c1060.figures.float3 import evenness
+from tesla_c1060.latency import MEASURED_GBS
 from tesla_c1060.questions import answer_questions
 from tesla_c1060.saturation import Multiplier, SaturatedCopy, start_up_cycles, streaming_cycles
 
 from .record import ROOT
 from .slow import Slow, key_of
-from .words import Claims, whole, whole_percent
+from .words import Claims, whole, whole_percent, whole_percent_span
 
 DEVICE = ROOT / "config" / "devices" / "tesla-c1060.yaml"
-SIDE = 512
+# The first is that of the table.
+SIDES = (512, 256, 1024)
 MODULES = (
     "gpushmoo.simulation.machine",
     "gpushmoo.simulation.tiling",
@@ -29,46 +32,61 @@ MODULES = (
     "gpushmoo.simulation.dram_controller",
     "gpushmoo.simulation.run",
     "gpushmoo.simulation.cases",
+    "tesla_c1060.clocks",
     "tesla_c1060.questions",
     "tesla_c1060.answers",
 )
 # Variant, and its words in the table.
 SHOWN = (
-    ("half clock: one bus", "document's halved memory clock, one bus"),
-    ("half clock: partitions", "the same, partitions with queues"),
+    (named(HALF, Level.BUS), "document's halved memory clock, one bus"),
+    (named(HALF, Level.PARTITIONS), "the same, partitions with queues"),
     ("half clock: banks, in order", "the same, banks in order"),
-    ("half clock: banks, choice of 32", "the same, banks, choice of 32 requests"),
-    ("board's clock: one bus", "**board's memory clock (800 MHz), one bus**"),
-    ("board's clock: partitions", "the same, partitions with queues"),
-    ("board's clock: one bus, 32 SMs", "one bus, 32 SMs"),
-    (
-        "board's clock: one bus, one block an SM",
-        "**one bus, an SM takes its second block after its first**",
+    (named(HALF, Level.BANKS), "the same, banks, choice of 32 requests"),
+    (named(BOARD, Level.BUS), "board's memory clock (800 MHz), one bus"),
+    (named(BOARD, Level.PARTITIONS), "the same, partitions with queues"),
+    (named(BOARD, Level.BUS, EVEN), "one bus, 32 SMs"),
+    *(
+        (named(BOARD, level, ALONE), f"**{words}, an SM takes its second block after its first**")
+        for level, words in zip(Level, ("one bus", "partitions", "banks"), strict=True)
     ),
 )
-BANKS = "half clock: banks, choice of 32"
-BUS, QUEUES = "board's clock: one bus", "board's clock: partitions"
-HASHED, ONE_BLOCK = "board's clock: partitions, hashed", "board's clock: one bus, one block an SM"
+BANKS, SPREAD = named(HALF, Level.BANKS), f"board's clock: partitions, hashed, {ALONE}"
 
 
 def values(slow: Slow, claims: Claims) -> dict[str, Any]:
     """Table and sentences of the simulated Tesla C1060; nothing of it was measured."""
     machine = load_machine(DEVICE)
     kept = slow.get("questions C1060", key_of([DEVICE], MODULES), _questions)
-    found = kept["variants"]
+    sizes = kept["variants"]
+    found = sizes[str(SIDES[0])]
+
+    def every(clock: str, changed: str, key: str, levels: Iterable[Level] = Level) -> list[float]:
+        """A number of one machine at all sizes and `levels`, in percent."""
+        names = [named(clock, level, changed) for level in levels]
+        return [100 * by[name][key] for by in sizes.values() for name in names]
+
+    alone = [by[named(BOARD, level, ALONE)] for by in sizes.values() for level in Level]
     claims.hold(
-        "All three facts come out only where an SM holds one block at a time.",
-        [n for n, v in found.items() if v["shows_all"]] == [ONE_BLOCK],
+        "With one block an SM at a time float stays and double falls at every size and level.",
+        all(v["float_stays"] and v["double_falls"] for v in alone),
+        alone,
+    )
+    claims.hold(
+        "All three facts come out only with one block an SM at a time and the board's clock.",
+        all(n.endswith(ALONE) and n.startswith(BOARD) for n, v in found.items() if v["shows_all"]),
         [n for n, v in found.items() if v["shows_all"]],
     )
-    falls = {n: 100 * found[n]["double_change"] for n in (BUS, QUEUES, HASHED)}
     claims.hold(
-        "Queues deepen the fall of double; hashed addresses undo that.",
-        falls[QUEUES] < falls[HASHED] and falls[QUEUES] < falls[BUS],
-        falls,
+        "With two blocks an SM at the board's clock float rises at every size and level.",
+        all(v > 100 * CHANGED for v in every(BOARD, "", "float_change")),
+    )
+    claims.hold(
+        "Double falls on one bus at least as far as with queues at the partitions.",
+        max(every(BOARD, ALONE, "double_change", [Level.BUS]))
+        <= min(every(BOARD, ALONE, "double_change", [Level.PARTITIONS])),
     )
     checks = published_checks(machine)
-    plain = [c for c in checks if not c.corrects]
+    plain = [c for c in checks if not c.corrects and c.ours is not None]
     claims.hold(
         "Every number of the text comes out as published.",
         all(c.agrees for c in plain),
@@ -81,11 +99,20 @@ def values(slow: Slow, claims: Claims) -> dict[str, Any]:
             [words, _three(found[n], "float"), _three(found[n], "double"), _facts(found[n])]
             for n, words in SHOWN
         ],
-        "fall_bus": _signed(falls[BUS]),
-        "fall_queues": _signed(falls[QUEUES]),
-        "fall_hashed": _signed(falls[HASHED]),
-        "lonely": whole_percent(found[BUS]["lonely"]),
-        "lonely_one_block": whole_percent(found[ONE_BLOCK]["lonely"]),
+        "measured": f"{MEASURED_GBS} GB/s",
+        "changed": f"{100 * CHANGED:.0f} %",
+        "alone_double": _span(every(BOARD, ALONE, "double_change")),
+        "alone_float": _span(every(BOARD, ALONE, "float_change")),
+        "together_double": _span(every(BOARD, "", "double_change")),
+        "together_float": _span(every(BOARD, "", "float_change")),
+        "even_double": _span(every(BOARD, EVEN, "double_change")),
+        "half_float": _span(every(HALF, ALONE, "float_change")),
+        "half_double": _span(every(HALF, "", "double_change")),
+        "best": f"{sum(v['thirty_best'] for v in alone)} of {len(alone)}",
+        "fall_bus": _span(every(BOARD, ALONE, "double_change", [Level.BUS])),
+        "fall_queues": _span(every(BOARD, ALONE, "double_change", [Level.PARTITIONS])),
+        "fall_hashed": _span(100 * by[SPREAD]["double_change"] for by in sizes.values()),
+        "lonely": whole_percent_span(v["lonely"] for v in alone),
         "float3_one": f"{found[BANKS]['float3 1']:.1f}",
         "float_one": f"{found[BANKS]['float 1']:.1f}",
         "float3_three": f"{found[BANKS]['float3 3']:.0f}",
@@ -93,6 +120,12 @@ def values(slow: Slow, claims: Claims) -> dict[str, Any]:
         "hits": whole_percent(kept["hits"]),
         **_slips(machine),
     }
+
+
+def _span(changes: Iterable[float]) -> str:
+    """``−28.4 to −10.5 %``; `changes` are in percent."""
+    values = sorted(changes)
+    return f"{_signed(values[0]).removesuffix(' %')} to {_signed(values[-1])}"
 
 
 def _signed(value: float) -> str:
@@ -116,18 +149,22 @@ def _questions() -> dict[str, Any]:
     """Simulate every variant, and what the plain numbers of its answer are."""
     with TemporaryDirectory() as scratch:
         written, over_time = Path(scratch) / "cells.parquet", Path(scratch) / "profile.parquet"
-        answer_questions(DEVICE, SIDE, written, over_time, 1)
+        answer_questions(DEVICE, SIDES, written, over_time, 1)
         cells = read_table(written, SIMULATION_SCHEMA).to_pandas()
         profile = read_table(over_time, PROFILE_SCHEMA).to_pandas()
     copies = cells[
         (cells["variant"] == BANKS)
+        & (cells["width"] == SIDES[0])
         & (cells["dtype"] == "float3")
         & (cells["commands"] == 1)
         & (cells["kernel"] == "copy2d_coalesced")
     ]
     one = profile[(profile["dtype"] == "float3") & (profile["commands"] == 1)]
     return {
-        "variants": {a.variant: _plain(a) for a in answers(cells)},
+        "variants": {
+            str(side): {name: _plain(a) for name, a in by.items()}
+            for side, by in answers(cells).items()
+        },
         "even": evenness(one),
         "hits": float(copies["row_hit_share"].iloc[0]),
     }
@@ -137,6 +174,7 @@ def _plain(a: Answer) -> dict[str, Any]:
     return {
         **{f"{dtype} at {n}": value for (dtype, n), value in a.gbs.items()},
         **{f"{dtype} {commands}": value for (dtype, commands), value in a.coalesced.items()},
+        "float_change": a.float_change,
         "double_change": a.double_change,
         "lonely": a.lonely_share,
         "float_stays": a.float_stays,

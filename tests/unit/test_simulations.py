@@ -85,8 +85,9 @@ def planned(root: Path, **options: Any) -> DevicePlan:
     ("changes", "options", "words"),
     [
         ({}, {"tables": {"sizes": [200], "num_partition": [1]}}, "do not divide an array 200"),
-        ({"banks": None}, {"questions": 256}, "mine.yaml has no banks; its levels are bus, part"),
-        ({"board_clock_mhz": None}, {"questions": 256}, "no board_clock_mhz"),
+        ({"banks": None}, {"questions": [256]}, "mine.yaml has no banks; its levels are bus, part"),
+        ({"board_clock_mhz": None}, {"questions": [256]}, "no board_clock_mhz"),
+        ({}, {"latency_cycles": [400, 60]}, "latency_cycles must be at least the opening of a row"),
     ],
 )
 def test_the_chapter_refuses_what_its_device_cannot_show(
@@ -102,13 +103,13 @@ def test_the_chapter_makes_what_is_asked_of_its_device_and_no_more(tmp_path: Pat
     root = with_device(tmp_path)
     nothing = planned(root)
     assert (nothing.figures, nothing.products, nothing.reads) == ((), (), {})
-    every = {"tables": {"sizes": [256], "num_partition": [1]}, "questions": 256, "figures": True}
+    every = {"tables": {"sizes": [256], "num_partition": [1]}, "questions": [256], "figures": True}
     plan = planned(root, **every)
     assert plan.figures == ("questions-tesla-c1060", "float3-tesla-c1060")
     assert plan.products == ("results/r/figures-tesla-c1060.pdf",)
     assert set(plan.reads) == {"checks", "tables", "questions"}
     assert plan.device is not None
-    assert (plan.device["tables"], plan.device["questions"]) == (every["tables"], 256)
+    assert (plan.device["tables"], plan.device["questions"]) == (every["tables"], [256])
 
 
 def test_an_unknown_device_is_told_which_there_are(tmp_path: Path) -> None:

@@ -116,7 +116,8 @@ DOCUMENT = st.fixed_dictionaries(
     {},
     optional={
         "tables": st.fixed_dictionaries({"sizes": some(SIDES), "num_partition": some(BLOCKS)}),
-        "questions": st.sampled_from([None, *SIDES]),
+        "questions": st.one_of(st.none(), some(SIDES, 2)),
+        "latency_cycles": st.one_of(st.none(), some([400, 401, 600], 2)),
         "figures": st.sampled_from([False, False, True]),
     },
 )

@@ -123,7 +123,7 @@ def _simulate_c1060(spec: Mapping[str, Any], reads: Mapping[str, tuple[str, ...]
         profile = of["questions"].with_name("tesla-c1060-profile.parquet")
         answer_questions(file, spec["questions"], of["questions"], profile, THREADS)
     if "checks" in of:
-        check_published(file, of["checks"])
+        check_published(file, spec["levels"], spec["latency_cycles"], of["checks"])
 
 
 def _draw(flow: Flow, dataset: Path) -> None:

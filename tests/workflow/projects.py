@@ -42,7 +42,7 @@ TINY: dict[str, Any] = {
     "chapters": {
         "tesla_c1060": {
             "tables": {"sizes": [256, 512], "num_partition": [1, 8, 30]},
-            "questions": 256,
+            "questions": [256],
         }
     },
 }

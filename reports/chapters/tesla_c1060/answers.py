@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
+from gpushmoo.simulation.machine import Level
 
 PERSISTENT, COALESCED = "block_eq_partition", "copy2d_coalesced"
-# Float counts as unchanged within this share, double as slower beyond the other.
-UNCHANGED, SLOWER = 0.10, 0.02
+# A bandwidth has changed, up or down, from this share on; within it, it stays.
+CHANGED = 0.10
 # 30 blocks are best if none of the others is better by more than this share.
 BEST = 0.005
 # From this share of the time on the bus counts as busy all the time.
@@ -23,10 +24,24 @@ LONELY = 0.05
 # Bandwidths count as equal from this ratio on, float3 as dramatically worse below the other.
 AS_FAST, WORSE = 0.9, 0.6
 
+# Parts of variants' names: clocks of the memory, and what is changed at every level.
+HALF, BOARD = "half clock", "board's clock"
+EVEN, ALONE = "32 SMs", "one block an SM"
+_DETAIL = {
+    Level.BUS: "one bus",
+    Level.PARTITIONS: "partitions",
+    Level.BANKS: "banks, choice of 32",
+}
+
+
+def named(clock: str, level: Level, changed: str = "") -> str:
+    """Name of the variant at a memory clock and level, with one thing changed."""
+    return f"{clock}: {_DETAIL[level]}" + (f", {changed}" if changed else "")
+
 
 @dataclass(frozen=True)
 class Answer:
-    """Bandwidths in GB/s of one variant, by dtype and number of blocks.
+    """Bandwidths in GB/s of one variant at one size, by dtype and number of blocks.
 
     `coalesced` holds those of the coalesced copy by (dtype, commands of an access). `lonely_share`
     is that of double on 32 blocks: the time in which fewer than half of the SMs have work.
@@ -35,6 +50,7 @@ class Answer:
 
     variant: str
     level: str
+    side: int
     gbs: dict[tuple[str, int], float]
     coalesced: dict[tuple[str, int], float]
     lonely_share: float
@@ -53,12 +69,12 @@ class Answer:
     @property
     def float_stays(self) -> bool:
         """Whether float is on 32 blocks what it is on 16."""
-        return abs(self.float_change) <= UNCHANGED
+        return abs(self.float_change) <= CHANGED
 
     @property
     def double_falls(self) -> bool:
         """Whether double is slower on 32 blocks than on 16."""
-        return self.double_change < -SLOWER
+        return self.double_change < -CHANGED
 
     @property
     def thirty_best(self) -> bool:
@@ -78,22 +94,26 @@ class Answer:
         return self.coalesced["float3", commands] / self.coalesced["float", 1]
 
 
-def answers(cells: pd.DataFrame) -> list[Answer]:
-    """An answer for each variant, in the order of `cells` (SIMULATION_SCHEMA)."""
-    found = []
-    for variant, part in cells.groupby("variant", sort=False):
+# Answers of one size by variant, and those of all sizes by side.
+Variants = Mapping[str, Answer]
+Sizes = Mapping[int, Variants]
+
+
+def answers(cells: pd.DataFrame) -> dict[int, dict[str, Answer]]:
+    """An answer for each size and variant, in the order of `cells` (SIMULATION_SCHEMA)."""
+    found: dict[int, dict[str, Answer]] = {}
+    for (side, variant), part in cells.groupby(["width", "variant"], sort=False):
         shared = part[part["kernel"] == PERSISTENT]
         whole = part[part["kernel"] == COALESCED]
         last = shared[(shared["dtype"] == "double") & (shared["num_partition"] == 32)]
-        found.append(
-            Answer(
-                variant=str(variant),
-                level=str(part["level"].iloc[0]),
-                gbs=_by(shared, "num_partition"),
-                coalesced=_by(whole, "commands"),
-                lonely_share=float(last["lonely_share"].iloc[0]),
-                bus_busy=_by(shared, "num_partition", "bus_busy_share"),
-            )
+        found.setdefault(int(side), {})[str(variant)] = Answer(
+            variant=str(variant),
+            level=str(part["level"].iloc[0]),
+            side=int(side),
+            gbs=_by(shared, "num_partition"),
+            coalesced=_by(whole, "commands"),
+            lonely_share=float(last["lonely_share"].iloc[0]),
+            bus_busy=_by(shared, "num_partition", "bus_busy_share"),
         )
     return found
 
@@ -107,56 +127,57 @@ def _by(
     }
 
 
+def at_levels(sizes: Sizes, clock: str, changed: str = "") -> list[Answer]:
+    """One machine at every size and level of detail, the sizes from small to large."""
+    return [sizes[side][named(clock, level, changed)] for side in sorted(sizes) for level in Level]
+
+
 # What the report says of the document's questions holds where one of these does.
 
 
-def second_blocks_slow_double(by: Mapping[str, Answer]) -> bool:
-    """Whether double falls on 32 blocks because some SMs have two, and float has nothing to lose.
+def second_blocks_slow_double(sizes: Sizes) -> bool:
+    """Whether, at all sizes and levels, double falls and float stays with one block an SM alone.
 
-    With as many SMs as blocks it does not fall, at half the clock the bus is full on 8 blocks.
+    With as many SMs as blocks double does not fall, nor at half the clock with two blocks an SM;
+    with two at the board's clock float does not stay.
     """
-    board, half = by["board's clock: one bus"], by["half clock: one bus"]
-    even, alone = (
-        by["board's clock: one bus, 32 SMs"],
-        by["board's clock: one bus, one block an SM"],
-    )
+    alone = at_levels(sizes, BOARD, ALONE)
     return (
-        board.double_falls
-        and board.lonely_share >= LONELY
-        and board.bus_busy["double", 16] >= BUSY > board.bus_busy["float", 16]
-        and board.float_change >= -SLOWER
-        and not even.double_falls
-        and alone.shows_all
-        and not half.double_falls
-        and half.bus_busy["double", 8] >= BUSY
+        all(a.double_falls and a.float_stays for a in alone)
+        and all(a.lonely_share >= LONELY for a in alone)
+        and all(a.bus_busy["double", 16] >= BUSY > a.bus_busy["float", 16] for a in alone)
+        and not any(a.double_falls for a in at_levels(sizes, BOARD, EVEN))
+        and not any(a.double_falls for a in at_levels(sizes, HALF))
+        and not any(a.float_stays for a in at_levels(sizes, BOARD))
+        and not any(a.float_stays for a in at_levels(sizes, HALF, ALONE))
     )
 
 
-def banks_contradict(by: Mapping[str, Answer]) -> bool:
-    """Whether double falls without banks, and banks in order slow it on 30 blocks too.
-
-    Reads that wait for writes are to blame where it rises once they need not.
-    """
-    ordered = by["half clock: banks, in order"]
-    apart = by["half clock: in order, no turnaround"]
-    fallen = (1 - SLOWER) * ordered.gbs["double", 16]
-    return (
-        by["board's clock: one bus"].double_falls
-        and ordered.double_falls
-        and ordered.gbs["double", 30] < fallen
-        and apart.gbs["double", 32] * (1 - SLOWER) > ordered.gbs["double", 32]
+def banks_contradict(sizes: Sizes) -> bool:
+    """Whether double falls without banks, and banks in order slow it on 30 blocks too."""
+    bus = [sizes[side][named(BOARD, Level.BUS, ALONE)] for side in sizes]
+    ordered = [by["half clock: banks, in order"] for by in sizes.values()]
+    return all(a.double_falls for a in bus + ordered) and all(
+        a.gbs["double", 30] < (1 - CHANGED) * a.gbs["double", 16] for a in ordered
     )
 
 
-def commands_slow_float3(by: Mapping[str, Answer]) -> bool:
+def commands_slow_float3(sizes: Sizes) -> bool:
     """Whether float3 is as fast as float by one command at every level, and not by three."""
     return all(
-        a.float3_over_float(1) >= AS_FAST and a.float3_over_float(3) < WORSE for a in by.values()
+        a.float3_over_float(1) >= AS_FAST and a.float3_over_float(3) < WORSE
+        for by in sizes.values()
+        for a in by.values()
     )
 
 
-def camping_deepens(by: Mapping[str, Answer]) -> bool:
-    """Whether double falls without partitions, and further with those that are camped on."""
-    bus, queued = by["board's clock: one bus"], by["board's clock: partitions"]
-    spread = by["board's clock: partitions, hashed"]
-    return bus.double_falls and queued.double_change < min(bus.double_change, spread.double_change)
+def camping_is_not_needed(sizes: Sizes) -> bool:
+    """Whether double falls on one bus, which knows no partitions, at least as far as with them."""
+    return all(
+        bus.double_falls and bus.double_change <= queued.double_change
+        for bus, queued in zip(
+            (by[named(BOARD, Level.BUS, ALONE)] for by in sizes.values()),
+            (by[named(BOARD, Level.PARTITIONS, ALONE)] for by in sizes.values()),
+            strict=True,
+        )
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from gpushmoo.planning.digest import file_digest
 from gpushmoo.simulation.machine import Level, Machine, MachineError, load_machine
 from gpushmoo.simulation.request import Simulation, check_levels
 from gpushmoo.simulation.tiling import Tiling, residency
+
+from .clocks import at_board_clock
 
 DEVICE = "tesla-c1060"
 
@@ -42,16 +44,17 @@ class TeslaC1060(Chapter):
         simulation = run.simulations.get(DEVICE)
         if simulation is None:
             return DevicePlan()
-        tables, questions = options.get("tables"), options.get("questions")
+        tables, questions = options.get("tables"), options.get("questions") or []
+        latencies = options.get("latency_cycles") or []
         try:
             machine = load_machine(simulation.device_file)
-            _check(machine, simulation, tables, questions)
+            _check(machine, simulation, tables, questions, latencies)
         except MachineError as err:
             raise ChapterError(f"chapters.tesla_c1060: {str(err).removesuffix('.')}") from err
         is_made = {
             "checks.json": bool(options.get("figures")),
             "tables.parquet": tables is not None,
-            "questions.parquet": questions is not None,
+            "questions.parquet": bool(questions),
         }
         kinds = ("simulated",) * bool(simulation.sizes)
         kinds += ("questions", "float3") * bool(questions)
@@ -75,6 +78,7 @@ class TeslaC1060(Chapter):
                 "levels": list(simulation.levels),
                 "tables": tables,
                 "questions": questions,
+                "latency_cycles": latencies,
             },
         )
 
@@ -83,17 +87,16 @@ def _check(
     machine: Machine,
     simulation: Simulation,
     tables: Mapping[str, Any] | None,
-    questions: int | None,
+    questions: Sequence[int],
+    latencies: Sequence[int],
 ) -> None:
     """Every size is one that the device's tiles divide, every level one of its file's."""
+    for latency in latencies:
+        replace(machine, latency_cycles=latency)
     if questions:
         check_levels(machine, simulation.device_file, [Level.BANKS.value])
-        if machine.board_clock_mhz is None:
-            raise MachineError(
-                f"{simulation.device_file.name} has no board_clock_mhz, which its questions "
-                "compare with"
-            )
-    sizes = [*(tables["sizes"] if tables else ()), *([questions] if questions else ())]
+        at_board_clock(machine)
+    sizes = [*(tables["sizes"] if tables else ()), *questions]
     for size in dict.fromkeys(sizes):
         for itemsize in (4, 8):
             residency(machine, Tiling.partition_wide(machine, size, itemsize))

@@ -6,7 +6,7 @@ than either; and the coalesced copy of float3 is dramatically worse than that of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +25,12 @@ from gpushmoo.simulation.machine import Banks, Level, Machine, MachineError, loa
 from gpushmoo.simulation.run import Watch
 from gpushmoo.storage.store import write_parquet
 
+from .answers import ALONE, BOARD, EVEN, HALF, named
+from .clocks import at_board_clock
+
 BLOCKS = (8, 16, 30, 32)
+# Requests among which the controller behind the banks may choose, where no variant says otherwise.
+CHOICE = 32
 # Stretches of time in a profile.
 BINS = 60
 
@@ -42,51 +47,48 @@ class Variant:
 def variants(machine: Machine) -> tuple[Variant, ...]:
     """The machine as described and with each mechanism switched on or off by itself.
 
-    Raises MachineError for a machine without banks or without another clock on the board.
+    What answers the question of 16 and 32 blocks is asked at every level of detail. Raises
+    MachineError for a machine without banks or without another clock on the board.
     """
-    if machine.board_clock_mhz is None:
-        raise MachineError(
-            f"{machine.name} has no board_clock_mhz, which the open questions compare with."
-        )
-    faster = machine.board_clock_mhz / machine.memory_clock_mhz
-    full = replace(
-        machine,
-        memory_clock_mhz=machine.board_clock_mhz,
-        memory_data_rate_mhz=faster * machine.memory_data_rate_mhz,
-    )
-    half = [
-        Variant("half clock: one bus", machine, Level.BUS),
-        Variant("half clock: partitions", machine, Level.PARTITIONS),
+    full = at_board_clock(machine)
+    return (
+        *_at_levels(HALF, machine),
+        *_at_levels(HALF, _one_block(machine), ALONE),
         Variant("half clock: banks, in order", _choosing(machine, 1), Level.BANKS),
         Variant("half clock: in order, rows cost nothing", _free_rows(machine), Level.BANKS),
         Variant("half clock: in order, no turnaround", _no_turnaround(machine), Level.BANKS),
         Variant("half clock: in order, neither", _no_turnaround(_free_rows(machine)), Level.BANKS),
-        *(
-            Variant(f"half clock: banks, choice of {n}", _choosing(machine, n), Level.BANKS)
-            for n in (4, 16, 32)
-        ),
-    ]
-    return (
-        *half,
-        Variant("board's clock: one bus", full, Level.BUS),
-        Variant("board's clock: partitions", full, Level.PARTITIONS),
+        Variant("half clock: banks, choice of 4", _choosing(machine, 4), Level.BANKS),
+        Variant("half clock: banks, choice of 16", _choosing(machine, 16), Level.BANKS),
+        *_at_levels(BOARD, full),
+        *_at_levels(BOARD, _one_block(full), ALONE),
+        *_at_levels(BOARD, replace(full, n_sm=BLOCKS[-1]), EVEN),
         Variant(
             "board's clock: partitions, hashed",
             replace(full, hashed_partitions=True),
             Level.PARTITIONS,
         ),
+        Variant(
+            f"board's clock: partitions, hashed, {ALONE}",
+            replace(_one_block(full), hashed_partitions=True),
+            Level.PARTITIONS,
+        ),
         Variant("board's clock: banks, in order", _choosing(full, 1), Level.BANKS),
-        Variant("board's clock: banks, choice of 32", _choosing(full, 32), Level.BANKS),
-        Variant("board's clock: one bus, 32 SMs", replace(full, n_sm=32), Level.BUS),
         Variant(
             "board's clock: one bus, writes posted", replace(full, writes_awaited=False), Level.BUS
         ),
-        Variant(
-            "board's clock: one bus, one block an SM",
-            replace(full, max_threads_per_sm=512),
-            Level.BUS,
-        ),
     )
+
+
+def _at_levels(clock: str, machine: Machine, changed: str = "") -> list[Variant]:
+    """The machine at every level; behind its banks is a controller that may choose."""
+    machine = _choosing(machine, CHOICE)
+    return [Variant(named(clock, level, changed), machine, level) for level in Level]
+
+
+def _one_block(machine: Machine) -> Machine:
+    """An SM takes its second block only after its first."""
+    return replace(machine, max_threads_per_sm=512)
 
 
 def _banks(machine: Machine) -> Banks:
@@ -112,18 +114,18 @@ def _no_turnaround(machine: Machine) -> Machine:
 
 
 def answer_questions(
-    device_file: Path, side: int, cells: Path, profile: Path, threads: int
+    device_file: Path, sides: Sequence[int], cells: Path, profile: Path, threads: int
 ) -> None:
     """Simulate all variants (SIMULATION_SCHEMA) and profiles of the coalesced copy over time.
 
-    `side` is that of the square array. A profile (PROFILE_SCHEMA) shows for each partition what it
-    did in BINS equal stretches of the run's time.
+    `sides` are those of square arrays, the first that of the profile (PROFILE_SCHEMA), which shows
+    for each partition what it did in BINS equal stretches of the run's time.
     """
     found = variants(load_machine(device_file))
     machines = {v.name: v.machine for v in found}
-    write_cases(machines, _cases(found, side), cells, threads)
-    shown = next(v for v in found if v.name == "half clock: banks, choice of 32")
-    rows = [row for case in _coalesced(shown, side) for row in _profile(shown.machine, case)]
+    write_cases(machines, [c for side in sides for c in _cases(found, side)], cells, threads)
+    shown = next(v for v in found if v.name == named(HALF, Level.BANKS))
+    rows = [row for case in _coalesced(shown, sides[0]) for row in _profile(shown.machine, case)]
     write_parquet(pa.Table.from_pylist(rows, schema=PROFILE_SCHEMA), profile, {})
 
 

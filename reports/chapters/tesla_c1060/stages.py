@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from gpushmoo.simulation.cases import (
-    AS_DESCRIBED,
     BLOCK_EQ,
     COALESCED,
     COMPILED_COMMANDS,
@@ -19,6 +18,8 @@ from gpushmoo.simulation.stages import SIMULATED_DTYPES
 from gpushmoo.storage.wholefile import write_json
 
 from .checks import published_checks
+from .clocks import clocks
+from .latency import latency_sweep
 
 COALESCED_DTYPES = ("float", "double", "float3")
 
@@ -33,18 +34,21 @@ def simulate_tables(
 ) -> None:
     """The document's tables 4 to 6 and 1 as predictions, at every level (SIMULATION_SCHEMA).
 
-    Table 1 is the coalesced copy of float, double and float3, the last both by the one command that
-    the document assumes and by the three of compiled code.
+    At the document's memory clock and at the board's, by which variants are named. Table 1 is the
+    coalesced copy of float, double and float3, the last both by the one command that the document
+    assumes and by the three of compiled code.
     """
-    machine = load_machine(device_file)
+    machines = clocks(load_machine(device_file))
     cases = [
-        Case(BLOCK_EQ, dtype, size, n, Level(level))
+        Case(BLOCK_EQ, dtype, size, n, Level(level), variant=clock)
+        for clock in machines
         for level in levels
         for size in sizes
         for dtype in SIMULATED_DTYPES
         for n in num_partition
     ] + [
-        Case(COALESCED, dtype, size, 0, Level(level), commands)
+        Case(COALESCED, dtype, size, 0, Level(level), commands, clock)
+        for clock in machines
         for level in levels
         for size in sizes
         for dtype in COALESCED_DTYPES
@@ -52,10 +56,13 @@ def simulate_tables(
     ]
     # The longest first, so that no thread is left alone with one at the end.
     cases.sort(key=lambda c: (-c.side, -list(Level).index(c.level)))
-    write_cases({AS_DESCRIBED: machine}, cases, cells, threads)
+    write_cases(machines, cases, cells, threads)
 
 
-def check_published(device_file: Path, checks: Path) -> None:
-    """Write the published quantities recomputed, as ``{"checks": [...]}``."""
-    rows = [asdict(check) for check in published_checks(load_machine(device_file))]
-    write_json(checks, {"checks": rows})
+def check_published(
+    device_file: Path, levels: Sequence[str], latencies: Sequence[int], checks: Path
+) -> None:
+    """Write the published quantities recomputed, and one block of float at all `latencies`."""
+    machine = load_machine(device_file)
+    rows = [asdict(check) for check in published_checks(machine)]
+    write_json(checks, {"checks": rows, "latency": latency_sweep(machine, levels, latencies)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -11,7 +10,7 @@ from gpushmoo.figures.style import OKABE_ITO, PAGE_WIDTH, apply_style, save
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 
-from ..answers import Answer, answers, commands_slow_float3
+from ..answers import Sizes, answers, commands_slow_float3
 
 KERNEL = "copy2d_coalesced"
 SHOWN = (("float", 1), ("float3", 1), ("float3", 3))
@@ -22,7 +21,8 @@ EVEN = 0.75
 def float3(cells: pd.DataFrame, profile: pd.DataFrame, svg: Path) -> None:
     """Bursts of each partition over time above, requests that wait below.
 
-    `profile` has the columns of schema.PROFILE_SCHEMA, `cells` those of SIMULATION_SCHEMA.
+    `profile` has the columns of schema.PROFILE_SCHEMA, `cells` those of SIMULATION_SCHEMA, whose
+    first size is that of the profile.
     """
     apply_style()
     figure, axes = plt.subplots(
@@ -82,7 +82,7 @@ def evenness(part: pd.DataFrame) -> float:
 
 
 def _caption(cells: pd.DataFrame, profile: pd.DataFrame) -> str:
-    copies = cells[cells["kernel"] == KERNEL]
+    copies = cells[(cells["kernel"] == KERNEL) & (cells["width"] == cells["width"].iloc[0])]
     variant = "half clock: banks, choice of 32"
     by = copies[copies["variant"] == variant].set_index(["dtype", "commands"])
     parts, even = [], 1.0
@@ -95,20 +95,20 @@ def _caption(cells: pd.DataFrame, profile: pd.DataFrame) -> str:
             f"{100 * row['row_hit_share']:.0f} % of requests find their row open, partitions "
             f"{100 * evenness(part):.0f} % even in the median stretch"
         )
-    shown = ". ".join(["; ".join(parts), _reason({a.variant: a for a in answers(cells)}, even)])
+    shown = ". ".join(["; ".join(parts), _reason(answers(cells), even)])
     return f"{shown} Nothing here was measured."
 
 
-def _reason(by: Mapping[str, Answer], even: float) -> str:
+def _reason(sizes: Sizes, even: float) -> str:
     """What slows float3, where the simulated device shows it; `even` is of the worst panel."""
-    if commands_slow_float3(by) and even >= EVEN:
+    if commands_slow_float3(sizes) and even >= EVEN:
         return (
-            "As one access of 192 bytes float3 is no slower than float at any level "
+            "As one access of 192 bytes float3 is about as fast as float at every size and level "
             "of detail, so camping does not explain the document's collapse. Compiled code loads a "
             "structure of three floats by three commands, each of which touches all 192 bytes: "
             "three times the traffic on evenly used partitions."
         )
-    ratios = [a.float3_over_float(1) for a in by.values()]
+    ratios = [a.float3_over_float(1) for by in sizes.values() for a in by.values()]
     return (
         f"As one access float3 gets {min(ratios):.2f} to {max(ratios):.2f} times float's bandwidth "
         "over all variants: this device does not tell camping from commands."

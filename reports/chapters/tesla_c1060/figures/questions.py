@@ -7,9 +7,20 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pandas as pd
 from gpushmoo.figures.style import OKABE_ITO, PAGE_WIDTH, apply_style, save
+from gpushmoo.report.simulated import signed
+from gpushmoo.simulation.machine import Level
 from matplotlib.axes import Axes
 
-from ..answers import Answer, answers, second_blocks_slow_double
+from ..answers import (
+    ALONE,
+    BOARD,
+    EVEN,
+    Answer,
+    Sizes,
+    answers,
+    named,
+    second_blocks_slow_double,
+)
 
 BLOCKS = {16: (OKABE_ITO[0], "o"), 30: (OKABE_ITO[2], "D"), 32: (OKABE_ITO[1], "s")}
 
@@ -17,10 +28,11 @@ BLOCKS = {16: (OKABE_ITO[0], "o"), 30: (OKABE_ITO[2], "D"), 32: (OKABE_ITO[1], "
 def questions(cells: pd.DataFrame, svg: Path) -> None:
     """One row for each variant of the machine, a panel for float and one for double.
 
-    `cells` has the columns of schema.SIMULATION_SCHEMA.
+    `cells` has the columns of schema.SIMULATION_SCHEMA; their first size is drawn.
     """
     apply_style()
-    variants = answers(cells)
+    sizes = answers(cells)
+    side, variants = next((side, list(by.values())) for side, by in sizes.items())
     figure, axes = plt.subplots(
         1, 2, figsize=(PAGE_WIDTH, 0.9 + 0.22 * len(variants)), sharey=True, sharex=True
     )
@@ -30,9 +42,8 @@ def questions(cells: pd.DataFrame, svg: Path) -> None:
     axes[0].invert_yaxis()
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=7.5)
-    side = int(cells["width"].iloc[0])
     title = f"Simulated {cells['device'].iloc[0]}: 16, 30 and 32 blocks, {side} × {side}"
-    save(figure, svg, title, _caption(variants))
+    save(figure, svg, title, _caption(sizes))
 
 
 def _panel(ax: Axes, variants: list[Answer], dtype: str) -> None:
@@ -55,31 +66,29 @@ def _panel(ax: Axes, variants: list[Answer], dtype: str) -> None:
     ax.grid(axis="y", lw=0.4, color="0.9")
 
 
-def _caption(variants: list[Answer]) -> str:
-    whole = [a.variant for a in variants if a.shows_all]
-    named = {a.variant: a for a in variants}
-    parts = []
-    board, level = named["board's clock: one bus"], named["board's clock: one bus, 32 SMs"]
-    if second_blocks_slow_double(named):
-        parts.append(
-            "With the memory at the board's clock double falls by "
-            f"{-100 * board.double_change:.0f} % from 16 to 32 blocks: for "
-            f"{100 * board.lonely_share:.0f} % of the time the SMs with two blocks work alone and "
-            "leave the bus idle, which 16 blocks of double keep busy. On 32 SMs nothing "
-            f"falls ({100 * level.double_change:+.0f} %)."
+def _caption(sizes: Sizes) -> str:
+    side, shown = next(iter(sizes.items()))
+    board, alone, even = (shown[named(BOARD, Level.BUS, c)] for c in ("", ALONE, EVEN))
+    if second_blocks_slow_double(sizes):
+        words = (
+            "If an SM takes its second block after its first, with the memory at the board's clock "
+            f"on one bus, double falls from 16 to 32 blocks by {-100 * alone.double_change:.0f} %: "
+            f"for {100 * alone.lonely_share:.0f} % of the time the SMs with two blocks work alone "
+            "and leave the bus idle, which 16 blocks of double keep busy; float does "
+            f"{signed(alone.float_change)}. So it is at every size and level. On 32 SMs double "
+            f"does {signed(even.double_change)}."
         )
     else:
-        parts.append(
-            "With the memory at the board's clock, on one bus, double changes from 16 to 32 blocks "
-            f"by {100 * board.double_change:+.0f} %, and on 32 SMs by "
-            f"{100 * level.double_change:+.0f} %."
+        words = (
+            "With the memory at the board's clock, on one bus, double does from 16 to 32 blocks "
+            f"{signed(board.double_change)}, with one block an SM at a time "
+            f"{signed(alone.double_change)}, on 32 SMs {signed(even.double_change)}."
         )
-    if whole:
-        parts.append(
-            "All three facts of the document (float as it was, double slower, 30 best) come out "
-            f"for: {'; '.join(whole)}."
-        )
-    else:
-        parts.append("In no variant do all three facts of the document come out.")
-    parts.append("Nothing here was measured.")
-    return " ".join(parts)
+    whole = [a.variant for a in shown.values() if a.shows_all]
+    facts = (
+        f"All three facts of the document (float as it was, double slower, 30 best) come out at "
+        f"{side}² for: {'; '.join(whole)}."
+        if whole
+        else f"In no variant do all three facts of the document come out at {side}²."
+    )
+    return f"{words} {facts} Nothing here was measured."

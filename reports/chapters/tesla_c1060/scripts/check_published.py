@@ -7,4 +7,7 @@ from gpushmoo.storage.joblog import job_log
 from tesla_c1060.stages import check_published
 
 with job_log(snakemake.log[0]):
-    check_published(ROOT / snakemake.params.spec["file"], Path(snakemake.output[0]))
+    spec = snakemake.params.spec
+    check_published(
+        ROOT / spec["file"], spec["levels"], spec["latency_cycles"], Path(snakemake.output[0])
+    )

@@ -115,6 +115,8 @@ def test_listing_timing_and_slips_are_told(atlas: Atlas) -> None:
         "tRCD 12 39 public simulators",
         "50.9855 and 51.1923 GB/s",
         "nothing here was measured",
+        "This listing is ours, written after the document's description",
+        "What differs: the document takes four statements",
     ):
         assert words in atlas.text
 

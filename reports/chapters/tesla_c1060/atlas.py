@@ -128,11 +128,14 @@ def _listing() -> dict[str, Any]:
     rounded, corrected = FIRST_ASSUMPTIONS.index_cycles, CORRECTED_ASSUMPTIONS.index_cycles
     caption = (
         f"The document shows the code of the index computation, for which it takes {rounded} core "
-        f"cycles, from figure 29 on {corrected}. That picture is lost; these are the statements of "
-        f"this project's kernel block_eq_partition, variant reciprocal. A tile's number becomes "
-        f"its row and column without a division: one_over_tiles_x is 1 over the tiles in a row, "
-        f"made a millionth larger so that a product cut to an integer never falls short. The "
-        f"document's kernel, printed in its text, does the same in four statements."
+        f"cycles, from figure 29 on {corrected}. That picture is lost. This listing is ours, "
+        f"written after the document's description and the kernel in its text: two statements of "
+        f"the kernel block_eq_partition, variant reciprocal. A tile's number becomes its row and "
+        f"column without a division: one_over_tiles_x is 1 over the tiles in a row, made a "
+        f"millionth larger so that a product cut to an integer never falls short. What differs: "
+        f"the document takes four statements, with a float variable for the product, to the same "
+        f"row and column; its next three, a thread's x, y and index, of 32 bits there, are of 64 "
+        f"bits here and stand in the copy itself."
     )
     return {
         "number": number,

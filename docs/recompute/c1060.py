@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import yaml
 from gpushmoo.core.schema import PROFILE_SCHEMA, SIMULATION_SCHEMA
 from gpushmoo.simulation.machine import Level, Machine, load_machine
 from gpushmoo.simulation.reference import Chart, TileCopy, simulate
@@ -17,6 +18,7 @@ from tesla_c1060.figures.float3 import evenness
 from tesla_c1060.latency import MEASURED_GBS
 from tesla_c1060.questions import answer_questions
 from tesla_c1060.saturation import Multiplier, SaturatedCopy, start_up_cycles, streaming_cycles
+from tesla_c1060.tiles import GOOD, RULE, judge, simulate_tile_widths
 
 from .record import ROOT
 from .slow import Slow, key_of
@@ -119,6 +121,38 @@ def values(slow: Slow, claims: Claims) -> dict[str, Any]:
         "even": whole_percent(kept["even"]),
         "hits": whole_percent(kept["hits"]),
         **_slips(machine),
+        **_tiles(claims),
+    }
+
+
+def _tiles(claims: Claims) -> dict[str, str]:
+    """The rule "tiles as wide as a partition", simulated as the default configuration says."""
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+    asked = config["chapters"]["tesla_c1060"]["tiles"]
+    with TemporaryDirectory() as scratch:
+        written = Path(scratch) / "tiles.parquet"
+        simulate_tile_widths(DEVICE, [level.value for level in Level], asked, written, 1)
+        cells = read_table(written, SIMULATION_SCHEMA).to_pandas()
+    queued = cells[(cells["level"] == "partitions") & (cells["num_partition"] == 8)]
+    by_width = queued[queued["dtype"] == "float"].groupby("row_bytes")["bandwidth_gbs"]
+    spread = by_width.max() / by_width.min() - 1
+    claims.hold(
+        "With queues and 8 blocks of float the rule's tile alone is as fast at every pitch.",
+        spread[RULE] < 0.005 and spread.drop(RULE).min() > 0.03,
+        spread.to_dict(),
+    )
+    found = judge(cells[cells["level"] == "banks"])
+    assert found is not None
+    claims.hold(
+        "With banks the rule's width is mostly not as good as the best.",
+        found.good < found.cases / 2,
+        found,
+    )
+    return {
+        "tiles_good": f"{100 * GOOD:.0f} %",
+        "tiles_count": f"{found.good} of {found.cases}",
+        "tiles_worst": whole_percent(found.worst),
+        "tiles_other": whole_percent(found.other),
     }
 
 

@@ -53,12 +53,24 @@ def test_every_byte_is_of_one_thread_and_item(
         ((96, 32, 4, 64, 8), "tiles 64 elements wide do not divide an array 96 elements wide"),
         ((64, 4, 4, 64, 8), "tiles 8 elements high do not divide an array 4 elements high"),
         ((64, 8, 4, 0, 8), "tiles 0 elements wide"),
+        ((64, 8, 4, 64, 8, 1, 63), "a pitch of 63 elements is less than a row of 64"),
         ((64, 8, 4, 64, 8, 3), "3 elements of a thread do not divide a tile 8 elements high"),
     ],
 )
 def test_tiles_that_do_not_fit_are_refused(tiling: tuple[int, ...], words: str) -> None:
     with pytest.raises(MachineError, match=words):
         Tiling(*tiling)
+
+
+def test_rows_apart_leave_what_is_between_them_alone() -> None:
+    padded = Tiling.of_rows(64, 8, 128, 192)
+    assert (padded.tile_width, padded.tile_height, padded.pitch_bytes) == (16, 32, 704)
+    addresses = [padded.address(t, 0, n) for t in range(padded.n_tiles) for n in range(512)]
+    assert sorted(addresses) == [704 * y + 8 * x for y in range(64) for x in range(64)]
+    assert (padded.n_bytes, padded.extent_bytes) == (64 * 512, 64 * 704)
+    for asked in ((64, 8, 4), (64, 8, 132), (64, 8, 128, 4), (64, 8, 8192)):
+        with pytest.raises(MachineError, match="no tile of 512 elements of 8 bytes has rows of"):
+            Tiling.of_rows(*asked)
 
 
 def test_no_tile_of_float3_is_one_partition_wide() -> None:

@@ -65,11 +65,14 @@ def machines(draw: st.DrawFn) -> Machine:
 
 
 tilings = st.builds(
-    lambda itemsize, x, y, items: Tiling(32 * x, 2 * items * y, itemsize, 32, 2 * items, items),
+    lambda itemsize, x, y, items, pad: Tiling(
+        32 * x, 2 * items * y, itemsize, 32, 2 * items, items, 32 * (x + pad)
+    ),
     itemsize=st.sampled_from([4, 8, 12]),
     x=st.integers(1, 4),
     y=st.integers(1, 3),
     items=st.integers(1, 3),
+    pad=st.sampled_from([0, 1, 3]),
 )
 
 

@@ -50,6 +50,7 @@ from tesla_c1060.figures.float3 import float3
 from tesla_c1060.figures.questions import questions
 from tesla_c1060.questions import answer_questions
 from tesla_c1060.stages import check_published, simulate_tables
+from tesla_c1060.tiles import simulate_tile_widths
 
 W = SimpleNamespace
 THREADS = 2
@@ -122,6 +123,8 @@ def _simulate_c1060(spec: Mapping[str, Any], reads: Mapping[str, tuple[str, ...]
     if "questions" in of:
         profile = of["questions"].with_name("tesla-c1060-profile.parquet")
         answer_questions(file, spec["questions"], of["questions"], profile, THREADS)
+    if "tiles" in of:
+        simulate_tile_widths(file, spec["levels"], spec["tiles"], of["tiles"], THREADS)
     if "checks" in of:
         check_published(file, spec["levels"], spec["latency_cycles"], of["checks"])
 

@@ -43,6 +43,12 @@ TINY: dict[str, Any] = {
         "tesla_c1060": {
             "tables": {"sizes": [256, 512], "num_partition": [1, 8, 30]},
             "questions": [256],
+            "tiles": {
+                "size": 256,
+                "row_bytes": [128, 256],
+                "pad_bytes": [0, 64],
+                "num_partition": [8],
+            },
         }
     },
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,32 +37,38 @@ class TeslaC1060(Chapter):
     """Float against double on a Tesla C1060, which is simulated."""
 
     document = "performance deviation between “float” and “double”"
-    kernels = frozenset({"block_eq_partition", "copy2d_coalesced", "copy2d_document"})
+    kernels = frozenset(
+        {"block_eq_partition", "block_tiles", "copy2d_coalesced", "copy2d_document"}
+    )
     devices = frozenset({DEVICE})
 
     def plan(self, options: Mapping[str, Any], run: ChapterRun) -> DevicePlan:
         """Nothing but the page where the device is not simulated (`simulate`)."""
         simulation = run.simulations.get(DEVICE)
+        recorded = _recorded_index(run)
         if simulation is None:
-            return DevicePlan()
+            return DevicePlan(reads=recorded)
         tables, questions = options.get("tables"), options.get("questions") or []
-        latencies = options.get("latency_cycles") or []
+        latencies, tiles = options.get("latency_cycles") or [], options.get("tiles")
         try:
             machine = load_machine(simulation.device_file)
             _check(machine, simulation, tables, questions, latencies)
+            _check_tiles(machine, tiles)
         except MachineError as err:
             raise ChapterError(f"chapters.tesla_c1060: {str(err).removesuffix('.')}") from err
         is_made = {
             "checks.json": bool(options.get("figures")),
             "tables.parquet": tables is not None,
             "questions.parquet": bool(questions),
+            "tiles.parquet": tiles is not None,
         }
         kinds = ("simulated",) * bool(simulation.sizes)
         kinds += ("questions", "float3") * bool(questions)
         return DevicePlan(
             figures=tuple(f"{kind}-{DEVICE}" for kind in kinds),
             products=(run.path(f"figures-{DEVICE}.pdf"),) * is_made["checks.json"],
-            reads={
+            reads=recorded
+            | {
                 Path(file).stem: (run.path("simulated", f"{DEVICE}-{file}"),)
                 for file, is_read in is_made.items()
                 if is_read
@@ -78,6 +85,7 @@ class TeslaC1060(Chapter):
                 "levels": list(simulation.levels),
                 "tables": tables,
                 "questions": questions,
+                "tiles": tiles,
                 "latency_cycles": latencies,
             },
         )
@@ -101,6 +109,22 @@ def _check(
         for itemsize in (4, 8):
             residency(machine, Tiling.partition_wide(machine, size, itemsize))
         residency(machine, Tiling.square_tiles(size, 12))
+
+
+def _check_tiles(machine: Machine, tiles: Mapping[str, Any] | None) -> None:
+    """Every tile that is asked for is one that the device can have."""
+    if tiles is None:
+        return
+    for row_bytes, pad_bytes, itemsize in product(tiles["row_bytes"], tiles["pad_bytes"], (4, 8)):
+        residency(machine, Tiling.of_rows(tiles["size"], itemsize, row_bytes, pad_bytes))
+
+
+def _recorded_index(run: ChapterRun) -> dict[str, tuple[str, ...]]:
+    """What tests/gpu/measure_index.py wrote, where the recorded data set that is shown has it."""
+    if run.dataset is None:
+        return {}
+    file = run.root / run.dataset / "benchmarks" / "index.json"
+    return {"index": (str(run.dataset / "benchmarks" / "index.json"),)} if file.is_file() else {}
 
 
 CHAPTER = TeslaC1060()

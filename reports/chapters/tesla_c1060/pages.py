@@ -15,8 +15,10 @@ from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_json
 
 from .answers import ALONE, BEST, BOARD, CHANGED, EVEN, HALF, Answer, Sizes, answers, at_levels
+from .index_cycles import index_table
 from .latency import DECIMALS, MEASURED_GBS, explains
 from .predictions import tables
+from .tiles import measured_widths, simulated_widths
 from .verdicts import verdicts
 
 
@@ -37,6 +39,14 @@ def page(measured: Measured) -> Page:
             "simulated": figures_of(measured, "simulated"),
             "tables": [tables(cells, measured.params) for cells in simulated("tables")],
             "questions": [_questions(cells, measured.params) for cells in simulated("questions")],
+            "tiles": [
+                *map(simulated_widths, simulated("tiles")),
+                *filter(None, [measured_widths(measured.cells, namer(measured.cells))]),
+            ],
+            "index": [
+                index_table(json.loads(file.read_text(encoding="utf-8")))
+                for file in measured.reads.get("index", ())
+            ],
             "question_figures": figures_of(measured, "questions", "float3"),
             "doubling": doubling_rows(measured.cells, namer(measured.cells)),
             "slips": json.loads(slips),

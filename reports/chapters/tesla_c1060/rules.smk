@@ -6,6 +6,7 @@ tesla_c1060 = flow.plan_of("tesla_c1060")
 localrules:
     simulate_tables,
     simulate_questions,
+    simulate_tile_widths,
     check_published,
     figure_questions,
     figure_float3,
@@ -39,6 +40,20 @@ rule simulate_questions:
         spec=tesla_c1060.device,
     script:
         "scripts/simulate_questions.py"
+
+
+rule simulate_tile_widths:
+    output:
+        flow.path("simulated", "{machine}-tiles.parquet"),
+    log:
+        flow.path("logs", "simulate-{machine}-tiles.log"),
+    conda:
+        "../../../environment.yml"
+    threads: 2
+    params:
+        spec=tesla_c1060.device,
+    script:
+        "scripts/simulate_tile_widths.py"
 
 
 rule check_published:

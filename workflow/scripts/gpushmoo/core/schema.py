@@ -135,7 +135,8 @@ def cell_schema(axes: Iterable[str]) -> pa.Schema:
 SIMULATION_SCHEMA = pa.schema(
     [
         *columns(TEXT, "device variant level kernel dtype"),
-        *columns(WHOLE, "commands height width num_partition tiles critical_path_tiles"),
+        *columns(WHOLE, "commands height width num_partition tiles row_bytes pad_bytes"),
+        *columns(WHOLE, "critical_path_tiles"),
         *columns(NUMBER, "makespan_cycles bus_busy_share lonely_share"),
         *columns(NUMBER, "row_hit_share mean_wait_cycles", nullable=True),
         *columns(WHOLE, "longest_queue", nullable=True),

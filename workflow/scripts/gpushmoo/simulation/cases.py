@@ -31,7 +31,8 @@ class Case:
 
     The copy of `side`² elements by `kernel`: block_eq_partition with `num_partition` blocks, or
     copy2d_coalesced with a block for each tile (`num_partition` 0). `commands` load or store one
-    element. `variant` names the machine.
+    element. `variant` names the machine. A tile of block_eq_partition has rows of `row_bytes`,
+    0: as wide as a partition; `pad_bytes` lie between the array's rows.
     """
 
     kernel: str
@@ -41,13 +42,16 @@ class Case:
     level: Level
     commands: int = 1
     variant: str = AS_DESCRIBED
+    row_bytes: int = 0
+    pad_bytes: int = 0
 
     def tiling(self, machine: Machine) -> Tiling:
         """The kernel's tiles; MachineError where they do not fit the array or a partition."""
         itemsize = DTYPES[self.dtype].itemsize
         if self.kernel == COALESCED:
             return Tiling.square_tiles(self.side, itemsize)
-        return Tiling.partition_wide(machine, self.side, itemsize)
+        row_bytes = self.row_bytes or machine.partition_bytes
+        return Tiling.of_rows(self.side, itemsize, row_bytes, self.pad_bytes)
 
 
 def run_case(machine: Machine, case: Case, watch: Watch | None = None) -> FastRun:
@@ -105,6 +109,8 @@ def _row(machine: Machine, case: Case, run: FastRun) -> dict[str, Any]:
         "width": case.side,
         "num_partition": case.num_partition or tiling.n_tiles,
         "tiles": tiling.n_tiles,
+        "row_bytes": tiling.tile_width * tiling.itemsize,
+        "pad_bytes": tiling.pitch_bytes - tiling.width * tiling.itemsize,
         "critical_path_tiles": run.critical_path_tiles,
         "makespan_cycles": float(run.drained_cycles),
         "bus_busy_share": float(run.bus_busy_cycles / run.drained_cycles),

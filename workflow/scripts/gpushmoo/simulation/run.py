@@ -147,7 +147,7 @@ def simulate_tiles(
         writes_awaited=machine.writes_awaited,
     )
     if output_offset is None:
-        output_offset = -(-tiling.n_bytes // ALIGNMENT) * ALIGNMENT
+        output_offset = -(-tiling.extent_bytes // ALIGNMENT) * ALIGNMENT
     memory = None
     if level is not Level.BUS:
         memory = _memory(machine, banks, tiling, ticks, output_offset, watch)
@@ -199,7 +199,7 @@ def _memory(
         for column, cycles in _timings(machine, banks).items():
             parameters[column] = int(cycles * machine.memory_cycle * ticks)
     layout = np.zeros(7, np.int64)
-    layout[c.PITCH] = tiling.width * tiling.itemsize
+    layout[c.PITCH] = tiling.pitch_bytes
     layout[c.TILE_PITCH] = tiling.tile_width * tiling.itemsize
     layout[c.SPAN] = machine.half_warp * tiling.itemsize
     layout[c.TILE_ROWS], layout[c.ITEM_ROWS] = (

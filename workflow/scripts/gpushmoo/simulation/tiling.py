@@ -12,7 +12,8 @@ class Tiling:
     """An array of `height` × `width` elements of `itemsize` bytes in tiles, numbered row by row.
 
     Each thread of a block takes `items` elements of a tile, `tile_height` / `items` rows apart;
-    threads are numbered along the rows. Raises MachineError for tiles that do not divide the array.
+    threads are numbered along the rows. Rows lie `pitch` elements apart in memory; None: next to
+    each other. Raises MachineError for tiles that do not divide the array.
     """
 
     width: int
@@ -21,6 +22,7 @@ class Tiling:
     tile_width: int
     tile_height: int
     items: int = 1
+    pitch: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse tiles that do not fit."""
@@ -37,6 +39,10 @@ class Tiling:
                 f"{self.items} elements of a thread do not divide a tile {self.tile_height} "
                 f"elements high."
             )
+        if self.pitch is not None and self.pitch < self.width:
+            raise MachineError(
+                f"a pitch of {self.pitch} elements is less than a row of {self.width}."
+            )
 
     @classmethod
     def partition_wide(
@@ -46,13 +52,30 @@ class Tiling:
 
         float gets 64 × 8 and double 32 × 16. float3 (12 bytes) has no such tile: MachineError.
         """
-        width = machine.partition_bytes // itemsize
-        if width * itemsize != machine.partition_bytes or threads % width:
+        wide = machine.partition_bytes
+        if wide % itemsize or threads % (wide // itemsize):
             raise MachineError(
                 f"no tile of {threads} elements of {itemsize} bytes is one partition "
-                f"({machine.partition_bytes} bytes) wide."
+                f"({wide} bytes) wide."
             )
-        return cls(side, side, itemsize, width, threads // width)
+        return cls.of_rows(side, itemsize, wide, threads=threads)
+
+    @classmethod
+    def of_rows(
+        cls, side: int, itemsize: int, row_bytes: int, pad_bytes: int = 0, threads: int = 512
+    ) -> Tiling:
+        """Tiles of `threads` elements with rows of `row_bytes`; `pad_bytes` between array rows.
+
+        MachineError where elements or threads do not come out even.
+        """
+        width = row_bytes // itemsize
+        if width < 1 or row_bytes % itemsize or pad_bytes % itemsize or threads % width:
+            raise MachineError(
+                f"no tile of {threads} elements of {itemsize} bytes has rows of {row_bytes} bytes, "
+                f"{pad_bytes} bytes between those of the array."
+            )
+        pitch = side + pad_bytes // itemsize
+        return cls(side, side, itemsize, width, threads // width, pitch=pitch)
 
     @classmethod
     def square_tiles(cls, side: int, itemsize: int) -> Tiling:
@@ -81,8 +104,18 @@ class Tiling:
 
     @property
     def n_bytes(self) -> int:
-        """Size of the whole array in bytes."""
+        """Size of all elements of the array in bytes."""
         return self.width * self.height * self.itemsize
+
+    @property
+    def pitch_bytes(self) -> int:
+        """Bytes from the beginning of a row of the array to that of the next."""
+        return (self.width if self.pitch is None else self.pitch) * self.itemsize
+
+    @property
+    def extent_bytes(self) -> int:
+        """Bytes of memory that the array takes, those between its rows included."""
+        return self.height * self.pitch_bytes
 
     @property
     def tile_bytes(self) -> int:
@@ -94,7 +127,8 @@ class Tiling:
         tile_y, tile_x = divmod(tile, self.tiles_x)
         row, column = divmod(thread, self.tile_width)
         y = tile_y * self.tile_height + item * (self.tile_height // self.items) + row
-        return (y * self.width + tile_x * self.tile_width + column) * self.itemsize
+        x = tile_x * self.tile_width + column
+        return y * self.pitch_bytes + x * self.itemsize
 
 
 # Half-warps of one SM at most: bits of a word of the compiled simulation.

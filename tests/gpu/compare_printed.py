@@ -4,10 +4,11 @@
     python tests/gpu/compare_printed.py --document DOCUMENT.txt --out OUT.json
 
 Both listings of `reduce` are cut out of the document's text as they are and compiled with nvcc into
-printed_dot.cu, which runs beside this process and waits for its turn. Ours is the variant
-`published` of dot_streamed and dot_square with the document's parameters. A round times both at
-each length, and who begins takes turns; told are the ratios of ours to the program's times, of the
-rounds' medians. Both give the same numbers, or nothing is compared.
+printed_dot.cu, which runs beside this process and waits for its turn: once alone on the device, and
+once with other memory there, as ours always has, so that its cudaMalloc need not map any. Ours is
+the variant `published` of dot_streamed and dot_square with the document's parameters. A round times
+all at each length, and who begins takes turns; told are the ratios of ours to either program's
+times, of the rounds' medians. Both give the same numbers, or nothing is compared.
 
 Needs a CUDA device, CuPy and nvcc. Exit status 1 where the median of the ratios over all lengths is
 over 1.15 or the largest over 1.40, for either type and operation.
@@ -16,6 +17,7 @@ over 1.15 or the largest over 1.40, for either type and operation.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -46,6 +48,7 @@ LISTINGS = (
     ("This leads to the following attempt:", "While there is surely room"),
     ("it is possible to optimize for sum of squares too.", '{ "data"'),
 )
+PROGRAMS = ("program", "program, other memory")
 OPERATIONS = {"x·y": "dot_streamed", "x·x": "dot_square"}
 PRINTED = {"min_per_stream": 1 << 12, "blocks_per_stream": 32, "threads": 1024}
 STREAMS = (64, 1)
@@ -79,29 +82,36 @@ class Program:
     def __init__(self, document: Path, folder: Path, arch: str, most: int) -> None:
         listing = folder / "listing.cu"
         listing.write_text(listings(document.read_text(encoding="utf-8")), encoding="utf-8")
-        self.binary = folder / "printed_dot"
+        binary = folder / "printed_dot"
         options = ["-std=c++20", "-O3", f"-arch={arch}", "-Xcompiler", "-march=native", "-w"]
         source = str(ROOT / "tests/gpu/printed_dot.cu")
         define = f'-DLISTING="{listing}"'
-        command = ["nvcc", *options, define, source, "-o", str(self.binary)]
+        command = ["nvcc", *options, define, source, "-o", str(binary)]
         subprocess.run(command, check=True)
-        pipe = subprocess.PIPE
-        asked = [str(self.binary), str(most)]
-        self._process = subprocess.Popen(asked, stdin=pipe, stdout=pipe, text=True)
-        self._answer()
+        self._processes = {}
+        for name, more in zip(PROGRAMS, ((), ("other",)), strict=True):
+            self._processes[name] = subprocess.Popen(
+                [str(binary), str(most), *more],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            self._answer(name)
 
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
+    def _answer(self, name: str) -> str:
+        output = self._processes[name].stdout
+        assert output is not None
+        return output.readline()
 
-    def run(self, key: Key, calls: int) -> tuple[float, float]:
-        """Mean seconds of a call, and the number."""
+    def run(self, name: str, key: Key, calls: int) -> tuple[float, float]:
+        """Mean seconds of a call of one of PROGRAMS, and the number."""
         operation, dtype, streams, n = key
-        assert self._process.stdin is not None
+        asked = self._processes[name].stdin
+        assert asked is not None
         nbytes = DTYPES[dtype].itemsize
-        self._process.stdin.write(f"{int(operation == 'x·x')} {nbytes} {n} {streams} {calls}\n")
-        self._process.stdin.flush()
-        seconds, value = self._answer().split()
+        asked.write(f"{int(operation == 'x·x')} {nbytes} {n} {streams} {calls}\n")
+        asked.flush()
+        seconds, value = self._answer(name).split()
         return float(seconds), float(value)
 
 
@@ -133,34 +143,37 @@ class Ours:
 
 
 def compare(key: Key, ours: Ours, program: Program, rounds: int) -> dict[str, Any]:
-    """Seconds of both sides by round. Raises ValueError where the numbers differ."""
+    """Seconds of all sides by round. Raises ValueError where the numbers differ."""
     feed = ours.feed(key)
     feed.run()
-    first_s, value = program.run(key, 1)
+    first_s, value = program.run(PROGRAMS[0], key, 1)
+    program.run(PROGRAMS[1], key, 1)
     if not np.isclose(feed.value, value, rtol=1e-4):
         raise ValueError(f"{key}: ours is {feed.value!r}, the program's {value!r}")
     calls = max(1, min(MOST_CALLS, int(LEAST_S / first_s)))
-    times: dict[str, list[float]] = {"ours": [], "program": []}
+    times: dict[str, list[float]] = {side: [] for side in ("ours", *PROGRAMS)}
     for number in range(rounds + 1):
-        for side in ("ours", "program") if number % 2 else ("program", "ours"):
-            taken = feed.sample(calls) if side == "ours" else program.run(key, calls)[0]
-            # The first round warms both up.
+        for side in sorted(times, reverse=number % 2 == 1):
+            taken = feed.sample(calls) if side == "ours" else program.run(side, key, calls)[0]
+            # The first round warms all up.
             times[side] += [taken] if number else []
     return {"operation": key[0], "dtype": key[1], "streams": key[2], "n": key[3], **times}
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each operation, type and number of streams: ours over the program's, over all lengths."""
+    """For each operation, type, number of streams and program: ours over it, over all lengths."""
     found = []
-    for group in dict.fromkeys((r["operation"], r["dtype"], r["streams"]) for r in rows):
+    places = dict.fromkeys((r["operation"], r["dtype"], r["streams"]) for r in rows)
+    for group, peer in itertools.product(places, PROGRAMS):
         mine = [r for r in rows if (r["operation"], r["dtype"], r["streams"]) == group]
-        ratios = {r["n"]: float(np.median(r["ours"]) / np.median(r["program"])) for r in mine}
-        paired = [o / p for r in mine for o, p in zip(r["ours"], r["program"], strict=True)]
+        ratios = {r["n"]: float(np.median(r["ours"]) / np.median(r[peer])) for r in mine}
+        paired = [o / p for r in mine for o, p in zip(r["ours"], r[peer], strict=True)]
         within = median_interval(paired)
         worst = max(ratios, key=lambda n: ratios[n])
         found.append(
             {
                 **dict(zip(("operation", "dtype", "streams"), group, strict=True)),
+                "peer": peer,
                 "median": float(np.median([*ratios.values()])),
                 "least": min(ratios.values()),
                 "worst": ratios[worst],

@@ -5,7 +5,8 @@
 //
 // For each line "square bytes n streams calls" that it reads (sum of squares or product, bytes of an
 // element, elements, 64 or 1 of MAX_STREAMS) it prints the mean seconds of a call, by the host's clock,
-// and the last call's result. The inputs are those of compare_printed.py, in pinned memory.
+// and the last call's result. The inputs are those of compare_printed.py, in pinned memory. Arguments: the
+// longest array, and anything else for a process that has other memory on the device.
 #include <cuda_runtime.h>
 
 #include <chrono>
@@ -97,6 +98,10 @@ int main(int count, char **arguments)
     const size_t most = count > 1 ? std::atoll(arguments[1]) : size_t(1) << 27;
     const Arrays<float> floats(most);
     const Arrays<double> doubles(most);
+    // Other memory of the process: a small cudaMalloc then finds room in what the driver has mapped.
+    void *other = nullptr;
+    if (count > 2)
+        CHECK_CUDA_ERROR(cudaMalloc(&other, 256));
     std::printf("ready\n");
     std::fflush(stdout);
     int square, bytes, streams, calls;

@@ -20,6 +20,7 @@ from recompute import (
     c1060,
     documents,
     dots,
+    followups,
     footprints,
     overview,
     peak,
@@ -69,6 +70,7 @@ def computed(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         "simulated": simulated.values(record, slow, claims),
         "c1060": c1060.values(slow, claims),
         "documents": documents.values(claims),
+        "followups": followups.values(claims),
     }
 
 

@@ -1,7 +1,8 @@
 """Measures the index computation of tiles on a CUDA device by its own clock.
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
-    python tests/gpu/measure_index.py --out reports/reference/nvidia-h200/benchmarks/index.json
+    out=reports/reference/nvidia-h200-documents/benchmarks/index.json
+    python tests/gpu/measure_index.py --out $out
 
 One block on each multiprocessor, of one warp and of the kernel's 512 threads, finds TILES tiles one
 after the other (index_computation.cu), by integer division and by the float reciprocal, and goes

@@ -119,13 +119,14 @@ def test_every_device_that_the_first_document_names_is_simulated_by_a_configurat
 
 
 def test_the_sweep_of_tile_widths_has_the_documents_sizes_and_no_cell_that_is_refused() -> None:
-    config = overlaid("tiles.yaml")
-    assert (config.run, config.backend) == ("tiles", "cuda")
+    config = overlaid("documents.yaml")
+    assert (config.run, config.backend) == ("documents", "cuda")
     sides = {name: {p.width for p in sweep.problems} for name, sweep in config.sweeps.items()}
     assert sides == {
         "block_tiles": {8192},
         "block_eq_partition": {256, 512},
         "copy2d_document": {256, 512},
+        "tex2d_sum": {4096},
     }
     cells = cells_of(config.sweeps["block_tiles"])
     assert len(cells) == 2 * 6 * 6 * 4

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT, USER_CUDA, USER_OPENCL, examples
+from dot_products.workloads import PUBLISHED
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, LaunchRefusedError, OutOfDeviceMemoryError
 from gpushmoo.core.space import Cell, Problem, Residency, expand_axis
@@ -172,6 +173,8 @@ def test_every_kernel_is_right_at_both_ends_of_its_axes(
         called = isinstance(workload, ReducingWorkload) and workload.library(cell) is not None
         if called and device.info.backend != "cuda":
             pytest.skip("the library is CUDA's")
+        if variant == PUBLISHED and problem.height * problem.width < 4:
+            pytest.skip("the printed loop launches nothing for fewer than 4 elements")
         if workload.launch(cell).threads <= device.info.max_threads_per_block:
             assert wrong_words(device, KERNELS[cell.kernel], cell) == 0
 

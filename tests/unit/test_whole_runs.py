@@ -136,6 +136,11 @@ MEASURE = st.fixed_dictionaries(
 )
 
 
+RIVALS = {"lengths": [64], "share_lengths": [64], "parameter_lengths": [], "between": [64]} | {
+    "rounds": 6
+}
+
+
 @st.composite
 def configurations(draw: st.DrawFn) -> dict[str, Any]:
     """Small ones, most of them possible."""
@@ -164,6 +169,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
             "streamed_dot": {
                 "timeline": draw(st.none() | timelines()),
                 "errors": draw(st.sampled_from([None, errors])),
+                "rivals": draw(st.sampled_from([None, RIVALS])),
             },
             "tesla_c1060": draw(DOCUMENT | st.none()),
         },

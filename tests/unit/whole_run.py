@@ -40,10 +40,12 @@ from streamed_dot.analysis import DOTS, copied_gbs, plot_series
 from streamed_dot.chapter import StreamedPlan
 from streamed_dot.figure_dot import dot
 from streamed_dot.figure_errors import errors
+from streamed_dot.figure_rivals import rivals
 from streamed_dot.figure_timeline import timeline
 from streamed_dot.numerics import ERRORS_SCHEMA
 from streamed_dot.printed_plots import PLOTS, read_dot
-from streamed_dot.study_job import run_errors, run_timelines
+from streamed_dot.rivals import RIVALS_SCHEMA
+from streamed_dot.study_job import run_comparisons, run_errors, run_timelines
 from streamed_dot.timeline import read_timeline
 from tesla_c1060.chapter import DevicePlan
 from tesla_c1060.figures.float3 import float3
@@ -54,6 +56,7 @@ from tesla_c1060.tiles import simulate_tile_widths
 
 W = SimpleNamespace
 THREADS = 2
+STUDIES = {"timeline": run_timelines, "errors": run_errors, "rivals": run_comparisons}
 
 
 def run_all(raw: Mapping[str, Any]) -> Flow:
@@ -82,8 +85,9 @@ def _measure(flow: Flow) -> None:
     for chapter in flow.chapters.values():
         if isinstance(plan := chapter.plan, StreamedPlan):
             for study, file in (plan.files or {}).items():
-                job = run_timelines if study == "timeline" else run_errors
-                job(plan.study_params(study, flow.job_device), cache, Path(file), terminal)
+                STUDIES[study](
+                    plan.study_params(study, flow.job_device), cache, Path(file), terminal
+                )
 
 
 def _analyse(flow: Flow, dataset: Path) -> None:
@@ -154,6 +158,8 @@ def _draw_dots(flow: Flow, dataset: Path) -> None:
         svg = Path(flow.path("figures", f"{study}-dot.svg"))
         if study == "timeline":
             timeline(read_timeline(measured), svg)
+        elif study == "rivals":
+            rivals(read_table(measured, RIVALS_SCHEMA).to_pandas(), svg)
         else:
             errors(read_table(measured, ERRORS_SCHEMA).to_pandas(), svg)
 

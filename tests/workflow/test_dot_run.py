@@ -64,6 +64,13 @@ CONFIG: dict[str, Any] = {
                 },
             },
             "errors": {"sizes": [3, 64], "conditions": [1.0e4], "condition_size": 64},
+            "rivals": {
+                "lengths": [64, 1000],
+                "share_lengths": [1000],
+                "parameter_lengths": [],
+                "between": [],
+                "rounds": 6,
+            },
         },
     },
 }
@@ -115,9 +122,10 @@ def test_the_report_has_the_documents_plots_and_its_page(
         "dot-running_time_square.svg",
         "dot-throughput_square.svg",
     ]
-    assert {c["variant"] for c in page["crossovers"]} == {"pinned-pooled", "pageable-fresh"}
-    assert all("not measured" not in c["against"] for c in page["crossovers"])
-    assert [a.split(" ")[0] for a in page["swept"]] == page["axes"] == ["streams"]
+    assert [f["file"] for f in page["rivals"]] == ["rivals-dot.svg"]
+    assert {r["operation"] for r in page["rivalries"]} == {"x·x", "x·y"}
+    assert all("not measured" not in r["against"] for r in page["rivalries"])
+    assert [c["dtype"] for c in page["sharings"]] == ["double", "float"] * 2
     assert [(r["n"], r["library"]) for r in page["residents"]] == [("1000", "not measured")]
     # What comes over a bus has no share of what the device's own memory can do.
     host_fed = {"dot_streamed", "dot_host", "dot_square"}
@@ -164,7 +172,7 @@ def test_changed_code_of_a_studys_figure_draws_it_anew_and_measures_nothing(
     code.write_text(code.read_text() + "\n_NEW = 1\n")
     # One script draws both studies.
     assert project.plan(config=("dots.yaml",)) == {
-        "figure_study": 2,
+        "figure_study": 3,
         "report": 1,
         "verdict": 1,
         "all": 1,
@@ -191,11 +199,14 @@ def test_a_run_that_asks_for_no_studies_has_none(text_and_project: tuple[str, Pr
     _, project = text_and_project
     none = project.write_config(
         "none.yaml",
-        {"run": "none", "chapters": {"streamed_dot": {"timeline": None, "errors": None}}},
+        {
+            "run": "none",
+            "chapters": {"streamed_dot": {"timeline": None, "errors": None, "rivals": None}},
+        },
     )
     jobs = project.plan(config=("dots.yaml", none))
     assert jobs["figure_dot"] == 4
-    assert {"timeline", "errors", "figure_study"}.isdisjoint(jobs)
+    assert {"timeline", "errors", "rivals", "figure_study"}.isdisjoint(jobs)
 
 
 def copy_of(project: Project, folder: Path) -> Project:

@@ -64,14 +64,20 @@ def rivals(rows: pd.DataFrame, svg: Path) -> None:
         ax.set_ylabel("host time over device time")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=7)
-    sentences = [_finding(r) for r in found if (r.way, r.against) in ((PUBLISHED, "naive"),)]
     shared, between = sharings(rows), betweens(rows)
+    # The report's first page speaks of the document's main operation alone.
+    main = [r for r in found if (r.way, r.against) == (PUBLISHED, "naive")]
+    findings = [
+        *(_finding(r) for r in main if r.operation == PRODUCT),
+        *(_sharing_finding(s) for s in shared if s.operation == PRODUCT),
+        *_between_findings([b for b in between if b.operation == PRODUCT]),
+    ]
     save(
         figure,
         svg,
         "dot products: the device against its host, in rounds",
         _caption(found),
-        findings=[*sentences, *map(_sharing_finding, shared), *_between_findings(between)],
+        findings=findings,
         rivalries=_rivalry_rows(found),
         sharings=[_sharing(s) for s in shared],
         changes=_change_table(changes(rows)),

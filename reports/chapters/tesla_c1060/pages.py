@@ -199,7 +199,7 @@ def doubling_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
             rows.append(
                 {
                     "series": series,
-                    "blocks": str(n),
+                    "blocks": str(int(n)),
                     "float": f"{single:.3g}",
                     "double": f"{double:.3g}",
                     "ratio": f"{double / single:.2f}",

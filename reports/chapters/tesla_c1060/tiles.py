@@ -81,7 +81,7 @@ def _table(parts: Sequence[tuple[str, pd.DataFrame]]) -> Json:
                 {
                     "level": level,
                     "dtype": str(dtype),
-                    "blocks": str(blocks),
+                    "blocks": str(int(blocks)),
                     "gbs": [_cell(by_width.get(width)) for width in widths],
                 }
             )

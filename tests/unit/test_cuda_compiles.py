@@ -230,3 +230,11 @@ def test_arguments_are_held_against_what_the_kernel_takes(
         check_sizes(Launch("k", (1, 1, 1), (1, 1, 1), right, 1), (8, 8))
     with pytest.raises(LaunchFailedError, match=said):
         check_sizes(Launch("k", (1, 1, 1), (1, 1, 1), args, 1), (8, 8))
+
+
+def test_a_compilation_without_a_message_writes_into_no_bytes_that_others_hold() -> None:
+    """All bytes of one blank are one object, and the log of a sound kernel is one character."""
+    blanks = b"  "
+    made = compile_cubin('extern "C" __global__ void f() {}', "quiet", (), "sm_90")
+    assert made.log == ""
+    assert ord(blanks[:1]) == 32

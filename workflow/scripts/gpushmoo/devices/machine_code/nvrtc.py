@@ -104,6 +104,7 @@ def _answer(reply: tuple[Any, ...]) -> Any:
 
 def _read(size_of: Any, read: Any, program: Any) -> bytes:
     """A result of `program` that NVRTC writes into a buffer of the caller."""
-    buffer = b" " * _answer(size_of(program))
+    # Not bytes: those of one blank are one object for all of Python, and a log may be that short.
+    buffer = bytearray(_answer(size_of(program)))
     _answer(read(program, buffer))
     return bytes(buffer)

@@ -16,7 +16,7 @@ from typing import Any
 import gpushmoo.measuring.builds as builds_module
 import pytest
 from bench import Bench
-from conftest import USER_CUDA, USER_OPENCL
+from conftest import ROOT, USER_CUDA, USER_OPENCL
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
 from gpushmoo.core.paths import IMPORTED
@@ -346,3 +346,31 @@ def test_code_that_the_runtime_does_not_take_is_built_from_source(
 def test_a_build_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DeviceError, match="from another state of its sources"):
         ready(KernelBuild("older", HELD.targets), monkeypatch, no_compiler)
+
+
+BUILD = """
+import hashlib, sys
+from pathlib import Path
+from gpushmoo.devices.build_request import BuildRequest
+from gpushmoo.devices.opencl.building import compile_variant
+from gpushmoo.workloads.loader import load_kernel
+request = BuildRequest("opencl", "0", sys.argv[1], None, Path(sys.argv[2]))
+built = compile_variant(request, load_kernel(Path(sys.argv[3])), "float", "element", "target")
+print(hashlib.sha256(repr(built).encode()).hexdigest())
+"""
+
+
+def test_a_kernel_that_is_built_again_has_the_same_messages_and_code(
+    opencl_choice: DeviceChoice, tmp_path: Path
+) -> None:
+    """Whatever pyopencl has kept: a build file that differs measures its whole sweep anew."""
+    folder = ROOT / "kernels/copy2d_coalesced"
+    command = [sys.executable, "-c", BUILD, opencl_choice.runtime, opencl_choice.cache, folder]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, IMPORTED)), "HOME": str(tmp_path)}
+    env |= {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    first, again = (
+        subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert first == again
+    assert len(first.splitlines()[-1]) == 64

@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 from gpushmoo.planning.flow import Flow
 from streamed_dot.chapter import StreamedPlan
-from streamed_dot.studies import ERRORS, TIMELINE, cell_of
+from streamed_dot.studies import ERRORS, RIVALS, TIMELINE, cell_of
 
 
 def flow_of(raw: dict[str, Any], kernels: dict[str, Any]) -> Flow:
@@ -146,7 +146,7 @@ DOTS = {
     "dot_host": {"sizes": [64]},
     "dot_resident": {"sizes": [64]},
 }
-STUDIES = [TIMELINE, ERRORS]
+STUDIES = [TIMELINE, ERRORS, RIVALS]
 
 
 def plan_of(flow: Flow) -> StreamedPlan:
@@ -182,6 +182,7 @@ def test_a_run_of_streamed_dot_products_has_its_studies_and_their_figures(
     assert [plan_of(flow).study_file(s) for s in STUDIES] == [
         "results/local/studies/timeline.parquet",
         "results/local/studies/errors.parquet",
+        "results/local/studies/rivals.parquet",
     ]
 
 
@@ -221,7 +222,7 @@ def test_a_study_is_left_out_by_null_and_where_its_cells_kernels_are_not_swept(
     for cell in asked["timeline"].values():
         cell["kernel"] = "dot_square"
     products = flow_of(raw_config, {name: DOTS[name] for name in ("dot_streamed", "dot_host")})
-    assert studies(products) == drawn_studies(products) == [ERRORS]
+    assert studies(products) == drawn_studies(products) == [ERRORS, RIVALS]
     assert set(study_params(products, ERRORS)["folders"]) == {"dot_streamed", "dot_host"}
 
 
@@ -311,6 +312,7 @@ def test_the_job_of_the_errors_is_told_its_data_and_every_dot_product(
         "conditions": asked["conditions"],
         "length": asked["condition_size"],
     }
+    assert set(study_params(flow, RIVALS)["folders"]) == {"dot_streamed", "dot_square"}
     for name in DOTS:
         assert params["kernel_digests"][name] == flow.config.sweeps[name].folder.digest(".cl")
 
@@ -323,6 +325,8 @@ def test_the_job_of_the_errors_is_told_its_data_and_every_dot_product(
         ("chapters.streamed_dot.errors.sizes", [64], [ERRORS]),
         ("chapters.streamed_dot.errors.conditions", [], [ERRORS]),
         ("chapters.streamed_dot.errors.condition_size", 64, [ERRORS]),
+        ("chapters.streamed_dot.rivals.lengths", [64], [RIVALS]),
+        ("chapters.streamed_dot.rivals.rounds", 7, [RIVALS]),
         ("chapters.streamed_dot.timeline.one stream, at once.size", 64, [TIMELINE]),
         ("chapters.streamed_dot.timeline.one stream, at once", None, [TIMELINE]),
         ("measure.max_samples", 99, []),

@@ -11,7 +11,7 @@ from ...core.errors import BuildError
 from ...workloads.loader import KernelFolder
 from ..build_file import VariantBuild
 from ..build_request import BuildRequest
-from .programs import build_options, build_source, import_pyopencl, load_binary, target_of
+from .programs import build_options, compile_source, import_pyopencl, load_binary, target_of
 from .runtime import find_device
 
 
@@ -49,7 +49,8 @@ def _built(
     cl: Any, context: Any, folder: Path, options: tuple[str, ...]
 ) -> tuple[str, bytes | None]:
     """The compiler's messages and the binary; variants that differ in launches share them."""
-    program, log = build_source(cl, context, folder, options)
+    # A build file with other messages would measure anew.
+    program, log = compile_source(cl, context, folder, options)
     code: bytes = program.get_info(cl.program_info.BINARIES)[0]
     try:
         load_binary(cl, context, code)

@@ -44,8 +44,24 @@ def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def build_source(cl: Any, context: Any, folder: Path, options: Sequence[str]) -> tuple[Any, str]:
-    """The program of a folder's ``kernel.cl``, and the compiler's messages. Raises BuildError."""
+    """The program of a folder's ``kernel.cl``, and the compiler's messages. Raises BuildError.
+
+    Where pyopencl has kept a binary the program is that, with other messages.
+    """
+    return _build(cl, context, cl.Program(context, kernel_source(folder, ".cl")), options)
+
+
+def compile_source(cl: Any, context: Any, folder: Path, options: Sequence[str]) -> tuple[Any, str]:
+    """As `build_source`, but compiled each time, so that the messages are the same each time."""
     program = cl.Program(context, kernel_source(folder, ".cl"))
+    with warnings.catch_warnings():
+        # "Pre-build attribute access defeats compiler caching": that is what it is for.
+        warnings.simplefilter("ignore")
+        program.get_info(cl.program_info.SOURCE)
+    return _build(cl, context, program, options)
+
+
+def _build(cl: Any, context: Any, program: Any, options: Sequence[str]) -> tuple[Any, str]:
     try:
         program.build(options=list(options))
     except cl.Error as err:

@@ -348,7 +348,7 @@ def test_a_build_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         ready(KernelBuild("older", HELD.targets), monkeypatch, no_compiler)
 
 
-BUILD = """
+ONE_VARIANT = """
 import hashlib, sys
 from pathlib import Path
 from gpushmoo.devices.build_request import BuildRequest
@@ -365,7 +365,14 @@ def test_a_kernel_that_is_built_again_has_the_same_messages_and_code(
 ) -> None:
     """Whatever pyopencl has kept: a build file that differs measures its whole sweep anew."""
     folder = ROOT / "kernels/copy2d_coalesced"
-    command = [sys.executable, "-c", BUILD, opencl_choice.runtime, opencl_choice.cache, folder]
+    command = [
+        sys.executable,
+        "-c",
+        ONE_VARIANT,
+        opencl_choice.runtime,
+        opencl_choice.cache,
+        folder,
+    ]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, IMPORTED)), "HOME": str(tmp_path)}
     env |= {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     first, again = (

@@ -120,7 +120,7 @@ class Bench:
                     self._programs[operation, dtype, variant] = program
 
     def workload(self, operation: str) -> Any:
-        """The kernel's that streams."""
+        """The workload of the kernel that streams this operation, one of STREAMED's keys."""
         found = self.folders[STREAMED[operation]].workload
         assert isinstance(found, DotProduct)
         assert isinstance(found, HostFedWorkload)

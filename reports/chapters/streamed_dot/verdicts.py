@@ -48,7 +48,7 @@ class Rivalry:
 
     @property
     def at(self) -> int:
-        """Where the ratio is highest."""
+        """The length at which the median of host time over device time is highest."""
         return max(self.ratios, key=lambda n: self.ratios[n].median)
 
 

@@ -92,7 +92,7 @@ def simulate_saturated(machine: Machine, copy: SaturatedCopy, itemsize: int) -> 
 
 
 def _exact(quantity: str, unit: str, published: int, ours: float, how: str) -> Check:
-    """A check of a whole number."""
+    """A row for a whole number of the document's text, which ours must equal exactly."""
     return Check(quantity, unit, published, 0, float(ours), how)
 
 

@@ -85,7 +85,7 @@ class CudaProgram:
 
 
 def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
-    """What CuPy passes for it."""
+    """What CuPy takes for an argument of a launch: an array, a texture or surface, or a number."""
     match argument:
         case BufferRef(name):
             return named_buffer(name, buffers, CudaImage)

@@ -23,7 +23,7 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
 from gpushmoo.core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.base import Device
+from gpushmoo.devices.base import Device, Stream
 from gpushmoo.measuring.buffers import FedSpace
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.workloads.host_fed import HostFedWorkload
@@ -182,10 +182,9 @@ def run_rivals(device: Device, folders: Mapping[str, KernelFolder], rivals: Riva
         comparison: str, operation: str, dtype: str, n: int, ways: Mapping[str, Call]
     ) -> None:
         for number, way, seconds in in_rounds(ways, rivals.rounds, n > BRIEF, rng):
-            place = (comparison, operation, dtype, n, way, number, seconds)
-            names = (*RIVALS_SCHEMA.names[:7], "backend", "device_name")
-            told = (*place, device.info.backend, device.info.name)
-            rows.append(dict(zip(names, told, strict=True)))
+            row = (comparison, operation, dtype, n, way, number, seconds)
+            of_device = (device.info.backend, device.info.name)
+            rows.append(dict(zip(RIVALS_SCHEMA.names, (*row, *of_device), strict=True)))
 
     for dtype in DTYPES_COMPARED:
         for operation in bench.operations:
@@ -202,7 +201,8 @@ def run_rivals(device: Device, folders: Mapping[str, KernelFolder], rivals: Riva
                 timed(BETWEEN, operation, dtype, n, _between_ways(bench, operation, dtype, n))
     if bench.operations:
         n = max((*rivals.lengths, *rivals.share_lengths), default=BRIEF)
-        timed(COPY, PRODUCT, "double", n, _copies(device, n))
+        with device.open_stream() as stream:
+            timed(COPY, PRODUCT, "double", n, _copies(device, stream, n))
     return pa.Table.from_pylist(rows, schema=RIVALS_SCHEMA)
 
 
@@ -284,10 +284,9 @@ def _between_ways(bench: Bench, operation: str, dtype: str, n: int) -> dict[str,
     return ways
 
 
-def _copies(device: Device, n: int) -> dict[str, Call]:
-    """`n` doubles from the host's pinned memory to the device, and back."""
+def _copies(device: Device, stream: Stream, n: int) -> dict[str, Call]:
+    """`n` doubles from the host's pinned memory through `stream` to the device, and back."""
     host: npt.NDArray[Any] = device.host_array(np.arange(n, dtype=np.float64), True)
-    stream = device.open_stream()
     there = stream.allocate(host.nbytes)
 
     def to_device() -> None:

@@ -92,7 +92,7 @@ def simulate_saturated(machine: Machine, copy: SaturatedCopy, itemsize: int) -> 
 
 
 def _exact(quantity: str, unit: str, published: int, ours: float, how: str) -> Check:
-    """A row for a whole number of the document's text, which ours must equal exactly."""
+    """A row for a number that the document prints without decimals; it is compared so."""
     return Check(quantity, unit, published, 0, float(ours), how)
 
 

@@ -12,6 +12,11 @@ report-h200: .venv/run.stamp
 	$(SNAKEMAKE) --cores all --configfile config/full.yaml config/dots.yaml \
 		--config run=h200 only=null dataset=reports/reference/nvidia-h200
 
+# Writes the folder of a new kernel that runs at once: make new-kernel NAME=mine.
+.PHONY: new-kernel
+new-kernel: .venv/run.stamp
+	.venv/bin/python -m gpushmoo new $(NAME)
+
 # Writes the pages of docs/ whose numbers come from the record; names sentences that are no longer so.
 docs: .venv/run.stamp
 	PYTHONPATH=docs:workflow/scripts:kernels:reports/chapters .venv/bin/python docs/build.py

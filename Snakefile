@@ -6,7 +6,7 @@ min_version("9.13")
 include: "workflow/rules/readable.smk"
 
 
-configfile: "config/config.yaml"
+configfile: str(DEFAULTS)
 
 
 include: "workflow/rules/common.smk"
@@ -28,18 +28,12 @@ for chapter_rules in flow.chapter_rules:
     include: chapter_rules
 
 
-localrules:
-    all,
-    build,
-    cells,
-
-
 rule all:
-    default_target: True
     input:
         flow.path("report.pdf"),
         flow.path("summary", "verdict.txt"),
         flow.chapter_products,
+    localrule: True
 
 
 # Compiles all kernels; fails where a run would go on with what is left.
@@ -48,6 +42,7 @@ rule build:
         flow.build_files,
     log:
         flow.path("logs", "build.log"),
+    localrule: True
     conda:
         "environment.yml"
     script:
@@ -58,7 +53,9 @@ rule cells:
     input:
         flow.shard_files,
         flow.chapter_measured,
+    localrule: True
 
 
 rerun_changed_scripts(workflow)
-remake_damaged(workflow)
+remake_damaged(flow, workflow)
+check_at_start(flow, workflow)

@@ -54,6 +54,10 @@ fi
 # install, not sync: an extra that the user added (CuPy, say) stays.
 VIRTUAL_ENV="$PWD/.venv" "$uv" pip install --quiet --compile-bytecode --require-hashes -r "$packages"
 
+# So that `.venv/bin/python -m gpushmoo`, and programs of that Python, find the library of this clone.
+site="$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+printf "%s\n" "$PWD/workflow/scripts" >"$site/gpushmoo.pth"
+
 # The PoCL that pip ships knows no CPU younger than its compiler; such a machine gets Intel's runtime
 # as well (under Intel's licence; it runs on AMD, too). GPUSHMOO_NO_INTEL=1 forbids it.
 if [ -z "${GPUSHMOO_NO_INTEL:-}" ] && [ ! -e .venv/lib/libintelocl.so ] &&

@@ -61,9 +61,10 @@ __kernel void sum_texels(__global float *out, read_only image2d_t image, ulong w
             sum += SUM(texel);
         }
 #ifdef REDUCED // as in kernel.cu; a group may have 64 x 64 work-items on a CPU, and no more here
-    __local float sums[4096];
+    // No barrier stands behind a test of `prove`: PoCL 3 then runs the wrong side of it.
+    __local float sums[4096], own[4096];
     const uint thread = get_local_id(1) * get_local_size(0) + get_local_id(0);
-    sum = sums[thread] = rint(sum * SCALE);
+    sum = sums[thread] = own[thread] = rint(sum * SCALE);
     for (uint left = THREADS; left > 1;) {
         const uint half_of_them = (left + 1) / 2;
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -71,18 +72,13 @@ __kernel void sum_texels(__global float *out, read_only image2d_t image, ulong w
             sums[thread] += sums[thread + half_of_them];
         left = half_of_them;
     }
-    if (!prove) {
-        if (thread == 0)
-            out[get_group_id(1) * get_num_groups(0) + get_group_id(0)] = sums[0];
-        return;
-    }
+    barrier(CLK_LOCAL_MEM_FENCE);
     float rest = sums[0];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    sums[thread] = sum;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint other = 1; thread == 0 && other < THREADS; other++)
-        rest -= sums[other];
-    if (first_row < height && first_col < width)
+    for (uint other = 1; prove && thread == 0 && other < THREADS; other++)
+        rest -= own[other];
+    if (!prove && thread == 0)
+        out[get_group_id(1) * get_num_groups(0) + get_group_id(0)] = sums[0];
+    if (prove && first_row < height && first_col < width)
         out[first_row * width + first_col] = thread == 0 ? rest : sum;
 #else
 #ifndef WRITTEN

@@ -1,13 +1,5 @@
-# Shards into one dataset, the device's ceiling, the best cells and the fitted model.
-
-
-# Seconds to a minute of one core each: on a cluster not worth a job's start, let alone a GPU.
-localrules:
-    aggregate,
-    ceiling,
-    best,
-    fit,
-    shapes,
+# Shards into one dataset, the device's ceiling, the best cells and the fitted model. Seconds to a
+# minute of one core each: as local rules, since on a cluster not worth a job's start, let alone a GPU.
 
 
 rule aggregate:
@@ -18,6 +10,7 @@ rule aggregate:
         directory(flow.dataset),
     log:
         flow.path("logs", "aggregate.log"),
+    localrule: True
     conda:
         "../../environment.yml"
     params:
@@ -35,6 +28,7 @@ rule ceiling:
         flow.path("summary", "ceiling.json"),
     log:
         flow.path("logs", "ceiling.log"),
+    localrule: True
     conda:
         "../../environment.yml"
     params:
@@ -51,6 +45,7 @@ rule best:
         flow.path("summary", "best.parquet"),
     log:
         flow.path("logs", "best.log"),
+    localrule: True
     conda:
         "../../environment.yml"
     params:
@@ -69,6 +64,7 @@ rule fit:
         predictions=flow.path("model", "predictions.parquet"),
     log:
         flow.path("logs", "fit.log"),
+    localrule: True
     conda:
         "../../environment.yml"
     params:
@@ -87,6 +83,7 @@ rule shapes:
         cells=flow.path("model", "shapes.parquet"),
     log:
         flow.path("logs", "shapes.log"),
+    localrule: True
     conda:
         "../../environment.yml"
     params:

@@ -1,19 +1,24 @@
 # Loads the library and checks the configuration before any job exists.
 try:
+    from gpushmoo.planning.html_report import figure_labels, figure_note
     from gpushmoo.planning.snakemake_hooks import (
         build_input,
+        check_at_start,
         limit_gpus,
         load_flow,
-        refuse_unwritable,
-        refuse_without_device,
         remake_damaged,
         rerun_changed_scripts,
         shards_anew,
         tell_lost_jobs,
-        write_plan,
     )
 
     flow = load_flow(config, workflow)
+except ModuleNotFoundError as err:
+    raise SystemExit(
+        f"gpushmoo: the Python that runs Snakemake has no module '{err.name}', and kernels are read "
+        f"before the first job; run Snakemake in the environment of 'conda env create -f "
+        f"{ROOT}/environment.yml', or after 'pip install -r {ROOT}/requirements/run.lock'."
+    )
 except ValueError as err:
     # Not a WorkflowError: Snakemake would set lines of its own above and below the sentence.
     raise SystemExit(f"gpushmoo: {err}")
@@ -23,14 +28,11 @@ except KeyboardInterrupt:
 
 # Scripts of a chapter's rules import the chapter, wherever its folder lies.
 lend_imports(c.folder.path.parent.resolve() for c in flow.chapters.values())
+# What compiles for a device or opens it; all else needs no CuPy.
+on_cuda = flow.backend is not None and flow.backend.name == "cuda"
+device_environment = str(ROOT / ("environment-cuda.yml" if on_cuda else "environment.yml"))
 limit_gpus(flow, workflow)
 tell_lost_jobs(workflow)
-
-
-onstart:
-    refuse_unwritable(flow, workflow)
-    refuse_without_device(flow, workflow)
-    write_plan(flow, workflow)
 
 
 wildcard_constraints:

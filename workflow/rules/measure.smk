@@ -13,7 +13,7 @@ rule build_kernel:
     # Measuring waits for them.
     priority: 2
     conda:
-        "../../environment.yml"
+        device_environment
     threads: flow.build_threads
     # On a cluster the device that says what is to be compiled is where a GPU is asked for.
     resources:
@@ -39,13 +39,14 @@ rule measure:
     # what they differ by is what another run would differ by.
     priority: 1
     conda:
-        "../../environment.yml"
+        device_environment
     threads: flow.measure_threads
     resources:
         gpu=1,
     params:
         spec=flow.measure_params,
         place=flow.shard_place,
+        again=flow.statuses_again,
         cache=flow.cache,
         plan=flow.plan_file,
         backend=flow.backend_code,

@@ -5,20 +5,28 @@ from pathlib import Path
 
 # What kernels' own code prints in a job is UTF-8 in any locale, as all that we write.
 os.environ.setdefault("PYTHONUTF8", "1")
-sys.path.insert(0, f"{workflow.basedir}/workflow/scripts")
+# Ours, also where another workflow imports these rules; `workflow.basedir` is then its folder.
+scripts = Path(str(workflow.current_basedir)).parent / "scripts"
+if not scripts.is_dir():
+    raise SystemExit(
+        "gpushmoo: its Snakefile must lie in a folder of this machine, with its library beside it; "
+        "clone the repository and name that Snakefile."
+    )
+sys.path.insert(0, str(scripts))
+# The default profile may have found another copy of the library, such as an installed one.
+for name in [name for name in sys.modules if name.split(".")[0] == "gpushmoo"]:
+    del sys.modules[name]
 
-from gpushmoo.core.paths import IMPORTED, lend_imports
+from gpushmoo.core.paths import DEFAULTS, IMPORTED, ROOT, lend_imports
 
 lend_imports(IMPORTED)
 
 from gpushmoo.core.readable import UnreadableError, read_mapping, refuse_braces
 
 try:
-    refuse_braces(workflow.basedir)
-    if not workflow.overwrite_configfiles or Path("config/config.yaml").exists():
-        read_mapping("config/config.yaml")
+    refuse_braces(ROOT)
     # Of what Snakemake has loaded by now it has kept the last of keys that stand twice.
-    for path in workflow.overwrite_configfiles:
+    for path in (os.path.relpath(DEFAULTS), *workflow.overwrite_configfiles):
         read_mapping(path)
 except UnreadableError as err:
     raise SystemExit(f"gpushmoo: {err}")

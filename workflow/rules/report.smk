@@ -1,24 +1,24 @@
 # Figures of measured cells, the report, and the verdict on faults.
 
 
-# On a cluster these run where Snakemake was started (see analyse.smk).
-localrules:
-    figure,
-    report,
-    verdict,
-
-
 rule figure:
     input:
         unpack(flow.figure_inputs),
     output:
-        svg=flow.path("figures", "{figure}.svg"),
+        svg=report(
+            flow.path("figures", "{figure}.svg"),
+            caption="../report/figure.rst",
+            category=flow.figure_heading,
+            labels=figure_labels,
+        ),
         note=flow.path("figures", "{figure}.json"),
     log:
         flow.path("logs", "figure-{figure}.log"),
+    localrule: True
     conda:
         "../../environment.yml"
     params:
+        note=figure_note,
         spec=flow.figure_params,
         views=flow.figure_code,
     script:
@@ -41,6 +41,7 @@ rule report:
         pdf=flow.path("report.pdf"),
     log:
         flow.path("logs", "report.log"),
+    localrule: True
     conda:
         "../../environment.yml"
     params:
@@ -60,6 +61,7 @@ rule verdict:
         flow.path("summary", "verdict.txt"),
     log:
         flow.path("logs", "verdict.log"),
+    localrule: True
     conda:
         "../../environment.yml"
     params:

@@ -1,19 +1,12 @@
 # Simulated devices: bandwidth over the number of blocks, and predictions of what was measured.
 
 
-# On a cluster these run where Snakemake was started (see analyse.smk).
-localrules:
-    simulate,
-    same_machine,
-    figure_simulated,
-    figure_same_machine,
-
-
 rule simulate:
     output:
         flow.path("simulated", "{machine}-blocks.parquet"),
     log:
         flow.path("logs", "simulate-{machine}.log"),
+    localrule: True
     conda:
         "../../environment.yml"
     threads: 2
@@ -30,6 +23,7 @@ rule same_machine:
         flow.path("simulated", "{machine}-measured.parquet"),
     log:
         flow.path("logs", "same-machine-{machine}.log"),
+    localrule: True
     conda:
         "../../environment.yml"
     threads: 2
@@ -43,12 +37,20 @@ rule figure_simulated:
     input:
         flow.path("simulated", "{machine}-blocks.parquet"),
     output:
-        svg=flow.path("figures", "simulated-{machine}.svg"),
+        svg=report(
+            flow.path("figures", "simulated-{machine}.svg"),
+            caption="../report/figure.rst",
+            category="Simulated devices",
+            labels=figure_labels,
+        ),
         note=flow.path("figures", "simulated-{machine}.json"),
     log:
         flow.path("logs", "figure-simulated-{machine}.log"),
+    localrule: True
     conda:
         "../../environment.yml"
+    params:
+        note=figure_note,
     script:
         "../scripts/figure_simulated.py"
 
@@ -57,11 +59,19 @@ rule figure_same_machine:
     input:
         flow.path("simulated", "{machine}-measured.parquet"),
     output:
-        svg=flow.path("figures", "same_machine-{machine}.svg"),
+        svg=report(
+            flow.path("figures", "same_machine-{machine}.svg"),
+            caption="../report/figure.rst",
+            category="The same machine, simulated",
+            labels=figure_labels,
+        ),
         note=flow.path("figures", "same_machine-{machine}.json"),
     log:
         flow.path("logs", "figure-same-machine-{machine}.log"),
+    localrule: True
     conda:
         "../../environment.yml"
+    params:
+        note=figure_note,
     script:
         "../scripts/figure_same_machine.py"

@@ -7,12 +7,6 @@ wildcard_constraints:
     study="timeline|errors|rivals",
 
 
-# On a cluster these run where Snakemake was started.
-localrules:
-    figure_dot,
-    figure_study,
-
-
 if flow.config.dataset is None:
 
     rule timeline:
@@ -21,7 +15,7 @@ if flow.config.dataset is None:
         log:
             flow.path("logs", "timeline.log"),
         conda:
-            "../../../environment.yml"
+            device_environment
         threads: flow.all_cores
         resources:
             gpu=1,
@@ -38,7 +32,7 @@ if flow.config.dataset is None:
         log:
             flow.path("logs", "errors.log"),
         conda:
-            "../../../environment.yml"
+            device_environment
         threads: flow.all_cores
         resources:
             gpu=1,
@@ -55,7 +49,7 @@ if flow.config.dataset is None:
         log:
             flow.path("logs", "rivals.log"),
         conda:
-            "../../../environment.yml"
+            device_environment
         threads: flow.all_cores
         resources:
             gpu=1,
@@ -71,13 +65,20 @@ rule figure_dot:
     input:
         dataset=flow.dataset,
     output:
-        svg=flow.path("figures", "dot-{plot}.svg"),
+        svg=report(
+            flow.path("figures", "dot-{plot}.svg"),
+            caption="../../../workflow/report/figure.rst",
+            category="The third document beside ours",
+            labels=figure_labels,
+        ),
         note=flow.path("figures", "dot-{plot}.json"),
     log:
         flow.path("logs", "figure-dot-{plot}.log"),
+    localrule: True
     conda:
         "../../../environment.yml"
     params:
+        note=figure_note,
         published=flow.template_digest(),
     script:
         "scripts/figure_dot.py"
@@ -92,11 +93,19 @@ rule figure_study:
             else streamed_dot.study_file(wildcards.study)
         ),
     output:
-        svg=flow.path("figures", "{study}-dot.svg"),
+        svg=report(
+            flow.path("figures", "{study}-dot.svg"),
+            caption="../../../workflow/report/figure.rst",
+            category="The third document beside ours",
+            labels=figure_labels,
+        ),
         note=flow.path("figures", "{study}-dot.json"),
     log:
         flow.path("logs", "figure-{study}-dot.log"),
+    localrule: True
     conda:
         "../../../environment.yml"
+    params:
+        note=figure_note,
     script:
         "scripts/figure_study.py"

@@ -2,22 +2,12 @@
 tesla_c1060 = flow.plan_of("tesla_c1060")
 
 
-# On a cluster these run where Snakemake was started.
-localrules:
-    simulate_tables,
-    simulate_questions,
-    simulate_tile_widths,
-    check_published,
-    figure_questions,
-    figure_float3,
-    atlas,
-
-
 rule simulate_tables:
     output:
         flow.path("simulated", "{machine}-tables.parquet"),
     log:
         flow.path("logs", "simulate-{machine}-tables.log"),
+    localrule: True
     conda:
         "../../../environment.yml"
     threads: 2
@@ -33,6 +23,7 @@ rule simulate_questions:
         profile=flow.path("simulated", "{machine}-profile.parquet"),
     log:
         flow.path("logs", "simulate-{machine}-questions.log"),
+    localrule: True
     conda:
         "../../../environment.yml"
     threads: 2
@@ -47,6 +38,7 @@ rule simulate_tile_widths:
         flow.path("simulated", "{machine}-tiles.parquet"),
     log:
         flow.path("logs", "simulate-{machine}-tiles.log"),
+    localrule: True
     conda:
         "../../../environment.yml"
     threads: 2
@@ -61,6 +53,7 @@ rule check_published:
         flow.path("simulated", "{machine}-checks.json"),
     log:
         flow.path("logs", "check-published-{machine}.log"),
+    localrule: True
     conda:
         "../../../environment.yml"
     params:
@@ -73,12 +66,20 @@ rule figure_questions:
     input:
         flow.path("simulated", "{machine}-questions.parquet"),
     output:
-        svg=flow.path("figures", "questions-{machine}.svg"),
+        svg=report(
+            flow.path("figures", "questions-{machine}.svg"),
+            caption="../../../workflow/report/figure.rst",
+            category="The first document beside ours",
+            labels=figure_labels,
+        ),
         note=flow.path("figures", "questions-{machine}.json"),
     log:
         flow.path("logs", "figure-questions-{machine}.log"),
+    localrule: True
     conda:
         "../../../environment.yml"
+    params:
+        note=figure_note,
     script:
         "scripts/figure_questions.py"
 
@@ -88,12 +89,20 @@ rule figure_float3:
         cells=flow.path("simulated", "{machine}-questions.parquet"),
         profile=flow.path("simulated", "{machine}-profile.parquet"),
     output:
-        svg=flow.path("figures", "float3-{machine}.svg"),
+        svg=report(
+            flow.path("figures", "float3-{machine}.svg"),
+            caption="../../../workflow/report/figure.rst",
+            category="The first document beside ours",
+            labels=figure_labels,
+        ),
         note=flow.path("figures", "float3-{machine}.json"),
     log:
         flow.path("logs", "figure-float3-{machine}.log"),
+    localrule: True
     conda:
         "../../../environment.yml"
+    params:
+        note=figure_note,
     script:
         "scripts/figure_float3.py"
 
@@ -103,6 +112,7 @@ rule atlas:
         pdf=flow.path("figures-{machine}.pdf"),
     log:
         flow.path("logs", "atlas-{machine}.log"),
+    localrule: True
     conda:
         "../../../environment.yml"
     params:

@@ -70,7 +70,9 @@ def _faults(
     params = metadata["params"]
     wanted = _TOLD | ({"resolved_axes"} if _asked_of_the_device(params) else set())
     # Only where a measuring job had to compile what its build file does not hold.
-    wanted |= {"compiled_here"} & set(metadata)
+    wanted |= {"compiled_here", "earlier"} & set(metadata)
+    # Data sets that were recorded before do not have it.
+    wanted |= {"codes"} if plan is not None else {"codes"} & set(metadata)
     if set(metadata) != wanted:
         name = min(wanted ^ set(metadata))
         yield f"has a provenance {'without' if name in wanted else 'with the unknown key'} '{name}'"

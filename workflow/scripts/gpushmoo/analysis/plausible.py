@@ -45,9 +45,10 @@ def faults_of_rows(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str
         smallest = pc.min(table.column(name)).as_py()
         if smallest is not None and smallest < least:
             yield f"holds {name} = {smallest}; it is at least {least}"
-    for name in ("kernel", "dtype", "backend", "measured_at"):
+    for name in ("kernel", "dtype", "backend"):
         if len(pc.unique(table.column(name))) > 1:
             yield f"holds several values of {name}"
+    yield from _faults_of_moments(table, metadata)
     too_many = pc.equal(table.column("status"), Status.TOO_MANY_THREADS)
     over = pc.greater(table.column("threads_per_block"), _most_threads(metadata))
     if not too_many.equals(over):
@@ -55,6 +56,17 @@ def faults_of_rows(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str
     ok = pc.equal(table.column("status"), Status.OK)
     yield from _faults_of_unmeasured(table.filter(pc.invert(ok)))
     yield from _faults_of_measured(table.filter(ok), metadata)
+
+
+def _faults_of_moments(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str]:
+    """A shard is of one moment, but for the cells that its provenance says are earlier."""
+    counts = pc.value_counts(table.column("measured_at")).to_pylist()
+    at = {c["values"].isoformat(timespec="milliseconds"): c["counts"] for c in counts}
+    earlier = {told["measured_at"]: told["cells"] for told in metadata.get("earlier", ())}
+    if any(at.get(moment) != cells for moment, cells in earlier.items()) or len(at) > 1 + len(
+        earlier
+    ):
+        yield "holds several values of measured_at, which its provenance does not tell"
 
 
 def _most_threads(metadata: Mapping[str, Any]) -> int:
@@ -186,7 +198,7 @@ def _agree(stored: Floats, derived: Floats) -> bool:
 def _faults_of_groups(rows: pa.Table) -> Iterator[str]:
     """What cells of one problem have in common: the copy beside them, and what is verified."""
     for name, keys in (
-        ("copy_gbs", ["height", "width", "cache_state"]),
+        ("copy_gbs", ["height", "width", "cache_state", "measured_at"]),
         ("verified_words", ["height", "width", "variant"]),
     ):
         several = rows.group_by(keys).aggregate([(name, "count_distinct")])

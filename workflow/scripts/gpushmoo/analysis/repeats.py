@@ -67,8 +67,17 @@ def shard_deviations(tables: Sequence[pa.Table]) -> list[Deviations]:
 
 
 def _rounds(table: pa.Table, rows: Places) -> list[Hashable]:
-    """Cells of one problem and cache state are sampled in the same rounds."""
-    return _tuples(table, rows, ("height", "width", "cache_state"))
+    """Cells of one problem and cache state are sampled in the same rounds, by one job."""
+    return _tuples(table, rows, ("height", "width", "cache_state", "measured_at"))
+
+
+def _of_one_job(table: pa.Table, rows: Places) -> npt.NDArray[np.bool_]:
+    """Whether all cells of each row's group were measured by one job, and so in the same rounds."""
+    groups = _tuples(table, rows, ("height", "width", "cache_state", "variant"))
+    moments: dict[Hashable, set[Hashable]] = {}
+    for group, moment in zip(groups, _tuples(table, rows, ("measured_at",)), strict=True):
+        moments.setdefault(group, set()).add(moment)
+    return np.array([len(moments[group]) == 1 for group in groups])
 
 
 def _classes(table: pa.Table, rows: Places) -> list[Hashable]:
@@ -136,6 +145,8 @@ def _fill(
         variances = deviations(cells.logs, _rounds(first, rows), names).own
     within = np.mean([_within(tables[i], p) for i, p in _used(cells)], axis=0)
     half = half_widths(cells.logs, variances, within, names, spread)
+    # What cells of the same rounds share is no part of what they differ by; other cells share less.
+    own = np.where(_of_one_job(first, rows), half.own, half.whole)
     center = cells.logs.mean(axis=1)
     for name, values in zip(
         _TIMES,
@@ -144,8 +155,8 @@ def _fill(
             np.exp(center - half.whole),
             np.exp(center + half.whole),
             CONFIDENCE,
-            np.exp(center - half.own),
-            np.exp(center + half.own),
+            np.exp(center - own),
+            np.exp(center + own),
         ),
         strict=True,
     ):

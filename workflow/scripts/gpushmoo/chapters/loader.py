@@ -14,7 +14,7 @@ import jsonschema
 import yaml
 
 from ..core.text import one_line
-from ..workloads.loader import is_folder
+from ..workloads.loader import is_folder, once
 from ..workloads.user_code import blamed
 from .contract import Chapter
 
@@ -45,9 +45,12 @@ class ChapterFolder:
 
 
 def find_chapters(folders: Iterable[Path]) -> dict[str, Path]:
-    """Folders of chapters by name; a folder is a chapter when it holds ``chapter.py``."""
+    """Folders of chapters by name; a folder is a chapter when it holds ``chapter.py``.
+
+    A folder that stands twice counts once.
+    """
     chapters: dict[str, Path] = {}
-    for folder in folders:
+    for folder in once(folders):
         if not is_folder(folder):
             raise ChapterFolderError(f"chapter_folders: '{folder}' is not a folder.")
         for path in sorted(p.parent for p in folder.glob("*/chapter.py")):

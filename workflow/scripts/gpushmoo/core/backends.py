@@ -25,7 +25,8 @@ class Backend:
     multiprocessor holds at once. `claims_gpu`: whether a measuring job takes one of Snakemake's
     resource ``gpu`` and one core; else the device may be the host itself and the job has all cores.
     `runtimes` are those that it can be used through, in the order in which ``auto`` tries
-    them; () where there is no choice.
+    them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
+    run's time is estimated.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Backend:
     tells_occupancy: bool = False
     claims_gpu: bool = False
     runtimes: tuple[str, ...] = ()
+    cell_s: float = 0.01
 
     @property
     def module(self) -> str:
@@ -46,8 +48,8 @@ class Backend:
 BACKENDS: Mapping[str, Backend] = {
     backend.name: backend
     for backend in (
-        Backend("cuda", ".cu", "L2", True, claims_gpu=True),
-        Backend("opencl", ".cl", runtimes=("pocl", "intel", "system")),
+        Backend("cuda", ".cu", "L2", True, claims_gpu=True, cell_s=0.005),
+        Backend("opencl", ".cl", runtimes=("pocl", "intel", "system"), cell_s=0.05),
     )
 }
 

@@ -9,11 +9,15 @@ from pathlib import Path
 
 # The folder of the library `gpushmoo`.
 PACKAGE = Path(__file__).resolve().parents[1]
-# The folder of the Snakefile: relative paths in a configuration refer to it.
+# The folder of the Snakefile, which need not be the working directory.
 ROOT = PACKAGE.parents[2]
+# The configuration over which a user's is merged.
+DEFAULTS = ROOT / "config" / "config.yaml"
 # What kernels share among each other, and the chapters, are packages in these.
 KERNELS = ROOT / "kernels"
 CHAPTERS = ROOT / "reports" / "chapters"
+# Runs' folders lie in it, from the working directory on.
+RESULTS = Path("results")
 # A process that is to import the library, kernels or chapters needs these in its PYTHONPATH.
 IMPORTED = (PACKAGE.parent, KERNELS, CHAPTERS)
 

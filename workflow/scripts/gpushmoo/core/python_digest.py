@@ -4,18 +4,48 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections.abc import Collection, Iterator
 from typing import Any
 
 # Where a name stands in a statement tells whether it is read or bound; `u""` is `""`.
 _TELLS_NOTHING = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 
 
-def python_digest(source: bytes) -> bytes:
-    """SHA-256 of a module's code, see `tree_digest`; of what is no Python as it stands."""
+def python_digest(source: bytes, left_out: Collection[str] = ()) -> bytes:
+    """SHA-256 of a module's code, see `tree_digest`; of what is no Python as it stands.
+
+    Attributes of classes that are called as in `left_out`, set by a plain assignment and read
+    nowhere in the module, count for nothing.
+    """
     try:
-        return tree_digest(ast.parse(source))
+        tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return hashlib.sha256(source).digest()
+    names = set(left_out) - set(_read_names(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            node.body = [item for item in node.body if not _sets(item) & names]
+    return tree_digest(tree)
+
+
+def _read_names(tree: ast.AST) -> Iterator[str]:
+    """Names that are read, of variables and of attributes, also by a text that is one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _sets(item: ast.stmt) -> set[str]:
+    """The one name that an assignment sets; none of any other statement."""
+    targets = item.targets if isinstance(item, ast.Assign) else []
+    if isinstance(item, ast.AnnAssign):
+        targets = [item.target]
+    one = targets[0] if len(targets) == 1 else None
+    return {one.id} if isinstance(one, ast.Name) else set()
 
 
 def tree_digest(tree: ast.AST) -> bytes:

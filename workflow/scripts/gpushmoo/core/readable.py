@@ -53,8 +53,13 @@ def read_mapping(path: Path | str) -> dict[Any, Any]:
         raise UnreadableError(f"'{path}' holds lists or mappings nested too deep.") from err
     except _FaultyLineError as err:
         raise UnreadableError(f"'{path}', {err}.") from err
+    if value is None:
+        raise UnreadableError(f"'{path}' is empty; write keys and values, such as 'run: mine'.")
     if not isinstance(value, dict):
-        raise UnreadableError(f"'{path}' must be a mapping of keys to values.")
+        raise UnreadableError(
+            f"'{path}' must be a mapping of keys to values, such as 'run: mine' with a blank after "
+            "the colon."
+        )
     return value
 
 

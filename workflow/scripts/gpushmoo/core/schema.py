@@ -18,6 +18,7 @@ class Status(StrEnum):
     OK = "ok"
     TOO_MANY_THREADS = "too_many_threads"
     RESOURCES = "resources"
+    INVALID = "invalid"
     BUILD_FAILED = "build_failed"
     WORKLOAD_FAILED = "workload_failed"
     LAUNCH_FAILED = "launch_failed"
@@ -27,8 +28,10 @@ class Status(StrEnum):
     LOST_DEVICE = "lost_device"
 
 
-# A cell over a limit is part of the experiment; these are faults that a strict run refuses.
-FAULTS = frozenset(Status) - {Status.OK, Status.TOO_MANY_THREADS, Status.RESOURCES}
+# A cell over a limit of the device or its kernel is part of the experiment; the rest are faults
+# that a strict run refuses.
+LIMITS = frozenset({Status.TOO_MANY_THREADS, Status.RESOURCES, Status.INVALID})
+FAULTS = frozenset(Status) - LIMITS - {Status.OK}
 
 TEXT, WHOLE, SMALL, NUMBER = pa.string(), pa.int64(), pa.int32(), pa.float64()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,31 @@ class Cell:
 
     def __getitem__(self, name: str) -> int:
         """Value of the launch parameter `name`; KeyError when the cell has no such axis."""
-        return dict(self.params)[name]
+        values = dict(self.params)
+        if name not in values:
+            raise KeyError(f"no axis '{name}'; there are: {', '.join(sorted(values))}")
+        return values[name]
+
+
+@dataclass(frozen=True, order=True)
+class Version:
+    """What a kernel is compiled into: a variant, and a value of each compile-time axis."""
+
+    variant: str
+    values: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``naive`` or ``tile PAD=1 TILE=32``; unique among the versions of a kernel and dtype."""
+        return " ".join([self.variant, *(f"{axis}={value}" for axis, value in self.values)])
+
+
+_VALUES = re.compile(r"( [A-Za-z]\w*=\d+)+$")
+
+
+def variant_in(name: str) -> str:
+    """The variant in the name of a version."""
+    return _VALUES.sub("", name)
 
 
 @dataclass(frozen=True)
@@ -238,12 +263,16 @@ class ShardSpace:
     index: int
     count: int
 
+    @property
+    def rounds(self) -> list[tuple[Problem, str]]:
+        """Problems and cache states of this part."""
+        return shard_rounds(self.problems, self.cache_states, self.index, self.count)
+
     def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
         """The cells of `kernel` in this part, where the axes have these values."""
-        rounds = shard_rounds(self.problems, self.cache_states, self.index, self.count)
         return [
             cell
-            for problem, state in rounds
+            for problem, state in self.rounds
             for cell in enumerate_cells(
                 kernel, self.dtype, self.variants, [problem], values, [state]
             )

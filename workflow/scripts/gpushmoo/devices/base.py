@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -15,7 +15,6 @@ from ..core.dtypes import DType
 from ..core.errors import (
     BuildError,
     DeviceLostError,
-    LaunchFailedError,
     LaunchRefusedError,
     TypedError,
 )
@@ -25,7 +24,7 @@ from ..workloads.contract import Launch, LibraryCall
 from .guard_bands import Strays
 
 if TYPE_CHECKING:
-    from .build_file import VariantBuild
+    from .build_file import VersionBuild
     from .build_request import BuildRequest
     from .in_turn import FedInTurn, InTurn
 
@@ -112,14 +111,28 @@ def compile_error(source: str, log: str) -> BuildError:
     return BuildError(f"{source} does not compile: {one_line(first)}", log)
 
 
+def missing_entry(source: str, entry: str, there: Iterable[str], log: str) -> BuildError:
+    """The error of a launch of `entry`, which is not among the kernels of the file `source`."""
+    names = sorted(there)
+    if any(name.startswith(f"_Z{len(entry)}{entry}") for name in names):
+        said = f"'{entry}' has another name in the machine code of C++; declare it extern \"C\""
+        return BuildError(f"{source}: kernel {said}", log)
+    return BuildError(
+        f"{source} has no kernel '{entry}'; it has: {', '.join(names) or 'none'}", log
+    )
+
+
 class Program(Protocol):
     """A built kernel. `options` are the compiler's, `log` its output."""
 
     options: str
     log: str
 
-    def resident_per_unit(self, entry: str, threads: int) -> int:
-        """Blocks of `threads` threads that one multiprocessor holds at once, at least 1."""
+    def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
+        """Blocks of `threads` threads that one multiprocessor holds at once, at least 1.
+
+        `shared_bytes` is what a launch asks for beside what is compiled in.
+        """
 
     def registers(self, entry: str) -> int | None:
         """Registers per thread where the backend tells."""
@@ -246,7 +259,7 @@ class Device(DeviceBuffers, Protocol):
     def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> Program:
         """Compile the folder's source for this device. Raises BuildError."""
 
-    def load(self, build: VariantBuild) -> Program:
+    def load(self, build: VersionBuild) -> Program:
         """The program of machine code that was compiled before, for `target`.
 
         Raises BuildError where there is none that the device takes.
@@ -302,52 +315,6 @@ class Device(DeviceBuffers, Protocol):
 
     def close(self) -> None:
         """Release all that the device holds; it is not to be used any more."""
-
-
-def named_buffer(name: str, buffers: Mapping[str, Any], images: type) -> Any:
-    """The buffer of that name, which is not of the type `images`. Raises LaunchFailedError."""
-    found = _named(name, buffers)
-    if isinstance(found, images):
-        raise LaunchFailedError(f"'{name}' is an image; pass it by TextureRef or SurfaceRef")
-    return found
-
-
-def named_image(name: str, buffers: Mapping[str, Any], images: type[T]) -> T:
-    """The image that an argument names; see `named_buffer`."""
-    found = _named(name, buffers)
-    if not isinstance(found, images):
-        raise LaunchFailedError(f"'{name}' is a buffer and no image; pass it by BufferRef")
-    return found
-
-
-def _named(name: str, buffers: Mapping[str, Any]) -> Any:
-    if name not in buffers:
-        there = ", ".join(sorted(buffers)) or "none"
-        raise LaunchFailedError(f"an argument names the buffer '{name}'; there are: {there}")
-    return buffers[name]
-
-
-def check_count(launch: Launch, taken: int) -> None:
-    """Raise LaunchFailedError unless `launch` has as many arguments as its kernel takes."""
-    if len(launch.args) != taken:
-        raise LaunchFailedError(
-            f"kernel '{launch.entry}' takes {taken} arguments, the launch has {len(launch.args)}"
-        )
-
-
-def check_sizes(launch: Launch, taken: Sequence[int]) -> None:
-    """Raise LaunchFailedError unless the arguments fit parameters of so many bytes each.
-
-    For a runtime that passes on whatever it is given; buffers and images are passed in 8 bytes.
-    """
-    check_count(launch, len(taken))
-    for place, (argument, nbytes) in enumerate(zip(launch.args, taken, strict=True)):
-        given = argument.nbytes if isinstance(argument, np.generic) else 8
-        if given != nbytes:
-            raise LaunchFailedError(
-                f"argument {place} of kernel '{launch.entry}' is of {nbytes} bytes, the launch "
-                f"gives {given} ({argument!r})"
-            )
 
 
 def take_each(samples: Sequence[Sample]) -> list[float | TypedError]:

@@ -1,6 +1,6 @@
 """The build file: what the compiler made of one kernel and dtype, for the jobs that measure it.
 
-JSON with a sum of itself (see `storage.wholefile`). Code that several variants share stands in it
+JSON with a sum of itself (see `storage.wholefile`). Code that several versions share stands in it
 once, in Base64, under its SHA-256 sum.
 """
 
@@ -19,12 +19,12 @@ from ..storage.wholefile import read_json, write_json
 
 
 @dataclass(frozen=True)
-class VariantBuild:
-    """One variant, compiled for one kind of device.
+class VersionBuild:
+    """One version of a kernel (`space.Version`), compiled for one kind of device.
 
     `log` holds the compiler's messages. `failure` is one sentence with the status `status` of the
-    variant's cells where they cannot be measured, else both are None. `code` is None for such a
-    variant, and where the runtime hands out no machine code that it takes back. `entries` tell of
+    version's cells where they cannot be measured, else both are None. `code` is None for such a
+    version, and where the runtime hands out no machine code that it takes back. `entries` tell of
     each kernel function what `sass.EntryCode` holds; None where no machine code was looked at.
     """
 
@@ -38,7 +38,7 @@ class VariantBuild:
 
     @property
     def error(self) -> TypedError | None:
-        """The failure, as an error that gives the variant's cells their status."""
+        """The failure, as an error that gives the version's cells their status."""
         if self.failure is None:
             return None
         if self.status == Status.WORKLOAD_FAILED:
@@ -48,7 +48,7 @@ class VariantBuild:
 
 @dataclass(frozen=True)
 class KernelBuild:
-    """Builds of a kernel and dtype by target and variant.
+    """Builds of a kernel and dtype by target and name of the version.
 
     A target names the devices that run its code: an architecture (``sm_90``), or a device with its
     runtime. `kernel_digest` is that of the kernel folder the code was made from. `own_kernels` is
@@ -56,7 +56,7 @@ class KernelBuild:
     """
 
     kernel_digest: str
-    targets: Mapping[str, Mapping[str, VariantBuild]]
+    targets: Mapping[str, Mapping[str, VersionBuild]]
     own_kernels: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -85,9 +85,9 @@ def read_build(path: Path) -> KernelBuild:
     content = read_json(path)
     blobs = {name: b64decode(text) for name, text in content["code"].items()}
 
-    def variant(values: dict[str, Any]) -> VariantBuild:
+    def variant(values: dict[str, Any]) -> VersionBuild:
         status = values["status"] and Status(values["status"])
-        return VariantBuild(**{**values, "status": status, "code": blobs.get(values["code"])})
+        return VersionBuild(**{**values, "status": status, "code": blobs.get(values["code"])})
 
     targets = {
         target: {name: variant(values) for name, values in variants.items()}

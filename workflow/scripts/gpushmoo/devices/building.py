@@ -13,8 +13,9 @@ from ..core.backends import AUTO, BACKENDS
 from ..core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
 from ..core.paths import ROOT
 from ..core.schema import Status
+from ..core.space import Version
 from ..workloads.loader import KernelFolder, load_kernel
-from .build_file import KernelBuild, VariantBuild, read_build, write_build
+from .build_file import KernelBuild, VersionBuild, read_build, write_build
 from .build_request import BuildRequest
 from .functions import functions_of
 from .isolated import TaskEnded, run_isolated
@@ -33,10 +34,10 @@ class MachineCodeError(DeviceError):
 def build_kernel(
     params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO, log_file: str, cores: int
 ) -> None:
-    """Compile all variants of a kernel and dtype, on so many cores, and write the build file `out`.
+    """Compile all versions of a kernel and dtype, on so many cores, and write the build file `out`.
 
-    `params` hold ``folder``, ``kernel_digest``, ``dtype`` and ``variants``, and what a BuildRequest
-    does. A variant that does not compile, ends its compiler or lacks what is to be timed is named
+    `params` hold ``folder``, ``kernel_digest``, ``dtype`` and ``versions``, and what a BuildRequest
+    does. A version that does not compile, ends its compiler or lacks what is to be timed is named
     on `terminal`, with its message in `log_file`; it costs nothing but its own cells. No device's
     runtime may have been initialised in this process. Raises NoDeviceError when no device or tool
     answers.
@@ -49,23 +50,35 @@ def build_kernel(
         choice = DeviceChoice(request.backend, 0, AUTO, cache)
         request = replace(request, opencl_runtime=resolve(choice)[0].runtime)
     build = _built(request, folder, params, cores)
-    for target, variants in build.targets.items():
-        for variant, made in variants.items():
+    for target, versions in build.targets.items():
+        for name, made in versions.items():
             if made.failure is not None:
-                log.error("%s, variant %s: %s\n%s", target, variant, made.failure, made.log)
-                where = f"{params['folder']}, {params['dtype']}, variant {variant}"
-                message = f"{made.failure} (whole message: {log_file})"
-                terminal.write(f"gpushmoo: {where}: {message}\n")
+                log.error("%s, variant %s: %s\n%s", target, name, made.failure, made.log)
+        failures = {name: made.failure for name, made in versions.items() if made.failure}
+        for sentence in failure_sentences(failures):
+            where = f"{params['folder']}, {params['dtype']}"
+            terminal.write(f"gpushmoo: {where}, {sentence} (whole message: {log_file})\n")
     write_build(out, build)
+
+
+def failure_sentences(failures: Mapping[str, str]) -> list[str]:
+    """What is wrong with which version; a failure that many have in common is said once."""
+    named: dict[str, list[str]] = {}
+    for name, failure in failures.items():
+        named.setdefault(failure, []).append(name)
+    return [
+        f"variant {names[0]}{f' and {len(names) - 1} more' * (len(names) > 1)}: {failure}"
+        for failure, names in named.items()
+    ]
 
 
 def refuse_failures(files: Sequence[Path]) -> None:
     """Raise MachineCodeError when a build file holds a variant that cannot be measured."""
     failures = sorted(
-        f"{path.parent.name}, {path.stem}, {variant}"
+        f"{path.parent.name}, {path.stem}, {name}"
         for path in files
-        for variants in read_build(path).targets.values()
-        for variant, made in variants.items()
+        for versions in read_build(path).targets.values()
+        for name, made in versions.items()
         if made.failure is not None
     )
     if failures:
@@ -73,19 +86,19 @@ def refuse_failures(files: Sequence[Path]) -> None:
 
 
 def compile_here(
-    request: BuildRequest, folder: KernelFolder, dtype: str, variant: str, target: str
-) -> VariantBuild:
-    """The variant compiled in this process, or why it is not. Raises NoDeviceError."""
+    request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
+) -> VersionBuild:
+    """The version compiled in this process, or why it is not. Raises NoDeviceError."""
     try:
-        return functions_of(BACKENDS[request.backend]).compile_variant(
-            request, folder, dtype, variant, target
+        return functions_of(BACKENDS[request.backend]).compile_version(
+            request, folder, dtype, version, target
         )
     except NoDeviceError:
         raise
     except BuildError as err:
-        return VariantBuild(status=Status.BUILD_FAILED, failure=str(err), log=err.log)
+        return VersionBuild(status=Status.BUILD_FAILED, failure=str(err), log=err.log)
     except WorkloadError as err:
-        return VariantBuild(status=Status.WORKLOAD_FAILED, failure=str(err))
+        return VersionBuild(status=Status.WORKLOAD_FAILED, failure=str(err))
 
 
 def _built(
@@ -95,24 +108,23 @@ def _built(
     asked = run_isolated({"targets": partial(builder.targets, request)}, 1, _LIMIT_S)["targets"]
     if isinstance(asked, TaskEnded):
         raise NoDeviceError(f"The {request.backend} runtime cannot be asked: it {asked.how}.")
+    versions = [Version(v, tuple((axis, n) for axis, n in at)) for v, at in params["versions"]]
     tasks: dict[tuple[str, str | None], Callable[[], Any]] = {
-        (target, variant): partial(compile_here, request, folder, params["dtype"], variant, target)
+        (target, v.name): partial(compile_here, request, folder, params["dtype"], v, target)
         for target in asked
-        for variant in params["variants"]
+        for v in versions
     }
     tasks |= {(t, None): partial(builder.own_kernels, request, t) for t in asked}
     made = run_isolated(tasks, cores, _LIMIT_S)
-    targets: dict[str, dict[str, VariantBuild]] = {target: {} for target in asked}
+    targets: dict[str, dict[str, VersionBuild]] = {target: {} for target in asked}
     own: dict[str, bytes] = {}
-    for (target, variant), result in made.items():
-        if variant is not None:
-            targets[target][variant] = (
-                _failed(result.how) if isinstance(result, TaskEnded) else result
-            )
+    for (target, name), result in made.items():
+        if name is not None:
+            targets[target][name] = _failed(result.how) if isinstance(result, TaskEnded) else result
         elif isinstance(result, bytes):
             own[target] = result
     return KernelBuild(params["kernel_digest"], targets, own)
 
 
-def _failed(how: str) -> VariantBuild:
-    return VariantBuild(status=Status.BUILD_FAILED, failure=f"the compiler's process {how}")
+def _failed(how: str) -> VersionBuild:
+    return VersionBuild(status=Status.BUILD_FAILED, failure=f"the compiler's process {how}")

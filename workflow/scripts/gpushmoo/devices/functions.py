@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from ..core.backends import Backend
+from ..core.space import Version
 from ..workloads.loader import KernelFolder
 from .base import Device
-from .build_file import VariantBuild
+from .build_file import VersionBuild
 from .build_request import BuildRequest
 
 
@@ -50,10 +51,10 @@ class BackendModule(Protocol):
         None where a runtime that brings its compiler along compiles them.
         """
 
-    def compile_variant(
-        self, request: BuildRequest, folder: KernelFolder, dtype: str, variant: str, target: str
-    ) -> VariantBuild:
-        """A variant compiled for `target`, and what was found in its machine code, if it is read.
+    def compile_version(
+        self, request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
+    ) -> VersionBuild:
+        """A version compiled for `target`, and what was found in its machine code, if it is read.
 
         Raises BuildError, WorkloadError, or NoDeviceError without a compiler.
         """

@@ -10,12 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# What stands in a zone; as a float -1.4e-16.
-GUARD = 0xA5219C3D
-
 _SMALL, _PAGE, _PAGES = 2**18, 2**21, 8
 # Words next to a buffer that are all looked at; of those further away one in so many is.
 NEAR, STRIDE = 2**14, 2**10
+
+
+def guard_word(address: int) -> int:
+    """The word that stands in the zones of the buffer whose allocation has this address.
+
+    Each buffer has one of its own: a kernel that goes on copying past the ends of its buffers
+    carries the words of one zone into the other, where they must not be taken for what was there.
+    """
+    return (0xA5219C3D + (address >> 4) * 0x9E3779B1) % 2**32
 
 
 def zone_bytes(nbytes: int) -> int:
@@ -56,18 +62,18 @@ def counted(
 # Kernels of both languages, of which each says the words in capitals. One word that changes always
 # changes the sum, as its mixing is one to one.
 KERNELS = (
-    f"#define GUARD {GUARD:#x}u\n#define NEAR {NEAR}"
+    f"#define NEAR {NEAR}"
     + """
-KERNEL void strays(GLOBAL const WORD *words, const LONG zone, const LONG inner, const LONG stride,
-                   GLOBAL WORD *found)
+KERNEL void strays(GLOBAL const WORD *words, const WORD guard, const LONG zone, const LONG inner,
+                   const LONG stride, GLOBAL WORD *found)
 {
     const LONG near = zone < NEAR ? zone : NEAR;
     const LONG looked_at = near + (zone - near) / stride;
     WORD before = 0, past = 0;
     for (LONG i = FIRST; i < looked_at; i += STEP) {
         const LONG away = i < near ? i : near + (i - near) * stride;
-        before += words[zone - 1 - away] != GUARD;
-        past += words[zone + inner + away] != GUARD;
+        before += words[zone - 1 - away] != guard;
+        past += words[zone + inner + away] != guard;
     }
     if (before)
         ADD(found, before);

@@ -14,7 +14,12 @@ def kernel_source(folder: Path, suffix: str) -> str:
     """
     path = folder / f"kernel{suffix}"
     if not path.is_file():
-        raise BuildError(f"Kernel '{folder.name}' has no {path.name}.", "")
+        there = ", ".join(sorted(p.name for p in folder.glob("kernel.*"))) or "none"
+        raise BuildError(
+            f"Kernel '{folder.name}' has no {path.name}, which this run's backend compiles; its "
+            f"sources: {there}",
+            "",
+        )
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as err:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -18,7 +19,7 @@ from matplotlib.patches import Patch
 from ..analysis.best import tied_best
 from ..analysis.ceiling import CeilingRow, share_of_ceiling
 from ..core.display import gbs, of_ceiling
-from ..core.schema import FAULTS, Status
+from ..core.schema import FAULTS, LIMITS, Status
 from ..workloads.views import FigureData, HeatMap
 from .style import PAGE_WIDTH, apply_style, save, subject
 
@@ -54,10 +55,15 @@ BLOCK_SHAPE = AxisWords()
 
 def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
     """Draw the view `HeatMap` of a kernel: bandwidth over the two axes that the view names."""
-    both = BLOCK_SHAPE.over if view.is_block_shape() else f"{view.x} and {view.y}"
-    words = AxisWords(*view.units(), view.over or both)
     axes = (view.x, view.y, list(data.dtypes))
+    words = words_of(view)
     heatmap(data.cells, *axes, svg, data.ceiling, data.name_state, data.controls, words)
+
+
+def words_of(view: HeatMap) -> AxisWords:
+    """What the view calls its axes."""
+    both = BLOCK_SHAPE.over if view.is_block_shape() else f"{view.x} and {view.y}"
+    return AxisWords(*view.units(), view.over or both)
 
 
 def heatmap(
@@ -79,19 +85,28 @@ def heatmap(
     move other bytes than the rest and are not ranked with it. `words` describe the axes.
     """
     apply_style()
+    figure = plt.figure()
+    draw_panels(figure, cells, x, y, dtypes, words)
+    title = f"{subject(cells, name_state)}: bandwidth over {words.over}"
+    save(figure, svg, title, _caption(cells, x, y, dtypes, controls, ceiling, words.points))
+
+
+def draw_panels(
+    figure: Figure,
+    cells: pd.DataFrame,
+    x: str,
+    y: str,
+    dtypes: list[str],
+    words: AxisWords = BLOCK_SHAPE,
+) -> None:
+    """The panels of `heatmap` on an empty `figure`, without a title, in the style that is set."""
     variants = sorted(cells["variant"].unique())
     ok = cells[cells["status"] == Status.OK]
     low, high = (0.0, 1.0) if ok.empty else (0.0, float(ok["bandwidth_gbs"].max()))
     norm = Normalize(low, high)
     height = min(_ROW_HEIGHT * len(variants), _MOST_HEIGHT)
-    figure, axes = plt.subplots(
-        len(variants),
-        len(dtypes),
-        figsize=(PAGE_WIDTH, 0.75 + height),
-        squeeze=False,
-        sharex=True,
-        sharey=True,
-    )
+    figure.set_size_inches(PAGE_WIDTH, 0.75 + height)
+    axes = figure.subplots(len(variants), len(dtypes), squeeze=False, sharex=True, sharey=True)
     image = None
     for i, variant in enumerate(variants):
         for j, dtype in enumerate(dtypes):
@@ -105,8 +120,6 @@ def heatmap(
         bar = figure.colorbar(image, ax=axes, shrink=0.75, pad=0.02, aspect=30)
         bar.set_label("bandwidth (GB/s, read + written)")
     figure.legend(handles=_legend(cells), loc="outside lower center", ncols=4, fontsize=7.5)
-    title = f"{subject(cells, name_state)}: bandwidth over {words.over}"
-    save(figure, svg, title, _caption(cells, x, y, dtypes, controls, ceiling, words.points))
 
 
 def _with_unit(axis: str, unit: str | None) -> str:
@@ -174,8 +187,8 @@ def _legend(cells: pd.DataFrame) -> list[Patch | Line2D]:
         dot(3, "white", "tied with the fastest"),
     ]
     statuses = set(cells["status"])
-    if statuses & {Status.TOO_MANY_THREADS.value, Status.RESOURCES.value}:
-        handles.append(Patch(fc=_LIMIT, ec="#999999", label="over a limit, not run"))
+    if statuses & {s.value for s in LIMITS}:
+        handles.append(Patch(fc=_LIMIT, ec="#999999", label="not possible, not run"))
     if statuses & {s.value for s in FAULTS}:
         handles.append(Line2D([], [], marker="x", ls="", c="#D55E00", label="fault"))
     return handles

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-
-matplotlib.use("svg")
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
@@ -53,6 +51,12 @@ def dtype_handles(dtypes: Iterable[str]) -> list[Line2D]:
 
 
 def apply_style() -> None:
+    """Have this process, a job of its own, draw SVG in the project's style."""
+    matplotlib.use("svg")
+    set_style()
+
+
+def set_style() -> None:
     """Seaborn's ticks style with settings that make the SVG's bytes repeat."""
     sns.set_theme(style="ticks", context="paper", font="DejaVu Sans", font_scale=0.9)
     plt.rcParams.update(

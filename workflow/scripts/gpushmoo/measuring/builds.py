@@ -1,19 +1,20 @@
-"""What a kernel's variants are built into, before any of them is measured."""
+"""What a kernel's versions are built into, before any of them is measured."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..core.dtypes import DTYPES
 from ..core.errors import BuildError, DeviceError, NoDeviceError, TypedError, WorkloadError
-from ..core.space import ShardSpace
+from ..core.space import Version
 from ..devices.base import Device, Program
-from ..devices.build_file import KernelBuild, VariantBuild
+from ..devices.build_file import KernelBuild, VersionBuild
 from ..devices.building import compile_here
 from ..workloads.last_words import mark, swap
 from ..workloads.loader import KernelFolder
@@ -23,15 +24,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Builds:
-    """Programs by variant; a variant of which there is none maps to the reason."""
+    """Programs by the version's name; a version of which there is none maps to the reason."""
 
     programs: dict[str, Program]
     failures: dict[str, TypedError]
 
-    def refuse(self, variant: str, reason: TypedError) -> None:
-        """Leave `variant` out, whether there is a program of it or not."""
-        self.programs.pop(variant, None)
-        self.failures.setdefault(variant, reason)
+    def refuse(self, name: str, reason: TypedError) -> None:
+        """Leave the version out, whether there is a program of it or not."""
+        self.programs.pop(name, None)
+        self.failures.setdefault(name, reason)
 
 
 @dataclass
@@ -41,7 +42,7 @@ class HostProgram:
     options: str = ""
     log: str = ""
 
-    def resident_per_unit(self, entry: str, threads: int) -> int:
+    def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
         """1: the host runs one such kernel at a time."""
         return 1
 
@@ -53,20 +54,28 @@ class HostProgram:
 def build_variants(
     device: Device, folder: KernelFolder, dtype: str, names: Sequence[str]
 ) -> Builds:
-    """Compile each variant for `device`; a compiler's message goes to the log, whole."""
+    """Compile these variants of a kernel without compile-time axes for `device`."""
+    return build_versions(device, folder, dtype, [Version(name) for name in names])
+
+
+def build_versions(
+    device: Device, folder: KernelFolder, dtype: str, versions: Sequence[Version]
+) -> Builds:
+    """Compile each version for `device`; a compiler's message goes to the log, whole."""
     builds = Builds({}, {})
     if not folder.workload.device_code:
-        return Builds({name: HostProgram() for name in names}, {})
-    for variant in names:
-        before = swap(mark(f"variant '{variant}' was compiled"))
+        return Builds({version.name: HostProgram() for version in versions}, {})
+    for version in versions:
+        name = version.name
+        before = swap(mark(f"variant '{name}' was compiled"))
         try:
-            defines = folder.workload.defines(dtype, variant)
-            builds.programs[variant] = device.build(folder.path, DTYPES[dtype], defines)
+            macros = folder.workload.macros(dtype, version)
+            builds.programs[name] = device.build(folder.path, DTYPES[dtype], macros)
         except BuildError as err:
-            log.error("%s, %s, variant %s: %s\n%s", folder.name, dtype, variant, err, err.log)
-            builds.refuse(variant, err)
+            log.error("%s, %s, variant %s: %s\n%s", folder.name, dtype, name, err, err.log)
+            builds.refuse(name, err)
         except WorkloadError as err:
-            builds.refuse(variant, err)
+            builds.refuse(name, err)
         finally:
             swap(before)
     return builds
@@ -76,47 +85,50 @@ def build_variants(
 class ReadyPrograms:
     """What a measuring process has to run.
 
-    `machine_code` is what was seen in the variants' machine code, as the provenance holds it; None
-    where nobody looked. `compiled_here` says of variants that this process compiled in spite of a
-    build file why it did.
+    `machine_code` is what was seen in the versions' machine code, as the provenance holds it; None
+    where nobody looked. `compiled_here` says of versions that this process compiled in spite of a
+    build file why it did. `codes` are digests of machine code; "" where the runtime tells none.
     """
 
     builds: Builds
     machine_code: dict[str, Any] | None
     compiled_here: dict[str, str]
+    codes: dict[str, str] = field(default_factory=dict)
 
 
 def programs_for(
     device: Device,
     folder: KernelFolder,
-    space: ShardSpace,
+    dtype: str,
+    versions: Sequence[Version],
     build: KernelBuild | None,
     kernel_digest: str,
 ) -> ReadyPrograms:
-    """The programs of a shard's variants, loaded from `build`; what it lacks is compiled here.
+    """The programs of these versions, loaded from `build`; what it lacks is compiled here.
 
     Raises DeviceError where `build` was made from another state of the kernel than the one with
     this digest, and where it lacks code that cannot be compiled here.
     """
     if not folder.workload.device_code:
-        return ReadyPrograms(build_variants(device, folder, space.dtype, space.variants), None, {})
-    reason = None if build is None else _misfit(build, device, space, kernel_digest)
+        return ReadyPrograms(build_versions(device, folder, dtype, versions), None, {})
+    reason = None if build is None else _misfit(build, device, versions, kernel_digest)
     if build is None or reason is not None:
-        made = _compiled_here(device, folder, space, reason)
+        made = _compiled_here(device, folder, dtype, versions, reason)
     else:
-        made = {v: build.targets[device.target][v] for v in space.variants}
-    builds, anew = _loaded(device, folder, space.dtype, made)
-    anew = dict.fromkeys(made, reason) if reason is not None else anew
-    told = {v: {"failure": b.failure, "entries": b.entries or []} for v, b in made.items()}
+        made = {version: build.targets[device.target][version.name] for version in versions}
+    builds, anew = _loaded(device, folder, dtype, made)
+    anew = {v.name: reason for v in made} if reason is not None else anew
+    told = {v.name: {"failure": b.failure, "entries": b.entries or []} for v, b in made.items()}
     looked_at = any(b.entries is not None for b in made.values())
     code = {"arch": device.target, "variants": told} if looked_at else None
-    return ReadyPrograms(builds, code, anew if build is not None else {})
+    codes = {v.name: hashlib.sha256(b.code or b"").hexdigest()[:16] for v, b in made.items()}
+    return ReadyPrograms(builds, code, anew if build is not None else {}, codes)
 
 
 def _misfit(
-    build: KernelBuild, device: Device, space: ShardSpace, kernel_digest: str
+    build: KernelBuild, device: Device, versions: Sequence[Version], kernel_digest: str
 ) -> str | None:
-    """Why the variants must be compiled here, as a clause; None where the build file has them."""
+    """Why the versions must be compiled here, as a clause; None where the build file has them."""
     if build.kernel_digest != kernel_digest:
         raise DeviceError(
             "The kernel's build file was made from another state of its sources; delete the run's "
@@ -125,48 +137,53 @@ def _misfit(
     if device.target not in build.targets:
         held = "', '".join(sorted(build.targets))
         return f"the build file holds machine code for '{held}', this device runs '{device.target}'"
-    missing = set(space.variants) - build.targets[device.target].keys()
+    missing = {version.name for version in versions} - build.targets[device.target].keys()
     return f"the build file lacks {', '.join(sorted(missing))}" if missing else None
 
 
 def _compiled_here(
-    device: Device, folder: KernelFolder, space: ShardSpace, reason: str | None
-) -> dict[str, VariantBuild]:
+    device: Device,
+    folder: KernelFolder,
+    dtype: str,
+    versions: Sequence[Version],
+    reason: str | None,
+) -> dict[Version, VersionBuild]:
     made, request, target = {}, device.request, device.target
-    for variant in space.variants:
-        before = swap(mark(f"variant '{variant}' was compiled"))
+    for version in versions:
+        before = swap(mark(f"variant '{version.name}' was compiled"))
         try:
-            made[variant] = compile_here(request, folder, space.dtype, variant, target)
+            made[version] = compile_here(request, folder, dtype, version, target)
         except NoDeviceError as err:
             if reason is None:
                 raise
             raise DeviceError(f"{reason[0].upper()}{reason[1:]}, and: {err}") from err
         finally:
             swap(before)
-        if made[variant].failure is not None:
-            log.error("variant %s: %s\n%s", variant, made[variant].failure, made[variant].log)
+        if (failure := made[version].failure) is not None:
+            log.error("variant %s: %s\n%s", version.name, failure, made[version].log)
     return made
 
 
 def _loaded(
-    device: Device, folder: KernelFolder, dtype: str, made: Mapping[str, VariantBuild]
+    device: Device, folder: KernelFolder, dtype: str, made: Mapping[Version, VersionBuild]
 ) -> tuple[Builds, dict[str, str]]:
-    """The programs of what was compiled, and why a variant had to be compiled anew all the same.
+    """The programs of what was compiled, and why a version had to be compiled anew all the same.
 
     It is where the runtime gave no machine code, or does not take it back.
     """
     builds = Builds({}, {})
-    anew: dict[str, str] = {}
-    for variant, build in made.items():
+    anew: dict[Version, str] = {}
+    for version, build in made.items():
         if build.error is not None:
-            builds.refuse(variant, build.error)
+            builds.refuse(version.name, build.error)
             continue
         try:
-            builds.programs[variant] = device.load(build)
+            builds.programs[version.name] = device.load(build)
         except BuildError as err:
-            anew[variant] = str(err)
-    compiled = build_variants(device, folder, dtype, list(anew))
-    return Builds(builds.programs | compiled.programs, builds.failures | compiled.failures), anew
+            anew[version] = str(err)
+    compiled = build_versions(device, folder, dtype, list(anew))
+    both = Builds(builds.programs | compiled.programs, builds.failures | compiled.failures)
+    return both, {version.name: reason for version, reason in anew.items()}
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..core.errors import WorkloadError
+from ..core.errors import LaunchRefusedError, WorkloadError
 from ..core.schema import Status
 from ..core.space import Cell, CellGroup, Problem
 from ..core.text import MOST_SENTENCE, one_line
 from ..devices.base import Bound, Reading, Sample
 from ..workloads.contract import Launch, Workload
+from .outcome import status_of
 
 
 @dataclass
@@ -55,7 +56,7 @@ class CellRun:
 
 
 class NoLaunch(Launch):
-    """Stands where a workload does not say its launch: no block of no thread."""
+    """Stands where a workload fails to say its launch, or has none: no block of no thread."""
 
     def __init__(self) -> None:
         super().__init__("", (0, 0, 0), (0, 0, 0), (), 0)
@@ -65,13 +66,17 @@ class NoLaunch(Launch):
 
 
 def planned(workload: Workload, cell: Cell) -> CellRun:
-    """`cell` before it is measured; ended at once where the workload fails to describe it."""
+    """`cell` before it is measured; ended at once where it cannot be, or is not described."""
     try:
         workload.bytes_moved(cell)
         workload.result_of(cell.variant)
+        reason = workload.valid(cell)
+        if reason is not None:
+            message = one_line(reason, MOST_SENTENCE)
+            return CellRun(cell, NoLaunch(), status=Status.INVALID, message=message)
         return CellRun(cell, workload.launch(cell))
-    except WorkloadError as err:
-        return CellRun(cell, NoLaunch(), status=Status.WORKLOAD_FAILED, message=str(err))
+    except (LaunchRefusedError, WorkloadError) as err:
+        return CellRun(cell, NoLaunch(), status=status_of(err), message=str(err))
 
 
 @dataclass(frozen=True)

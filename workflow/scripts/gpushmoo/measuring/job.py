@@ -5,21 +5,25 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..core.backends import BACKENDS
 from ..core.errors import DeviceError
 from ..core.paths import ROOT
-from ..core.run_plan import PLAN_FILE
 from ..core.schema import Status
-from ..core.space import CellGroup, Problem, asks_the_device
+from ..core.space import CellGroup, asks_the_device
 from ..devices.base import DeviceInfo
+from ..devices.building import failure_sentences
 from ..storage.store import read_shard, write_result
 from ..workloads.loader import KernelFolder, load_kernel
 from .builds import first_printf
+from .earlier import NOTHING, Earlier, Taken, joined, launches_by_group
 from .events import ShardResult, planned
 from .locks import DeviceLock, lock_one
 from .orphans import Membership
@@ -33,97 +37,143 @@ from .worker.supervise import IDLE_LIMIT_S, Supervisor
 from .worker.suspects import FAULTS_OF_NOBODY, STRIKES_OF_NOBODY
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class FirstRepeat:
     """What later repeats of a shard take over from the first, so that they measure alike.
 
-    They measure the cells that ended as ``ok`` there (`keys`), with as many launches a sample.
+    They measure the cells that ended as ``ok`` there, with as many launches a sample; `of_cells`
+    has that number by the cell's key, `launches` by its group.
     """
 
-    keys: frozenset[str]
+    of_cells: Mapping[str, int]
     launches: Mapping[CellGroup, int]
 
 
 def read_first(path: Path) -> FirstRepeat:
     """Of the file that the first repeat wrote. Raises BadParquetError."""
     table, _ = read_shard(path)
-    keys: set[str] = set()
-    launches: dict[CellGroup, int] = {}
-    for row in table.to_pylist():
-        if row["status"] != Status.OK:
-            continue
-        keys.add(row["cell_key"])
-        problem = Problem(row["height"], row["width"])
-        group = CellGroup(problem, row["cache_state"], row["variant"])
-        # A cell that is too slow for its group's number has fewer.
-        launches[group] = max(launches.get(group, 1), row["launches_per_sample"])
-    return FirstRepeat(frozenset(keys), launches)
+    ok = table.filter(pc.equal(table.column("status"), Status.OK))
+    names = ("cell_key", "launches_per_sample")
+    of_cells = zip(*(ok.column(name).to_pylist() for name in names), strict=True)
+    return FirstRepeat(dict(of_cells), launches_by_group(ok))
 
 
-def run_shard(
-    params: Mapping[str, Any],
-    place: tuple[int, int],
-    cache: Path,
-    out: Path,
-    terminal: TextIO,
-    first: Path | None = None,
-    log_file: str = "the log",
-    plan_file: Path = Path(PLAN_FILE),
-    build: Path | None = None,
-) -> None:
-    """Measure the shard of `params` (see run_plan.RunPlan) and write its Parquet file to `out`.
+@dataclass(frozen=True)
+class ShardTask:
+    """What a measuring job is to do, apart from where the result goes.
 
-    `place` says which of how many shards this is, to the person who watches `terminal`; device
-    runtimes keep their caches in `cache`. `first` is what the first repeat wrote, None if this is
-    the first; `log_file` is where compilers' messages are, `plan_file` the run's plan, `build` the
-    kernel's build file, without which the measuring process compiles. Raises DeviceError when there
-    is no device or a problem does not fit it, OrphanError when the run no longer asks for the
-    shard.
+    `params` are those of `run_plan.RunPlan`; `place` says which of how many shards this is, to a
+    person; device runtimes keep their caches in `cache`. `first` is what the first repeat wrote,
+    None if this is the first; `build` the kernel's build file, without which the measuring process
+    compiles, and `log_file` then has the compilers' messages. `earlier` is what may be taken over
+    from jobs before this one. The measuring process prints into `worker_log`, or where this one
+    does.
     """
-    membership = Membership(params, out, plan_file)
-    log.info("shard %s, repeat %d", params["shard"], params["repeat"])
-    folder = load_kernel(ROOT / params["folder"])
-    if first is None:
-        do = Measure(None, TOGETHER, {})
-    else:
-        before = read_first(first)
-        do = Measure(before.keys, TOGETHER, before.launches)
-    label = _label(folder, params, place)
-    session = _Session(Job(params, cache, time.monotonic(), build), label, terminal)
+
+    params: Mapping[str, Any]
+    place: tuple[int, int]
+    cache: Path
+    first: Path | None = None
+    build: Path | None = None
+    log_file: str = "the log"
+    earlier: Earlier | None = None
+    worker_log: Path | None = None
+
+
+@dataclass(frozen=True)
+class MeasuredShard:
+    """All cells of a shard in the schema of its axes, and their provenance."""
+
+    table: pa.Table
+    metadata: dict[str, Any]
+
+
+def run_shard(task: ShardTask, out: Path, terminal: TextIO, plan_file: Path) -> None:
+    """Measure a shard and write its Parquet file to `out`; `plan_file` is the run's plan.
+
+    Raises DeviceError when there is no device or a problem does not fit it, OrphanError when the
+    run no longer asks for the shard, NotWrittenError.
+    """
+    membership = Membership(task.params, out, plan_file)
+
+    def write(shard: MeasuredShard) -> None:
+        membership.check()
+        write_result(shard.table, out, shard.metadata, terminal)
+        log.info("wrote %s", out)
+        if task.earlier is not None:
+            task.earlier.keep(out, shard.table.column("cell_key").to_pylist())
+
+    measure_shard(task, terminal, membership.check_parent, write)
+
+
+def measure_shard(
+    task: ShardTask,
+    terminal: TextIO,
+    check: Callable[[], None],
+    finish: Callable[[MeasuredShard], T],
+) -> T:
+    """Measure a shard; what `finish` gives of it, called while the device is still locked.
+
+    So who waits for the device finds what was written. `check` is called on the way, and may
+    raise. Raises DeviceError when there is no device or a problem does not fit it.
+    """
+    log.info("shard %s, repeat %d", task.params["shard"], task.params["repeat"])
+    folder = load_kernel(ROOT / task.params["folder"])
+    before = None if task.first is None else read_first(task.first)
+    session = _Session(task, folder, before, terminal)
     try:
-        worker = session.start(do)
+        return _measured(task, folder, session, terminal, check, finish)
+    finally:
+        # After a fault, too: the caller may be a program that goes on.
+        session.release()
+
+
+def _measured(
+    task: ShardTask,
+    folder: KernelFolder,
+    session: _Session,
+    terminal: TextIO,
+    check: Callable[[], None],
+    finish: Callable[[MeasuredShard], T],
+) -> T:
+    """`measure_shard` by the processes of `session`."""
+    params = task.params
+    try:
+        worker = session.begin()
     except (WorkerGoneError, WorkerSilentError) as err:
         if err.in_workload:
             raise DeviceError(f"{err}.") from err
         reason = str(err) or "the measuring process said nothing"
         raise DeviceError(f"The device was not opened: {reason}.") from err
-    assert session.opened is not None
-    opened = session.opened
+    opened, taken, do = session.opened, session.taken, session.do
     cells = [c for c in opened.cells if do.keys is None or c.key in do.keys]
-    progress = Progress(label, len(cells), terminal)
+    progress = Progress(session.label, len(cells), terminal)
     progress.announce()
-    if first is None:
-        _say_of_source(folder, params, opened, log_file if build is None else None, terminal)
+    if taken.keys:
+        terminal.write(f"{session.label}: {len(taken.keys)} cells were measured before\n")
+    if task.first is None:
+        log_file = task.log_file if task.build is None else None
+        _say_of_source(folder, params, opened, log_file, terminal)
     runs = [planned(folder.workload, cell) for cell in cells]
-    timeout_s = params["measure"]["timeout_s"]
 
     def on_progress(done: int, share: float) -> None:
-        membership.check_parent()
+        check()
         progress.update(done, share)
 
+    timeout_s = params["measure"]["timeout_s"]
     supervisor = Supervisor(runs, session.start, timeout_s, on_progress, do.launches)
     result = supervisor.measure(worker)
     log.info("measured")
-    table = cell_table(result, folder.workload, opened.info, params["axes"])
-    membership.check()
-    write_result(table, out, _metadata(params, opened, result), terminal)
-    log.info("wrote %s", out)
-    # Not before: who waits for the device may be at work on the same file.
+    table = joined(cell_table(result, folder.workload, opened.info, params["axes"]), taken.table)
+    shard = MeasuredShard(table, _metadata(params, opened, result, taken))
+    finished = finish(shard)
     session.release()
-    statuses = Counter(str(r.status) for r in result.runs.values())
+    statuses = Counter(table.column("status").to_pylist())
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
+    return finished
 
 
 def _label(folder: KernelFolder, params: Mapping[str, Any], place: tuple[int, int]) -> str:
@@ -150,22 +200,25 @@ def _say_of_source(
     where = f"{params['folder']}, {params['dtype']}"
     for reason in dict.fromkeys(opened.compiled_here.values()):
         terminal.write(f"gpushmoo: {where}: compiled by the measuring job: {reason}\n")
-    for variant, reason in opened.failures.items() if log_file is not None else ():
-        said = f"{where}, variant {variant}: {reason} (whole message: {log_file})"
-        terminal.write(f"gpushmoo: {said}\n")
+    for sentence in failure_sentences(opened.failures) if log_file is not None else ():
+        terminal.write(f"gpushmoo: {where}, {sentence} (whole message: {log_file})\n")
     printf = first_printf(folder, BACKENDS[params["backend"]].source_suffix)
     if printf is not None:
         terminal.write(f"gpushmoo: {where}: {printf}: the kernel prints; its times include that.\n")
     terminal.flush()
 
 
-def _metadata(params: Mapping[str, Any], opened: Opened, result: ShardResult) -> dict[str, Any]:
+def _metadata(
+    params: Mapping[str, Any], opened: Opened, result: ShardResult, taken: Taken
+) -> dict[str, Any]:
     info: DeviceInfo = opened.info
     return {
         **provenance(info, params["kernel_digest"], opened.options),
         "axes": sorted(params["axes"]),
         **_resolved_axes(params, opened),
         "build_failures": opened.failures,
+        "codes": opened.codes,
+        **({"earlier": taken.told} if taken.keys else {}),
         **({"compiled_here": opened.compiled_here} if opened.compiled_here else {}),
         "controls": [
             {
@@ -176,7 +229,8 @@ def _metadata(params: Mapping[str, Any], opened: Opened, result: ShardResult) ->
                 "seconds": [seconds for _, seconds in copies],
             }
             for (problem, state), copies in sorted(result.copies.items())
-        ],
+        ]
+        + [control for source in taken.sources for control in source["controls"]],
         "machine_code": opened.machine_code,
         "params": dict(params),
         "readings": [{"at_s": at, **asdict(reading)} for at, reading in result.readings],
@@ -191,16 +245,51 @@ def _resolved_axes(params: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
 
 
 class _Session:
-    """Starts measuring processes on one device, which it locks with the first."""
+    """Starts measuring processes on one device, which it locks with the first.
 
-    def __init__(self, job: Job, label: str, terminal: TextIO) -> None:
-        self._job, self._label, self._terminal = job, label, terminal
+    Once that is open, `opened` is what it has told, `taken` what is taken over from earlier jobs,
+    and `do` what is left to measure.
+    """
+
+    opened: Opened
+    taken: Taken
+    do: Measure
+
+    def __init__(
+        self, task: ShardTask, folder: KernelFolder, before: FirstRepeat | None, terminal: TextIO
+    ) -> None:
+        self.label = _label(folder, task.params, task.place)
+        self._job = Job(task.params, task.cache, time.monotonic(), task.build)
+        self._worker_log = task.worker_log
+        self._earlier, self._workload = task.earlier, folder.workload
+        self._before, self._terminal = before, terminal
         self._index: int | None = None
         self._lock: DeviceLock | None = None
-        self.opened: Opened | None = None
+
+    def begin(self) -> WorkerProcess:
+        """The first process, at work on all cells that are not taken over. Raises as `start`."""
+        return self._started(self._first_work)
+
+    def _first_work(self, opened: Opened) -> Measure:
+        self.opened, before = opened, self._before
+        of_cells = None if before is None else before.of_cells
+        self.taken = NOTHING
+        if self._earlier is not None:
+            self.taken = self._earlier.taken(opened, self._workload, of_cells)
+        keys = None if of_cells is None else frozenset(of_cells)
+        if self.taken.keys:
+            wanted = frozenset(c.key for c in opened.cells) if keys is None else keys
+            keys = wanted - self.taken.keys
+        launches = self.taken.launches if before is None else before.launches
+        self.do = Measure(keys, TOGETHER, launches)
+        return self.do
 
     def start(self, do: Measure) -> WorkerProcess:
-        """A process that is at work on what it is told to measure.
+        """A further process, at work on what it is told to measure; see `_started`."""
+        return self._started(lambda _: do)
+
+    def _started(self, work: Callable[[Opened], Measure]) -> WorkerProcess:
+        """A process that is at work on what `work` makes of its device and cells.
 
         One that ends before it is at work is replaced, so that no cell is lost to a signal from
         outside. Raises DeviceError, WorkerGoneError, WorkerSilentError.
@@ -208,7 +297,7 @@ class _Session:
         ends: Counter[bool] = Counter()
         while True:
             try:
-                return self._start_once(do)
+                return self._start_once(work)
             except WorkerGoneError as err:
                 struck = isinstance(err, WorkerKilledError)
                 ends[struck] += 1
@@ -216,15 +305,16 @@ class _Session:
                     raise
                 log.error("%s while it started; another one is started", err)
 
-    def _start_once(self, do: Measure) -> WorkerProcess:
-        worker = WorkerProcess(self._job)
+    def _start_once(self, work: Callable[[Opened], Measure]) -> WorkerProcess:
+        worker = WorkerProcess(self._job, self._worker_log)
         try:
             offered = worker.hear(IDLE_LIMIT_S)
             if isinstance(offered, Lost):
                 raise DeviceError(f"The device was lost while it was opened ({offered.message}).")
             assert isinstance(offered, Candidates)
             if self._index is None:
-                self._index, self._lock = lock_one(offered.devices, self._say_waiting)
+                devices = self._preferred(offered.devices)
+                self._index, self._lock = lock_one(devices, self._say_waiting)
             assert self._lock is not None
             worker.lend(self._index, self._lock)
             opened = worker.hear(IDLE_LIMIT_S)
@@ -234,9 +324,13 @@ class _Session:
         except BaseException:
             worker.stop()
             raise
-        self.opened = self.opened or opened
-        worker.say(do)
+        worker.say(work(opened))
         return worker
+
+    def _preferred(self, devices: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
+        """Those of the devices that have measured cells of this shard before, if there are any."""
+        uuids = frozenset() if self._earlier is None else self._earlier.uuids
+        return [device for device in devices if device[1] in uuids] or devices
 
     def release(self) -> None:
         """Let others measure on the device."""
@@ -244,5 +338,5 @@ class _Session:
             self._lock.release()
 
     def _say_waiting(self) -> None:
-        self._terminal.write(f"{self._label}: ready, waiting until a device is free\n")
+        self._terminal.write(f"{self.label}: ready, waiting until a device is free\n")
         self._terminal.flush()

@@ -136,9 +136,12 @@ class ShardRun:
             run.end(Status.TOO_MANY_THREADS, f"{run.launch.threads} threads a block; limit {limit}")
         elif (refusal := self._image_refusal(run.cell)) is not None:
             run.end(Status.RESOURCES, refusal)
-        elif run.cell.variant in self._builds.failures:
-            failure = self._builds.failures[run.cell.variant]
+        elif (name := self._version(run.cell)) in self._builds.failures:
+            failure = self._builds.failures[name]
             run.end(status_of(failure), str(failure))
+
+    def _version(self, cell: Cell) -> str:
+        return self._folder.workload.version(cell).name
 
     def _image_refusal(self, cell: Cell) -> str | None:
         if not self._folder.workload.images:
@@ -190,11 +193,13 @@ class ShardRun:
         """Bind, launch once on poisoned output and verify that, time one launch."""
 
         def step() -> None:
-            program = self._builds.programs[run.cell.variant]
+            program = self._builds.programs[self._version(run.cell)]
             run.bound = space.bind(program, run.cell)
             run.proof = space.bind_proof(program, run.cell) or run.bound
             run.registers = program.registers(run.launch.entry)
-            run.resident_per_unit = program.resident_per_unit(run.launch.entry, run.launch.threads)
+            run.resident_per_unit = program.resident_per_unit(
+                run.launch.entry, run.launch.threads, run.launch.shared_bytes
+            )
             if self._settings.verifies_before:
                 self._verify(run, space)
             if run.bound is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 
 from ..chapters.contract import ChapterError, ChapterPlan, ChapterRun
 from ..chapters.loader import ChapterFolder, ChapterFolderError, find_chapters, load_chapter
+from ..core.paths import ROOT
 from ..simulation.request import COMPARED_KERNELS, Simulation
 from ..workloads.loader import KernelFolder
 from ..workloads.user_code import blamed
 from .config_schema import ConfigError, check_schema, refuse_unknown
+from .digest import code_digest
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,24 @@ class PlannedChapter:
     folder: ChapterFolder
     plan: ChapterPlan
 
+    def page_params(self, results: Path) -> dict[str, Any]:
+        """What the report is told to make the chapter's page of; `results` is the run's folder."""
+        figures = [str(results.joinpath("figures", f"{name}.svg")) for name in self.plan.figures]
+        return {
+            "code": code_digest(self.folder.path / "pages.py"),
+            "folder": os.path.relpath(self.folder.path, ROOT),
+            "reads": {kind: list(files) for kind, files in self.plan.reads.items()},
+            "params": dict(self.plan.params),
+            "tells": sorted(self.folder.chapter.tells),
+            "figures": figures,
+        }
+
 
 def plan_chapters(
     raw: Mapping[str, Any],
     schema: Mapping[str, Any],
     root: Path,
+    results: Path,
     dataset: Path | None,
     kernels: Mapping[str, KernelFolder],
     simulations: Mapping[str, Simulation],
@@ -37,7 +53,7 @@ def plan_chapters(
     measured cells where no kernel is swept that can be simulated. Raises ConfigError.
     """
     try:
-        paths = find_chapters(root / f for f in raw["chapter_folders"])
+        paths = find_chapters(root / f for f in ["reports/chapters", *raw["chapter_folders"]])
         folders = {name: load_chapter(path) for name, path in paths.items()}
     except ChapterFolderError as err:
         raise ConfigError(str(err)) from err
@@ -51,7 +67,7 @@ def plan_chapters(
         for name, s in simulations.items()
         if name not in absent - spoken_of and (not s.measured or COMPARED_KERNELS & swept)
     }
-    run = ChapterRun(Path("results") / raw["run"], raw["seed"], kernels, kept, dataset, root)
+    run = ChapterRun(results, raw["seed"], kernels, kept, dataset, root)
     return kept, {n: PlannedChapter(f, _plan(f, options[n], run)) for n, f in present.items()}
 
 

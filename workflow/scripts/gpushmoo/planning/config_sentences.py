@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import jsonschema
@@ -38,18 +39,30 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _advice(error: jsonschema.ValidationError) -> str:
-    """What to do with a text that without its quotes would be a number that may stand there."""
-    quoted = isinstance(error.instance, str) and _NUMBER.fullmatch(error.instance)
-    return "; remove the quotes" if quoted and _wants_number(error) else ""
+    """What to do with a text that is nearly what may stand there: a number, or one of a list."""
+    text = error.instance
+    if not isinstance(text, str):
+        return ""
+    number = _NUMBER.fullmatch(text)
+    if number and _wants(error, "integer", "number"):
+        if number["unit"]:
+            return f"; write a plain number, without '{number['unit']}'"
+        # YAML takes 1e3 for a text, and 1.0e+3 for a number.
+        return f"; write {Decimal(text):f}" if number["exponent"] else "; remove the quotes"
+    is_entry = not any(map(str.isspace, text)) and _wants(error, "array")
+    return f"; write [{text}]" if is_entry and not _wants(error, "integer") else ""
 
 
-_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[-+]?[0-9]+(\.[0-9]*)?(?P<exponent>e[-+]?[0-9]{1,2})? ?(?P<unit>[a-z%]+)?", re.IGNORECASE
+)
 
 
-def _wants_number(error: jsonschema.ValidationError) -> bool:
+def _wants(error: jsonschema.ValidationError, *types: str) -> bool:
+    """Whether a value of one of these types may stand where another one does."""
     if error.validator == "anyOf":
-        return any(map(_wants_number, error.context or []))
-    return error.validator == "type" and bool({"integer", "number"} & set(_types(error)))
+        return any(_wants(inner, *types) for inner in error.context or [])
+    return error.validator == "type" and bool({*types} & set(_types(error)))
 
 
 def _mapping(error: jsonschema.ValidationError) -> Mapping[str, Any]:
@@ -69,7 +82,9 @@ def _any_of(key: str, error: jsonschema.ValidationError) -> str:
         deepest = max(
             closest, key=lambda e: (len(list(e.relative_path)), e.validator != "required")
         )
-        return sentence(deepest)
+        # An alternative of single words is not all that may stand there.
+        if deepest.validator != "enum" or deepest.relative_path:
+            return sentence(deepest)
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
     text = str(schema.get("description", "see the schema")).rstrip(".")
     return f"Config key '{key}' is {_show(error.instance)}; allowed: {text}{_advice(error)}."
@@ -105,7 +120,7 @@ _TYPES = {
     "string": "a text",
     "boolean": "true or false",
     "array": "a list",
-    "object": "a mapping",
+    "object": "a mapping (lines of 'key: value')",
     "null": "null",
 }
 

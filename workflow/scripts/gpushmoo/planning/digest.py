@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..core.paths import IMPORTED, PACKAGE
+from ..core.paths import IMPORTED, PACKAGE, ROOT
 from ..core.python_digest import tree_digest
 
 # A text that names a module: another process is to run it, or it is imported where it is needed.
@@ -118,6 +118,12 @@ def _digest_of(modules: Iterable[Path], folders: Folders) -> str:
     for name, digest in sorted(named.items()):
         h.update(name.encode() + b"\0" + digest)
     return h.hexdigest()[:16]
+
+
+def template_digest(chapters: Iterable[Path]) -> str:
+    """Digest of the report's templates, those of these chapters' folders, and what they print."""
+    files = (p for f in chapters for p in [f / "pages.typ", *(f / "published").rglob("*")])
+    return file_digest(*(ROOT / "reports").glob("*.typ"), *(p for p in files if p.is_file()))
 
 
 def file_digest(*paths: Path) -> str:

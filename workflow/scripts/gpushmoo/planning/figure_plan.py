@@ -10,9 +10,9 @@ from typing import Any
 from ..core.space import Problem
 from ..workloads.loader import KernelFolder
 from ..workloads.views import Swept, View
-from .config import SweepConfig
 from .config_schema import ConfigError
 from .digest import library_digest, module_digest
+from .sweeps import SweepConfig
 
 # More than a report could be looked through.
 MOST_FIGURES = 5_000

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.backends import AUTO, BACKENDS, Backend
-from ..core.paths import ROOT, cache_folder
+from ..core.paths import RESULTS, ROOT, cache_folder
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice, resolve
@@ -18,9 +18,16 @@ from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
 from .chapters import PlannedChapter
 from .config import RunConfig, check_memory, load_config
-from .digest import code_digest, file_digest, library_digest, module_digest
+from .digest import (
+    code_digest,
+    file_digest,
+    library_digest,
+    module_digest,
+    template_digest,
+)
 from .figure_plan import FigureSpec, figures_of, refuse_many_figures
-from .plan import ShardJob, build_params, named_shard, plan_shards, run_plan
+from .job_params import build_params
+from .plan import ShardJob, named_shard, plan_shards, run_plan
 
 
 class Flow:
@@ -29,15 +36,15 @@ class Flow:
     `shards` are those that it measures.
     """
 
-    def __init__(self, raw: Mapping[str, Any], ask_device: bool) -> None:
+    def __init__(self, raw: Mapping[str, Any], ask_device: bool, results: Path = RESULTS) -> None:
         """Check the configuration; with `ask_device` resolve ``backend: auto`` on this host.
 
-        Raises ConfigError or NoDeviceError, each one sentence.
+        The run's folder lies in `results`. Raises ConfigError or NoDeviceError, each one sentence.
         """
-        self.config: RunConfig = load_config(raw, ROOT)
+        self.config: RunConfig = load_config(raw, ROOT, results)
         refuse_many_figures(self.config.sweeps, self.config.backend)
         self.shards: list[ShardJob] = [] if self.config.dataset else plan_shards(self.config)
-        self.results = Path("results") / self.config.run
+        self.results = self.config.results
         self._info: DeviceInfo | None = None
         self.choice = DeviceChoice(
             self.config.backend,
@@ -137,13 +144,16 @@ class Flow:
 
     def build_params(self, wildcards: Any) -> dict[str, Any]:
         """Parameters of the job that builds a sweep's kernel: what is compiled and what for."""
-        sweep, choice = self.config.sweeps[wildcards.sweep], self.choice
-        return build_params(self.config, choice.backend, choice.runtime, sweep, wildcards.dtype)
+        config, choice = self.config, self.choice
+        sweep = config.sweeps[wildcards.sweep]
+        device = choice.backend, config.device, choice.runtime
+        return build_params(sweep, wildcards.dtype, *device, config.cuda_arch)
 
     def build_threads(self, wildcards: Any) -> int:
         """A share of this host's cores for each build, of which all may run at once."""
         share = self.all_cores // len(self.build_files)
-        return max(1, min(share, len(self.config.sweeps[wildcards.sweep].variants)))
+        versions = self.config.sweeps[wildcards.sweep].versions[wildcards.dtype]
+        return max(1, min(share, len(versions)))
 
     def measure_threads(self, wildcards: Any) -> int:
         """What is measured of the host has all its cores, so that no other job runs beside it."""
@@ -162,6 +172,10 @@ class Flow:
         The argument `output` keeps Snakemake from comparing this with the last run's value.
         """
         return self._shard_numbers[named_shard(wildcards).path], len(self.shards)
+
+    def statuses_again(self, wildcards: Any, output: Any) -> list[str]:
+        """Cells that ended so are measured again by whatever job has them; see `shard_place`."""
+        return sorted(self.config.again)
 
     @cached_property
     def _shard_numbers(self) -> dict[str, int]:
@@ -332,6 +346,10 @@ class Flow:
             "name_state": len({state for s in sweeps for state in s.cache_states}) > 1,
         }
 
+    def figure_heading(self, wildcards: Any) -> str:
+        """The heading in the report under which the figure stands."""
+        return self._figure(wildcards).view.section()
+
     def figure_code(self, wildcards: Any) -> list[str]:
         """What draws the figure, and by which settings."""
         return self._figure(wildcards).code
@@ -374,21 +392,9 @@ class Flow:
             "host_fed": self.host_fed_kernels,
             "recorded": self.config.dataset is not None,
             "seed": self.config.seed,
-            "chapters": {
-                name: {
-                    "code": code_digest(c.folder.path / "pages.py"),
-                    "folder": os.path.relpath(c.folder.path, ROOT),
-                    "reads": {kind: list(files) for kind, files in c.plan.reads.items()},
-                    "params": dict(c.plan.params),
-                    "tells": sorted(c.folder.chapter.tells),
-                    "figures": [self.path("figures", f"{n}.svg") for n in c.plan.figures],
-                }
-                for name, c in self.chapters.items()
-            },
+            "chapters": {n: c.page_params(self.results) for n, c in self.chapters.items()},
         }
 
     def template_digest(self) -> str:
         """Digest of the report's templates, its chapters', and what their documents print."""
-        folders = [c.folder.path for c in self.chapters.values()]
-        files = (p for f in folders for p in [f / "pages.typ", *(f / "published").rglob("*")])
-        return file_digest(*(ROOT / "reports").glob("*.typ"), *(p for p in files if p.is_file()))
+        return template_digest(c.folder.path for c in self.chapters.values())

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core.backends import source_suffix
-from ..core.paths import ROOT
 from ..core.run_plan import RunPlan, SweepPlan
 from ..core.space import TYPICAL, count_cells, expand_axis, shard_count, shard_name
-from .config import RunConfig, SweepConfig
+from .config import RunConfig
 from .config_schema import ConfigError
+from .job_params import sweep_params
+from .sweeps import SweepConfig
 
 # Measuring jobs of a run. Snakemake takes minutes and gigabytes to plan as many.
 MOST_SHARDS = 100_000
@@ -77,57 +76,14 @@ def run_plan(config: RunConfig, backend: str, opencl_runtime: str) -> RunPlan:
     shards = {(s.sweep, s.dtype): s.count for s in plan_shards(config)}
     sweeps: dict[str, dict[str, SweepPlan]] = {}
     for (name, dtype), count in shards.items():
-        params = _sweep_params(config, backend, opencl_runtime, name, dtype)
+        params = sweep_params(
+            config.sweeps[name],
+            dtype,
+            config.measure,
+            config.repeats,
+            backend,
+            config.device,
+            opencl_runtime,
+        )
         sweeps.setdefault(name, {})[dtype] = SweepPlan(params, count)
     return RunPlan(sweeps)
-
-
-def _sweep_params(
-    config: RunConfig, backend: str, opencl_runtime: str, name: str, dtype: str
-) -> dict[str, Any]:
-    """Everything that the measuring jobs of a sweep and dtype depend on besides their code.
-
-    Plain values, which Snakemake compares with the last run's: a difference, and nothing else,
-    measures again.
-    """
-    sweep: SweepConfig = config.sweeps[name]
-    rule = config.measure.rule
-    return {
-        "axes": {a: sweep.axes[a] for a in sorted(sweep.axes)},
-        "backend": backend,
-        "cache_states": list(sweep.cache_states),
-        "device": config.device,
-        "dtype": dtype,
-        "folder": os.path.relpath(sweep.folder.path, ROOT),
-        "kernel_digest": sweep.folder.digest(source_suffix(backend)),
-        "measure": {
-            "budget_s": rule.budget_s,
-            "max_samples": rule.max_samples,
-            "min_samples": rule.min_samples,
-            "relative_half_width": rule.relative_half_width,
-            "repeats": config.repeats,
-            "timeout_s": config.measure.cell_timeout_s,
-            "warmup": config.measure.warmup,
-        },
-        "opencl_runtime": opencl_runtime,
-        "seed": config.seed,
-        "sizes": [[p.height, p.width] for p in sweep.problems],
-        "thread_limit": config.measure.thread_limit,
-        "variants": list(sweep.variants),
-    }
-
-
-def build_params(
-    config: RunConfig, backend: str, runtime: str, sweep: SweepConfig, dtype: str
-) -> dict[str, Any]:
-    """Everything that a build file depends on besides its code."""
-    return {
-        "backend": backend,
-        "cuda_arch": config.cuda_arch,
-        "device": config.device,
-        "dtype": dtype,
-        "folder": os.path.relpath(sweep.folder.path, ROOT),
-        "kernel_digest": sweep.folder.digest(source_suffix(backend)),
-        "opencl_runtime": runtime,
-        "variants": list(sweep.variants),
-    }

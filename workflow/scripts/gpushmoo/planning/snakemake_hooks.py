@@ -2,62 +2,130 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from snakemake.common.configfile import load_configfile
 from snakemake.io import ancient
+from snakemake.path_modifier import PathModifier
 from snakemake.settings.types import Quietness
+from snakemake.utils import update_config
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
+from ..core.paths import DEFAULTS
 from ..devices.functions import functions_of
 from ..devices.select import probe
 from ..storage.wholefile import write_json
 from .again import cells_ended_as, sentence
+from .bounds import size_sentence
 from .digest import code_digest
 from .flow import Flow
 from .products import damage, damage_of_shard
 
-# Rules whose jobs run on the device.
-ON_DEVICE = frozenset({"measure", "repeat", "timeline", "errors"})
 _YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
+# A part of the configuration that was given, and the folder that its relative paths refer to.
+_Part = tuple[Mapping[str, Any], Path]
 
 
 def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
     """Check the configuration.
 
     Only the process that the user started asks a device; jobs that read the Snakefile again (on a
-    cluster) do not. Raises ValueError with one sentence.
+    cluster) do not, nor does `snakemake --lint`. Raises ValueError with one sentence.
     """
+    parts = _given(config, workflow)
     # `--config strict=true` arrives as a text.
-    plain = {k: _YAML_WORDS.get(v, v) if isinstance(v, str) else v for k, v in config.items()}
-    if _simulates_nothing(workflow.config_settings):
+    words = {k: _YAML_WORDS.get(v, v) if isinstance(v, str) else v for k, v in config.items()}
+    plain: dict[str, Any] = load_configfile(DEFAULTS)
+    update_config(plain, words)
+    if _last(parts, "simulate")[0] == {}:
+        # Merged into what stands before it, that leaves all devices in.
         plain["simulate"] = {}
+    for key in ("kernel_folders", "chapter_folders"):
+        plain[key] = _located(*_last(parts, key), plain[key])
+    plain = with_whole_axes(plain, [part for part, _ in parts])
     asks = plain.get("backend") == AUTO and plain.get("dataset") is None
-    if asks and workflow.is_main_process and _on_cluster(workflow):
+    if asks and _plans_jobs(workflow) and _on_cluster(workflow):
         named = " or ".join(f"backend={name}" for name in BACKENDS)
         raise ValueError(
             "backend: auto asks the host on which Snakemake starts, and the jobs run elsewhere; "
             f"name what the nodes have, as --config {named} does."
         )
     try:
-        return Flow(plain, ask_device=bool(workflow.is_main_process))
+        flow = Flow(plain, _plans_jobs(workflow), _results(workflow))
     except NoDeviceError as err:
         raise ValueError(f"backend: {err}") from err
+    if workflow.is_main_process and flow.config.dataset is None:
+        # Before the graph of jobs is made, which takes minutes where there are very many.
+        size = size_sentence(flow.config.sweeps, flow.choice.backend)
+        print(f"gpushmoo: {size}", file=sys.stderr)
+    return flow
 
 
-def _simulates_nothing(settings: Any) -> bool:
-    """Whether the user's last word on simulated devices is an empty mapping.
+def _given(config: Mapping[str, Any], workflow: Any) -> list[_Part]:
+    """The parts of which the configuration is made, but for the defaults; the last one wins.
 
-    Merged into what stands before it, that would leave all devices in.
+    A workflow that imports these rules may give the whole of it.
     """
-    given = [*map(load_configfile, settings.configfiles), settings.config]
-    return next((g["simulate"] for g in reversed(given) if "simulate" in g), None) == {}
+    here, settings = Path.cwd(), workflow.config_settings
+    if workflow.modifier.skip_configfile:
+        return [(config, here)]
+    files = [(load_configfile(path), Path(path).parent) for path in settings.configfiles]
+    return [*files, (settings.config, here)]
+
+
+def _last(parts: Sequence[_Part], key: str) -> tuple[Any, Path]:
+    """The last word on `key`, and the folder of what said it; None where nothing did."""
+    said = ((part[key], folder) for part, folder in reversed(parts) if key in part)
+    return next(said, (None, Path()))
+
+
+def _located(said: Any, folder: Path, merged: Any) -> Any:
+    """The folders that were said, from `folder` on; what is no list of texts stays as `merged`."""
+    if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
+        return merged
+    return [os.path.join(folder, name) for name in said]
+
+
+def _results(workflow: Any) -> Path:
+    """Where the runs' folders lie, with the prefix that a workflow may give that imports the rules.
+
+    All of the rules' paths come from the Flow, and so does the prefix. Snakemake gives it to inputs
+    and outputs alone, and to parameters not: it is kept from doing so.
+    """
+    modifier = workflow.modifier
+    results = modifier.path_modifier.replace_prefix("results/")
+    modifier.path_modifier = PathModifier(None, None, workflow)
+    return Path(results)
+
+
+def with_whole_axes(merged: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The configuration with every axis as the last of the `given` ones says it.
+
+    Merged key by key, a range would keep the step of the one that it is to replace.
+    """
+    axes = {
+        (sweep, axis): spec
+        for config in given
+        for sweep, asked in _mapping(config.get("kernels")).items()
+        for axis, spec in _mapping(_mapping(asked).get("axes")).items()
+    }
+    whole = copy.deepcopy(merged)
+    for (sweep, axis), spec in axes.items():
+        if axis in _mapping(_mapping(_mapping(whole["kernels"]).get(sweep)).get("axes")):
+            whole["kernels"][sweep]["axes"][axis] = spec
+    return whole
+
+
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    """`value`, or an empty mapping in its place where it is something else."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def limit_gpus(flow: Flow, workflow: Any) -> None:
@@ -68,7 +136,7 @@ def limit_gpus(flow: Flow, workflow: Any) -> None:
     has its process ready when a device gets free.
     """
     backend = flow.gpu_backend
-    if backend is None or not workflow.is_main_process or _on_cluster(workflow):
+    if backend is None or not _plans_jobs(workflow) or _on_cluster(workflow):
         return
     if "gpu" not in workflow.global_resources:
         devices = functions_of(backend).count_devices() if flow.config.device == "all" else 1
@@ -86,6 +154,15 @@ def tell_lost_jobs(workflow: Any) -> None:
         quiet.discard(Quietness.RULES)
 
 
+def _plans_jobs(workflow: Any) -> bool:
+    """Whether this is the process that the user started, and not one that only lints.
+
+    Of both Snakemake says nothing else while it reads the rules: it lints without a look at the
+    environment's variables.
+    """
+    return bool(workflow.is_main_process and workflow.check_envvars)
+
+
 def _on_cluster(workflow: Any) -> bool:
     """Whether jobs run on other hosts.
 
@@ -95,19 +172,42 @@ def _on_cluster(workflow: Any) -> bool:
     return workflow.resource_settings.nodes is not None
 
 
-def refuse_without_device(flow: Flow, workflow: Any) -> None:
+def check_at_start(flow: Flow, workflow: Any) -> None:
+    """Have the folder and the device looked at, and the plan written, before the first job starts.
+
+    Snakemake passes over ``onstart:`` of rules that another workflow imports. That one's own may
+    stand before or after.
+    """
+    rules, register = frozenset(workflow.modifier.rules), workflow.onstart
+
+    def with_ours(theirs: Callable[[Any], None]) -> Callable[[Any], None]:
+        def both(log: Any) -> None:
+            refuse_unwritable(flow, workflow)
+            refuse_without_device(flow, workflow, rules)
+            write_plan(flow, workflow)
+            theirs(log)
+
+        return both
+
+    workflow._onstart = with_ours(workflow._onstart)
+    workflow.onstart = lambda theirs: register(with_ours(theirs))
+
+
+def refuse_without_device(flow: Flow, workflow: Any, rules: Collection[Any]) -> None:
     """Say once, before any job starts, that shards are to be measured on a device that is missing.
 
-    Asked only when something is to be measured here: a report of finished shards needs no device.
-    Where there seems to be one nothing is asked, which would take two seconds; should it not be
-    usable, the measuring jobs say so. Raises SystemExit with one sentence.
+    Asked only when something is to be measured here, which is what jobs of the `rules` that take a
+    GPU do: a report of finished shards needs no device. Where there seems to be one nothing is
+    asked, which would take two seconds; should it not be usable, the measuring jobs say so. Raises
+    SystemExit with one sentence.
     """
     backend = flow.gpu_backend
     if backend is None or not (workflow.is_main_process and workflow.local_exec):
         return
     if functions_of(backend).count_devices() > 0:
         return
-    if any(job.rule.name in ON_DEVICE for job in workflow.dag.needrun_jobs()):
+    jobs = (job for job in workflow.dag.needrun_jobs() if job.rule in rules)
+    if any(job.resources.get("gpu", 0) for job in jobs):
         try:
             probe(flow.choice)
         except NoDeviceError as err:
@@ -166,12 +266,12 @@ def shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:
 
 
 def rerun_changed_scripts(workflow: Any) -> None:
-    """Give every rule with a script the parameter ``code``, which has its jobs run again.
+    """Give every rule of ours with a script the parameter ``code``, which has its jobs run again.
 
     It is the digest of the script and of all code that this imports. Taken of the rule, it can miss
     none; Snakemake itself knows but the script's time.
     """
-    for rule in workflow.rules:
+    for rule in workflow.modifier.rules:
         if rule.script is not None:
             script = rule.basedir.join(rule.script).get_path_or_uri(secret_free=True)
             rule.set_params(code=code_digest(Path(script).resolve()))
@@ -194,8 +294,8 @@ def build_input(flow: Flow) -> Callable[[Any], str | list[str]]:
     return build_file
 
 
-def remake_damaged(workflow: Any) -> None:
-    """Have every rule's damaged products made again; each is named once.
+def remake_damaged(flow: Flow, workflow: Any) -> None:
+    """Have the damaged products of every rule of ours made again; each is named once.
 
     Every rule gets one more input function, which names no file. Snakemake calls it for each job,
     for some more than once, while it builds its graph, which is the only time at which the set of
@@ -203,17 +303,20 @@ def remake_damaged(workflow: Any) -> None:
     Forcing a file, rather than deleting it, leaves a dry run without effect. What lies in a storage
     is not looked at.
     """
-    for rule in workflow.rules:
-        rule.set_input(_forcing(workflow, rule))
+    for rule in workflow.modifier.rules:
+        rule.set_input(_forcing(flow, workflow, rule))
 
 
-def _forcing(workflow: Any, rule: Any) -> Callable[[Any], list[str]]:
+def _forcing(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]:
     """The input function of a rule that has its damaged products made again."""
     measures = "shard" in rule.wildcard_names
 
     @cache
     def is_damaged(path: str) -> bool:
         fault = (damage_of_shard if measures else damage)(Path(path))
+        if measures and Path(flow.dataset).exists() and not Path(path).exists():
+            # Snakemake itself does not miss what only finished files were made of.
+            fault = f"'{path}' is missing."
         if fault is not None:
             again = "measured" if measures else "made"
             print(f"gpushmoo: {fault} It is not used but {again} again.", file=sys.stderr)

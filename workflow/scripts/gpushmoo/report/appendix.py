@@ -10,6 +10,8 @@ from typing import Any
 import pandas as pd
 
 from ..analysis.statuses import faults, status_counts
+from ..core.space import variant_in
+from .earlier import earlier_words
 from .tables import Json, size_words
 
 # A row for all of more variants than this counts them, any other row names each of its variants.
@@ -84,7 +86,7 @@ def provenance_rows(provenance: Sequence[Json]) -> list[Json]:
         {
             "shard": f"{_sweep_words(shards[0]['params'])}, {_part_words(shards, numbers)}",
             "digest": shards[0]["kernel_digest"],
-            "written": _written_words([p["written_at"] for p in shards]),
+            "written": _written_words([p["written_at"] for p in shards]) + earlier_words(shards),
             "builds": _build_words(shards[0]["builds"]),
         }
         for shards in groups.values()
@@ -142,8 +144,14 @@ def _written_words(times: Iterable[str]) -> str:
 
 
 def _build_words(builds: Mapping[str, str]) -> str:
-    """Compiler options of each variant; those that all variants have are said once."""
-    options = {variant: text.split() for variant, text in sorted(builds.items())}
+    """Compiler options of each variant; those that all variants have are said once.
+
+    Of a kernel with compile-time axes their values are left out, which stand in the cells.
+    """
+    options: dict[str, list[str]] = {}
+    for name, text in sorted(builds.items()):
+        variant, flags = variant_in(name), text.split()
+        options[variant] = [f for f in options.get(variant, flags) if f in flags]
     if not options:
         return "no build"
     first = next(iter(options.values()))
@@ -164,14 +172,29 @@ def machine_code_rows(provenance: Sequence[Json]) -> list[Json]:
 
 
 def _entries(provenance: Sequence[Json]) -> Iterable[tuple[Key, str]]:
-    """What was found of each entry of every shard, with the variant."""
+    """What was found of each entry of every shard, with the variant.
+
+    Of a variant that is compiled for several values, the range over these.
+    """
     for p in provenance:
-        where = (_kernel(p["params"]), p["params"]["dtype"])
-        for variant, code in ((p.get("machine_code") or {}).get("variants") or {}).items():
+        found: dict[tuple[str, str], list[Json]] = {}
+        for name, code in ((p.get("machine_code") or {}).get("variants") or {}).items():
             for e in code["entries"]:
-                spills = str(e["spill_loads"] + e["spill_stores"])
-                accesses = _access_words(e["accesses"])
-                yield (*where, e["entry"], str(e["registers"]), spills, accesses), variant
+                found.setdefault((e["entry"], variant_in(name)), []).append(e)
+        for (entry, variant), entries in found.items():
+            registers = _range(e["registers"] for e in entries)
+            spills = _range(e["spill_loads"] + e["spill_stores"] for e in entries)
+            accesses = dict.fromkeys(_access_words(e["accesses"]) for e in entries)
+            several = f"{len(accesses)} kinds, by what is compiled in"
+            words = next(iter(accesses)) if len(accesses) == 1 else several
+            where = (_kernel(p["params"]), p["params"]["dtype"], entry)
+            yield (*where, registers, spills, words), variant
+
+
+def _range(numbers: Iterable[int]) -> str:
+    """``16`` or ``16 to 40``."""
+    ordered = sorted(set(numbers))
+    return " to ".join(map(str, dict.fromkeys((ordered[0], ordered[-1]))))
 
 
 def _access_words(accesses: Iterable[Mapping[str, Any]]) -> str:

@@ -18,6 +18,7 @@ from . import tables
 from .appendix import device_numbers, fault_rows, machine_code_rows, provenance_rows, status_rows
 from .chapter_pages import Page, figures_in
 from .contrasts import contrast_findings
+from .earlier import earlier_finding
 from .shapes import shape_findings, shape_gaps, shape_rows
 from .tables import MOST_SIZES, Json, Namer
 
@@ -47,6 +48,7 @@ def report_facts(
         "is_cpu": provenance[0]["device"]["kind"] == "cpu",
         "findings": [
             steadiness_finding(steadiness(provenance)),
+            *earlier_finding(provenance),
             *findings(_without(cells, elsewhere), best_without_page, fits, figures, spec, names),
             *(sentence for page in chapters.values() for sentence in page.findings),
             *shape_findings(shapes["fits"], names),

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.dtypes import DTYPES
-from ..core.space import Cell, Problem
+from ..core.errors import WorkloadError
+from ..core.space import Cell, Problem, Version
 from . import user_code
 from .views import Curve as Curve
 from .views import Footprint as Footprint
@@ -66,7 +67,18 @@ class SurfaceRef:
     name: str
 
 
-Argument = BufferRef | NullRef | TextureRef | SurfaceRef | np.generic
+@dataclass(frozen=True)
+class SharedMemory:
+    """Bytes of shared memory whose size a launch chooses.
+
+    On OpenCL it is an argument, for a parameter ``__local T *``. CUDA has one such array, declared
+    ``extern __shared__``; there it takes no place among the arguments.
+    """
+
+    n_bytes: int
+
+
+Argument = BufferRef | NullRef | TextureRef | SurfaceRef | SharedMemory | np.generic
 
 
 @dataclass(frozen=True)
@@ -96,6 +108,11 @@ class Launch:
     def blocks(self) -> int:
         """Blocks of the whole grid, over all three dimensions."""
         return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that the launch itself asks for, beside what is compiled in."""
+        return sum(arg.n_bytes for arg in self.args if isinstance(arg, SharedMemory))
 
 
 @dataclass(frozen=True)
@@ -149,6 +166,9 @@ class Workload(ABC):
     sizes: ClassVar[Sequence[int]] = (1024,)
     cache_states: ClassVar[Sequence[str]] = ("warm",)
     axes: ClassVar[Mapping[str, Any]]
+    # Those of the axes that are no launch parameters but preprocessor definitions of the same names
+    # (an axis ``TILE`` compiles with ``-DTILE=16``): the kernel is built for every combination.
+    compile_axes: ClassVar[Sequence[str]] = ()
     # Those of the axes that may be 0.
     zero_axes: ClassVar[frozenset[str]] = frozenset()
     # The largest value of an axis, where it has one whatever the device.
@@ -170,6 +190,7 @@ class Workload(ABC):
         "bytes_moved": user_code.moved_fault,
         "fault": user_code.clause_fault,
         "defines": user_code.instance_fault(dict),
+        "valid": user_code.clause_fault,
         "inputs": user_code.arrays_fault,
         "scratch": user_code.instance_fault(Mapping),
         "problem": user_code.instance_fault(Problem),
@@ -184,9 +205,32 @@ class Workload(ABC):
         """The problem that the configuration means by one number: by default a square."""
         return Problem(size, size)
 
-    @abstractmethod
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """Preprocessor definitions of the build, besides ``element_t``, which every build gets."""
+        """Preprocessor definitions of a variant's builds; by default none.
+
+        Every build gets ``element_t`` and the `compile_axes` besides.
+        """
+        return {}
+
+    def valid(self, cell: Cell) -> str | None:
+        """Why `cell` cannot be, in a few words; None, as by default, where it can.
+
+        A cell that cannot be is neither built nor launched: it becomes a row with that reason.
+        """
+        return None
+
+    def version(self, cell: Cell) -> Version:
+        """What must be compiled for `cell`."""
+        return Version(cell.variant, tuple((axis, cell[axis]) for axis in self.compile_axes))
+
+    def macros(self, dtype: str, version: Version) -> dict[str, str]:
+        """All preprocessor definitions of a build but ``element_t``. Raises WorkloadError."""
+        macros = self.defines(dtype, version.variant)
+        for axis, value in version.values:
+            if axis in macros:
+                raise WorkloadError(f"{self.name}: defines gives '{axis}', which is an axis")
+            macros = {**macros, axis: str(value)}
+        return macros
 
     @abstractmethod
     def inputs(
@@ -342,10 +386,10 @@ def misfit(
     largest = workload.largest_buffer(problem, dtype)
     what = f"{problem.height} x {problem.width} {dtype} needs"
     if need > memory:
-        return f"{what} {need / 2**30:.3g} GiB, the device holds {memory / 2**30:.3g} GiB"
+        return f"{what} {need / 2**30:,.2f} GiB, the device holds {memory / 2**30:,.2f} GiB"
     if largest > allocation:
         return (
-            f"{what} a buffer of {largest / 2**30:.3g} GiB, the device allows "
-            f"{allocation / 2**30:.3g} GiB in one buffer"
+            f"{what} a buffer of {largest / 2**30:,.2f} GiB, the device allows "
+            f"{allocation / 2**30:,.2f} GiB in one buffer"
         )
     return None

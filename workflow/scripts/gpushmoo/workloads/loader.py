@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from ..core.dtypes import DTYPES
-from ..core.errors import WorkloadError
 from ..core.python_digest import python_digest
-from ..core.schema import axis_fault
+from ..core.text import one_line
 from .contract import Workload
+from .declared import declared_fault
 from .fence import loading
 from .user_code import blamed, file_label, moved_clause
-from .views import view_fault
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
+
+# What of a workload says what is swept and shown, and nothing of how a cell is measured. The plan
+# of a run tells each of its jobs what to measure.
+_SPACE = frozenset(
+    {
+        *("axes", "cache_states", "controls", "default_variants", "dtypes", "pattern", "sizes"),
+        *("title", "variants", "views"),
+    }
+)
 
 
 class KernelFolderError(ValueError):
@@ -42,18 +52,21 @@ class KernelFolder:
         """Hash over the folder's files; part of every row's provenance.
 
         Sources for other backends than the one that compiles ``kernel`` with the suffix are left
-        out, unless another file includes them; with None none is. Of Python counts what it does.
+        out, unless another file includes them; with None none is. Of Python counts what it does,
+        but not what is swept and shown, unless a method reads it.
         """
         files = {path.relative_to(self.path).as_posix(): path for path in _sources(self.path)}
         own = "kernel." if source_suffix is None else f"kernel{source_suffix}"
         names = {name for name in files if name.startswith(own) or not name.startswith("kernel.")}
         while more := {i for n in names for i in _included(files[n]) if i in files} - names:
             names |= more
+        # What a kernel shares with its neighbours may read what it is not seen to read itself.
+        left_out = frozenset() if _has_neighbours(files["workload.py"]) else _SPACE
         h = hashlib.sha256()
         for name in sorted(names):
             data = files[name].read_bytes()
             is_python = files[name].suffix == ".py"
-            content = python_digest(data) if is_python else hashlib.sha256(data).digest()
+            content = python_digest(data, left_out) if is_python else hashlib.sha256(data).digest()
             h.update(name.encode() + b"\0" + content)
         return h.hexdigest()[:16]
 
@@ -67,17 +80,33 @@ def _sources(folder: Path) -> Iterator[Path]:
             yield path
 
 
+def _has_neighbours(workload: Path) -> bool:
+    """Whether a workload.py imports from a folder beside its own, or from its own."""
+    folders = workload.parent.parent, workload.parent
+    names = re.findall(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", workload.read_bytes(), re.M)
+    tops = {name.decode().split(".")[0] for name in names}
+    return any((f / top).exists() or (f / f"{top}.py").exists() for f in folders for top in tops)
+
+
 def _included(path: Path) -> Iterator[str]:
     """Names of the files that a source includes, relative to its own folder."""
     return (name.decode(errors="replace") for name in _INCLUDE.findall(path.read_bytes()))
 
 
 def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:
-    """Kernel folders by name; a folder is a kernel when it holds ``workload.py``."""
+    """Kernel folders by name; a folder is a kernel when it holds ``workload.py``.
+
+    A folder that stands twice counts once.
+    """
     found: dict[str, Path] = {}
-    for folder in folders:
+    for folder in once(folders):
         if not is_folder(folder):
             raise KernelFolderError(f"kernel_folders: '{folder}' is not a folder.")
+        if (folder / "workload.py").is_file():
+            raise KernelFolderError(
+                f"kernel_folders: '{folder}' is a kernel's own folder; name the one that it lies "
+                f"in, '{folder.parent}'."
+            )
         for path in sorted(p.parent for p in folder.glob("*/workload.py")):
             if path.name in found:
                 raise KernelFolderError(
@@ -86,6 +115,11 @@ def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:
                 )
             found[path.name] = path
     return found
+
+
+def once(folders: Iterable[Path]) -> list[Path]:
+    """The folders in their order, each once, whatever links and dots lead to it."""
+    return list({os.path.realpath(folder): folder for folder in folders}.values())
 
 
 def is_folder(path: Path) -> bool:
@@ -129,34 +163,38 @@ def load_kernel(path: Path) -> KernelFolder:
         raise KernelFolderError(
             f"Kernel '{path.name}': {file_label(file)} {moved_clause(fence.moved)}."
         )
-    workload = getattr(module, "WORKLOAD", None)
-    if not isinstance(workload, Workload):
-        raise KernelFolderError(
-            f"Kernel '{path.name}': workload.py must define WORKLOAD, an instance of Workload."
-        )
-    name = getattr(workload, "name", None)
-    if name != path.name:
-        raise KernelFolderError(
-            f"Kernel '{path.name}': its WORKLOAD calls itself '{name}'; folder and name must agree."
-        )
-    fault = _broken_promise(workload)
+    workload = _workload_of(module, path.name)
+    fault = declared_fault(workload)
     if fault is not None:
-        raise KernelFolderError(f"Kernel '{path.name}': {fault}.")
+        raise KernelFolderError(f"Kernel '{path.name}': its {fault}.")
     return KernelFolder(path, workload)
 
 
-def _broken_promise(workload: Workload) -> str | None:
-    """What is wrong with a workload that would else come out only once its cells are measured."""
-    if not re.fullmatch("[A-Za-z0-9_]+", workload.name):
-        return "its name must consist of letters, digits and '_'"
-    for name in ("title", "pattern", "dtypes", "variants", "axes"):
-        if not hasattr(workload, name):
-            return f"its WORKLOAD does not define '{name}'"
-    for dtype in workload.dtypes:
-        if dtype not in DTYPES:
-            return f"its dtype '{dtype}' is not known; allowed: {', '.join(DTYPES)}"
-    try:
-        fault = axis_fault(workload.axes) or view_fault(workload.views)
-    except WorkloadError as err:
-        return str(err)
-    return None if fault is None else f"its {fault}"
+def _workload_of(module: ModuleType, folder: str) -> Workload:
+    """The WORKLOAD of a loaded ``workload.py``. Raises KernelFolderError where it is not one."""
+    workload = getattr(module, "WORKLOAD", None)
+    if not isinstance(workload, Workload):
+        own = (name for name, value in vars(module).items() if _is_own_class(value, module))
+        line = f"WORKLOAD = {next(own, 'TheClass')}()"
+        said = "no WORKLOAD" if workload is None else f"WORKLOAD as {one_line(repr(workload), 60)}"
+        if isinstance(workload, type):
+            said = f"WORKLOAD as the class {workload.__name__}, not as an instance of it"
+        raise KernelFolderError(
+            f"Kernel '{folder}': workload.py defines {said}; end it by the line: {line}."
+        )
+    name = getattr(workload, "name", None)
+    if name is not None and name != folder:
+        raise KernelFolderError(
+            f"Kernel '{folder}': its WORKLOAD calls itself '{name}'; folder and name must agree."
+        )
+    if not re.fullmatch("[A-Za-z0-9_]+", folder):
+        raise KernelFolderError(
+            f"Kernel '{folder}': its name must consist of letters, digits and '_'."
+        )
+    return workload
+
+
+def _is_own_class(value: Any, module: ModuleType) -> bool:
+    """Whether `value` is a class of workloads that `module` itself defines."""
+    derived = isinstance(value, type) and issubclass(value, Workload)
+    return derived and value.__module__ == module.__name__

@@ -149,7 +149,9 @@ def check_size(what: str, size: Any) -> None:
     """Raise ValueError when the grid or block `size` of a launch is not three positive numbers."""
     whole = isinstance(size, tuple) and all(isinstance(n, int | np.integer) for n in size)
     if not whole or len(size) != 3 or min(size) < 1:
-        raise ValueError(f"the {what} is {size}; it must be (x, y, z), each at least 1")
+        raise ValueError(
+            f"the {what} is {size}; it must be three whole numbers (x, y, z), each at least 1"
+        )
 
 
 def check_arguments(arguments: Any, kinds: Any) -> None:
@@ -157,8 +159,9 @@ def check_arguments(arguments: Any, kinds: Any) -> None:
     for place, value in enumerate(arguments):
         if not isinstance(value, kinds):
             raise ValueError(
-                f"argument {place} is {value!r}; it must be a BufferRef, TextureRef, SurfaceRef or "
-                "NullRef, or a NumPy scalar as wide as the kernel's parameter, e.g. np.uint64"
+                f"argument {place} is {value!r}; it must be a BufferRef, TextureRef, SurfaceRef, "
+                "NullRef or SharedMemory, or a NumPy scalar as wide as the kernel's parameter, "
+                "e.g. np.uint64"
             )
 
 
@@ -173,7 +176,9 @@ def instance_fault(kind: type) -> Check:
 
 def clause_fault(value: Any) -> str | None:
     """What is wrong with a clause on a result that cannot be, None for one that can."""
-    return None if value is None else instance_fault(str)(value)
+    if value is None or isinstance(value, str):
+        return None
+    return f"{_words(value)}; it must return the reason, a text, or None where there is none"
 
 
 def bytes_fault(value: Any) -> str | None:

@@ -7,12 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..base import Device
-from .building import compile_variant, own_kernels, targets
+from .building import compile_version, own_kernels, targets
 from .runtime import candidates
 from .visible import visible_devices
 
 __all__ = [
-    "compile_variant",
+    "compile_version",
     "count_devices",
     "list_devices",
     "open_device",

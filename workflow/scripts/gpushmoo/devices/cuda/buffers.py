@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..guard_bands import GUARD, KERNELS, Strays, counted, zone_bytes
+from ..guard_bands import KERNELS, Strays, counted, guard_word, zone_bytes
 
 # CuPy's own reduction to a scalar runs in one block: half a second for what takes milliseconds.
 _COMPARE = """
@@ -46,6 +46,10 @@ _WORDS = """
 """
 SOURCE = _COMPARE + _PAINT + _WORDS + KERNELS
 _THREADS = 512
+
+
+def _guard_word(buffer: Any) -> np.uint32:
+    return np.uint32(guard_word(buffer.base.data.ptr))
 
 
 class CudaBuffers:
@@ -89,11 +93,11 @@ class CudaBuffers:
         return buffer
 
     def guard(self, buffer: Any) -> None:
-        """Write the guard value to the zones before and after `buffer`."""
-        zone = zone_bytes(buffer.nbytes) // 4
+        """Write the guard word to the zones before and after `buffer`."""
+        zone, word = zone_bytes(buffer.nbytes) // 4, _guard_word(buffer)
         with self._translated(), self._stream:
             for words in (buffer.base[:zone], buffer.base[-zone:]):
-                self._launch(self._paint, (words, np.uint64(zone), np.uint32(GUARD)))
+                self._launch(self._paint, (words, np.uint64(zone), word))
             self._stream.synchronize()
 
     def strays(self, buffers: Sequence[Any]) -> list[Strays]:
@@ -102,8 +106,8 @@ class CudaBuffers:
 
     def _strays_among(self, buffers: Sequence[Any], stride: int) -> list[Strays]:
         def queue(buffer: Any, found: Any) -> None:
-            sizes = (zone_bytes(buffer.nbytes) // 4, buffer.size, stride)
-            self._launch(self._strays, (buffer.base, *map(np.uint64, sizes), found))
+            sizes = map(np.uint64, (zone_bytes(buffer.nbytes) // 4, buffer.size, stride))
+            self._launch(self._strays, (buffer.base, _guard_word(buffer), *sizes, found))
 
         return [Strays(int(before), int(past)) for before, past in self._found(buffers, queue)]
 

@@ -8,13 +8,15 @@ from pathlib import Path
 from ...core.dtypes import DTYPES
 from ...core.errors import NoDeviceError
 from ...core.schema import Status
+from ...core.space import Version
 from ...workloads.loader import KernelFolder
-from ..build_file import VariantBuild
+from ..build_file import VersionBuild
 from ..build_request import BuildRequest
+from ..kept_code import CompiledCode
 from ..machine_code.check import failed_check
-from ..machine_code.cubins import cached_cubin
-from ..machine_code.nvrtc import Cubin, build_options, nvrtc_version
-from ..machine_code.sass import EntryCode, disassemble
+from ..machine_code.cubins import cached_cubin, disassembled
+from ..machine_code.nvrtc import build_options, nvrtc_version
+from ..machine_code.sass import EntryCode
 from ..sources import kernel_source
 from .device import OWN_KERNELS
 from .visible import visible_archs
@@ -40,17 +42,17 @@ def own_kernels(request: BuildRequest, target: str) -> bytes:
     return cached_cubin(OWN_KERNELS, "gpushmoo", (), target, request.cache).code
 
 
-def compile_variant(
-    request: BuildRequest, folder: KernelFolder, dtype: str, variant: str, target: str
-) -> VariantBuild:
-    """Compile `variant` for the architecture `target`, and check its machine code.
+def compile_version(
+    request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
+) -> VersionBuild:
+    """Compile `version` for the architecture `target`, and check its machine code.
 
     Raises BuildError, WorkloadError, or NoDeviceError without a compiler or a disassembler.
     """
-    options = build_options(DTYPES[dtype], folder.workload.defines(dtype, variant))
+    options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
     made, codes = _compiled(folder.path, options, target, request.cache)
-    failure = failed_check(folder, dtype, variant, codes.values())
-    return VariantBuild(
+    failure = failed_check(folder, dtype, version.variant, codes.values())
+    return VersionBuild(
         f"NVRTC {nvrtc_version()}",
         " ".join(options),
         made.log,
@@ -64,7 +66,7 @@ def compile_variant(
 @cache
 def _compiled(
     folder: Path, options: tuple[str, ...], arch: str, kept: Path
-) -> tuple[Cubin, dict[str, EntryCode]]:
-    """Machine code and what is in it; variants that differ in their launches alone share them."""
+) -> tuple[CompiledCode, dict[str, EntryCode]]:
+    """Machine code and what is in it; versions that differ in their launches alone share them."""
     made = cached_cubin(kernel_source(folder, ".cu"), folder.name, options, arch, kept)
-    return made, disassemble(made.code)
+    return made, disassembled(made.code, kept)

@@ -22,17 +22,16 @@ from ...workloads.contract import (
     SurfaceRef,
     TextureRef,
 )
+from ..arguments import check_sizes, named_buffer, named_image
 from ..base import (
     Reading,
     Sample,
     check_limits,
-    check_sizes,
     image_refusal,
-    named_buffer,
-    named_image,
+    missing_entry,
 )
 from ..buffered import BufferedDevice
-from ..build_file import VariantBuild
+from ..build_file import VersionBuild
 from ..build_request import BuildRequest
 from ..in_turn import FedInTurn
 from ..machine_code.cubins import cached_cubin, stored_cubin
@@ -43,7 +42,7 @@ from .images import CudaImage, format_refusal
 from .in_turn import CudaInTurn
 from .libraries import library_call
 from .nvml import open_sensor
-from .parameters import parameter_sizes
+from .parameters import parameter_sizes, passed
 from .runtime import Translate, architecture, describe, load_cupy
 from .streams import CudaStream, Enqueue
 from .timing import SPIN_SOURCE, CudaBound, CudaLibraryBound, EventTimer, steps_of
@@ -65,16 +64,16 @@ class CudaProgram:
         try:
             return self._module.get_function(entry)
         except self._cupy.cuda.driver.CUDADriverError as err:
-            raise BuildError(f"kernel.cu has no kernel '{entry}' ({err}).", self.log) from err
+            raise missing_entry("kernel.cu", entry, self.parameters, self.log) from err
 
-    def resident_per_unit(self, entry: str, threads: int) -> int:
+    def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
         """The driver's occupancy: blocks of `threads` threads per multiprocessor."""
         function = self.function(entry).kernel.ptr
         return max(
             1,
             int(
                 self._cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
-                    function, threads, 0
+                    function, threads, shared_bytes
                 )
             ),
         )
@@ -126,6 +125,8 @@ class CudaDevice(BufferedDevice):
         self.request = BuildRequest("cuda", str(index), "auto", self.target, cache)
         self._cache = cache
         cupy.cuda.Device(index).use()
+        attributes = cupy.cuda.Device(index).attributes
+        self._most_shared = int(attributes["MaxSharedMemoryPerBlockOptin"])
         code = own_kernels.get(self.target)
         if code is None:
             code = cached_cubin(OWN_KERNELS, "gpushmoo", (), self.target, cache).code
@@ -150,7 +151,7 @@ class CudaDevice(BufferedDevice):
         made = cached_cubin(source, folder.name, options, self.target, self._cache)
         return CudaProgram(self.cupy, made.code, " ".join(options), made.log, self._cache)
 
-    def load(self, build: VariantBuild) -> CudaProgram:
+    def load(self, build: VersionBuild) -> CudaProgram:
         """The program of machine code for this architecture. Raises BuildError."""
         if build.code is None:
             raise BuildError("The build file holds no machine code for the variant.", build.log)
@@ -195,8 +196,9 @@ class CudaDevice(BufferedDevice):
 
     def _prepare(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> Enqueue:
         function = self._checked(program, launch)
-        args = tuple(_argument(a, buffers) for a in launch.args)
-        return lambda: function(launch.grid, launch.block, args)
+        args = tuple(_argument(a, buffers) for a in passed(launch))
+        shared_bytes = launch.shared_bytes
+        return lambda: function(launch.grid, launch.block, args, shared_mem=shared_bytes)
 
     def _checked(self, program: CudaProgram, launch: Launch) -> Any:
         """The function of `launch`, which is within the device's and the function's limits."""
@@ -207,9 +209,21 @@ class CudaDevice(BufferedDevice):
                 f"{launch.threads} threads a block; this kernel's registers allow "
                 f"{function.max_threads_per_block}."
             )
+        if launch.shared_bytes:
+            self._allow_shared(function, launch.shared_bytes)
         if launch.entry in program.parameters:
-            check_sizes(launch, program.parameters[launch.entry])
+            check_sizes(launch.entry, passed(launch), program.parameters[launch.entry])
         return function
+
+    def _allow_shared(self, function: Any, n_bytes: int) -> None:
+        """Over 48 KiB a function must be told beforehand; what it may have is the device's."""
+        most = self._most_shared - int(function.shared_size_bytes)
+        if n_bytes > most:
+            raise LaunchRefusedError(
+                f"{n_bytes} bytes of shared memory; this kernel may ask for {most}."
+            )
+        if n_bytes > function.max_dynamic_shared_size_bytes:
+            function.max_dynamic_shared_size_bytes = n_bytes
 
     def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> CudaBound:
         """A function of cuBLAS. Raises LaunchRefusedError where there is none of that name."""

@@ -17,6 +17,7 @@ from ...core.errors import LaunchFailedError
 from ...workloads.contract import BufferRef, Launch
 from ...workloads.host_fed import Piece
 from ..in_turn import FedInTurn
+from .parameters import passed
 
 T = TypeVar("T")
 _ALL_ONES = 0xFF
@@ -35,6 +36,7 @@ class _Ready:
     function: int
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
+    shared_bytes: int
     values: np.ndarray[Any, np.dtype[np.uint64]]
     pointers: np.ndarray[Any, np.dtype[np.uint64]]
     inputs: tuple[tuple[int, int], ...]
@@ -95,7 +97,7 @@ class CudaInTurn:
             for place in piece.results:
                 piece.values[place] = results
             arguments = piece.pointers.ctypes.data
-            launch = (*piece.grid, *piece.block, 0, stream, arguments, 0)
+            launch = (*piece.grid, *piece.block, piece.shared_bytes, stream, arguments, 0)
             self._driver.launchKernel(piece.function, *launch)
         finally:
             for pointer in room:
@@ -106,11 +108,11 @@ def _ready(piece: Piece, fed: FedInTurn, checked: Callable[[Any, Launch], Any]) 
     launch = piece.launch
     if launch is None:
         raise LaunchFailedError("a piece in turn has a launch, which this one lacks")
-    names = list(fed.arrays)
-    places = {i: a.name for i, a in enumerate(launch.args) if isinstance(a, BufferRef)}
+    names, args = list(fed.arrays), passed(launch)
+    places = {i: a.name for i, a in enumerate(args) if isinstance(a, BufferRef)}
     _refuse_unknown(places, names)
-    values = np.zeros(len(launch.args), np.uint64)
-    for i, argument in enumerate(launch.args):
+    values = np.zeros(len(args), np.uint64)
+    for i, argument in enumerate(args):
         if i not in places:
             raw = np.asarray(argument).tobytes()
             values[i : i + 1].view(np.uint8)[: len(raw)] = np.frombuffer(raw, np.uint8)
@@ -122,6 +124,7 @@ def _ready(piece: Piece, fed: FedInTurn, checked: Callable[[Any, Launch], Any]) 
         checked(fed.program, launch).kernel.ptr,
         launch.grid,
         launch.block,
+        launch.shared_bytes,
         values,
         pointers,
         tuple((i, names.index(name)) for i, name in places.items() if name in names),

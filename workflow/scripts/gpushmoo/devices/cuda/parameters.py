@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from ...workloads.contract import Argument, Launch, SharedMemory
+
 _SECTION = ".nv.info."
 # Attributes have 4 bytes: format, name, and a value or, in the last of the formats, the number of
 # bytes that follow.
@@ -28,6 +30,11 @@ def parameter_sizes(cubin: bytes) -> dict[str, tuple[int, ...]]:
         for name, body in _sections(cubin)
         if name.startswith(_SECTION)
     }
+
+
+def passed(launch: Launch) -> tuple[Argument, ...]:
+    """The arguments that a kernel has parameters for: all but its shared memory."""
+    return tuple(a for a in launch.args if not isinstance(a, SharedMemory))
 
 
 def _sections(elf: bytes) -> Iterator[tuple[str, bytes]]:

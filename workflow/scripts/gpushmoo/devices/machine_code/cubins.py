@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from ...storage.wholefile import write_whole
-from .nvrtc import Cubin, compile_cubin, nvrtc_version
+from ..kept_code import CompiledCode, kept_code
+from .nvrtc import compile_cubin, nvrtc_version
+from .sass import EntryCode, listing, parse
 
 
-def cached_cubin(source: str, name: str, options: Sequence[str], arch: str, cache: Path) -> Cubin:
+def cached_cubin(
+    source: str, name: str, options: Sequence[str], arch: str, cache: Path
+) -> CompiledCode:
     """The machine code of `source` out of `cache`, compiled unless it is there undamaged.
 
     Raises what `compile_cubin` does.
     """
     parts = (source, *options, arch, nvrtc_version())
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    folder = cache / "cubin"
-    # The name holds a sum of both: what is damaged is no file of that name.
-    for path in folder.glob(f"{key}-*.log"):
-        cubin = path.with_suffix(".cubin")
-        if cubin.is_file():
-            kept = Cubin(cubin.read_bytes(), path.read_bytes().decode(errors="replace"))
-            if path.stem == _stem(key, kept):
-                return kept
-    made = compile_cubin(source, name, options, arch)
-    path = folder / f"{_stem(key, made)}.cubin"
-    write_whole(path, made.code)
-    write_whole(path.with_suffix(".log"), made.log.encode())
-    return made
+    compiled = partial(compile_cubin, source, name, options, arch)
+    return kept_code(parts, cache / "cubin", compiled)
+
+
+def disassembled(code: bytes, cache: Path) -> dict[str, EntryCode]:
+    """What is in the machine code of each kernel; nvdisasm's text is kept, it takes half a second.
+
+    Raises what `listing` does.
+    """
+
+    def text() -> CompiledCode:
+        return CompiledCode(zlib.compress(listing(code).encode()), "")
+
+    kept = kept_code((hashlib.sha256(code).hexdigest(), "nvdisasm"), cache / "sass", text)
+    return parse(zlib.decompress(kept.code).decode())
 
 
 def stored_cubin(code: bytes, cache: Path) -> Path:
@@ -38,7 +45,3 @@ def stored_cubin(code: bytes, cache: Path) -> Path:
     if not path.is_file() or path.read_bytes() != code:
         write_whole(path, code)
     return path
-
-
-def _stem(key: str, made: Cubin) -> str:
-    return f"{key}-{hashlib.sha256(made.code + made.log.encode()).hexdigest()[:32]}"

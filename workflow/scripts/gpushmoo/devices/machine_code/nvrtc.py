@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...core.dtypes import DType
 from ...core.errors import DeviceError, NoDeviceError
 from ..base import compile_error
+from ..kept_code import CompiledCode
 
 # What CUDA C++ calls an element type by another name than its own.
 _TYPES = {"unorm8": "unsigned char", "unorm8x4": "uchar4"}
@@ -33,16 +33,8 @@ def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
     return ("-std=c++17", f"-Delement_t={_TYPES.get(dtype.name, dtype.name)}", *macros)
 
 
-@dataclass(frozen=True)
-class Cubin:
-    """Machine code for one architecture, an ELF file, and the compiler's messages."""
-
-    code: bytes
-    log: str
-
-
-def compile_cubin(source: str, name: str, options: Sequence[str], arch: str) -> Cubin:
-    """`source` compiled for `arch` (``sm_90``); `name` is the kernel folder's.
+def compile_cubin(source: str, name: str, options: Sequence[str], arch: str) -> CompiledCode:
+    """`source` compiled for `arch` (``sm_90``), an ELF file; `name` is the kernel folder's.
 
     Raises BuildError with the compiler's log when the source does not compile, NoDeviceError when
     NVRTC is missing or does not know `arch`.
@@ -58,7 +50,7 @@ def compile_cubin(source: str, name: str, options: Sequence[str], arch: str) -> 
         log = message.rstrip(b"\0").decode(errors="replace").strip()
         if status:
             raise compile_error("kernel.cu", log)
-        return Cubin(_read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log)
+        return CompiledCode(_read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..base import Device
-from .building import compile_variant, own_kernels, targets
+from .building import compile_version, own_kernels, targets
 
-__all__ = ["compile_variant", "list_devices", "open_device", "own_kernels", "targets"]
+__all__ = ["compile_version", "list_devices", "open_device", "own_kernels", "targets"]
 
 
 def open_device(index: int, runtime: str, cache: Path, own_kernels: Mapping[str, bytes]) -> Device:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..guard_bands import GUARD, KERNELS, Strays, counted, zone_bytes
+from ..guard_bands import KERNELS, Strays, counted, guard_word, zone_bytes
 
 _COMPARE = """
 __kernel void compare(__global const uint *a, __global const uint *b, const ulong n,
@@ -31,6 +31,10 @@ _WORDS = """
 #define STEP get_global_size(0)
 #define ADD atomic_add
 """
+
+
+def _guard_word(buffer: Any) -> np.uint32:
+    return np.uint32(guard_word(buffer.whole.int_ptr))
 
 
 class OpenCLBuffers:
@@ -70,9 +74,9 @@ class OpenCLBuffers:
         return buffer
 
     def guard(self, buffer: Any) -> None:
-        """Write the guard value to the zones before and after `buffer`."""
+        """Write the guard word to the zones before and after `buffer`."""
         zone = zone_bytes(buffer.size)
-        value = np.full(1, GUARD, np.uint32)
+        value = np.full(1, _guard_word(buffer))
         with self._translated():
             for begin in (0, zone + buffer.size):
                 self._cl.enqueue_fill_buffer(self._queue, buffer.whole, value, begin, zone).wait()
@@ -85,7 +89,8 @@ class OpenCLBuffers:
         def queue(buffer: Any, found: Any) -> None:
             sizes = (zone_bytes(buffer.size) // 4, buffer.size // 4, stride)
             numbers = map(np.uint64, sizes)
-            self._strays(self._queue, (4096,), (64,), buffer.whole, *numbers, found)
+            word = _guard_word(buffer)
+            self._strays(self._queue, (4096,), (64,), buffer.whole, word, *numbers, found)
 
         return [Strays(int(before), int(past)) for before, past in self._found(buffers, queue)]
 

@@ -8,9 +8,12 @@ from typing import Any
 
 from ...core.dtypes import DTYPES
 from ...core.errors import BuildError
+from ...core.space import Version
 from ...workloads.loader import KernelFolder
-from ..build_file import VariantBuild
+from ..build_file import VersionBuild
 from ..build_request import BuildRequest
+from ..kept_code import CompiledCode, kept_code
+from ..sources import kernel_source
 from .programs import build_options, compile_source, import_pyopencl, load_binary, target_of
 from .runtime import find_device
 
@@ -24,17 +27,17 @@ def own_kernels(request: BuildRequest, target: str) -> None:
     """None: a runtime brings its compiler along, and compiles the backend's own kernels itself."""
 
 
-def compile_variant(
-    request: BuildRequest, folder: KernelFolder, dtype: str, variant: str, target: str
-) -> VariantBuild:
-    """Build `variant` and take its binary. Raises BuildError, WorkloadError or NoDeviceError.
+def compile_version(
+    request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
+) -> VersionBuild:
+    """Build `version` and take its binary. Raises BuildError, WorkloadError or NoDeviceError.
 
     There is no `code` where the runtime gives no binary, or none that it takes back.
     """
     cl, context = _context(request)
-    options = build_options(DTYPES[dtype], folder.workload.defines(dtype, variant))
-    log, code = _built(cl, context, folder.path, options)
-    return VariantBuild(target, " ".join(options), log, code=code)
+    options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
+    log, code = _built(cl, context, folder.path, options, target, request.cache)
+    return VersionBuild(target, " ".join(options), log, code=code)
 
 
 @cache
@@ -46,14 +49,18 @@ def _context(request: BuildRequest) -> tuple[Any, Any]:
 
 @cache
 def _built(
-    cl: Any, context: Any, folder: Path, options: tuple[str, ...]
+    cl: Any, context: Any, folder: Path, options: tuple[str, ...], target: str, kept: Path
 ) -> tuple[str, bytes | None]:
-    """The compiler's messages and the binary; variants that differ in launches share them."""
-    # A build file with other messages would measure anew.
-    program, log = compile_source(cl, context, folder, options)
-    code: bytes = program.get_info(cl.program_info.BINARIES)[0]
+    """The compiler's messages and the binary; versions that differ in launches share them."""
+
+    def compiled() -> CompiledCode:
+        # A build file with other messages would measure anew.
+        program, log = compile_source(cl, context, folder, options)
+        return CompiledCode(program.get_info(cl.program_info.BINARIES)[0], log)
+
+    made = kept_code((kernel_source(folder, ".cl"), *options, target), kept / "opencl", compiled)
     try:
-        load_binary(cl, context, code)
+        load_binary(cl, context, made.code)
     except BuildError:
-        return log, None
-    return log, code
+        return made.log, None
+    return made.log, made.code

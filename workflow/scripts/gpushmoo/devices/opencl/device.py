@@ -26,22 +26,22 @@ from ...workloads.contract import (
     Launch,
     LibraryCall,
     NullRef,
+    SharedMemory,
     SurfaceRef,
     TextureRef,
 )
+from ..arguments import check_count, named_buffer, named_image, unfit_argument
 from ..base import (
     Reading,
     Sample,
-    check_count,
     check_limits,
     flush_bytes,
     image_refusal,
-    named_buffer,
-    named_image,
+    missing_entry,
     take_each,
 )
 from ..buffered import BufferedDevice
-from ..build_file import VariantBuild
+from ..build_file import VersionBuild
 from ..build_request import BuildRequest
 from .buffers import OpenCLBuffers
 from .images import OpenCLImage, format_refusal
@@ -64,10 +64,11 @@ class OpenCLProgram:
             try:
                 self._kernels[entry] = self._cl.Kernel(self._program, entry)
             except self._cl.Error as err:
-                raise BuildError(f"kernel.cl has no kernel '{entry}' ({err}).", self.log) from err
+                there = self._program.get_info(self._cl.program_info.KERNEL_NAMES).split(";")
+                raise missing_entry("kernel.cl", entry, filter(None, there), self.log) from err
         return self._kernels[entry]
 
-    def resident_per_unit(self, entry: str, threads: int) -> int:
+    def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
         """1: OpenCL does not tell the occupancy; a CPU runs one group per core at a time."""
         return 1
 
@@ -169,7 +170,7 @@ class OpenCLDevice(BufferedDevice):
         program, log = build_source(self._cl, self._context, folder, options)
         return OpenCLProgram(self._cl, program, self, " ".join(options), log)
 
-    def load(self, build: VariantBuild) -> OpenCLProgram:
+    def load(self, build: VersionBuild) -> OpenCLProgram:
         """The program of a binary. Raises BuildError where the runtime does not take it."""
         if build.code is None:
             raise BuildError("The runtime that built the kernel gave no binary of it.", build.log)
@@ -236,10 +237,18 @@ class OpenCLDevice(BufferedDevice):
             raise LaunchRefusedError(
                 f"{launch.threads} threads a block; this kernel takes {limit} on this device."
             )
-        check_count(launch, kernel.num_args)
-        args = [_argument(a, buffers) for a in launch.args]
-        with self.translated():
-            kernel.set_args(*args)
+        check_count(launch.entry, launch.args, kernel.num_args)
+        most = self._context.devices[0].local_mem_size
+        if launch.shared_bytes > most:
+            raise LaunchRefusedError(
+                f"{launch.shared_bytes} bytes of local memory; the device has {most}."
+            )
+        args = [self._argument(a, buffers) for a in launch.args]
+        for place, (argument, value) in enumerate(zip(launch.args, args, strict=True)):
+            try:
+                kernel.set_arg(place, value)
+            except self._cl.Error as err:
+                raise unfit_argument(launch.entry, place, argument, err) from err
         global_size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
 
         def enqueue(queue: Any) -> Any:
@@ -247,6 +256,20 @@ class OpenCLDevice(BufferedDevice):
             return self._cl.enqueue_nd_range_kernel(queue, kernel, global_size, launch.block)
 
         return enqueue
+
+    def _argument(self, argument: Argument, buffers: Mapping[str, Any]) -> Any:
+        """The memory object, local memory or scalar that ``set_args`` takes for an argument."""
+        match argument:
+            case BufferRef(name):
+                return named_buffer(name, buffers, OpenCLImage)
+            case NullRef():
+                return None
+            case TextureRef(name) | SurfaceRef(name):
+                return named_image(name, buffers, OpenCLImage).handle
+            case SharedMemory(n_bytes):
+                return self._cl.LocalMemory(n_bytes)
+            case _:
+                return argument
 
     def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> OpenCLBound:
         """Raises LaunchRefusedError: OpenCL comes without such libraries."""
@@ -290,16 +313,3 @@ class OpenCLDevice(BufferedDevice):
     def close(self) -> None:
         """Wait for the queue; the objects go with the process."""
         self._queue.finish()
-
-
-def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
-    """What pyopencl passes for it."""
-    match argument:
-        case BufferRef(name):
-            return named_buffer(name, buffers, OpenCLImage)
-        case NullRef():
-            return None
-        case TextureRef(name) | SurfaceRef(name):
-            return named_image(name, buffers, OpenCLImage).handle
-        case _:
-            return argument

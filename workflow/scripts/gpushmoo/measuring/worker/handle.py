@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
@@ -76,19 +77,25 @@ def lend(connection: Connection[Any, Any], index: int, lock: DeviceLock, pid: in
 
 
 class WorkerProcess:
-    """Starts the module `worker` and talks with it. Its output goes where the caller's goes."""
+    """Starts the module `worker` and talks with it.
 
-    def __init__(self, job: Job) -> None:
+    What it prints is added to the file `log_file`, or goes where the caller's output goes.
+    """
+
+    def __init__(self, job: Job, log_file: Path | None = None) -> None:
         own, theirs = socket.socketpair()
         paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
         self._folder = "/".join(Path(job.params["folder"]).parts[-2:])
         self._last_words = LastWords()
         descriptors = theirs.fileno(), self._last_words.descriptor
-        with theirs:
+        with theirs, ExitStack() as stack:
+            prints = None if log_file is None else stack.enter_context(log_file.open("ab"))
             self._process = subprocess.Popen(
                 [sys.executable, "-m", worker.__name__, *map(str, descriptors)],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
+                stdout=prints,
+                stderr=prints,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             )
         self._connection: Connection[Any, Any] = Connection(own.detach())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,10 @@ class Locked:
 
 @dataclass(frozen=True)
 class Opened:
-    """The device is open and the kernel built; these are the shard's cells."""
+    """The device is open and the kernel built; these are the shard's cells.
+
+    `codes` are digests of what the device runs, by version; "" where no machine code is told.
+    """
 
     info: DeviceInfo
     options: dict[str, str]
@@ -51,6 +54,7 @@ class Opened:
     # Variants that this process compiled, although there is a build file, and why.
     compiled_here: dict[str, str]
     cells: Sequence[Cell]
+    codes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

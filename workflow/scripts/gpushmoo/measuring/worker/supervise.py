@@ -166,7 +166,13 @@ class Supervisor:
         """
         struck = isinstance(err, WorkerKilledError)
         if not err.in_workload:
-            return Fall(running, status, str(err), struck)
+            said = str(err)
+            if running and said.endswith(("SIGSEGV", "SIGBUS")):
+                said += (
+                    ", as by a kernel that reaches outside of its buffers: look at its indices and "
+                    "at the order of its arguments"
+                )
+            return Fall(running, status, said, struck)
         group = [
             key
             for key in self._left()

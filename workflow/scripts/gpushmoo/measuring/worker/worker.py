@@ -30,6 +30,7 @@ from ...storage.wholefile import DamagedFileError
 from ...workloads.contract import misfit
 from ...workloads.last_words import share
 from ...workloads.loader import KernelFolder, load_kernel
+from ...workloads.versions import versions_of
 from ..builds import programs_for
 from ..events import Event, Worked
 from ..rounds import ShardRun
@@ -97,13 +98,19 @@ def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]
     folder = load_kernel(ROOT / params["folder"])
     space = space_of(params)
     _refuse_misfits(device, folder, params)
-    ready = programs_for(device, folder, space, build, params["kernel_digest"])
+    versions = versions_of(folder.workload, space)
+    ready = programs_for(device, folder, space.dtype, versions, build, params["kernel_digest"])
     builds = ready.builds
-    cells = plan_cells(device, folder, builds, space)
+    cells = plan_cells(device, folder, builds, versions, space)
     options = {v: p.options for v, p in builds.programs.items()}
     failures = {v: str(err) for v, err in builds.failures.items()}
     log.info("%d cells, built: %s", len(cells), ", ".join(builds.programs) or "nothing")
-    send(Opened(device.info, options, failures, ready.machine_code, ready.compiled_here, cells))
+    codes = ready.codes
+    send(
+        Opened(
+            device.info, options, failures, ready.machine_code, ready.compiled_here, cells, codes
+        )
+    )
     do: Measure = receive()
     run = ShardRun(
         device,

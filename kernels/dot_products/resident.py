@@ -1,0 +1,74 @@
+"""Sums over vectors that lie on the device, in one launch: what is not in the loop's own order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.workloads.contract import Access, Argument, BufferRef, Launch, ceil_div
+
+from .summation import blocked_depth
+from .workloads import DotProduct
+
+# Blocks that one launch may have: so many partial sums have room.
+MOST_BLOCKS = 2**16
+
+
+class ResidentSum(DotProduct):
+    """A sum by one launch of `grid` blocks, of which the last to end adds up what the others left.
+
+    Its kernels are called by `entry` and the axis `unroll`, as in ``dot_4``. They take the
+    operands, the result, the partial sums, a count of ended blocks and the number of elements.
+    """
+
+    entry: ClassVar[str]
+    axes: ClassVar = {
+        "threads": [128, 256, 512, 1024],
+        "grid": {"to_resident": 2, "points": 4},
+        "unroll": [1, 2, 4, 8],
+    }
+    sizes = (2**20, 2**24)
+    most: ClassVar = {"threads": 1024, "grid": MOST_BLOCKS, "unroll": 8}
+
+    def inputs(
+        self, problem: Problem, dtype: str, rng: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """The vectors, and ``done``: a counter of finished blocks that every launch leaves at 0."""
+        return super().inputs(problem, dtype, rng) | {"done": np.zeros(1, np.uint32)}
+
+    def scratch(self, problem: Problem, dtype: str) -> Mapping[str, int]:
+        """``partials``: room for one partial sum of each of at most MOST_BLOCKS blocks."""
+        return {"partials": MOST_BLOCKS * DTYPES[dtype].itemsize}
+
+    def launch(self, cell: Cell) -> Launch:
+        """One grid of blocks that stride over the vectors and leave the result in ``dst``."""
+        args: tuple[Argument, ...] = (
+            *(BufferRef(name) for name in (*self.operands, "dst", "partials", "done")),
+            np.uint64(cell.problem.height * cell.problem.width),
+        )
+        grid, block = (cell["grid"], 1, 1), (cell["threads"], 1, 1)
+        return Launch(f"{self.entry}_{cell['unroll']}", grid, block, args, tiles=cell["grid"])
+
+    def depth(self, cell: Cell) -> int:
+        """Roundings were a thread to add its elements one after another: no other order has more.
+
+        It takes `unroll` elements at a time. Then come its block, and the block that ends last.
+        """
+        n, blocks, threads = cell.problem.height * cell.problem.width, cell["grid"], cell["threads"]
+        elements = cell["unroll"] * ceil_div(n, blocks * threads * cell["unroll"])
+        ours = blocked_depth(elements, threads, 1, 1)
+        return ours + blocked_depth(ceil_div(blocks, threads), threads, 1, 1)
+
+    def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
+        """In the loop, `unroll` elements of each operand in loads of up to 16 bytes; a store."""
+        size = DTYPES[dtype].itemsize
+        total = int(entry.rsplit("_", 1)[1]) * size
+        loads = len(self.operands) * total // min(16, total)
+        return (
+            Access("load", "global", min(16, total), loads, in_loop=True),
+            Access("store", "global", size),
+        )

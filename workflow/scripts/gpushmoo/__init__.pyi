@@ -1,0 +1,23 @@
+from .core.errors import DeviceError as DeviceError
+from .core.space import Cell as Cell
+from .core.space import Problem as Problem
+from .interactive.measure import sweep as sweep
+from .interactive.result import Sweep as Sweep
+from .planning.config_schema import ConfigError as ConfigError
+from .workloads.contract import BufferRef as BufferRef
+from .workloads.contract import CopyWorkload as CopyWorkload
+from .workloads.contract import Curve as Curve
+from .workloads.contract import Footprint as Footprint
+from .workloads.contract import HeatMap as HeatMap
+from .workloads.contract import Launch as Launch
+from .workloads.contract import NullRef as NullRef
+from .workloads.contract import ReducingWorkload as ReducingWorkload
+from .workloads.contract import SharedMemory as SharedMemory
+from .workloads.contract import SurfaceRef as SurfaceRef
+from .workloads.contract import TextureRef as TextureRef
+from .workloads.contract import WorkingSet as WorkingSet
+from .workloads.contract import Workload as Workload
+from .workloads.contract import ceil_div as ceil_div
+
+PROTOCOL_VERSION: int
+__version__: str

@@ -1,0 +1,68 @@
+"""Whether the arguments of a launch are what its kernel takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..core.errors import LaunchFailedError
+from ..core.text import one_line
+from ..workloads.contract import Argument
+
+T = TypeVar("T")
+
+
+def named_buffer(name: str, buffers: Mapping[str, Any], images: type) -> Any:
+    """The buffer of that name, which is not of the type `images`. Raises LaunchFailedError."""
+    found = _named(name, buffers)
+    if isinstance(found, images):
+        raise LaunchFailedError(f"'{name}' is an image; pass it by TextureRef or SurfaceRef")
+    return found
+
+
+def named_image(name: str, buffers: Mapping[str, Any], images: type[T]) -> T:
+    """The image that an argument names; see `named_buffer`."""
+    found = _named(name, buffers)
+    if not isinstance(found, images):
+        raise LaunchFailedError(f"'{name}' is a buffer and no image; pass it by BufferRef")
+    return found
+
+
+def _named(name: str, buffers: Mapping[str, Any]) -> Any:
+    if name not in buffers:
+        there = ", ".join(sorted(buffers)) or "none"
+        raise LaunchFailedError(f"an argument names the buffer '{name}'; there are: {there}")
+    return buffers[name]
+
+
+def check_count(entry: str, args: Sequence[Argument], taken: int) -> None:
+    """Raise LaunchFailedError unless these are as many arguments as the kernel `entry` takes."""
+    if len(args) != taken:
+        raise LaunchFailedError(
+            f"kernel '{entry}' takes {taken} arguments, the launch has {len(args)}"
+        )
+
+
+def check_sizes(entry: str, args: Sequence[Argument], taken: Sequence[int]) -> None:
+    """Raise LaunchFailedError unless the arguments fit parameters of so many bytes each.
+
+    For a runtime that passes on whatever it is given; buffers and images are passed in 8 bytes.
+    """
+    check_count(entry, args, len(taken))
+    for place, (argument, nbytes) in enumerate(zip(args, taken, strict=True)):
+        given = argument.nbytes if isinstance(argument, np.generic) else 8
+        if given != nbytes:
+            raise LaunchFailedError(
+                f"argument {place} of kernel '{entry}' is of {nbytes} bytes, the launch "
+                f"gives {given} ({argument!r})"
+            )
+
+
+def unfit_argument(entry: str, place: int, argument: Argument, err: Exception) -> LaunchFailedError:
+    """The error of an argument of the kernel `entry` that a runtime has refused by `err`."""
+    what = f"argument {place} of kernel '{entry}'"
+    if "ARG_SIZE" in str(err):
+        return LaunchFailedError(f"{what} is of another size than {argument!r}, which it is given")
+    return LaunchFailedError(f"{what} cannot be {argument!r} ({one_line(str(err))})")

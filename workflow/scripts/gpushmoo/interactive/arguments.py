@@ -1,0 +1,120 @@
+"""The arguments of `sweep`, checked as a configuration is: a sentence for each fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import yaml
+
+from ..core.backends import AUTO, BACKENDS
+from ..measuring.settings import MeasureSettings
+from ..planning.bounds import Bounds, refuse_impossible, refuse_large
+from ..planning.config_bulk import bulk_fault
+from ..planning.config_schema import ConfigError, check_schema
+from ..planning.sweeps import SweepConfig, read_measure, read_sweep
+from ..workloads.loader import KernelFolder
+
+# What of a sweep may be given as one value in place of a list of it.
+_LISTS = ("dtypes", "variants", "sizes", "cache")
+# What a configuration says under `measure` that is about runs of many jobs.
+_OF_RUNS = frozenset({"cells_per_shard"})
+
+
+@dataclass(frozen=True)
+class Request:
+    """What of a kernel is to be measured, how, and how often."""
+
+    sweep: SweepConfig
+    measure: MeasureSettings
+    repeats: int
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by name in plain values, each one that it may be; None leaves one out.
+
+    Those that no kernel tells have the defaults of config/config.yaml, but for one repeat. Raises
+    ConfigError.
+    """
+    told = {name: _plain(value) for name, value in given.items() if value is not None}
+    for name in _LISTS:
+        if isinstance(told.get(name), str | int):
+            told[name] = [told[name]]
+    with _of_a_call():
+        fault = bulk_fault(told)
+        if fault is not None:
+            raise ConfigError(fault)
+        check_schema(told, _schema())
+    return {**_defaults(), **told}
+
+
+def read_request(folder: KernelFolder, told: Mapping[str, Any]) -> Request:
+    """What arguments that are `checked` ask of the kernel in `folder`. Raises ConfigError."""
+    with _of_a_call(f"kernels.{folder.name}: "):
+        sweep = read_sweep("", told, folder)
+        measure = read_measure("", told, told["seed"], told["thread_limit"])
+        named = {folder.name: sweep}
+        refuse_large(named, told["backend"], Bounds(told["max_cells"], told["max_builds"]))
+        refuse_impossible(named)
+    return Request(sweep, measure, told["repeats"])
+
+
+@contextmanager
+def _of_a_call(key: str = "") -> Iterator[None]:
+    """Have sentences speak of arguments and not of a configuration's keys, below `key`."""
+    try:
+        yield
+    except ConfigError as err:
+        words = str(err).removeprefix(key).replace("Config key", "Argument")
+        words = words.replace("Unknown config key", "Unknown argument").replace("measure.", "")
+        raise ConfigError(words) from err
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    """Of all arguments but those that the kernel's own `workload.py` tells.
+
+    The package holds the default configuration as a link, and an installed one as a copy.
+    """
+    text = files(__package__).joinpath("config.yaml").read_text(encoding="utf-8")
+    run = yaml.safe_load(text)
+    named = {"seed": run["seed"], "thread_limit": run["thread_limit"]}
+    return {**run["measure"], **named, "repeats": 1, "backend": AUTO, "device": 0, "runtime": AUTO}
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    """What each argument may be, by the schema of the configuration."""
+    planning = files(check_schema.__module__.rpartition(".")[0])
+    text = planning.joinpath("config.schema.yaml").read_text(encoding="utf-8")
+    run = yaml.safe_load(text)
+    whole, of_sweep = run["properties"], run["$defs"]["kernel"]["properties"]
+    of_measure = whole["measure"]["properties"]
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            **{name: rule for name, rule in of_sweep.items() if name != "kernel"},
+            **{name: rule for name, rule in of_measure.items() if name not in _OF_RUNS},
+            "seed": whole["seed"],
+            "thread_limit": whole["thread_limit"],
+            "backend": {"enum": [AUTO, *BACKENDS]},
+            "device": whole["device"]["anyOf"][1],
+            "runtime": whole["opencl_runtime"],
+        },
+        "$defs": run["$defs"],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """As a configuration holds it: lists for whatever is counted, Python's own numbers."""
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset | range | np.ndarray):
+        return [_plain(inner) for inner in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,188 @@
+"""A cell is measured once: what earlier jobs of a run have measured under the same conditions.
+
+Every shard that is written is also kept under a name that says under which conditions it was
+measured. When the plan of a run changes (another value of an axis, another size, another cut into
+shards), its jobs take over the cells that are there and measure the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import PROTOCOL_VERSION, __version__
+from ..core.run_plan import plain
+from ..core.space import CellGroup, Problem
+from ..storage.store import BadParquetError, read_shard
+from ..workloads.contract import Workload
+from .worker.protocol import Opened
+
+log = logging.getLogger(__name__)
+
+# Beside the sweeps' folders, and on the same file system: its files are links to theirs.
+_FOLDER = ".kept"
+# What says which cells there are, and nothing of how each of them is measured.
+_SPACE = ("axes", "cache_states", "shard", "sizes", "variants")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Cells that are not measured again, with the provenance of those jobs that measured them.
+
+    `launches` is how many make a sample of the groups to which they belong, so that new cells of
+    these groups are measured alike.
+    """
+
+    table: pa.Table | None
+    sources: tuple[Mapping[str, Any], ...]
+    launches: Mapping[CellGroup, int]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Keys (`Cell.key`) of the cells that need not be measured; empty where none is kept."""
+        if self.table is None:
+            return frozenset()
+        return frozenset(self.table.column("cell_key").to_pylist())
+
+    @property
+    def told(self) -> list[dict[str, Any]]:
+        """What the provenance says of them: the moments, oldest first, and cells of each."""
+        if self.table is None:
+            return []
+        counts = pc.value_counts(self.table.column("measured_at")).to_pylist()
+        return [
+            {"measured_at": at.isoformat(timespec="milliseconds"), "cells": n}
+            for at, n in sorted((count["values"], count["counts"]) for count in counts)
+        ]
+
+
+NOTHING = Taken(None, (), {})
+
+
+class Earlier:
+    """The shards that are kept of earlier jobs, for one job that measures with `params`."""
+
+    def __init__(self, out: Path, params: Mapping[str, Any], code: str) -> None:
+        """`out` is the job's own file, `code` the digest of all code that measures."""
+        space = {key: params[key] for key in ("cache_states", "shard", "sizes")}
+        conditions = {k: v for k, v in params.items() if k not in _SPACE}
+        conditions |= {"axes": sorted(params["axes"]), "code": code}
+        kept = out.parents[2] / _FOLDER / out.parent.parent.name / out.parent.name
+        self._folder = kept / _digest(conditions)
+        # Shards of one cut into parts have no cell in common.
+        index, count = params["shard"]
+        self._cut = _digest({**space, "shard": count})
+        self._name = f"{self._cut}-{index}"
+        self._read: dict[Path, tuple[pa.Table, dict[str, Any]]] = {}
+
+    def read(self, again: Collection[str] = ()) -> None:
+        """Read what is kept, but cells that ended with one of the statuses in `again`.
+
+        A damaged file is deleted.
+        """
+        for path in sorted(self._folder.glob("*.kept")):
+            if path.name.startswith(f"{self._cut}-") and not path.name.startswith(f"{self._name}."):
+                continue
+            try:
+                table, metadata = read_shard(path)
+            except BadParquetError as err:
+                log.warning("%s It is deleted.", err)
+                path.unlink(missing_ok=True)
+                continue
+            wanted = pc.invert(pc.is_in(table.column("status"), pa.array(again, pa.string())))
+            self._read[path] = (table.filter(wanted), metadata)
+
+    @property
+    def uuids(self) -> frozenset[str]:
+        """The devices that measured the cells; another device measures all cells again."""
+        return frozenset(
+            metadata["device"]["uuid"] for table, metadata in self._read.values() if len(table)
+        )
+
+    def taken(
+        self, opened: Opened, workload: Workload, launches: Mapping[str, int] | None
+    ) -> Taken:
+        """The cells of `opened` that were measured by this device and software, and the same build.
+
+        Of a later repeat `launches` are those of each cell's sample in the first one: there must
+        be as many.
+        """
+        device = plain({**asdict(opened.info), "extra": dict(opened.info.extra)})
+        now = {"device": device, "gpushmoo": __version__, "protocol_version": PROTOCOL_VERSION}
+        versions = {cell.key: workload.version(cell).name for cell in opened.cells}
+        found: dict[str, tuple[Path, int]] = {}
+        for path, (table, metadata) in self._newest_last():
+            if any(metadata[key] != value for key, value in now.items()):
+                continue
+            keys = table.column("cell_key").to_pylist()
+            samples = table.column("launches_per_sample").to_pylist()
+            for place, (key, launched) in enumerate(zip(keys, samples, strict=True)):
+                name = versions.get(key)
+                alike = launches is None or launches.get(key) == launched
+                codes = metadata.get("codes", {}), opened.codes
+                if name is not None and alike and codes[0].get(name) == codes[1].get(name):
+                    found[key] = (path, place)
+        return self._gathered(found)
+
+    def _newest_last(self) -> Iterable[tuple[Path, tuple[pa.Table, dict[str, Any]]]]:
+        return sorted(self._read.items(), key=lambda item: str(item[1][1]["written_at"]))
+
+    def _gathered(self, found: Mapping[str, tuple[Path, int]]) -> Taken:
+        places: dict[Path, list[int]] = {}
+        for path, place in found.values():
+            places.setdefault(path, []).append(place)
+        if not places:
+            return NOTHING
+        table = pa.concat_tables(
+            self._read[p][0].take(pa.array(rows)) for p, rows in places.items()
+        )
+        return Taken(table, tuple(self._read[p][1] for p in places), launches_by_group(table))
+
+    def keep(self, out: Path, keys: Collection[str]) -> None:
+        """Keep the shard in `out`, which holds the cells `keys`, and drop files that it replaces.
+
+        Raises OSError where there is no room.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{self._name}.{uuid.uuid4().hex[:12]}.kept"
+        try:
+            os.link(out, path)
+        except OSError:  # a file system without links
+            shutil.copyfile(out, path)
+        for older, (table, _) in self._read.items():
+            if set(table.column("cell_key").to_pylist()) <= set(keys):
+                older.unlink(missing_ok=True)
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def launches_by_group(table: pa.Table) -> dict[CellGroup, int]:
+    """How many launches a sample has, by group; a slow cell has fewer than its group."""
+    launches: dict[CellGroup, int] = {}
+    names = ("height", "width", "cache_state", "variant", "launches_per_sample")
+    rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+    for height, width, state, variant, launched in rows:
+        if launched is not None:
+            group = CellGroup(Problem(height, width), state, variant)
+            launches[group] = max(launches.get(group, 1), launched)
+    return launches
+
+
+def joined(measured: pa.Table, taken: pa.Table | None) -> pa.Table:
+    """All cells of a shard, sorted by key."""
+    tables = [measured] if taken is None else [measured, taken]
+    return pa.concat_tables(tables).combine_chunks().sort_by("cell_key")

@@ -1,0 +1,202 @@
+"""One sweep of a configuration: a kernel, and what of it is measured."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..core.space import (
+    TYPICAL,
+    Problem,
+    ShardSpace,
+    Version,
+    asks_the_device,
+    expand_axis,
+    most_values,
+)
+from ..measuring.sampling.stopping import StoppingRule
+from ..measuring.settings import MeasureSettings
+from ..workloads.host_fed import HostFedWorkload
+from ..workloads.loader import KernelFolder, load_kernel
+from ..workloads.versions import refusal, versions_of
+from .config_schema import ConfigError, refuse_unknown
+from .config_sentences import did_you_mean
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """One sweep of a kernel, defaults filled in; `axes` are axis specifications."""
+
+    folder: KernelFolder
+    dtypes: tuple[str, ...]
+    variants: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    cache_states: tuple[str, ...]
+    axes: dict[str, Any]
+
+    @cached_property
+    def known_values(self) -> dict[str, frozenset[int]]:
+        """The values of those axes of which no device must be asked."""
+        specs = {name: spec for name, spec in self.axes.items() if not asks_the_device(spec)}
+        return {name: frozenset(expand_axis(spec, TYPICAL)) for name, spec in specs.items()}
+
+    @cached_property
+    def n_cells(self) -> int:
+        """Cells of all dtypes, at most: values that two parts of an axis share count twice."""
+        others = (self.dtypes, self.variants, self.problems, self.cache_states)
+        return math.prod(self._lengths(self.axes)) * math.prod(map(len, others))
+
+    @cached_property
+    def n_builds(self) -> int:
+        """Versions of all dtypes that must be compiled, at most: as many as if all were valid."""
+        if not self.folder.workload.device_code:
+            return 0
+        of_axes = math.prod(self._lengths(self.folder.workload.compile_axes))
+        return of_axes * len(self.variants) * len(self.dtypes)
+
+    def _lengths(self, axes: Iterable[str]) -> Iterator[int]:
+        return (most_values(self.axes[axis], TYPICAL) for axis in axes)
+
+    @cached_property
+    def versions(self) -> dict[str, list[Version]]:
+        """What is to be compiled, by dtype."""
+        return {d: versions_of(self.folder.workload, self._space(d)) for d in self.dtypes}
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no cell of some dtype can be, if the kernel says that; see `Workload.valid`."""
+        reasons = (refusal(self.folder.workload, self._space(d)) for d in self.dtypes)
+        return next(filter(None, reasons), None)
+
+    def _space(self, dtype: str) -> ShardSpace:
+        kinds = self.variants, self.problems, self.cache_states[:1], self.axes
+        return ShardSpace(dtype, *kinds, index=0, count=1)
+
+
+def named_sweep(name: str, spec: Any, paths: Mapping[str, Path]) -> SweepConfig:
+    """The sweep that a configuration calls `name`; `paths` are kernels' folders by name.
+
+    Raises ConfigError, or KernelFolderError where the folder does not keep the contract.
+    """
+    if not re.fullmatch("[A-Za-z0-9_]+", name):
+        raise ConfigError(
+            f"kernels.{name}: a sweep's name must consist of letters, digits and '_'."
+        )
+    kernel = spec.get("kernel", name)
+    if kernel not in paths:
+        which = f"kernels.{name}" + (".kernel" if "kernel" in spec else "")
+        raise ConfigError(
+            f"{which}: there is no such kernel as '{kernel}'; found: {', '.join(sorted(paths))}."
+            f"{did_you_mean(kernel, paths)}"
+        )
+    return read_sweep(f"kernels.{name}.", spec, load_kernel(paths[kernel]))
+
+
+def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> SweepConfig:
+    """The sweep of `folder` that `spec` asks for; what it leaves out is the kernel's own default.
+
+    `key` stands before its keys in sentences. Raises ConfigError.
+    """
+    w = folder.workload
+    axes = {**w.axes, **spec.get("axes", {})}
+    refuse_unknown(f"{key}axes", axes, w.axes)
+    dtypes = spec.get("dtypes", list(w.dtypes))
+    refuse_unknown(f"{key}dtypes", dtypes, w.dtypes)
+    variants = spec.get("variants", list(w.default_variants or w.variants))
+    refuse_unknown(f"{key}variants", variants, w.variants)
+    for axis, value in axes.items():
+        least = 0 if axis in w.zero_axes else 1
+        if axis in w.compile_axes and asks_the_device(value):
+            raise ConfigError(
+                f"Config key '{key}axes.{axis}' asks the device, and '{axis}' is compiled into the "
+                "kernel before there is one; list its values."
+            )
+        check_axis(f"{key}axes.{axis}", value, least, w.most.get(axis))
+    sizes = spec.get("sizes", list(w.sizes))
+    least = 0 if isinstance(w, HostFedWorkload) else 1
+    for size in sizes:
+        if min(size if isinstance(size, list | tuple) else [size]) < least:
+            raise ConfigError(
+                f"Config key '{key}sizes' holds {size}; a size must be at least {least}."
+            )
+    problems = tuple(w.problem(s) if isinstance(s, int) else Problem(*s) for s in sizes)
+    seen: set[Problem] = set()
+    for problem in problems:
+        if problem in seen:
+            raise ConfigError(
+                f"{key}sizes: {problem.height} x {problem.width} stands twice; "
+                "a size must stand once."
+            )
+        seen.add(problem)
+    states = tuple(spec.get("cache", w.cache_states))
+    return SweepConfig(folder, tuple(dtypes), tuple(variants), problems, states, axes)
+
+
+def read_measure(
+    key: str, m: Mapping[str, Any], seed: int, thread_limit: int | None
+) -> MeasureSettings:
+    """The settings of a first repeat; `key` stands before those of `m` in sentences.
+
+    Raises ConfigError.
+    """
+    if m["max_samples"] < m["min_samples"]:
+        raise ConfigError(
+            f"{key}max_samples is {m['max_samples']} but must be at least {key}min_samples, "
+            f"which is {m['min_samples']}."
+        )
+    rule = StoppingRule(
+        m["min_samples"], m["max_samples"], m["relative_half_width"], m["cell_budget_s"]
+    )
+    return MeasureSettings(seed, thread_limit, m["warmup"], m["cell_timeout_s"], rule)
+
+
+def check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> None:
+    """Raise ConfigError where an axis specification holds values below `least` or over `most`."""
+    parts = spec if isinstance(spec, list) else [spec]
+    for part in parts:
+        first = part.get("from", least) if isinstance(part, Mapping) else part
+        if first < least:
+            raise ConfigError(f"Config key '{key}' is {first}; it must be at least {least}.")
+        last = part.get("to", first) if isinstance(part, Mapping) else part
+        if most is not None and last > most:
+            raise ConfigError(f"Config key '{key}' is {last}; it must be at most {most}.")
+        if isinstance(part, Mapping) and "from" in part and part["from"] > part["to"]:
+            raise ConfigError(
+                f"{key}: the range from {part['from']} to {part['to']} is empty; "
+                "'to' must be at least 'from'."
+            )
+
+
+def refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:
+    """Raise ConfigError where two sweeps measure one cell."""
+    named = sorted(sweeps.items())
+    for i, (name, sweep) in enumerate(named):
+        for other, earlier in named[:i]:
+            if sweep.folder.name != earlier.folder.name or _apart(sweep, earlier):
+                continue
+            others = set(earlier.problems)
+            problem = next(p for p in sweep.problems if p in others)
+            raise ConfigError(
+                f"kernels.{name}.sizes: kernels.{other} sweeps {sweep.folder.name} at "
+                f"{problem.height} x {problem.width}, too; no cell may be measured twice: two "
+                "sweeps of one kernel must have no size in common, or else no type, no variant, no "
+                "cache state or no value of one axis."
+            )
+
+
+def _apart(one: SweepConfig, other: SweepConfig) -> bool:
+    """Whether two sweeps of a kernel have no cell in common, whatever the device."""
+    parts: list[tuple[Collection[Any], Collection[Any]]] = [
+        (one.problems, other.problems),
+        (one.dtypes, other.dtypes),
+        (one.variants, other.variants),
+        (one.cache_states, other.cache_states),
+    ]
+    values, other_values = one.known_values, other.known_values
+    parts += [(values[axis], other_values[axis]) for axis in values if axis in other_values]
+    return any(frozenset(ours).isdisjoint(theirs) for ours, theirs in parts)

@@ -1,0 +1,70 @@
+"""Which versions of a kernel a sweep needs: its variants, compiled for every compile-time value."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from ..core.errors import WorkloadError
+from ..core.space import TYPICAL, Cell, ShardSpace, Version, asks_the_device, expand_axis
+from ..core.text import one_line
+from .contract import Workload
+
+
+def versions_of(workload: Workload, space: ShardSpace) -> list[Version]:
+    """The versions that the cells of `space` need, in a fixed order; asks no device.
+
+    Of a kernel with compile-time axes these are the ones of which a cell is valid, unless the
+    device must be asked for the values of another axis.
+    """
+    values = [expand_axis(space.axes[axis], TYPICAL) for axis in workload.compile_axes]
+    versions = [
+        Version(variant, tuple(zip(workload.compile_axes, point, strict=True)))
+        for variant in space.variants
+        for point in itertools.product(*values)
+    ]
+    if not workload.compile_axes or any(map(asks_the_device, space.axes.values())):
+        return versions
+    return [v for v in versions if any(_is_valid(workload, c) for c in _cells(v, workload, space))]
+
+
+def refusal(workload: Workload, space: ShardSpace) -> str | None:
+    """Why a kernel's `valid` lets no cell be, as a clause with what it says of the first.
+
+    None where a cell is valid, and where a device must be asked which cells there are.
+    """
+    if any(map(asks_the_device, space.axes.values())):
+        return None
+    first = None
+    for variant in space.variants:
+        for cell in _cells(Version(variant), workload, space):
+            try:
+                reason = workload.valid(cell)
+            except WorkloadError as err:
+                first = first or str(err)
+                continue
+            if reason is None:
+                return None
+            first = first or (
+                f"valid in its workload.py refuses every cell (the first: {one_line(reason)}); "
+                "sweep other values, or mend it"
+            )
+    return first
+
+
+def _is_valid(workload: Workload, cell: Cell) -> bool:
+    try:
+        return workload.valid(cell) is None
+    except WorkloadError:  # which the cell itself will tell
+        return False
+
+
+def _cells(version: Version, workload: Workload, space: ShardSpace) -> Iterator[Cell]:
+    """The cells that are launched from `version`, as long as they are asked for."""
+    fixed = {axis: [value] for axis, value in version.values}
+    names = sorted(space.axes)
+    values = [fixed.get(a) or expand_axis(space.axes[a], TYPICAL) for a in names]
+    for problem, state in space.rounds:
+        for point in itertools.product(*values):
+            params = tuple(zip(names, point, strict=True))
+            yield Cell(workload.name, space.dtype, version.variant, problem, params, state)

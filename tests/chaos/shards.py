@@ -20,6 +20,7 @@ from gpushmoo.analysis.aggregate import AggregateError, aggregate
 from gpushmoo.core.run_plan import RunPlan
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, space_of
+from gpushmoo.measuring.earlier import NOTHING
 from gpushmoo.measuring.events import CellRun, ShardResult, planned
 from gpushmoo.measuring.job import _metadata as shard_metadata
 from gpushmoo.measuring.rows import cell_table
@@ -126,7 +127,7 @@ def _write(
     result = ShardResult(runs, copies)
     opened = Opened(GPU, dict.fromkeys(params["variants"], "-std=c++17"), {}, None, {}, cells)
     table = cell_table(result, workload, GPU, params["axes"])
-    write_parquet(table, path, shard_metadata(params, opened, result))
+    write_parquet(table, path, shard_metadata(params, opened, result, NOTHING))
     return {key for key, run in runs.items() if run.status is Status.OK}
 
 

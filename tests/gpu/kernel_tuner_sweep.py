@@ -1,18 +1,18 @@
 """Kernel Tuner's side of compare_kernel_tuner.py: one sweep, in a process of its own.
 
-    python tests/gpu/kernel_tuner_sweep.py OUT.json --axis 4 64 2 --size 8192 --verification host
+    python tests/gpu/kernel_tuner_sweep.py OUT.json --kernel transpose --size 8192 \
+        --axes '{"TILE": [16, 32], "ROWS": [4], "PAD": [0, 1], "block_x": [16]}' --verification host
 
 Its CuPy backend is used, with no observer that measures anything, no console output and no PyTorch.
+By default it hands all parameters to the compiler, so that every configuration is compiled.
 
-* ``none``: as Kernel Tuner is by default. It hands the parameters to the compiler, so that every
-  configuration is compiled, and verifies nothing.
-
-In the other modes ``defines={}`` keeps the source the same, so that it is compiled once:
-
+* ``none``: as Kernel Tuner is by default; nothing is verified.
 * ``host``: verification by ``answer=`` as documented, but word by word, which takes a tenth of the
-  time of the default `numpy.allclose`; the output is poisoned, fetched and compared each time;
+  time of the default `numpy.allclose`; the output is poisoned, fetched and compared each time.
 * ``device``: verification that Kernel Tuner does not offer and a user would have to write: nothing
   is moved; the output is poisoned and compared where it is, by a kernel like gpushmoo's own.
+
+In the last two a kernel that no axis is compiled into is compiled once: ``defines={}``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import argparse
 import json
 import platform
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,20 +38,67 @@ from kernel_tuner.observers import BenchmarkObserver  # noqa: E402
 del sys.modules["torch"]
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "kernels/copy2d_coalesced/kernel.cu"
 SEED = 20091017
 THREAD_LIMIT = 1024
 
-SETTINGS = {
-    "lang": "CUPY",
-    "strategy": "brute_force",
-    "iterations": 7,
-    "restrictions": [f"block_x*block_y <= {THREAD_LIMIT}"],
-    "block_size_names": ["block_x", "block_y"],
-    "grid_div_x": ["block_x"],
-    "grid_div_y": ["block_y"],
-    "compiler_options": ["-std=c++17", "-Delement_t=float", "-DTILE=32"],
-    "quiet": True,
+Axes = dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """One of our kernels as Kernel Tuner is told of it.
+
+    A block moves a `tile` (x, y) of the array; both names are parameters. The rest of `parameters`
+    follows from our axes, held together by `restrictions`. `one_build`: no axis is compiled in.
+    """
+
+    entry: str
+    tile: tuple[str, str]
+    parameters: Callable[[Axes], Axes]
+    restrictions: tuple[str, ...]
+    answer: Callable[[Any], Any]
+    definitions: tuple[str, ...] = ()
+    one_build: bool = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `tune_kernel` is told whatever is verified."""
+        return {
+            "lang": "CUPY",
+            "strategy": "brute_force",
+            "iterations": 7,
+            "restrictions": [f"block_x*block_y <= {THREAD_LIMIT}", *self.restrictions],
+            "block_size_names": ["block_x", "block_y"],
+            "grid_div_x": [self.tile[0]],
+            "grid_div_y": [self.tile[1]],
+            "compiler_options": ["-std=c++17", "-Delement_t=float", *self.definitions],
+            "quiet": True,
+        }
+
+
+def with_block_y(axes: Axes) -> Axes:
+    """The block's height must be a parameter: TILE / ROWS of any pair that divides."""
+    pairs = ((tile, rows) for tile in axes["TILE"] for rows in axes["ROWS"])
+    return {**axes, "block_y": sorted({tile // rows for tile, rows in pairs if tile % rows == 0})}
+
+
+TUNED = {
+    "copy2d_coalesced": Tuned(
+        entry="copy_element",
+        tile=("block_x", "block_y"),
+        parameters=lambda axes: axes,
+        restrictions=(),
+        answer=lambda src: src,
+        definitions=("-DTILE=32",),
+        one_build=True,
+    ),
+    "transpose": Tuned(
+        entry="transpose_tile",
+        tile=("TILE", "TILE"),
+        parameters=with_block_y,
+        restrictions=("block_y*ROWS == TILE", "TILE % block_x == 0"),
+        answer=lambda src: np.ascontiguousarray(src.T),
+    ),
 }
 
 _COMPARE = """
@@ -92,39 +141,43 @@ class DeviceCheck(BenchmarkObserver):
         return {}
 
 
-def unverified(src: Any) -> tuple[list[Any], dict[str, Any]]:
+def unverified(src: Any, answer: Any) -> tuple[list[Any], dict[str, Any]]:
     """Buffers that Kernel Tuner copies to the device once, and its defaults."""
-    return [np.full_like(src, np.nan), src], {}
+    return [np.full_like(answer, np.nan), src], {}
 
 
-def on_host(src: Any) -> tuple[list[Any], dict[str, Any]]:
+def on_host(src: Any, answer: Any) -> tuple[list[Any], dict[str, Any]]:
     """Buffers and verification by ``answer=``: Kernel Tuner restores the poison each time."""
-    options = {"answer": [src, None, None, None], "verify": same_words, "defines": {}}
-    return [np.full_like(src, np.nan), src], options
+    options = {"answer": [answer, None, None, None], "verify": same_words}
+    return [np.full_like(answer, np.nan), src], options
 
 
-def on_device(src: Any) -> tuple[list[Any], dict[str, Any]]:
+def on_device(src: Any, answer: Any) -> tuple[list[Any], dict[str, Any]]:
     """Buffers that stay on the device; Kernel Tuner is told that there is nothing to fetch."""
-    source = cupy.asarray(src)
-    output = cupy.full_like(source, np.nan)
-    check = DeviceCheck(source, output)
-    options = {"answer": [None] * 4, "verify": check.verify, "observers": [check], "defines": {}}
-    return [output, source], options
+    expected = cupy.asarray(answer)
+    output = cupy.full_like(expected, np.nan)
+    check = DeviceCheck(expected, output)
+    options = {"answer": [None] * 4, "verify": check.verify, "observers": [check]}
+    return [output, cupy.asarray(src)], options
 
 
-def sweep(values: list[int], size: int, verification: str, cache: Path) -> dict[str, Any]:
+def sweep(kernel: str, axes: Axes, size: int, verification: str, cache: Path) -> dict[str, Any]:
     """Tune, and return what compare_kernel_tuner.py reads."""
+    tuned = TUNED[kernel]
     src = np.random.default_rng(SEED).random((size, size), dtype=np.float32)
     make = {"none": unverified, "host": on_host, "device": on_device}[verification]
-    buffers, options = make(src)
+    buffers, options = make(src, tuned.answer(src))
+    if tuned.one_build and verification != "none":
+        options["defines"] = {}
     results, env = kernel_tuner.tune_kernel(
-        kernel_name="copy_element",
-        kernel_source=SOURCE.read_text(),
+        kernel_name=tuned.entry,
+        kernel_source=(ROOT / "kernels" / kernel / "kernel.cu").read_text(),
         problem_size=(size, size),
         arguments=[*buffers, np.uint64(size), np.uint64(size)],
-        tune_params={"block_x": values, "block_y": values},
+        tune_params=tuned.parameters(axes),
         cache=str(cache),
-        **{**SETTINGS, **options},
+        **tuned.settings,
+        **options,
     )
     return {
         "device": env["device_name"],
@@ -134,11 +187,11 @@ def sweep(values: list[int], size: int, verification: str, cache: Path) -> dict[
             "numpy": version("numpy"),
             "python": platform.python_version(),
         },
-        "settings": {**SETTINGS, "verification": verification, "cache": True},
+        "settings": {**tuned.settings, "verification": verification, "cache": True},
         # Where Kernel Tuner itself says that the time went, in milliseconds.
         "totals_ms": {k: v for k, v in env.items() if k.startswith(("total_", "overhead_"))},
         "cells": [
-            {"block_x": r["block_x"], "block_y": r["block_y"], "times_ms": r["times"]}
+            {**{axis: r[axis] for axis in axes}, "times_ms": r["times"]}
             for r in results
             if "__error__" not in r
         ],
@@ -149,14 +202,14 @@ def main() -> None:
     """Sweep as the command line says, with Kernel Tuner's cache file beside OUT."""
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
-    parser.add_argument("--axis", type=int, nargs=3, required=True, metavar=("FROM", "TO", "STEP"))
+    parser.add_argument("--kernel", choices=sorted(TUNED), required=True)
+    parser.add_argument("--axes", type=json.loads, required=True, help="values by name, as JSON")
     parser.add_argument("--size", type=int, required=True)
     parser.add_argument("--verification", choices=("none", "host", "device"), required=True)
     args = parser.parse_args()
-    first, last, step = args.axis
-    values = list(range(first, last + 1, step))
     cache = args.out.with_name("kernel-tuner-cache.json")
-    args.out.write_text(json.dumps(sweep(values, args.size, args.verification, cache)))
+    told = sweep(args.kernel, args.axes, args.size, args.verification, cache)
+    args.out.write_text(json.dumps(told))
 
 
 if __name__ == "__main__":

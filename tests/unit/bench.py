@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring.job import run_shard
+from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.loader import load_kernel
 
@@ -44,7 +44,8 @@ class Bench:
         out = self._tmp / "shard.parquet"
         params = self.params(variants, threads) | other
         cache = self._tmp / "cache"
-        run_shard(params, (1, 1), cache, out, self.terminal, log_file="the.log", build=build)
+        task = ShardTask(params, (1, 1), cache, build=build, log_file="the.log")
+        run_shard(task, out, self.terminal, self._tmp / "plan.json")
         table, _ = read_shard(out)
         return table.to_pandas()
 

@@ -22,7 +22,7 @@ from gpushmoo.core.errors import (
 )
 from gpushmoo.core.space import Cell, Problem, enumerate_cells
 from gpushmoo.devices.base import DeviceInfo, Reading, Sample, check_limits, take_each
-from gpushmoo.devices.guard_bands import GUARD, Strays
+from gpushmoo.devices.guard_bands import Strays, guard_word
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import CellRun, Event, ShardResult, Worked
 from gpushmoo.measuring.rounds import TOGETHER, ShardRun
@@ -204,11 +204,11 @@ class FakeDevice:
         return buffer
 
     def guard(self, buffer: npt.NDArray[np.uint32]) -> None:
-        buffer.base[:ZONE] = buffer.base[-ZONE:] = GUARD
+        buffer.base[:ZONE] = buffer.base[-ZONE:] = guard_word(buffer.base.ctypes.data)
 
     def strays(self, buffers: Sequence[npt.NDArray[np.uint32]]) -> list[Strays]:
         self.alive()
-        wrong = [b.base != GUARD for b in buffers]
+        wrong = [b.base != guard_word(b.base.ctypes.data) for b in buffers]
         return [Strays(int(w[:ZONE].sum()), int(w[-ZONE:].sum())) for w in wrong]
 
     def checksums(self, buffers: Sequence[npt.NDArray[np.uint32]]) -> list[int]:
@@ -261,7 +261,7 @@ class FakeProgram:
     options: str = "-O"
     log: str = ""
 
-    def resident_per_unit(self, entry: str, threads: int) -> int:
+    def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
         if self.resident == 0:
             raise BuildError(f"no kernel '{entry}'.", "")
         return self.resident

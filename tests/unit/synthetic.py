@@ -184,6 +184,7 @@ def shard_metadata(params: Mapping[str, Any], info: DeviceInfo) -> dict[str, Any
         "machine_code": None,
         "params": dict(params),
         "protocol_version": 1,
+        "codes": {},
         "readings": [],
         "written_at": "2026-11-21T07:38:59+00:00",
     }

@@ -445,7 +445,7 @@ def test_limits_are_no_faults_and_faults_are_not_passed_over(
     cells: pd.DataFrame, status: Status
 ) -> None:
     cells["status"] = status.value
-    harmless = {Status.OK, Status.TOO_MANY_THREADS, Status.RESOURCES}
+    harmless = {Status.OK, Status.TOO_MANY_THREADS, Status.RESOURCES, Status.INVALID}
     assert (verdict(cells) is None) == (status in harmless)
     assert (status in FAULTS) != (status in harmless)
     assert status in MEANING

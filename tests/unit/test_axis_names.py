@@ -313,9 +313,11 @@ def figures(cells: pd.DataFrame, x: str, y: str, out: Path) -> list[str]:
             axes[row, column] = getattr(drawn, f"axes_{row}_{column}")
         return drawn.figure, axes
 
+    drawn.figure.subplots = lambda *shape, **_: subplots(*shape)[1]
     none = PREDICTION_SCHEMA.empty_table().to_pandas()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plt, "subplots", subplots)
+        patch.setattr(plt, "figure", lambda: drawn.figure)
         patch.setattr(plt, "close", lambda _: None)
         heatmap(cells, x, y, ["float", "double"], out / "heatmap.svg")
         curve(cells, none, x, "threads", out / "curve.svg")

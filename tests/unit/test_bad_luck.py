@@ -136,7 +136,7 @@ class FakeWorkflow:
     """What Snakemake's workflow object is asked for."""
 
     def __init__(self, given: int | None, nodes: int | None = None, main: bool = True) -> None:
-        self.is_main_process = main
+        self.is_main_process, self.check_envvars = main, True
         self.resource_settings = SimpleNamespace(nodes=nodes)
         self.global_resources = {} if given is None else {"gpu": given}
 

@@ -21,12 +21,12 @@ from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.errors import BuildError, DeviceError, NoDeviceError, WorkloadError
 from gpushmoo.core.paths import IMPORTED
 from gpushmoo.core.schema import Status
-from gpushmoo.core.space import space_of
-from gpushmoo.devices.build_file import KernelBuild, VariantBuild, read_build, write_build
+from gpushmoo.core.space import Version
+from gpushmoo.devices.build_file import KernelBuild, VersionBuild, read_build, write_build
 from gpushmoo.devices.building import refuse_failures
 from gpushmoo.devices.isolated import TaskEnded, run_isolated
+from gpushmoo.devices.kept_code import CompiledCode
 from gpushmoo.devices.machine_code import cubins
-from gpushmoo.devices.machine_code.nvrtc import Cubin
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.builds import ReadyPrograms, programs_for
 from gpushmoo.storage.store import read_shard
@@ -70,7 +70,7 @@ def params_of(folder: Path, backend: str, variants: list[str], **other: Any) -> 
         "folder": str(folder),
         "kernel_digest": load_kernel(folder).digest(BACKENDS[backend].source_suffix),
         "opencl_runtime": "auto",
-        "variants": variants,
+        "versions": [[variant, []] for variant in variants],
         **other,
     }
 
@@ -121,10 +121,10 @@ HELD = KernelBuild(
     "digest",
     {
         "sm_80": {
-            "a": VariantBuild("NVRTC 13", "-DA", "a remark", code=b"\x7fELF", entries=[{"n": 1}]),
-            "b": VariantBuild("NVRTC 13", "-DB", code=b"\x7fELF", entries=[]),
+            "a": VersionBuild("NVRTC 13", "-DA", "a remark", code=b"\x7fELF", entries=[{"n": 1}]),
+            "b": VersionBuild("NVRTC 13", "-DB", code=b"\x7fELF", entries=[]),
         },
-        "sm_90": {"a": VariantBuild(log="l", status=Status.WORKLOAD_FAILED, failure="no.")},
+        "sm_90": {"a": VersionBuild(log="l", status=Status.WORKLOAD_FAILED, failure="no.")},
     },
     {"sm_80": b"own"},
 )
@@ -153,19 +153,19 @@ def test_a_damaged_cubin_is_compiled_again(tmp_path: Path, monkeypatch: pytest.M
     """Else its variant's cells would be `build_failed`, though nothing is wrong with the kernel."""
     compiled: list[str] = []
 
-    def compile_cubin(source: str, name: str, *_: Any) -> Cubin:
+    def compile_cubin(source: str, name: str, *_: Any) -> CompiledCode:
         compiled.append(name)
-        return Cubin(b"\x7fELF " + source.encode(), "a remark")
+        return CompiledCode(b"\x7fELF " + source.encode(), "a remark")
 
     monkeypatch.setattr(cubins, "compile_cubin", compile_cubin)
     monkeypatch.setattr(cubins, "nvrtc_version", lambda: "13.0")
 
-    def cached() -> Cubin:
+    def cached() -> CompiledCode:
         return cubins.cached_cubin("source", "copy", ("-O3",), "sm_90", tmp_path)
 
     made = cached()
     assert cached() == made
-    (path,) = (tmp_path / "cubin").glob("*.cubin")
+    (path,) = (tmp_path / "cubin").glob("*.bin")
     for number, data in enumerate([b"", made.code[:5], b"\x7fELF rource"], start=2):
         path.write_bytes(data)
         assert cached() == made
@@ -268,15 +268,7 @@ def test_a_shard_is_measured_from_its_build_file_without_a_compiler(
 
 # What a measuring process makes of a build file
 
-SPACE = {
-    "axes": {"block_x": [32]},
-    "cache_states": ["warm"],
-    "dtype": "float",
-    "repeat": 1,
-    "shard": [0, 1],
-    "sizes": [[64, 64]],
-    "variants": ["a", "b"],
-}
+VERSIONS = [Version("a"), Version("b")]
 
 
 def ready(
@@ -284,7 +276,7 @@ def ready(
 ) -> ReadyPrograms:
     """`programs_for` a device of `target` that loads what has code, beside a compiler."""
 
-    def load(made: VariantBuild) -> Any:
+    def load(made: VersionBuild) -> Any:
         if made.code is None:
             raise BuildError("There is no code.", "")
         return SimpleNamespace(options=made.options)
@@ -295,13 +287,13 @@ def ready(
         load=load,
         build=lambda *_: SimpleNamespace(options="from source"),
     )
-    workload = SimpleNamespace(device_code=True, defines=lambda *_: {})
+    workload = SimpleNamespace(device_code=True, macros=lambda *_: {})
     folder: Any = SimpleNamespace(workload=workload, path=Path("kernels/x"), name="x")
     monkeypatch.setattr(builds_module, "compile_here", compiles)
-    return programs_for(device, folder, space_of(SPACE), held, "digest")
+    return programs_for(device, folder, "float", VERSIONS, held, "digest")
 
 
-def no_compiler(*_: Any) -> VariantBuild:
+def no_compiler(*_: Any) -> VersionBuild:
     raise NoDeviceError("NVRTC is missing.")
 
 
@@ -321,8 +313,8 @@ def test_what_a_build_file_holds_is_not_compiled(monkeypatch: pytest.MonkeyPatch
 def test_code_for_another_device_is_compiled_here_and_that_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def compiles(*asked: Any) -> VariantBuild:
-        return VariantBuild("NVRTC 13", f"-arch={asked[-1]}", code=b"code", entries=[])
+    def compiles(*asked: Any) -> VersionBuild:
+        return VersionBuild("NVRTC 13", f"-arch={asked[-1]}", code=b"code", entries=[])
 
     programs = ready(HELD, monkeypatch, compiles, target="sm_100")
     assert programs.builds.programs["b"].options == "-arch=sm_100"
@@ -336,7 +328,7 @@ def test_code_for_another_device_is_compiled_here_and_that_is_told(
 def test_code_that_the_runtime_does_not_take_is_built_from_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    variants = {"a": VariantBuild("rt", "-DA", code=b"x"), "b": VariantBuild("rt", "-DB")}
+    variants = {"a": VersionBuild("rt", "-DA", code=b"x"), "b": VersionBuild("rt", "-DB")}
     programs = ready(KernelBuild("digest", {"rt": variants}), monkeypatch, no_compiler, "rt")
     assert programs.builds.programs["b"].options == "from source"
     assert programs.compiled_here == {"b": "There is no code."}
@@ -352,10 +344,12 @@ ONE_VARIANT = """
 import hashlib, sys
 from pathlib import Path
 from gpushmoo.devices.build_request import BuildRequest
-from gpushmoo.devices.opencl.building import compile_variant
+from gpushmoo.core.space import Version
+from gpushmoo.devices.opencl.building import compile_version
 from gpushmoo.workloads.loader import load_kernel
 request = BuildRequest("opencl", "0", sys.argv[1], None, Path(sys.argv[2]))
-built = compile_variant(request, load_kernel(Path(sys.argv[3])), "float", "element", "target")
+version = Version("element")
+built = compile_version(request, load_kernel(Path(sys.argv[3])), "float", version, "target")
 print(hashlib.sha256(repr(built).encode()).hexdigest())
 """
 

@@ -120,7 +120,7 @@ def test_what_is_not_simulated_leaves_its_chapter_a_page_without_predictions(
         ({"nots": {}}, ["chapters: 'nots' is not known", "streamed_dot"]),
         ({NAME: {"word": 3}}, [f"chapters.{NAME}.word", "3", "a text"]),
         ({NAME: {"wrod": "x"}}, [f"chapters.{NAME}.wrod", "Did you mean 'word'?"]),
-        ({NAME: []}, [f"chapters.{NAME}", "a mapping or null"]),
+        ({NAME: []}, [f"chapters.{NAME}", "a mapping (lines of 'key: value') or null"]),
     ],
 )
 def test_what_a_chapter_is_told_fits_its_schema(

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 from gpushmoo.core.median import MedianInterval
 from gpushmoo.devices.machine_code.nvrtc import compile_cubin
-from gpushmoo.devices.machine_code.sass import complaints, disassemble
+from gpushmoo.devices.machine_code.sass import complaints, listing, parse
 from gpushmoo.workloads.contract import Access
 from test_compare_kernel_tuner import load
 
@@ -245,7 +245,7 @@ FETCH = Access("load", "texture", 4, in_loop=True, before_test_of=0)
 
 def faults(source: str, entry: str, access: Access) -> list[str]:
     cubin = compile_cubin(source, "document_textures", ("-std=c++17",), "sm_90").code
-    return complaints(disassemble(cubin)[entry], [access])
+    return complaints(parse(listing(cubin))[entry], [access])
 
 
 def test_the_peer_fetches_before_it_asks_for_the_sums_place_and_writes_in_its_loop() -> None:

@@ -17,15 +17,10 @@ from conftest import ROOT, examples
 from gpushmoo.chapters.loader import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.space import Cell, Problem, Residency, enumerate_cells, expand_axis
-from gpushmoo.planning.config import (
-    RunConfig,
-    SweepConfig,
-    _apart,
-    check_memory,
-    load_config,
-)
+from gpushmoo.planning.config import RunConfig, check_memory, load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.plan import plan_shards
+from gpushmoo.planning.sweeps import SweepConfig, _apart
 from gpushmoo.simulation.machine import load_machine
 from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given, settings
@@ -132,6 +127,19 @@ def test_the_sweep_of_tile_widths_has_the_documents_sizes_and_no_cell_that_is_re
     assert len(cells) == 2 * 6 * 6 * 4
     kernel = config.sweeps["block_tiles"].folder.workload
     assert {kernel.launch(cell).threads for cell in cells} == {512}
+
+
+def test_the_gallery_has_babelstreams_own_launch_and_nothing_that_is_refused() -> None:
+    config = overlaid("gallery.yaml")
+    assert not config.chapters
+    sizes = {p.width for p in config.sweeps["stream"].problems}
+    assert sizes == {p.width for p in config.sweeps["stream_dot"].problems} == {2**25, 2**28}
+    for name in ("stream", "stream_dot"):
+        axes = config.sweeps[name].axes
+        assert 1024 in axes["threads"]
+        assert 1 in axes["unroll"]
+    for sweep in config.sweeps.values():
+        assert all(sweep.folder.workload.launch(cell).threads for cell in cells_of(sweep))
 
 
 def timelines_of(config: RunConfig) -> dict[str, Cell]:
@@ -273,10 +281,12 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         (f"{COPY}.sizes", [[-1, 64]], [f"{COPY}.sizes' holds [-1, 64];", "at least 1."]),
         (f"{COPY}.sizes", ["512"], [f"'{COPY}.sizes.0' is '512';", "width]; remove the quotes."]),
         (f"{COPY}.sizes", [[64, "5"]], ["'5'; it must be a whole number; remove the quotes."]),
-        (f"{COPY}.sizes", ["5 GB"], ["or [height, width]."]),
+        (f"{COPY}.sizes", ["5 GB"], ["or [height, width]; write a plain number, without 'GB'."]),
         (DOT, {"sizes": [-1]}, [f"'{DOT}.sizes' holds -1; a size must be at least 0."]),
         (DOT, {"axes": {"chunk": "4"}}, [f"{DOT}.axes.chunk' is '4'", "list of these; remove the"]),
-        ("measure.cell_budget_s", "2e-1", ["a finite number; remove the quotes."]),
+        ("measure.cell_budget_s", "2e-1", ["a finite number; write 0.2."]),
+        ("seed", "1e3", ["a whole number; write 1000."]),
+        ("device", "cuda:0", ["'cuda:0'; allowed: all (every CUDA", "or the index of one device."]),
         ("device_memory_gib", "80", ["finite number or null; remove the quotes."]),
         (DOT, {"sizes": [0, [1, 0]]}, [f"{DOT}.sizes", "1 x 0 stands twice"]),
         (DOT, {"axes": {"chunk": -1}}, [f"{DOT}.axes.chunk", "-1", "at least 0"]),
@@ -298,7 +308,7 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         (f"{COPY}.dtypes", ["float", "float"], [f"{COPY}.dtypes", "twice"]),
         (f"{COPY}.variants", ["fast"], [f"{COPY}.variants", "'fast'", "element, tile32"]),
         (f"{COPY}.axes", {"block_z": 1}, [f"{COPY}.axes", "'block_z'", "block_x, block_y"]),
-        (COPY, 3, [COPY, "3", "a mapping or null"]),
+        (COPY, 3, [COPY, "3", "a mapping (lines of 'key: value') or null"]),
         ("kernels", {"copy2d_coalesced": None}, ["kernels", "at least one"]),
         ("kernels", {}, ["kernels", "empty", "at least 1"]),
         ("kernels", {3: {}}, ["kernels", "3", "a key must be a text"]),
@@ -350,8 +360,7 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         ("simulate.tesla-c1060.sizes", [48], ["tesla-c1060", "64 elements wide", "48"]),
         ("kernel_folders", ["nowhere"], ["kernel_folders", "nowhere", "not a folder"]),
         ("kernel_folders", ["x" * 5000], ["kernel_folders", "not a folder"]),
-        ("kernel_folders", ["kernels", "./kernels"], ["kernel_folders", "twice", "rename"]),
-        ("kernel_folders", [], ["kernel_folders", "empty"]),
+        ("kernel_folders", "own", ["kernel_folders", "must be a list"]),
         ("only", [], ["only", "empty"]),
         ("only", ["copy2d"], ["only", "no sweep 'copy2d'", "copy2d_coalesced", "tex2d_sum"]),
         ("only", ["tex2d_sun"], ["only", "no sweep 'tex2d_sun'", "Did you mean 'tex2d_sum'?"]),

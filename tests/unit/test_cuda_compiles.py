@@ -19,15 +19,15 @@ from conftest import ROOT, USER_CUDA
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, LaunchFailedError, NoDeviceError
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.base import check_sizes
-from gpushmoo.devices.cuda.parameters import parameter_sizes
+from gpushmoo.devices.arguments import check_sizes
+from gpushmoo.devices.cuda.parameters import parameter_sizes, passed
 from gpushmoo.devices.machine_code.nvrtc import build_options, compile_cubin
 from gpushmoo.devices.machine_code.sass import (
     _access,
     _entries,
     complaints,
-    disassemble,
     listing,
+    parse,
 )
 from gpushmoo.workloads.contract import Argument, BufferRef, Launch, NullRef, Workload
 from gpushmoo.workloads.host_fed import HostFedWorkload
@@ -60,8 +60,15 @@ def compiled(folder: Path, options: tuple[str, ...], arch: str) -> bytes:
     return compile_cubin((folder / "kernel.cu").read_text(), folder.name, options, arch).code
 
 
+def cell_of(folder: KernelFolder, dtype: str, variant: str) -> Cell:
+    none = folder.workload.zero_axes  # 8 is on every other axis
+    axes = tuple((axis, 0 if axis in none else 8) for axis in sorted(folder.workload.axes))
+    return Cell(folder.name, dtype, variant, Problem(64, 64), axes)
+
+
 def options_of(folder: KernelFolder, dtype: str, variant: str) -> tuple[str, ...]:
-    return build_options(DTYPES[dtype], folder.workload.defines(dtype, variant))
+    version = folder.workload.version(cell_of(folder, dtype, variant))
+    return build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
 
 
 @pytest.mark.parametrize(("folder", "dtype", "variant", "arch"), list(builds()))
@@ -69,15 +76,13 @@ def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: s
     code = compiled(folder.path, options_of(folder, dtype, variant), arch)
     assert code.startswith(b"\x7fELF")
     # The entry that the workload launches must be in the binary under its plain name.
-    none = folder.workload.zero_axes  # 8 is on every other axis
-    axes = tuple((axis, 0 if axis in none else 8) for axis in sorted(folder.workload.axes))
-    cell = Cell(folder.name, dtype, variant, Problem(64, 64), axes)
+    cell = cell_of(folder, dtype, variant)
     sizes = parameter_sizes(code)
     for launch in launches_of(folder, cell):
-        check_sizes(launch, sizes[launch.entry])
+        check_sizes(launch.entry, passed(launch), sizes[launch.entry])
 
 
-code_of = functools.cache(disassemble)
+code_of = functools.cache(lambda cubin: parse(listing(cubin)))
 # Nearly all of the time is the start of nvdisasm, most of a second: of a kernel with more variants
 # than this the first dtype is tried in those that differ from the first variant in one part of its
 # name or have another number of parts, and the others in the first and the last variant.
@@ -227,9 +232,9 @@ def test_arguments_are_held_against_what_the_kernel_takes(
     args: tuple[Argument, ...], said: str
 ) -> None:
     for right in ((BufferRef("d"), np.uint64(1)), (NullRef(), np.float64(1))):
-        check_sizes(Launch("k", (1, 1, 1), (1, 1, 1), right, 1), (8, 8))
+        check_sizes("k", right, (8, 8))
     with pytest.raises(LaunchFailedError, match=said):
-        check_sizes(Launch("k", (1, 1, 1), (1, 1, 1), args, 1), (8, 8))
+        check_sizes("k", args, (8, 8))
 
 
 def test_a_compilation_without_a_message_writes_into_no_bytes_that_others_hold() -> None:

@@ -1,4 +1,4 @@
-"""pyproject.toml, environment.yml and the lock files tell one story."""
+"""pyproject.toml, conda's environments and the lock files tell one story."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+EXTRAS: dict[str, list[str]] = dict(PROJECT["optional-dependencies"])
+# What a clone runs with: all but what single machines add.
+RUN: list[str] = [*PROJECT["dependencies"], *EXTRAS.pop("workflow")]
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 # Names in conda's channels that differ from those on PyPI.
@@ -45,10 +47,10 @@ def bound(requirement: Requirement) -> str:
     return str(requirement.specifier)
 
 
-def wanted() -> tuple[dict[str, str], dict[str, str]]:
-    """What pyproject.toml asks of conda and of pip: packages and bounds."""
+def wanted(extras: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
+    """What pyproject.toml with `extras` asks of conda and of pip: packages and bounds."""
     conda, pip = {"python": PROJECT["requires-python"], "pip": ""}, {}
-    for line in [*PROJECT["dependencies"], *EXTRAS["cuda12"], *EXTRAS["cuda13"]]:
+    for line in [*RUN, *(line for extra in extras for line in EXTRAS[extra])]:
         r = Requirement(line)
         if r.name in WITH_CUPY:
             continue
@@ -61,16 +63,17 @@ def wanted() -> tuple[dict[str, str], dict[str, str]]:
     return conda, pip
 
 
-def offered() -> tuple[dict[str, str], dict[str, str]]:
-    """Packages and bounds in environment.yml, conda's and pip's."""
-    listed: list[Any] = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+def offered(file: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Packages and bounds in an environment of conda, conda's and pip's."""
+    listed: list[Any] = yaml.safe_load((ROOT / file).read_text())["dependencies"]
     conda = [Requirement(d) for d in listed if isinstance(d, str)]
     pip = [Requirement(d) for part in listed if isinstance(part, dict) for d in part["pip"]]
     return {r.name: bound(r) for r in conda}, {r.name: bound(r) for r in pip}
 
 
-def test_environment_and_project_ask_for_the_same_packages_and_bounds() -> None:
-    assert offered() == wanted()
+def test_environments_and_project_ask_for_the_same_packages_and_bounds() -> None:
+    assert offered("environment.yml") == wanted(())
+    assert offered("environment-cuda.yml") == wanted(("cuda12", "cuda13"))
 
 
 def locked(text: str) -> dict[str, tuple[str, int]]:
@@ -107,7 +110,7 @@ def test_lock_holds_versions_and_hashes_and_no_address(path: Any) -> None:
 @pytest.mark.parametrize("name", ["run", *EXTRAS])
 def test_lock_meets_every_bound_of_the_project(name: str) -> None:
     versions = locked((ROOT / f"requirements/{name}.lock").read_text())
-    for line in [*PROJECT["dependencies"], *EXTRAS.get(name, [])]:
+    for line in [*RUN, *EXTRAS.get(name, [])]:
         r = Requirement(line)
         version, _ = versions[canonicalize_name(r.name)]
         assert Version(version) in r.specifier, f"{r.name} {version} is outside of {r.specifier}"
@@ -120,6 +123,17 @@ def test_extra_leaves_the_versions_of_the_run_alone(name: str) -> None:
     run = locked((ROOT / "requirements/run.lock").read_text())
     extra = locked((ROOT / f"requirements/{name}.lock").read_text())
     assert {n: extra[n][0] for n in run} == {n: v for n, (v, _) in run.items()}
+
+
+def test_the_image_is_built_from_files_that_are_there() -> None:
+    text = (ROOT / "docker/Dockerfile").read_text()
+    assert re.findall(r"^FROM (.+)", text, re.MULTILINE) == ["python:3.12-slim"]
+    copied = re.findall(r"^COPY (\S+)", text, re.MULTILINE)
+    named = [*copied, *re.findall(r"^RUN sh (\S+)", text, re.MULTILINE)]
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    packages = re.search(r"^# (\w+), (\w+) or (\w+): the lock file", text, re.MULTILINE)
+    assert {path.stem for path in LOCKS} >= set(packages.groups())
+    assert "://" not in text
 
 
 # Two bootstraps of one clone
@@ -135,7 +149,8 @@ if [ "$1" = venv ]; then
     mkdir -p .venv/bin
     echo > entered
     read -r go < gate
-    printf '#!/bin/sh\\n' > .venv/bin/python
+    mkdir -p site
+    printf '#!/bin/sh\\necho site\\n' > .venv/bin/python
     chmod +x .venv/bin/python
 fi
 echo "end $1" >> calls
@@ -210,6 +225,9 @@ def test_a_second_bootstrap_waits_for_the_first(clone: Clone) -> None:
     # The second finds an environment, and has only to look whether all packages are there.
     assert clone.calls == [*WHOLE, "begin pip", "end pip"]
     assert (clone.root / ".venv/run.stamp").exists()
+    # What the environment's Python imports, where it says that its packages lie.
+    lent = [f"{clone.root}/workflow/scripts"]
+    assert (clone.root / "site/gpushmoo.pth").read_text().splitlines() == lent
 
 
 def test_a_killed_bootstrap_is_not_waited_for_and_its_environment_completed(clone: Clone) -> None:

@@ -267,7 +267,7 @@ def test_a_returned_value_of_no_use_is_said_in_one_bounded_line(make: Callable[[
 
 
 def test_what_a_workload_says_of_a_result_is_a_bounded_line_or_refused() -> None:
-    with pytest.raises(WorkloadError, match=r"fault returns 1 \(int\), not a str$"):
+    with pytest.raises(WorkloadError, match=r"fault returns 1 \(int\); it must return the r"):
         workload_with(fault=lambda self: 1).fault()
     with pytest.raises(WorkloadError, match=r"result_of returns None \(NoneType\), not a str$"):
         workload_with(result_of=lambda self: None).result_of()

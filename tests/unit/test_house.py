@@ -33,8 +33,13 @@ MAY_SEE = {
     "figures": "core storage workloads analysis",
     "report": "core storage workloads analysis figures chapters",
     "planning": "core storage workloads devices measuring simulation chapters",
+    "interactive": "core storage workloads devices measuring analysis figures planning",
+    # The command line.
+    "__main__": "interactive",
     "dot_products": "core workloads",
 }
+# Beside its packages: its short names, for Python and for type checkers, and the command line.
+ROOT_FILES = ("__init__.py", "__init__.pyi", "__main__.py", "py.typed", "__pycache__")
 MOST_LINES = 400
 # What only a document says.
 WORDS = re.compile(
@@ -121,7 +126,7 @@ MODULES = {
 def test_the_root_of_the_library_holds_packages_only() -> None:
     for path in PACKAGE.iterdir():
         package = (path / "__init__.py").is_file() and path.name in MAY_SEE
-        assert package or path.name in ("__init__.py", "__pycache__"), path
+        assert package or path.name in ROOT_FILES, path
 
 
 def against_the_table() -> Iterator[str]:
@@ -194,6 +199,8 @@ def test_the_instrument_does_not_speak_of_a_document() -> None:
     assert [
         f"{path.relative_to(ROOT)}:{number}: {match[0]}"
         for path in sorted(sources)
+        # The package's link to the default configuration, which configures chapters as well.
+        if not path.is_symlink()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         for match in WORDS.finditer(line)
     ] == []
@@ -230,7 +237,7 @@ def test_no_module_names_or_imports_a_backend_or_its_sources() -> None:
 @pytest.mark.parametrize("name", BACKENDS)
 def test_every_entry_has_its_folder_and_functions(name: str) -> None:
     backend = BACKENDS[name]
-    asked = {"open_device", "list_devices", "targets", "own_kernels", "compile_variant"}
+    asked = {"open_device", "list_devices", "targets", "own_kernels", "compile_version"}
     asked |= {"count_devices"} if backend.claims_gpu else set()
     assert asked <= set(vars(functions_of(backend)))
 
@@ -262,6 +269,8 @@ SOURCES = sorted(
 )
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load"}
 FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+# Sends a workload that a program has defined to the measuring process, by a folder of its own.
+MAY_PICKLE = PACKAGE / "interactive" / "in_memory.py"
 # Methods of devices and of Typst's package, which turn sources into programs and pages.
 OWN_COMPILERS = {"typst.compile", "re.compile"}
 
@@ -313,7 +322,8 @@ def without_encoding(tree: ast.AST) -> list[str]:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_data_is_never_run_as_code_and_text_is_utf_8_whatever_the_locale(path: Path) -> None:
     tree = ast.parse(path.read_bytes())
-    assert (faults(tree), without_encoding(tree)) == ([], [])
+    allowed = ["cloudpickle"] if path == MAY_PICKLE else []
+    assert (faults(tree), without_encoding(tree)) == (allowed, [])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,22 +48,25 @@ def test_every_folder_with_a_workload_is_a_kernel(folder: Path) -> None:
     assert set(find_kernels([ROOT / "kernels", folder.parent])) >= {"mine", "copy2d_coalesced"}
 
 
-def test_kernel_that_two_folders_hold_is_refused(folder: Path, make_kernel: Make) -> None:
+def test_kernel_that_two_folders_hold_is_refused(folder: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(folder.parent)
+    assert set(find_kernels([folder.parent, link])) == {"mine"}
+    other = Path(shutil.copytree(folder.parent, tmp_path / "other"))
     with pytest.raises(KernelFolderError, match="'mine' exists twice"):
-        find_kernels([folder.parent, folder.parent])
+        find_kernels([folder.parent, other])
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         ('name = "mine"', 'name = "yours"', "calls itself 'yours'"),
-        ('name = "mine"', "", "calls itself 'None'"),
+        ('name = "mine"', "", "WORKLOAD does not define 'name'"),
         ('title = "A user\'s kernel"', "", "does not define 'title'"),
         ('axes = {"block_x": [32, 64, 2048]}', "", "does not define 'axes'"),
-        ('dtypes = ("float",)', 'dtypes = ("half",)', "dtype 'half' is not known; allowed: float"),
+        ('dtypes = ("float",)', 'dtypes = ("half",)', "dtypes name 'half'; allowed: float"),
         ('{"block_x": [', '{"height": [', "axis 'height' has the name of a column"),
-        ("WORKLOAD = Mine()", "", "must define WORKLOAD"),
-        ("WORKLOAD = Mine()", "WORKLOAD = Mine", "must define WORKLOAD, an instance"),
+        ("WORKLOAD = Mine()", "WORKLOAD = 3", "WORKLOAD as 3; end it by the line: WORKLOAD = Mine"),
         ("import numpy as np", "import no_such_module", "mine/workload.py:2: ModuleNotFoundError"),
         ("import numpy as np", "import numpy as", "mine/workload.py:2: SyntaxError"),
         ("    def launch(self", "    def start(self", ": TypeError"),
@@ -130,7 +134,7 @@ def test_a_source_of_another_backend_counts_where_it_is_included(folder: Path) -
 def test_a_source_that_is_missing_or_no_text_is_a_failed_build(folder: Path) -> None:
     assert kernel_source(folder, ".cl") == USER_OPENCL
     (folder / "kernel.cu").unlink()
-    with pytest.raises(BuildError, match=r"^Kernel 'mine' has no kernel\.cu\.$"):
+    with pytest.raises(BuildError, match=r"^Kernel 'mine' has no kernel\.cu, .*s: kernel\.cl$"):
         kernel_source(folder, ".cu")
     (folder / "kernel.cu").write_bytes(b"// Gr\xc3\xb6\xc3\x9fe\n// Gr\xf6\xdfe\n")
     with pytest.raises(BuildError, match=r"^kernel\.cu, line 2: not UTF-8; save it as that\.$"):

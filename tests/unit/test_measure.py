@@ -38,6 +38,7 @@ from gpushmoo.measuring.worker.handle import WorkerCrashedError
 from gpushmoo.measuring.worker.protocol import Finished, Lost, Measure
 from gpushmoo.measuring.worker.supervise import FAULTS_PER_VARIANT, Supervisor
 from gpushmoo.workloads.contract import Launch
+from gpushmoo.workloads.versions import versions_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -590,7 +591,7 @@ def plan(device: FakeDevice, shard: tuple[int, int]) -> list[Cell]:
     builds = build_variants(device, FOLDER, "float", variants)
     axes = {"threads": 1, "chunks": {"to_resident": 2.0, "points": 1}}
     space = ShardSpace("float", variants, problems, ["warm"], axes, *shard)
-    return plan_cells(device, FOLDER, builds, space)
+    return plan_cells(device, FOLDER, builds, versions_of(FOLDER.workload, space), space)
 
 
 def test_an_axis_that_asks_the_device_stops_at_its_largest_value(

@@ -90,7 +90,7 @@ def endless() -> list[Any]:
 CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "two long axes": (
         axes(ALL, ALL),
-        [f"kernels.{COPY}: about 10^17 cells", "2000000", "sweep fewer", "measure.max_cells"],
+        [f"kernels.{COPY}: about 10^17 cells", "2,000,000", "sweep fewer", "measure.max_cells"],
     ),
     "one cell too many": (
         {**axes({"from": 1, "to": 51}), **measured(max_cells=50)},
@@ -100,7 +100,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "waves of blocks": (axes([{"to_resident": 16, "points": 100_000}] * 5000), ["cells"]),
     "two sweeps to be told apart": (
         {**sweeps(2, sizes=[64], axes={"block_x": ALL})},
-        ["kernels.s0: 4294967296 of the run's 8589934592 cells"],
+        ["kernels.s0: 4,294,967,296 of the run's 8,589,934,592 cells"],
     ),
     "sizes, types and variants": (
         copies(
@@ -109,7 +109,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             variants=["element", "tile32"],
             axes={"block_x": {"from": 1, "to": 64}, "block_y": 1},
         ),
-        ["2559488 cells"],
+        ["2,559,488 cells"],
     ),
     "sizes of two forms": (
         copies(sizes=[[i, 1] if i % 2 else i for i in range(1, 6000)], axes={"block_x": 1}),

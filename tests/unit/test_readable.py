@@ -48,8 +48,8 @@ def test_any_other_path_is_none_of_our_business(path: str) -> None:
         (b"a: 1\nb: \x07", ", line 2: not valid YAML: special characters are not allowed."),
         (b"a: 1\n---\nb: 1", "not valid YAML: expected a single document"),
         (b"a: !x 1", ", line 1: not valid YAML: could not determine a constructor"),
-        (b"", " must be a mapping of keys to values."),
-        (b"- a\n", " must be a mapping of keys to values."),
+        (b"", " is empty; write keys and values, such as 'run: mine'."),
+        (b"- a\n", " must be a mapping of keys to values, such as 'run: mine' with a blank after"),
     ],
 )
 def test_what_is_no_configuration_is_refused_naming_file_and_line(

@@ -29,6 +29,7 @@ def shard(part: int = 1, count: int = 1, device: str = "GPU-0", **changes: Any) 
     params = {
         "folder": "kernels/k",
         "dtype": "float",
+        "repeat": 1,
         "shard": [part - 1, count],
         "sizes": [[4096, 4096]],
         "axes": {"block_x": [8]},

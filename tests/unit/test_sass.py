@@ -16,7 +16,6 @@ from gpushmoo.devices.machine_code.sass import (
     AccessCount,
     EntryCode,
     complaints,
-    disassemble,
     parse,
 )
 from gpushmoo.workloads.contract import Access
@@ -388,7 +387,8 @@ SPILLING = {"sm_75": 1, "sm_90": 2, "sm_100": 2}
 
 @functools.cache
 def compiled(arch: str) -> dict[str, EntryCode]:
-    return disassemble(compile_cubin(SOURCE, "tests", [f"-DBLOCKS={SPILLING[arch]}"], arch).code)
+    options = [f"-DBLOCKS={SPILLING[arch]}"]
+    return parse(sass.listing(compile_cubin(SOURCE, "tests", options, arch).code))
 
 
 @pytest.fixture(params=ARCHS)
@@ -443,7 +443,7 @@ def test_spills_show(arch: str) -> None:
 
 def test_what_is_no_machine_code_is_named_so() -> None:
     with pytest.raises(DeviceError, match=r"nvdisasm cannot read .*; install .*\.$"):
-        disassemble(b"no cubin")
+        sass.listing(b"no cubin")
 
 
 def test_missing_nvdisasm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -288,11 +288,12 @@ JOB = """
 import json, sys
 from pathlib import Path
 from gpushmoo.storage.joblog import job_log
-from gpushmoo.measuring.job import run_shard
+from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.signalled import JobSignalledError, raises_signals
 params, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
 with job_log(folder / "log", (JobSignalledError,)) as terminal, raises_signals():
-    run_shard(params, (1, 1), folder / "cache", folder / "out" / "shard.parquet", terminal)
+    task = ShardTask(params, (1, 1), folder / "cache")
+    run_shard(task, folder / "out" / "shard.parquet", terminal, Path("plan.json"))
 """
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import ROOT, examples
+from dot_products.resident import ResidentSum
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.schema import FAULTS, Status
 from gpushmoo.core.space import Cell, Problem, Residency, count_cells, enumerate_cells, expand_axis
@@ -82,7 +83,7 @@ def axes(draw: st.DrawFn, w: Workload, axis: str) -> Any:
 @st.composite
 def sweep(draw: st.DrawFn, kernel: str) -> dict[str, Any]:
     w = load_kernel(FOLDERS[kernel]).workload
-    lengths = isinstance(w, HostFedWorkload) or kernel == "dot_resident"
+    lengths = isinstance(w, HostFedWorkload | ResidentSum)
     return {
         "dtypes": draw(some(w.dtypes, 2)),
         "variants": draw(some(w.variants)),
@@ -132,6 +133,7 @@ MEASURE = st.fixed_dictionaries(
         "warmup": st.sampled_from([0, 1, 3]),
         "cells_per_shard": st.sampled_from([60, 1000]),
         "max_cells": st.just(100_000),
+        "max_builds": st.just(1000),
     }
 )
 
@@ -194,10 +196,10 @@ def steps(cell: Cell) -> int:
     """What a launch of `cell` costs a CPU, which has no threads of a GPU: turns of its loops."""
     w = load_kernel(FOLDERS[cell.kernel]).workload
     n, passes = cell.problem.height * cell.problem.width, dict(cell.params).get("passes", 1)
-    if not isinstance(w, HostFedWorkload):
-        launch = w.launch(cell)
-        return n + launch.blocks * launch.threads * passes
     try:
+        if not isinstance(w, HostFedWorkload):
+            launch = w.launch(cell)
+            return n + launch.blocks * launch.threads * passes
         pipeline = w.pipeline(cell)
     except LaunchRefusedError:
         return 0
@@ -212,8 +214,8 @@ def may_time_out(cell: Cell) -> bool:
 
 def runs_long(cell: Cell) -> bool:
     """Whether one of those is launched and not refused for its threads."""
-    threads = load_kernel(FOLDERS[cell.kernel]).workload.launch(cell).threads
-    return threads <= MOST_THREADS and may_time_out(cell)
+    launch = load_kernel(FOLDERS[cell.kernel]).workload.launch
+    return may_time_out(cell) and launch(cell).threads <= MOST_THREADS
 
 
 def of_row(row: pd.Series) -> Cell:

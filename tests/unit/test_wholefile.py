@@ -118,6 +118,10 @@ WRITERS = {
     "report/build.py",
     "devices/machine_code/sass.py",
     "storage/joblog.py",
+    # Folders that are new and a person's own: a kernel, and what a sweep is saved as.
+    "interactive/in_memory.py",
+    "interactive/new_kernel.py",
+    "interactive/result.py",
 }
 
 

@@ -29,7 +29,7 @@ from gpushmoo.core.schema import (
 from gpushmoo.figures.same_machine import same_machine
 from gpushmoo.figures.simulated import simulated
 from gpushmoo.figures.stage import draw_figure
-from gpushmoo.measuring.job import run_shard
+from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.planning.flow import Flow
 from gpushmoo.report.build import ReportFiles, build_report
 from gpushmoo.simulation.compare_measured import compare_with_measured
@@ -81,7 +81,8 @@ def _measure(flow: Flow) -> None:
         place = replace(shard, repeat=1).name
         wildcards = W(sweep=shard.sweep, dtype=shard.dtype, shard=place, repeat=shard.repeat)
         first = None if shard.repeat == 1 else Path(flow.first_repeat(wildcards))
-        run_shard(flow.measure_params(wildcards), (1, 1), cache, out, terminal, first)
+        task = ShardTask(flow.measure_params(wildcards), (1, 1), cache, first)
+        run_shard(task, out, terminal, Path(flow.plan_file))
     for chapter in flow.chapters.values():
         if isinstance(plan := chapter.plan, StreamedPlan):
             for study, file in (plan.files or {}).items():

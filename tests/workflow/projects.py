@@ -207,11 +207,14 @@ class Project:
 
 
 def print_of(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Modification time (ns) and bytes of every file below `folder`, by relative path."""
+    """Modification time (ns) and bytes of every file below `folder`, by relative path.
+
+    Without what is kept of the shards for later jobs, which are links to them.
+    """
     return {
         str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and ".kept" not in path.parts
     }
 
 

@@ -72,7 +72,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> BrokenRun:
         "run": "broken",
         "backend": "opencl",
         "opencl_runtime": "auto",
-        "kernel_folders": ["kernels", "own"],
+        "kernel_folders": ["own"],
         "only": list(KERNELS),
         "kernels": {name: {} for name in KERNELS},
         "measure": {"repeats": 1, "min_samples": 6, "max_samples": 6},
@@ -115,7 +115,8 @@ def test_the_terminal_names_the_first_error_with_its_log_and_every_failed_sweep(
     run: BrokenRun,
 ) -> None:
     own = [x for x in run.outcome.text.splitlines() if x.startswith("gpushmoo: ")]
-    build, counts, failed = own
+    asked, build, counts, failed = own
+    assert asked.startswith("gpushmoo: 18 cells, ")
     log = "results/broken/logs/build/unbuilt-float.log"
     assert re.search(r"own/unbuilt, float, variant broken: .*kernel.cl:\d+: error: ", build)
     assert build.endswith(f"(whole message: {log})")
@@ -137,7 +138,7 @@ def test_a_kernel_that_ends_the_program_as_it_is_loaded_ends_the_run_with_a_sent
     folder = run.project.root / "own/quits"
     folder.mkdir()
     (folder / "workload.py").write_text("import sys\n\nsys.exit(0)\n")
-    kernels = {"kernels": {"quits": {}}, "only": ["quits"], "kernel_folders": ["kernels", "own"]}
+    kernels = {"kernels": {"quits": {}}, "only": ["quits"], "kernel_folders": ["own"]}
     config = run.project.write_config("quits.yaml", {"run": "quits", **kernels})
     outcome = run.project.snakemake("-n", config=(config,))
     assert outcome.status == 1

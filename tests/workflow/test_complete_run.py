@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import itertools
+import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +14,7 @@ from gpushmoo import PROTOCOL_VERSION
 from gpushmoo.analysis.aggregate import dataset_provenance
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
+from gpushmoo.storage.wholefile import read_json
 from gpushmoo.workloads.loader import load_kernel
 from projects import TINY, TINY_SHARDS, FinishedProject, Project, print_of
 
@@ -150,6 +154,30 @@ def test_figures_and_report_repeat_byte_for_byte(
     assert "measure" not in outcome.jobs
     for name in made:
         assert (project.results / name).read_bytes() == (finished.results / name).read_bytes(), name
+
+
+def test_snakemakes_own_report_has_each_figure_with_heading_and_caption(
+    finished: FinishedProject,
+) -> None:
+    outcome = finished.snakemake("--report", "own.html")
+    assert outcome.status == 0, outcome.text
+    page = (finished.root / "own.html").read_text()
+    shown, headings = (
+        json.loads(re.search(rf"^ *var {name} = (\{{.*\}});?$", page, re.MULTILINE)[1])
+        for name in ("results", "categories")
+    )
+    notes = {
+        p.with_suffix(".svg").name: read_json(p) for p in finished.results.glob("figures/*.json")
+    }
+    assert {figure["name"] for figure in shown.values()} == set(notes)
+    for figure in shown.values():
+        caption = html.unescape(re.sub(r"<.*?>", "", figure["caption"]))
+        assert caption.split() == notes[figure["name"]]["caption"].split()
+        assert figure["labels"] == {"figure": notes[figure["name"]]["title"]}
+    assert set(headings) == {
+        *("Block shape", "Bandwidth over one parameter", "Simulated devices"),
+        "The first document beside ours",
+    }
 
 
 def test_a_recorded_data_set_renders_without_measuring(finished: FinishedProject) -> None:

@@ -104,7 +104,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> MadeUpRun:
     config: dict[str, Any] = {
         "run": "madeup",
         "backend": "madeup",
-        "kernel_folders": ["kernels", "own"],
+        "kernel_folders": ["own"],
         "only": ["persistent", "lost"],
         "kernels": {
             "persistent": {},

@@ -169,10 +169,10 @@ def user_run(
     project = copy_finished(folder / "project")
     before = print_of(project.results / "cells")
     named = {
-        "kernel_folders": ["kernels", str(mine.parent)],
+        "kernel_folders": [str(mine.parent)],
         "only": [*TINY["only"], "mine"],
         "kernels": {"mine": {}},
-        "chapter_folders": ["reports/chapters", str(write_chapter(folder).parent)],
+        "chapter_folders": [str(write_chapter(folder).parent)],
         "chapters": {CHAPTER: {"word": "hello"}},
     }
     config = ("tiny.yaml", project.write_config("mine.yaml", named))

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpushmoo.core.errors import NoDeviceError
+from gpushmoo.core.space import Version
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.build_file import VariantBuild
+from gpushmoo.devices.build_file import VersionBuild
 from gpushmoo.devices.build_request import BuildRequest
 from gpushmoo.workloads.loader import KernelFolder
 
@@ -42,11 +43,11 @@ def own_kernels(request: BuildRequest, target: str) -> None:
     """None: buffers are looked at by NumPy."""
 
 
-def compile_variant(
-    request: BuildRequest, folder: KernelFolder, dtype: str, variant: str, target: str
-) -> VariantBuild:
+def compile_version(
+    request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
+) -> VersionBuild:
     """What the device runs is the source with its names. Raises BuildError."""
     from .device import compiled, program_of
 
-    code = compiled(folder.path, dtype, folder.workload.defines(dtype, variant))
-    return VariantBuild("NumPy", program_of(code).options, code=code)
+    code = compiled(folder.path, dtype, folder.workload.macros(dtype, version))
+    return VersionBuild("NumPy", program_of(code).options, code=code)

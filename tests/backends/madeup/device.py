@@ -14,6 +14,7 @@ import numpy.typing as npt
 from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.errors import BuildError, LaunchRefusedError
 from gpushmoo.core.space import Problem
+from gpushmoo.devices.arguments import named_buffer
 from gpushmoo.devices.base import (
     DeviceInfo,
     Reading,
@@ -22,11 +23,10 @@ from gpushmoo.devices.base import (
     compile_error,
     flush_bytes,
     image_refusal,
-    named_buffer,
     take_each,
 )
 from gpushmoo.devices.buffered import BufferedDevice
-from gpushmoo.devices.build_file import VariantBuild
+from gpushmoo.devices.build_file import VersionBuild
 from gpushmoo.devices.build_request import BuildRequest
 from gpushmoo.devices.sources import kernel_source
 from gpushmoo.workloads.contract import BufferRef, Launch, LibraryCall
@@ -58,7 +58,7 @@ class MadeUpProgram:
         """As the source says."""
         return int(self._names.get("REGISTERS", {}).get(entry, 16))
 
-    def resident_per_unit(self, entry: str, threads: int) -> int:
+    def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
         """As many blocks as there are threads and registers for."""
         self.function(entry)
         by_registers = REGISTERS_PER_UNIT // (threads * self.registers(entry))
@@ -148,7 +148,7 @@ class MadeUpDevice(BufferedDevice):
         """Run the source; ``element_t`` and `defines` are names in it. Raises BuildError."""
         return program_of(compiled(folder, dtype.name, defines))
 
-    def load(self, build: VariantBuild) -> MadeUpProgram:
+    def load(self, build: VersionBuild) -> MadeUpProgram:
         """What `compiled` gave."""
         assert build.code is not None
         return program_of(build.code)
@@ -167,7 +167,7 @@ class MadeUpDevice(BufferedDevice):
             for a in launch.args
         ]
         nbytes = sum(a.nbytes for a in args if isinstance(a, np.ndarray))
-        resident = UNITS * program.resident_per_unit(launch.entry, launch.threads)
+        resident = UNITS * program.resident_per_unit(launch.entry, launch.threads, 0)
         waves = -(-launch.blocks // resident)
         busy = launch.blocks / (waves * resident)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from gpushmoo.core.errors import OutOfDeviceMemoryError
-from gpushmoo.devices.guard_bands import GUARD, Strays, zone_bytes
+from gpushmoo.devices.guard_bands import Strays, guard_word, zone_bytes
 
 Words = npt.NDArray[np.uint32]
 # Somebody else has the rest of what the device holds.
@@ -47,11 +47,11 @@ class MadeUpMemory:
     def guard(self, buffer: Words) -> None:
         """Paint the zones."""
         for zone in _zones(buffer):
-            zone[:] = GUARD
+            zone[:] = _guard_word(buffer)
 
     def strays(self, buffers: Sequence[Words]) -> list[Strays]:
         """Words of the zones that are not as painted."""
-        return [Strays(*(int((zone != GUARD).sum()) for zone in _zones(b))) for b in buffers]
+        return [Strays(*(int((z != _guard_word(b)).sum()) for z in _zones(b))) for b in buffers]
 
     def checksums(self, buffers: Sequence[Words]) -> list[int]:
         """A number for each buffer's content."""
@@ -64,6 +64,11 @@ class MadeUpMemory:
     def words(self, buffer: Words, begin: int, count: int) -> Words:
         """A copy of some words."""
         return buffer[begin : begin + count].copy()
+
+
+def _guard_word(buffer: Words) -> int:
+    whole: Any = buffer.base
+    return guard_word(whole.ctypes.data)
 
 
 def _zones(buffer: Words) -> tuple[Words, Words]:

@@ -1,0 +1,255 @@
+"""A cell is measured once: what jobs take over from those before them, and what they do not."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from bench import Bench
+from conftest import ROOT
+from gpushmoo.analysis.admission import fault_of
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.core.python_digest import python_digest
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.measuring.earlier import Earlier
+from gpushmoo.measuring.job import ShardTask, run_shard
+from gpushmoo.report.earlier import earlier_finding, earlier_words
+from gpushmoo.storage.store import read_shard, write_parquet
+from gpushmoo.workloads.loader import load_kernel
+
+FOLDER = ROOT / "kernels/global_copy"
+SIX = {"repeats": 2, "min_samples": 6, "max_samples": 12}
+
+
+class Run:
+    """Measures shards of one sweep, each by a job of its own, as rule `measure` does."""
+
+    def __init__(self, choice: DeviceChoice, root: Path, params: dict[str, Any]) -> None:
+        self._choice, self.root, self.params = choice, root, params
+        self.terminal = io.StringIO()
+
+    def measure(
+        self,
+        again: tuple[str, ...] = (),
+        code: str = "code",
+        repeat: int = 1,
+        shard: tuple[int, int] = (0, 1),
+        **params: Any,
+    ) -> pd.DataFrame:
+        """The shard's rows, by cell; `params` stand in the place of the usual ones."""
+        told = self.params | params | {"repeat": repeat, "shard": list(shard)}
+        name = f"{shard[0]:04d}-of-{shard[1]:04d}"
+        first = self.root / "cells/sweep/float" / f"{name}.parquet"
+        out = first if repeat == 1 else first.with_name(f"{name}.repeat-{repeat}.parquet")
+        out.unlink(missing_ok=True)
+        earlier = Earlier(out, told, code)
+        earlier.read(again)
+        self.terminal = io.StringIO()
+        before = None if repeat == 1 else first
+        task = ShardTask(told, (1, 1), self.root / ".cache", before, earlier=earlier)
+        run_shard(task, out, self.terminal, self.root / "plan.json")
+        self.table, self.metadata = read_shard(out)
+        assert fault_of(out, self.table, self.metadata, None) is None
+        return self.table.to_pandas().set_index("cell_key")
+
+    @property
+    def asked(self) -> int:
+        """How many cells the last job had to measure."""
+        line = next(x for x in self.terminal.getvalue().splitlines() if "cells to measure" in x)
+        return int(line.split(": ")[1].split()[0])
+
+    @property
+    def kept(self) -> list[Path]:
+        return sorted((self.root / "cells/.kept").rglob("*.kept"))
+
+
+@pytest.fixture
+def run(opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: Any) -> Iterator[Run]:
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+    params = Bench(opencl_choice, FOLDER, tmp_path).params(["plain"])
+    params["measure"] |= SIX
+    params["axes"] = {"block_x": [32, 64], "unroll": 1, "passes": 1}
+    return Run(opencl_choice, tmp_path, params)
+
+
+def test_only_what_is_new_is_measured(run: Run) -> None:
+    """One more value, a second repeat of both, another cut into shards, a shard that is gone."""
+    before = run.measure()
+    assert run.asked == 2
+    run.measure(repeat=2)
+    more = {"block_x": [32, 64, 128], "unroll": 1, "passes": 1}
+    rows = run.measure(axes=more)
+    assert run.asked == 1
+    assert "2 cells were measured before" in run.terminal.getvalue()
+    assert [told["cells"] for told in run.metadata["earlier"]] == [2]
+    taken = rows.loc[before.index]
+    pd.testing.assert_frame_equal(taken, before)
+    assert rows["launches_per_sample"].nunique() == 1
+    again = run.measure(repeat=2, axes=more)
+    assert run.asked == 1
+    assert list(again.index) == list(rows.index)
+    assert len(run.kept) == 2
+    # All is there when the shard itself is gone; a new size is all that a further shard measures.
+    pd.testing.assert_frame_equal(run.measure(axes=more), rows)
+    assert run.asked == 0
+    sizes = [[64, 64], [32, 64]]
+    parts = [run.measure(axes=more, sizes=sizes, shard=(i, 2)) for i in range(2)]
+    assert {len(part) for part in parts} == {3}
+    assert run.asked == 3
+    part = next(p for p in parts if set(p["height"]) == {64})
+    pd.testing.assert_frame_equal(part, rows)
+
+
+@pytest.mark.parametrize("other", ["code", "seed", "settings", "device", "build", "damage"])
+def test_under_other_conditions_all_is_measured(
+    run: Run, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.measure()
+    if other == "code":
+        run.measure(code="other code")
+    elif other == "seed":
+        run.measure(seed=2)
+    elif other == "settings":
+        run.measure(measure=run.params["measure"] | {"warmup": 1})
+    elif other == "damage":
+        (path,) = run.kept
+        path.write_bytes(path.read_bytes()[:-100] + bytes(100))
+        run.measure()
+        assert len(run.kept) == 1
+    else:
+        taken = Earlier.taken
+
+        def elsewhere(self: Earlier, opened: Any, *args: Any) -> Any:
+            if other == "device":
+                opened = replace(opened, info=replace(opened.info, driver="another"))
+            else:
+                opened = replace(opened, codes=dict.fromkeys(opened.codes, "another"))
+            return taken(self, opened, *args)
+
+        monkeypatch.setattr(Earlier, "taken", elsewhere)
+        run.measure()
+    assert run.asked == 2
+
+
+def test_cells_that_are_asked_for_again_are_measured_again(run: Run) -> None:
+    axes = {"block_x": [32, 64, 4096], "unroll": 1, "passes": 1}
+    run.measure(axes=axes, thread_limit=1024)
+    rows = run.measure(axes=axes, thread_limit=1024, again=("ok",))
+    assert run.asked == 2
+    assert dict(rows["status"].value_counts()) == {"ok": 2, "too_many_threads": 1}
+    assert len(run.kept) == 1
+
+
+def test_a_repeat_with_other_launches_is_measured_again(run: Run) -> None:
+    """Else two repeats of a cell would not be alike."""
+    first = run.measure()
+    run.measure(repeat=2)
+    assert run.measure(repeat=2) is not None
+    assert run.asked == 0
+    path = run.root / "cells/sweep/float/0000-of-0001.parquet"
+    table = run.measure() is not None and run.table
+    place = table.schema.get_field_index("launches_per_sample")
+    field = table.schema.field(place)
+    more = pa.array([n + 1 for n in table.column(place).to_pylist()], field.type)
+    write_parquet(table.set_column(place, field, more), path, run.metadata)
+    rows = run.measure(repeat=2)
+    assert run.asked == 2
+    assert set(rows["launches_per_sample"]) == set(first["launches_per_sample"] + 1)
+
+
+def test_what_is_of_different_jobs_has_the_wider_interval(run: Run) -> None:
+    """Cells of one job share what the machine did meanwhile; those of two do not."""
+    wide = {"block_x": {"from": 8, "to": 96, "step": 8}, "unroll": 1, "passes": 1}
+    for repeat in (1, 2):
+        run.measure(axes=wide, repeat=repeat)
+    more = {"block_x": {"from": 8, "to": 104, "step": 8}, "unroll": 1, "passes": 1}
+    for axes, alone in ((wide, True), (more, False)):
+        for repeat in (1, 2):
+            run.measure(axes=axes, repeat=repeat)
+        files = sorted((run.root / "cells/sweep/float").glob("*.parquet"))
+        aggregate(files, run.root / "dataset")
+        cells = pd.read_parquet(run.root / "dataset")
+        whole = (cells["own_low_s"] == cells["median_low_s"]).all()
+        assert whole != alone
+
+
+def test_the_report_says_what_was_measured_earlier() -> None:
+    at = [{"measured_at": f"2026-11-{d}T10:03:09.123+00:00", "cells": d} for d in (20, 21)]
+    shard = {"params": {"repeat": 1}, "earlier": at}
+    (said,) = earlier_finding([shard, {"params": {"repeat": 2}, "earlier": at}])
+    assert said.startswith("41 cells of this report were measured by an earlier start of the run ")
+    assert "(2026-11-20 to 2026-11-21)" in said
+    assert earlier_words([shard]) == (
+        "; 20 cells of 2026-11-20 10:03; 21 cells of 2026-11-21 10:03"
+    )
+    assert earlier_finding([{"params": {"repeat": 1}}]) == []
+
+
+def test_a_provenance_that_does_not_fit_its_rows_is_refused(run: Run) -> None:
+    run.measure()
+    run.measure(axes={"block_x": [32, 64, 128], "unroll": 1, "passes": 1})
+    path = Path("shard.parquet")
+    for earlier in ([], [{**run.metadata["earlier"][0], "cells": 1}]):
+        fault = fault_of(path, run.table, run.metadata | {"earlier": earlier}, None)
+        assert fault is not None
+        assert "several values of measured_at" in fault
+
+
+# What of a workload.py counts
+
+SOURCE = """
+class K:
+    title = "T"
+    axes = {"x": [1, 2]}
+    compile_axes = ("x",)
+    def launch(self, cell):
+        return cell["x"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("[1, 2]", "[1, 2, 3]", True),
+        ('"T"', '"U"', True),
+        ('("x",)', "()", False),
+        ('cell["x"]', "len(self.axes)", False),
+        ("return", "axes = 3; return", False),
+    ],
+)
+def test_what_is_swept_is_no_part_of_what_is_measured(old: str, new: str, same: bool) -> None:
+    left_out = ("axes", "title")
+    digests = [python_digest(s.encode(), left_out) for s in (SOURCE, SOURCE.replace(old, new))]
+    assert (digests[0] == digests[1]) == same
+
+
+def test_what_a_method_reads_counts() -> None:
+    reading = SOURCE.replace('cell["x"]', "len(self.axes)")
+    digests = [
+        python_digest(s.encode(), ("axes",)) for s in (reading, reading.replace("[1, 2]", "[1]"))
+    ]
+    assert digests[0] != digests[1]
+
+
+def test_a_kernel_with_neighbours_counts_whole(tmp_path: Path) -> None:
+    """What it shares with them may read what it does not."""
+    digests = []
+    for name in ("alone", "shared"):
+        folder = tmp_path / name / "kernel"
+        folder.mkdir(parents=True)
+        text = (FOLDER / "workload.py").read_text().replace('"global_copy"', '"kernel"')
+        if name == "shared":
+            (tmp_path / name / "common").mkdir()
+            (tmp_path / name / "common/__init__.py").write_text("")
+            text = text.replace("import numpy as np", "import common\nimport numpy as np")
+        (folder / "workload.py").write_text(text)
+        before = load_kernel(folder).digest(".cl")
+        (folder / "workload.py").write_text(text.replace("title = ", 'title = "Other " + '))
+        digests.append(before == load_kernel(folder).digest(".cl"))
+    assert digests == [True, False]

@@ -1,0 +1,230 @@
+"""A sweep from Python and from the shell, and a new kernel's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import ROOT
+from gpushmoo import BufferRef, ConfigError, CopyWorkload, Launch, Sweep, ceil_div, sweep
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.core.errors import NoDeviceError
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.interactive import measure
+from gpushmoo.interactive.shell import main
+from gpushmoo.planning.config import load_config
+from gpushmoo.storage.dataset import read_cells
+from matplotlib.figure import Figure
+
+SHORT = {"min_samples": 6, "max_samples": 6, "warmup": 0}
+AXES = {"block_x": [32, 64], "PER_THREAD": {"from": 1, "to": 2}}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in which runtimes keep what they compile, too."""
+    folder = tmp_path_factory.mktemp("interactive")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def device(opencl_choice: DeviceChoice) -> dict[str, str]:
+    return {"backend": opencl_choice.backend, "runtime": opencl_choice.runtime}
+
+
+@pytest.fixture(scope="module")
+def folder(place: Path) -> Path:
+    """A new kernel."""
+    assert main(["new", "mine", "--in", str(place / "kernels")]) == 0
+    return place / "kernels" / "mine"
+
+
+@pytest.fixture(scope="module")
+def swept(folder: Path, device: dict[str, str]) -> Sweep:
+    """It is swept in two repeats."""
+    types = {"dtypes": "float", "sizes": np.int64(64)}
+    return sweep(folder, axes=AXES, **types, repeats=2, progress=False, **SHORT, **device)
+
+
+def test_a_new_kernel_is_swept_at_once_and_its_cells_are_a_frame(swept: Sweep) -> None:
+    cells = swept.cells
+    assert swept.statuses == {"ok": 4}
+    assert {str(cells[axis].dtype) for axis in AXES} == {"int64"}
+    points = {(x, n) for x in (32, 64) for n in (1, 2)}
+    assert set(zip(cells["block_x"], cells["PER_THREAD"], strict=True)) == points
+    assert set(cells["repeat_samples"].map(len)) == {2}
+
+
+def test_the_best_are_told_with_their_axes_the_fastest_first(swept: Sweep) -> None:
+    best = swept.best()
+    assert best["is_fastest"].tolist() == [True] + [False] * (len(best) - 1)
+    assert best["bandwidth_gbs"].is_monotonic_decreasing
+    assert str(best["PER_THREAD"].dtype) == "int64"
+    assert best["bandwidth_gbs"].iloc[0] == swept.cells["bandwidth_gbs"].max()
+    assert "<p>Sweep of mine: 4 ok</p>" in swept._repr_html_()
+
+
+def test_a_heat_map_is_a_figure_that_leaves_a_notebook_as_it_is(swept: Sweep) -> None:
+    before = dict(matplotlib.rcParams)
+    figure = swept.heatmap()
+    assert isinstance(figure, Figure)
+    assert figure.axes[0].get_xlabel() == "block_x (threads)"
+    assert swept.heatmap("PER_THREAD", size=64).axes[0].get_xlabel() == "PER_THREAD"
+    assert dict(matplotlib.rcParams) == before
+    with pytest.raises(ConfigError, match="x, y: 'tile' is not known; allowed: block_x, PER_TH"):
+        swept.heatmap("tile")
+    with pytest.raises(ConfigError, match="size, cache: no cell has 32x32, warm; there are: 64x64"):
+        swept.heatmap(size=32)
+
+
+def test_what_is_kept_is_admitted_as_a_recorded_data_set(
+    swept: Sweep, raw_config: dict[str, Any], tmp_path: Path
+) -> None:
+    kept = swept.save(tmp_path / "kept")
+    aggregate(sorted(kept.rglob("*.parquet")), tmp_path / "dataset")
+    pd.testing.assert_frame_equal(read_cells(tmp_path / "dataset"), swept.cells)
+    own = yaml.safe_load((kept / "report.yaml").read_text(encoding="utf-8"))
+    own["kernels"] |= raw_config["kernels"]
+    config = load_config({**raw_config, **own}, ROOT)
+    assert config.dataset == kept
+    assert config.sweeps["mine"].folder.path == kept / "kernels" / "mine"
+    with pytest.raises(ConfigError, match="exists already"):
+        swept.save(kept)
+
+
+def test_the_shell_prints_the_best_in_a_table(
+    folder: Path, device: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    asked = "--axis block_x=32:64:32 --axis PER_THREAD=1 --dtype float --size 64"
+    asked += " --measure min_samples=6 --measure max_samples=6"
+    chosen = [word for name, value in device.items() for word in (f"--{name}", value)]
+    assert main(["sweep", str(folder), *asked.split(), *chosen, "--save", str(tmp_path / "x")]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("Sweep of mine: 2 ok.\n\nfloat, plain, 64 x 64, warm, ")
+    assert " PER_THREAD  block_x" in said.out
+    assert f"--configfile {tmp_path / 'x' / 'report.yaml'}" in said.out
+    assert "shard 1/1 mine float: 2 ok in " in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("sweep {} --axis TILE=16", "axes: 'TILE' is not known; allowed: block_x, PER_THREAD."),
+        ("sweep {} --axis block_x=0", "Argument 'axes.block_x' is 0; it must be at least 1."),
+        ("sweep {} --axis block_x", "argument --axis: 'block_x' must be NAME=VALUES, such as"),
+        ("sweep {} --size 8y", "argument --size: '8y' must be a number or such as 512x1024"),
+        ("sweep {} --dtype int", "dtypes: 'int' is not known; allowed: float, double."),
+        ("sweep {} --measure samples=9", "Unknown argument 'samples'; allowed here: axes, "),
+        ("sweep {} --measure max_samples=6", "max_samples is 6 but must be at least min_samples"),
+        ("sweep {} --measure samples", "argument --measure: 'samples' must be KEY=VALUE, such"),
+        (
+            "sweep {} --measure max_cells=2",
+            "a run may have 2: sweep fewer values or sizes, or raise max_cells",
+        ),
+        ("sweep {}/nothing", "is no kernel's folder; it must be one that holds workload.py."),
+        ("sweep {} --backend metal", "Argument 'backend' is 'metal'; allowed are auto, "),
+        ("new mine --in {}/..", "exists already; choose another name."),
+        ("new 3rd", "name: '3rd' cannot be a kernel's; it must be a letter and then letters"),
+        ("new mine --in {}/kernel.cl", "cannot be written (Not a directory)."),
+        ("old", "invalid choice: 'old'"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_sentence(
+    words: str, sentence: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status: Any = main(words.format(folder).split())
+    except SystemExit as end:
+        status = end.code
+    said = capsys.readouterr().err
+    assert status == 2
+    assert said.startswith("gpushmoo: ")
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+def test_without_a_device_the_shell_says_what_is_missing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise NoDeviceError("There is none.")
+
+    monkeypatch.setattr(measure, "_answering", refuse)
+    assert main(["sweep", str(folder)]) == 1
+    assert capsys.readouterr().err == "gpushmoo: There is none.\n"
+
+
+class Defined(CopyWorkload):
+    """As a notebook defines it; one variant takes the measuring process down."""
+
+    name = "defined"
+    title = "Defined here"
+    pattern = "one float a thread"
+    dtypes = ("float",)
+    variants = ("good", "bad")
+    sizes = (64,)
+    axes: Any = {"block_x": [32]}  # noqa: RUF012
+
+    def launch(self, cell: Any) -> Launch:
+        n, block = cell.problem.height * cell.problem.width, cell["block_x"]
+        args = (BufferRef("dst"), BufferRef("src"), np.uint64(n))
+        return Launch(cell.variant, (ceil_div(n, block), 1, 1), (block, 1, 1), args, n)
+
+
+SOURCE = """
+#define KERNEL(name, place) \\
+    __kernel void name(__global float *dst, __global const float *src, const ulong n) \\
+    { const ulong i = get_global_id(0); if (i < n) dst[place] = src[i]; }
+KERNEL(good, i)
+KERNEL(bad, i + ((ulong)1 << 38))
+"""
+
+
+def test_a_workload_of_the_program_is_measured_and_a_crash_costs_its_own_cell(
+    device: dict[str, str], place: Path
+) -> None:
+    found = sweep(Defined(), source=SOURCE, progress=False, **SHORT, **device)
+    cells = found.cells.set_index("variant")
+    assert cells["status"].to_dict() == {"good": "ok", "bad": "launch_failed"}
+    assert "was ended by SIGSEGV" in cells.loc["bad", "message"]
+    assert "was ended by SIGSEGV" in found.log
+    with pytest.raises(ConfigError, match="heatmap: it needs two axes; the kernel has block_x"):
+        found.heatmap()
+
+
+class Unfit(Defined):
+    """Cannot be sent to another process."""
+
+    def __init__(self) -> None:
+        self.held = (n for n in ())
+
+
+class Misnamed(Defined):
+    """Has the name of no folder."""
+
+    name = "a/b"
+
+
+@pytest.mark.parametrize(
+    ("make", "source", "sentence"),
+    [
+        (Defined, None, "source: a workload that is no folder needs its kernel's text"),
+        (Defined, {".metal": ""}, "source: '.metal' is not known; allowed: "),
+        (Unfit, SOURCE, "kernel: the workload cannot be sent to the measuring process"),
+        (Misnamed, SOURCE, "kernel: the workload's name is 'a/b'; it must consist of letters"),
+        (lambda: ROOT / "kernels" / "transpose", SOURCE, "source: a kernel's folder has its own"),
+    ],
+)
+def test_a_workload_that_cannot_be_swept_is_refused(
+    make: Callable[[], Any], source: Any, sentence: str, device: dict[str, str], place: Path
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        sweep(make(), source=source, **device)

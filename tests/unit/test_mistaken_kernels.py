@@ -1,0 +1,162 @@
+"""Mistakes in a kernel's folder get the sentences that docs/mistakes.md says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.errors import TypedError
+from gpushmoo.core.space import Cell, Problem, Version
+from gpushmoo.devices.base import Device, missing_entry
+from gpushmoo.devices.cuda.parameters import parameter_sizes
+from gpushmoo.devices.machine_code.nvrtc import build_options, compile_cubin
+from gpushmoo.measuring.buffers import open_space
+from gpushmoo.planning.bounds import refuse_impossible
+from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.planning.sweeps import read_sweep
+from gpushmoo.workloads.loader import KernelFolderError, find_kernels, load_kernel
+from mistakes import is_said, rows_under
+
+README = (ROOT / "README.md").read_text()
+# The README's own kernel, of which every mistake changes one place.
+SOURCES = {
+    "kernel.cl": re.findall(r"```c\n(.*?)```", README, re.S)[0],
+    "workload.py": re.findall(r"```python\n(import numpy.*?)```", README, re.S)[0],
+}
+SAID = rows_under("In a kernel")
+# Where each mistake is made: in which file, what stands there, what was written instead.
+WORKLOAD = {
+    "no line `WORKLOAD = ReverseRows()`": ("WORKLOAD = ReverseRows()", ""),
+    "`WORKLOAD = ReverseRows`": ("WORKLOAD = ReverseRows()", "WORKLOAD = ReverseRows"),
+    '`variants = ("plain")`': ('("plain",)', '("plain")'),
+    "`sizes = (512)`": ("(512,)", "(512)"),
+    '`compile_axes = ("TILE",)`': ("dtypes =", 'compile_axes = ("TILE",)\n    dtypes ='),
+    '`"block_x": range(8, 65, 8)`': ("[8, 16, 32, 64]", "range(8, 65, 8)"),
+    '`valid` returns `cell["block_x"] < 64`': (
+        "    def defines",
+        '    def valid(self, cell):\n        return cell["block_x"] < 64\n\n    def defines',
+    ),
+    '`cell["blok_x"]`': ('cell["block_x"]', 'cell["blok_x"]'),
+    "`width` in place of `np.uint64(width)`": ("np.uint64(width)", "width"),
+    "`np.uint32(width)` where the kernel takes `ulong`": ("np.uint64(width)", "np.uint32(width)"),
+    "an argument is left out": (", np.uint64(height))", ")"),
+    "arguments in another order": (
+        'BufferRef("dst"), BufferRef("src")',
+        'BufferRef("src"), BufferRef("dst")',
+    ),
+    '`BufferRef("source")`': ('BufferRef("src")', 'BufferRef("source")'),
+    '`Launch("reverse_row", …)`': ('Launch("reverse_rows"', 'Launch("reverse_row"'),
+    "the reference computes in double": ("[:, ::-1])", "[:, ::-1], dtype=float)"),
+}
+KERNEL = {
+    "`float` where `element_t` belongs": ("element_t", "float"),
+    "no test of `y < height`": (" && y < height", ""),
+}
+CUDA_ONLY = 'no `extern "C"` in `kernel.cu`'
+# Refused as the folder is loaded; those above stand for these too.
+DECLARED = [
+    ('compile_axes = ("TILE")', "compile_axes are 'TILE', a single value; write ('TILE',), with"),
+    ("compile_axes = 3", "compile_axes are 3, a single value"),
+    ("zero_axes = object()", "not several values; write them as (…, …)"),
+    ('dtypes = ("float32",)', "dtypes name 'float32'; allowed: float, double"),
+    ("dtypes = (np.float32,)", "dtypes name <class 'numpy.float32'>; allowed: float"),
+    ("variants = ()", "variants are empty; at least one is needed"),
+    ('variants = ("a", "a")', "variants name 'a' twice"),
+    ('default_variants = ("fast",)', "default_variants name 'fast'; allowed: plain"),
+    ('cache_states = ("cold",)', "cache_states name 'cold'; allowed: warm, flushed"),
+    ('images = "src"', "images are 'src', a single value"),
+    ('persistent_axis = "grid"', "persistent_axis is 'grid'; allowed: block_x, block_y"),
+    ('ceiling = "read"', "ceiling is 'read'; allowed: load, store"),
+    ("sizes = (512.0,)", "sizes hold 512.0; a size is a whole number, or (height, width)"),
+    ('axes = ["block_x"]', "axes are ['block_x']; give each its values, as {'block_x': [8, 16]}"),
+    ('axes = {"block_x": []}', "axis 'block_x' has no values"),
+    ('axes = {"block_x": [0, 8]}', "axis 'block_x' holds 0; a value must be at least 1"),
+    ('axes = {"block_x": [8.0]}', "axis 'block_x' holds 8.0; write whole numbers as [8, 16]"),
+    ('axes = {"block_x": "8"}', "axis 'block_x' holds '8'; write whole numbers"),
+    ('axes = {"block_x": {"from": 8}}', "axis 'block_x' holds {'from': 8}; write whole numbers"),
+    ('axes = {"block_x": {"to_resident": "2", "points": 3}}', "write whole numbers as [8, 16]"),
+    ('axes = {"block_x": {"from": 8, "to": 4}}', "'to' at least 'from'"),
+    ('views = (HeatMap("blok_x", "block_y"),)', "shows 'blok_x', which is none of its axes: block"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The README's kernel, as it should be."""
+    made = tmp_path / "kernels/reverse_rows"
+    made.mkdir(parents=True)
+    for name, text in SOURCES.items():
+        (made / name).write_text(text)
+    return made
+
+
+def write_instead(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def told(folder: Path, device: Device, dtype: str = "float") -> str | None:
+    """What is said of a kernel from its loading to the verdict on one cell; None of a right one."""
+    try:
+        kernel = load_kernel(folder)
+        refuse_impossible({folder.name: read_sweep("kernels.reverse_rows.", {}, kernel)})
+        params = (("block_x", 32), ("block_y", 4))
+        # Of a height that blocks do not divide.
+        cell = Cell(folder.name, dtype, "plain", Problem(62, 64), params)
+        macros = kernel.workload.macros(dtype, Version("plain"))
+        space = open_space(device, kernel.workload, cell.problem, dtype, "plain", 1)
+        bound = space.bind(device.build(folder, DTYPES[dtype], macros), cell)
+        space.poison()
+        bound.run()
+        return space.verdict(cell, bound).message
+    except (KernelFolderError, ConfigError, TypedError) as err:
+        return str(err)
+
+
+def test_every_mistake_of_the_page_is_made_here() -> None:
+    assert set(SAID) == {*WORKLOAD, *KERNEL, CUDA_ONLY}
+    assert len(SAID) >= 12
+
+
+@pytest.mark.parametrize("written", [*WORKLOAD, *KERNEL])
+def test_a_mistake_in_a_kernel_gets_its_sentence(
+    written: str, folder: Path, opencl_device: Device
+) -> None:
+    dtype = "double" if "element_t" in written else "float"
+    assert told(folder, opencl_device, dtype) is None
+    file = "workload.py" if written in WORKLOAD else "kernel.cl"
+    write_instead(folder / file, *(WORKLOAD | KERNEL)[written])
+    sentence = told(folder, opencl_device, dtype)
+    assert is_said(SAID[written], str(sentence)), sentence
+
+
+def test_a_kernel_whose_name_c_plus_plus_changes_gets_its_sentence() -> None:
+    source = "__global__ void reverse_rows(element_t *dst, const element_t *src) { *dst = *src; }"
+    code = compile_cubin(source, "reverse_rows", build_options(DTYPES["float"], {}), "sm_90").code
+    sentence = str(missing_entry("kernel.cu", "reverse_rows", parameter_sizes(code), ""))
+    assert is_said(SAID[CUDA_ONLY], sentence), sentence
+
+
+@pytest.mark.parametrize(("line", "said"), DECLARED)
+def test_what_cannot_be_meant_is_refused_when_the_folder_is_loaded(
+    line: str, said: str, folder: Path
+) -> None:
+    # What a class says twice counts as it was said last.
+    write_instead(folder / "workload.py", "\n    def defines", f"    {line}\n\n    def defines")
+    with pytest.raises(KernelFolderError) as caught:
+        load_kernel(folder)
+    assert str(caught.value).startswith("Kernel 'reverse_rows': its ")
+    assert said in str(caught.value)
+
+
+def test_a_kernels_own_folder_among_the_kernel_folders_is_refused(folder: Path) -> None:
+    with pytest.raises(KernelFolderError) as caught:
+        find_kernels([folder])
+    assert str(caught.value) == (
+        f"kernel_folders: '{folder}' is a kernel's own folder; name the one that it lies in, "
+        f"'{folder.parent}'."
+    )

@@ -1,0 +1,54 @@
+"""The library as other programs import it: no clone around it, no Snakemake beside it."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import gpushmoo
+from conftest import ROOT
+from gpushmoo.core.paths import PACKAGE
+
+PROGRAM = """
+import sys
+for name in ("snakemake", "typst", "jinja2", "numba", "threadpoolctl"):
+    sys.modules[name] = None  # whoever imports it is refused
+import gpushmoo
+loaded = {n for n in sys.modules if n.startswith("gpushmoo.")}
+print(gpushmoo.__file__, sorted(loaded))
+print(*[getattr(gpushmoo, name).__name__ for name in gpushmoo.__all__])
+"""
+
+
+def test_it_is_imported_from_any_folder_without_what_the_workflow_needs(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "gpushmoo", ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.stdout.splitlines() == [
+        f"{tmp_path}/gpushmoo/__init__.py []",
+        " ".join(gpushmoo.__all__),
+    ], done.stderr
+
+
+def test_type_checkers_are_told_the_same_names() -> None:
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
+    told = [a.asname for n in stub.body if isinstance(n, ast.ImportFrom) for a in n.names]
+    assert sorted(told) == gpushmoo.__all__
+    assert (PACKAGE / "py.typed").exists()
+
+
+def test_the_project_is_built_from_the_package_and_tells_its_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (package,) = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert ROOT / package == PACKAGE
+    assert project["project"]["version"] == gpushmoo.__version__

@@ -1,0 +1,231 @@
+"""Axes that are compiled in, cells that cannot be, and shared memory that a launch asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bench import BACKENDS, Bench, choice_of
+from conftest import ROOT
+from gpushmoo.core.errors import WorkloadError
+from gpushmoo.core.space import Cell, Problem, ShardSpace, Version
+from gpushmoo.devices.building import failure_sentences
+from gpushmoo.measuring.events import planned
+from gpushmoo.planning.bounds import duration
+from gpushmoo.planning.config import load_config
+from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.planning.job_params import build_params
+from gpushmoo.planning.snakemake_hooks import with_whole_axes
+from gpushmoo.workloads.loader import KernelFolder, load_kernel
+from gpushmoo.workloads.versions import versions_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+RAW = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+# Each block turns a tile of TILE elements round in shared memory, whose size the launch says.
+OPENCL = """
+#if TILE == 48
+#error 48 is no tile
+#endif
+__kernel void turn(__global element_t *dst, __global const element_t *src, __local element_t *tile)
+{
+    const uint i = get_local_id(0), at = get_group_id(0) * TILE;
+    tile[i] = src[at + i];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    dst[at + i] = tile[TILE - 1 - i];
+}
+"""
+CUDA = """
+#if TILE == 48
+#error 48 is no tile
+#endif
+extern "C" __global__ void turn(element_t *dst, const element_t *src)
+{
+    extern __shared__ element_t tile[];
+    const unsigned i = threadIdx.x, at = blockIdx.x * TILE;
+    tile[i] = src[at + i];
+    __syncthreads();
+    dst[at + i] = tile[TILE - 1 - i];
+}
+"""
+WORKLOAD = """
+import numpy as np
+from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Launch, SharedMemory
+
+class Turned(CopyWorkload):
+    name, title, pattern = "turned", "Turned", "tiles"
+    dtypes, variants, sizes = ("float",), ("plain", "greedy"), (64,)
+    axes = {"TILE": [16, 24, 32, 48], "block_x": 1}
+    compile_axes = ("TILE",)
+
+    def valid(self, cell):
+        if cell["TILE"] == 24:
+            return "24 does not divide a row"
+        return "one is enough" if cell.variant == "greedy" and cell["TILE"] > 16 else None
+
+    def reference(self, inputs):
+        # The one size of a tile that is both valid and compiles for all variants is 16.
+        rows = inputs["src"].reshape(-1, 16)[:, ::-1]
+        return np.ascontiguousarray(rows).reshape(inputs["src"].shape)
+
+    def launch(self, cell):
+        tile = cell["TILE"]
+        n_bytes = 10**9 if cell.variant == "greedy" else 4 * tile
+        blocks = cell.problem.height * cell.problem.width // tile
+        args = (BufferRef("dst"), BufferRef("src"), SharedMemory(n_bytes))
+        return Launch("turn", (blocks, 1, 1), (tile, 1, 1), args, tiles=blocks)
+
+WORKLOAD = Turned()
+"""
+
+
+@pytest.fixture
+def turned(tmp_path: Path) -> KernelFolder:
+    folder = tmp_path / "turned"
+    folder.mkdir()
+    (folder / "kernel.cl").write_text(OPENCL)
+    (folder / "kernel.cu").write_text(CUDA)
+    (folder / "workload.py").write_text(WORKLOAD)
+    return load_kernel(folder)
+
+
+def space_of_axes(**axes: Any) -> ShardSpace:
+    every = {"TILE": [16, 24, 32, 48], "block_x": 1, **axes}
+    return ShardSpace("float", ["plain", "greedy"], [Problem(64, 64)], ["warm"], every, 0, 1)
+
+
+@pytest.mark.parametrize("choice", BACKENDS, indirect=True)
+def test_every_value_is_a_build_and_a_bad_one_costs_its_own_cells(
+    choice: Any, turned: KernelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """48 does not compile, 24 cannot be, and no device has the shared memory of ``greedy``."""
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+    bench = Bench(choice, turned.path, tmp_path)
+    axes = {"TILE": [16, 24, 32, 48], "block_x": 1}
+    rows = bench.measure(["plain", "greedy"], axes=axes)
+    found = rows.set_index(["variant", "TILE"])["status"]
+    assert dict(found["plain"]) == {
+        16: "ok",
+        24: "invalid",
+        32: "wrong_result",
+        48: "build_failed",
+    }
+    assert dict(found["greedy"]) == {16: "resources", **dict.fromkeys((24, 32, 48), "invalid")}
+    said = dict(zip(rows["status"], rows["message"], strict=True))
+    assert said["invalid"] in ("24 does not divide a row", "one is enough")
+    assert "1000000000 bytes of" in said["resources"]
+    assert "48 is no tile" in said["build_failed"]
+    assert bench.terminal.getvalue().count("variant plain TILE=48: ") == 1
+
+
+@pytest.fixture
+def choice(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return choice_of(request, tmp_path / "cache")
+
+
+def test_versions_are_those_with_a_valid_cell(turned: KernelFolder) -> None:
+    names = [v.name for v in versions_of(turned.workload, space_of_axes())]
+    assert names == ["plain TILE=16", "plain TILE=32", "plain TILE=48", "greedy TILE=16"]
+    # Whether cells are valid is not known as long as the device is not asked which there are.
+    asking = space_of_axes(block_x={"to_resident": 1.0, "points": 2})
+    assert len(versions_of(turned.workload, asking)) == 8
+
+
+def test_a_cell_that_cannot_be_is_never_launched(turned: KernelFolder) -> None:
+    cell = Cell("turned", "float", "plain", Problem(64, 64), (("TILE", 24), ("block_x", 1)))
+    run = planned(turned.workload, cell)
+    assert (run.status, run.message) == ("invalid", "24 does not divide a row")
+    assert run.launch.threads == 0
+
+
+def test_a_definition_may_not_stand_twice(turned: KernelFolder) -> None:
+    type(turned.workload).defines = lambda *_: {"TILE": "8"}  # type: ignore[method-assign]
+    version = Version("plain", (("TILE", 16),))
+    with pytest.raises(WorkloadError, match="turned: defines gives 'TILE', which is an axis"):
+        turned.workload.macros("float", version)
+
+
+CONFIGS: dict[str, tuple[dict[str, Any], dict[str, int], str]] = {
+    "no cell can be": (
+        {"TILE": 24},
+        {},
+        r"^kernels\.turned: valid in its workload\.py refuses every cell \(the first: 24 does not "
+        r"divide a row\); sweep other values, or mend it\.$",
+    ),
+    "compiled in, but the device's": (
+        {"TILE": {"to_resident": 1.0, "points": 2}},
+        {},
+        r"'kernels\.turned\.axes\.TILE' asks the device, .*; list its values\.$",
+    ),
+    "builds": (
+        {},
+        {"max_builds": 7},
+        r"^kernels\.turned: 8 versions to compile, one for each value of TILE; a run may have 7: "
+        r"list fewer values, or raise measure\.max_builds\.$",
+    ),
+    "time": (
+        {"block_x": {"from": 1, "to": 10**7}},
+        {},
+        r"^kernels\.turned: 80,000,000 cells, about 46 days at 50 ms a cell; a run may have "
+        r"2,000,000: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_too_much_and_the_impossible_are_refused_beforehand(
+    name: str, turned: KernelFolder
+) -> None:
+    axes, limits, said = CONFIGS[name]
+    with pytest.raises(ConfigError, match=said):
+        load_config(configured(turned, axes, limits), ROOT)
+
+
+def configured(folder: KernelFolder, axes: Any, limits: dict[str, int]) -> dict[str, Any]:
+    return {
+        **RAW,
+        "backend": "opencl",
+        "only": ["turned"],
+        "kernel_folders": [str(folder.path.parent)],
+        "kernels": {"turned": {"axes": axes}},
+        "measure": {**RAW["measure"], **limits},
+        "simulate": None,
+    }
+
+
+def test_a_build_job_is_told_the_values(turned: KernelFolder) -> None:
+    config = load_config(configured(turned, {"TILE": [16, 32]}, {}), ROOT)
+    params = build_params(config.sweeps["turned"], "float", "opencl", 0, "pocl", None)
+    assert params["versions"] == [
+        ["plain", [["TILE", 16]]],
+        ["plain", [["TILE", 32]]],
+        ["greedy", [["TILE", 16]]],
+    ]
+
+
+def test_a_range_in_a_users_file_takes_nothing_from_the_one_that_it_replaces() -> None:
+    """Snakemake merges mappings key by key: the default's step would stay."""
+    first = {"kernels": {"k": {"axes": {"x": {"from": 4, "to": 64, "step": 4}, "y": 1}}}}
+    later = {"kernels": {"k": {"axes": {"x": {"from": 1, "to": 8}}}, "none": None}}
+    merged = {"kernels": {"k": {"axes": {"x": {"from": 1, "to": 8, "step": 4}, "y": 1}}}}
+    axes = with_whole_axes(merged, [first, later])["kernels"]["k"]["axes"]
+    assert axes == {"x": {"from": 1, "to": 8}, "y": 1}
+    for odd in ({"kernels": 3}, {"kernels": {"k": [1]}}, {"kernels": {"k": {"axes": 1}}}):
+        assert with_whole_axes(odd, [odd]) == odd
+
+
+def test_what_many_versions_have_in_common_is_said_once() -> None:
+    assert failure_sentences({"a": "no.", "b": "no.", "c": "yes."}) == [
+        "variant a and 1 more: no.",
+        "variant c: yes.",
+    ]
+
+
+@given(st.floats(min_value=0.0, max_value=1e15))
+def test_a_duration_is_said_in_a_unit_of_which_it_has_at_least_two(seconds: float) -> None:
+    number, unit = duration(seconds).replace(",", "").split()
+    length_s = {"s": 1.0, "min": 60.0, "hours": 3600.0, "days": 86400.0, "years": 3.156e7}[unit]
+    assert float(number) * length_s == pytest.approx(seconds, rel=0.26, abs=1.0)
+    assert int(number) >= (1 if unit == "s" else 2)

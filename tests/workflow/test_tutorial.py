@@ -1,0 +1,72 @@
+"""The tutorial as a reader follows it: its files, its commands, and what these print."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, environment
+
+PAGE = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+# A number, a name of a device, what is aligned: all that depends on the machine.
+VARIES = re.compile(r"\d[\d.,]*")
+
+
+def block(language: str) -> str:
+    """The one block of the page in this language."""
+    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
+    return text
+
+
+def steps() -> list[tuple[str, list[str]]]:
+    """Every command of the page, with the lines that it prints."""
+    found: list[tuple[str, list[str]]] = []
+    for text in re.findall(r"^```console\n(.*?)^```$", PAGE, re.M | re.S):
+        for line in text.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def alike(lines: list[str]) -> list[str]:
+    """Lines without what depends on the machine: numbers, the device's name, blanks."""
+    plain = (re.sub(r"warm, .*?: ", "warm, DEVICE: ", line) for line in lines)
+    return [" ".join(VARIES.sub("N", line).split()) for line in plain]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tutorial")
+    (folder / "gpushmoo").symlink_to(ROOT)
+    (folder / "kernels/turn").mkdir(parents=True)
+    (folder / "kernels/turn/kernel.cl").write_text(block("c"))
+    (folder / "kernels/turn/workload.py").write_text(block("python"))
+    (folder / "turn.yaml").write_text(block("yaml"))
+    return folder
+
+
+def test_commands_print_what_the_page_says(folder: Path) -> None:
+    """All of them in one test: each needs what those before it have made."""
+    own = environment()
+    path = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", "")])
+    library = os.pathsep.join([str(ROOT / "workflow/scripts"), own.get("PYTHONPATH", "")])
+    locks = {"GPUSHMOO_LOCK_DIR": str(folder / "locks")}
+    env = {**own, **locks, "PATH": path, "PYTHONPATH": library}
+    for command, told in steps():
+        done = subprocess.run(
+            command, shell=True, cwd=folder, env=env, capture_output=True, encoding="utf-8"
+        )
+        assert done.returncode == 0, done.stderr
+        printed = alike([*done.stderr.splitlines(), *done.stdout.splitlines()])
+        expected = alike(told)
+        if "..." in expected:
+            expected = expected[: expected.index("...")]
+            printed = printed[: len(expected)]
+        assert printed == expected, command
+    assert (folder / "results/turn/report.pdf").read_bytes().startswith(b"%PDF-")

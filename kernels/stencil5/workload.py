@@ -1,0 +1,63 @@
+"""A 5-point stencil: every element becomes the mean of its four neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.space import Cell
+from gpushmoo.workloads.contract import (
+    Array,
+    BufferRef,
+    CopyWorkload,
+    HeatMap,
+    Launch,
+    ceil_div,
+)
+
+# Threads for which a block's tile has room: as many as a CPU's OpenCL lets begin.
+MOST_THREADS = 64 * 64
+
+
+class Stencil5(CopyWorkload):
+    """``global``: neighbours come from global memory. ``tiled``: those of the block are shared."""
+
+    name = "stencil5"
+    title = "5-point stencil"
+    pattern = "an element a thread; rows of the block and those around it, each byte counted once"
+    dtypes = ("float", "double")
+    variants = ("global", "tiled")
+    axes: ClassVar = {"block_x": [16, 32, 64, 128, 256], "block_y": [1, 2, 4, 8, 16]}
+    views = (HeatMap("block_x", "block_y"),)
+
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """No definitions besides the element type: both variants are in one program."""
+        return {}
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """The same sums in the same order; the border is that of the input."""
+        src = inputs["src"]
+        result = src.copy()
+        rows, columns = src[:, 1:-1], src[1:-1]
+        sums = (rows[:-2] + rows[2:]) + (columns[:, :-2] + columns[:, 2:])
+        result[1:-1, 1:-1] = np.float32(0.25) * sums
+        return result
+
+    def launch(self, cell: Cell) -> Launch:
+        """Blocks of one element a thread; what hangs over the edge is masked in the kernel.
+
+        Raises LaunchRefusedError where a block is larger than its tile.
+        """
+        block = (cell["block_x"], cell["block_y"], 1)
+        threads = block[0] * block[1]
+        if cell.variant == "tiled" and threads > MOST_THREADS:
+            raise LaunchRefusedError(f"{threads} threads a block; a tile holds {MOST_THREADS}.")
+        height, width = cell.problem.height, cell.problem.width
+        grid = (ceil_div(width, block[0]), ceil_div(height, block[1]), 1)
+        args = (BufferRef("dst"), BufferRef("src"), np.uint64(width), np.uint64(height))
+        return Launch(f"stencil_{cell.variant}", grid, block, args, tiles=grid[0] * grid[1])
+
+
+WORKLOAD = Stencil5()

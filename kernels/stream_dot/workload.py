@@ -1,0 +1,20 @@
+"""The Dot of BabelStream, on arrays that are on the device already, with its launch swept."""
+
+from __future__ import annotations
+
+from dot_products.resident import ResidentSum
+from gpushmoo.workloads.contract import WorkingSet
+
+
+class StreamDot(ResidentSum):
+    """x · y of n elements. With `unroll` 1 a thread loads as BabelStream's does."""
+
+    name = "stream_dot"
+    title = "Stream dot"
+    pattern = "blocks take pieces in turn, in packs of up to 16 bytes, unroll elements a thread"
+    variants = ("packs",)
+    views = (WorkingSet(),)
+    entry = "dot"
+
+
+WORKLOAD = StreamDot()

@@ -1,0 +1,62 @@
+"""A matrix transpose: naive, through a tile in shared memory, and in diagonal order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.workloads.contract import BufferRef, CopyWorkload, HeatMap, Launch, ceil_div
+
+
+class Transpose(CopyWorkload):
+    """A block for each TILE × TILE tile, block_x threads wide, ROWS rows of the tile a thread."""
+
+    name = "transpose"
+    title = "Matrix transpose"
+    pattern = "rows are read along, columns written along (naive) or rows again (tile); once each"
+    dtypes = ("float", "double")
+    variants = ("naive", "tile", "tile-diagonal")
+    axes: ClassVar = {
+        "TILE": [16, 32, 64],
+        "ROWS": [1, 2, 4, 8, 16],
+        "PAD": [0, 1],
+        "block_x": [16, 32, 64],
+    }
+    compile_axes = ("TILE", "ROWS", "PAD")
+    zero_axes = frozenset({"PAD"})
+    views = (HeatMap("TILE", "ROWS"),)
+
+    def defines(self, dtype: str, variant: str) -> dict[str, str]:
+        """Whether blocks take tiles in diagonal order."""
+        return {"DIAGONAL": "1"} if variant == "tile-diagonal" else {}
+
+    def valid(self, cell: Cell) -> str | None:
+        """Every thread must have as many elements as any other, and only a tile has padding."""
+        if cell["TILE"] % cell["ROWS"] or cell["TILE"] % cell["block_x"]:
+            return "ROWS and block_x must divide TILE"
+        if cell.variant == "naive" and cell["PAD"]:
+            return "naive has no tile to pad"
+        return None
+
+    def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """As wide as the input is high."""
+        return super().output_form(Problem(problem.width, problem.height), dtype)
+
+    def reference(self, inputs: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Row x of the output is column x of ``src``, shape (width, height)."""
+        return np.ascontiguousarray(inputs["src"].T)
+
+    def launch(self, cell: Cell) -> Launch:
+        """A grid of one block a tile; a block has block_x by TILE / ROWS threads."""
+        height, width = cell.problem.height, cell.problem.width
+        grid = (ceil_div(width, cell["TILE"]), ceil_div(height, cell["TILE"]), 1)
+        args = (BufferRef("dst"), BufferRef("src"), np.uint64(width), np.uint64(height))
+        entry = "transpose_naive" if cell.variant == "naive" else "transpose_tile"
+        block = (cell["block_x"], cell["TILE"] // cell["ROWS"], 1)
+        return Launch(entry, grid, block, args, tiles=grid[0] * grid[1])
+
+
+WORKLOAD = Transpose()

@@ -22,6 +22,7 @@ from recompute import (
     dots,
     followups,
     footprints,
+    gallery,
     overview,
     peak,
     persistent,
@@ -71,6 +72,7 @@ def computed(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         "c1060": c1060.values(slow, claims),
         "documents": documents.values(claims),
         "followups": followups.values(claims),
+        "gallery": gallery.values(claims),
     }
 
 

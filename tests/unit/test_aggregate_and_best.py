@@ -18,7 +18,7 @@ import pytest
 from conftest import environment, examples
 from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
-from gpushmoo.analysis.best import best_of_dataset, best_table, tied_best
+from gpushmoo.analysis.best import best_of_dataset, best_table, read_best, tied_best
 from gpushmoo.analysis.fastest import axes_of
 from gpushmoo.analysis.statuses import (
     MEANING,
@@ -34,6 +34,7 @@ from gpushmoo.core.space import Cell, Problem
 from gpushmoo.measuring.events import CellRun, ShardResult
 from gpushmoo.measuring.rows import cell_table
 from gpushmoo.storage.dataset import matching, partitions, read_cells, read_medians
+from gpushmoo.storage.frames import axes_for_pandas
 from gpushmoo.storage.quarantine import set_aside
 from gpushmoo.storage.store import BadParquetError, read_shard, write_parquet
 from gpushmoo.workloads.contract import Launch
@@ -108,6 +109,7 @@ def test_pandas_and_duckdb_read_the_same_rows(dataset: Path) -> None:
         frame[["kernel", "dtype"]] = frame[["kernel", "dtype"]].astype(str)
     one, two = (f[columns].sort_values("cell_key", ignore_index=True) for f in (ours, theirs))
     pd.testing.assert_frame_equal(one, two, check_dtype=False)
+    assert {str(ours[axis].dtype) for axis in "xy"} == {"Int64"}
     samples = (f.set_index("cell_key").sort_index()["samples_s"] for f in (ours, theirs))
     assert all(list(a) == list(b) for a, b in zip(*samples, strict=True))
 
@@ -392,17 +394,21 @@ def test_wider_intervals_never_shrink_the_set(
 
 def test_best_table_ranks_each_group_for_itself(dataset: Path, cells: pd.DataFrame) -> None:
     assert best_of_dataset(dataset).equals(best_table(cells))
-    best = best_table(cells).to_pandas()
+    write_parquet(axes_for_pandas(best_table(cells)), dataset / "best.parquet", {})
+    best = pd.read_parquet(dataset / "best.parquet")
+    named = read_best(dataset / "best.parquet", ["x", "y"])
+    pd.testing.assert_frame_equal(named.drop(columns="params"), best)
+    assert set(named["params"]) == {"x=1", "y=7", "y=8"}
     fastest = best[best["is_fastest"]].set_index(["kernel", "dtype"])
-    assert dict(fastest["params"]) == {
-        ("other", "float"): "y=7",
-        ("tiny", "double"): "x=1",
-        ("tiny", "float"): "x=1",
+    assert fastest[["x", "y"]].astype(object).T.to_dict("list") == {
+        ("other", "float"): [None, 7],
+        ("tiny", "double"): [1, None],
+        ("tiny", "float"): [1, None],
     }
     # Four cells of tiny float, one of them timed out.
     assert fastest.loc[("tiny", "float"), "candidates"] == 3
     tied = best[best["kernel"] == "other"]
-    assert list(tied["params"]) == ["y=7", "y=8"]
+    assert list(tied["y"]) == [7, 8]
     assert list(tied["tied"]) == [2, 2]
     assert list(tied["slower_than_best"]) == pytest.approx([0.0, 1.0 / 7.0])
     # A group without valid cells has none.
@@ -418,8 +424,8 @@ def test_cache_states_compete_each_for_itself_and_devices_of_one_name_together(
     aggregate([*shards, flushed, other], tmp_path / "dataset")
     best = best_table(read_cells(tmp_path / "dataset")).to_pandas()
     mine = best[best["is_fastest"] & (best["kernel"] == "tiny") & (best["dtype"] == "float")]
-    found = mine[["cache_state", "params", "candidates"]].itertuples(index=False, name=None)
-    assert sorted(found) == [("flushed", "x=2", 2), ("warm", "x=1", 4)]
+    found = mine[["cache_state", "x", "candidates"]].itertuples(index=False, name=None)
+    assert sorted(found) == [("flushed", 2, 2), ("warm", 1, 4)]
 
 
 def test_rows_are_found_by_the_values_of_columns(cells: pd.DataFrame) -> None:

@@ -27,10 +27,11 @@ from gpushmoo.analysis.edges import Limits
 from gpushmoo.analysis.fastest import axes_of
 from gpushmoo.analysis.statuses import COLUMNS, write_verdict
 from gpushmoo.core.schema import (
-    BEST_SCHEMA,
+    BEST_COLUMNS,
     CORE_COLUMNS,
     DERIVED,
     PREDICTION_SCHEMA,
+    TAKEN,
     Status,
     axis_fault,
     cell_schema,
@@ -97,7 +98,7 @@ def test_what_is_no_name_or_is_taken_by_tools_is_refused(name: object) -> None:
     assert "must be called by a letter" in str(axis_fault([name]))
 
 
-@pytest.mark.parametrize("name", sorted(CORE_COLUMNS))
+@pytest.mark.parametrize("name", sorted(TAKEN))
 def test_a_column_of_the_result_is_refused_in_any_case(name: str) -> None:
     for spelled in (name, name.upper(), name.title()):
         assert "has the name of a column of the result" in str(axis_fault(["x", spelled]))
@@ -251,7 +252,7 @@ def fit(names: set[str]) -> Iterator[list[str]]:
         left = [name for name in left if first[name.lower()] != name]
 
 
-FEW = set().union(*map(column_words, STAGES)) | set(FOREIGN) | set(BEST_SCHEMA.names)
+FEW = set().union(*map(column_words, STAGES)) | set(FOREIGN) | set(BEST_COLUMNS)
 MANY = {
     *set().union(*map(all_words, STAGES)),
     *dir(pd.DataFrame),
@@ -335,7 +336,7 @@ def test_a_figure_over_an_axis_shows_its_values_whatever_it_is_called(
     cells = read_medians(tmp_path / "dataset")
     plain = figures(cells, "block_x", "block_y", tmp_path)
     assert any("imshow" in said for said in plain)
-    for names in fit({*FOREIGN, *BEST_SCHEMA.names, *PREDICTION_SCHEMA.names}):
+    for names in fit({*FOREIGN, *BEST_COLUMNS, *PREDICTION_SCHEMA.names}):
         for x, y in zip(names[::2], names[1::2], strict=False):
             called = cells.rename(columns={"block_x": x, "block_y": y})
             said = [told.replace("block_x", x).replace("block_y", y) for told in plain]

@@ -57,7 +57,7 @@ def swept(folder: Path, device: dict[str, str]) -> Sweep:
 def test_a_new_kernel_is_swept_at_once_and_its_cells_are_a_frame(swept: Sweep) -> None:
     cells = swept.cells
     assert swept.statuses == {"ok": 4}
-    assert {str(cells[axis].dtype) for axis in AXES} == {"int64"}
+    assert {str(cells[axis].dtype) for axis in AXES} == {"Int64"}
     points = {(x, n) for x in (32, 64) for n in (1, 2)}
     assert set(zip(cells["block_x"], cells["PER_THREAD"], strict=True)) == points
     assert set(cells["repeat_samples"].map(len)) == {2}
@@ -67,7 +67,7 @@ def test_the_best_are_told_with_their_axes_the_fastest_first(swept: Sweep) -> No
     best = swept.best()
     assert best["is_fastest"].tolist() == [True] + [False] * (len(best) - 1)
     assert best["bandwidth_gbs"].is_monotonic_decreasing
-    assert str(best["PER_THREAD"].dtype) == "int64"
+    assert str(best["PER_THREAD"].dtype) == "Int64"
     assert best["bandwidth_gbs"].iloc[0] == swept.cells["bandwidth_gbs"].max()
     assert "<p>Sweep of mine: 4 ok</p>" in swept._repr_html_()
 

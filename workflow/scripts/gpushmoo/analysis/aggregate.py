@@ -20,6 +20,7 @@ from ..core.run_plan import RunPlan
 from ..core.schema import cell_schema
 from ..core.space import first_repeat_of
 from ..storage.dataset import check, seal
+from ..storage.frames import noted
 from ..storage.store import BadParquetError, Shard, open_shard, read_shard
 from ..storage.wholefile import UnusableFilesError, sync
 from .admission import fault_of, fault_of_repeat
@@ -275,11 +276,11 @@ def _write(
     kernel, dtype = partition
     folder = dataset / f"kernel={kernel}" / f"dtype={dtype}"
     folder.mkdir(parents=True)
-    in_file = pa.schema([f for f in schema if f.name not in PARTITION])
+    in_file = noted(pa.schema([f for f in schema if f.name not in PARTITION]))
     with pq.ParquetWriter(folder / "part-0.parquet", in_file, compression="zstd") as writer:
         for table in sorter.tables():
             _refuse_doubles(table, shards)
-            writer.write_table(table.select(in_file.names))
+            writer.write_table(table.select(in_file.names).cast(in_file))
 
 
 def _refuse_doubles(table: pa.Table, shards: Sequence[ShardFile]) -> None:

@@ -9,9 +9,18 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from ..core.schema import BEST_SCHEMA, CORE_COLUMNS, GROUP, Status
+from ..core.schema import (
+    BEST_COLUMNS,
+    CORE_COLUMNS,
+    GROUP,
+    PARAMS,
+    Status,
+    best_schema,
+    is_axis,
+)
 from ..storage.dataset import partitions, read_cells
-from ..storage.store import write_parquet
+from ..storage.frames import as_frame, axes_for_pandas
+from ..storage.store import read_table, write_parquet
 from .ceiling import CeilingRow, read_ceiling, share_of_ceiling
 from .edges import Limits, edges
 from .fastest import axes_of, params_text
@@ -19,7 +28,7 @@ from .fastest import axes_of, params_text
 ANY = Limits()
 
 # Of a dataset all that the best sets are made of, beside the axes.
-_COLUMNS = frozenset(BEST_SCHEMA.names) | {
+_COLUMNS = frozenset(BEST_COLUMNS) | {
     *("status", "median_s", "own_low_s", "own_high_s", "bytes_read", "bytes_written")
 }
 
@@ -43,7 +52,16 @@ def write_best(
 ) -> None:
     """Write `best_of_dataset` as Parquet to `out`; `ceiling` is the file of `measure_ceiling`."""
     best = best_of_dataset(dataset, read_ceiling(ceiling), host_fed, limits)
-    write_parquet(best, out, {})
+    write_parquet(axes_for_pandas(best), out, {})
+
+
+def read_best(path: Path, axes: Collection[str]) -> pd.DataFrame:
+    """What `write_best` has written of a data set with these `axes`, and the column PARAMS."""
+    best = as_frame(read_table(path, best_schema(axes)))
+    swept = [axis for axis in best.columns if is_axis(axis)]
+    rows = best.to_dict("records")
+    texts = [params_text(row, [a for a in swept if pd.notna(row[a])]) for row in rows]
+    return best.assign(**{PARAMS: pd.Series(texts, best.index, object)})
 
 
 def tied_best(cells: pd.DataFrame) -> pd.DataFrame:
@@ -68,7 +86,9 @@ def best_table(
     host_fed: Collection[str] = (),
     limits: Limits = ANY,
 ) -> pa.Table:
-    """One row for each tied cell of each group, the fastest first (BEST_SCHEMA).
+    """One row for each tied cell of each group, the fastest first (`best_schema`).
+
+    The axes are all those of which `cells` have a column.
 
     The data of the kernels in `host_fed` come over a bus: they have no share of the ceiling, which
     is the device's own memory. `limits` say how far axes can go (see `edges`).
@@ -85,9 +105,9 @@ def best_table(
         candidates = int((group["status"] == Status.OK).sum())
         for place, (_, cell) in enumerate(tied.iterrows()):
             rows.append(
-                {name: cell[name] for name in BEST_SCHEMA.names if name in CORE_COLUMNS}
+                {name: cell[name] for name in BEST_COLUMNS if name in CORE_COLUMNS}
+                | {axis: int(cell[axis]) for axis in axes}
                 | {
-                    "params": params_text(cell, axes),
                     "over_copy": None if pd.isna(cell["over_copy"]) else cell["over_copy"],
                     "share_of_ceiling": share_of_ceiling(rows_of, cell),
                     "slower_than_best": float(cell["median_s"] / fastest - 1.0),
@@ -97,4 +117,4 @@ def best_table(
                     "edge": edge,
                 }
             )
-    return pa.Table.from_pylist(rows, schema=BEST_SCHEMA)
+    return pa.Table.from_pylist(rows, schema=best_schema(filter(is_axis, cells.columns)))

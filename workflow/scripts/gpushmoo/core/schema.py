@@ -85,7 +85,7 @@ _AXIS = re.compile("[A-Za-z][A-Za-z0-9_]{0,63}")
 
 def is_axis(column: str) -> bool:
     """Whether a column of cells holds a launch parameter."""
-    return column not in CORE_COLUMNS and not column.startswith(DERIVED)
+    return column not in TAKEN and not column.startswith(DERIVED)
 
 
 def axis_fault(axes: Iterable[object]) -> str | None:
@@ -93,7 +93,7 @@ def axis_fault(axes: Iterable[object]) -> str | None:
 
     Case does not tell them apart: SQL and some file systems do not look at it.
     """
-    columns = {name.lower(): name for name in CORE_COLUMNS}
+    columns = {name.lower(): name for name in TAKEN}
     for axis in axes:
         if not isinstance(axis, str) or not _AXIS.fullmatch(axis):
             return (
@@ -101,7 +101,7 @@ def axis_fault(axes: Iterable[object]) -> str | None:
                 "at most"
             )
         other = columns.setdefault(axis.lower(), axis)
-        if other in CORE_COLUMNS:
+        if other in TAKEN:
             return f"axis '{axis}' has the name of a column of the result; rename the axis"
         if other != axis:
             return f"axes '{other}' and '{axis}' differ in case alone; rename one"
@@ -180,19 +180,28 @@ GROUP = tuple(f.name for f in _GROUP_FIELDS)
 # `share_of_ceiling` is of what loading and storing as many bytes takes at least (see
 # analysis.ceiling), `over_copy` in multiples of the runtime's own copy, timed in the same rounds.
 # `edge`: axes on whose first or last swept value the whole tied set lies, "block_x up, ...".
-BEST_SCHEMA = pa.schema(
-    [
-        *_GROUP_FIELDS,
-        *columns(TEXT, "cell_key params"),
-        *columns(SMALL, "threads_per_block"),
-        *columns(NUMBER, "bandwidth_gbs bandwidth_low_gbs bandwidth_high_gbs"),
-        *columns(NUMBER, "share_of_ceiling over_copy", nullable=True),
-        *columns(NUMBER, "slower_than_best"),
-        *columns(pa.bool_(), "is_fastest"),
-        *columns(SMALL, "tied candidates"),
-        *columns(TEXT, "edge"),
-    ]
-)
+_BEST_FIELDS = [
+    *columns(SMALL, "threads_per_block"),
+    *columns(NUMBER, "bandwidth_gbs bandwidth_low_gbs bandwidth_high_gbs"),
+    *columns(NUMBER, "share_of_ceiling over_copy", nullable=True),
+    *columns(NUMBER, "slower_than_best"),
+    *columns(pa.bool_(), "is_fastest"),
+    *columns(SMALL, "tied candidates"),
+    *columns(TEXT, "edge cell_key"),
+]
+# Their columns without those of the axes.
+BEST_COLUMNS = (*GROUP, *(f.name for f in _BEST_FIELDS))
+# Where a stage puts the launch parameters of a best cell in one text, as `params_text` has it.
+PARAMS = "params"
+# No axis is called so: it would stand twice in a table of cells or of best cells.
+TAKEN = CORE_COLUMNS.union(BEST_COLUMNS, [PARAMS])
+
+
+def best_schema(axes: Iterable[str]) -> pa.Schema:
+    """Schema of best cells whose kernels have these axes (int64 columns, sorted)."""
+    names = columns(WHOLE, " ".join(sorted(set(axes))), nullable=True)
+    return pa.schema([*_GROUP_FIELDS, *names, *_BEST_FIELDS])
+
 
 PREDICTION_SCHEMA = pa.schema(
     [

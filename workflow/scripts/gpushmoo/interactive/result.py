@@ -13,12 +13,11 @@ import yaml
 
 from ..analysis.best import best_table
 from ..analysis.edges import Limits
-from ..analysis.fastest import axes_of
 from ..core.paths import KERNELS
-from ..core.schema import GROUP
 from ..core.space import Problem
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..storage.dataset import matching, read_cells
+from ..storage.frames import as_frame
 from ..workloads.views import HeatMap
 from .arguments import Request
 
@@ -62,11 +61,7 @@ class Sweep:
         sweep, measure = self._request.sweep, self._request.measure
         most = {sweep.folder.name: sweep.folder.workload.most}
         limits = Limits(most, measure.thread_limit or _ANY_THREADS)
-        table = best_table(self.cells, limits=limits).to_pandas()
-        axes = axes_of(self.cells)
-        table = table.merge(self.cells[["cell_key", *axes]], on="cell_key", how="left")
-        others = [c for c in table if c not in {*GROUP, *axes, "cell_key", "params"}]
-        return table[[*GROUP, *axes, *others, "cell_key"]]
+        return as_frame(best_table(self.cells, limits=limits))
 
     def heatmap(
         self,

@@ -15,9 +15,10 @@ import pandas as pd
 import typst
 
 from ..analysis.aggregate import dataset_provenance
+from ..analysis.best import read_best
 from ..analysis.ceiling import CeilingRow, read_ceiling
 from ..core.paths import ROOT
-from ..core.schema import BEST_SCHEMA, SAME_MACHINE_SCHEMA
+from ..core.schema import SAME_MACHINE_SCHEMA, is_axis
 from ..core.text import one_line
 from ..storage.dataset import read_medians
 from ..storage.store import read_table
@@ -62,7 +63,7 @@ def build_report(
     facts_with = partial(
         report_facts,
         cells=cells,
-        best=read_table(files.best, BEST_SCHEMA).to_pandas(),
+        best=read_best(files.best, [c for c in cells if is_axis(c)]),
         ceiling=ceiling,
         fits=read_json(files.model)["fits"],
         shapes=read_json(files.shapes),

@@ -87,7 +87,7 @@ def best_rows(best: pd.DataFrame, names: Namer) -> list[Json]:
 def edge_words(edge: str) -> str:
     """What to do about a best cell on the edge, to go on a sentence; empty for one that is not.
 
-    `edge` is that of BEST_SCHEMA.
+    `edge` is that of `best_schema`.
     """
     if not edge:
         return ""
@@ -101,7 +101,7 @@ _ARROWS = {"up": "↑", "down": "↓"}
 
 
 def _ways(edge: str) -> list[list[str]]:
-    """Axis, and ``up`` or ``down``, of each part of the column `edge` of BEST_SCHEMA."""
+    """Axis, and ``up`` or ``down``, of each part of the column `edge` of `best_schema`."""
     return [part.split(" ") for part in edge.split(", ") if part]
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from ..core.schema import SAMPLE_COUNT, is_axis
+from .frames import as_frame
 from .store import BadParquetError, is_whole
 from .wholefile import DamagedFileError, read_json, sync, write_json
 
@@ -33,13 +34,13 @@ def read_cells(
     """The cells, one row each, whose columns have the values in `where` (one, or a list of them).
 
     Of the kernels and dtypes that it leaves out nothing is read. `columns` are those wanted, all by
-    default; axes are no names of `columns`, they always come along.
+    default; axes are no names of `columns`, they always come along, as nullable whole numbers.
     The frame cannot be written to, for it shares Arrow's memory: who changes values takes a copy.
     """
     with _readable(dataset):
         source = _open(dataset, where)
         names = [n for n in source.schema.names if columns is None or n in columns or is_axis(n)]
-        return _plain(source.to_table(columns=names, filter=_filter(where, source.schema)))
+        return as_frame(source.to_table(columns=names, filter=_filter(where, source.schema)))
 
 
 def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -55,7 +56,7 @@ def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.Da
             batch_readahead=2,
             fragment_readahead=1,
         )
-        return _plain(scanner.to_table())
+        return as_frame(scanner.to_table())
 
 
 def partitions(dataset: Path) -> Iterator[dict[str, str]]:
@@ -154,11 +155,6 @@ def _filter(where: Mapping[str, Any] | None, schema: pa.Schema) -> ds.Expression
         term = pc.field(name).isin(values)
         found = term if found is None else found & term
     return found
-
-
-def _plain(table: pa.Table) -> pd.DataFrame:
-    # Each column is let go of when it is converted.
-    return table.to_pandas(split_blocks=True, self_destruct=True)
 
 
 def matching(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:

@@ -51,7 +51,8 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
     """
     if metadata is not None:
         payload = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
-        table = table.replace_schema_metadata({METADATA_KEY: payload.encode()})
+        others = table.schema.metadata or {}
+        table = table.replace_schema_metadata({**others, METADATA_KEY: payload.encode()})
     with whole_file(path) as own:
         pq.write_table(table, own, compression="zstd", write_page_checksum=True)
         add_sum(own)

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from recompute import (
     attacks,
     c1060,
+    dictionary,
     documents,
     dots,
     followups,
@@ -72,6 +73,7 @@ def computed(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         "c1060": c1060.values(slow, claims),
         "documents": documents.values(claims),
         "followups": followups.values(claims),
+        "dictionary": dictionary.values(),
         "gallery": gallery.values(claims),
     }
 

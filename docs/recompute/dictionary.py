@@ -1,0 +1,76 @@
+"""The columns of every Parquet file that a run writes, from the schemas themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA
+from gpushmoo.core.dictionary import Meaning, meaning
+from gpushmoo.core.schema import (
+    PREDICTION_SCHEMA,
+    PROFILE_SCHEMA,
+    SAME_MACHINE_SCHEMA,
+    SIMULATION_SCHEMA,
+    best_schema,
+    cell_schema,
+)
+from streamed_dot import dictionary as dots
+from streamed_dot.numerics import ERRORS_SCHEMA
+from streamed_dot.rivals import RIVALS_SCHEMA
+from streamed_dot.timeline import TIMELINE_SCHEMA
+
+
+@dataclass(frozen=True)
+class Table:
+    """A kind of file: its name in the page, its path below `results/<run>/`, its columns.
+
+    `own` are meanings that a chapter gives to its columns.
+    """
+
+    name: str
+    path: str
+    schema: pa.Schema
+    own: dict[str, Meaning]
+
+    def meaning(self, column: str) -> Meaning:
+        """What a column says. Raises KeyError where nobody has written it down."""
+        return self.own.get(column) or meaning(self.name, column)
+
+
+TABLES = (
+    Table("cells", "dataset/kernel=*/dtype=*/*.parquet, cells/*/*/*.parquet", cell_schema([]), {}),
+    Table("best", "summary/best.parquet", best_schema([]), {}),
+    Table("predictions", "model/predictions.parquet", PREDICTION_SCHEMA, {}),
+    Table("shapes", "model/shapes.parquet", SHAPE_SCHEMA, {}),
+    Table("simulated", "simulated/*.parquet, but for the two below", SIMULATION_SCHEMA, {}),
+    Table("profile", "simulated/*-profile.parquet", PROFILE_SCHEMA, {}),
+    Table("same_machine", "simulated/*-measured.parquet", SAME_MACHINE_SCHEMA, {}),
+    Table("rivals", "studies/rivals.parquet", RIVALS_SCHEMA, dict(dots.MEANINGS)),
+    Table("errors", "studies/errors.parquet", ERRORS_SCHEMA, dict(dots.MEANINGS)),
+    Table("timeline", "studies/timeline.parquet", TIMELINE_SCHEMA, dict(dots.MEANINGS)),
+)
+
+
+def values() -> dict[str, Any]:
+    """For each table its path and a line for each column."""
+    return {"tables": [{"path": table.path, "rows": rows(table)} for table in TABLES]}
+
+
+def rows(table: Table) -> list[list[str]]:
+    """Name, type, whether it may be null, unit and meaning of each column."""
+    return [
+        [
+            f"`{field.name}`",
+            _type(field.type),
+            "yes" if field.nullable else "",
+            table.meaning(field.name).unit,
+            table.meaning(field.name).text,
+        ]
+        for field in table.schema
+    ]
+
+
+def _type(kind: pa.DataType) -> str:
+    return f"list of {kind.value_type}" if pa.types.is_list(kind) else str(kind)

@@ -1,0 +1,145 @@
+"""What each column of the Parquet files means, and its unit.
+
+`docs/data.md` is made of it. A name that two tables share means the same in both, unless
+`APART` says what it means in one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A column in words; `unit` is empty for texts, keys and what is only counted."""
+
+    text: str
+    unit: str = ""
+
+
+SECONDS, GBS, CYCLES, BYTES, SHARE = "s", "GB/s", "cycles of the core clock", "bytes", "0 to 1"
+
+_WHICH = {
+    "cell_key": Meaning("hash of all that makes the cell; the same in every sweep that has it"),
+    "kernel": Meaning("name of the kernel's folder"),
+    "dtype": Meaning("element type"),
+    "variant": Meaning("variant of the kernel"),
+    "height": Meaning("rows of the problem", "elements"),
+    "width": Meaning("columns of the problem", "elements"),
+    "cache_state": Meaning("what the last cache holds before a sample: warm or flushed"),
+    "device_name": Meaning("name of the device's model"),
+    "device_uuid": Meaning("the device that measured; after repeats that of the first"),
+    "device": Meaning("name of the simulated device"),
+    "backend": Meaning("by what the device was programmed: cuda, opencl or another"),
+}
+_ENDED = {
+    "status": Meaning("how the cell ended; only what is ok was verified and has times"),
+    "message": Meaning("why it did not end as ok; null where it did"),
+    "verified_words": Meaning("words of the output that were compared", "words of four bytes"),
+    "wrong_words": Meaning("those of them that were not as they should be", "words of four bytes"),
+    "measured_at": Meaning("when the job that measured the cell wrote it", "UTC"),
+}
+_TIMES = {
+    "bandwidth_gbs": Meaning("bytes read and written over the median", GBS),
+    "bandwidth_low_gbs": Meaning("lower end of its interval of another run", GBS),
+    "bandwidth_high_gbs": Meaning("upper end of its interval of another run", GBS),
+    "median_s": Meaning("a launch: the geometric mean of the repeats' medians", SECONDS),
+    "median_low_s": Meaning("lower end of what another run may find as the median", SECONDS),
+    "median_high_s": Meaning("upper end of what another run may find as the median", SECONDS),
+    "coverage": Meaning("confidence of the interval; smaller with very few samples", SHARE),
+    "own_low_s": Meaning("as median_low_s, without what cells of a group share", SECONDS),
+    "own_high_s": Meaning("as median_high_s, without it: by these two, cells compare", SECONDS),
+    "within_half_width": Meaning("half of the samples' own interval over the median", SHARE),
+    "between_spread": Meaning("relative standard deviation of the repeats' medians", SHARE),
+    "repeat_medians_s": Meaning("the median of each repeat", SECONDS),
+    "repeat_samples": Meaning("how many of the samples each repeat has"),
+    "repeat_copy_gbs": Meaning("what the runtime's own copy reached in each repeat", GBS),
+    "samples_s": Meaning("every sample in the order taken: the mean of its launches", SECONDS),
+    "sampled_at_s": Meaning("when each sample began, from the start of its job on", SECONDS),
+    "launches_per_sample": Meaning("launches that one sample is the mean of"),
+    "copy_gbs": Meaning("the runtime's own copy of the same buffers, in the same rounds", GBS),
+    "over_copy": Meaning("bandwidth in multiples of copy_gbs"),
+}
+_LAUNCH = {
+    "bytes_read": Meaning("what a launch has to read, each byte once", BYTES),
+    "bytes_written": Meaning("what a launch has to write, each byte once", BYTES),
+    "working_set_over_cache": Meaning("bytes read and written over the device's last cache"),
+    "threads_per_block": Meaning("threads of a block"),
+    "blocks": Meaning("blocks of the launch"),
+    "tiles": Meaning("pieces that the blocks share out among them"),
+    "units": Meaning("multiprocessors, or what the device has in their place"),
+    "resident_per_unit": Meaning("blocks that a multiprocessor holds at once; null if not told"),
+    "registers": Meaning("registers of a thread; null if not told"),
+}
+_BEST = {
+    "share_of_ceiling": Meaning("bandwidth over the ceiling; null where there is none", SHARE),
+    "slower_than_best": Meaning("median over that of the group's fastest, minus one", SHARE),
+    "is_fastest": Meaning("whether the cell has the group's smallest median"),
+    "tied": Meaning("cells of the group that cannot be told from its fastest"),
+    "candidates": Meaning("cells of the group that ended as ok"),
+    "edge": Meaning("axes on whose outermost value all tied cells lie: block_x up, ..."),
+}
+_MODELS = {
+    "held_out": Meaning("whether the fit did not see the cell"),
+    "measured_s": Meaning("median of a launch", SECONDS),
+    "predicted_s": Meaning("what the model says of it; null where it was not fitted", SECONDS),
+    "measured_gbs": Meaning("bandwidth of the median", GBS),
+    "predicted_gbs": Meaning("bandwidth that the model says", GBS),
+    "relative_error": Meaning("predicted time over measured time, minus one"),
+    "block_x": Meaning("width of a block", "threads"),
+    "block_y": Meaning("height of a block", "threads"),
+    "threads": Meaning("threads of a block"),
+    "warps": Meaning("warps of a block"),
+    "limit": Meaning("which part of the model is the slowest: what limits the block shape"),
+    **{
+        f"{layout}_{what}_per_{whose}": Meaning(f"{what} that a {whose} touches {words}")
+        for layout, words in (("rows", "in rows"), ("tiled", "in tiles, as images lie"))
+        for what in ("sectors", "lines")
+        for whose in ("warp", "block")
+    },
+}
+_SIMULATED = {
+    "level": Meaning("level of detail: bus, partitions or banks"),
+    "commands": Meaning("loads, and as many stores, by which a thread moves one element"),
+    "num_partition": Meaning("blocks that share out all tiles"),
+    "row_bytes": Meaning("a row of a tile", BYTES),
+    "pad_bytes": Meaning("padding after each row of the array", BYTES),
+    "critical_path_tiles": Meaning("tiles that the busiest multiprocessor copies"),
+    "makespan_cycles": Meaning("until the last write has crossed the bus", CYCLES),
+    "bus_busy_share": Meaning("share of that time in which the bus is busy", SHARE),
+    "lonely_share": Meaning("share in which fewer than half of the units have work left", SHARE),
+    "row_hit_share": Meaning("requests that found their row of memory open", SHARE),
+    "mean_wait_cycles": Meaning("a request's mean time at its partition", CYCLES),
+    "longest_queue": Meaning("requests that waited at one partition at most"),
+    "busiest_partition": Meaning("requests of the busiest partition over the mean of all"),
+    "partition": Meaning("which partition of memory, from zero"),
+    "from_cycle": Meaning("the stretch begins", CYCLES),
+    "to_cycle": Meaning("the stretch ends", CYCLES),
+    "bursts": Meaning("bursts that the partition's memory moved"),
+    "requests": Meaning("requests that came to the partition"),
+    "row_openings": Meaning("rows that its banks opened"),
+    "waiting": Meaning("requests that waited there in the mean"),
+    "simulated_gbs": Meaning("bandwidth that the simulation says", GBS),
+    "error": Meaning("simulated over measured bandwidth, minus one"),
+}
+MEANINGS: Mapping[str, Meaning] = {
+    **_WHICH,
+    **_ENDED,
+    **_TIMES,
+    **_LAUNCH,
+    **_BEST,
+    **_MODELS,
+    **_SIMULATED,
+}
+# By table and column.
+APART: Mapping[tuple[str, str], Meaning] = {
+    ("simulated", "variant"): Meaning("which simulated machine, of several that differ a little"),
+    ("simulated", "bandwidth_gbs"): Meaning("bytes read and written over the makespan", GBS),
+    ("simulated", "tiles"): Meaning("tiles of the array"),
+}
+
+
+def meaning(table: str, column: str) -> Meaning:
+    """What a column of a table says. Raises KeyError where nobody has written it down."""
+    return APART.get((table, column)) or MEANINGS[column]

@@ -29,6 +29,7 @@ LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 # Names in conda's channels that differ from those on PyPI.
 CONDA_NAMES = {
+    "duckdb": "python-duckdb",
     "matplotlib": "matplotlib-base",
     "seaborn": "seaborn-base",
     "snakemake": "snakemake-minimal",

@@ -1,0 +1,117 @@
+"""What one does with the data: the README's query, the dictionary of columns, the notebook."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import duckdb
+import nbformat
+import pandas as pd
+import pytest
+from conftest import ROOT, environment
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.core.dictionary import APART, MEANINGS
+from gpushmoo.storage.dataset import read_cells
+from nbclient import NotebookClient
+from recompute import dictionary
+from streamed_dot import dictionary as dots
+from synthetic import write_shard
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NOTEBOOK = ROOT / "docs/notebook.ipynb"
+SHAPE = ["variant", "block_x", "block_y"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Holds `results/local` of a small run."""
+    folder = tmp_path_factory.mktemp("run")
+    axes = {"block_x": (32, 64, 128, 2048), "block_y": (1, 2, 4)}
+    paths = [
+        write_shard(folder / f"{dtype}.parquet", "copy2d_coalesced", dtype, axes=axes)
+        for dtype in ("float", "double", "float3")
+    ]
+    other = write_shard(folder / "other.parquet", "block_tiles", "float", axes=OTHER)
+    aggregate([*paths, other], folder / "results/local/dataset")
+    return folder
+
+
+OTHER = {"num_partition": (8, 16), "row_bytes": (256,), "pad_bytes": (0,)}
+
+
+def test_the_query_of_the_readme_answers_its_question(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (query,) = re.findall(r"(?s)^```sql\n(.*?)^```$", README, re.M)
+    monkeypatch.chdir(folder)
+    found = duckdb.sql(query).df()
+    cells = read_cells(folder / "results/local/dataset", {"kernel": "copy2d_coalesced"})
+    ok = cells[cells["status"] == "ok"]
+    assert len(ok) < len(cells)
+    tops = ok.groupby(["variant", "dtype"])["bandwidth_gbs"].transform("max")
+    worst = (ok["bandwidth_gbs"] / tops).groupby([ok[name] for name in SHAPE]).min()
+    expected = worst[worst >= 0.98].sort_values(ascending=False)
+    assert 0 < len(expected) < len(worst)
+    assert set(found[SHAPE].itertuples(index=False, name=None)) == set(expected.index)
+    assert found["loses_percent"].tolist() == pytest.approx(
+        (100 - 100 * expected).tolist(), abs=0.051
+    )
+
+
+def test_the_frames_of_the_readme_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert 'pd.read_parquet("results/local/dataset")' in README
+    cells = pd.read_parquet("results/local/dataset")
+    assert {str(cells[axis].dtype) for axis in ("block_x", "num_partition")} == {"Int64"}
+
+
+@pytest.mark.parametrize("table", dictionary.TABLES, ids=lambda table: table.name)
+def test_every_column_has_a_meaning(table: dictionary.Table) -> None:
+    for line in dictionary.rows(table):
+        assert line[-1], line
+
+
+def test_every_meaning_is_of_a_column() -> None:
+    """What no file has any more is not explained."""
+    columns = {(table.name, name) for table in dictionary.TABLES for name in table.schema.names}
+    assert set(APART) <= columns
+    names = {name for _, name in columns}
+    assert set(MEANINGS) | set(dots.MEANINGS) <= names
+
+
+def test_units_are_those_that_names_of_columns_tell() -> None:
+    units = {"_s": "s", "_gbs": "GB/s", "_share": "0 to 1", "_bytes": "bytes"}
+    for name, told in (MEANINGS | dots.MEANINGS).items():
+        for ending, unit in units.items():
+            assert not name.endswith(ending) or told.unit == unit, name
+
+
+def test_the_notebook_holds_no_outputs() -> None:
+    for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
+        assert cell["cell_type"] == "markdown" or (cell["outputs"], cell["execution_count"]) == (
+            [],
+            None,
+        )
+
+
+def test_the_notebook_runs_to_its_figure() -> None:
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    place = {"metadata": {"path": str(ROOT / "docs")}}
+    NotebookClient(notebook, timeout=120, resources=place).execute(env=environment())
+    shown = [
+        output.data
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type in ("display_data", "execute_result")
+    ]
+    assert any("image/png" in data for data in shown)
+    # What its last words say: padding pays for every tile but the smallest of floats.
+    (beyond,) = [t for data in shown if "beyond doubt" in (t := data.get("text/plain", ""))]
+    answers = re.findall(r"(\d+) +(True|False)$", beyond, re.M)
+    assert [side for side, faster in answers if faster == "False"] == ["16"]
+    assert "float   16      False" in beyond
+    assert len(answers) == 6

@@ -17,6 +17,11 @@ report-h200: .venv/run.stamp
 new-kernel: .venv/run.stamp
 	.venv/bin/python -m gpushmoo new $(NAME)
 
+# Shows the run that was started last while it measures: make watch RUN=results/local.
+.PHONY: watch
+watch: .venv/run.stamp
+	@.venv/bin/python -m gpushmoo watch $(RUN)
+
 # Writes the pages of docs/ whose numbers come from the record; names sentences that are no longer so.
 docs: .venv/run.stamp
 	PYTHONPATH=docs:workflow/scripts:kernels:reports/chapters .venv/bin/python docs/build.py

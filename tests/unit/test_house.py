@@ -33,7 +33,8 @@ MAY_SEE = {
     "figures": "core storage workloads analysis",
     "report": "core storage workloads analysis figures chapters",
     "planning": "core storage workloads devices measuring simulation chapters",
-    "interactive": "core storage workloads devices measuring analysis figures planning",
+    "watching": "core storage workloads measuring",
+    "interactive": "core storage workloads devices measuring analysis figures planning watching",
     # The command line.
     "__main__": "interactive",
     "dot_products": "core workloads",

@@ -1,4 +1,4 @@
-"""The command line: ``gpushmoo sweep`` and ``gpushmoo new``."""
+"""The command line: ``gpushmoo sweep``, ``gpushmoo new`` and ``gpushmoo watch``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from .. import __version__
 from ..core.errors import DeviceError
 from ..core.schema import GROUP, Status
 from ..planning.config_schema import ConfigError
+from ..watching.follow import watch
+from ..watching.state import WatchError
 from .measure import sweep
 from .new_kernel import write_kernel
 from .result import Sweep
@@ -41,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = _parser().parse_args(arguments)
     try:
-        return _new(given) if given.command == "new" else _sweep(given)
-    except ConfigError as err:
+        return _COMMANDS[given.command](given)
+    except (ConfigError, WatchError) as err:
         print(f"{library}: {err}", file=sys.stderr)
         return _REFUSED
     except DeviceError as err:
@@ -91,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     made = commands.add_parser("new", help="write the folder of a new kernel that runs at once")
     made.add_argument("name", help="the kernel's name: letters, digits and '_'")
     made.add_argument("--in", dest="parent", default="kernels", help="by default %(default)s")
+    watched = commands.add_parser("watch", help="show how far a run is, until it is finished")
+    watched.add_argument("run", nargs="?", type=Path, help="its folder; by default the last")
+    watched.add_argument("--once", action="store_true", help="print one frame and end")
     return parser
 
 
@@ -192,6 +197,14 @@ def _new(given: argparse.Namespace) -> int:
     print(f"  {_tool('python')} -m {library} sweep {folder}")
     print(f"  {_tool('snakemake')} --cores all --configfile {config}")
     return 0
+
+
+def _watch(given: argparse.Namespace) -> int:
+    watch(given.run, given.once)
+    return 0
+
+
+_COMMANDS = {"new": _new, "sweep": _sweep, "watch": _watch}
 
 
 def _tool(name: str) -> str:

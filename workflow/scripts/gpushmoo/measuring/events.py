@@ -134,13 +134,21 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Timed:
+    """One launch of a cell took so many seconds, the first time: a hint of what it will reach."""
+
+    key: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Worked:
     """Share (0..1) of the work that was asked for."""
 
     fraction: float
 
 
-Event = Preparing | Began | Ended | Grouped | Copied | Read | Worked
+Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Worked
 
 
 @dataclass

@@ -6,7 +6,8 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -25,6 +26,7 @@ from ..workloads.loader import KernelFolder, load_kernel
 from .builds import first_printf
 from .earlier import NOTHING, Earlier, Taken, joined, launches_by_group
 from .events import ShardResult, planned
+from .live import LiveFile, live_path
 from .locks import DeviceLock, lock_one
 from .orphans import Membership
 from .progress import Progress
@@ -70,7 +72,7 @@ class ShardTask:
     None if this is the first; `build` the kernel's build file, without which the measuring process
     compiles, and `log_file` then has the compilers' messages. `earlier` is what may be taken over
     from jobs before this one. The measuring process prints into `worker_log`, or where this one
-    does.
+    does. `live` is the file for those who watch (see `live`), None for none.
     """
 
     params: Mapping[str, Any]
@@ -81,6 +83,7 @@ class ShardTask:
     log_file: str = "the log"
     earlier: Earlier | None = None
     worker_log: Path | None = None
+    live: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,8 @@ def run_shard(task: ShardTask, out: Path, terminal: TextIO, plan_file: Path) -> 
         if task.earlier is not None:
             task.earlier.keep(out, shard.table.column("cell_key").to_pylist())
 
-    measure_shard(task, terminal, membership.check_parent, write)
+    watched = replace(task, live=live_path(plan_file.parent, out))
+    measure_shard(watched, terminal, membership.check_parent, write)
 
 
 def measure_shard(
@@ -158,18 +162,21 @@ def _measured(
         log_file = task.log_file if task.build is None else None
         _say_of_source(folder, params, opened, log_file, terminal)
     runs = [planned(folder.workload, cell) for cell in cells]
+    live = LiveFile(task.live, folder.workload, session.label, len(cells), len(taken.keys))
 
     def on_progress(done: int, share: float) -> None:
         check()
         progress.update(done, share)
+        live.tell(supervisor.result.runs, supervisor.timed_s, share)
 
     timeout_s = params["measure"]["timeout_s"]
     supervisor = Supervisor(runs, session.start, timeout_s, on_progress, do.launches)
-    result = supervisor.measure(worker)
-    log.info("measured")
-    table = joined(cell_table(result, folder.workload, opened.info, params["axes"]), taken.table)
-    shard = MeasuredShard(table, _metadata(params, opened, result, taken))
-    finished = finish(shard)
+    with closing(live):
+        result = supervisor.measure(worker)
+        log.info("measured")
+        new = cell_table(result, folder.workload, opened.info, params["axes"])
+        table = joined(new, taken.table)
+        finished = finish(MeasuredShard(table, _metadata(params, opened, result, taken)))
     session.release()
     statuses = Counter(table.column("status").to_pylist())
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")

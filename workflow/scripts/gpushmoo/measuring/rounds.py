@@ -19,7 +19,19 @@ from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .buffers import Space, open_space
 from .builds import Builds
-from .events import Began, CellRun, Copied, Ended, Event, Grouped, Preparing, Read, Worked, planned
+from .events import (
+    Began,
+    CellRun,
+    Copied,
+    Ended,
+    Event,
+    Grouped,
+    Preparing,
+    Read,
+    Timed,
+    Worked,
+    planned,
+)
 from .outcome import status_of
 from .progress import Work
 from .sampling.batching import (
@@ -207,6 +219,7 @@ class ShardRun:
                 if not run.launch_s > 0.0:
                     self._end_by_clock(run, run.launch_s)
                 else:
+                    self._emit(Timed(run.cell.key, run.launch_s))
                     self._look_around(run, space)
 
         self._guarded(run, step)

@@ -16,7 +16,18 @@ from typing import Protocol
 from ...core.errors import DeviceError
 from ...core.schema import Status
 from ...core.space import CellGroup
-from ..events import Began, CellRun, Copied, Ended, Grouped, Preparing, Read, ShardResult, Worked
+from ..events import (
+    Began,
+    CellRun,
+    Copied,
+    Ended,
+    Grouped,
+    Preparing,
+    Read,
+    ShardResult,
+    Timed,
+    Worked,
+)
 from .handle import WorkerCrashedError, WorkerGoneError, WorkerKilledError, WorkerSilentError
 from .protocol import Finished, Lost, Measure, Message
 from .suspects import Fall, Suspects
@@ -64,6 +75,8 @@ class Supervisor:
         the groups that were measured before.
         """
         self.result = ShardResult({r.cell.key: r for r in runs}, launches=dict(launches or {}))
+        # Seconds of a launch of those cells that were launched, by key; for who watches.
+        self.timed_s: dict[str, float] = {}
         self._start, self._on_progress = start, on_progress
         self._launch_limit_s = cell_timeout_s + LAUNCH_GRACE_S
         self._timeout_s = cell_timeout_s
@@ -193,6 +206,8 @@ class Supervisor:
             self.result.launches[message.group] = message.launches
         elif isinstance(message, Read):
             self.result.readings.append((message.at_s, message.reading))
+        elif isinstance(message, Timed):
+            self.timed_s[message.key] = message.seconds
         elif isinstance(message, Worked):
             done = len(self.result.runs) - len(self._left())
             of_all = len(self._asked) / len(self.result.runs)

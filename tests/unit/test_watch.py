@@ -1,0 +1,297 @@
+"""The live view: what it says of a run at any moment, and of folders that hold none."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import Bench
+from conftest import ROOT
+from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.interactive.shell import main
+from gpushmoo.measuring import live
+from gpushmoo.measuring.live import LiveFile, LiveShard, live_path, read_live
+from gpushmoo.storage.store import read_shard
+from gpushmoo.storage.wholefile import write_json
+from gpushmoo.watching.frame import frame
+from gpushmoo.watching.state import QUIET_S, RunState, Watched, WatchError
+from rich.console import Console
+from synthetic import GPU, shard_params, write_shard
+
+AXES = {"block_x": [32, 64, 128, 2048], "block_y": [1, 2, 4]}
+KERNEL, DTYPE = "copy2d_coalesced", "float"
+SHARD = f"cells/{KERNEL}/{DTYPE}/0000-of-0001.parquet"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The folder of a run of one kernel and two element types, of which nothing is measured."""
+    folder = tmp_path / "results/mine"
+    folder.mkdir(parents=True)
+    sweep = {"axes": AXES, "sizes": [[1024, 1024]], "variants": ["element", "tile32"]}
+    sweeps = {}
+    for dtype in (DTYPE, "double"):
+        told = shard_params(f"kernels/{KERNEL}", dtype, sweep | {"cache_states": ["warm"]}, GPU)
+        told |= {"kernel_digest": "ac794c3939a83f2a"}
+        sweeps[dtype] = SweepPlan({k: told[k] for k in told.keys() - {"repeat", "shard"}}, 1)
+    write_json(folder / PLAN_FILE, RunPlan({KERNEL: sweeps}).as_plain())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("shards")
+    return {
+        dtype: write_shard(folder / f"{dtype}.parquet", KERNEL, dtype, axes=AXES)
+        for dtype in (DTYPE, "double")
+    }
+
+
+def finish(run: Path, shards: dict[str, Path], *dtypes: str) -> None:
+    for dtype in dtypes:
+        path = run / SHARD.replace(DTYPE, dtype)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(shards[dtype], path)
+
+
+def begin(run: Path, *lines: Any, of: str = SHARD) -> Path:
+    """Leave the file of a shard on its way; lines that are texts are written as they are."""
+    path = live_path(run, run / of)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(x if isinstance(x, str) else json.dumps(x) + "\n" for x in lines))
+    return path
+
+
+def known(x: int, y: int, status: str | None = "ok", gbs: float | None = 100.0) -> dict[str, Any]:
+    which = {"key": f"{x}-{y}", "variant": "element", "height": 1024, "width": 1024}
+    params = {"block_x": x, "block_y": y}
+    return which | {"cache_state": "warm", "params": params, "status": status, "gbs": gbs}
+
+
+HEAD = {"label": "shard 1/2 copy2d_coalesced float", "cells": 24, "taken": 0}
+
+
+def text(state: RunState, width: int = 100, coloured: bool = False, height: Any = None) -> str:
+    console = Console(
+        file=io.StringIO(), width=width, color_system="truecolor" if coloured else None
+    )
+    console.print(frame(state, width, coloured, height))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+# What is said
+
+
+def test_of_a_run_without_a_shard_the_plan_is_said(run: Path) -> None:
+    state = Watched(run).state()
+    assert (state.planned, state.ended, state.shards, state.left_s) == (48, 0, [0, 2], None)
+    said = text(state)
+    assert said.startswith("mine: 0 of 48 cells, 0 of 2 shards, 0 % of the work\n")
+    assert "Cells that have ended: none yet." in said
+
+
+def test_a_shard_on_its_way_fills_the_map(run: Path) -> None:
+    begin(
+        run,
+        HEAD,
+        {"share": 0.0, "cells": [known(2048, 4, "too_many_threads", None)]},
+        {"share": 0.2, "cells": [known(32, 1, None, 50.0), known(64, 1, None, 400.0)]},
+        {"share": 0.5, "cells": [known(32, 1, "ok", 80.0)]},
+        '{"share": 0.9, "cel',
+    )
+    state = Watched(run).state()
+    assert (state.ended, state.done, state.statuses["ok"]) == (2, 12.0, 1)
+    assert state.sweeps[1].best is not None
+    assert state.sweeps[1].best.gbs == 80.0
+    said = text(state)
+    assert "Being measured: shard 1/2 copy2d_coalesced float." in said
+    # Nothing is known of block_y = 2, which therefore has no line as yet.
+    assert "      1 2 9 · \n      4 · · × \n" in said
+    assert "9 is 400 GB/s" in said
+    assert "█" in text(state, coloured=True)
+    assert "80.0 GB/s  block_x=32, block_y=1 (element, 1024 x 1024, warm)" in said
+
+
+def test_what_is_measured_says_how_long_the_rest_takes(run: Path) -> None:
+    started = (run / PLAN_FILE).stat().st_mtime
+    path = begin(run, HEAD, {"share": 0.0, "cells": []})
+    os.utime(path, (started + 10.0, started + 10.0))
+    # As long as nothing is measured, by what a cell takes on such a device.
+    assert Watched(run).state(started + 10.0).left_s == pytest.approx(48 * 0.005)
+    begin(run, HEAD, {"share": 0.5, "cells": []})
+    os.utime(path, (started + 10.0, started + 10.0))
+    assert Watched(run).state(started + 10.0).left_s == pytest.approx(30.0)
+
+
+def test_a_shard_whose_job_was_killed_does_not_count(run: Path) -> None:
+    path = begin(run, HEAD, {"share": 0.5, "cells": [known(32, 1)]})
+    told = path.stat().st_mtime
+    state = Watched(run).state(told + QUIET_S + 20.0)
+    assert (state.ended, state.labels, state.left_s) == (0, [], None)
+    assert "nothing heard for 1 min" in text(state)
+
+
+def test_a_finished_run_is_told_with_all_cells_read_once(
+    run: Path, shards: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish(run, shards, DTYPE, "double")
+    watched = Watched(run)
+    state = watched.state()
+    monkeypatch.setattr("gpushmoo.watching.state._cells_of", None)
+    assert watched.state() == replace(state, quiet_s=pytest.approx(state.quiet_s, abs=60.0))
+    assert state.finished
+    table = read_shard(shards[DTYPE])[0]
+    best = max(filter(None, table.column("bandwidth_gbs").to_pylist()))
+    assert state.sweeps[1].best is not None
+    assert state.sweeps[1].best.gbs == best
+    assert sum(state.statuses.values()) == 48
+    said = text(state)
+    assert said.startswith("mine: 48 of 48 cells, 2 of 2 shards, 100 % of the work, all measured\n")
+    assert "copy2d_coalesced, float, " in said
+
+
+def test_a_shard_of_another_plan_or_a_damaged_one_is_none(
+    run: Path, shards: dict[str, Path]
+) -> None:
+    finish(run, shards, DTYPE)
+    (run / SHARD.replace(DTYPE, "double")).parent.mkdir()
+    shutil.copy(shards[DTYPE], run / SHARD.replace(DTYPE, "double"))
+    state = Watched(run).state()
+    assert (state.shards, [s.ended for s in state.sweeps]) == ([1, 2], [0, 24])
+    (run / SHARD).write_bytes((run / SHARD).read_bytes()[:-9])
+    assert Watched(run).state().shards == [0, 2]
+
+
+def test_a_small_terminal_is_not_overrun(run: Path, shards: dict[str, Path]) -> None:
+    finish(run, shards, DTYPE)
+    state = Watched(run).state()
+    state.sweeps[1].cells = [
+        replace(cell, params={"block_x": x, "block_y": y})
+        for cell in state.sweeps[1].cells[:1]
+        for x in range(200)
+        for y in range(100)
+    ]
+    state.sweeps += [replace(state.sweeps[0]) for _ in range(30)]
+    for height in (24, 40):
+        lines = text(state, 60, height=height).splitlines()
+        assert len(lines) <= height
+        assert max(map(len, lines)) <= 60
+        assert any("more" in line for line in lines)
+
+
+# Where there is nothing to watch
+
+
+def test_a_folder_that_is_no_run_is_said(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(WatchError, match=r"there is no run '.*other'; there are: mine\.$"):
+        Watched(run.parent / "other")
+    with pytest.raises(WatchError, match=r"there is no run '.*nothing'\.$"):
+        Watched(tmp_path / "nothing")
+    with pytest.raises(WatchError, match=r"has no plan\.json: nothing is measured in it, or"):
+        Watched(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"copy": {"float": {"params": {}, "parts": 1}}},
+        {"copy": {"float": {"parts": 1, "version": 9}}},
+        {"copy": {"float": 3}},
+        {"copy": []},
+    ],
+)
+def test_a_plan_of_another_version_is_said(run: Path, plan: dict[str, Any]) -> None:
+    write_json(run / PLAN_FILE, plan)
+    with pytest.raises(WatchError, match="is no plan that this version of gpushmoo reads"):
+        Watched(run)
+
+
+def test_a_damaged_plan_is_said(run: Path) -> None:
+    (run / PLAN_FILE).write_text("{")
+    with pytest.raises(WatchError, match="is no plan"):
+        Watched(run)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["", ""],
+        ['{"label": "sh'],
+        [{"share": 0.5}],
+        [HEAD, {"share": 0.1}],
+        [HEAD, {"share": 0.1, "cells": [{"key": "of another version"}]}],
+        ["[]\n"],
+    ],
+)
+def test_a_file_that_says_nothing_is_passed_over(run: Path, lines: list[Any]) -> None:
+    assert read_live(begin(run, *lines)) is None
+    assert Watched(run).state().labels == []
+
+
+def test_a_file_that_is_gone_is_passed_over(tmp_path: Path) -> None:
+    assert read_live(tmp_path / "gone") is None
+
+
+def test_the_shell_prints_one_frame_where_there_is_no_terminal(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.parents[1])
+    assert main(["watch"]) == main(["watch", "results/mine", "--once"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("mine: 0 of 48 cells") == 2
+    assert "\x1b" not in said
+    shutil.rmtree(run)
+    assert main(["watch"]) == 2
+    assert capsys.readouterr().err == (
+        "gpushmoo: there is no run in 'results'; start one, or name its folder.\n"
+    )
+
+
+# What a measuring job tells
+
+
+def test_a_job_tells_of_every_cell_and_leaves_no_file(
+    opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+    kept: list[LiveShard | None] = []
+    monkeypatch.setattr("gpushmoo.measuring.worker.worker._TELL_EVERY_S", 0.0)
+    close = LiveFile.close
+
+    def keep(file: LiveFile) -> None:
+        (path,) = (tmp_path / live.FOLDER).iterdir()
+        kept.append(read_live(path))
+        close(file)
+
+    monkeypatch.setattr(LiveFile, "close", keep)
+    bench = Bench(opencl_choice, ROOT / "kernels/global_copy", tmp_path)
+    axes = {"block_x": [32, 64], "unroll": [1, 2], "passes": 1}
+    cells = bench.measure(["plain"], axes=axes).set_index("cell_key")
+    (told,) = kept
+    assert told is not None
+    assert (told.cells, told.taken) == (4, 0)
+    assert {cell.key for cell in told.known} <= set(cells.index)
+    for cell in told.known:
+        assert cell.params == {axis: cells.loc[cell.key, axis] for axis in axes}
+        assert cell.gbs is not None
+        if cell.status is not None:
+            assert cell.gbs == pytest.approx(cells.loc[cell.key, "bandwidth_gbs"])
+    assert list((tmp_path / live.FOLDER).iterdir()) == []
+
+
+def test_where_nothing_can_be_written_the_measurement_goes_on(
+    opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+    (tmp_path / live.FOLDER).write_text("a file in the folder's place")
+    bench = Bench(opencl_choice, ROOT / "kernels/global_copy", tmp_path)
+    cells = bench.measure(["plain"], axes={"block_x": [32], "unroll": [1], "passes": 1})
+    assert cells["status"].tolist() == ["ok"]

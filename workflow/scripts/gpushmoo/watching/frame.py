@@ -1,0 +1,175 @@
+"""One frame of the live view, for a terminal with colours or for plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from ..core.display import significant
+from ..measuring.live import LiveCell
+from ..measuring.progress import duration
+from .state import QUIET_S, RunState, SweepState
+
+# From slow to fast, readable by those who do not see red or green: viridis.
+_COLOURS = (
+    *("#440154", "#482878", "#3e4a89", "#31688e", "#26828e"),
+    *("#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"),
+)
+# Of a map with more values of an axis, neighbours share a square, which shows the fastest.
+_MOST_ROWS = 24
+_LABEL, _SQUARE, _GAP = 8, 2, 2
+# What stands beside the map and the lines of sweeps.
+_OTHER_LINES = 16
+_OPEN, _NOT_OK = "·", "×"
+
+
+def frame(state: RunState, width: int, coloured: bool, height: int | None = None) -> RenderableType:
+    """The run at one moment in so many columns, and lines where `height` is given.
+
+    Without colours squares are digits.
+    """
+    shown = _shown(state)
+    most_rows = _MOST_ROWS if height is None else max(6, min(_MOST_ROWS, height - _OTHER_LINES))
+    room = len(state.sweeps) if height is None else max(3, height - _OTHER_LINES - most_rows)
+    parts: list[RenderableType] = [_headline(state)]
+    parts += [ProgressBar(max(1.0, state.planned), state.done, width=width)]
+    parts += [Text(), *_sweeps(state, shown, room, width)]
+    if shown is not None and shown.axes:
+        parts += [Text(), *_map(shown, width, coloured, most_rows)]
+    ended = ", ".join(f"{n:,} {status}" for status, n in sorted(state.statuses.items()))
+    parts += [Text(), Text(f"Cells that have ended: {ended or 'none yet'}.")]
+    parts += [Text(f"Being measured: {label}.") for label in state.labels]
+    return Group(*parts)
+
+
+def _headline(state: RunState) -> Text:
+    text = f"{state.name}: {state.ended:,} of {round(state.planned):,} cells, "
+    text += f"{state.shards[0]} of {state.shards[1]} shards, "
+    text += f"{100 * state.done / max(1.0, state.planned):.0f} % of the work"
+    if state.finished:
+        return Text(f"{text}, all measured", style="bold")
+    if state.left_s is not None:
+        text += f", about {duration(state.left_s)} left"
+    elif state.quiet_s > QUIET_S:
+        text += f", nothing heard for {duration(state.quiet_s)}"
+    return Text(text, style="bold")
+
+
+def _sweeps(
+    state: RunState, shown: SweepState | None, room: int, width: int
+) -> list[RenderableType]:
+    """A line for each sweep and type; of more than there is room for those around the `shown`."""
+    begin = 0 if shown is None else state.sweeps.index(shown) - room // 2
+    begin = max(0, min(begin, len(state.sweeps) - room))
+    rows = [("kernel", "type", "cells", "best", "with")]
+    rows += [_line(sweep) for sweep in state.sweeps[begin : begin + room]]
+    *widths, _ = (max(map(len, column)) + _GAP for column in zip(*rows, strict=True))
+    lines: list[Text] = []
+    for kernel, dtype, cells, best, launch in rows:
+        line = f"{kernel:<{widths[0]}}{dtype:<{widths[1]}}{cells:>{widths[2] - _GAP}}"
+        line += f"{best:>{widths[3]}}{'':{_GAP}}{launch}"
+        lines.append(Text(line, style="" if lines else "dim"))
+        lines[-1].truncate(width, overflow="ellipsis")
+    left_out = len(state.sweeps) - room
+    more = [Text(f"… and {left_out} more", style="dim")] if left_out > 0 else []
+    return [*lines, *more]
+
+
+def _line(sweep: SweepState) -> tuple[str, str, str, str, str]:
+    best, cells = sweep.best, f"{sweep.ended:,} of {round(sweep.planned):,}"
+    if best is None:
+        return sweep.sweep, sweep.dtype, cells, "", ""
+    rate = f"{significant(best.gbs or 0.0)} GB/s"
+    return sweep.sweep, sweep.dtype, cells, rate, f"{_launch(best)} ({_group_words(best)})"
+
+
+def _launch(cell: LiveCell) -> str:
+    return ", ".join(f"{axis}={value}" for axis, value in cell.params.items()) or "no parameter"
+
+
+def _group_words(cell: LiveCell) -> str:
+    return f"{cell.variant}, {cell.height} x {cell.width}, {cell.cache_state}"
+
+
+def _shown(state: RunState) -> SweepState | None:
+    """The sweep of which a map is shown: one that is being measured, else the last with cells."""
+    running = [sweep for sweep in state.sweeps if sweep.latest is not None]
+    begun = [sweep for sweep in state.sweeps if sweep.cells and sweep.axes]
+    return next(reversed(running or begun), None)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The values of an axis, and the squares that they share: of each its values."""
+
+    name: str
+    squares: Sequence[Sequence[int]]
+
+    @property
+    def places(self) -> Mapping[int, int]:
+        return {value: i for i, square in enumerate(self.squares) for value in square}
+
+
+def _axis(name: str, cells: Sequence[LiveCell], most: int) -> _Axis:
+    values = sorted({cell.params[name] for cell in cells if name in cell.params})
+    each = -(-len(values) // most) if values else 1
+    return _Axis(name, [values[i : i + each] for i in range(0, len(values), each)])
+
+
+def _map(sweep: SweepState, width: int, coloured: bool, most_rows: int) -> list[RenderableType]:
+    """Bandwidth over the first two axes, in the group of the last cell or of the best."""
+    at = sweep.latest or sweep.best or sweep.cells[-1]
+    known = [*sweep.cells, *sweep.begun]
+    group = [cell for cell in known if _group_words(cell) == _group_words(at)]
+    # All sizes and variants have the same values, of which the group may have few as yet.
+    x = _axis(sweep.axes[0], known, max(1, (width - _LABEL) // _SQUARE))
+    y = _axis(sweep.axes[1], known, most_rows) if len(sweep.axes) > 1 else None
+    squares: dict[tuple[int, int], list[LiveCell]] = {}
+    for cell in group:
+        row = 0 if y is None else y.places[cell.params[y.name]]
+        squares.setdefault((row, x.places[cell.params[x.name]]), []).append(cell)
+    top = max((cell.gbs or 0.0 for cell in group), default=0.0)
+    lines = [Text(f"{sweep.sweep}, {sweep.dtype}, {_group_words(at)}", style="bold")]
+    for row, values in enumerate(y.squares if y else [[]]):
+        line = Text(f"{values[0] if values else '':>{_LABEL - 1}} ")
+        for column in range(len(x.squares)):
+            line.append_text(_square(squares.get((row, column), []), top, coloured))
+        lines.append(line)
+    lines.append(Text(" " * _LABEL + _ticks(x)))
+    over = f"{x.name} to the right" + (f", {y.name} down" if y else "")
+    scale = "bright" if coloured else "9"
+    others = ", the fastest of all other parameters" if len(sweep.axes) > 2 else ""
+    lines.append(
+        Text(
+            f"{over}; {scale} is {significant(top)} GB/s{others}; {_NOT_OK} is not ok, "
+            f"{_OPEN} not there yet; until a cell has ended, its first launch counts",
+            style="dim",
+        )
+    )
+    return list(lines)
+
+
+def _square(cells: Sequence[LiveCell], top: float, coloured: bool) -> Text:
+    if not cells:
+        return Text(_OPEN.ljust(_SQUARE), style="dim")
+    rates = [cell.gbs for cell in cells if cell.gbs is not None]
+    if not rates:
+        return Text(_NOT_OK.ljust(_SQUARE), style="dim")
+    tenth = min(9, int(10 * max(rates) / top)) if top else 0
+    if not coloured:
+        return Text(str(tenth).ljust(_SQUARE))
+    return Text("█" * _SQUARE, style=_COLOURS[tenth])
+
+
+def _ticks(axis: _Axis) -> str:
+    """The first value of squares, as many as there is room for."""
+    line = ""
+    for place, values in enumerate(axis.squares):
+        begin = place * _SQUARE
+        if begin >= len(line) + bool(line):
+            line = line.ljust(begin) + str(values[0])
+    return line

@@ -20,6 +20,7 @@ from gpushmoo.measuring import live
 from gpushmoo.measuring.live import LiveFile, LiveShard, live_path, read_live
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import write_json
+from gpushmoo.watching import follow
 from gpushmoo.watching.frame import frame
 from gpushmoo.watching.state import QUIET_S, RunState, Watched, WatchError
 from rich.console import Console
@@ -253,6 +254,29 @@ def test_the_shell_prints_one_frame_where_there_is_no_terminal(
     assert capsys.readouterr().err == (
         "gpushmoo: there is no run in 'results'; start one, or name its folder.\n"
     )
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_in_a_terminal_it_goes_on_until_the_run_is_finished(
+    run: Path, shards: dict[str, Path], monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100, height=40)
+    left = [DTYPE, "double"]
+
+    def wait(_: float) -> None:
+        if interrupted:
+            raise KeyboardInterrupt
+        finish(run, shards, left.pop())
+
+    monkeypatch.setattr(follow, "Console", lambda **_: terminal)
+    monkeypatch.setattr(follow.time, "sleep", wait)
+    # The tests after this one shall not be slower for it.
+    monkeypatch.setattr(follow.os, "nice", lambda _: 0)
+    follow.watch(run, once=False)
+    assert isinstance(terminal.file, io.StringIO)
+    said = terminal.file.getvalue()
+    assert "mine: 0 of 48 cells" in said
+    assert ("mine: 24 of 48 cells" in said) == ("all measured" in said) == (not interrupted)
 
 
 # What a measuring job tells

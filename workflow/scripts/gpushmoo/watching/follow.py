@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import suppress
@@ -15,7 +16,9 @@ from ..core.run_plan import PLAN_FILE
 from .frame import frame
 from .state import RunState, Watched, WatchError
 
-_EVERY_S = 1.0
+_EVERY_S = 2.0
+# A CPU that is measured is also what the view runs on: it takes what is left over.
+_NICEST = 19
 
 
 def latest_run() -> Path:
@@ -44,6 +47,7 @@ def watch(folder: Path | None, once: bool) -> None:
     if once or not console.is_terminal or state.finished:
         console.print(frame_of(state))
         return
+    os.nice(_NICEST)
     with (
         suppress(KeyboardInterrupt),
         Live(frame_of(state), console=console, auto_refresh=False, transient=False) as live,

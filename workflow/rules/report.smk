@@ -38,7 +38,12 @@ rule report:
         chapters=flow.chapter_reads,
     output:
         facts=flow.path("report.json"),
-        pdf=flow.path("report.pdf"),
+        pdf=report(
+            flow.path("report.pdf"),
+            caption="../report/pdf.rst",
+            category="Report",
+            labels={"figure": "The whole report as a PDF"},
+        ),
     log:
         flow.path("logs", "report.log"),
     localrule: True

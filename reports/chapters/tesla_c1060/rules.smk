@@ -109,7 +109,12 @@ rule figure_float3:
 
 rule atlas:
     output:
-        pdf=flow.path("figures-{machine}.pdf"),
+        pdf=report(
+            flow.path("figures-{machine}.pdf"),
+            caption="atlas.rst",
+            category="The first document beside ours",
+            labels={"figure": "Every figure of the document, drawn again"},
+        ),
     log:
         flow.path("logs", "atlas-{machine}.log"),
     localrule: True

@@ -17,7 +17,6 @@ from .. import __version__
 from ..core.errors import DeviceError
 from ..core.schema import GROUP, Status
 from ..planning.config_schema import ConfigError
-from ..watching.follow import watch
 from ..watching.state import WatchError
 from .measure import sweep
 from .new_kernel import write_kernel
@@ -200,6 +199,9 @@ def _new(given: argparse.Namespace) -> int:
 
 
 def _watch(given: argparse.Namespace) -> int:
+    # What draws in a terminal is of no use to a sweep.
+    from ..watching.follow import watch
+
     watch(given.run, given.once)
     return 0
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
+import seaborn as sns
 from matplotlib.lines import Line2D
 
 from ..analysis.ceiling import CeilingRow, cell_ceiling_gbs, share_of_ceiling
 from ..analysis.fastest import bytes_touched
-from ..core.display import gbs, of_ceiling
+from ..core.display import gbs, percent
 from ..core.schema import Status
+from ..core.text import joined
 from ..workloads.views import Curve, FigureData
 from .style import (
     DTYPE_COLOURS,
@@ -26,6 +27,8 @@ from .style import (
     subject,
 )
 
+# Panels side by side, and inches of a row of them.
+_MOST_COLUMNS, _HEIGHT = 3, 2.8
 CEILING_COLOUR, CEILING_DASHES = "#555555", (0, (5, 3))
 
 
@@ -51,34 +54,38 @@ def curve(
     joined by a thin line. A thin dashed line is the ceiling of the dtype that moves most bytes.
     """
     apply_style()
-    variants = sorted(cells["variant"].unique())
-    figure, axes = plt.subplots(
-        1, len(variants), figsize=(PAGE_WIDTH, 3.3), squeeze=False, sharey=True
-    )
     dtypes = [d for d in DTYPE_COLOURS if d in set(cells["dtype"])]
     widest = cells.loc[bytes_touched(cells).idxmax()]
     limit = cell_ceiling_gbs(ceiling, widest)
-    for ax, variant in zip(axes[0], variants, strict=True):
-        for dtype in dtypes:
-            part = cells[(cells["variant"] == variant) & (cells["dtype"] == dtype)]
-            model = predictions[
-                (predictions["variant"] == variant) & (predictions["dtype"] == dtype)
-            ]
-            _series(ax, part, model, x, dtype)
-        ax.set_title(variant, fontsize=8)
-        ax.set_xlabel(f"{x} ({unit})")
-        if limit is not None:
-            ax.axhline(limit, color=CEILING_COLOUR, lw=0.8, ls=CEILING_DASHES)
-        ax.set_ylim(bottom=0)
-        if _spread_wide(cells[x]):
+    variants = sorted(cells["variant"].unique())
+    # Seaborn lays a grid out in a way of its own, which knows of no legend below it.
+    with plt.rc_context({"figure.constrained_layout.use": False}):
+        grid = sns.FacetGrid(
+            cells,
+            col="variant",
+            col_order=variants,
+            col_wrap=min(_MOST_COLUMNS, len(variants)),
+            hue="dtype",
+            hue_order=dtypes,
+            palette=DTYPE_COLOURS,
+        )
+    grid.map_dataframe(_series, x=x, predictions=predictions)
+    grid.set_titles("{col_name}", size=8)
+    grid.set_axis_labels(f"{x} ({unit})", "GB/s, read + written")
+    if limit is not None:
+        grid.refline(y=limit, color=CEILING_COLOUR, lw=0.8, ls=CEILING_DASHES)
+    grid.set(ylim=(0, None))
+    if _spread_wide(cells[x]):
+        for ax in grid.axes.flat:
             ax.set_xscale("log", base=2)
             ax.xaxis.set_major_formatter("{x:.0f}")
-    axes[0, 0].set_ylabel("bandwidth (GB/s, read + written)")
+    grid.figure.set_layout_engine("constrained")
+    grid.figure.set_size_inches(PAGE_WIDTH, _HEIGHT * -(-len(variants) // _MOST_COLUMNS))
     limited = None if limit is None else str(widest["dtype"])
     handles = _legend(dtypes, not predictions.empty, limited)
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=7.5)
+    grid.figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
     title = f"{subject(cells, name_state)}: bandwidth over {x}"
-    save(figure, svg, title, _caption(cells, predictions, x, dtypes, variants, ceiling))
+    save(grid.figure, svg, title, _caption(cells, predictions, x, dtypes, ceiling))
 
 
 def _spread_wide(values: pd.Series) -> bool:
@@ -87,34 +94,38 @@ def _spread_wide(values: pd.Series) -> bool:
     return bool(np.median(distinct) <= distinct.max() / 4)
 
 
-def _series(ax: Axes, part: pd.DataFrame, model: pd.DataFrame, x: str, dtype: str) -> None:
-    ok = part[part["status"] == Status.OK].sort_values(x)
+def _series(
+    data: pd.DataFrame, *, x: str, predictions: pd.DataFrame, color: str, label: str
+) -> None:
+    """Measured medians with intervals of one variant and dtype, `label`, and the model's line."""
+    ok = data[data["status"] == Status.OK].sort_values(x)
     if ok.empty:
         return
-    colour = DTYPE_COLOURS[dtype]
-    error = np.abs(
-        ok[["bandwidth_low_gbs", "bandwidth_high_gbs"]].to_numpy().T
-        - ok["bandwidth_gbs"].to_numpy()
+    ax = plt.gca()
+    alike = (predictions["variant"] == ok["variant"].iloc[0]) & (predictions["dtype"] == label)
+    model = predictions[alike]
+    ax.vlines(
+        ok[x], ok["bandwidth_low_gbs"], ok["bandwidth_high_gbs"], colors=color, lw=0.6, alpha=0.6
     )
-    held = set(model.loc[model["held_out"], "blocks"])
-    faces = ["white" if b in held else colour for b in ok["blocks"]]
-    ax.errorbar(
-        ok[x], ok["bandwidth_gbs"], yerr=error, fmt="none", ecolor=colour, elinewidth=0.6, alpha=0.6
-    )
-    ax.scatter(
-        ok[x],
-        ok["bandwidth_gbs"],
-        marker=DTYPE_MARKERS[dtype],
-        s=14,
-        facecolors=faces,
-        edgecolors=colour,
-        linewidths=0.8,
-        zorder=3,
-    )
+    held = ok["blocks"].isin(model.loc[model["held_out"], "blocks"])
+    for points, face in ((ok[~held], color), (ok[held], "white")):
+        sns.scatterplot(
+            points,
+            x=x,
+            y="bandwidth_gbs",
+            marker=DTYPE_MARKERS[label],
+            s=14,
+            facecolor=face,
+            edgecolor=color,
+            linewidth=0.8,
+            zorder=3,
+            ax=ax,
+        )
     if model.empty:
-        ax.plot(ok[x], ok["bandwidth_gbs"], color=colour, lw=0.6)
-    line = model.dropna(subset=["predicted_gbs"]).sort_values("blocks")
-    ax.plot(line["blocks"], line["predicted_gbs"], color=colour, lw=1.1)
+        sns.lineplot(ok, x=x, y="bandwidth_gbs", color=color, lw=0.6, ax=ax)
+    else:
+        line = model.dropna(subset=["predicted_gbs"])
+        sns.lineplot(line, x="blocks", y="predicted_gbs", color=color, lw=1.1, ax=ax)
 
 
 def _legend(dtypes: list[str], fitted: bool, limited: str | None) -> list[Line2D]:
@@ -134,36 +145,28 @@ def _caption(
     cells: pd.DataFrame,
     predictions: pd.DataFrame,
     x: str,
-    dtypes: list[str],
-    variants: list[str],
+    dtypes: Sequence[str],
     ceiling: Sequence[CeilingRow],
 ) -> str:
-    """The finding: where the curve peaks, double against float, how well the model predicts."""
-    parts = []
-    for variant in variants:
-        ok = cells[(cells["variant"] == variant) & (cells["status"] == Status.OK)]
-        for dtype in dtypes:
-            part = ok[ok["dtype"] == dtype]
-            if part.empty:
-                parts.append(f"{variant} {dtype}: no valid cell.")
-                continue
-            best = part.loc[part["bandwidth_gbs"].idxmax()]
-            share = of_ceiling(share_of_ceiling(ceiling, best))
-            parts.append(
-                f"{variant} {dtype} peaks at {gbs(best['bandwidth_gbs'])}{share} "
-                f"at {x} = {int(best[x])}."
-            )
-        one = ok[ok[x] == 1].set_index("dtype")["bandwidth_gbs"]
-        if {"float", "double"} <= set(one.index):
-            parts.append(f"At {x} = 1 double moves {one['double'] / one['float']:.2f} × float.")
+    """The finding: where each type's curve peaks, and how well the model predicts."""
+    ok = cells[cells["status"] == Status.OK]
+    peaks = []
+    for dtype in dtypes:
+        part = ok[ok["dtype"] == dtype]
+        if part.empty:
+            continue
+        best = part.loc[part["bandwidth_gbs"].idxmax()]
+        share = share_of_ceiling(ceiling, best)
+        of = "" if share is None else f", {percent(share)} of the ceiling"
+        peaks.append(f"{int(best[x])} ({dtype}: {gbs(best['bandwidth_gbs'])}{of})")
+    if not peaks:
+        return "No valid cell."
+    text = f"Fastest at {x} = {joined(peaks)}."
     judged = predictions.dropna(subset=["relative_error"])
-    held = judged[judged["held_out"]]
+    held = judged.loc[judged["held_out"], "relative_error"].abs()
     if not held.empty:
-        parts.append(
-            f"Held-out points are predicted to {100 * held['relative_error'].abs().median():.1f} % "
-            f"(median of {len(held)}), at worst "
-            f"{100 * held['relative_error'].abs().max():.0f} %."
+        return (
+            f"{text} The model misses points left out by {percent(held.median())} in the median, "
+            f"at worst by {percent(held.max())}."
         )
-    elif not predictions.empty:
-        parts.append("The fit did not converge, so no model is drawn.")
-    return " ".join(parts)
+    return text if predictions.empty else f"{text} The fit did not converge: no model is drawn."

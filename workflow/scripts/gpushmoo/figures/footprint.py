@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from ..analysis.models.blocks import NONE
 from ..analysis.models.footprint import WARP
-from ..core.display import gbs, percent, seconds, significant
+from ..core.display import gbs, percent
 from ..core.dtypes import DTYPES
 from ..core.schema import GROUP
 from ..workloads.views import FigureData, Footprint
@@ -30,8 +30,13 @@ LIMIT_COLOUR, LIMIT_DASHES = "#555555", (0, (5, 3))
 
 
 def draw(view: Footprint, data: FigureData, svg: Path) -> None:
-    """Draw the view `Footprint` of a kernel: bandwidth over threads and over sectors touched."""
-    footprint(data.shapes, data.shape_fits, svg, data.name_state)
+    """Draw the view `Footprint` of a kernel: bandwidth over threads and over sectors touched.
+
+    The first of the element types stands for the others.
+    """
+    first = next((d for d in data.dtypes if d in set(data.shapes["dtype"])), None)
+    shown = data.shapes[data.shapes["dtype"] == first]
+    footprint(shown, data.shape_fits, svg, data.name_state)
 
 
 def footprint(
@@ -77,7 +82,7 @@ def footprint(
         figure,
         svg,
         f"{subject_words}, {dtype}: {_finding(rows, fit)}",
-        _caption(rows, free, fit, layout),
+        _caption(rows, fit),
     )
 
 
@@ -160,32 +165,15 @@ def _finding(rows: pd.DataFrame, fit: Fit) -> str:
     return f"{top}; the threads of a block count, the sectors that it touches {sectors}"
 
 
-def _caption(rows: pd.DataFrame, free: pd.DataFrame, fit: Fit, layout: str) -> str:
-    """Best shape of each mapping, what it loses to its sectors, and what the model says."""
-    parts = []
-    for variant, part in rows.groupby("variant"):
-        best = part.loc[part["measured_gbs"].idxmax()]
-        clause = f"{variant}: {gbs(best['measured_gbs'])} at {best['block_x']}×{best['block_y']}"
-        unlimited = free[free["variant"] == variant]
-        if len(unlimited):
-            clause += (
-                f", {significant(unlimited['excess'].median(), 2)} × the sectors needed and "
-                f"{percent(unlimited['share_of_best'].median())} of the best of as many threads"
-            )
-        parts.append(f"{clause}.")
-    parts.append(f"Right and in these medians: sectors of the layout '{layout}'.")
+def _caption(rows: pd.DataFrame, fit: Fit) -> str:
+    """What limits the shapes by the model, how well it knows them, and what it says of sectors."""
     if fit["best"] is None:
-        return " ".join([*parts, f"No model is drawn: {fit['reason']}."])
-    launched = rows.loc[rows["limit"] == "launch", "threads"]
-    if len(launched):
-        parts.append(
-            f"A multiprocessor gets at most one block in {seconds(_parameter(fit, 'launch_s'))}, "
-            f"which limits shapes of up to {launched.max()} threads."
-        )
+        return f"No model is drawn: {fit['reason']}."
     shares = rows["limit"].value_counts(normalize=True)
     limits = ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
-    parts.append(f"Shapes by their limit in the model: {limits}.")
     judged = fit["hypotheses"][fit["best"]]
     error = judged["held_out_error"] or judged["train_error"]
-    parts.append(f"Median error of the model {percent(error['median'])}. {fit['reason']}")
-    return " ".join(parts)
+    return (
+        f"Shapes by their limit in the model: {limits}; its median error is "
+        f"{percent(error['median'])}. {fit['reason']}"
+    )

@@ -5,35 +5,37 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from ..analysis.advice import BLOCK_AXES, DEFAULT_BLOCKS
 from ..analysis.best import tied_best
-from ..analysis.ceiling import CeilingRow, share_of_ceiling
-from ..core.display import gbs, of_ceiling
+from ..core.display import percent
 from ..core.schema import FAULTS, LIMITS, Status
+from ..core.text import joined
 from ..workloads.views import FigureData, HeatMap
 from .style import PAGE_WIDTH, apply_style, save, subject
 
-_LIMIT = "#d9d9d9"
-_FAULT = "#ffffff"
-
-# Inches of a row of panels, and of all of them, which must leave room for the caption on a page.
-_ROW_HEIGHT, _MOST_HEIGHT = 2.25, 7.6
-# Of more panels than this the caption tells no more than the best variant of each dtype, and of
-# more others than that only the range.
-_MANY_PANELS = 8
-_MANY_OTHERS = 3
+_LIMIT, _FAULT = "#d9d9d9", "#D55E00"
+_MAP = "viridis"
+# Panels side by side, and inches of a row of them, of which all must leave room for the caption.
+_MOST_COLUMNS = 4
+_ROW_HEIGHT, _MOST_HEIGHT = 2.2, 7.6
 # More values on an axis than this are not all written.
 _MANY_TICKS = 6
+# Of more tied cells the outline is drawn, not a dot each.
+_MANY_TIED = 40
+# What comes so close to the best is as good for most purposes.
+CLOSE = 0.05
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,18 @@ class AxisWords:
 BLOCK_SHAPE = AxisWords()
 
 
+@dataclass(frozen=True)
+class Panel:
+    """One map: the cells of one element type and variant, which compete."""
+
+    title: str
+    cells: pd.DataFrame
+
+
 def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
     """Draw the view `HeatMap` of a kernel: bandwidth over the two axes that the view names."""
     axes = (view.x, view.y, list(data.dtypes))
-    words = words_of(view)
-    heatmap(data.cells, *axes, svg, data.ceiling, data.name_state, data.controls, words)
+    heatmap(data.cells, *axes, svg, data.name_state, data.controls, words_of(view))
 
 
 def words_of(view: HeatMap) -> AxisWords:
@@ -72,183 +81,211 @@ def heatmap(
     y: str,
     dtypes: list[str],
     svg: Path,
-    ceiling: Sequence[CeilingRow] = (),
     name_state: bool = False,
     controls: Collection[str] = (),
     words: AxisWords = BLOCK_SHAPE,
 ) -> None:
-    """One panel for each variant (row) and dtype (column) of one kernel, problem, cache state.
+    """One panel for each of `dtypes`: its fastest variant, of one kernel, problem and cache state.
 
-    All panels share one colour scale in GB/s. Cells over a limit are grey, faults are white with a
-    cross, tied best cells carry a dot and the fastest a ring. `dtypes` gives the columns' order;
-    with `name_state` the title says the cache state. The variants in `controls` are drawn, but they
-    move other bytes than the rest and are not ranked with it. `words` describe the axes.
+    The panels share one colour scale in GB/s. The variants in `controls` move other bytes than the
+    rest and are not ranked with it. With `name_state` the title says the cache state; `words`
+    describe the axes.
     """
     apply_style()
+    shown = fastest_variants(cells, dtypes, controls)
     figure = plt.figure()
-    draw_panels(figure, cells, x, y, dtypes, words)
+    draw_panels(figure, shown, x, y, words)
     title = f"{subject(cells, name_state)}: bandwidth over {words.over}"
-    save(figure, svg, title, _caption(cells, x, y, dtypes, controls, ceiling, words.points))
+    save(figure, svg, title, _caption(shown, x, y, words.points))
+
+
+def fastest_variants(
+    cells: pd.DataFrame, dtypes: Sequence[str], controls: Collection[str] = ()
+) -> list[Panel]:
+    """The cells of each type's fastest variant; of one without a verified cell the first."""
+    panels = []
+    for dtype in dtypes:
+        own = cells[cells["dtype"] == dtype]
+        ranked = own[~own["variant"].isin(controls)]
+        own = own if ranked.empty else ranked
+        if own.empty:
+            continue
+        speed = own["bandwidth_gbs"].where(own["status"] == Status.OK)
+        at = speed.idxmax() if speed.notna().any() else own["variant"].idxmin()
+        variant = own.loc[at, "variant"]
+        alone = own["variant"].nunique() == 1 and cells["variant"].nunique() == 1
+        title = str(dtype) if alone else f"{dtype}, {variant}"
+        panels.append(Panel(title, own[own["variant"] == variant]))
+    return panels
+
+
+def every_variant(cells: pd.DataFrame, dtypes: Sequence[str]) -> list[Panel]:
+    """One panel for each variant and element type."""
+    return [
+        Panel(f"{dtype}, {variant}", part)
+        for variant in sorted(cells["variant"].unique())
+        for dtype in dtypes
+        if len(part := cells[(cells["variant"] == variant) & (cells["dtype"] == dtype)])
+    ]
 
 
 def draw_panels(
-    figure: Figure,
-    cells: pd.DataFrame,
-    x: str,
-    y: str,
-    dtypes: list[str],
-    words: AxisWords = BLOCK_SHAPE,
+    figure: Figure, panels: Sequence[Panel], x: str, y: str, words: AxisWords = BLOCK_SHAPE
 ) -> None:
-    """The panels of `heatmap` on an empty `figure`, without a title, in the style that is set."""
-    variants = sorted(cells["variant"].unique())
-    ok = cells[cells["status"] == Status.OK]
-    low, high = (0.0, 1.0) if ok.empty else (0.0, float(ok["bandwidth_gbs"].max()))
-    norm = Normalize(low, high)
-    height = min(_ROW_HEIGHT * len(variants), _MOST_HEIGHT)
-    figure.set_size_inches(PAGE_WIDTH, 0.75 + height)
-    axes = figure.subplots(len(variants), len(dtypes), squeeze=False, sharex=True, sharey=True)
-    image = None
-    for i, variant in enumerate(variants):
-        for j, dtype in enumerate(dtypes):
-            part = cells[(cells["variant"] == variant) & (cells["dtype"] == dtype)]
-            image = _panel(axes[i, j], part, x, y, norm)
-    _name_panels(axes, variants, dtypes)
-    for ax in axes[-1]:
+    """Maps on an empty `figure`, without a title, in the style that is set.
+
+    Cells over a limit are grey, faults carry a cross, tied best cells a dot (or, where they are
+    many, an outline) and the fastest a ring. The usual blocks are marked where they were swept.
+    """
+    columns = min(_MOST_COLUMNS, len(panels))
+    # Five panels are three and two.
+    rows = -(-len(panels) // columns)
+    columns = -(-len(panels) // rows)
+    width = min(PAGE_WIDTH, 1.1 + 2.6 * columns)
+    figure.set_size_inches(width, 0.75 + min(_ROW_HEIGHT * rows, _MOST_HEIGHT))
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    every = pd.concat([panel.cells for panel in panels])
+    top = every.loc[every["status"] == Status.OK, "bandwidth_gbs"].max()
+    norm = Normalize(0.0, 1.0 if pd.isna(top) else float(top))
+    for ax, panel in zip(axes.flat, panels, strict=False):
+        _panel(ax, panel, x, y, norm)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_visible(False)
+    for ax in axes.flat[max(0, len(panels) - columns) : len(panels)]:
         ax.set_xlabel(_with_unit(x, words.x_unit))
-    figure.supylabel(_with_unit(y, words.y_unit), fontsize=9)
-    if image is not None:
-        bar = figure.colorbar(image, ax=axes, shrink=0.75, pad=0.02, aspect=30)
-        bar.set_label("bandwidth (GB/s, read + written)")
-    figure.legend(handles=_legend(cells), loc="outside lower center", ncols=4, fontsize=7.5)
+        ax.tick_params(labelbottom=True)
+    for ax in axes[:, 0]:
+        ax.set_ylabel(_with_unit(y, words.y_unit))
+    colours = plt.cm.ScalarMappable(norm, _MAP)
+    bar = figure.colorbar(colours, ax=axes, shrink=0.9, pad=0.02, aspect=25)
+    bar.set_label("GB/s, read + written", fontsize=8)
+    handles = _legend(every, x, y)
+    ncols = len(handles) if columns > 1 else 2
+    figure.legend(handles=handles, loc="outside lower center", ncols=ncols, fontsize=7.5)
 
 
 def _with_unit(axis: str, unit: str | None) -> str:
     return axis if unit is None else f"{axis} ({unit})"
 
 
-def _name_panels(axes: np.ndarray, variants: list[str], dtypes: list[str]) -> None:
-    """The dtype above each column; the variant, whose name may be long, above each row."""
-    for ax, dtype in zip(axes[0], dtypes, strict=True):
-        place = {"xy": (0.5, 1), "xycoords": "axes fraction", "textcoords": "offset points"}
-        ax.annotate(dtype, xytext=(0, 17), ha="center", va="bottom", fontsize=8, **place)
-    for row, variant in zip(axes, variants, strict=True):
-        row[0].set_title(variant, loc="left", fontsize=8)
-
-
-def _panel(ax: Axes, part: pd.DataFrame, x: str, y: str, norm: Normalize) -> AxesImage:
-    xs = np.sort(part[x].unique())
-    ys = np.sort(part[y].unique())
-    col = {v: k for k, v in enumerate(xs)}
-    row = {v: k for k, v in enumerate(ys)}
-    grid = np.full((len(ys), len(xs)), np.nan)
-    ok = part[part["status"] == Status.OK]
-    for px, py, value in zip(ok[x], ok[y], ok["bandwidth_gbs"], strict=True):
-        grid[row[py], col[px]] = value
+def _panel(ax: Axes, panel: Panel, x: str, y: str, norm: Normalize) -> None:
+    cells = panel.cells
+    ok = cells[cells["status"] == Status.OK]
+    xs, ys = (np.sort(cells[axis].unique()) for axis in (x, y))
+    grid = ok.pivot_table(values="bandwidth_gbs", index=y, columns=x, aggfunc="max")
+    grid = grid.reindex(index=ys, columns=xs)
     ax.set_facecolor(_LIMIT)
-    image = ax.imshow(grid, origin="lower", cmap="viridis", norm=norm, aspect="auto")
-    bad = part[part["status"].isin([s.value for s in FAULTS])]
-    ax.scatter([col[v] for v in bad[x]], [row[v] for v in bad[y]], marker="s", s=18, c=_FAULT)
-    ax.scatter([col[v] for v in bad[x]], [row[v] for v in bad[y]], marker="x", s=12, c="#D55E00")
-    tied = tied_best(part)
-    places = [(col[px], row[py]) for px, py in zip(tied[x], tied[y], strict=True)]
+    sns.heatmap(
+        grid,
+        ax=ax,
+        cmap=_MAP,
+        norm=norm,
+        cbar=False,
+        rasterized=True,
+        xticklabels=False,
+        yticklabels=False,
+    )
+    ax.invert_yaxis()
+    # The middle of each value's row or column.
+    column, row = ({v: k + 0.5 for k, v in enumerate(values)} for values in (xs, ys))
+    bad = cells[cells["status"].isin([s.value for s in FAULTS])]
+    ax.scatter([column[v] for v in bad[x]], [row[v] for v in bad[y]], marker="x", s=12, c=_FAULT)
+    tied = tied_best(cells)
+    places = [(column[px], row[py]) for px, py in zip(tied[x], tied[y], strict=True)]
+    _mark_tied(ax, places, grid.shape)
+    for at in _usual(cells, x, y).values():
+        _mark(ax, [(column[at[0]], row[at[1]])], marker="P", s=26, c="white")
     # A mark on the outermost cells must not be cut off by the panel's edge.
-    for marked, face, size in ((places[:1], "none", 46), (places, "white", 9)):
-        ax.scatter(
-            [place[0] for place in marked],
-            [place[1] for place in marked],
-            s=size,
-            facecolors=face,
-            edgecolors="black",
-            linewidths=0.9,
-            clip_on=False,
-        )
+    for face, size, line in (("white", 70, 2.6), ("black", 70, 1.1)):
+        _mark(ax, places[:1], s=size, facecolors="none", edgecolors=face, linewidths=line)
     _ticks(ax, xs, ys)
-    return image
+    ax.set(xlabel="", ylabel="")
+    ax.set_title(panel.title, fontsize=8)
+
+
+def _usual(cells: pd.DataFrame, x: str, y: str) -> dict[str, tuple[int, int]]:
+    """The usual blocks that were swept over these axes, by name, as values of `x` and `y`."""
+    swept = set(zip(cells[x], cells[y], strict=True))
+    sides = {n: b for n, b in DEFAULT_BLOCKS.items() if set(b) <= {x, y} <= set(BLOCK_AXES)}
+    places = {name: (block.get(x, 1), block.get(y, 1)) for name, block in sides.items()}
+    return {name: at for name, at in places.items() if at in swept}
+
+
+def _mark_tied(ax: Axes, places: Sequence[tuple[float, float]], shape: tuple[int, int]) -> None:
+    """A dot on each tied cell, or an outline around them."""
+    if len(places) <= _MANY_TIED:
+        _mark(ax, places, s=9, c="white")
+        return
+    mask = np.zeros((shape[0] + 2, shape[1] + 2))
+    for px, py in places:
+        mask[int(py) + 1, int(px) + 1] = 1.0
+    rows, columns = (np.arange(-0.5, n + 1) for n in shape)
+    for colour, line in (("white", 1.8), ("black", 0.7)):
+        ax.contour(columns, rows, mask, levels=[0.5], colors=colour, linewidths=line)
+
+
+def _mark(ax: Axes, places: Sequence[tuple[float, float]], **marks: Any) -> None:
+    style: dict[str, Any] = {"edgecolors": "black", "linewidths": 0.8} | marks
+    xs, ys = [p[0] for p in places], [p[1] for p in places]
+    ax.scatter(xs, ys, clip_on=False, zorder=3, **style)
 
 
 def _ticks(ax: Axes, xs: np.ndarray, ys: np.ndarray) -> None:
     """Every value while they fit; else the first and the multiples of 16, or of 32, and so on."""
-    for values, place in ((xs, ax.set_xticks), (ys, ax.set_yticks)):
+    for values, axis in ((xs, ax.xaxis), (ys, ax.yaxis)):
         shown, step = list(range(len(values))), 16
         while len(shown) > _MANY_TICKS:
             shown = [k for k, v in enumerate(values) if k == 0 or v % step == 0]
             step *= 2
-        place(shown, [f"{values[k]:.0f}" for k in shown])
+        axis.set_ticks([k + 0.5 for k in shown], [f"{values[k]:.0f}" for k in shown])
+    ax.tick_params(labelsize=7)
 
 
-def _legend(cells: pd.DataFrame) -> list[Patch | Line2D]:
-    def dot(size: float, face: str, label: str) -> Line2D:
-        return Line2D(
-            [], [], marker="o", ls="", ms=size, mfc=face, mec="black", mew=0.9, label=label
-        )
+def _legend(cells: pd.DataFrame, x: str, y: str) -> list[Patch | Line2D]:
+    def dot(marker: str, size: float, face: str, label: str) -> Line2D:
+        style: dict[str, Any] = {
+            "marker": marker,
+            "ms": size,
+            "mfc": face,
+            "mec": "black",
+            "mew": 0.9,
+        }
+        return Line2D([], [], ls="", label=label, **style)
 
     handles: list[Patch | Line2D] = [
-        dot(7, "none", "fastest median"),
-        dot(3, "white", "tied with the fastest"),
+        dot("o", 7, "none", "fastest"),
+        dot("o", 3.5, "white", "tied with it"),
     ]
+    if usual := _usual(cells, x, y):
+        handles.append(dot("P", 5, "white", ", ".join(usual)))
     statuses = set(cells["status"])
     if statuses & {s.value for s in LIMITS}:
-        handles.append(Patch(fc=_LIMIT, ec="#999999", label="not possible, not run"))
+        handles.append(Patch(fc=_LIMIT, ec="#999999", label="not possible"))
     if statuses & {s.value for s in FAULTS}:
-        handles.append(Line2D([], [], marker="x", ls="", c="#D55E00", label="fault"))
+        handles.append(Line2D([], [], marker="x", ls="", c=_FAULT, label="fault"))
     return handles
 
 
-def _caption(
-    cells: pd.DataFrame,
-    x: str,
-    y: str,
-    dtypes: list[str],
-    controls: Collection[str],
-    ceiling: Sequence[CeilingRow],
-    points: str,
-) -> str:
-    """The finding: best points and what choosing badly costs."""
-    variants = sorted(cells["variant"].unique())
-    if len(variants) * len(dtypes) > _MANY_PANELS:
-        ranked = cells[~cells["variant"].isin(controls)]
-        return " ".join(_best_variant(ranked, x, y, dtype, ceiling, points) for dtype in dtypes)
-    parts = []
-    for variant in variants:
-        for dtype in dtypes:
-            part = cells[(cells["variant"] == variant) & (cells["dtype"] == dtype)]
-            parts.append(f"{variant} {_panel_sentence(part, x, y, dtype, ceiling, points)}")
-    return " ".join(parts)
-
-
-def _panel_sentence(
-    part: pd.DataFrame, x: str, y: str, dtype: str, ceiling: Sequence[CeilingRow], points: str
-) -> str:
-    ok = part[part["status"] == Status.OK]
-    if ok.empty:
-        return f"{dtype}: no valid cell."
-    tied = tied_best(part)
-    best, worst = tied.iloc[0], ok.loc[ok["bandwidth_gbs"].idxmin()]
-    share = of_ceiling(share_of_ceiling(ceiling, best))
+def _caption(panels: Sequence[Panel], x: str, y: str, points: str) -> str:
+    """The finding: where the fastest lie, how many come close, what the slowest reach."""
+    fastest, close, slowest = [], [], []
+    for panel in panels:
+        ok = panel.cells[panel.cells["status"] == Status.OK]
+        if ok.empty:
+            continue
+        best = ok.loc[ok["bandwidth_gbs"].idxmax()]
+        share = ok["bandwidth_gbs"] / best["bandwidth_gbs"]
+        fastest.append(f"{int(best[x])} × {int(best[y])} ({panel.title})")
+        close.append(float((share >= 1 / (1 + CLOSE)).mean()))
+        slowest.append(float(share.min()))
+    if not fastest:
+        return "No valid cell."
     return (
-        f"{dtype}: {gbs(best['bandwidth_gbs'])}{share} at {int(best[x])}×{int(best[y])}, "
-        f"{len(tied)} of {len(ok)} {points} tied; the slowest ({int(worst[x])}×{int(worst[y])}) "
-        f"reaches {100 * worst['bandwidth_gbs'] / best['bandwidth_gbs']:.0f} % of it."
+        f"Fastest: {joined(fastest)}. {_range(close)} of the {points} take at most "
+        f"{percent(CLOSE)} more time, and the slowest reach {_range(slowest)} of the bandwidth."
     )
 
 
-def _best_variant(
-    cells: pd.DataFrame, x: str, y: str, dtype: str, ceiling: Sequence[CeilingRow], points: str
-) -> str:
-    """The best variant's sentence, and how far behind the others' best points are."""
-    part = cells[cells["dtype"] == dtype]
-    tops = part[part["status"] == Status.OK].groupby("variant", observed=True)["bandwidth_gbs"]
-    if tops.ngroups == 0:
-        return f"{dtype}: no valid cell."
-    ranked = tops.max().sort_values(ascending=False)
-    best = str(ranked.index[0])
-    text = f"{best} {_panel_sentence(part[part['variant'] == best], x, y, dtype, ceiling, points)}"
-    if len(ranked) == 1:
-        return text
-    shares = [
-        f"{100 * value / ranked.iloc[0]:.0f} % ({name})" for name, value in ranked[1:].items()
-    ]
-    if len(shares) > _MANY_OTHERS:
-        extremes = f"from {shares[0]} to {shares[-1]}"
-        return f"{text} Best of the {len(shares)} others, against it: {extremes}."
-    return f"{text} Best of the others, against it: {', '.join(shares)}."
+def _range(shares: Sequence[float]) -> str:
+    """``1.2 % to 30 %``, or the one that there is."""
+    return " to ".join(dict.fromkeys(percent(s) for s in (min(shares), max(shares))))

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
@@ -18,12 +19,10 @@ from ..analysis.fastest import (
     BYTES_TOUCHED,
     INSIDE,
     OUTSIDE,
-    axes_of,
     cache_bytes,
     fastest,
-    params_text,
 )
-from ..core.display import interval, of_ceiling, significant, size_bytes
+from ..core.display import gbs, of_ceiling, significant, size_bytes
 from ..core.text import joined
 from ..workloads.views import FigureData, WorkingSet
 from .style import (
@@ -41,7 +40,8 @@ Json = dict[str, Any]
 # By cache state (as a reader calls it): places that have a cell, with the fastest cell there.
 Tops = dict[str, list[tuple[str, Json]]]
 
-DASHES = {"warm": "-", "flushed": (0, (4, 2))}
+# Lengths of dashes and gaps, in widths of the line; no gap is a solid line.
+DASHES = {"warm": (1, 0), "flushed": (4, 2)}
 MOST_TICKS = 8
 
 
@@ -56,8 +56,7 @@ def workingset(
     """One line for each dtype and cache state of `kernel`, with its intervals.
 
     `cells` are all cells of the kernel; each point is the best verified one over variants and
-    launch parameters. A vertical line stands at the nominal size of the last cache level. The
-    note's fact ``finding`` is one sentence on `kernel` for the report.
+    launch parameters. A vertical line stands at the nominal size of the last cache level.
     """
     apply_style()
     best = fastest(cells, ["dtype", "cache_state", BYTES_TOUCHED])
@@ -65,10 +64,25 @@ def workingset(
     states = [s for s in DASHES if s in set(best["cache_state"])]
     cache = cache_bytes(cells)
     word = cache_word(cells)
-    figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 3.3))
+    figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 2.5))
     for dtype in dtypes:
         for state in states:
-            _series(ax, best[(best["dtype"] == dtype) & (best["cache_state"] == state)])
+            _intervals(ax, best[(best["dtype"] == dtype) & (best["cache_state"] == state)])
+    sns.lineplot(
+        best,
+        x=BYTES_TOUCHED,
+        y="bandwidth_gbs",
+        hue="dtype",
+        hue_order=dtypes,
+        palette=DTYPE_COLOURS,
+        style="cache_state",
+        style_order=states,
+        dashes={state: DASHES[state] for state in states},
+        lw=1.0,
+        errorbar=None,
+        legend=False,
+        ax=ax,
+    )
     if cache is not None:
         ax.axvline(cache, color="black", lw=0.7)
     _size_axis(ax, [*best[BYTES_TOUCHED], *([] if cache is None else [cache])])
@@ -83,11 +97,11 @@ def workingset(
     others = [] if kernel in {r.kernel for r in ceiling} else ceiling
     tops, ends = _top_cells(best, word), _ends(cache_ends(cells), word)
     title = f"{kernel}: bandwidth over the bytes touched"
-    caption = _caption(tops, ends, others, axes_of(cells))
-    save(figure, svg, title, caption, kernel=kernel, finding=_finding(kernel, tops, ends, others))
+    save(figure, svg, title, _caption(tops, ends, others))
 
 
-def _series(ax: Axes, rows: pd.DataFrame) -> None:
+def _intervals(ax: Axes, rows: pd.DataFrame) -> None:
+    """The points of one dtype and cache state, with their intervals."""
     if rows.empty:
         return
     dtype, state = rows["dtype"].iloc[0], rows["cache_state"].iloc[0]
@@ -99,8 +113,7 @@ def _series(ax: Axes, rows: pd.DataFrame) -> None:
         values,
         yerr=error,
         color=colour,
-        ls=DASHES[state],
-        lw=1.0,
+        ls="",
         elinewidth=0.7,
         capsize=1.5,
         marker=DTYPE_MARKERS[dtype],
@@ -108,6 +121,7 @@ def _series(ax: Axes, rows: pd.DataFrame) -> None:
         mec=colour,
         mfc=colour if state == "warm" else "white",
         mew=0.8,
+        zorder=3,
     )
 
 
@@ -136,7 +150,7 @@ def _legend(dtypes: list[str], states: list[str], cache: str | None, word: str) 
     handles = dtype_handles(dtypes)
     for state in states:
         face = "black" if state == "warm" else "white"
-        line = Line2D([], [], c="black", lw=1.0, ls=DASHES[state], marker="o", ms=4, mfc=face)
+        line = Line2D([], [], c="black", lw=1.0, ls=(0, DASHES[state]), marker="o", ms=4, mfc=face)
         line.set_label(state_words(state, word))
         handles.append(line)
     if cache is not None:
@@ -165,32 +179,17 @@ def _top_cells(best: pd.DataFrame, word: str) -> Tops:
     return tops
 
 
-def _finding(kernel: str, tops: Tops, ends: list[str], ceiling: Sequence[CeilingRow]) -> str:
-    """One sentence for the report."""
-    clauses = [
-        f"{state} {joined([f'{_speed(cell, ceiling)} {place}' for place, cell in cells])}"
-        for state, cells in tops.items()
-    ]
-    return f"{kernel}: {'; '.join([*clauses, *ends]) or 'no valid cell'}."
-
-
-def _caption(tops: Tops, ends: list[str], ceiling: Sequence[CeilingRow], axes: list[str]) -> str:
-    """The finding, with the launches that reach it."""
-    parts = []
+def _caption(tops: Tops, ends: list[str], ceiling: Sequence[CeilingRow]) -> str:
+    """The finding: the speed inside the cache and outside, and where it falls."""
     for state, cells in tops.items():
-        clauses = [
-            f"{_speed(cell, ceiling)} {place} ({cell['dtype']}, {cell['variant']}, "
-            f"{params_text(cell, axes)}, {size_bytes(cell[BYTES_TOUCHED])})"
-            for place, cell in cells
-        ]
-        parts.append(f"{_capital(state)}: {joined(clauses)}.")
-    if ends:
-        parts.append(f"{_capital('; '.join(ends))} (half-way between both levels).")
-    return " ".join(parts) or "No valid cell."
+        clauses = [f"{_speed(cell, ceiling)} {place} ({cell['dtype']})" for place, cell in cells]
+        text = f"{_capital(state)}: {joined(clauses)}."
+        return f"{text} {_capital('; '.join(ends))}." if ends else text
+    return "No valid cell."
 
 
 def _speed(cell: Json, ceiling: Sequence[CeilingRow]) -> str:
-    return interval(cell) + of_ceiling(share_of_ceiling(ceiling, cell))
+    return gbs(cell["bandwidth_gbs"]) + of_ceiling(share_of_ceiling(ceiling, cell))
 
 
 def _ends(ends: list[CacheEnd], word: str) -> list[str]:

@@ -80,7 +80,7 @@ class Sweep:
         import matplotlib as mpl
         from matplotlib.figure import Figure
 
-        from ..figures.heatmap import draw_panels, words_of
+        from ..figures.heatmap import draw_panels, every_variant, words_of
         from ..figures.style import set_style, subject
 
         sweep = self._request.sweep
@@ -103,7 +103,8 @@ class Sweep:
             words = words_of(view)
             # None of pyplot's: it opens no window, and a notebook shows it once.
             figure = Figure()
-            draw_panels(figure, ranked, view.x, view.y, list(sweep.dtypes), words)
+            panels = every_variant(ranked, sweep.dtypes)
+            draw_panels(figure, panels, view.x, view.y, words)
             title = subject(chosen, name_state=len(sweep.cache_states) > 1)
             figure.suptitle(f"{title}: bandwidth over {words.over}", fontsize=10)
         return figure

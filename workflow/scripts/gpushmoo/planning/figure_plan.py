@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.space import Problem
+from ..core.space import CACHE_STATES, Problem
 from ..workloads.loader import KernelFolder
 from ..workloads.views import Swept, View
-from .config_schema import ConfigError
 from .digest import library_digest, module_digest
 from .sweeps import SweepConfig
-
-# More than a report could be looked through.
-MOST_FIGURES = 5_000
 
 
 @dataclass(frozen=True)
@@ -60,21 +55,15 @@ class FigureSpec:
         return [self.folder.digest(None), library, *drawn_by]
 
 
-def refuse_many_figures(sweeps: Mapping[str, SweepConfig], backend: str) -> None:
-    """Raise ConfigError where the sweeps would have more than MOST_FIGURES."""
-    left = MOST_FIGURES
-    for name, sweep in sweeps.items():
-        left -= len(figures_of(sweep, backend))
-        if left < 0:
-            raise ConfigError(
-                f"kernels.{name}.sizes: with its {len(sweep.problems)} sizes the report would have "
-                f"more than {MOST_FIGURES} figures; sweep fewer sizes."
-            )
-
-
 def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
-    """The figures of a sweep, in the order of its kernel's views, sizes, states and dtypes."""
+    """The figures of a sweep, in the order of its kernel's views and dtypes.
+
+    Of a view that has a figure for each size or cache state, the largest size stands for all, and
+    the state that is named first in CACHE_STATES: the explorer shows the others.
+    """
     workload = sweep.folder.workload
+    largest = max(sweep.problems, key=lambda p: (p.height * p.width, p.height))
+    first_state = next(s for s in CACHE_STATES if s in sweep.cache_states)
     swept = Swept(
         backend,
         sweep.dtypes,
@@ -88,8 +77,8 @@ def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
         for view in workload.views
         if view.shown(swept)
         for problem, state, dtype in itertools.product(
-            sweep.problems if "size" in view.each else (None,),
-            sweep.cache_states if "cache_state" in view.each else (None,),
+            (largest,) if "size" in view.each else (None,),
+            (first_state,) if "cache_state" in view.each else (None,),
             sweep.dtypes if "dtype" in view.each else (None,),
         )
     ]

@@ -25,7 +25,7 @@ from .digest import (
     module_digest,
     template_digest,
 )
-from .figure_plan import FigureSpec, figures_of, refuse_many_figures
+from .figure_plan import FigureSpec, figures_of
 from .job_params import build_params
 from .plan import ShardJob, named_shard, plan_shards, run_plan
 
@@ -42,7 +42,6 @@ class Flow:
         The run's folder lies in `results`. Raises ConfigError or NoDeviceError, each one sentence.
         """
         self.config: RunConfig = load_config(raw, ROOT, results)
-        refuse_many_figures(self.config.sweeps, self.config.backend)
         self.shards: list[ShardJob] = [] if self.config.dataset else plan_shards(self.config)
         self.results = self.config.results
         self._info: DeviceInfo | None = None
@@ -384,6 +383,7 @@ class Flow:
         return {
             "run": self.config.run,
             "sections": self.figure_sections,
+            "figure_kernels": {f"{f.name}.svg": f.folder.name for f in self.figures},
             "kernels": {
                 n: {"title": w.title, "pattern": w.pattern, "controls": list(w.controls)}
                 for n, w in self.workloads.items()

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,20 @@ def _lay_out(root: Path, files: ReportFiles, spec: Mapping[str, Any], reports: P
 
 def _compile(root: Path, facts: Mapping[str, Any]) -> bytes:
     write_json(root / "report.json", facts)
-    return typst.compile(str(root / "report.typ"), ignore_system_fonts=True)
+    return typst.compile(
+        str(root / "report.typ"),
+        ignore_system_fonts=True,
+        font_paths=[str(_figure_fonts())],
+        pdf_standards=["ua-1"],
+    )
+
+
+def _figure_fonts() -> Path:
+    """Folder of the fonts in which matplotlib has set the figures' texts."""
+    package = find_spec("matplotlib")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("matplotlib, whose fonts the figures need, is not installed.")
+    return Path(package.origin).parent / "mpl-data" / "fonts" / "ttf"
 
 
 def _broken_layouts(root: Path, facts: Mapping[str, Any]) -> dict[str, Page]:

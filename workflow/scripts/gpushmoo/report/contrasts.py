@@ -8,14 +8,19 @@ import pandas as pd
 
 from ..analysis.contrasts import Ratio, Step, double_over_float, steps
 from ..analysis.fastest import axes_of, params_text
-from ..core.display import significant
+from ..core.display import percent, significant
 from ..core.space import CACHE_STATES
+from .findings import FigureOf, Finding
 from .tables import Namer
 
 
 def contrast_findings(
-    cells: pd.DataFrame, persistent: Sequence[str], others: Sequence[str], names: Namer
-) -> list[str]:
+    cells: pd.DataFrame,
+    persistent: Sequence[str],
+    others: Sequence[str],
+    names: Namer,
+    figure_of: FigureOf,
+) -> list[Finding]:
     """For each kernel's largest problem, on the first device and in the first cache state.
 
     `persistent` kernels are asked what one block too many costs, they and `others` what double
@@ -29,14 +34,17 @@ def contrast_findings(
         if kernel in persistent:
             losses = [s for variant in series[:1] for s in steps(variant)]
             if losses:
-                out.append(_steps_sentence(series[0], losses, names))
+                worth = max(step.lost.value for step in losses)
+                sentence = _steps_sentence(series[0], losses, names)
+                out.append(Finding(sentence, worth, figure_of(kernel)))
         gaps = [g for g in map(_gap, series) if g]
         if gaps:
             where = names.size(series[0].iloc[0])
-            out.append(
+            sentence = (
                 f"{kernel}, {where}: where float is fastest, double moves {'; '.join(gaps)} what "
                 "float does."
             )
+            out.append(Finding(sentence, 0.0, figure_of(kernel)))
     return out
 
 
@@ -62,7 +70,7 @@ def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -
         blocks, units, per_unit = s
         held = f" ({units} × {per_unit} resident)" if blocks == units * per_unit else ""
         costs = ", ".join(
-            f"{_range(t.lost, 100, ' %')} with {t.dtype}"
+            f"{percent(t.lost.value)} with {t.dtype}"
             for t in losses
             if (t.blocks, t.units, t.per_unit) == s
         )

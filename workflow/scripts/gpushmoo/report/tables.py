@@ -9,18 +9,19 @@ from typing import Any
 
 import pandas as pd
 
+from ..analysis.advice import Advice
 from ..analysis.ceiling import CeilingRow
 from ..analysis.fastest import INSIDE, OUTSIDE
-from ..core.display import bare_interval, number, percent, seconds, significant
+from ..core.display import bare_interval, percent, significant
+from ..core.schema import GROUP
 from ..core.space import CACHE_STATES
+from ..storage.dataset import matching
 
 Json = dict[str, Any]
 
 # Tied cells named in the table of best sets, beside how many they are; the whole set is in
 # summary/best.parquet.
 NAMED_TIES = 3
-# Of a kernel swept over more sizes the table of best sets shows only the fastest size and variant.
-MOST_SIZES = 4
 
 
 class Namer:
@@ -58,65 +59,51 @@ def namer(cells: pd.DataFrame) -> Namer:
     return Namer(cells[["device_name", "cache_state"]].drop_duplicates().to_dict("records"))
 
 
-def best_rows(best: pd.DataFrame, names: Namer) -> list[Json]:
-    """One line for each group: the fastest cell and the size of its tied set."""
+def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> list[Json]:
+    """One line for each kernel and type: its fastest launches where the advice speaks of them.
+
+    `best` are the tied cells of all groups. ``variants`` says what the best launches of the other
+    variants reach at the same problem, as a share of its bandwidth.
+    """
+    problem = [name for name in GROUP if name != "variant"]
     rows = []
-    keys = ["kernel", "dtype", "variant", "height", "width", "cache_state", "device_name"]
-    for key, group in _few_sizes(best).groupby(keys, sort=True):
+    for a in advice:
+        alike = matching(best, {name: a.group[name] for name in problem})
+        group = alike[alike["variant"] == a.group["variant"]]
         top = group[group["is_fastest"]].iloc[0]
-        others = [_short(c) for c in group["params"] if c != top["params"]]
-        tied = ", ".join(others[:NAMED_TIES]) + ",\u00a0…" * (len(others) > NAMED_TIES)
+        tied = [_short(c) for c in group["params"] if c != top["params"]]
+        others = alike[alike["is_fastest"] & (alike["variant"] != a.group["variant"])]
+        shares = others["bandwidth_gbs"] / top["bandwidth_gbs"]
         rows.append(
             {
                 "kernel": top["kernel"],
                 "dtype": top["dtype"],
                 "variant": top["variant"],
-                "size": names.size(dict(zip(keys, key, strict=True))),
+                "size": names.size(a.group),
                 "fastest": _short(top["params"]),
                 "bandwidth": bare_interval(top),
-                "share": _share(top["share_of_ceiling"]),
                 "over_copy": "—" if pd.isna(top["over_copy"]) else significant(top["over_copy"]),
-                "edge": ", ".join(f"{axis} {_ARROWS[way]}" for axis, way in _ways(top["edge"])),
                 "tied": f"{len(group)} of {top['candidates']}",
-                "others": tied or "none",
+                "tied_with": ", ".join(tied[:NAMED_TIES]) + ",\u00a0…" * (len(tied) > NAMED_TIES),
+                "variants": _range(shares),
             }
         )
     return rows
 
 
-def edge_words(edge: str) -> str:
-    """What to do about a best cell on the edge, to go on a sentence; empty for one that is not.
-
-    `edge` is that of `best_schema`.
-    """
-    if not edge:
-        return ""
-    widen = " and ".join(
-        f"{axis} to {'larger' if way == 'up' else 'smaller'} values" for axis, way in _ways(edge)
-    )
-    return f", at the edge of what was swept: widen {widen}"
+def _range(shares: pd.Series) -> str:
+    """``61 % to 98 %``, the one that there is, or a dash."""
+    if shares.empty:
+        return "—"
+    return " to ".join(dict.fromkeys(percent(s) for s in (shares.min(), shares.max())))
 
 
-_ARROWS = {"up": "↑", "down": "↓"}
+ARROWS = {"up": "↑", "down": "↓"}
 
 
-def _ways(edge: str) -> list[list[str]]:
+def ways(edge: str) -> list[list[str]]:
     """Axis, and ``up`` or ``down``, of each part of the column `edge` of `best_schema`."""
     return [part.split(" ") for part in edge.split(", ") if part]
-
-
-def _few_sizes(best: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `best`, thinned out.
-
-    Of a kernel swept over many sizes only the fastest of each dtype and cache state is left.
-    """
-    names = ["kernel", "dtype", "cache_state", "device_name"]
-    sizes = best.drop_duplicates(["kernel", "height", "width"]).groupby("kernel").size()
-    many = best["kernel"].map(sizes) > MOST_SIZES
-    ranked = best[best["is_fastest"]].sort_values("bandwidth_gbs", ascending=False)
-    group = [*names, "variant", "height", "width"]
-    kept = ranked.drop_duplicates(names)[group]
-    return pd.concat([best[~many], best[many].merge(kept, on=group)], ignore_index=True)
 
 
 def _short(params: str) -> str:
@@ -151,40 +138,3 @@ def _peak(rows: Sequence[CeilingRow]) -> str:
     row = max(rows, key=lambda r: r.bandwidth_gbs)
     at = f"{significant(row.working_set_over_cache or 0.0, 2)} × cache"
     return f"{bare_interval(asdict(row))}, {row.dtype} {row.variant}, {at}"
-
-
-def fit_rows(fits: Sequence[Json], names: Namer) -> list[Json]:
-    """One line for each fitted series; a failed fit shows its reason."""
-    rows = []
-    for f in fits:
-        p = f["parameters"]
-        rows.append(
-            {
-                "series": names.series(f),
-                "converged": f["converged"],
-                "message": f["message"],
-                "start": estimate(p.get("start_s"), seconds),
-                "tile": estimate(p.get("tile_s"), seconds),
-                "bus": estimate(p.get("bus_s"), seconds),
-                "crowding": estimate(p.get("crowding"), number),
-                "overlap": estimate(p.get("overlap"), number),
-                "points": f"{f['points'] - f['held_out_points']} + {f['held_out_points']}",
-                "train": _share(f["train_median_error"]),
-                "held": _share(f["held_out_median_error"]),
-                "worst": _share(f["held_out_worst_error"], f" at {f['held_out_worst_blocks']}"),
-            }
-        )
-    return rows
-
-
-def _share(share: float | None, more: str = "") -> str:
-    return "—" if share is None or pd.isna(share) else f"{percent(share)}{more}"
-
-
-def estimate(e: Json | None, show: Any) -> str:
-    """A fitted parameter with its interval, or that it has none."""
-    if e is None:
-        return "—"
-    if not e["identified"]:
-        return f"{show(e['value'])} (not determined)"
-    return f"{show(e['value'])} ({show(e['low'])} to {show(e['high'])})"

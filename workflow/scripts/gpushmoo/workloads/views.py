@@ -76,7 +76,8 @@ class View:
     """A kind of figure of one kernel's cells.
 
     A sweep has one figure for each value of `each` (of ``dtype``, ``size``, ``cache_state``; with
-    () one over all that the kernel is swept over). `needs` are of ``cells``, ``predictions`` and
+    () one over all that the kernel is swept over); of sizes the largest stands for all, of cache
+    states the first. `needs` are of ``cells``, ``predictions`` and
     ``shapes``. A subclass defines `draw`, or names in
     `drawing` a function of the same arguments as ``module:function``.
     """
@@ -113,8 +114,8 @@ class View:
         """Draw the figure and save it by ``gpushmoo.figures.style.save``.
 
         That takes the title and the caption too, and a ``finding`` if there is one: a sentence for
-        the report's beginning. With a fact ``kernel`` beside it this stands in place of the
-        sentences on the best cells of that kernel. What is raised costs this figure alone.
+        the report's first page, with ``worth``, the share of the time that somebody who does not
+        know it may lose: five findings stand there. What is raised costs this figure alone.
         """
         module, _, function = self.drawing.partition(":")
         getattr(import_module(module), function)(self, data, svg)
@@ -122,7 +123,7 @@ class View:
 
 @dataclass(frozen=True)
 class HeatMap(View):
-    """Bandwidth over two axes, one panel for each variant and dtype.
+    """Bandwidth over two axes, one panel for each dtype, of its fastest variant.
 
     `x_unit` and `y_unit` say what the axes count, in the plural, and `over` what both make up, as
     in "bandwidth over the tile's shape". Axes of a block count threads and make up its shape.
@@ -209,7 +210,6 @@ class Footprint(View):
     """
 
     kind = "footprint"
-    each = ("dtype", "size", "cache_state")
     needs = ("shapes",)
     drawing = "gpushmoo.figures.footprint:draw"
 

@@ -1,0 +1,201 @@
+"""Sentences for the first page, each with what it is worth to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from ..analysis.advice import Advice
+from ..core.display import gbs, percent, significant
+from ..core.schema import Status
+from ..core.text import joined
+from .appendix import fault_rows
+from .launches import launch_words
+from .tables import Json
+
+# So many stand on the first page.
+MOST = 5
+# A cost or a gain below this is not told.
+WORTH_TELLING = 0.02
+# Where memory is not what limits a kernel, by its share of the ceiling.
+FAR_BELOW = 0.7
+# Names a figure of a kernel, if there is one.
+FigureOf = Callable[[str], str | None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence for the reader.
+
+    `worth` is the share of the time that somebody who does not know it may lose, infinite of what
+    must be known before any figure is believed. What a program can seldom change, its element type
+    or what it keeps in the cache, counts half. `figure` is the file of the figure that shows it.
+    """
+
+    sentence: str
+    worth: float
+    figure: str | None = None
+
+
+def ranked(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings for the first page, the one worth most first."""
+    return sorted(findings, key=lambda f: -f.worth)[:MOST]
+
+
+def advice_findings(advice: Sequence[Advice], figure_of: FigureOf) -> list[Finding]:
+    """What follows from the launches to use: at most one sentence of each kind."""
+    found = (
+        _defaults(advice, figure_of),
+        _in_cache(advice, figure_of),
+        _types(advice, figure_of),
+        _faster_in_cache(advice, figure_of),
+        _far_below(advice, figure_of),
+        _edges(advice),
+    )
+    return [finding for finding in found if finding is not None]
+
+
+def _who(a: Advice) -> str:
+    return f"{a.group['kernel']}, {a.group['dtype']}"
+
+
+def _in_memory(advice: Sequence[Advice]) -> list[Advice]:
+    """Those whose data do not fit the cache, as far as is known."""
+    return [a for a in advice if a.place in ("memory", "unknown")]
+
+
+def _defaults(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
+    """The usual blocks: the one that loses least at its worst, and the one that loses most."""
+    worst: dict[str, tuple[float, Advice]] = {}
+    swept: dict[str, int] = {}
+    for a in advice:
+        for name, cost in a.defaults.items():
+            swept[name] = swept.get(name, 0) + 1
+            if name not in worst or cost > worst[name][0]:
+                worst[name] = cost, a
+    # Blocks that few kernels were swept with look safe.
+    compared = {name: w for name, w in worst.items() if swept[name] == max(swept.values())}
+    if not compared:
+        return None
+    safest, riskiest = (f(compared, key=lambda n: compared[n][0]) for f in (min, max))
+    cost, a = compared[riskiest]
+    if cost < WORTH_TELLING:
+        return None
+    sentence = f"A block of {riskiest} costs up to {_slower(cost)} ({_who(a)})"
+    if safest != riskiest:
+        least, b = compared[safest]
+        sentence += (
+            f"; of the usual blocks {safest} loses least, at most {_slower(least)} ({_who(b)})"
+        )
+    return Finding(f"{sentence}.", cost, figure_of(a.group["kernel"]))
+
+
+def _in_cache(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
+    """A launch chosen for memory that is a bad one inside the cache."""
+    losing = [(a.in_cache.cost or 0.0, a.in_cache.best, a) for a in advice if a.in_cache]
+    if not losing:
+        return None
+    cost, best, a = max(losing, key=lambda each: each[0])
+    if cost < WORTH_TELLING:
+        return None
+    return Finding(
+        f"The best launch for memory need not be the best in cache: {launch_words(a.cell, a.axes)} "
+        f"costs {_slower(cost)} there ({_who(a)}); use {launch_words(best, a.axes)}.",
+        cost,
+        figure_of(a.group["kernel"]),
+    )
+
+
+def _types(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
+    """The kernel whose bandwidth depends most on the element type."""
+    by_problem: dict[tuple[object, ...], list[Advice]] = {}
+    for a in _in_memory(advice):
+        names = ("device_name", "kernel", "height", "width", "cache_state")
+        by_problem.setdefault(tuple(a.group[n] for n in names), []).append(a)
+    pairs = [
+        tuple(f(several, key=lambda a: a.cell["bandwidth_gbs"]) for f in (min, max))
+        for several in by_problem.values()
+    ]
+    gains = [fast.cell["bandwidth_gbs"] / slow.cell["bandwidth_gbs"] - 1.0 for slow, fast in pairs]
+    gain = max(gains, default=0.0)
+    if gain < WORTH_TELLING:
+        return None
+    slow, fast = pairs[gains.index(gain)]
+    return Finding(
+        f"The element type matters: {fast.group['kernel']} moves "
+        f"{gbs(fast.cell['bandwidth_gbs'])} with {fast.group['dtype']} and "
+        f"{gbs(slow.cell['bandwidth_gbs'])} with {slow.group['dtype']}, each at its best launch.",
+        gain / 2,
+        figure_of(fast.group["kernel"]),
+    )
+
+
+def _faster_in_cache(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
+    """What keeping data in the cache is worth at most."""
+    gains = [
+        (a.in_cache.best["bandwidth_gbs"] / a.cell["bandwidth_gbs"] - 1.0, a.in_cache.best, a)
+        for a in advice
+        if a.in_cache is not None and a.place == "memory"
+    ]
+    if not gains:
+        return None
+    gain, best, a = max(gains, key=lambda each: each[0])
+    if gain < WORTH_TELLING:
+        return None
+    return Finding(
+        f"Data that stay in the cache move up to {significant(1 + gain, 2)} times as fast: "
+        f"{gbs(best['bandwidth_gbs'])} against {gbs(a.cell['bandwidth_gbs'])} ({_who(a)}).",
+        gain / 2,
+        figure_of(a.group["kernel"]),
+    )
+
+
+def _far_below(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
+    """The kernel whose best launch is farthest from what loading and storing allow."""
+    far = [a for a in _in_memory(advice) if a.share_of_ceiling is not None]
+    shares = [(a.share_of_ceiling or 0.0, a) for a in far]
+    share, a = min(shares, key=lambda pair: pair[0], default=(1.0, None))
+    if a is None or share > FAR_BELOW:
+        return None
+    return Finding(
+        f"No launch brings {_who(a)} near what the device can do: its best reaches "
+        f"{percent(share)} of the ceiling, so something else than memory limits it.",
+        (1.0 - share) / 2,
+        figure_of(a.group["kernel"]),
+    )
+
+
+def _edges(advice: Sequence[Advice]) -> Finding | None:
+    """Where a better launch may lie outside of what was swept."""
+    at_edge = [a for a in advice if a.edge]
+    if not at_edge:
+        return None
+    axes = sorted({part.split(" ")[0] for a in at_edge for part in a.edge.split(", ")})
+    return Finding(
+        f"For {len(at_edge)} of {len(advice)} the fastest launch lies at the edge of what was "
+        f"swept (arrows in the table): sweep {joined(axes)} further.",
+        WORTH_TELLING,
+    )
+
+
+def _slower(cost: float) -> str:
+    """``6.8 % more time``, or ``2.4 times as long`` for what doubles it."""
+    return (
+        f"{percent(cost)} more time" if cost < 1 else f"{significant(1 + cost, 2)} times the time"
+    )
+
+
+def fault_findings(cells: pd.DataFrame, notes: Sequence[Mapping[str, str]]) -> list[Finding]:
+    """Kernels that never ran, wrong results, and views that cannot be drawn; see `notes`."""
+    never_ran = {Status.BUILD_FAILED.value, Status.WORKLOAD_FAILED.value}
+    faults: list[Json] = [f for f in fault_rows(cells) if f["status"] in never_ran]
+    sentences = [
+        f"{f['where']}: {f['message']} ({f['status']}, cells: {f['cells']})." for f in faults
+    ]
+    wrong = len(cells[cells["status"] == Status.WRONG_RESULT])
+    if wrong:
+        sentences.append(f"{wrong} cells computed a wrong result and are in no figure.")
+    sentences += [f"A view of a kernel is not drawn: {n['fault']}." for n in notes if "fault" in n]
+    return [Finding(sentence, float("inf")) for sentence in sentences]

@@ -1,0 +1,89 @@
+"""The report's first page: which launch to use for each kernel, how fast, how sure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ..analysis.advice import DEFAULT_BLOCKS, Advice
+from ..core.display import percent, significant
+from ..storage.dataset import matching
+from .launches import axes_words, launch_values, thumbnail
+from .tables import ARROWS, Json, size_words, ways
+
+# A cost below this is no reason to choose another launch.
+GOOD_ENOUGH = 0.02
+_PLACES = {"cache": "cache", "memory": "memory", "between": "partly cache", "unknown": "—"}
+
+
+def first_page(
+    advice: Sequence[Advice], cells: pd.DataFrame, kernels: Mapping[str, Mapping[str, Any]]
+) -> Json:
+    """The table of launches to use, a block of rows for each kernel, as display strings.
+
+    `kernels` has the title of each. Columns of which no row has a value are left out: the template
+    asks ``columns`` for those that stand.
+    """
+    blocks: list[Json] = []
+    several_devices = len({a.group["device_name"] for a in advice}) > 1
+    for a in advice:
+        kernel = str(a.group["kernel"])
+        name = f"{kernel}, {a.group['device_name']}" if several_devices else kernel
+        if not blocks or blocks[-1]["name"] != name:
+            title = kernels[kernel]["title"]
+            blocks.append({"name": name, "title": title, "axes": axes_words(a.axes), "rows": []})
+        block = blocks[-1]
+        block.setdefault("thumbnail", thumbnail(a, matching(cells, a.group)))
+        block["rows"].append(_row(a))
+    used = {name for a in advice for name in a.defaults}
+    return {
+        "kernels": blocks,
+        "defaults": [name for name in DEFAULT_BLOCKS if name in used],
+        "has_ceiling": any(a.share_of_ceiling is not None for a in advice),
+        "has_cached": any(a.in_cache is not None for a in advice),
+        "has_places": any(a.place != "unknown" for a in advice),
+    }
+
+
+def _row(a: Advice) -> Json:
+    cell = a.cell
+    half = (cell["bandwidth_high_gbs"] - cell["bandwidth_low_gbs"]) / 2 / cell["bandwidth_gbs"]
+    return {
+        "dtype": a.group["dtype"],
+        "use": launch_values(cell, a.axes),
+        "edge": " ".join(
+            f"{axis.removeprefix('block_')}\u00a0{ARROWS[way]}" for axis, way in ways(a.edge)
+        ),
+        "variant": a.group["variant"],
+        "size": size_words(int(cell["height"]), int(cell["width"])),
+        "place": _PLACES[a.place],
+        "bandwidth": significant(cell["bandwidth_gbs"]),
+        "half_width": percent(half),
+        "share": "—" if a.share_of_ceiling is None else percent(a.share_of_ceiling),
+        "tied": str(a.tied),
+        "defaults": {name: cost_cell(a.defaults.get(name)) for name in DEFAULT_BLOCKS},
+        "worst": cost_cell(a.worst if a.candidates > 1 else None),
+        "in_cache": _in_cache(a),
+    }
+
+
+def _in_cache(a: Advice) -> Json:
+    if a.in_cache is None:
+        return {**cost_cell(None), "instead": ""}
+    cell = cost_cell(a.in_cache.cost)
+    return {**cell, "instead": launch_values(a.in_cache.best, a.axes) if cell["bad"] else ""}
+
+
+def cost_cell(cost: float | None) -> Json:
+    """``{"text": "+6.8 %", "bad": True}``; from the double time on as ``2.3 ×``.
+
+    What is less than 0.05 % either way is ``0 %``, what is not known a dash.
+    """
+    if cost is None:
+        return {"text": "—", "bad": False}
+    if cost >= 1:
+        return {"text": f"{significant(1 + cost, 2)} ×", "bad": True}
+    text = "0 %" if abs(cost) < 5e-4 else f"{'+' if cost > 0 else '−'}{percent(abs(cost))}"
+    return {"text": text, "bad": cost >= GOOD_ENOUGH}

@@ -74,6 +74,10 @@ def spec(workloads: Mapping[str, Workload], drawn: Sequence[Path]) -> dict[str, 
                 (SHAPE_MODEL, "footprint"),
             )
         },
+        "figure_kernels": {
+            p.name: p.stem.split("-")[1] for p in drawn if p.stem.split("-")[1] in workloads
+        }
+        | {"heatmap-a.svg": "copy2d_coalesced", "curve-b.svg": "block_eq_partition"},
         "seed": 1,
         "chapters": {
             name: {
@@ -149,7 +153,7 @@ def draw(cells: pd.DataFrame, predictions: pd.DataFrame, out: Path) -> list[Path
     if len(copies):
         paths.append(out / "heatmap-a.svg")
         dtypes = sorted(copies["dtype"].unique())
-        heatmap(copies, "block_x", "block_y", dtypes, paths[-1], rows, several)
+        heatmap(copies, "block_x", "block_y", dtypes, paths[-1], several)
     where = {"kernel": "block_eq_partition", **warm}
     blocks, model = matching(cells, where), matching(predictions, where)
     if len(blocks):

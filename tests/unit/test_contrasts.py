@@ -71,7 +71,7 @@ def test_problems_of_one_size_and_launches_of_one_number_of_blocks_are_not_mixed
     other = [cell("float", n, 600.0, height=256, width=1024) for n in (1, 2)]
     slower = [cell("float", 2, 100.0, block_x=8)]
     names = Namer([{"device_name": "D", "cache_state": "warm"}])
-    assert contrast_findings(pd.DataFrame(flat + other), ["k"], [], names) == []
+    assert told(pd.DataFrame(flat + other), ["k"], [], names) == []
     assert steps(pd.DataFrame(slower + flat)) == []
 
 
@@ -85,14 +85,23 @@ def test_double_over_float_is_taken_at_floats_best_launch() -> None:
         double_over_float(CELLS[CELLS["dtype"] == "float"], ["num_partition"])
 
 
-def test_sentences_name_the_kernel_the_size_and_the_intervals() -> None:
+def test_sentences_name_the_kernel_and_the_size() -> None:
     small = CELLS.assign(height=4, width=4, bandwidth_gbs=1.0, cell_key=CELLS["cell_key"] + "s")
     names = Namer([{"device_name": "D", "cache_state": "warm"}])
-    told = contrast_findings(pd.concat([small, CELLS]), ["k", "absent"], [], names)
-    assert told == [
-        "k, exact, 512²: one block more than 12 (4 × 3 resident) costs 25.0 % (23.5 to 26.5) with "
-        "double, 25.0 % (23.5 to 26.5) with float.",
+    found = contrast_findings(pd.concat([small, CELLS]), ["k", "absent"], [], names, FIGURES.get)
+    assert [f.sentence for f in found] == [
+        "k, exact, 512²: one block more than 12 (4 × 3 resident) costs 25 % with double, 25 % with "
+        "float.",
         "k, 512²: where float is fastest, double moves 1.50 × (1.47 to 1.53) (exact, "
         "num_partition=12) what float does.",
     ]
-    assert contrast_findings(CELLS[CELLS["dtype"] == "float"], [], ["k"], names) == []
+    assert [f.worth for f in found] == [pytest.approx(0.25), 0.0]
+    assert {f.figure for f in found} == {"curve-k.svg"}
+    assert told(CELLS[CELLS["dtype"] == "float"], [], ["k"], names) == []
+
+
+FIGURES = {"k": "curve-k.svg"}
+
+
+def told(cells: pd.DataFrame, persistent: list[str], others: list[str], names: Namer) -> list[str]:
+    return [f.sentence for f in contrast_findings(cells, persistent, others, names, FIGURES.get)]

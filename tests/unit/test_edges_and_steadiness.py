@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 from gpushmoo.analysis.edges import Limits, edges
 from gpushmoo.analysis.steadiness import Steadiness, steadiness
-from gpushmoo.report.facts import steadiness_finding
-from gpushmoo.report.tables import edge_words
+from gpushmoo.report.sureness import steadiness_finding
 
 # Edges
 
@@ -54,22 +53,6 @@ def test_an_end_that_cannot_be_passed_is_no_edge() -> None:
     assert edges_of((64, 16), SHAPES.assign(threads_per_block=1024)) == ["block_x up"]
     # Two values make no range.
     assert edges_of((64, 16), swept([32, 64], [8, 16, 32])) == []
-
-
-@pytest.mark.parametrize(
-    ("edge", "words"),
-    [
-        ("", ""),
-        ("block_x up", ", at the edge of what was swept: widen block_x to larger values"),
-        (
-            "block_x down, block_y up",
-            ", at the edge of what was swept: widen block_x to smaller values and block_y to "
-            "larger values",
-        ),
-    ],
-)
-def test_an_edge_is_said_in_words(edge: str, words: str) -> None:
-    assert edge_words(edge) == words
 
 
 # Steadiness

@@ -55,9 +55,8 @@ def test_caption_says_with_numbers_whether_sectors_count(
     note = note_of(tmp_path / "a.svg")
     assert "count too" in note["title"]
     assert "warm" not in note["title"]
-    for said in ("layout 'tiled'", "2.0 × the sectors needed", "at most one block in ", " ns"):
+    for said in ("layout 'tiled'", "its median error is ", " %"):
         assert said in note["caption"]
-    assert all(f"{mapping}: " in note["caption"] for mapping in WORKLOADS["surf2d_memset"].mappings)
     assert "memory " in note["caption"]
     footprint(of(found, "tex2d_sum"), found[1], tmp_path / "b.svg")
     note = note_of(tmp_path / "b.svg")

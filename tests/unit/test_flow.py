@@ -40,15 +40,12 @@ def flow(raw_config: dict[str, Any]) -> Flow:
     return flow_of(raw_config, kernels)
 
 
-def test_figures_are_drawn_for_each_problem_and_cache_state_below_the_headings_of_their_views(
+def test_the_largest_problem_is_drawn_below_the_headings_of_the_kernels_views(
     flow: Flow, raw_config: dict[str, Any]
 ) -> None:
     assert [f.name for f in flow.figures] == [
         "curve-block_eq_partition-num_partition-512x512-warm",
         "heatmap-copy2d_coalesced-block_x-block_y-256x256-warm",
-        "heatmap-copy2d_coalesced-block_x-block_y-256x256-flushed",
-        "heatmap-copy2d_coalesced-block_x-block_y-48x70-warm",
-        "heatmap-copy2d_coalesced-block_x-block_y-48x70-flushed",
         "workingset-global_copy",
         "workingset-global_load",
         "workingset-global_store",
@@ -59,7 +56,7 @@ def test_figures_are_drawn_for_each_problem_and_cache_state_below_the_headings_o
     assert flow.ceiling_kernels == {"global_load": "load", "global_store": "store"}
     assert {title: len(files) for title, files in flow.figure_sections.items()} == {
         "Bandwidth over one parameter": 1,
-        "Block shape": 4,
+        "Block shape": 1,
         "Ceiling and caches": 3,
     }
     # Few sizes are left to the table.
@@ -97,29 +94,27 @@ def test_what_limits_shapes_is_drawn_on_cuda_where_mappings_are_compared(
 
     assert drawn("opencl") == []
     assert drawn("cuda") == [
-        "footprint-tex2d_sum-float-128x128-warm",
-        "footprint-tex2d_sum-unorm8-128x128-warm",
-        "footprint-tex2d_sum-float-64x64-warm",
+        "footprint-tex2d_sum-128x128-warm",
+        "footprint-tex2d_sum-64x64-warm",
     ]
     flow = flow_of(raw_config | {"backend": "cuda"}, IMAGES)
-    params = params_of(flow, "footprint-tex2d_sum-unorm8-128x128-warm")
+    params = params_of(flow, "footprint-tex2d_sum-128x128-warm")
     assert params["where"] == {
         "kernel": "tex2d_sum",
         "height": 128,
         "width": 128,
-        "dtype": "unorm8",
         "cache_state": "warm",
     }
     assert not params["name_state"]
 
 
 def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
-    assert params_of(flow, "heatmap-copy2d_coalesced-block_x-block_y-48x70-flushed") == {
+    assert params_of(flow, "heatmap-copy2d_coalesced-block_x-block_y-256x256-warm") == {
         "where": {
             "kernel": "copy2d_coalesced",
-            "height": 48,
-            "width": 70,
-            "cache_state": "flushed",
+            "height": 256,
+            "width": 256,
+            "cache_state": "warm",
         },
         "name_state": True,
         "folder": "kernels/copy2d_coalesced",

@@ -111,10 +111,6 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ),
         ["2,559,488 cells"],
     ),
-    "sizes of two forms": (
-        copies(sizes=[[i, 1] if i % 2 else i for i in range(1, 6000)], axes={"block_x": 1}),
-        [f"kernels.{COPY}.sizes", "5999 sizes", "more than 5000 figures"],
-    ),
     "a list of too many sizes": (copies(sizes=list(range(N >> 8))), ["more than 20000 values"]),
     "sweeps": (sweeps(257), ["'kernels'", "at most 256 entries"]),
     "sweeps of a long file": (sweeps(5000), ["more than 20000 values"]),

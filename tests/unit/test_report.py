@@ -7,13 +7,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from gpushmoo.analysis.aggregate import dataset_provenance
-from gpushmoo.core.display import gbs, number, percent, seconds, significant, size_bytes
+from gpushmoo.core.display import number, percent, seconds, significant, size_bytes
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import CACHE_STATES, Problem
 from gpushmoo.report.appendix import device_numbers
-from gpushmoo.report.facts import device_card
-from gpushmoo.report.tables import best_rows, namer
+from gpushmoo.report.device import device_card
+from gpushmoo.report.tables import NAMED_TIES
 from gpushmoo.storage.store import read_shard
 from rendering import HOSTILE, PEAKS, Rendered, render
 from synthetic import GPU, other_device, write_shard
@@ -62,9 +61,12 @@ def test_report_shows_what_was_measured(plain: Rendered, shards: Path) -> None:
     assert "NVIDIA H200" in plain.text
     assert dict(plain.facts["device"])["Identity"] == "GPU-0", "the number is left out"
     cells = read_shard(shards / "1.parquet")[0].to_pandas()
-    assert gbs(cells["bandwidth_gbs"].max()) in plain.text
+    assert significant(cells["bandwidth_gbs"].max()) in plain.text
     assert "too_many_threads" in plain.text
-    assert str(int((cells["status"] == Status.TOO_MANY_THREADS).sum() // 2)) in plain.text
+    [row] = [r for r in plain.facts["sureness"] if r["kernel"] == "copy2d_coalesced"]
+    limits = int((cells["status"] == Status.TOO_MANY_THREADS).sum())
+    assert row["limits"] == str(limits) != "0"
+    assert f"{limits} too_many_threads" in plain.text
 
 
 def test_same_data_give_the_same_bytes(plain: Rendered, shards: Path, tmp_path: Path) -> None:
@@ -146,9 +148,9 @@ def test_predictions_repeat_the_measured_bandwidth(plain: Rendered, shards: Path
 
 def test_what_a_plain_run_does_not_need_is_not_said(plain: Rendered) -> None:
     """No share of a ceiling without its kernels, and one cache state is not repeated."""
-    best = plain.facts["best"]
+    best, page = plain.facts["best"], plain.facts["first_page"]
     assert plain.facts["ceilings"] == plain.facts["workingsets"] == []
-    assert {b["share"] for b in best} == {"—"}
+    assert (page["has_ceiling"], page["has_cached"]) == (False, False)
     assert "ceiling" not in plain.text.lower()
     assert {b["size"] for b in best} == {"1024²"}
     assert all("warm" not in f["series"] for f in plain.facts["fits"])
@@ -156,30 +158,33 @@ def test_what_a_plain_run_does_not_need_is_not_said(plain: Rendered) -> None:
     assert all("warm" not in t and "flushed" not in t for t in titles)
     assert "Warm launches follow each other" in plain.text
     assert "flushed" not in plain.text
-    # A kernel stands once over its rows.
-    kernels = {b["kernel"] for b in best}
-    assert len(best) > len(kernels)
-    table = plain.text.split("The tied best sets.")[1].split("Bandwidth over one parameter")[0]
-    assert [table.count(kernel) for kernel in kernels] == [1, 1]
+
+
+def test_the_first_page_has_a_row_for_each_kernel_and_type(full: Rendered) -> None:
+    page = full.facts["first_page"]
+    shown = [(k["name"], [r["dtype"] for r in k["rows"]]) for k in page["kernels"]]
+    both = ["double", "float"]
+    assert shown == [
+        ("block_eq_partition", both),
+        ("copy2d_coalesced", both),
+        *((kernel, ["float4"]) for kernel in PEAKS),
+    ]
+    [rows] = [k["rows"] for k in page["kernels"] if k["name"] == "copy2d_coalesced"]
+    assert {(r["place"], r["size"]) for r in rows} == {("memory", "8192²")}
+    assert all(r["share"].endswith(" %") for r in rows)
+    assert all(r["in_cache"]["text"] != "—" for r in rows)
+    # The figure that shows it stands in the same report.
+    files = {f["file"] for f in full.facts["heatmaps"] + full.facts["curves"]}
+    assert {f["figure"] for f in full.facts["findings"]} & files
 
 
 def test_several_cache_states_are_told_apart(full: Rendered) -> None:
-    sizes = {b["size"] for b in full.facts["best"] if b["kernel"] == "copy2d_coalesced"}
-    assert sizes == {f"{n}², {state}" for n in (1024, 8192) for state in CACHE_STATES}
-    assert len({f["series"] for f in full.facts["fits"]}) == len(full.facts["fits"]) == 16
+    assert len(full.facts["best"]) == len({(b["kernel"], b["dtype"]) for b in full.facts["best"]})
+    assert {b["size"] for b in full.facts["best"]} == {"8192², warm", "16384², warm"}
+    assert len({f["series"] for f in full.facts["fits"]}) == len(full.facts["fits"]) > 0
     doubling = {r["series"] for r in full.chapter("tesla_c1060")["doubling"]}
     assert doubling >= {"exact, 1024², warm", "exact, 1024², flushed"}
     assert "1024 × 1024 elements, warm:" in full.text
-
-
-def test_the_best_stand_beside_the_ceiling(full: Rendered) -> None:
-    headlines = [f for f in full.facts["findings"] if f.startswith("copy2d_coalesced, float")]
-    assert len(headlines) == 1
-    assert "% of the ceiling, with block_x=" in headlines[0]
-    shares = [b["share"] for b in full.facts["best"]]
-    assert all(s.endswith(" %") for s in shares)
-    assert "of the ceiling" in full.facts["heatmaps"][0]["caption"]
-    assert "of the ceiling" in full.facts["curves"][0]["caption"]
 
 
 def test_each_ceiling_is_shown_inside_the_cache_and_outside(full: Rendered) -> None:
@@ -192,16 +197,13 @@ def test_each_ceiling_is_shown_inside_the_cache_and_outside(full: Rendered) -> N
     loads = [float(r["load"].split()[0]) for r in rows]
     # Warm and inside is the only place where the formulas have a cache.
     assert loads[0] > 1.3 * max(loads[1:])
-    assert "Ceiling and caches" in full.text
+    assert "How fast can it be" in full.text
 
 
-def test_a_kernel_over_many_sizes_has_one_finding_and_few_rows(full: Rendered) -> None:
-    mine = [f for f in full.facts["findings"] if "global_copy" in f]
-    assert len(mine) == 1
-    assert "falls between 0.53 and 2.1 × L2" in mine[0]
-    assert mine[0] in full.text.replace("\u00a0", " ")
-    rows = [b for b in full.facts["best"] if b["kernel"] == "global_copy"]
-    assert sorted(r["size"].split(", ")[1] for r in rows) == ["flushed", "warm"]
+def test_where_the_cache_ends_is_told_with_the_figure(full: Rendered) -> None:
+    [figure] = [f for f in full.facts["workingsets"] if "global_copy" in f["file"]]
+    assert "falls between 0.53 and 2.1 × L2" in figure["caption"]
+    assert figure["caption"] in full.text.replace("\u00a0", " ")
 
 
 def test_devices_of_one_name_share_a_card(full: Rendered) -> None:
@@ -213,23 +215,12 @@ def test_devices_of_one_name_share_a_card(full: Rendered) -> None:
     assert card["Memory"] == "140 GiB"
 
 
-def test_few_members_of_a_tied_set_are_named() -> None:
-    params = [f"block_x={x}, block_y=4" for x in (8, 16, 32, 64, 128)]
-    problem = {"height": 512, "width": 512, "cache_state": "warm", "device_name": "D"}
-    speed = {"bandwidth_gbs": 9.0, "bandwidth_low_gbs": 8.0, "bandwidth_high_gbs": 10.0}
-    cell = {"kernel": "k", "variant": "v", "share_of_ceiling": None, "candidates": 9}
-    cell |= {"over_copy": 1.0, "edge": "block_x down"}
-
-    def group(dtype: str, members: int) -> list[dict[str, Any]]:
-        row = {**cell, **problem, **speed, "dtype": dtype}
-        return [{**row, "params": p, "is_fastest": p == params[0]} for p in params[:members]]
-
-    best = pd.DataFrame([*group("a", 1), *group("b", 4), *group("c", 5)])
-    rows = best_rows(best, namer(best))
-    assert [r["fastest"] for r in rows] == ["8×4"] * 3
-    assert [(r["over_copy"], r["edge"]) for r in rows] == [("1.00", "block_x ↓")] * 3
-    assert [r["tied"] for r in rows] == ["1 of 9", "4 of 9", "5 of 9"]
-    assert [r["others"] for r in rows] == ["none", "16×4, 32×4, 64×4", "16×4, 32×4, 64×4,\u00a0…"]
+def test_few_members_of_a_tied_set_are_named(full: Rendered) -> None:
+    for row in full.facts["best"]:
+        named = row["tied_with"].removesuffix(",\u00a0…").split(", ")
+        tied = int(row["tied"].split(" of ")[0])
+        assert len([n for n in named if n]) == min(tied - 1, NAMED_TIES)
+        assert row["tied_with"].endswith("…") == (tied - 1 > NAMED_TIES)
 
 
 def device_of(name: str, uuid: str, driver: str) -> dict[str, Any]:
@@ -256,30 +247,3 @@ def test_devices_of_other_names_have_their_own_cards() -> None:
         "R, driver 5",
         "3: 2",
     ]
-
-
-def test_machine_code_of_every_build_is_an_appendix(
-    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    access = {"count": 4, "in_loop": 4, "kind": "load", "space": "global", "width": 16}
-    entry = {"entry": "e", "registers": 40, "spill_loads": 1, "spill_stores": 2}
-    code = {"entries": [{**entry, "accesses": [access]}], "failure": None}
-    other = {"entries": [{**code["entries"][0], "registers": 41}], "failure": None}
-    provenance = dataset_provenance
-
-    def with_code(dataset: Path) -> Any:
-        told = {"arch": "sm_90", "variants": {HOSTILE: code, **dict.fromkeys("bcd", code)}}
-        told["variants"]["x"] = other
-        return [{**p, "machine_code": told} for p in provenance(dataset)]
-
-    monkeypatch.setattr("gpushmoo.report.build.dataset_provenance", with_code)
-    found = render(shards, tmp_path)
-    assert "Machine code" in found.text
-    assert "4 × 16 B global load looped" in " ".join(found.text.split())
-    assert "*bold*" in found.text
-    row = found.facts["machine_code"][0]
-    assert (row["registers"], row["spills"]) == ("40", "3")
-    assert row["variants"] == f"{HOSTILE}, b, c, d"
-    # As many as that are counted in the row and named below it.
-    appendix = found.text.split("What the compiler made")[1]
-    assert appendix.count("4 variants: e 40 3") == appendix.count("`raw`, b, c, d") == 2

@@ -13,7 +13,7 @@ import pytest
 from conftest import ROOT
 from gpushmoo.core.display import bare_interval
 from gpushmoo.core.space import Problem
-from gpushmoo.report.shapes import nanoseconds, shape_gaps
+from gpushmoo.report.shapes import shape_gaps
 from gpushmoo.report.tables import Namer
 from gpushmoo.storage.store import read_shard
 from rendering import HOSTILE, Rendered, render
@@ -136,10 +136,10 @@ def test_stored_sums_never_win_the_findings(found: Rendered, shards: Path) -> No
     stored = times_of(shards, "tex2d_sum-float.parquet", TEXTURES[2])["bandwidth_gbs"].max()
     # They move twice the bytes in a quarter more time.
     assert stored > plain
-    mine = [f for f in found.facts["findings"] if f.startswith("tex2d_sum, float: best")]
-    assert len(mine) == 1
-    assert all("written" not in f for f in found.facts["findings"])
-    assert any("written" in b["variant"] for b in found.facts["best"])
+    [rows] = [k["rows"] for k in found.facts["first_page"]["kernels"] if k["name"] == "tex2d_sum"]
+    assert [r["dtype"] for r in rows] == ["float", "unorm8x4"]
+    assert not any("written" in r["variant"] for r in rows)
+    assert not any("written" in b["variant"] for b in found.facts["best"])
 
 
 # Why block shapes differ
@@ -155,56 +155,32 @@ def test_shape_models_are_shown(found: Rendered) -> None:
     surface, texture = rows["surf2d_memset, float, 4096²"], rows["tex2d_sum, float, 4096²"]
     # What the formulas are made of is found again.
     assert (surface["best"], texture["best"]) == ("tiled", "ignored")
-    ignored, in_rows, tiled = (float(e.removesuffix(" %")) for e in surface["hypotheses"])
-    assert tiled < 2.0 < min(ignored, in_rows)
-    assert surface["hypotheses"][2] == surface["errors"][1]
-    assert texture["hypotheses"][0] == texture["errors"][1]
-    launch, *_, sector = (p.split(" ± ")[0] for p in surface["parameters"])
-    assert float(launch) == pytest.approx(1e9 * LAUNCH_S, rel=0.02)
-    assert float(sector) == pytest.approx(1e9 * SECTOR_S, rel=0.02)
+    fits = json.loads((found.predictions.parent / "shapes.json").read_text())["fits"]
+    fit = next(f for f in fits if f["kernel"] == "surf2d_memset")
+    errors = {n: h["held_out_error"]["p95"] for n, h in fit["hypotheses"].items()}
+    assert errors["tiled"] < 0.02 < min(e for n, e in errors.items() if n != "tiled")
+    fitted = fit["hypotheses"]["tiled"]["parameters"]
+    assert fitted["launch_s"]["value"] == pytest.approx(LAUNCH_S, rel=0.02)
+    assert fitted["sector_s"]["value"] == pytest.approx(SECTOR_S, rel=0.02)
     # A kernel whose sectors are ignored has neither time nor share of them.
-    assert (texture["parameters"][-1], texture["limits"][-1]) == ("—", "—")
+    assert texture["limits"][-1] == "—"
     assert surface["limits"][-1].endswith(" %")
     assert len(found.facts["footprints"]) == 2
     text = letters(found.text)
     for row in rows.values():
-        assert letters("".join((row["series"], *row["parameters"], row["points"]))) in text
-        judged = (row["series"], *row["hypotheses"], row["best"], *row["without"])
-        assert letters("".join(judged)) in text
-        assert letters("".join((row["series"], *row["limits"]))) in text
+        shown = (row["series"], *row["limits"], row["best"], row["points"], *row["errors"])
+        assert letters("".join(shown)) in text
     assert found.facts["shape_gaps"] == []
     assert "Left open" not in found.text
 
 
-def test_findings_say_what_limits_and_whether_sectors_show(found: Rendered) -> None:
-    (surface,) = [f for f in found.facts["findings"] if f.startswith("surf2d_memset, float, 4")]
+def test_sentences_say_what_limits_and_whether_sectors_show(found: Rendered) -> None:
+    surface, texture = found.facts["shape_sentences"]
+    assert surface.startswith("surf2d_memset, float, 4")
     assert "blocks are limited by the sectors that they touch (" in surface
     assert "under the layout 'tiled' show" in surface
-    (texture,) = [f for f in found.facts["findings"] if f.startswith("tex2d_sum, float, 4")]
+    assert texture.startswith("tex2d_sum, float, 4")
     assert "The sectors touched do not show" in texture
-
-
-@pytest.mark.parametrize(
-    ("low", "value", "high", "shown"),
-    [
-        (79.8, 80.12, 80.44, "80.1 ± 0.3"),
-        (6.24, 6.3124, 6.3848, "6.31 ± 0.07"),
-        (200.0, 290.4, 380.8, "290 ± 90"),
-        (-0.0, 0.2, 0.43, "< 0.43"),
-        (80.0, 80.0, 80.0, "80.0 ± 0"),
-        (3.0, 3.00001, 3.00002, "3.000 ± 0.000"),
-    ],
-)
-def test_times_are_shown_as_finely_as_they_are_known(
-    low: float, value: float, high: float, shown: str
-) -> None:
-    told = {"value": value * 1e-9, "low": low * 1e-9, "high": high * 1e-9, "identified": True}
-    assert nanoseconds(told) == shown
-
-
-def test_times_that_are_not_known_are_not_shown() -> None:
-    assert nanoseconds({"value": 1e-9, "low": None, "high": None, "identified": False}) == "n. d."
-    assert nanoseconds(None) == "—"
 
 
 def test_a_model_that_failed_says_why(tmp_path: Path) -> None:
@@ -215,8 +191,8 @@ def test_a_model_that_failed_says_why(tmp_path: Path) -> None:
     (row,) = found.facts["shapes"]
     assert row["best"] is None
     assert letters(f"{row['series']}: no model, {row['message']}") in letters(found.text)
-    assert "Which limits are real" not in found.text
-    assert not any("blocks are limited" in f for f in found.facts["findings"])
+    assert "What limits the shapes" not in found.text
+    assert "blocks are limited" not in found.text
 
 
 def test_shapes_are_explained_without_the_documents_type(tmp_path: Path) -> None:
@@ -225,7 +201,7 @@ def test_shapes_are_explained_without_the_documents_type(tmp_path: Path) -> None
     found = render(path.parent, tmp_path)
     assert found.chapter("texture_shmoo") is None
     assert "second document" not in found.text
-    assert "Why block shapes differ" in found.text
+    assert "What limits the shapes" in found.text
 
 
 # Where there is less to show
@@ -237,7 +213,7 @@ def test_without_these_kernels_there_is_no_page(tmp_path: Path) -> None:
     write_shard(path, "copy2d_coalesced", "float", axes=axes)
     found = render(path.parent, tmp_path)
     assert (found.chapter("texture_shmoo"), found.facts["shapes"]) == (None, [])
-    for words in ("second document", "Why block shapes differ", "GTX 280"):
+    for words in ("second document", "What limits the shapes", "GTX 280"):
         assert words not in found.text
 
 
@@ -246,7 +222,7 @@ def test_on_opencl_no_code_no_model_and_without_peaks_no_share_is_shown(on_cpu: 
     assert letters("The machine code was not looked at") in letters(on_cpu.text)
     assert "sm_" not in on_cpu.text
     assert on_cpu.facts["shapes"] == on_cpu.facts["footprints"] == []
-    assert "Why block shapes differ" not in on_cpu.text
+    assert "What limits the shapes" not in on_cpu.text
     (gap,) = on_cpu.facts["shape_gaps"]
     assert gap.endswith(
         ": not modelled, as opencl does not tell how many blocks a multiprocessor holds."

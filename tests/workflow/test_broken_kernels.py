@@ -157,8 +157,9 @@ def test_the_report_names_what_failed(run: BrokenRun) -> None:
         "short": "workload_failed",
         "some": "workload_failed",
     }
-    findings = " ".join(run.facts["findings"])
-    assert "fine, float: best" in findings
+    findings = " ".join(f["sentence"] for f in run.facts["findings"])
+    [kernel] = run.facts["first_page"]["kernels"]
+    assert (kernel["name"], [row["dtype"] for row in kernel["rows"]]) == ("fine", ["float"])
     assert "2 cells computed a wrong result" in findings
     assert "unbuilt, float, broken: kernel.cl does not compile" in findings
     assert "raises, float, good: own/raises/workload.py:" in findings

@@ -161,7 +161,7 @@ def test_the_studies_are_measured_drawn_and_told(text_and_project: tuple[str, Pr
         note = json.loads((results / "figures" / file).with_suffix(".json").read_text())
         assert page[key][0]["caption"] == note["caption"]
     timeline = json.loads((results / "figures/timeline-dot.json").read_text())
-    assert timeline["finding"] in facts["findings"]
+    assert timeline["finding"] in facts["chapters"][0]["findings"]
 
 
 def test_changed_code_of_a_studys_figure_draws_it_anew_and_measures_nothing(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,21 +67,14 @@ class Advice:
     in_cache: InCache | None = None
 
 
-def advice(
-    cells: pd.DataFrame, best: pd.DataFrame, controls: Mapping[str, Collection[str]]
-) -> list[Advice]:
+def advice(cells: pd.DataFrame, best: pd.DataFrame) -> list[Advice]:
     """One for each device, kernel and element type with a verified cell, sorted by kernel.
 
-    `best` has the rows of BEST_SCHEMA. `controls` are, by kernel, the variants that move other
-    bytes than the rest and are not to win.
+    `best` has the rows of `best_schema`, without those of variants that are not to win.
     """
     ok = cells[cells["status"] == Status.OK]
     groups = dict(list(ok.groupby(list(GROUP), sort=False, observed=True)))
     tops = best[best["is_fastest"]]
-    is_control = [
-        v in controls.get(k, ()) for k, v in zip(tops["kernel"], tops["variant"], strict=True)
-    ]
-    tops = tops[[not control for control in is_control]]
     out = []
     for _, own in tops.groupby(["device_name", "kernel", "dtype"], sort=True, observed=True):
         top = _main(own)

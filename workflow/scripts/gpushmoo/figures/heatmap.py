@@ -105,7 +105,7 @@ def fastest_variants(
     """The cells of each type's fastest variant; of one without a verified cell the first."""
     panels = []
     for dtype in dtypes:
-        own = cells[cells["dtype"] == dtype]
+        own = cells[cells["dtype"] == dtype].reset_index(drop=True)
         ranked = own[~own["variant"].isin(controls)]
         own = own if ranked.empty else ranked
         if own.empty:
@@ -175,16 +175,18 @@ def _panel(ax: Axes, panel: Panel, x: str, y: str, norm: Normalize) -> None:
     grid = ok.pivot_table(values="bandwidth_gbs", index=y, columns=x, aggfunc="max")
     grid = grid.reindex(index=ys, columns=xs)
     ax.set_facecolor(_LIMIT)
-    sns.heatmap(
-        grid,
-        ax=ax,
-        cmap=_MAP,
-        norm=norm,
-        cbar=False,
-        rasterized=True,
-        xticklabels=False,
-        yticklabels=False,
-    )
+    ax.set(xlim=(0, len(xs)), ylim=(len(ys), 0))
+    if len(ok):
+        sns.heatmap(
+            grid,
+            ax=ax,
+            cmap=_MAP,
+            norm=norm,
+            cbar=False,
+            rasterized=True,
+            xticklabels=False,
+            yticklabels=False,
+        )
     ax.invert_yaxis()
     # The middle of each value's row or column.
     column, row = ({v: k + 0.5 for k, v in enumerate(values)} for values in (xs, ys))
@@ -200,7 +202,7 @@ def _panel(ax: Axes, panel: Panel, x: str, y: str, norm: Normalize) -> None:
         _mark(ax, places[:1], s=size, facecolors="none", edgecolors=face, linewidths=line)
     _ticks(ax, xs, ys)
     ax.set(xlabel="", ylabel="")
-    ax.set_title(panel.title, fontsize=8)
+    ax.set_title(panel.title.replace(", ", "\n"), fontsize=8)
 
 
 def _usual(cells: pd.DataFrame, x: str, y: str) -> dict[str, tuple[int, int]]:

@@ -72,12 +72,7 @@ def workingset(
         best,
         x=BYTES_TOUCHED,
         y="bandwidth_gbs",
-        hue="dtype",
-        hue_order=dtypes,
-        palette=DTYPE_COLOURS,
-        style="cache_state",
-        style_order=states,
-        dashes={state: DASHES[state] for state in states},
+        **_looks(dtypes, states),
         lw=1.0,
         errorbar=None,
         legend=False,
@@ -87,7 +82,7 @@ def workingset(
         ax.axvline(cache, color="black", lw=0.7)
     _size_axis(ax, [*best[BYTES_TOUCHED], *([] if cache is None else [cache])])
     ax.set_xlabel("bytes touched by a launch (read + written)")
-    ax.set_ylabel("bandwidth (GB/s, read + written)")
+    ax.set_ylabel("GB/s, read + written")
     ax.set_ylim(bottom=0)
     marked = None if cache is None else f"{word}, {size_bytes(cache)}"
     handles = _legend(dtypes, states, marked, word)
@@ -98,6 +93,15 @@ def workingset(
     tops, ends = _top_cells(best, word), _ends(cache_ends(cells), word)
     title = f"{kernel}: bandwidth over the bytes touched"
     save(figure, svg, title, _caption(tops, ends, others))
+
+
+def _looks(dtypes: list[str], states: list[str]) -> dict[str, Any]:
+    """What seaborn draws the lines by: a colour for each dtype, dashes for each cache state."""
+    if not dtypes:
+        return {}
+    hue = {"hue": "dtype", "hue_order": dtypes, "palette": DTYPE_COLOURS}
+    dashes = {state: DASHES[state] for state in states}
+    return {**hue, "style": "cache_state", "style_order": states, "dashes": dashes}
 
 
 def _intervals(ax: Axes, rows: pd.DataFrame) -> None:

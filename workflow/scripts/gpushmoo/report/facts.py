@@ -46,7 +46,10 @@ def report_facts(
     elsewhere = {kernel for kernels in told for kernel in kernels}
     own_cells, own_best = _without(cells, elsewhere), _without(best, elsewhere)
     controls = {kernel: words["controls"] for kernel, words in spec["kernels"].items()}
-    to_use = advice(own_cells, own_best, controls)
+    own_best = own_best[
+        [v not in controls[k] for k, v in zip(own_best["kernel"], own_best["variant"], strict=True)]
+    ]
+    to_use = advice(own_cells, own_best)
     others = [k for k in sorted(set(own_cells["kernel"])) if k not in spec["persistent"]]
     contrasts = contrast_findings(
         own_cells, spec["persistent"], others, names, lambda kernel: _figure_of(kernel, spec)

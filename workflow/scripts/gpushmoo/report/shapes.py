@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from ..analysis.models.blocks import LIMITS, NONE
-from ..analysis.models.footprint import LAYOUTS
 from ..core.display import percent, significant
 from .tables import Json, Namer
 
@@ -24,8 +22,6 @@ _LAYOUT_WORDS = {NONE: "ignored", "rows": "in rows"}
 OPEN = 0.2
 # A mapping of which it misses so much in the median is named.
 BIASED = 0.1
-# Not more decimals of a nanosecond than that: finer than any clock.
-_MOST_DECIMALS = 3
 
 
 def shape_rows(fits: Sequence[Json], names: Namer) -> list[Json]:
@@ -43,15 +39,7 @@ def _row(f: Json, names: Namer) -> Json:
         "series": series,
         "best": _LAYOUT_WORDS.get(f["best"], f["best"]),
         "points": f"{f['points'] - f['held_out_points']} + {f['held_out_points']}",
-        "parameters": [
-            nanoseconds(fitted.get(n)) for names_of in LIMITS.values() for n in names_of
-        ],
         "errors": [_error(believed["held_out_error"], n) for n in ("median", "p95")],
-        "hypotheses": [
-            _error(f["hypotheses"].get(name, {}).get("held_out_error"), "p95")
-            for name in (NONE, *LAYOUTS)
-        ],
-        "without": [_error(f["without"].get(limit), "p95") for limit in LIMITS],
         "limits": [
             percent(shares.get(limit, 0.0)) if set(names_of) <= set(fitted) else "—"
             for limit, names_of in LIMITS.items()
@@ -61,25 +49,6 @@ def _row(f: Json, names: Namer) -> Json:
 
 def _series(f: Json, names: Namer) -> str:
     return f"{f['kernel']}, {f['dtype']}, {names.size(f)}"
-
-
-def nanoseconds(e: Json | None) -> str:
-    """A fitted time with half of its 95 % interval in ns, without the unit: ``80.1 ± 0.3``.
-
-    Where the interval reaches down to nothing it is only a bound: ``< 0.4``.
-    """
-    if e is None:
-        return "—"
-    if not e["identified"]:
-        return "n. d."
-    value, high = 1e9 * e["value"], 1e9 * e["high"]
-    if e["low"] <= 0:
-        return f"< {significant(high, 2)}"
-    half = high - value
-    if half <= 0:
-        return f"{significant(value)} ± 0"
-    places = min(_MOST_DECIMALS, max(0, -math.floor(math.log10(half))))
-    return f"{value:.{places}f} ± {half:.{places}f}"
 
 
 def _error(error: Mapping[str, float] | None, which: str) -> str:

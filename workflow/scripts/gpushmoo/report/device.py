@@ -14,6 +14,11 @@ def title_device(provenance: Sequence[Json]) -> str:
     return ", ".join(dict.fromkeys(p["device"]["name"] for p in provenance))
 
 
+def measured_date(provenance: Sequence[Json]) -> list[int]:
+    """Year, month and day on which the last shard was written: the document's date."""
+    return [int(part) for part in max(p["written_at"] for p in provenance)[:10].split("-")]
+
+
 def measured_words(provenance: Sequence[Json]) -> str:
     """Which days the run measured on, and with which driver."""
     days = sorted({p["written_at"][:10] for p in provenance})

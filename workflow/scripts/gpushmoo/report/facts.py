@@ -16,7 +16,7 @@ from . import tables
 from .appendix import fault_rows, provenance_rows
 from .chapter_pages import Page, figures_in
 from .contrasts import contrast_findings
-from .device import device_card, measured_words, title_device
+from .device import device_card, measured_date, measured_words, title_device
 from .earlier import earlier_finding
 from .findings import Finding, advice_findings, fault_findings, ranked
 from .first_page import first_page
@@ -68,6 +68,7 @@ def report_facts(
         "recorded": spec["recorded"],
         "title": title_device(provenance),
         "measured": measured_words(provenance),
+        "date": measured_date(provenance),
         "is_cpu": provenance[0]["device"]["kind"] == "cpu",
         "first_page": first_page(to_use, own_cells, spec["kernels"]),
         "findings": [{"sentence": f.sentence, "figure": f.figure} for f in first],

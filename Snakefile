@@ -31,6 +31,7 @@ for chapter_rules in flow.chapter_rules:
 rule all:
     input:
         flow.path("report.pdf"),
+        flow.path("explorer.html"),
         flow.path("summary", "verdict.txt"),
         flow.chapter_products,
     localrule: True

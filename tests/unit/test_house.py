@@ -31,10 +31,13 @@ MAY_SEE = {
     "chapters": "core storage workloads simulation",
     "analysis": "core storage workloads",
     "figures": "core storage workloads analysis",
+    "explorer": "core storage workloads analysis",
     "report": "core storage workloads analysis figures chapters",
     "planning": "core storage workloads devices measuring simulation chapters",
     "watching": "core storage workloads measuring",
-    "interactive": "core storage workloads devices measuring analysis figures planning watching",
+    "interactive": (
+        "core storage workloads devices measuring analysis figures explorer planning watching"
+    ),
     # The command line.
     "__main__": "interactive",
     "dot_products": "core workloads",

@@ -56,10 +56,35 @@ rule report:
         "../scripts/report.py"
 
 
+rule explorer:
+    input:
+        dataset=flow.dataset,
+        predictions=flow.path("model", "predictions.parquet"),
+        shapes=flow.path("model", "shapes.parquet"),
+    output:
+        report(
+            flow.path("explorer.html"),
+            caption="../report/explorer.rst",
+            category="Explorer",
+            labels={"page": "All cells"},
+        ),
+    log:
+        flow.path("logs", "explorer.log"),
+    localrule: True
+    conda:
+        "../../environment.yml"
+    params:
+        run=flow.config.run,
+        page=page_digest(),
+    script:
+        "../scripts/explorer.py"
+
+
 # May fail, so that all else comes before it.
 rule verdict:
     input:
         report=flow.path("report.pdf"),
+        explorer=flow.path("explorer.html"),
         dataset=flow.dataset,
         others=flow.chapter_products,
     output:

@@ -17,6 +17,8 @@ PROTOCOL_VERSION = 1
 _HOMES = {
     ".core.errors": ("DeviceError",),
     ".core.space": ("Cell", "Problem"),
+    ".explorer.explore": ("explore",),
+    ".explorer.errors": ("ExplorerError",),
     ".interactive.measure": ("sweep",),
     ".interactive.result": ("Sweep",),
     ".planning.config_schema": ("ConfigError",),

@@ -1,6 +1,8 @@
 from .core.errors import DeviceError as DeviceError
 from .core.space import Cell as Cell
 from .core.space import Problem as Problem
+from .explorer.errors import ExplorerError as ExplorerError
+from .explorer.explore import explore as explore
 from .interactive.measure import sweep as sweep
 from .interactive.result import Sweep as Sweep
 from .planning.config_schema import ConfigError as ConfigError

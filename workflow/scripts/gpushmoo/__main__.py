@@ -1,4 +1,4 @@
-"""``python -m gpushmoo``: sweeps a kernel, or writes a new one, from the shell."""
+"""``python -m gpushmoo``: sweeps a kernel, shows cells, or writes a new kernel, from the shell."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The command line: ``gpushmoo sweep``, ``gpushmoo new`` and ``gpushmoo watch``."""
+"""The command line: ``gpushmoo sweep``, ``new``, ``explore`` and ``watch``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .. import __name__ as library
 from .. import __version__
 from ..core.errors import DeviceError
 from ..core.schema import GROUP, Status
+from ..explorer.errors import ExplorerError
 from ..planning.config_schema import ConfigError
 from ..watching.state import WatchError
 from .measure import sweep
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         return _COMMANDS[given.command](given)
-    except (ConfigError, WatchError) as err:
+    except (ConfigError, ExplorerError, WatchError) as err:
         print(f"{library}: {err}", file=sys.stderr)
         return _REFUSED
     except DeviceError as err:
@@ -89,6 +90,14 @@ def _parser() -> argparse.ArgumentParser:
         help="a key under 'measure' of config/config.yaml, such as max_samples=21",
     )
     measured.add_argument("--save", metavar="FOLDER", help="keep the cells in this new folder")
+    shown = commands.add_parser(
+        "explore", help="write a page that a browser opens, of a run's cells"
+    )
+    shown.add_argument("run", help="a run's folder, such as results/local, or a data set's")
+    shown.add_argument("second", nargs="?", help="another one, to be shown beside it")
+    shown.add_argument(
+        "--out", metavar="FILE", help="where the page goes, by default explorer.html"
+    )
     made = commands.add_parser("new", help="write the folder of a new kernel that runs at once")
     made.add_argument("name", help="the kernel's name: letters, digits and '_'")
     made.add_argument("--in", dest="parent", default="kernels", help="by default %(default)s")
@@ -198,15 +207,21 @@ def _new(given: argparse.Namespace) -> int:
     return 0
 
 
+def _explore(given: argparse.Namespace) -> int:
+    # Not before it is wanted: the models' tables take a second to import.
+    from ..explorer.explore import explore
+
+    page = explore(given.run, given.second, out=given.out)
+    print(f"{page} opens in any browser; it needs no network.")
+    return 0
+
+
 def _watch(given: argparse.Namespace) -> int:
     # What draws in a terminal is of no use to a sweep.
     from ..watching.follow import watch
 
     watch(given.run, given.once)
     return 0
-
-
-_COMMANDS = {"new": _new, "sweep": _sweep, "watch": _watch}
 
 
 def _tool(name: str) -> str:
@@ -216,3 +231,6 @@ def _tool(name: str) -> str:
         return str(program.relative_to(Path.cwd()))
     except ValueError:  # an environment elsewhere, which is the active one
         return name
+
+
+_COMMANDS = {"explore": _explore, "new": _new, "sweep": _sweep, "watch": _watch}

@@ -126,6 +126,11 @@ def template_digest(chapters: Iterable[Path]) -> str:
     return file_digest(*(ROOT / "reports").glob("*.typ"), *(p for p in files if p.is_file()))
 
 
+def page_digest() -> str:
+    """Digest of the sources of the explorer's page, which are no Python."""
+    return file_digest(*(p for p in (PACKAGE / "explorer" / "page").rglob("*") if p.is_file()))
+
+
 def file_digest(*paths: Path) -> str:
     """Digest of files that are not Python modules (templates, device files)."""
     h = hashlib.sha256()

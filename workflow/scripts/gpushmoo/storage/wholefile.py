@@ -20,6 +20,7 @@ from typing import Any
 
 # What stands before and after the sum, by the kind of file.
 _AROUND_SUM = {
+    ".html": (b"<!-- sha256: ", b" -->\n"),
     ".json": (b',\n "sha256": "', b'"\n}\n'),
     ".pdf": (b"\n%sha256: ", b"\n"),
     ".svg": (b"<!-- sha256: ", b" -->\n"),
@@ -86,7 +87,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def write_summed(path: Path, data: bytes) -> None:
-    """Write `data` and its sum. The name ends in ``.svg``, ``.pdf`` or ``.txt``."""
+    """Write `data` and its sum. The name ends in ``.html``, ``.svg``, ``.pdf`` or ``.txt``."""
     write_whole(path, data + _sum_line(path, data))
 
 

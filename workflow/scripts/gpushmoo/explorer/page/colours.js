@@ -1,0 +1,40 @@
+// Colours of the map: cividis, which readers of any colour vision see as one rising scale.
+
+const STOPS = [
+  [0, 34, 78], [8, 51, 112], [53, 69, 108], [79, 87, 108], [102, 105, 112], [125, 124, 120],
+  [148, 142, 119], [174, 163, 113], [200, 184, 102], [229, 207, 82], [254, 232, 56],
+];
+
+/** The colour at `share` of the scale, 0 to 1, as red, green and blue. */
+export function colourAt(share) {
+  const place = Math.min(1, Math.max(0, share)) * (STOPS.length - 1);
+  const low = Math.min(STOPS.length - 2, Math.floor(place));
+  const part = place - low;
+  return STOPS[low].map((v, i) => Math.round(v + part * (STOPS[low + 1][i] - v)));
+}
+
+export function css(share) {
+  return `rgb(${colourAt(share).join(" ")})`;
+}
+
+/** Black or white, whichever is seen on the colour. */
+export function inkOn(share) {
+  const [r, g, b] = colourAt(share);
+  return 0.299 * r + 0.587 * g + 0.114 * b > 130 ? "#000" : "#fff";
+}
+
+/** Where a value stands on a scale from `low` to `high`. */
+export function shareOf(value, low, high, scale) {
+  if (!(high > low)) return 1;
+  if (scale === "log" && low > 0) return Math.log(value / low) / Math.log(high / low);
+  return (value - low) / (high - low);
+}
+
+export function gradient() {
+  return `linear-gradient(to right, ${STOPS.map((c) => `rgb(${c.join(" ")})`).join(", ")})`;
+}
+
+/** A colour of the style sheet, by its name. */
+export function themed(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}

@@ -1,0 +1,60 @@
+// What the map's colours can show.
+
+import * as numbers from "explorer/numbers.js";
+
+/** Name, heading, the value of a row, and its text. Greater is brighter. */
+export const QUANTITIES = {
+  bandwidth: {
+    label: "Bandwidth",
+    unit: "GB/s",
+    of: (seen) => seen.part.numbers("bandwidth_gbs"),
+    text: numbers.gbs,
+    bare: (v) => numbers.significant(v, 4),
+  },
+  time: {
+    label: "Time of a launch",
+    unit: "",
+    of: (seen) => seen.part.numbers("median_s"),
+    text: numbers.seconds,
+    bare: numbers.seconds,
+  },
+  best: {
+    label: "Share of the best",
+    unit: "%",
+    of: (seen) => {
+      const speed = seen.part.numbers("bandwidth_gbs");
+      return speed.map((v) => v / speed[seen.best ?? 0]);
+    },
+    text: (v) => numbers.percent(v),
+    bare: (v) => numbers.significant(100 * v, 3),
+  },
+  copy: {
+    label: "Over the runtime’s own copy",
+    unit: "×",
+    of: (seen) => seen.part.numbers("over_copy"),
+    text: (v) => `${numbers.significant(v)} ×`,
+    bare: (v) => numbers.significant(v, 3),
+  },
+  spread: {
+    label: "Half width of the interval",
+    unit: "%",
+    of: (seen) => seen.part.numbers("within_half_width"),
+    text: (v) => numbers.percent(v),
+    bare: (v) => numbers.significant(100 * v, 3),
+  },
+  model: {
+    label: "Measured over the model, less one",
+    unit: "%",
+    of: (seen) => seen.part.numbers("#model_error"),
+    text: (v) => numbers.percent(v),
+    bare: (v) => numbers.significant(100 * v, 3),
+  },
+};
+
+/** The quantities of which a group has a value. */
+export function known(seen) {
+  return Object.keys(QUANTITIES).filter((name) => {
+    const values = QUANTITIES[name].of(seen);
+    return seen.all.some((row) => Number.isFinite(values[row]));
+  });
+}

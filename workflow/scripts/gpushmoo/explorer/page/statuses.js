@@ -1,0 +1,24 @@
+// How a cell ended, in words. Limits are part of the experiment; the rest are faults.
+
+const MEANINGS = {
+  ok: "verified",
+  too_many_threads: "more threads than a block may have",
+  resources: "needs more than the device has",
+  invalid: "ruled out by the kernel",
+  build_failed: "did not compile",
+  workload_failed: "its workload raised an error",
+  launch_failed: "the launch failed",
+  wrong_result: "wrong result",
+  timeout: "ran too long",
+  throttled: "the device was throttled",
+  lost_device: "the device was lost",
+};
+const LIMITS = ["too_many_threads", "resources", "invalid"];
+
+export function meaning(status) {
+  return MEANINGS[status] ?? status;
+}
+
+export function isFault(status) {
+  return status !== "ok" && !LIMITS.includes(status);
+}

@@ -1,0 +1,200 @@
+"""What the page holds of a data set: an index, and for each kernel and type two packed blocks."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..analysis.aggregate import dataset_provenance
+from ..analysis.best import tied_best
+from ..analysis.fastest import params_text
+from ..analysis.models.shapes import SHAPE_SCHEMA
+from ..core.schema import GROUP, PREDICTION_SCHEMA, Status, is_axis
+from ..storage.dataset import partitions, read_cells
+from ..storage.store import read_table
+from .code_facts import version_facts
+from .columns import SAMPLE_STEP, Block, narrowed, sample_steps
+
+# What cells are compared by, all bits of it.
+EXACT = ("median_s", "own_low_s", "own_high_s")
+# Shown, and compared with nothing.
+DECIMAL = (
+    *("bandwidth_low_gbs", "bandwidth_high_gbs", "median_low_s", "median_high_s", "coverage"),
+    *("within_half_width", "between_spread", "copy_gbs", "over_copy", "working_set_over_cache"),
+)
+CODED = (
+    *("status", "message", "threads_per_block", "blocks", "tiles", "units", "resident_per_unit"),
+    *("registers", "bytes_read", "bytes_written", "launches_per_sample", "verified_words"),
+    *("wrong_words", "device_uuid", "backend", "measured_at"),
+)
+MODEL = "#predicted_gbs"
+# Which of a group's cells comes first where two have the same median; 0 where it is no matter.
+ORDER = "#order"
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """What the models predict, as the stages wrote it; None where there is none."""
+
+    predictions: Path | None = None
+    shapes: Path | None = None
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """How much of a run that still goes on is in; `cells` planned is an estimate if `about`."""
+
+    shards: int
+    planned_shards: int
+    planned_cells: int
+    about: bool
+
+    def as_plain(self) -> dict[str, Any]:
+        """For the index."""
+        return vars(self)
+
+
+@dataclass
+class Payload:
+    """The index, in plain values, and the blocks that it names, in base64."""
+
+    index: dict[str, Any]
+    blocks: dict[str, str] = field(default_factory=dict)
+
+
+def payload(
+    dataset: Path,
+    name: str,
+    model: ModelFiles,
+    progress: Unfinished | None = None,
+    prefix: str = "a",
+) -> Payload:
+    """All of `dataset` that the page shows; the names of its blocks begin with `prefix`.
+
+    One kernel and type is in memory at a time. Raises BadParquetError for what is damaged.
+    """
+    made = Payload(
+        {
+            "name": name,
+            "progress": None if progress is None else progress.as_plain(),
+            "sample_step": SAMPLE_STEP,
+            "parts": [],
+            "kernels": {},
+            "codes": version_facts(dataset_provenance(dataset)),
+        }
+    )
+    predicted = _predictions(model)
+    for number, where in enumerate(partitions(dataset)):
+        cells = _in_order(read_cells(dataset, where))
+        axes = [name for name in sorted(cells) if is_axis(name) and cells[name].notna().any()]
+        cells[MODEL] = _predicted(cells, predicted)
+        blocks = {"figures": f"{prefix}{number}", "samples": f"{prefix}{number}s"}
+        made.blocks[blocks["figures"]] = _text(_figures(cells, axes).packed(len(cells)))
+        made.blocks[blocks["samples"]] = _text(_samples(cells).packed(len(cells)))
+        part = {**where, "axes": axes, "rows": len(cells), "groups": _groups(cells, axes), **blocks}
+        made.index["parts"].append(part)
+    made.index["cells"] = sum(part["rows"] for part in made.index["parts"])
+    return made
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def _in_order(cells: pd.DataFrame) -> pd.DataFrame:
+    """By group and then by launch parameters, so that what is alike stands together."""
+    # `sort_values` of whole numbers with nulls: kernels of one name have the same axes.
+    axes = [name for name in sorted(cells) if is_axis(name)]
+    return cells.sort_values([*GROUP, *axes, "cell_key"], ignore_index=True)
+
+
+def _groups(cells: pd.DataFrame, axes: Sequence[str]) -> list[dict[str, Any]]:
+    """Where each group's rows begin and end, and its fastest cell."""
+    found = []
+    needed = ["status", "cell_key", "bandwidth_gbs", *EXACT, *axes]
+    for key, group in cells[[*GROUP, *needed]].groupby(list(GROUP[2:]), sort=True, observed=True):
+        names = dict(zip(GROUP[2:], key, strict=True))
+        height, width = int(names.pop("height")), int(names.pop("width"))
+        tied = tied_best(group)
+        best = None
+        if not tied.empty:
+            top = tied.iloc[0]
+            best = {"params": params_text(top, axes), "gbs": float(f"{top['bandwidth_gbs']:.4g}")}
+        rows = {"from": int(group.index[0]), "to": int(group.index[-1]) + 1}
+        size = {"height": height, "width": width}
+        ok = int((group["status"] == Status.OK).sum())
+        found.append({**names, **size, **rows, "ok": ok, "tied": len(tied), "best": best})
+    return found
+
+
+def _figures(cells: pd.DataFrame, axes: Sequence[str]) -> Block:
+    block = Block()
+    for name in (*axes, *CODED):
+        block.add_codes(name, _codable(cells[name]))
+    block.add_codes(ORDER, _order(cells))
+    for name in EXACT:
+        block.add_exact(name, cells[name])
+    for name in (*DECIMAL, MODEL):
+        block.add_decimals(name, cells[name])
+    for name in ("repeat_medians_s", "repeat_copy_gbs"):
+        block.add_lists(f"#{name}", cells[name].map(len).tolist())
+        block.add_decimals(name, _flat(cells[name]))
+    return block
+
+
+def _samples(cells: pd.DataFrame) -> Block:
+    block = Block()
+    counts = cells["samples_s"].map(len).to_numpy()
+    block.add_lists("#samples_s", counts.tolist())
+    medians = np.repeat(cells["median_s"].to_numpy(np.float64, na_value=np.nan), counts)
+    block.add_steps("samples_s", sample_steps(_flat(cells["samples_s"]), medians))
+    repeats = cells["repeat_samples"]
+    block.add_lists("#repeat_samples", repeats.map(len).tolist())
+    block.add_steps("repeat_samples", narrowed(_flat(repeats).astype(np.int64)))
+    return block
+
+
+def _flat(lists: pd.Series) -> Any:
+    return np.fromiter(chain.from_iterable(lists), dtype=np.float64)
+
+
+def _codable(column: pd.Series) -> pd.Series:
+    """Texts, or whole numbers, with nulls; a time is a text."""
+    if isinstance(column.dtype, pd.DatetimeTZDtype):
+        return column.dt.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return column.astype("Int64") if pd.api.types.is_numeric_dtype(column) else column
+
+
+def _order(cells: pd.DataFrame) -> pd.Series:
+    """The place by key among cells of the group that have the same median: see ORDER."""
+    same = cells.groupby([*GROUP, "median_s"], observed=True)["cell_key"]
+    return same.rank("first").sub(1).fillna(0).astype("Int64")
+
+
+def _predictions(model: ModelFiles) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
+    read = [
+        None if path is None else read_table(path, schema).to_pandas()
+        for path, schema in ((model.predictions, PREDICTION_SCHEMA), (model.shapes, SHAPE_SCHEMA))
+    ]
+    return read[0], read[1]
+
+
+def _predicted(
+    cells: pd.DataFrame, models: tuple[pd.DataFrame | None, pd.DataFrame | None]
+) -> pd.Series:
+    """Bandwidth that a model predicts for each cell, GB/s; not a number where none does."""
+    found = pd.Series(np.nan, index=cells.index)
+    for table, on in zip(models, ([*GROUP, "blocks"], [*GROUP, "cell_key"]), strict=True):
+        if table is not None and not table.empty:
+            told = table[[*on, "predicted_gbs"]].drop_duplicates(on)
+            # A left join keeps the order of the cells.
+            joined = cells[on].merge(told, on=on, how="left")["predicted_gbs"]
+            found = found.fillna(joined)
+    return found

@@ -65,6 +65,12 @@ test-cluster: .venv/dev.stamp
 	sh tests/cluster/install.sh
 	.venv/bin/python -m pytest -q tests/cluster
 
+# The explorer in a browser. Installs Chromium where there is none (Debian's package, as root).
+.PHONY: test-browser
+test-browser: .venv/dev.stamp
+	sh tests/browser/install.sh
+	.venv/bin/python -m pytest -q tests/browser
+
 lint: .venv/dev.stamp
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .

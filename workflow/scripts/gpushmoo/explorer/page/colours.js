@@ -13,8 +13,11 @@ export function colourAt(share) {
   return STOPS[low].map((v, i) => Math.round(v + part * (STOPS[low + 1][i] - v)));
 }
 
+// Texts are made once: a map has thousands of cells, and they have no more colours than this.
+const SHADES = Array.from({ length: 512 }, (_, i) => `rgb(${colourAt(i / 511).join(" ")})`);
+
 export function css(share) {
-  return `rgb(${colourAt(share).join(" ")})`;
+  return SHADES[Math.round(Math.min(1, Math.max(0, share)) * (SHADES.length - 1))];
 }
 
 /** Black or white, whichever is seen on the colour. */

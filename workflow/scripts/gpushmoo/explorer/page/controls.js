@@ -66,17 +66,19 @@ function colourFields(seen, choice, update) {
 
 function filterFields(seen, choice, update) {
   const { part, all } = seen;
-  const threads = [...new Set(all.map((row) => part.numbers("threads_per_block")[row]))].sort((a, b) => a - b);
   const statuses = [...new Set(all.map((row) => part.status(row)))].sort();
-  const fields = [
-    select("threads", "Threads", choice.threads, [["", "all"], ...plain(threads).map(([v]) => [v, `${v} only`])], (value) => update({ threads: value })),
-  ];
+  // A field and no list: a group has hundreds of numbers of threads, and as many options would be slow.
+  const threads = make("input", {
+    type: "number", min: "1", value: choice.threads, placeholder: "all",
+    change: (event) => event.target.checkValidity() && update({ threads: event.target.value }),
+  });
+  const fields = [field("threads", "Threads in a block", threads)];
   if (statuses.length > 1) {
     const named = statuses.map((status) => [status, `${status}: ${meaning(status)}`]);
     fields.push(select("only", "Status", choice.only, [["", "all"], ...named], (only) => update({ only })));
   }
   const share = make("input", {
-    type: "number", min: "0", max: "100", step: "0.5", value: choice.near || NEAR, id: "choose-near-share",
+    type: "number", min: "0", max: "100", step: "0.1", value: choice.near || NEAR, id: "choose-near-share",
     "aria-label": "Percent of the best", disabled: choice.near === "",
     change: (event) => event.target.checkValidity() && event.target.value !== "" && update({ near: event.target.value }),
   });

@@ -30,7 +30,7 @@ export class HeatMap {
     this.over.addEventListener("click", (event) => at(event) !== null && onPick(at(event)));
   }
 
-  /** Show `map`: seen, points, x and y (axes with values; y may be null), values, scale. */
+  /** Show `map`: seen, points (a Grid), values, scale. */
   draw(map) {
     this.map = map;
     map.rows = () => map.seen.all.filter((row) => map.seen.part.status(row) === "ok");
@@ -43,10 +43,9 @@ export class HeatMap {
   }
 
   place() {
-    const { x, y } = this.map;
     const width = Math.max(240, this.container.clientWidth);
-    this.nx = x.values.length;
-    this.ny = y ? y.values.length : 1;
+    this.nx = this.map.points.nx;
+    this.ny = this.map.points.ny;
     const plot = width - MARGIN.left - MARGIN.right;
     const side = Math.max(LEAST_SIDE, plot / this.nx);
     const most = MOST_HEIGHT - MARGIN.top - MARGIN.bottom;
@@ -78,19 +77,14 @@ export class HeatMap {
     return [left, top, this.cw, this.ch];
   }
 
-  rowAtPlace(i, j) {
-    const { x, y, points } = this.map;
-    return points.get(`${x.values[i]}|${y ? y.values[j] : 0}`) ?? null;
-  }
-
   cells(pen) {
-    const { seen, values, low, high, scale } = this.map;
+    const { seen, points, values, low, high, scale } = this.map;
     const gap = this.cw > 12 && this.ch > 12 ? 1 : 0;
     const limit = hatch(pen, themed("--quiet"));
     const fault = hatch(pen, themed("--fault"));
     for (let i = 0; i < this.nx; i += 1) {
       for (let j = 0; j < this.ny; j += 1) {
-        const row = this.rowAtPlace(i, j);
+        const row = points.at(i, j);
         if (row === null) continue;
         const [left, top, w, h] = this.box(i, j);
         const status = seen.part.status(row);
@@ -123,7 +117,7 @@ export class HeatMap {
   }
 
   axes(pen) {
-    const { x, y } = this.map;
+    const { x, y } = this.map.points;
     pen.fillStyle = themed("--ink");
     pen.textAlign = "center";
     pen.textBaseline = "top";
@@ -150,9 +144,7 @@ export class HeatMap {
   cursor(row) {
     const pen = this.pen(this.over);
     if (row === null) return;
-    const { x, y, seen } = this.map;
-    const i = x.values.indexOf(seen.part.numbers(x.name)[row]);
-    const j = y ? y.values.indexOf(seen.part.numbers(y.name)[row]) : 0;
+    const [i, j] = this.map.points.placeOf(row);
     if (i < 0 || j < 0) return;
     const [left, top, w, h] = this.box(i, j);
     for (const [colour, width, out] of [[themed("--paper"), 4, 2], [themed("--accent"), 2, 2]]) {
@@ -167,17 +159,7 @@ export class HeatMap {
     const i = Math.floor((event.clientX - frame.left - MARGIN.left) / this.cw);
     const up = Math.floor((event.clientY - frame.top - MARGIN.top) / this.ch);
     const j = this.ny - 1 - up;
-    return i < 0 || j < 0 || i >= this.nx || j >= this.ny ? null : this.rowAtPlace(i, j);
-  }
-
-  /** Where on the screen a row is drawn: the middle, in pixels of the window. */
-  placeOf(row) {
-    const { x, y, seen } = this.map;
-    const frame = this.over.getBoundingClientRect();
-    const i = x.values.indexOf(seen.part.numbers(x.name)[row]);
-    const j = y ? y.values.indexOf(seen.part.numbers(y.name)[row]) : 0;
-    const [left, top, w, h] = this.box(i, j);
-    return { x: frame.left + left + w / 2, y: frame.top + top + h / 2 };
+    return i < 0 || j < 0 || i >= this.nx || j >= this.ny ? null : this.map.points.at(i, j);
   }
 }
 

@@ -1,7 +1,5 @@
 // The map by keyboard. Keys count only where the map has the focus.
 
-import { pointKey } from "explorer/select.js";
-
 const STEPS = {
   ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1],
   PageUp: [0, 8], PageDown: [0, -8], Home: [-Infinity, 0], End: [Infinity, 0],
@@ -36,30 +34,18 @@ function target(page, key) {
 }
 
 function moved(page, seen, [right, up]) {
-  const { x, y } = page.choice;
-  const points = page.points[page.views.indexOf(seen)];
-  const across = valuesOf(seen, x);
-  const upward = y && y !== "none" ? valuesOf(seen, y) : [0];
-  const [atX, atY] = pointKey(seen.part, page.row, x, y === "none" ? null : y || null).split("|").map(Number);
-  let i = across.indexOf(atX);
-  let j = upward.indexOf(atY);
-  const clamp = (v, most) => Math.min(most, Math.max(0, v));
-  const end = (step, count) => (step > 0 ? count - 1 : 0);
-  if (!Number.isFinite(right)) i = end(right, across.length);
-  else i = clamp(i + right, across.length - 1);
-  j = clamp(j + up, upward.length - 1);
-  // A place that was not swept is passed over.
-  const [di, dj] = [Math.sign(right) * (Number.isFinite(right) ? 1 : -1), Math.sign(up)];
-  while (i >= 0 && j >= 0 && i < across.length && j < upward.length) {
-    const found = points.get(`${across[i]}|${upward[j]}`);
-    if (found !== undefined) return found;
+  const grid = page.points[page.views.indexOf(seen)];
+  let [i, j] = grid.placeOf(page.row);
+  const clamp = (v, count) => Math.min(count - 1, Math.max(0, v));
+  i = clamp(i + right, grid.nx);
+  j = clamp(j + up, grid.ny);
+  // A place that was not swept is passed over, from an end towards the middle.
+  const inward = Number.isFinite(right) ? 1 : -1;
+  const [di, dj] = [Math.sign(right) * inward, Math.sign(up)];
+  while (i >= 0 && j >= 0 && i < grid.nx && j < grid.ny) {
+    if (grid.at(i, j) !== null) return grid.at(i, j);
     i += di;
     j += dj;
   }
   return page.row;
-}
-
-function valuesOf(seen, name) {
-  const swept = seen.axes.find((axis) => axis.name === name);
-  return swept ? swept.values : [NaN];
 }

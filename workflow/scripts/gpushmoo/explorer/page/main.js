@@ -25,10 +25,13 @@ export async function start() {
   tellProgress();
   listen();
   await choose(fromFragment(location.hash));
+  // For whoever measures: see tests/benchmarks/explorer.py.
+  requestAnimationFrame(() => performance.mark("drawn"));
   document.documentElement.dataset.ready = "true";
   for (const set of page.sets) {
     for (const { kernel, dtype } of set.index.parts) await set.part(kernel, dtype);
   }
+  performance.mark("loaded");
   document.documentElement.dataset.loaded = "true";
 }
 
@@ -49,11 +52,17 @@ function listen() {
   addEventListener("resize", () => drawPictures());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawPictures());
   byId("copy-csv").addEventListener("click", copyCsv);
-  byId("copy-link").addEventListener("click", () => copy(location.href, "The link was copied."));
+  byId("copy-link").addEventListener("click", () => copy(location.href.split("#")[0] + toFragment(page.choice), "The link was copied."));
   byId("page-back").addEventListener("click", () => turnPage(-1));
   byId("page-on").addEventListener("click", () => turnPage(1));
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   listenToKeys(byId("maps"), page, pick);
+}
+
+/** Have the address hold what is chosen; a browser takes its time for that, so not before it is drawn. */
+function noteLink() {
+  clearTimeout(page.noting);
+  page.noting = setTimeout(() => history.replaceState(null, "", toFragment(page.choice)), 80);
 }
 
 /** Take over a change of the choice. */
@@ -81,7 +90,7 @@ async function choose(asked) {
   if (lead && !known(lead).includes(whole.show)) whole.show = known(lead)[0] ?? "bandwidth";
   page.row = lead && (rowOf(lead, whole.cell) ?? lead.best ?? lead.all[0] ?? null);
   page.tablePage = 0;
-  page.points = page.views.map((seen) => seen && points(seen, whole.x || null, upward(whole), heldAxes(whole)));
+  page.points = page.views.map((seen) => seen && points(seen, axisNamed(seen, whole.x), axisNamed(seen, upward(whole)), heldAxes(whole)));
   draw();
 }
 
@@ -112,7 +121,7 @@ function secondOf(row) {
 }
 
 function draw() {
-  history.replaceState(null, "", toFragment(page.choice));
+  noteLink();
   drawControls(byId("controls"), page.sets, leading(), page.choice, update);
   const named = page.sets.length > 1;
   byId("answer").replaceChildren(...page.sets.map((set, i) => answer(set, page.views[i], page.choice, named)));
@@ -169,8 +178,11 @@ function mapLabel(flat) {
   return `${what}: ${choice.kernel}, ${choice.dtype}, ${choice.variant}, ${choice.size}, ${choice.cache}. Arrow keys move from cell to cell.`;
 }
 
+/** An axis with its values in this data set, which may be one alone; null for no axis. */
 function axisNamed(seen, name) {
-  return seen.axes.find((axis) => axis.name === name) ?? { name, values: [...new Set(seen.all.map((row) => seen.part.numbers(name)[row]))].sort((a, b) => a - b) };
+  if (!name) return null;
+  const swept = () => [...new Set(seen.all.map((row) => seen.part.numbers(name)[row]))].sort((a, b) => a - b);
+  return seen.axes.find((axis) => axis.name === name) ?? { name, values: swept() };
 }
 
 function drawMap(frame, figure, seen, i) {
@@ -181,8 +193,6 @@ function drawMap(frame, figure, seen, i) {
   map.draw({
     seen,
     points: page.points[i],
-    x: axisNamed(seen, choice.x),
-    y: axisNamed(seen, choice.y),
     values: quantity.of(seen),
     scale: choice.scale,
   });
@@ -192,11 +202,11 @@ function drawMap(frame, figure, seen, i) {
 
 function drawCurve(container) {
   const lead = leading();
-  const shown = [...page.points[page.views.indexOf(lead)].values()];
+  const shown = page.points[page.views.indexOf(lead)].all();
   const place = lead.part.numbers(page.choice.x);
   const rows = shown.sort((a, b) => place[a] - place[b]);
   const frame = container.appendChild(make("div", { class: "canvas curve" }));
-  const second = secondRows((seen, i) => [...page.points[i].values()]);
+  const second = secondRows((seen, i) => page.points[i].all());
   drawSection(frame, { seen: lead, rows, axis: page.choice.x, current: page.row, second, scale: page.choice.scale, height: 360, onPick: pick });
 }
 
@@ -224,7 +234,7 @@ function pick(row, aloud = false) {
   if (row === null || row === undefined) return;
   page.row = row;
   page.choice.cell = paramsKey(leading().part, row);
-  history.replaceState(null, "", toFragment(page.choice));
+  noteLink();
   if (byId("map-area").dataset.kind === "curve") drawMaps();
   drawCell(row);
   drawSections();
@@ -283,7 +293,7 @@ function drawListing() {
 function sortBy(sort) {
   page.choice.sort = sort;
   page.tablePage = 0;
-  history.replaceState(null, "", toFragment(page.choice));
+  noteLink();
   drawListing();
   byId("table").querySelector(`[data-sort="${CSS.escape(sort.replace(/^-/, ""))}"], [data-sort="-${CSS.escape(sort.replace(/^-/, ""))}"]`)?.focus();
 }

@@ -102,33 +102,60 @@ export function view(part, choice, near) {
   };
 }
 
+/** Rows by their places on two axes. Places are numbered from 0; `at` gives null where no cell stands. */
+export class Grid {
+  constructor(part, x, y) {
+    this.x = x;
+    this.y = y;
+    this.places = [x, y].map((axis) => new Map((axis?.values ?? []).map((value, i) => [value, i])));
+    this.numbers = [x, y].map((axis) => (axis === null ? null : part.numbers(axis.name)));
+    this.nx = x?.values.length ?? 1;
+    this.ny = y?.values.length ?? 1;
+    this.rows = new Int32Array(this.nx * this.ny).fill(-1);
+  }
+
+  /** Where a row stands, as two numbers. */
+  placeOf(row) {
+    return this.places.map((places, i) => (this.numbers[i] === null ? 0 : places.get(this.numbers[i][row]) ?? -1));
+  }
+
+  at(i, j) {
+    const row = this.rows[j * this.nx + i];
+    return row < 0 ? null : row;
+  }
+
+  put(i, j, row) {
+    this.rows[j * this.nx + i] = row;
+  }
+
+  /** All rows that stand somewhere. */
+  all() {
+    return [...this.rows].filter((row) => row >= 0);
+  }
+}
+
 /**
- * The row that stands at each point of the axes `x` and `y` (null: none): of cells that differ in
- * other axes the fastest, or the one with the values that `fixed` names.
+ * The row that stands at each place of the axes `x` and `y`, either of which may be null: of cells
+ * that differ in other axes the fastest, or the one with the values that `fixed` names.
  */
 export function points(seen, x, y, fixed) {
   const { part } = seen;
   const median = part.numbers("median_s");
-  const found = new Map();
+  const grid = new Grid(part, x, y);
   const held = Object.entries(fixed).map(([axis, value]) => [part.numbers(axis), value]);
-  const first = (a, b) => {
+  const isBefore = (a, b) => {
     const shown = seen.shown.has(b) - seen.shown.has(a);
     const ok = (part.status(b) === "ok") - (part.status(a) === "ok");
-    return shown || ok || median[a] - median[b] || a - b;
+    return (shown || ok || median[a] - median[b] || a - b) < 0;
   };
   for (const row of seen.all) {
     if (held.some(([values, value]) => values[row] !== value)) continue;
-    const key = pointKey(part, row, x, y);
-    const there = found.get(key);
-    if (there === undefined || first(row, there) < 0) found.set(key, row);
+    const [i, j] = grid.placeOf(row);
+    if (i < 0 || j < 0) continue;
+    const there = grid.at(i, j);
+    if (there === null || isBefore(row, there)) grid.put(i, j, row);
   }
-  return found;
-}
-
-/** The place of a row on the map. */
-export function pointKey(part, row, x, y) {
-  const at = (axis) => (axis === null ? 0 : part.numbers(axis)[row]);
-  return `${at(x)}|${at(y)}`;
+  return grid;
 }
 
 /** The row of a part whose launch parameters are those of `key`; null where there is none. */

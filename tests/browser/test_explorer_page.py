@@ -1,0 +1,451 @@
+"""The explorer in a browser: real clicks and keys, and the same answers as the analysis."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from browsing import chromium, missing, opened
+from conftest import ROOT
+from explored import explored_dataset
+from gpushmoo import explore
+from gpushmoo.analysis.best import tied_best
+from gpushmoo.analysis.fastest import axes_of
+from gpushmoo.analysis.models.series import fit_dataset
+from gpushmoo.core.display import significant
+from gpushmoo.core.schema import GROUP
+from gpushmoo.explorer.explore import write_page
+from gpushmoo.explorer.payload import ModelFiles, Unfinished
+from gpushmoo.explorer.sources import Source
+from gpushmoo.storage.dataset import read_cells
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(missing() is not None, reason=missing() or ""),
+]
+COPY = "#kernel=copy2d_coalesced&dtype=float&size=1024x1024&cache=warm"
+CURVE = "#kernel=block_eq_partition"
+SLICES = "#kernel=global_load"
+# Of a row of a table, in JavaScript.
+TEXTS = "row => [...row.children].map(cell => cell.textContent)"
+WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a data set, its cells and a page of it, with a model's predictions."""
+    folder = tmp_path_factory.mktemp("explored")
+    dataset = explored_dataset(folder)
+    fitted = folder / "params.json", folder / "predictions.parquet"
+    fit_dataset(read_cells(dataset), ["block_eq_partition"], 0.25, 1, *fitted)
+    write_page([Source(dataset, "run", ModelFiles(predictions=fitted[1]))], folder / "page.html")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cells(place: Path) -> pd.DataFrame:
+    return read_cells(place / "dataset")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def context(browser: Any) -> Iterator[Any]:
+    opened_context = browser.new_context(viewport=WIDE)
+    yield opened_context
+    opened_context.close()
+
+
+@pytest.fixture
+def tab(context: Any, place: Path) -> Iterator[Any]:
+    """The page at a map. What goes wrong in its programs fails the test."""
+    faults: list[str] = []
+    page = opened(context, place / "page.html", COPY)
+    page.on("pageerror", lambda err: faults.append(str(err)))
+    page.on("console", lambda said: said.type == "error" and faults.append(said.text))
+    yield page
+    page.close()
+    assert faults == []
+
+
+def go(tab: Any, fragment: str) -> None:
+    """Follow a link within the page, and wait until it is drawn."""
+    tab.evaluate("document.getElementById('answer').replaceChildren()")
+    tab.evaluate("link => { location.hash = link }", fragment)
+    tab.wait_for_selector("#answer div")
+
+
+def choose(tab: Any, name: str, value: str) -> None:
+    """Choose from a list, and wait until the page is drawn anew."""
+    tab.evaluate("document.getElementById('answer').replaceChildren()")
+    tab.select_option(f"#choose-{name}", value)
+    tab.wait_for_selector("#answer div")
+
+
+def wait_for_link(tab: Any, part: str) -> None:
+    """Wait until the address holds what was chosen."""
+    tab.wait_for_function("part => location.hash.includes(part)", arg=part)
+
+
+def params_of(cell: Any, axes: list[str]) -> str:
+    return ", ".join(f"{axis} {int(cell[axis])}" for axis in axes) or "no launch parameters"
+
+
+def listed(tab: Any) -> list[dict[str, str]]:
+    """The table's page, by its headings."""
+    heads = [text.rstrip(" ▲▼") for text in tab.locator("#table thead th").all_inner_texts()]
+    rows = tab.evaluate(f"[...document.querySelectorAll('#table tbody tr')].map({TEXTS})")
+    return [dict(zip(heads, row, strict=True)) for row in rows]
+
+
+def place_of(tab: Any, x: int, y: int) -> tuple[float, float]:
+    """Where on the screen the cell of column `x` and row `y` from below is drawn: 5 × 5 of them."""
+    box = tab.locator(".canvas canvas.cursor").first.bounding_box()
+    left, right, top, bottom = 52, 8, 6, 40
+    width, height = box["width"] - left - right, box["height"] - top - bottom
+    return box["x"] + left + (x + 0.5) * width / 5, box["y"] + top + (4.5 - y) * height / 5
+
+
+def test_the_best_and_the_tied_cells_of_every_group_are_those_of_the_analysis(
+    tab: Any, cells: pd.DataFrame
+) -> None:
+    groups = 0
+    for key, group in cells.groupby(list(GROUP), observed=True):
+        named = dict(zip(GROUP, key, strict=True))
+        go(
+            tab,
+            f"#kernel={named['kernel']}&dtype={named['dtype']}&variant={named['variant']}"
+            f"&size={named['height']}x{named['width']}&cache={named['cache_state']}",
+        )
+        tied, axes = tied_best(group), sorted(axes_of(group))
+        told = tab.locator("#answer > div")
+        assert told.get_attribute("data-best") == params_of(tied.iloc[0], axes), named
+        assert told.get_attribute("data-tied") == str(len(tied))
+        marked = {
+            ", ".join(f"{axis} {row[axis]}" for axis in axes)
+            for row in listed(tab)
+            if row["tied"] != ""
+        }
+        expected = {", ".join(f"{a} {int(cell[a])}" for a in axes) for _, cell in tied.iterrows()}
+        assert marked == expected, named
+        assert f" {significant(tied['bandwidth_gbs'].iloc[0], 4)} GB/s" in told.inner_text()
+        groups += 1
+    assert groups == cells.groupby(list(GROUP), observed=True).ngroups == 13
+
+
+def test_a_pointer_over_the_map_shows_the_cell_and_a_click_keeps_it(
+    tab: Any, cells: pd.DataFrame
+) -> None:
+    tab.mouse.move(*place_of(tab, 3, 2))
+    assert tab.inner_text("#tip").startswith("block_x 64, block_y 4")
+    assert tab.inner_text("#cell .params") == "block_x 64, block_y 4"
+    tab.mouse.click(*place_of(tab, 3, 2))
+    wait_for_link(tab, "cell=block_x%3A64%2Cblock_y%3A4")
+    tab.mouse.move(5, 5)
+    assert tab.is_hidden("#tip")
+    assert tab.inner_text("#cell .params") == "block_x 64, block_y 4"
+    told = dict(tab.evaluate(f"[...document.querySelectorAll('.figures tbody tr')].map({TEXTS})"))
+    where = (cells["dtype"] == "float") & (cells["height"] == 1024) & (cells["block_x"] == 64)
+    where &= (cells["cache_state"] == "warm") & (cells["block_y"] == 4)
+    (cell,) = cells[where].to_dict("records")
+    assert told["Bandwidth"] == f"{significant(cell['bandwidth_gbs'], 4)} GB/s"
+    assert told["Threads in a block"] == "256"
+    assert told["Registers of a thread"] == "32"
+    tab.wait_for_selector("canvas.samples[data-samples='7']")
+    assert "7 samples in 1 repeat" in tab.inner_text(".samples-note")
+    assert tab.locator("#charts .chart").count() == 2
+
+
+def test_cross_sections_are_linked_with_the_map(tab: Any) -> None:
+    tab.mouse.click(*place_of(tab, 3, 2))
+    section = tab.locator("#charts .chart .u-over").first
+    section.scroll_into_view_if_needed()
+    box = section.bounding_box()
+    # The left end of the section along block_x.
+    tab.mouse.move(box["x"] + 2, box["y"] + box["height"] / 2)
+    tab.mouse.click(box["x"] + 2, box["y"] + box["height"] / 2)
+    assert tab.inner_text("#cell .params") == "block_x 8, block_y 4"
+
+
+def test_a_fault_tells_its_status_and_its_message_is_only_text(tab: Any) -> None:
+    tab.mouse.click(*place_of(tab, 0, 1))
+    assert tab.inner_text("#cell .status").startswith("wrong_result wrong result")
+    assert tab.inner_text("#cell .message").startswith('</script><img src=x onerror="')
+    assert tab.title() == "run · explorer"
+    assert tab.locator("#legend .fault").count() == 1
+    assert "too_many_threads: more threads" in tab.inner_text("#legend")
+
+
+def test_all_of_the_map_is_reached_by_keys_and_told_aloud(tab: Any, cells: pd.DataFrame) -> None:
+    tab.mouse.click(*place_of(tab, 1, 1))
+    tab.focus("#maps")
+    for key, params in (
+        ("ArrowRight", "block_x 32, block_y 2"),
+        ("ArrowUp", "block_x 32, block_y 4"),
+        ("End", "block_x 128, block_y 4"),
+        ("PageUp", "block_x 128, block_y 16"),
+        ("ArrowRight", "block_x 128, block_y 16"),
+        ("Home", "block_x 8, block_y 16"),
+        ("PageDown", "block_x 8, block_y 1"),
+    ):
+        tab.keyboard.press(key)
+        assert tab.inner_text("#say").startswith(f"{params}: "), key
+        assert tab.inner_text("#cell .params") == params
+    tab.keyboard.press("b")
+    best = tab.get_attribute("#answer > div", "data-best")
+    assert re.fullmatch(rf"{best}: [0-9.]+ GB/s, the fastest\.", tab.inner_text("#say"))
+    seen = set()
+    for _ in range(int(tab.get_attribute("#answer > div", "data-tied"))):
+        seen.add(tab.inner_text("#cell .params"))
+        tab.keyboard.press("n")
+    assert len(seen) == int(tab.get_attribute("#answer > div", "data-tied"))
+    assert tab.inner_text("#cell .params") == best
+
+
+def test_filters_leave_cells_out_and_the_answer_is_that_of_the_rest(
+    tab: Any, cells: pd.DataFrame
+) -> None:
+    tab.evaluate("document.getElementById('answer').replaceChildren()")
+    tab.fill("#choose-threads", "256")
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("#answer div")
+    rows = listed(tab)
+    assert {row["threads in block"] for row in rows} == {"256"}
+    mine = cells[(cells["kernel"] == "copy2d_coalesced") & (cells["height"] == 1024)]
+    mine = mine[mine["cache_state"] == "warm"]
+    of_256 = mine[(mine["dtype"] == "float") & (mine["threads_per_block"] == 256)]
+    assert len(rows) == len(of_256)
+    best = params_of(tied_best(of_256).iloc[0], ["block_x", "block_y"])
+    assert tab.get_attribute("#answer > div", "data-best") == best
+    assert "among cells of 256 threads" in tab.inner_text("#answer")
+    tab.click("#clear")
+    assert len(listed(tab)) == 25
+    tab.check("#choose-near")
+    tab.fill("#choose-near-share", "0.1")
+    tab.keyboard.press("Tab")
+    tab.wait_for_function("document.getElementById('answer').innerText.includes('0.1 %')")
+    near = []
+    for dtype in ("double", "float"):
+        ok = mine[(mine["dtype"] == dtype) & (mine["status"] == "ok")]
+        close = ok[ok["bandwidth_gbs"] >= 0.999 * ok["bandwidth_gbs"].max()]
+        near.append({params_of(cell, ["block_x", "block_y"]) for _, cell in close.iterrows()})
+    told = {f"block_x {row['block_x']}, block_y {row['block_y']}" for row in listed(tab)}
+    assert told == near[0] & near[1] != set()
+    assert told != near[1]
+
+
+def test_the_table_is_sorted_by_any_column_and_copied_whole(tab: Any, cells: pd.DataFrame) -> None:
+    speeds = [float(row["GB/s"]) for row in listed(tab) if row["status"] == "ok"]
+    assert all(a >= b for a, b in pairwise(speeds))
+    assert listed(tab)[-1]["GB/s"] == "–"
+    head = tab.locator("#table thead th", has_text="block_y")
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    head.locator("button").press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert [row["block_y"] for row in listed(tab)][:6] == ["1"] * 5 + ["2"]
+    wait_for_link(tab, "sort=block_y")
+    tab.evaluate("navigator.clipboard.writeText = text => { window.copied = text }")
+    tab.click("#copy-csv")
+    assert tab.inner_text("#say") == "25 rows copied as CSV."
+    rows = list(csv.DictReader(io.StringIO(tab.evaluate("window.copied"))))
+    mine = cells[(cells["dtype"] == "float") & (cells["height"] == 1024)]
+    mine = mine[(mine["kernel"] == "copy2d_coalesced") & (mine["cache_state"] == "warm")]
+    exact = {(row["block_x"], row["block_y"]): row["median_s"] for row in rows}
+    for _, cell in mine[mine["status"] == "ok"].iterrows():
+        told = exact[str(int(cell["block_x"])), str(int(cell["block_y"]))]
+        assert float(told) == cell["median_s"]
+    (fault,) = [row for row in rows if row["status"] == "wrong_result"]
+    assert (fault["median_s"], fault["tied"]) == ("", "false")
+
+
+def test_a_row_of_the_table_leads_to_its_cell_by_click_and_by_key(tab: Any) -> None:
+    tab.locator("#table tbody tr").nth(3).click()
+    row = listed(tab)[3]
+    assert tab.inner_text("#cell .params") == f"block_x {row['block_x']}, block_y {row['block_y']}"
+    tab.locator("#table tbody tr").nth(5).locator("button").press("Enter")
+    row = listed(tab)[5]
+    assert tab.inner_text("#cell .params") == f"block_x {row['block_x']}, block_y {row['block_y']}"
+    assert tab.locator("#table tr[aria-current]").count() == 1
+
+
+def test_a_link_holds_all_that_is_chosen(tab: Any, context: Any, place: Path) -> None:
+    choose(tab, "size", "256x512")
+    choose(tab, "x", "block_y")
+    choose(tab, "scale", "log")
+    choose(tab, "show", "best")
+    tab.focus("#maps")
+    tab.keyboard.press("Home")
+    wait_for_link(tab, "%2Cblock_y%3A1")
+    again = opened(context, place / "page.html", tab.url[tab.url.index("#") :])
+    wait_for_link(again, "%2Cblock_y%3A1")
+    assert again.url == tab.url
+    for selector in ("#answer", "#cell .params", "#map-title", "#legend", "#table-count"):
+        assert again.inner_text(selector) == tab.inner_text(selector)
+    assert again.inner_text("#map-title") == "block_x over block_y"
+    assert again.input_value("#choose-scale") == "log"
+    again.close()
+
+
+def test_what_a_link_names_and_is_not_there_gives_way_to_what_is(tab: Any) -> None:
+    go(tab, "#kernel=none&dtype=half&size=1x1&x=z&show=z&sort=z&cell=z:1&fix=z:3&near=x&threads=7")
+    assert tab.locator("#answer > div").count() == 1
+    assert tab.inner_text("#answer").startswith("No cell passes the filters.")
+
+
+def test_one_axis_is_a_curve_with_its_model_and_none_a_cell(tab: Any) -> None:
+    go(tab, CURVE)
+    assert tab.inner_text("#map-title") == "Over num_partition"
+    assert tab.is_hidden("#sections")
+    tab.focus("#maps")
+    tab.keyboard.press("Home")
+    assert tab.inner_text("#cell .params") == "num_partition 1"
+    tab.keyboard.press("ArrowRight")
+    assert tab.inner_text("#say").startswith("num_partition 2: ")
+    assert "Model" in tab.inner_text("#cell .figures")
+    go(tab, "#kernel=copy2d_coalesced&dtype=float&size=64x64")
+    assert tab.inner_text("#map-title") == "A single cell"
+    assert "It is the only verified cell." in tab.inner_text("#answer")
+    assert tab.inner_text("#cell .params") == "block_x 32, block_y 8"
+
+
+def test_of_three_axes_two_are_drawn_and_the_others_held_or_the_fastest(
+    tab: Any, cells: pd.DataFrame
+) -> None:
+    go(tab, SLICES)
+    assert tab.inner_text("#map-title") == "unroll over block_x"
+    assert "Each place shows the fastest over passes." in tab.inner_text("#hint")
+    assert tab.locator("#charts .chart").count() == 3
+    choose(tab, "axis-passes", "2")
+    wait_for_link(tab, "fix=passes%3A2")
+    tab.focus("#maps")
+    tab.keyboard.press("Home")
+    assert tab.inner_text("#cell .params").startswith("block_x 64, passes 2, ")
+    choose(tab, "y", "none")
+    assert tab.inner_text("#map-title") == "Over block_x"
+
+
+def test_machine_code_is_that_of_the_version_that_the_compiled_axes_name(
+    context: Any, place: Path
+) -> None:
+    recorded = ROOT / "reports" / "reference" / "nvidia-h200-gallery" / "transpose" / "float"
+    tab = opened(context, explore(recorded, out=place / "recorded.html"))
+    go(tab, "#variant=tile&kernel=transpose&cell=PAD:1,ROWS:4,TILE:32,block_x:32")
+    assert tab.inner_text("#cell .params") == "PAD 1, ROWS 4, TILE 32, block_x 32"
+    facts = tab.inner_text("#cell .code")
+    assert "-DPAD=1 -DROWS=4 -DTILE=32" in facts
+    assert re.search("transpose_tile: [0-9]+ registers, no spills; .* shared load", facts)
+    tab.close()
+
+
+def test_two_data_sets_stand_side_by_side(context: Any, place: Path) -> None:
+    page = explore(place / "dataset", place / "cells" / "copy2d_coalesced", out=place / "two.html")
+    tab = opened(context, page, COPY)
+    assert tab.locator(".map").count() == 2
+    assert [text.split("\n")[0] for text in tab.locator("#answer > div").all_inner_texts()] == [
+        "dataset",
+        "copy2d_coalesced",
+    ]
+    tab.mouse.click(*place_of(tab, 2, 2))
+    assert "The second is 1.000 times as fast." in tab.inner_text("#cell")
+    assert tab.locator(".figures thead th").all_inner_texts() == ["dataset", "copy2d_coalesced"]
+    go(tab, CURVE)
+    assert "This data set has no such group." in tab.inner_text("#answer")
+    tab.close()
+
+
+def test_a_run_that_still_goes_on_says_how_much_is_in(context: Any, place: Path) -> None:
+    progress = Unfinished(shards=3, planned_shards=8, planned_cells=4321, about=True)
+    source = Source(place / "dataset", "mine", ModelFiles(), progress)
+    write_page([source], place / "going.html")
+    tab = opened(context, place / "going.html")
+    said = tab.inner_text("#progress")
+    assert re.search(r"mine was .* [0-9]+ of about 4,321 cells are in, from 3 of 8 shards", said)
+    tab.close()
+
+
+def contrast(first: str, second: str) -> float:
+    """The ratio of two colours as WCAG has it: 1 to 21."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    brighter, darker = sorted((light(first), light(second)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_can_be_read_in_both_schemes(browser: Any, place: Path, scheme: str) -> None:
+    context = browser.new_context(viewport=WIDE, color_scheme=scheme)
+    tab = opened(context, place / "page.html", COPY)
+    names = ["--ink", "--quiet", "--accent", "--measured", "--paper", "--panel", "--band"]
+    values = tab.evaluate(
+        "names => names.map(n => getComputedStyle(document.body).getPropertyValue(n).trim())",
+        names,
+    )
+    colours = dict(zip(names, values, strict=True))
+    for ink in ("--ink", "--quiet", "--measured"):
+        for paper in ("--paper", "--panel"):
+            assert contrast(colours[ink], colours[paper]) >= 4.5, (ink, paper)
+    assert contrast(colours["--ink"], colours["--band"]) >= 4.5
+    assert contrast(colours["--accent"], colours["--paper"]) >= 3
+    assert (contrast(colours["--paper"], "#ffffff") > 10) == (scheme == "dark")
+    context.close()
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_aside(browser: Any, place: Path) -> None:
+    context = browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
+    for fragment in (COPY, CURVE, SLICES):
+        tab = opened(context, place / "page.html", fragment)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        tab.close()
+    tab = opened(context, place / "page.html", COPY)
+    box = tab.locator(".canvas canvas.cursor").first
+    box.scroll_into_view_if_needed()
+    tab.touchscreen.tap(*place_of(tab, 2, 3))
+    assert tab.inner_text("#cell .params") == "block_x 32, block_y 8"
+    context.close()
+
+
+def test_every_control_has_a_name_and_the_structure_is_told(tab: Any) -> None:
+    unnamed = tab.evaluate(
+        """[...document.querySelectorAll('select, input, button')]
+        .filter(e => !(e.labels?.length || e.textContent.trim() || e.getAttribute('aria-label')))
+        .map(e => e.outerHTML)"""
+    )
+    assert unnamed == []
+    ids = tab.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+    assert tab.get_attribute("html", "lang") == "en"
+    assert tab.get_attribute("#maps", "aria-label").startswith("Heat map of block_y over block_x")
+    assert tab.get_attribute("#say", "aria-live") == "polite"
+    heads = tab.locator("#table thead th")
+    assert {heads.nth(i).get_attribute("scope") for i in range(heads.count())} == {"col"}
+    # Where the keyboard is can be seen, on the map too.
+    tab.focus("#maps")
+    tab.keyboard.press("ArrowRight")
+    assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_nothing_is_fetched(context: Any, place: Path) -> None:
+    tab = context.new_page()
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto((place / "page.html").as_uri())
+    tab.wait_for_selector("html[data-loaded]")
+    assert {url.split(":")[0] for url in asked} <= {"file", "data", "blob"}
+    assert [url for url in asked if url.startswith("file:")] == [(place / "page.html").as_uri()]
+    tab.close()

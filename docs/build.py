@@ -21,6 +21,7 @@ from recompute import (
     dictionary,
     documents,
     dots,
+    explorer,
     followups,
     footprints,
     gallery,
@@ -75,6 +76,7 @@ def computed(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         "followups": followups.values(claims),
         "dictionary": dictionary.values(),
         "gallery": gallery.values(claims),
+        "explorer": explorer.values(claims),
     }
 
 

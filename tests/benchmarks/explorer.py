@@ -5,14 +5,15 @@
 
 Opening is from the request of the file to the first drawn map with its answer; `loaded` is when all
 kernels are inflated. An answer is from the event (a choice, a move or click of the pointer, a key)
-to the end of the next frame, so that what was drawn can be seen. Every repeat is a new tab.
+to the end of the next frame, so that the answer and the map can be seen; `to the last line` is when
+cross-sections and the table are there, too. Every repeat is a new tab.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
+import os
 import statistics
 import sys
 import tempfile
@@ -47,7 +48,11 @@ TIMED = """async ([selector, event, value, done]) => {
   while (!answered()) await new Promise(next => setTimeout(next));
   await frame();
   await new Promise(next => setTimeout(next));
-  return performance.now() - start;
+  const answer = performance.now() - start;
+  while (document.documentElement.dataset.busy) await new Promise(next => setTimeout(next));
+  await frame();
+  await new Promise(next => setTimeout(next));
+  return [answer, performance.now() - start];
 }"""
 # A new answer stands at the top.
 DRAWN = "document.querySelector('#answer > div:not([data-old])') !== null"
@@ -76,7 +81,8 @@ def one_tab(context: Any, page: Path) -> dict[str, float]:
     drawn, loaded = tab.evaluate(marks)
     times = {"open": drawn, "loaded": loaded}
     for name, selector, event, value, done in ACTIONS:
-        times[name] = tab.evaluate(TIMED, [selector, event, value, done])
+        answer, rest = tab.evaluate(TIMED, [selector, event, value, done])
+        times |= {name: answer, f"{name}, to the last line": rest}
     tab.close()
     return times
 
@@ -101,6 +107,7 @@ def main() -> int:
     if reason is not None:
         print(reason, file=sys.stderr)
         return 1
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         start = time.perf_counter()
         page = explore(given.run, out=Path(folder) / "page.html")
@@ -120,7 +127,9 @@ def main() -> int:
         "written_s": round(written_s, 1),
         "repeats": given.repeats,
         "browser": f"Chromium {version}",
-        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        # What else the machine had to do shows here: the browser alone makes about one.
+        "load_before": round(load, 1),
         "milliseconds": {name: summary([tab[name] for tab in tabs]) for name in tabs[0]},
     }
     print(json.dumps(found, indent=1))

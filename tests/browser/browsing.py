@@ -41,5 +41,5 @@ def opened(context: Any, file: Path, fragment: str = "") -> Any:
     """The page in `file`, drawn, in a new tab."""
     tab = context.new_page()
     tab.goto(f"{file.as_uri()}{fragment}")
-    tab.wait_for_selector("html[data-ready]")
+    tab.wait_for_selector("html[data-ready]:not([data-busy])")
     return tab

@@ -79,18 +79,24 @@ def tab(context: Any, place: Path) -> Iterator[Any]:
     assert faults == []
 
 
+def settle(tab: Any) -> None:
+    """Wait until cross-sections and the table are drawn, which come after the answer."""
+    tab.wait_for_selector("#answer div")
+    tab.wait_for_selector("html:not([data-busy])")
+
+
 def go(tab: Any, fragment: str) -> None:
     """Follow a link within the page, and wait until it is drawn."""
     tab.evaluate("document.getElementById('answer').replaceChildren()")
     tab.evaluate("link => { location.hash = link }", fragment)
-    tab.wait_for_selector("#answer div")
+    settle(tab)
 
 
 def choose(tab: Any, name: str, value: str) -> None:
     """Choose from a list, and wait until the page is drawn anew."""
     tab.evaluate("document.getElementById('answer').replaceChildren()")
     tab.select_option(f"#choose-{name}", value)
-    tab.wait_for_selector("#answer div")
+    settle(tab)
 
 
 def wait_for_link(tab: Any, part: str) -> None:
@@ -104,6 +110,7 @@ def params_of(cell: Any, axes: list[str]) -> str:
 
 def listed(tab: Any) -> list[dict[str, str]]:
     """The table's page, by its headings."""
+    settle(tab)
     heads = [text.rstrip(" ▲▼") for text in tab.locator("#table thead th").all_inner_texts()]
     rows = tab.evaluate(f"[...document.querySelectorAll('#table tbody tr')].map({TEXTS})")
     return [dict(zip(heads, row, strict=True)) for row in rows]
@@ -164,11 +171,13 @@ def test_a_pointer_over_the_map_shows_the_cell_and_a_click_keeps_it(
     assert told["Registers of a thread"] == "32"
     tab.wait_for_selector("canvas.samples[data-samples='7']")
     assert "7 samples in 1 repeat" in tab.inner_text(".samples-note")
+    settle(tab)
     assert tab.locator("#charts .chart").count() == 2
 
 
 def test_cross_sections_are_linked_with_the_map(tab: Any) -> None:
     tab.mouse.click(*place_of(tab, 3, 2))
+    settle(tab)
     section = tab.locator("#charts .chart .u-over").first
     section.scroll_into_view_if_needed()
     box = section.bounding_box()
@@ -219,7 +228,7 @@ def test_filters_leave_cells_out_and_the_answer_is_that_of_the_rest(
     tab.evaluate("document.getElementById('answer').replaceChildren()")
     tab.fill("#choose-threads", "256")
     tab.keyboard.press("Enter")
-    tab.wait_for_selector("#answer div")
+    settle(tab)
     rows = listed(tab)
     assert {row["threads in block"] for row in rows} == {"256"}
     mine = cells[(cells["kernel"] == "copy2d_coalesced") & (cells["height"] == 1024)]
@@ -271,12 +280,14 @@ def test_the_table_is_sorted_by_any_column_and_copied_whole(tab: Any, cells: pd.
 
 
 def test_a_row_of_the_table_leads_to_its_cell_by_click_and_by_key(tab: Any) -> None:
+    settle(tab)
     tab.locator("#table tbody tr").nth(3).click()
     row = listed(tab)[3]
     assert tab.inner_text("#cell .params") == f"block_x {row['block_x']}, block_y {row['block_y']}"
     tab.locator("#table tbody tr").nth(5).locator("button").press("Enter")
     row = listed(tab)[5]
     assert tab.inner_text("#cell .params") == f"block_x {row['block_x']}, block_y {row['block_y']}"
+    settle(tab)
     assert tab.locator("#table tr[aria-current]").count() == 1
 
 

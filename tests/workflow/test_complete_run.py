@@ -43,6 +43,7 @@ def test_every_promised_file_is_there(finished: FinishedProject) -> None:
     promised += ["summary/ceiling.json", "summary/best.parquet"]
     promised += ["model/params.json", "model/predictions.parquet"]
     promised += ["report.pdf", "report.json", "summary/verdict.txt", "figures-tesla-c1060.pdf"]
+    promised += ["explorer.html"]
     parts = ("blocks", "tables", "questions", "profile", "tiles")
     promised += [f"simulated/tesla-c1060-{part}.parquet" for part in parts]
     empty = [p for p in promised if not (results / p).is_file() or not (results / p).stat().st_size]

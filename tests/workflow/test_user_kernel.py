@@ -120,6 +120,7 @@ GENERIC = {
     "best",
     "build_kernel",
     "ceiling",
+    "explorer",
     "figure",
     "fit",
     "measure",

@@ -194,7 +194,7 @@ def test_damage_to_every_product_is_seen_at_the_next_start(
         if not name.startswith("dataset"):
             copied.unlink()
             assert look(product) is None
-    assert kinds == {".parquet", ".zst", ".json", ".svg", ".pdf", ".txt"}
+    assert kinds == {".parquet", ".zst", ".json", ".svg", ".pdf", ".txt", ".html"}
 
 
 def test_damaged_products_are_named_and_made_anew_and_nothing_is_measured(
@@ -213,6 +213,7 @@ def test_damaged_products_are_named_and_made_anew_and_nothing_is_measured(
         "figures/heatmap-copy2d_coalesced-block_x-block_y-48x70-warm.svg": "bit",
         "report.json": "half",
         "report.pdf": "last byte",
+        "explorer.html": "bit",
     }
     # It is seen only by the first stage that reads it.
     cells = "dataset/kernel=copy2d_coalesced/dtype=float/part-0.parquet"

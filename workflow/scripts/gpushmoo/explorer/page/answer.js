@@ -26,7 +26,8 @@ export function answer(set, seen, choice, named) {
   const others = tied.length === 1
     ? `None of the other ${numbers.plural(ok - 1, "verified cell")} is tied with it`
     : `${numbers.whole(tied.length)} of ${numbers.plural(ok, "verified cell")} cannot be told from the fastest`;
-  const single = ok === 1 ? "It is the only verified cell" : others;
+  const alone = filtered(choice) ? "It is the only one that is left" : "It is the only verified cell";
+  const single = ok === 1 ? alone : others;
   return make(
     "div",
     { "data-best": paramsText(part, best), "data-tied": tied.length },

@@ -70,7 +70,10 @@ export class Block {
       const values = Float64Array.from(column.values, (v) => (v === null ? NaN : Number(v)));
       const codes = column.arrays[0]?.() ?? null;
       if (codes === null) return new Float64Array(this.rows).fill(values[0] ?? NaN);
-      return Float64Array.from(codes, (code) => values[code]);
+      // A loop: `from` with a function takes several times as long.
+      const out = new Float64Array(codes.length);
+      for (let i = 0; i < out.length; i += 1) out[i] = values[codes[i]];
+      return out;
     });
   }
 

@@ -2,6 +2,11 @@
 
 import { Block, inflated } from "explorer/columns.js";
 
+const NEEDED = [
+  "bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "own_low_s", "own_high_s", "over_copy", "#model_error",
+  "#order", "threads_per_block", "registers", "within_half_width",
+];
+
 /** One kernel and type: its cells in the order of its groups. */
 export class Part {
   constructor(told, block) {
@@ -16,6 +21,12 @@ export class Part {
     if (this.block.has(name)) return this.block.numbers(name);
     if (!this.derived.has(name)) this.derived.set(name, this.derive(name));
     return this.derived.get(name);
+  }
+
+  /** Decode what a map and its table need, before they are asked for. */
+  warm() {
+    for (const name of [...this.axes, ...NEEDED]) this.numbers(name);
+    this.block.codes("status");
   }
 
   derive(name) {

@@ -92,8 +92,9 @@ export class HeatMap {
         pen.globalAlpha = seen.shown.has(row) ? 1 : FAINT;
         if (status === "ok" && Number.isFinite(values[row])) pen.fillStyle = css(share);
         else pen.fillStyle = isFault(status) ? fault : limit;
-        // A whole pixel more hides the seams between cells without a gap.
-        pen.fillRect(left, top, w - gap + (gap ? 0 : 0.5), h - gap + (gap ? 0 : 0.5));
+        // Half a pixel more hides the seams between cells without a gap.
+        const seam = gap === 0 && pen.globalAlpha === 1 ? 0.5 : -gap;
+        pen.fillRect(left, top, w + seam, h + seam);
         pen.globalAlpha = 1;
         if (seen.isTied.has(row)) this.mark(pen, [left, top, w - gap, h - gap], row, inkOn(share));
       }

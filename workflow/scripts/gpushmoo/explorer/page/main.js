@@ -29,7 +29,7 @@ export async function start() {
   requestAnimationFrame(() => performance.mark("drawn"));
   document.documentElement.dataset.ready = "true";
   for (const set of page.sets) {
-    for (const { kernel, dtype } of set.index.parts) await set.part(kernel, dtype);
+    for (const { kernel, dtype } of set.index.parts) (await set.part(kernel, dtype)).warm();
   }
   performance.mark("loaded");
   document.documentElement.dataset.loaded = "true";
@@ -125,14 +125,30 @@ function draw() {
   drawControls(byId("controls"), page.sets, leading(), page.choice, update);
   const named = page.sets.length > 1;
   byId("answer").replaceChildren(...page.sets.map((set, i) => answer(set, page.views[i], page.choice, named)));
-  drawPictures();
-  drawListing();
+  drawMaps();
+  drawCell(page.row);
+  drawRest();
 }
 
 function drawPictures() {
   drawMaps();
   drawCell(page.row);
   drawSections();
+}
+
+/** Cross-sections and the table: after the answer and the map are on the screen. */
+function drawRest() {
+  const root = document.documentElement.dataset;
+  root.busy = "true";
+  clearTimeout(page.resting);
+  cancelAnimationFrame(page.restFrame);
+  page.restFrame = requestAnimationFrame(() => {
+    page.resting = setTimeout(() => {
+      drawSections();
+      drawListing();
+      delete root.busy;
+    });
+  });
 }
 
 function drawMaps() {
@@ -237,8 +253,7 @@ function pick(row, aloud = false) {
   noteLink();
   if (byId("map-area").dataset.kind === "curve") drawMaps();
   drawCell(row);
-  drawSections();
-  drawListing();
+  drawRest();
   if (aloud) say(spoken(leading(), row));
 }
 

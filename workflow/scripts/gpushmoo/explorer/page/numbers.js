@@ -1,6 +1,7 @@
 // Numbers as a reader wants them.
 
 export const MISSING = "–";
+const GROUPED = new Intl.NumberFormat("en-GB");
 
 /** `value` to so many significant digits, without an exponent; digits before the point all stand. */
 export function significant(value, digits = 4) {
@@ -37,7 +38,7 @@ export function percent(share, digits = 3) {
 }
 
 export function whole(value) {
-  return Number.isFinite(value) ? value.toLocaleString("en-GB") : MISSING;
+  return Number.isFinite(value) ? GROUPED.format(value) : MISSING;
 }
 
 export function bytes(value) {

@@ -23,7 +23,9 @@ export const QUANTITIES = {
     unit: "%",
     of: (seen) => {
       const speed = seen.part.numbers("bandwidth_gbs");
-      return speed.map((v) => v / speed[seen.best ?? 0]);
+      const shares = new Float64Array(speed.length).fill(NaN);
+      for (const row of seen.all) shares[row] = speed[row] / speed[seen.best ?? 0];
+      return shares;
     },
     text: (v) => numbers.percent(v),
     bare: (v) => numbers.significant(100 * v, 3),
@@ -53,8 +55,9 @@ export const QUANTITIES = {
 
 /** The quantities of which a group has a value. */
 export function known(seen) {
-  return Object.keys(QUANTITIES).filter((name) => {
+  seen.quantities ??= Object.keys(QUANTITIES).filter((name) => {
     const values = QUANTITIES[name].of(seen);
     return seen.all.some((row) => Number.isFinite(values[row]));
   });
+  return seen.quantities;
 }

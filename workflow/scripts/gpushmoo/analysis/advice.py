@@ -118,8 +118,11 @@ def _advice(
         best_there = there.loc[there["median_s"].idxmin()].to_dict()
         in_cache = InCache(best_there, _cost(times[cached], launch))
     share = top["share_of_ceiling"]
-    wanted = {n: _default_launch(launch, axes, block) for n, block in DEFAULT_BLOCKS.items()}
-    swept = {name: times[main][w] for name, w in wanted.items() if w in times[main]}
+    defaults = {
+        name: times[main][default] / fastest - 1.0
+        for name, block in DEFAULT_BLOCKS.items()
+        if (default := _default_launch(launch, axes, block)) is not None and default in times[main]
+    }
     return Advice(
         group=dict(zip(GROUP, main, strict=True)),
         cell=cell,
@@ -129,7 +132,7 @@ def _advice(
         candidates=int(top["candidates"]),
         share_of_ceiling=None if pd.isna(share) else float(share),
         edge=str(top["edge"]),
-        defaults={name: time / fastest - 1.0 for name, time in swept.items()},
+        defaults=defaults,
         worst=float(group["median_s"].max() / fastest - 1.0),
         in_cache=in_cache,
     )
@@ -186,11 +189,11 @@ def _cached(
     return max(inside, key=lambda k: k[height] * k[width])
 
 
-def _default_launch(launch: Launch, axes: Sequence[str], block: Mapping[str, int]) -> Launch:
-    """`launch` with another block; () where the kernel has no such block."""
+def _default_launch(launch: Launch, axes: Sequence[str], block: Mapping[str, int]) -> Launch | None:
+    """`launch` with another block; None where the kernel has no such block."""
     sides = [axis for axis in BLOCK_AXES if axis in axes]
     if not sides or not set(block) <= set(sides):
-        return ()
+        return None
     return tuple(
         block.get(axis, 1) if axis in sides else value
         for axis, value in zip(axes, launch, strict=True)

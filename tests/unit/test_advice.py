@@ -1,0 +1,240 @@
+"""Which launch the report tells to use, what others cost, and what is said of it first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import pytest
+from gpushmoo.analysis.advice import Advice, advice, place
+from gpushmoo.analysis.best import best_table
+from gpushmoo.report.findings import MOST, Finding, advice_findings, ranked
+from gpushmoo.report.first_page import cost_cell, first_page
+from gpushmoo.report.launches import axes_words, launch_values, launch_words, thumbnail
+from hypothesis import given
+from hypothesis import strategies as st
+
+MIB = 2**20
+CACHE = 60 * MIB
+
+
+def group(times: Mapping[tuple[int, int], float], side: int = 8192, **other: Any) -> pd.DataFrame:
+    """Cells of blocks x × y that take so many seconds, known to 0.1 % to both sides."""
+    nbytes = side * side * 8
+    rows = []
+    for (x, y), seconds in times.items():
+        gbs = nbytes / seconds / 1e9
+        rows.append(
+            {
+                "cell_key": f"{x}-{y}-{side}-{json.dumps(other, sort_keys=True)}",
+                "kernel": "k",
+                "dtype": "float",
+                "variant": "v",
+                "height": side,
+                "width": side,
+                "cache_state": "warm",
+                "device_name": "D",
+                "status": "ok",
+                "block_x": x,
+                "block_y": y,
+                "threads_per_block": x * y,
+                "median_s": seconds,
+                "own_low_s": 0.999 * seconds,
+                "own_high_s": 1.001 * seconds,
+                "bandwidth_gbs": gbs,
+                "bandwidth_low_gbs": 0.999 * gbs,
+                "bandwidth_high_gbs": 1.001 * gbs,
+                "bytes_read": nbytes // 2,
+                "bytes_written": nbytes // 2,
+                "working_set_over_cache": nbytes / CACHE,
+                "over_copy": 1.0,
+            }
+            | other
+        )
+    return pd.DataFrame(rows)
+
+
+def advised(*groups: pd.DataFrame) -> list[Advice]:
+    cells = pd.concat(groups, ignore_index=True)
+    return advice(cells, best_table(cells).to_pandas())
+
+
+LARGE = {(32, 8): 1.1, (16, 16): 1.0, (64, 4): 1.0005, (256, 1): 2.0, (4, 4): 9.0}
+SMALL = {(32, 8): 0.011, (16, 16): 0.02, (64, 4): 0.010, (256, 1): 0.03, (4, 4): 0.04}
+
+
+def test_of_a_tied_set_the_launch_that_loses_least_elsewhere_is_told() -> None:
+    [alone] = advised(group(LARGE))
+    assert launch_words(alone.cell, alone.axes) == "16 × 16"
+    [both] = advised(group(LARGE), group(SMALL, side=1024))
+    assert launch_words(both.cell, both.axes) == "64 × 4"
+    assert (both.tied, both.candidates) == (2, 5)
+    # What is clearly slower is not told for the sake of another size.
+    far = LARGE | {(64, 4): 1.05}
+    [kept] = advised(group(far), group(SMALL, side=1024))
+    assert launch_words(kept.cell, kept.axes) == "16 × 16"
+    assert kept.in_cache is not None
+    assert kept.in_cache.cost == pytest.approx(1.0)
+    assert launch_words(kept.in_cache.best, kept.axes) == "64 × 4"
+
+
+def test_the_largest_problem_stands_for_all_warm_where_it_was_swept_so() -> None:
+    flushed = group({(8, 8): 0.5, (4, 4): 1.0}, cache_state="flushed")
+    [found] = advised(group(SMALL, side=1024), flushed)
+    assert (found.group["height"], found.group["cache_state"]) == (8192, "flushed")
+    [found] = advised(group(SMALL, side=1024), flushed, group(LARGE))
+    assert (found.group["height"], found.group["cache_state"]) == (8192, "warm")
+    assert found.place == "memory"
+
+
+def test_the_fastest_variant_is_told_and_types_apart() -> None:
+    faster = group({(8, 8): 0.5, (4, 4): 1.0}, variant="w")
+    double = group({(32, 8): 1.0, (4, 4): 2.0}, dtype="double")
+    found = advised(group(LARGE), faster, double)
+    assert [(a.group["dtype"], a.group["variant"]) for a in found] == [
+        ("double", "v"),
+        ("float", "w"),
+    ]
+
+
+def test_costs_of_usual_blocks_are_those_of_the_cells() -> None:
+    [found] = advised(group(LARGE))
+    assert found.defaults == {
+        "256 × 1": pytest.approx(1.0),
+        "16 × 16": pytest.approx(0.0),
+        "32 × 8": pytest.approx(0.1),
+    }
+    assert found.worst == pytest.approx(8.0)
+    [few] = advised(group({(8, 8): 1.0, (4, 4): 2.0}))
+    assert few.defaults == {}
+
+
+def test_a_kernel_of_flat_blocks_is_asked_for_256_threads_at_its_other_parameters() -> None:
+    flat = group({(64, 1): 1.0, (256, 2): 1.5, (256, 1): 1.2, (16, 1): 4.0})
+    flat = flat.rename(columns={"block_y": "unroll"})
+    [found] = advised(flat)
+    assert launch_words(found.cell, found.axes) == "64, unroll 1"
+    assert launch_values(found.cell, found.axes) == "64, 1"
+    assert axes_words(found.axes) == "block_x, unroll"
+    assert found.defaults == {"256 × 1": pytest.approx(0.2)}
+
+
+def test_a_kernel_without_parameters_has_a_dash() -> None:
+    one = group({(8, 8): 1.0}).drop(columns=["block_x", "block_y"])
+    [found] = advised(one)
+    assert (launch_words(found.cell, found.axes), found.defaults) == ("—", {})
+    page = first_page([found], one, {"k": {"title": "K"}})
+    [row] = page["kernels"][0]["rows"]
+    assert (row["use"], row["worst"]["text"], row["in_cache"]["text"]) == ("—", "—", "—")
+    assert page["kernels"][0]["thumbnail"] is None
+    assert advice_findings([found], lambda _: None) == []
+
+
+def test_failed_cells_are_no_advice() -> None:
+    failed = group({(8, 8): 0.1}).assign(status="wrong_result")
+    [found] = advised(group(LARGE), failed)
+    assert launch_words(found.cell, found.axes) == "16 × 16"
+    assert advised(group(LARGE).assign(status="timeout")) == []
+
+
+TIMES = st.dictionaries(
+    st.tuples(st.sampled_from([4, 8, 16, 32]), st.sampled_from([1, 4, 8, 16])),
+    st.floats(0.5, 4.0),
+    min_size=1,
+)
+
+
+@given(TIMES, TIMES)
+def test_what_is_told_is_tied_and_costs_are_never_negative_by_more_than_the_tie(
+    large: dict[tuple[int, int], float], small: dict[tuple[int, int], float]
+) -> None:
+    [found] = advised(group(large), group(small, side=512))
+    launch = (found.cell["block_x"], found.cell["block_y"])
+    least = min(large.values())
+    assert large[launch] <= 1.005 * least
+    assert found.worst == pytest.approx(max(large.values()) / large[launch] - 1)
+    assert all(cost >= -0.005 for cost in found.defaults.values())
+    assert found.in_cache is not None
+    cost = found.in_cache.cost
+    assert cost is None if launch not in small else cost is not None and cost >= 0
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(None, "unknown"), (float("nan"), "unknown"), (0.5, "cache"), (2.0, "between"), (8, "memory")],
+)
+def test_where_data_lie(share: float | None, expected: str) -> None:
+    assert place(share) == expected
+
+
+# The first page
+
+
+@pytest.mark.parametrize(
+    ("cost", "text", "bad"),
+    [
+        (None, "—", False),
+        (0.0, "0 %", False),
+        (0.0004, "0 %", False),
+        (-0.002, "−0.20 %", False),
+        (0.068, "+6.8 %", True),
+        (1.0, "2.0 ×", True),
+        (9.0, "10 ×", True),
+    ],
+)
+def test_costs_are_read_at_a_glance(cost: float | None, text: str, bad: bool) -> None:
+    assert cost_cell(cost) == {"text": text, "bad": bad}
+
+
+def test_a_small_map_has_the_fastest_of_every_place_and_holes_where_nothing_ran() -> None:
+    cells = group({(x, y): x * y / 16.0 for x in (4, 8, 16) for y in (4, 8, 16) if x * y < 200})
+    [found] = advised(cells)
+    drawn = thumbnail(found, cells)
+    assert drawn == {"kind": "map", "rows": [[64, 32, None], [128, 64, 32], [255, 128, 64]]}
+    line = cells[cells["block_y"] == 4]
+    [found] = advised(line)
+    drawn = thumbnail(found, line)
+    assert drawn is not None
+    assert drawn["kind"] == "line"
+    assert drawn["points"] == [[0.0, 1.0], [0.3333, 0.5], [1.0, 0.25]]
+
+
+# Findings
+
+
+def findings_of(*groups: pd.DataFrame) -> list[Finding]:
+    return advice_findings(advised(*groups), {"k": "heatmap-k.svg"}.get)
+
+
+def test_the_usual_blocks_are_compared_with_their_numbers() -> None:
+    [first, *_] = ranked(findings_of(group(LARGE)))
+    assert first.sentence == (
+        "A block of 256 × 1 costs up to 2.0 times the time (k, float); of the usual blocks 16 × 16 "
+        "loses least, at most 0 % more time (k, float)."
+    )
+    assert (first.worth, first.figure) == (pytest.approx(1.0), "heatmap-k.svg")
+
+
+def test_what_holds_in_memory_only_and_what_the_cache_is_worth_are_told() -> None:
+    far = LARGE | {(64, 4): 1.05}
+    said = [f.sentence for f in findings_of(group(far), group(SMALL, side=1024))]
+    assert any("16 × 16 costs 2.0 times the time there (k, float); use 64 × 4." in s for s in said)
+    # 1024² in 0.01 s against 8192² in 1 s: 1.56 times as fast.
+    assert any("up to 1.6 times as fast" in s for s in said)
+
+
+def test_element_types_are_compared_at_one_problem_and_in_memory_only() -> None:
+    faster = group({(32, 8): 0.5, (4, 4): 2.0}, dtype="double")
+    said = [f.sentence for f in findings_of(group(LARGE), faster)]
+    assert any("k moves 1.07 GB/s with double and 0.537 GB/s with float" in s for s in said)
+    small = [group(SMALL, side=1024), group(SMALL, side=1024, dtype="double")]
+    small[1]["bandwidth_gbs"] *= 2
+    assert not any("element type" in f.sentence for f in findings_of(*small))
+
+
+def test_five_findings_stand_first_faults_before_all() -> None:
+    many = [Finding(str(worth), worth) for worth in (0.1, 0.5, 0.2, 0.4, 0.3, float("inf"))]
+    assert [f.sentence for f in ranked(many)] == ["inf", "0.5", "0.4", "0.3", "0.2"]
+    assert len(ranked(many)) == MOST

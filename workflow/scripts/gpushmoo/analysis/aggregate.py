@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from ..core.run_plan import RunPlan
 from ..core.schema import cell_schema
 from ..core.space import first_repeat_of
-from ..storage.dataset import check, seal
+from ..storage.dataset_seal import check, seal
 from ..storage.frames import noted
 from ..storage.store import BadParquetError, Shard, open_shard, read_shard
 from ..storage.wholefile import UnusableFilesError, sync

@@ -14,7 +14,7 @@ from .. import __name__ as library
 from ..analysis.aggregate import AggregateError, aggregate
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..core.space import TYPICAL, asks_the_device, count_cells, expand_axis, shard_name, space_of
-from ..storage.dataset import SUMS
+from ..storage.dataset_seal import SUMS
 from ..storage.store import BadParquetError, open_shard
 from ..storage.wholefile import DamagedFileError, read_json
 from .errors import ExplorerError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..storage.dataset import glance
+from ..storage.dataset_seal import glance
 from ..storage.store import check_table, is_whole
 from ..storage.wholefile import DamagedFileError, read_summed
 

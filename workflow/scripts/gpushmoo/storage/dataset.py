@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from ..core.schema import SAMPLE_COUNT, is_axis
+from .dataset_seal import check, parquet_files
 from .frames import as_frame
-from .store import BadParquetError, is_whole
-from .wholefile import DamagedFileError, read_json, sync, write_json
+from .store import BadParquetError
 
-# SHA-256 of every file of a dataset. Readers of data sets pass over names that begin with '_'.
-SUMS = "_sha256.json"
+if TYPE_CHECKING:
+    import pandas as pd
+
 # Most of a dataset; how many there are is all that a stage asks of them.
 SAMPLES = ("samples_s", "sampled_at_s")
 # Names, whatever they look like.
@@ -61,57 +60,9 @@ def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.Da
 
 def partitions(dataset: Path) -> Iterator[dict[str, str]]:
     """Kernel and dtype of each partition, sorted, in the form of `where`."""
-    yield from sorted(_keys(_parquet(dataset)).values(), key=lambda k: (k["kernel"], k["dtype"]))
-
-
-def seal(dataset: Path) -> None:
-    """Note what the files of a new dataset hold, for `check`, and have all of it on the disk."""
-    inside = sorted(dataset.rglob("*"))
-    for path in inside:
-        sync(path)
-    sums = {p.relative_to(dataset).as_posix(): _sum(p) for p in inside if p.is_file()}
-    write_json(dataset / SUMS, {"files": sums})
-
-
-def check(dataset: Path, names: Collection[str]) -> None:
-    """Raise BadParquetError if one of these files no longer is as it was written."""
-    sums = _sums(dataset)
-    for name in names:
-        try:
-            found = _sum(dataset / name)
-        except OSError as err:
-            raise BadParquetError(dataset, f"cannot be read: {name}: {err.strerror}.") from err
-        if found != sums.get(name):
-            raise BadParquetError(
-                dataset, f"no longer holds what was written: '{name}' has changed."
-            )
-
-
-def glance(dataset: Path) -> None:
-    """Raise BadParquetError if a file is missing or cut off: `check` without reading the cells."""
-    parquet = set(_parquet(dataset))
-    for name in parquet:
-        if not is_whole(dataset / name):
-            raise BadParquetError(dataset, f"is not whole: '{name}' is missing or cut off.")
-    check(dataset, _sums(dataset).keys() - parquet)
-
-
-def _sums(dataset: Path) -> dict[str, str]:
-    try:
-        sums: dict[str, str] = read_json(dataset / SUMS)["files"]
-    except DamagedFileError as err:
-        # The whole data set is of no use: a name that has changed would leave a partition out.
-        raise BadParquetError(dataset, f"has no sound list of its files: {err}") from err
-    return sums
-
-
-def _sum(path: Path) -> str:
-    with path.open("rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
-
-
-def _parquet(dataset: Path) -> list[str]:
-    return [name for name in _sums(dataset) if name.endswith(".parquet")]
+    yield from sorted(
+        _keys(parquet_files(dataset)).values(), key=lambda k: (k["kernel"], k["dtype"])
+    )
 
 
 def _keys(names: Collection[str]) -> dict[str, dict[str, str]]:
@@ -121,7 +72,7 @@ def _keys(names: Collection[str]) -> dict[str, dict[str, str]]:
 
 def _open(dataset: Path, where: Mapping[str, Any] | None) -> ds.Dataset:
     """The files in which there may be cells of `where`, after a check of each."""
-    names = _parquet(dataset)
+    names = parquet_files(dataset)
     wanted = [
         name
         for name, keys in _keys(names).items()

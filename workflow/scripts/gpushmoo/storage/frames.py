@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 
 from ..core.schema import is_axis
+
+if TYPE_CHECKING:
+    # Not imported: planning comes here before every start, and pandas takes as long as Snakemake.
+    import pandas as pd
 
 # What every writer of frames leaves in a file's schema, and readers of frames look for.
 _KEY = b"pandas"

@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from explored import HOSTILE, explored_dataset
 from gpushmoo import ExplorerError, explore
 from gpushmoo.analysis.best import best_of_dataset
-from gpushmoo.analysis.fastest import axes_of
+from gpushmoo.analysis.fastest import axes_of, params_text
 from gpushmoo.analysis.models.series import fit_dataset
 from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan, plain
-from gpushmoo.core.schema import GROUP
+from gpushmoo.core.schema import BEST_COLUMNS, GROUP
 from gpushmoo.explorer.code_facts import version_facts
 from gpushmoo.explorer.columns import decimals, sample_steps
 from gpushmoo.explorer.explore import write_run_page
@@ -132,6 +133,11 @@ def test_all_cells_and_what_they_are_compared_by_are_on_the_page(
 def test_groups_tell_their_best_as_the_analysis_does(made: Payload, place: Path) -> None:
     best = best_of_dataset(place / "dataset").to_pandas()
     best = best[best["is_fastest"]]
+    axes = [axis for axis in axes_of(best) if axis not in BEST_COLUMNS]
+    best["params"] = [
+        params_text(row, [axis for axis in axes if pd.notna(row[axis])])
+        for row in best.to_dict("records")
+    ]
     told = {
         (p["kernel"], p["dtype"], g["height"], g["width"], g["cache_state"]): (
             g["best"]["params"],

@@ -170,7 +170,7 @@ def test_snakemakes_own_report_has_each_figure_with_heading_and_caption(
     notes = {
         p.with_suffix(".svg").name: read_json(p) for p in finished.results.glob("figures/*.json")
     }
-    pages = {"report.pdf", "figures-tesla-c1060.pdf"}
+    pages = {"report.pdf", "explorer.html", "figures-tesla-c1060.pdf"}
     assert {figure["name"] for figure in shown.values()} == set(notes) | pages
     for figure in shown.values():
         caption = html.unescape(re.sub(r"<.*?>", "", figure["caption"]))
@@ -181,7 +181,7 @@ def test_snakemakes_own_report_has_each_figure_with_heading_and_caption(
         assert figure["labels"] == {"figure": notes[figure["name"]]["title"]}
     assert set(headings) == {
         *("Block shape", "Bandwidth over one parameter", "Simulated devices"),
-        *("The first document beside ours", "Report"),
+        *("The first document beside ours", "Report", "Explorer"),
     }
 
 

@@ -15,7 +15,7 @@ def title_device(provenance: Sequence[Json]) -> str:
 
 
 def measured_date(provenance: Sequence[Json]) -> list[int]:
-    """Year, month and day on which the last shard was written: the document's date."""
+    """Year, month and day on which the last shard was written: the report's date."""
     return [int(part) for part in max(p["written_at"] for p in provenance)[:10].split("-")]
 
 

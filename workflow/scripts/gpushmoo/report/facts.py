@@ -46,9 +46,9 @@ def report_facts(
     elsewhere = {kernel for kernels in told for kernel in kernels}
     own_cells, own_best = _without(cells, elsewhere), _without(best, elsewhere)
     controls = {kernel: words["controls"] for kernel, words in spec["kernels"].items()}
-    own_best = own_best[
-        [v not in controls[k] for k, v in zip(own_best["kernel"], own_best["variant"], strict=True)]
-    ]
+    variants = zip(own_best["kernel"], own_best["variant"], strict=True)
+    is_control = pd.Series([v in controls[k] for k, v in variants], own_best.index, bool)
+    own_best = own_best[~is_control]
     to_use = advice(own_cells, own_best)
     others = [k for k in sorted(set(own_cells["kernel"])) if k not in spec["persistent"]]
     contrasts = contrast_findings(
@@ -136,5 +136,5 @@ def _figure_of(kernel: str, spec: Mapping[str, Any]) -> str | None:
 
 
 def _view_finding(name: str, note: Json) -> Finding:
-    """What a kernel's own view found; without a word on its worth it stands behind the others."""
-    return Finding(note["finding"], float(note.get("worth", 0.0)), name)
+    """What a kernel's own view found: its author wants it seen, and says less of it by a worth."""
+    return Finding(note["finding"], float(note.get("worth", 1.0)), name)

@@ -114,8 +114,8 @@ class View:
         """Draw the figure and save it by ``gpushmoo.figures.style.save``.
 
         That takes the title and the caption too, and a ``finding`` if there is one: a sentence for
-        the report's first page, with ``worth``, the share of the time that somebody who does not
-        know it may lose: five findings stand there. What is raised costs this figure alone.
+        the report's first page, where five stand, and its ``worth``, the share of the time that
+        who does not know it may lose, by default 1. What is raised costs this figure alone.
         """
         module, _, function = self.drawing.partition(":")
         getattr(import_module(module), function)(self, data, svg)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pypdfium2
 import pytest
 from gpushmoo.core.display import number, percent, seconds, significant, size_bytes
 from gpushmoo.core.schema import Status
@@ -67,6 +68,20 @@ def test_report_shows_what_was_measured(plain: Rendered, shards: Path) -> None:
     limits = int((cells["status"] == Status.TOO_MANY_THREADS).sum())
     assert row["limits"] == str(limits) != "0"
     assert f"{limits} too_many_threads" in plain.text
+
+
+def test_the_pdf_can_be_kept_found_and_read_aloud(plain: Rendered) -> None:
+    for standard in (b"<pdfaid:part>2<", b"<pdfaid:conformance>A<", b"<pdfuaid:part>1<"):
+        assert standard in plain.pdf
+    # Poppler takes it for a fault.
+    assert b"/Suspects" not in plain.pdf
+    document = pypdfium2.PdfDocument(plain.pdf)
+    marks = [mark.get_title() for mark in document.get_toc()]
+    assert marks[:2] == ["Which launches", "Why"]
+    assert marks.index("How sure") < marks.index("How it was measured") < marks.index("Provenance")
+    shown = [f for f in plain.facts["findings"] if f["figure"]]
+    assert plain.pdf.count(b"/Subtype/Link") >= len(shown) > 0
+    assert plain.pdf.count(b"/Alt") > 0
 
 
 def test_same_data_give_the_same_bytes(plain: Rendered, shards: Path, tmp_path: Path) -> None:

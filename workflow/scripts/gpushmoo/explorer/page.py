@@ -34,7 +34,7 @@ def page(payloads: Sequence[Payload], title: str) -> bytes:
 
 
 def modules() -> list[Path]:
-    """The page's own programs."""
+    """Paths of the page's JavaScript modules, sorted by name; vendored ones are not among them."""
     return sorted(PAGE.glob("*.js"))
 
 

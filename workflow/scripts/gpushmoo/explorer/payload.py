@@ -57,7 +57,7 @@ class Unfinished:
     about: bool
 
     def as_plain(self) -> dict[str, Any]:
-        """For the index."""
+        """The fields as a dictionary of plain values, as they stand in the page's JSON."""
         return vars(self)
 
 

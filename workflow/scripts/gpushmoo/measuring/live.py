@@ -122,7 +122,7 @@ class LiveFile:
         )
 
     def close(self) -> None:
-        """Remove the file."""
+        """Remove the file at the shard's end; one that cannot be removed costs nothing."""
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)

@@ -43,6 +43,8 @@ rule build:
         flow.build_files,
     log:
         flow.path("logs", "build.log"),
+    benchmark:
+        flow.path("benchmarks", "build.tsv")
     localrule: True
     conda:
         "environment.yml"
@@ -60,3 +62,4 @@ rule cells:
 rerun_changed_scripts(workflow)
 remake_damaged(flow, workflow)
 check_at_start(flow, workflow)
+tell_seconds(workflow)

@@ -135,6 +135,20 @@ def test_the_terminal_shows_shards_and_cells_and_no_traceback(finished: Finished
     assert "Traceback" not in text
 
 
+def test_a_run_ends_with_each_rules_seconds_and_only_where_jobs_ran(
+    finished: FinishedProject,
+) -> None:
+    head = r"gpushmoo: \d+ s from start to end.*\n +rule +jobs +seconds +longest\n"
+    table = re.search(head + r"((?:  \S.*\n)+)", finished.outcome.text)
+    assert table
+    rows = [line.split() for line in table[1].splitlines()]
+    totals = [float(row[-2]) for row in rows if row[1] != "others"]
+    assert totals == sorted(totals, reverse=True)
+    assert ["measure", str(len(TINY_SHARDS))] in [row[:2] for row in rows]
+    assert (finished.results / "benchmarks" / "report.tsv").is_file()
+    assert "from start to end" not in finished.snakemake().text
+
+
 def test_a_second_run_has_nothing_to_do(finished: FinishedProject) -> None:
     outcome = finished.snakemake()
     assert outcome.status == 0

@@ -10,6 +10,8 @@ rule aggregate:
         directory(flow.dataset),
     log:
         flow.path("logs", "aggregate.log"),
+    benchmark:
+        flow.path("benchmarks", "aggregate.tsv")
     localrule: True
     conda:
         "../../environment.yml"
@@ -28,6 +30,8 @@ rule ceiling:
         flow.path("summary", "ceiling.json"),
     log:
         flow.path("logs", "ceiling.log"),
+    benchmark:
+        flow.path("benchmarks", "ceiling.tsv")
     localrule: True
     conda:
         "../../environment.yml"
@@ -45,6 +49,8 @@ rule best:
         flow.path("summary", "best.parquet"),
     log:
         flow.path("logs", "best.log"),
+    benchmark:
+        flow.path("benchmarks", "best.tsv")
     localrule: True
     conda:
         "../../environment.yml"
@@ -64,6 +70,8 @@ rule fit:
         predictions=flow.path("model", "predictions.parquet"),
     log:
         flow.path("logs", "fit.log"),
+    benchmark:
+        flow.path("benchmarks", "fit.tsv")
     localrule: True
     conda:
         "../../environment.yml"
@@ -83,6 +91,8 @@ rule shapes:
         cells=flow.path("model", "shapes.parquet"),
     log:
         flow.path("logs", "shapes.log"),
+    benchmark:
+        flow.path("benchmarks", "shapes.tsv")
     localrule: True
     conda:
         "../../environment.yml"

@@ -11,6 +11,7 @@ try:
         rerun_changed_scripts,
         shards_anew,
         tell_lost_jobs,
+        tell_seconds,
     )
 
     flow = load_flow(config, workflow)

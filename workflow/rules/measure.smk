@@ -10,6 +10,8 @@ rule build_kernel:
         flow.path("builds", "{sweep}", "{dtype}.json"),
     log:
         flow.path("logs", "build", "{sweep}-{dtype}.log"),
+    benchmark:
+        flow.path("benchmarks", "build", "{sweep}-{dtype}.tsv")
     # Measuring waits for them.
     priority: 2
     conda:
@@ -27,6 +29,8 @@ rule build_kernel:
         "../scripts/build_kernel.py"
 
 
+# Has no benchmark file: Snakemake would look at its processes' memory twice a second, which disturbs
+# what is measured.
 rule measure:
     input:
         shards_anew(flow, workflow),

@@ -14,6 +14,8 @@ rule figure:
         note=flow.path("figures", "{figure}.json"),
     log:
         flow.path("logs", "figure-{figure}.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-{figure}.tsv")
     localrule: True
     conda:
         "../../environment.yml"
@@ -46,6 +48,8 @@ rule report:
         ),
     log:
         flow.path("logs", "report.log"),
+    benchmark:
+        flow.path("benchmarks", "report.tsv")
     localrule: True
     conda:
         "../../environment.yml"
@@ -70,6 +74,8 @@ rule explorer:
         ),
     log:
         flow.path("logs", "explorer.log"),
+    benchmark:
+        flow.path("benchmarks", "explorer.tsv")
     localrule: True
     conda:
         "../../environment.yml"
@@ -91,6 +97,8 @@ rule verdict:
         flow.path("summary", "verdict.txt"),
     log:
         flow.path("logs", "verdict.log"),
+    benchmark:
+        flow.path("benchmarks", "verdict.tsv")
     localrule: True
     conda:
         "../../environment.yml"

@@ -6,6 +6,8 @@ rule simulate:
         flow.path("simulated", "{machine}-blocks.parquet"),
     log:
         flow.path("logs", "simulate-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "simulate-{machine}.tsv")
     localrule: True
     conda:
         "../../environment.yml"
@@ -23,6 +25,8 @@ rule same_machine:
         flow.path("simulated", "{machine}-measured.parquet"),
     log:
         flow.path("logs", "same-machine-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "same-machine-{machine}.tsv")
     localrule: True
     conda:
         "../../environment.yml"
@@ -46,6 +50,8 @@ rule figure_simulated:
         note=flow.path("figures", "simulated-{machine}.json"),
     log:
         flow.path("logs", "figure-simulated-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-simulated-{machine}.tsv")
     localrule: True
     conda:
         "../../environment.yml"
@@ -68,6 +74,8 @@ rule figure_same_machine:
         note=flow.path("figures", "same_machine-{machine}.json"),
     log:
         flow.path("logs", "figure-same-machine-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-same-machine-{machine}.tsv")
     localrule: True
     conda:
         "../../environment.yml"

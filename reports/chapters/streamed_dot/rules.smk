@@ -74,6 +74,8 @@ rule figure_dot:
         note=flow.path("figures", "dot-{plot}.json"),
     log:
         flow.path("logs", "figure-dot-{plot}.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-dot-{plot}.tsv")
     localrule: True
     conda:
         "../../../environment.yml"
@@ -102,6 +104,8 @@ rule figure_study:
         note=flow.path("figures", "{study}-dot.json"),
     log:
         flow.path("logs", "figure-{study}-dot.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-{study}-dot.tsv")
     localrule: True
     conda:
         "../../../environment.yml"

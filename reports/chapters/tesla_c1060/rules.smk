@@ -7,6 +7,8 @@ rule simulate_tables:
         flow.path("simulated", "{machine}-tables.parquet"),
     log:
         flow.path("logs", "simulate-{machine}-tables.log"),
+    benchmark:
+        flow.path("benchmarks", "simulate-{machine}-tables.tsv")
     localrule: True
     conda:
         "../../../environment.yml"
@@ -23,6 +25,8 @@ rule simulate_questions:
         profile=flow.path("simulated", "{machine}-profile.parquet"),
     log:
         flow.path("logs", "simulate-{machine}-questions.log"),
+    benchmark:
+        flow.path("benchmarks", "simulate-{machine}-questions.tsv")
     localrule: True
     conda:
         "../../../environment.yml"
@@ -38,6 +42,8 @@ rule simulate_tile_widths:
         flow.path("simulated", "{machine}-tiles.parquet"),
     log:
         flow.path("logs", "simulate-{machine}-tiles.log"),
+    benchmark:
+        flow.path("benchmarks", "simulate-{machine}-tiles.tsv")
     localrule: True
     conda:
         "../../../environment.yml"
@@ -53,6 +59,8 @@ rule check_published:
         flow.path("simulated", "{machine}-checks.json"),
     log:
         flow.path("logs", "check-published-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "check-published-{machine}.tsv")
     localrule: True
     conda:
         "../../../environment.yml"
@@ -75,6 +83,8 @@ rule figure_questions:
         note=flow.path("figures", "questions-{machine}.json"),
     log:
         flow.path("logs", "figure-questions-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-questions-{machine}.tsv")
     localrule: True
     conda:
         "../../../environment.yml"
@@ -98,6 +108,8 @@ rule figure_float3:
         note=flow.path("figures", "float3-{machine}.json"),
     log:
         flow.path("logs", "figure-float3-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-float3-{machine}.tsv")
     localrule: True
     conda:
         "../../../environment.yml"
@@ -117,6 +129,8 @@ rule atlas:
         ),
     log:
         flow.path("logs", "atlas-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "atlas-{machine}.tsv")
     localrule: True
     conda:
         "../../../environment.yml"

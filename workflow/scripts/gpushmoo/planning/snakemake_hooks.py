@@ -6,6 +6,7 @@ import copy
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from .bounds import size_sentence
 from .digest import code_digest
 from .flow import Flow
 from .products import damage, damage_of_shard
+from .rule_seconds import benchmark_seconds, seconds_by_rule, seconds_table
 
 _YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 # A part of the configuration that was given, and the folder that its relative paths refer to.
@@ -191,6 +193,45 @@ def check_at_start(flow: Flow, workflow: Any) -> None:
 
     workflow._onstart = with_ours(workflow._onstart)
     workflow.onstart = lambda theirs: register(with_ours(theirs))
+
+
+def tell_seconds(workflow: Any) -> None:
+    """Have a run that succeeds end with a table of each rule's seconds, where any job ran.
+
+    Snakemake passes over ``onsuccess:`` as over ``onstart:``; see `check_at_start`.
+    """
+    rules, register = frozenset(workflow.modifier.rules), workflow.onsuccess
+
+    def with_ours(theirs: Callable[[Any], None]) -> Callable[[Any], None]:
+        def both(log: Any) -> None:
+            theirs(log)
+            _print_seconds(workflow, rules)
+
+        return both
+
+    workflow._onsuccess = with_ours(workflow._onsuccess)
+    workflow.onsuccess = lambda theirs: register(with_ours(theirs))
+
+
+def _print_seconds(workflow: Any, rules: Collection[Any]) -> None:
+    quiet = workflow.output_settings.quiet or ()
+    if not workflow.is_main_process or Quietness.ALL in quiet:
+        return
+    jobs = [job for job in workflow.dag.finished_jobs if job.rule in rules and job.output]
+    if times := seconds_by_rule((job.rule.name, _seconds_of(workflow, job)) for job in jobs):
+        run = datetime.now() - workflow.start_time
+        print(seconds_table(times, run.total_seconds()), file=sys.stderr)
+
+
+def _seconds_of(workflow: Any, job: Any) -> float | None:
+    """Of a job without a benchmark file, what Snakemake itself keeps of each output.
+
+    A measuring job has none: Snakemake would read the process's memory map every half second.
+    """
+    if job.benchmark:
+        return benchmark_seconds(Path(job.benchmark))
+    record = workflow.persistence.metadata(job.output[0])
+    return record["endtime"] - record["starttime"] if record else None
 
 
 def refuse_without_device(flow: Flow, workflow: Any, rules: Collection[Any]) -> None:

@@ -1,9 +1,10 @@
-"""The table of each rule's seconds at the end of a run."""
+"""The table of each rule's seconds at the end of a run, and what keeps Snakemake from idling."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from gpushmoo.core.paths import ROOT
@@ -14,6 +15,9 @@ from gpushmoo.planning.rule_seconds import (
     seconds_by_rule,
     seconds_table,
 )
+from gpushmoo.planning.snakemake_hooks import start_jobs_when_ready
+from snakemake.scheduling.job_scheduler import JobRateLimiter
+from snakemake.settings.types import MaxJobsPerTimespan
 
 # Rules whose jobs measure: Snakemake would look at their memory twice a second.
 MEASURING = {"measure", "repeat", "timeline", "errors", "rivals"}
@@ -66,3 +70,18 @@ def test_every_rule_with_a_log_has_a_benchmark_file_but_those_that_measure() -> 
                 lacking.add(rule)
     assert not lacking
     assert measured == MEASURING
+
+
+@pytest.mark.parametrize(
+    ("jobs", "per_s", "nodes", "stays"),
+    [(100, 1, None, False), (100, 1, 8, True), (20, 1, None, True), (100, 60, None, True)],
+)
+def test_snakemakes_own_limit_on_starts_is_lifted_on_this_host_alone(
+    jobs: int, per_s: int, nodes: int | None, stays: bool
+) -> None:
+    scheduler = SimpleNamespace(
+        job_rate_limiter=JobRateLimiter(MaxJobsPerTimespan(jobs, f"{per_s}s"))
+    )
+    settings = SimpleNamespace(nodes=nodes)
+    start_jobs_when_ready(SimpleNamespace(scheduler=scheduler, resource_settings=settings))
+    assert (scheduler.job_rate_limiter is not None) == stays

@@ -187,6 +187,7 @@ def check_at_start(flow: Flow, workflow: Any) -> None:
             refuse_unwritable(flow, workflow)
             refuse_without_device(flow, workflow, rules)
             write_plan(flow, workflow)
+            start_jobs_when_ready(workflow)
             theirs(log)
 
         return both
@@ -232,6 +233,18 @@ def _seconds_of(workflow: Any, job: Any) -> float | None:
         return benchmark_seconds(Path(job.benchmark))
     record = workflow.persistence.metadata(job.output[0])
     return record["endtime"] - record["starttime"] if record else None
+
+
+def start_jobs_when_ready(workflow: Any) -> None:
+    """Take Snakemake's own limit on starts of jobs (100 a second) from jobs of this host.
+
+    Under it every job that ends leaves a timer that wakes the scheduler each second from then on,
+    and the run's end waits for the last of them. A limit that the user gives stays.
+    """
+    limit = workflow.scheduler.job_rate_limiter
+    is_default = limit is not None and (limit.max_jobs, limit.timespan) == (100, 1)
+    if is_default and not _on_cluster(workflow):
+        workflow.scheduler.job_rate_limiter = None
 
 
 def refuse_without_device(flow: Flow, workflow: Any, rules: Collection[Any]) -> None:

@@ -336,7 +336,7 @@ def test_optimiser_that_does_not_converge_is_reported(monkeypatch: pytest.Monkey
     def stuck(_: Any, start: Any, **options: Any) -> Any:
         return SimpleNamespace(status=0, x=start, cost=1.0, message="evaluations exceeded")
 
-    monkeypatch.setattr(blocks_module, "least_squares", stuck)
+    monkeypatch.setattr(blocks_module.scipy.optimize, "least_squares", stuck)
     fit = fitted(TRUTH, "tiled")
     assert fit.best is None
     assert "evaluations exceeded" in fit.reason

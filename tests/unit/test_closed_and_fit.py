@@ -208,7 +208,7 @@ def test_optimiser_that_does_not_converge_is_reported(monkeypatch: pytest.Monkey
     def stuck(_: Any, start: Any, **options: Any) -> Any:
         return SimpleNamespace(status=0, x=start, cost=1.0, message="evaluations exceeded")
 
-    monkeypatch.setattr(fit_module, "least_squares", stuck)
+    monkeypatch.setattr(fit_module.scipy.optimize, "least_squares", stuck)
     found = recovered(1)
     assert not found.converged
     assert "evaluations exceeded" in found.message

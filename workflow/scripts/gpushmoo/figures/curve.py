@@ -8,7 +8,6 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.lines import Line2D
 
 from ..analysis.ceiling import CeilingRow, cell_ceiling_gbs, share_of_ceiling
@@ -17,6 +16,7 @@ from ..core.display import gbs, percent
 from ..core.schema import Status
 from ..core.text import joined
 from ..workloads.views import Curve, FigureData
+from .light_seaborn import sns
 from .style import (
     DTYPE_COLOURS,
     DTYPE_MARKERS,

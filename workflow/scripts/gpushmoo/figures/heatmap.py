@@ -10,7 +10,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -23,6 +22,7 @@ from ..core.display import percent
 from ..core.schema import FAULTS, LIMITS, Status
 from ..core.text import joined
 from ..workloads.views import FigureData, HeatMap
+from .light_seaborn import sns
 from .style import PAGE_WIDTH, apply_style, save, subject
 
 _LIMIT, _FAULT = "#d9d9d9", "#D55E00"

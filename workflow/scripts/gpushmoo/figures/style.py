@@ -10,12 +10,12 @@ from typing import Any
 import matplotlib
 import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..core.backends import cache_name
 from ..storage.wholefile import write_json, write_summed
+from .light_seaborn import sns
 
 # Okabe and Ito's palette, in the order in which dtypes get it.
 OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]

@@ -9,7 +9,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
@@ -25,6 +24,7 @@ from ..analysis.fastest import (
 from ..core.display import gbs, of_ceiling, significant, size_bytes
 from ..core.text import joined
 from ..workloads.views import FigureData, WorkingSet
+from .light_seaborn import sns
 from .style import (
     DTYPE_COLOURS,
     DTYPE_MARKERS,

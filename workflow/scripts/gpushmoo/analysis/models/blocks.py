@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares
+import scipy
 
 from ...core.display import percent
 from .closed import Floats, Ints
@@ -238,7 +238,7 @@ class _Job:
         upper = [MAX_OVERLAP if name == "overlap" else np.inf for name in free]
         # A limit that is small at first has little slope to grow by: several starts.
         found = [
-            least_squares(
+            scipy.optimize.least_squares(
                 seen.residuals,
                 [overlap if name == "overlap" else 1.0 for name in free],
                 jac=seen.jacobian,

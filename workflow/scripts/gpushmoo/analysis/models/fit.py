@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares
-from scipy.special import stdtrit
+import scipy
 
 from .closed import Floats, Ints, ModelInputs, Parameters, total_s
 
@@ -86,7 +85,7 @@ def fit_series(blocks: Ints, seconds: Floats, machine: ModelInputs, share: float
             for n in free
         ]
         upper = [MAX_OVERLAP if n == "overlap" else np.inf for n in free]
-        found = least_squares(
+        found = scipy.optimize.least_squares(
             residuals, start, bounds=(lower, upper), loss="soft_l1", f_scale=0.05, max_nfev=2000
         )
         if best is None or found.cost < best.cost:
@@ -144,7 +143,7 @@ def interval_estimates(
             # jᵀj would square the condition number and may be singular though j is not.
             _, s, vt = np.linalg.svd(j, full_matrices=False)
             sigma[live] = np.sqrt(((vt / s[:, None]) ** 2).sum(axis=0) * variance)
-    half = sigma * stdtrit(max(1, n - int(live.sum())), 0.5 + CONFIDENCE / 2)
+    half = sigma * scipy.special.stdtrit(max(1, n - int(live.sum())), 0.5 + CONFIDENCE / 2)
     out = {}
     for i, name in enumerate(free):
         known = bool(np.isfinite(half[i]))

@@ -30,6 +30,7 @@ SIDES = (512, 256, 1024)
 MODULES = (
     "gpushmoo.simulation.machine",
     "gpushmoo.simulation.tiling",
+    "gpushmoo.simulation.agenda",
     "gpushmoo.simulation.event_loop",
     "gpushmoo.simulation.dram_controller",
     "gpushmoo.simulation.run",

@@ -20,6 +20,7 @@ DEVICE = ROOT / "config" / "devices" / "nvidia-h200.yaml"
 MODULES = (
     "gpushmoo.simulation.machine",
     "gpushmoo.simulation.tiling",
+    "gpushmoo.simulation.agenda",
     "gpushmoo.simulation.event_loop",
     "gpushmoo.simulation.dram_controller",
     "gpushmoo.simulation.run",

@@ -14,7 +14,8 @@ from numba import njit
 
 Ints = npt.NDArray[np.int64]
 
-NEVER = 2**62
+# Later than any event; with the number of an actor behind it, it still fits into an integer.
+NEVER = 2**50
 LONG_AGO = -(2**40)
 
 # Parameters of the machine. BANKS is 0 where rows do not count.

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from .agenda import enter
 from .dram_controller import (
     ARRIVAL,
     BLOCK,
@@ -24,6 +25,7 @@ from .dram_controller import (
     HASHED,
     KIND,
     LANE,
+    NEVER,
     OPENINGS,
     P_BURSTS,
     P_OPENINGS,
@@ -48,8 +50,6 @@ from .tiling import MOST_LANES
 
 Ints = npt.NDArray[np.int64]
 
-# Later than any event.
-_NEVER = 2**62
 PHASES = ("index", "read", "write", "store")
 
 
@@ -191,17 +191,20 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
         million events a second instead of 60 to 100. Only the partitions' parts are functions.
 
         An SM does one thing after the other, so that it has one command to issue at most: `command`
-        at `free_at`. Its returns, a ring, are kept in order of time. `coming` is the next event of
-        an SM, the end of a block or a step, and then of the partitions.
+        at `free_at`. Its returns, a ring, are kept in order of time. `coming` is the `agenda` of
+        the SMs, by the end of a block or a step, and then of the partitions.
         """
         lanes = slots * width
         n_actors = n_sm + state.shape[0] if partitioned else n_sm
         one, zero = np.uint64(1), np.uint64(0)
         ready, writing = np.zeros(n_sm, np.uint64), np.zeros(n_sm, np.uint64)
         last, command = np.full(n_sm, lanes - 1), np.full(n_sm, -1)
-        free_at, step_at = np.zeros(n_sm, np.int64), np.full(n_sm, _NEVER)
-        coming, block_end = np.full(n_actors, _NEVER), np.full(n_sm, _NEVER)
-        ends = np.full((n_sm, slots), _NEVER)
+        free_at, step_at = np.zeros(n_sm, np.int64), np.full(n_sm, NEVER)
+        bits = 1
+        while 1 << bits < n_actors:
+            bits += 1
+        coming, block_end = np.full(2 << bits, NEVER << bits), np.full(n_sm, NEVER)
+        ends = np.full((n_sm, slots), NEVER)
         block, todo, left = (
             np.zeros((n_sm, slots), np.int64),
             np.zeros((n_sm, slots), np.int64),
@@ -228,23 +231,21 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
         for slot in range(slots):
             ends[:, slot] = slot - slots
         block_end[:] = -slots
-        coming[:n_sm] = -slots
+        for i in range(n_sm):
+            enter(coming, bits, i, -slots)
         while True:
-            sm, now = 0, coming[0]
-            for i in range(1, n_actors):
-                if coming[i] < now:
-                    sm, now = i, coming[i]
-            if now == _NEVER:
+            sm, now = coming[1] & (1 << bits) - 1, coming[1] >> bits
+            if now == NEVER:
                 return events, makespan, drained, transfers
             back, comer = -1, -1
             if partitioned and sm >= n_sm:
                 p = sm - n_sm
                 opened, waited = state[p, OPENINGS], state[p, WAITED]
-                coming[sm] = look(p, now, state, queue, par, served, log)
+                enter(coming, bits, sm, look(p, now, state, queue, par, served, log))
                 bin_now = now // bin_ticks
                 if bin_now < profile.shape[0]:
                     profile[bin_now, p, P_OPENINGS] += state[p, OPENINGS] - opened
-                if served[END] == _NEVER:
+                if served[END] == NEVER:
                     continue
                 back, comer = served[END], served[LANE]
                 drained = max(drained, back)
@@ -271,7 +272,7 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
                 ended = 0
                 while ends[sm, ended] != now:
                     ended += 1
-                ends[sm, ended], now = _NEVER, max(now, 0)
+                ends[sm, ended], now = NEVER, max(now, 0)
                 if next_block < n_blocks:
                     for lane in range(ended * width, (ended + 1) * width):
                         done[sm, lane] = 0
@@ -283,10 +284,11 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
                     next_block += 1
                     if free_at[sm] <= now:
                         step_at[sm] = now
-                soonest = _NEVER
+                soonest = NEVER
                 for slot in range(slots):
                     soonest = min(soonest, ends[sm, slot])
-                block_end[sm], coming[sm] = soonest, min(soonest, step_at[sm])
+                block_end[sm] = soonest
+                enter(coming, bits, sm, min(soonest, step_at[sm]))
                 continue
             elif command[sm] >= 0 and free_at[sm] <= now:
                 # Its transfer is queued at the bus, or at its partitions.
@@ -315,7 +317,8 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
                     final = (address + layout[SPAN] - 1) // par[STRIPE_BYTES]
                     for stripe in range(address // par[STRIPE_BYTES], final + 1):
                         p = n_sm + partition_number(stripe, n_actors - n_sm, par[HASHED])
-                        coming[p] = min(coming[p], now + latency)
+                        if coming[(1 << bits) + p] >> bits > now + latency:
+                            enter(coming, bits, p, now + latency)
                     back = now if kind == POSTED else -1
                 else:
                     drained = max(drained, now + latency) + transfer
@@ -357,7 +360,7 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
                     continue
                 if partitioned and back > now:
                     step_at[sm] = min(step_at[sm], back)
-                    coming[sm] = min(step_at[sm], block_end[sm])
+                    enter(coming, bits, sm, min(step_at[sm], block_end[sm]))
                     continue
             here, waiting, can = head[sm], returning[sm], ready[sm]
             while waiting > 0 and back_at[sm, here] <= now:
@@ -388,8 +391,8 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
             elif waiting > 0:
                 step_at[sm] = back_at[sm, here]
             else:
-                step_at[sm] = _NEVER
+                step_at[sm] = NEVER
             ready[sm] = can
-            coming[sm] = min(step_at[sm], block_end[sm])
+            enter(coming, bits, sm, min(step_at[sm], block_end[sm]))
 
     return run

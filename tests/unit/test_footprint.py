@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT
-from gpushmoo.analysis.models.footprint import LAYOUTS, POSITIONS, WARP, BlockFootprint, footprint
+from gpushmoo.analysis.models.footprint import (
+    LAYOUTS,
+    POSITIONS,
+    WARP,
+    BlockFootprint,
+    Known,
+    footprint,
+)
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.loader import load_kernel
@@ -190,3 +197,24 @@ def test_the_grid_takes_every_texel_of_the_image_once(
     inside = {t: n for t, n in taken.items() if t[0] < problem.width and t[1] < problem.height}
     assert len(inside) == problem.width * problem.height
     assert set(inside.values()) == {1}
+
+
+def test_the_same_texels_are_counted_once() -> None:
+    known: Known = {}
+    once = [footprint(*cell_of("tile8", 16, 8), known)]
+    once.append(footprint(*cell_of("tile8", 16, 8, problem=Problem(8192, 8192)), known))
+    assert len(known) == 1
+    # A wider element touches other sectors, and a smaller image leaves texels out.
+    once.append(footprint(*cell_of("tile8", 16, 8, "float4"), known))
+    once.append(footprint(*cell_of("tile8", 16, 8, problem=Problem(60, 60)), known))
+    assert len(known) == 3
+    apart = [
+        footprint(*cell_of("tile8", 16, 8, dtype, problem))
+        for dtype, problem in (
+            ("float", LARGE),
+            ("float", Problem(8192, 8192)),
+            ("float4", LARGE),
+            ("float", Problem(60, 60)),
+        )
+    ]
+    assert once == apart

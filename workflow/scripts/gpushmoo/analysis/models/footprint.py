@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from types import MappingProxyType
 
 import numpy as np
@@ -70,11 +71,17 @@ class BlockFootprint:
     traffic: Mapping[str, Traffic]
 
 
-def footprint(workload: Workload, cell: Cell) -> BlockFootprint | None:
+# What was counted, by an element's bytes and hashes of the texels and of which lie in the image:
+# sizes, kernels and types of one width that map threads alike have the same.
+Known = dict[tuple[int, bytes, bytes], Mapping[str, Traffic]]
+
+
+def footprint(workload: Workload, cell: Cell, known: Known | None = None) -> BlockFootprint | None:
     """The mean footprint of some blocks of `cell`; None where its workload tells no texels.
 
     Blocks at the image's right and lower edges, of which there are few, are looked at only where
-    there are no others; a texel outside of the image is not touched.
+    there are no others; a texel outside of the image is not touched. What `known` holds of the same
+    texels is not counted again, and what is counted is added to it.
     """
     launch = workload.launch(cell)
     inner_x, inner_y = (max(1, n - 1) for n in launch.grid[:2])
@@ -84,14 +91,25 @@ def footprint(workload: Workload, cell: Cell) -> BlockFootprint | None:
     if len(texels) < len(places):
         return None
     warps = ceil_div(launch.threads, WARP)
-    block = np.arange(len(places))[:, None]
-    warp = block * warps + np.arange(launch.threads) // WARP
-    inside = (texels < (cell.problem.width, cell.problem.height)).all(axis=2)
+    itemsize = DTYPES[cell.dtype].itemsize
+    inside = np.all(texels < (cell.problem.width, cell.problem.height), axis=2)
+    key = (itemsize, blake2b(texels.tobytes()).digest(), blake2b(inside.tobytes()).digest())
+    known = {} if known is None else known
+    if key not in known:
+        known[key] = _traffic(texels, inside, itemsize)
+    return BlockFootprint(launch.threads, warps, known[key])
+
+
+def _traffic(texels: Ints, inside: npt.NDArray[np.bool_], itemsize: int) -> Mapping[str, Traffic]:
+    """Means over blocks whose threads take `texels`, shape (blocks, threads, 2), where `inside`."""
+    places, threads = inside.shape
+    warps = ceil_div(threads, WARP)
+    warp = np.arange(places)[:, None] * warps + np.arange(threads) // WARP
     columns, rows = texels[inside].T
-    first = columns * DTYPES[cell.dtype].itemsize
-    of_warp = _Touched(first, rows, warp[inside], len(places) * warps)
-    of_block = _Touched(first, rows, warp[inside] // warps, len(places))
-    traffic = {
+    first = columns * itemsize
+    of_warp = _Touched(first, rows, warp[inside], places * warps)
+    of_block = _Touched(first, rows, warp[inside] // warps, places)
+    return {
         name: Traffic(
             of_warp.mean(layout.sector),
             of_warp.mean(layout.line),
@@ -100,7 +118,6 @@ def footprint(workload: Workload, cell: Cell) -> BlockFootprint | None:
         )
         for name, layout in LAYOUTS.items()
     }
-    return BlockFootprint(launch.threads, warps, traffic)
 
 
 @dataclass(frozen=True)

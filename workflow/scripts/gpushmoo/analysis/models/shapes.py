@@ -22,7 +22,7 @@ from ...storage.wholefile import write_json
 from ...workloads.contract import Workload
 from ...workloads.loader import load_kernel
 from .blocks import UNITS, BlockFit, Blocks, Errors, Hypothesis, fit_blocks
-from .footprint import LAYOUTS, BlockFootprint, footprint
+from .footprint import LAYOUTS, BlockFootprint, Known, footprint
 
 Json = dict[str, Any]
 
@@ -78,13 +78,14 @@ def fit_shapes(
     fits: list[Json] = []
     left_out: list[Json] = []
     rows: list[Json] = []
+    counted: Known = {}
     for kernel, workload in sorted(workloads.items()):
         mine = cells["variant"].isin(workload.mappings) & (cells["status"] == Status.OK)
         usable = cells[mine & (cells["kernel"] == kernel)]
 
         @cache
         def known(cell: Cell, workload: Workload = workload) -> BlockFootprint | None:
-            return footprint(workload, cell)
+            return footprint(workload, cell, counted)
 
         for _, group in usable.groupby(list(SERIES), sort=True, observed=True):
             group = group.sort_values("cell_key")

@@ -6,19 +6,16 @@ parameter, the digest of its script and of all that this imports from the projec
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ..core.paths import IMPORTED, PACKAGE, ROOT
-from ..core.python_digest import tree_digest
+from .read_code import CodeReader
 
-# A text that names a module: another process is to run it, or it is imported where it is needed.
-_MODULE_NAME = re.compile(rf"{PACKAGE.name}(\.\w+)+")
+_READER = CodeReader()
 
 Folders = tuple[Path, ...]
 
@@ -92,21 +89,14 @@ def _module_files(name: str, folders: Folders) -> list[Path]:
 # Most modules are behind most of two dozen rules, and to read one takes milliseconds.
 @cache
 def _module(path: Path) -> _Module:
-    tree = ast.parse(path.read_bytes())
-    return _Module(frozenset(_imports(path, tree)), tree_digest(tree))
+    read = _READER.read(path.read_bytes())
+    starts = ((path.parents[level - 1] if level else None, name) for level, name in read.imports)
+    return _Module(frozenset(starts), read.digest)
 
 
-def _imports(path: Path, tree: ast.AST) -> Iterator[tuple[Path | None, str]]:
-    """What the module imports anywhere or names in a text; see `_Module`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((None, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            start = path.parents[node.level - 1] if node.level else None
-            stem = f"{node.module}." if node.module else ""
-            yield from ((start, f"{stem}{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Constant) and _MODULE_NAME.fullmatch(str(node.value)):
-            yield None, str(node.value)
+def keep_read_code() -> None:
+    """Have the next process find what this one has read of files that stay as they are."""
+    _READER.keep()
 
 
 def _digest_of(modules: Iterable[Path], folders: Folders) -> str:

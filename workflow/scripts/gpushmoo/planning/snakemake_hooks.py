@@ -25,7 +25,7 @@ from ..devices.select import probe
 from ..storage.wholefile import write_json
 from .again import cells_ended_as, sentence
 from .bounds import size_sentence
-from .digest import code_digest
+from .digest import code_digest, keep_read_code
 from .flow import Flow
 from .products import damage, damage_of_shard
 from .rule_seconds import benchmark_seconds, seconds_by_rule, seconds_table
@@ -329,6 +329,7 @@ def rerun_changed_scripts(workflow: Any) -> None:
         if rule.script is not None:
             script = rule.basedir.join(rule.script).get_path_or_uri(secret_free=True)
             rule.set_params(code=code_digest(Path(script).resolve()))
+    keep_read_code()
 
 
 def build_input(flow: Flow) -> Callable[[Any], str | list[str]]:

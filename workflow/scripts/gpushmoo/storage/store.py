@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..core.schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
@@ -124,7 +123,7 @@ class Shard:
             for batch in file.iter_batches(size):
                 keys.append(batch.column("cell_key"))
                 yield batch
-        if len(pc.unique(pa.chunked_array(keys, pa.string()))) != rows:
+        if len(pa.chunked_array(keys, pa.string()).unique()) != rows:
             raise BadParquetError(self.path, "holds a cell twice.")
 
 

@@ -23,6 +23,7 @@ from gpushmoo.devices.functions import functions_of
 MAY_SEE = {
     "": "",
     "core": "",
+    "search": "core",
     "storage": "core",
     "workloads": "core",
     "devices": "core storage workloads",

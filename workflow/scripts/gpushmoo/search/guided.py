@@ -1,0 +1,148 @@
+"""A model of the times measured so far says which cells are measured next, and when to end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from .candidates import Candidate, Prior
+from .features import features_of
+from .planner import Ask, SearchEnd, SearchVerdict
+from .process import Posterior, Process, unit_of
+from .race import further
+from .settings import SearchMode, SearchSettings
+from .tally import Tally
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+
+# A cell that is twice as slow as the fastest or more tells nothing by how much.
+CLIP = math.log(2.0)
+# The model's standard deviation is multiplied by this before it says that nothing more is to be
+# found: a process that is fitted to few times is too sure of itself.
+CAUTION = 1.5
+_GRID = np.arange(-8.0, 8.001, 0.004)
+_NORMAL = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in _GRID])
+
+
+class GuidedPlanner:
+    """Expected improvement over a Gaussian process of the log times.
+
+    After Jones, Schonlau and Welch 1998; the cells of a batch are chosen one after the other, each
+    as if those before it had the times that are expected of them (Ginsbourger, Le Riche and
+    Carraro 2010: kriging believer). Meanwhile cells that may be the fastest get their samples.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        tally: Tally,
+        settings: SearchSettings,
+        seed: int,
+        transfer: Sequence[Prior] = (),
+    ) -> None:
+        self._tally, self._settings = tally, settings
+        self._rng = np.random.default_rng(seed)
+        self._process = Process(features_of(candidates))
+        self._most = max(1, math.ceil(settings.most_share * len(candidates)))
+        self._first: list[int] = self._rng.permutation(len(candidates)).tolist()
+        self._better: float | None = None
+        self._ended = SearchEnd.OPEN
+
+    def propose(self) -> list[Ask]:
+        """See `Planner`."""
+        tally, settings = self._tally, self._settings
+        asks = further(tally, settings.fewest)
+        new = self._new()
+        if not asks and not new and self._ended is SearchEnd.OPEN:
+            self._ended = SearchEnd.EXHAUSTED
+        return asks + [Ask(place, settings.fewest) for place in new]
+
+    def _new(self) -> list[int]:
+        """Cells without samples that are worth some."""
+        tally = self._tally
+        left, measured = tally.unmeasured, len(tally.measured)
+        taken = int(np.count_nonzero(tally.taken))
+        room = min(self._most - taken, len(left))
+        if not len(left):
+            self._better, self._ended = 0.0, SearchEnd.EXHAUSTED
+            return []
+        if measured < self._settings.first:
+            still = [p for p in self._first if tally.taken[p] == 0 and p in set(left.tolist())]
+            return still[: min(self._settings.first - measured, room)]
+        values, posterior = self._modelled(fit=True)
+        self._better = self._better_of(posterior, left)
+        if self._better < self._settings.better_probability:
+            self._ended = SearchEnd.STOP
+            return []
+        self._ended = SearchEnd.BUDGET if room <= 0 else SearchEnd.OPEN
+        return self._batch(posterior, left, values, min(room, self._settings.batch))
+
+    def _modelled(self, fit: bool) -> tuple[Floats, Posterior]:
+        """The log times that the model sees, and what it says of all candidates."""
+        places = self._tally.measured
+        log_s = self._tally.log_s[places]
+        values = np.minimum(log_s, log_s.min() + CLIP)
+        if fit:
+            self._process.fit(places, values)
+        return values, self._process.posterior(places, values)
+
+    def _better_of(self, posterior: Posterior, left: Places) -> float:
+        """The summed probability that one of these beats the best by more than the tolerance."""
+        bound = float(self._tally.log_s.min()) + math.log1p(-self._settings.tolerance)
+        deviation = CAUTION * np.sqrt(posterior.variance[left])
+        return float(normal((bound - posterior.mean[left]) / deviation).sum())
+
+    def _batch(self, posterior: Posterior, left: Places, values: Floats, count: int) -> list[int]:
+        """The places of greatest expected improvement, each after those before it."""
+        best, unit = float(values.min()), unit_of(values)
+        open_places = np.zeros(len(posterior.mean), dtype=bool)
+        open_places[left] = True
+        chosen: list[int] = []
+        for _ in range(count):
+            gain = np.where(open_places, improvement(posterior, best), -1.0)
+            place = int(np.argmax(gain))
+            chosen.append(place)
+            open_places[place] = False
+            best = min(best, float(posterior.mean[place]))
+            posterior = self._process.followed(posterior, place, unit)
+        return chosen
+
+    def tell(self, place: int, samples_s: Sequence[float]) -> None:
+        """See `Planner`."""
+        self._tally.add(place, samples_s)
+
+    def fail(self, place: int) -> None:
+        """See `Planner`."""
+        self._tally.drop(place)
+
+    def verdict(self) -> SearchVerdict:
+        """See `Planner`."""
+        tally = self._tally
+        return SearchVerdict(
+            mode=SearchMode.GUIDED,
+            candidates=len(tally.taken),
+            measured=len(tally.measured),
+            samples=int(tally.taken.sum()),
+            best=tally.best,
+            better_probability=self._better,
+            ended=self._ended,
+        )
+
+
+def improvement(posterior: Posterior, best: float) -> Floats:
+    """How much less than `best` each candidate is expected to be; more than 0."""
+    deviation = np.sqrt(posterior.variance)
+    z = (best - posterior.mean) / deviation
+    density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    gained: Floats = deviation * (z * normal(z) + density)
+    return gained
+
+
+def normal(z: Floats) -> Floats:
+    """The normal distribution's probability under `z`, to six digits, without SciPy."""
+    under: Floats = np.interp(z, _GRID, _NORMAL)
+    return under

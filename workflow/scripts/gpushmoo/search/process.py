@@ -1,0 +1,162 @@
+"""A Gaussian process over the candidates of a group, with NumPy alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+
+ROOT5 = math.sqrt(5.0)
+# What is believed of the hyperparameters before anything is measured, as normal distributions of
+# their logarithms: lengths in standard deviations of a feature, amplitude and noise in standard
+# deviations of the times. Few times say little of a dozen lengths.
+LENGTH, LENGTH_SPREAD = math.log(3.0), 1.0
+AMPLITUDE, AMPLITUDE_SPREAD = 0.0, 1.0
+NOISE, NOISE_SPREAD = math.log(0.1), 1.0
+JITTER = 1e-8
+STEPS = 25
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Mean and standard deviation of what a candidate's time may be, and their common matrix.
+
+    `half` has a row for each observation: the covariance of two candidates is `prior` of them less
+    the product of their columns.
+    """
+
+    mean: Floats
+    variance: Floats
+    half: Floats
+
+
+class Process:
+    """Matérn 5/2 with a length for each feature (Rasmussen and Williams 2006, sections 4.2, 5.4).
+
+    Hyperparameters are those of the greatest posterior density. They are kept between fits, so that
+    a fit of a few times more is short.
+    """
+
+    def __init__(self, features: Floats) -> None:
+        self._features = features
+        wide = features.shape[1]
+        self._prior = np.array([LENGTH] * wide + [AMPLITUDE, NOISE])
+        self._spread = np.array([LENGTH_SPREAD] * wide + [AMPLITUDE_SPREAD, NOISE_SPREAD])
+        self._theta = self._prior.copy()
+
+    def fit(self, places: Places, values: Floats) -> None:
+        """Take the hyperparameters that explain these values best."""
+        x, y = self._features[places], _standard(values)[0]
+        self._theta = minimised(lambda theta: self._loss(theta, x, y), self._theta)
+
+    def _loss(self, theta: Floats, x: Floats, y: Floats) -> tuple[float, Floats]:
+        """The negative log posterior density and its gradient."""
+        scaled = x * np.exp(-theta[:-2])
+        amplitude, noise = np.exp(2.0 * theta[-2:])
+        shape, slope = _matern(_squared(scaled, scaled))
+        covariance = amplitude * shape
+        covariance[np.diag_indices_from(covariance)] += noise + JITTER
+        inverse = np.linalg.inv(covariance)
+        weights = inverse @ y
+        sign, determinant = np.linalg.slogdet(covariance)
+        away = (theta - self._prior) / self._spread
+        if sign <= 0.0:
+            return math.inf, away
+        loss = 0.5 * float(y @ weights + determinant + away @ away)
+        outer = inverse - np.outer(weights, weights)
+        pull = amplitude * outer * slope
+        # Σ P_ij (x_i − x_j)² of each feature without a tensor of all differences.
+        lengths = pull.sum(axis=1) @ scaled**2 - np.einsum("ij,ij->j", scaled, pull @ scaled)
+        gradient = np.empty_like(theta)
+        gradient[:-2] = lengths
+        gradient[-2] = amplitude * np.sum(outer * shape)
+        gradient[-1] = noise * np.trace(outer)
+        return loss, gradient + away / self._spread
+
+    def posterior(self, places: Places, values: Floats) -> Posterior:
+        """What these values of these places say of all candidates, in the values' unit."""
+        y, centre, unit = _standard(values)
+        scaled = self._features * np.exp(-self._theta[:-2])
+        amplitude, noise = np.exp(2.0 * self._theta[-2:])
+        covariance = amplitude * _matern(_squared(scaled[places], scaled[places]))[0]
+        covariance[np.diag_indices_from(covariance)] += noise + JITTER
+        factor = np.linalg.inv(np.linalg.cholesky(covariance))
+        cross = amplitude * _matern(_squared(scaled[places], scaled))[0]
+        half = factor @ cross
+        mean = centre + unit * ((factor @ y) @ half)
+        variance = amplitude - np.einsum("ij,ij->j", half, half) + noise
+        return Posterior(mean, unit**2 * np.maximum(variance, noise), half)
+
+    def followed(self, posterior: Posterior, place: int, unit: float) -> Posterior:
+        """The posterior had the candidate at `place` the time that is expected of it."""
+        scaled = self._features * np.exp(-self._theta[:-2])
+        amplitude, noise = np.exp(2.0 * self._theta[-2:])
+        row = amplitude * _matern(_squared(scaled[place : place + 1], scaled))[0][0]
+        row -= posterior.half[:, place] @ posterior.half
+        row /= math.sqrt(max(float(row[place]), 0.0) + noise + JITTER)
+        variance = posterior.variance - (unit * row) ** 2
+        least = unit**2 * noise
+        return Posterior(
+            posterior.mean, np.maximum(variance, least), np.vstack([posterior.half, row])
+        )
+
+
+def _standard(values: Floats) -> tuple[Floats, float, float]:
+    """Values of mean 0 and deviation 1, and what these were; equal values have the unit 1e-3."""
+    centre, unit = float(np.mean(values)), max(float(np.std(values)), 1e-3)
+    return (values - centre) / unit, centre, unit
+
+
+def unit_of(values: Floats) -> float:
+    """The standard deviation that a process scales these values by."""
+    return _standard(values)[2]
+
+
+def _squared(a: Floats, b: Floats) -> Floats:
+    """Squared distances of the rows of `a` from those of `b`."""
+    squares: Floats = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2.0 * (a @ b.T)
+    return np.maximum(squares, 0.0, out=squares)
+
+
+def _matern(squared: Floats) -> tuple[Floats, Floats]:
+    """The correlation at these squared distances, and −2 times its slope over them."""
+    far = ROOT5 * np.sqrt(squared)
+    fall = np.exp(-far)
+    slope = (5.0 / 3.0) * (1.0 + far) * fall
+    return (1.0 + far) * fall + (5.0 / 3.0) * squared * fall, slope
+
+
+def minimised(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
+    """Where `loss`, which gives its value and gradient, is least near `start`.
+
+    BFGS with steps that are halved until they lead down (Nocedal and Wright 2006, algorithm 6.1).
+    """
+    theta, (value, gradient) = start, loss(start)
+    hessian = np.eye(len(start)) * 0.1
+    for _ in range(STEPS):
+        step = -hessian @ gradient
+        step *= min(1.0, 1.0 / max(1e-12, float(np.abs(step).max())))
+        slope = float(step @ gradient)
+        for _ in range(8):
+            further, slope_further = loss(theta + step)
+            if further <= value + 1e-4 * slope:
+                break
+            step, slope = step / 2.0, slope / 2.0
+        else:
+            break
+        change = slope_further - gradient
+        curve = float(step @ change)
+        if curve > 1e-10:
+            turn = np.eye(len(start)) - np.outer(step, change) / curve
+            hessian = turn @ hessian @ turn.T + np.outer(step, step) / curve
+        gained = value - further
+        theta, value, gradient = theta + step, further, slope_further
+        if gained < 1e-3:
+            break
+    return theta

@@ -24,6 +24,8 @@ CLIP = math.log(2.0)
 # The model's standard deviation is multiplied by this before it says that nothing more is to be
 # found: a process that is fitted to few times is too sure of itself.
 CAUTION = 1.5
+# How many times as many cells there are when the model is fitted again.
+FIT_AGAIN = 1.2
 _GRID = np.arange(-8.0, 8.001, 0.004)
 _NORMAL = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in _GRID])
 
@@ -49,6 +51,7 @@ class GuidedPlanner:
         self._process = Process(features_of(candidates))
         self._most = max(1, math.ceil(settings.most_share * len(candidates)))
         self._first: list[int] = self._rng.permutation(len(candidates)).tolist()
+        self._fitted = 0
         self._better: float | None = None
         self._ended = SearchEnd.OPEN
 
@@ -71,9 +74,9 @@ class GuidedPlanner:
             self._better, self._ended = 0.0, SearchEnd.EXHAUSTED
             return []
         if measured < self._settings.first:
-            still = [p for p in self._first if tally.taken[p] == 0 and p in set(left.tolist())]
+            still = [place for place in self._first if tally.is_new(place)]
             return still[: min(self._settings.first - measured, room)]
-        values, posterior = self._modelled(fit=True)
+        values, posterior = self._modelled()
         self._better = self._better_of(posterior, left)
         if self._better < self._settings.better_probability:
             self._ended = SearchEnd.STOP
@@ -81,14 +84,16 @@ class GuidedPlanner:
         self._ended = SearchEnd.BUDGET if room <= 0 else SearchEnd.OPEN
         return self._batch(posterior, left, values, min(room, self._settings.batch))
 
-    def _modelled(self, fit: bool) -> tuple[Floats, Posterior]:
+    def _modelled(self) -> tuple[Floats, Posterior]:
         """The log times that the model sees, and what it says of all candidates."""
         places = self._tally.measured
         log_s = self._tally.log_s[places]
         values = np.minimum(log_s, log_s.min() + CLIP)
-        if fit:
-            self._process.fit(places, values)
-        return values, self._process.posterior(places, values)
+        errors = self._tally.standard_errors()
+        if len(places) >= FIT_AGAIN * self._fitted:
+            self._process.fit(places, values, errors)
+            self._fitted = len(places)
+        return values, self._process.posterior(places, values, errors)
 
     def _better_of(self, posterior: Posterior, left: Places) -> float:
         """The summed probability that one of these beats the best by more than the tolerance."""

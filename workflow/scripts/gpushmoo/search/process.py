@@ -50,18 +50,19 @@ class Process:
         self._spread = np.array([LENGTH_SPREAD] * wide + [AMPLITUDE_SPREAD, NOISE_SPREAD])
         self._theta = self._prior.copy()
 
-    def fit(self, places: Places, values: Floats) -> None:
-        """Take the hyperparameters that explain these values best."""
-        x, y = self._features[places], _standard(values)[0]
-        self._theta = minimised(lambda theta: self._loss(theta, x, y), self._theta)
+    def fit(self, places: Places, values: Floats, errors: Floats) -> None:
+        """Take the hyperparameters that explain these values, with these standard errors, best."""
+        y, _, unit = _standard(values)
+        x, known = self._features[places], (errors / unit) ** 2 + JITTER
+        self._theta = minimised(lambda theta: self._loss(theta, x, y, known), self._theta)
 
-    def _loss(self, theta: Floats, x: Floats, y: Floats) -> tuple[float, Floats]:
+    def _loss(self, theta: Floats, x: Floats, y: Floats, known: Floats) -> tuple[float, Floats]:
         """The negative log posterior density and its gradient."""
         scaled = x * np.exp(-theta[:-2])
         amplitude, noise = np.exp(2.0 * theta[-2:])
         shape, slope = _matern(_squared(scaled, scaled))
         covariance = amplitude * shape
-        covariance[np.diag_indices_from(covariance)] += noise + JITTER
+        covariance[np.diag_indices_from(covariance)] += noise + known
         inverse = np.linalg.inv(covariance)
         weights = inverse @ y
         sign, determinant = np.linalg.slogdet(covariance)
@@ -79,13 +80,14 @@ class Process:
         gradient[-1] = noise * np.trace(outer)
         return loss, gradient + away / self._spread
 
-    def posterior(self, places: Places, values: Floats) -> Posterior:
+    def posterior(self, places: Places, values: Floats, errors: Floats) -> Posterior:
         """What these values of these places say of all candidates, in the values' unit."""
         y, centre, unit = _standard(values)
+        known = (errors / unit) ** 2 + JITTER
         scaled = self._features * np.exp(-self._theta[:-2])
         amplitude, noise = np.exp(2.0 * self._theta[-2:])
         covariance = amplitude * _matern(_squared(scaled[places], scaled[places]))[0]
-        covariance[np.diag_indices_from(covariance)] += noise + JITTER
+        covariance[np.diag_indices_from(covariance)] += noise + known
         factor = np.linalg.inv(np.linalg.cholesky(covariance))
         cross = amplitude * _matern(_squared(scaled[places], scaled))[0]
         half = factor @ cross

@@ -73,6 +73,10 @@ class Tally:
         """Places that may still get a time, in order."""
         return np.flatnonzero((self.taken == 0) & ~self._out)
 
+    def is_new(self, place: int) -> bool:
+        """Whether the cell has no samples and may get some."""
+        return not (self.taken[place] or self._out[place])
+
     @property
     def best(self) -> int | None:
         """The place with the least median; the first of equal ones."""

@@ -100,16 +100,17 @@ class Recorded:
 
 def recorded(folder: Path, tolerance: float) -> Iterator[Recorded]:
     """The groups of the record that are worth a search."""
-    for kernel in (*TWO_D, *OTHERS):
-        with tempfile.TemporaryDirectory() as scratch:
-            dataset = Path(scratch) / "dataset"
-            aggregate(sorted((folder / kernel).rglob("*.parquet")), dataset)
-            cells = read_cells(dataset)
-        workload = load_kernel(KERNELS / kernel).workload
-        ok = cells[cells["status"] == Status.OK]
-        for key, rows in ok.groupby(list(GROUP), observed=True):
-            if len(rows) >= FEWEST_CELLS.get(kernel, 200):
-                yield group_of(key, rows, workload, tolerance)
+    with tempfile.TemporaryDirectory() as scratch:
+        dataset = Path(scratch) / "dataset"
+        # Not by folders: one kernel may have several, of sweeps of their own.
+        aggregate(sorted(folder.rglob("*.parquet")), dataset)
+        for kernel in (*TWO_D, *OTHERS):
+            cells = read_cells(dataset, {"kernel": kernel})
+            workload = load_kernel(KERNELS / kernel).workload
+            ok = cells[cells["status"] == Status.OK]
+            for key, rows in ok.groupby(list(GROUP), observed=True):
+                if len(rows) >= FEWEST_CELLS.get(kernel, 200):
+                    yield group_of(key, rows, workload, tolerance)
 
 
 def group_of(

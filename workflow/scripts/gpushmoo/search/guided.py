@@ -14,7 +14,8 @@ from .planner import Ask, SearchEnd, SearchVerdict
 from .process import Posterior, Process, unit_of
 from .race import further
 from .settings import SearchMode, SearchSettings
-from .tally import Tally
+from .tally import LEAST_SPREAD, Tally
+from .transfer import expected_of
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -36,6 +37,7 @@ class GuidedPlanner:
     After Jones, Schonlau and Welch 1998; the cells of a batch are chosen one after the other, each
     as if those before it had the times that are expected of them (Ginsbourger, Le Riche and
     Carraro 2010: kriging believer). Meanwhile cells that may be the fastest get their samples.
+    `transfer` says what to begin with, and what the model has for one more feature.
     """
 
     def __init__(
@@ -47,10 +49,12 @@ class GuidedPlanner:
         transfer: Sequence[Prior] = (),
     ) -> None:
         self._tally, self._settings = tally, settings
-        self._rng = np.random.default_rng(seed)
-        self._process = Process(features_of(candidates))
+        expected = expected_of(candidates, transfer)
+        self._process = Process(with_expected(features_of(candidates), expected))
         self._most = max(1, math.ceil(settings.most_share * len(candidates)))
-        self._first: list[int] = self._rng.permutation(len(candidates)).tolist()
+        self._first = first_of(
+            np.random.default_rng(seed).permutation(len(candidates)), expected, settings.first
+        )
         self._fitted = 0
         self._better: float | None = None
         self._ended = SearchEnd.OPEN
@@ -136,6 +140,29 @@ class GuidedPlanner:
             better_probability=self._better,
             ended=self._ended,
         )
+
+
+def with_expected(features: Floats, expected: Floats | None) -> Floats:
+    """The features and, as one more, what is expected from elsewhere: the model finds its worth."""
+    if expected is None:
+        return features
+    clipped = np.minimum(expected, CLIP)
+    spread = float(np.std(clipped))
+    if spread < LEAST_SPREAD:
+        return features
+    return np.column_stack([features, (clipped - np.mean(clipped)) / spread])
+
+
+def first_of(shuffled: Places, expected: Floats | None, first: int) -> list[int]:
+    """In which order cells are measured before there is a model.
+
+    Half of the `first` ones are those expected to be fastest. The others are drawn, since what is
+    expected from elsewhere may be wrong here.
+    """
+    if expected is None:
+        return [int(place) for place in shuffled]
+    fast = shuffled[np.argsort(expected[shuffled], kind="stable")][: (first + 1) // 2]
+    return [int(place) for place in dict.fromkeys([*fast.tolist(), *shuffled.tolist()])]
 
 
 def improvement(posterior: Posterior, best: float) -> Floats:

@@ -56,7 +56,7 @@ RULE, HALF_WIDTH = (6, 16), 0.01 * 2**0.5
 GRID_X = (4, 8, 16, 32, 64)
 WARP = 32
 # Of the cells: what a peer may take.
-PEER_SHARE = 0.2
+PEER_SHARE = 0.1
 STRATEGIES = ("diff_evo", "bayes_opt", "genetic_algorithm")
 
 

@@ -73,13 +73,14 @@ def _sectors(block_x: int, element_bytes: int) -> float:
 
 
 def _grid_columns(candidates: Sequence[Candidate]) -> list[Floats]:
-    """Waste at the edges, work of a thread, and how full multiprocessors and waves are."""
+    """Elements of a thread, how even they are, and how full multiprocessors and waves are."""
     blocks = np.array([c.blocks for c in candidates], dtype=np.float64)
     threads = np.array([c.threads for c in candidates], dtype=np.float64)
     units = np.array([c.units for c in candidates], dtype=np.float64)
     elements = np.array([max(1, c.height * c.width) for c in candidates], dtype=np.float64)
     columns = [np.log2(np.maximum(1.0, blocks)), np.log2(blocks * threads / elements)]
     columns.append(_fill(blocks / units))
+    columns.append(_fill(elements / (blocks * threads)))
     if all(c.resident_per_unit for c in candidates):
         resident = np.array([c.resident_per_unit for c in candidates], dtype=np.float64)
         columns += [np.log2(resident * threads), _fill(blocks / (units * resident))]

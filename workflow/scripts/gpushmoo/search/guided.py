@@ -25,6 +25,9 @@ CLIP = math.log(2.0)
 # The model's standard deviation is multiplied by this before it says that nothing more is to be
 # found: a process that is fitted to few times is too sure of itself.
 CAUTION = 1.5
+# A batch is no larger than a part of the group, or a small group would be measured before the model
+# has been asked often enough.
+FEWEST_BATCHES = 25
 # How many times as many cells there are when the model is fitted again.
 FIT_AGAIN = 1.2
 _GRID = np.arange(-8.0, 8.001, 0.004)
@@ -51,6 +54,7 @@ class GuidedPlanner:
         self._tally, self._settings = tally, settings
         expected = expected_of(candidates, transfer)
         self._process = Process(with_expected(features_of(candidates), expected))
+        self._size = max(1, min(settings.batch, len(candidates) // FEWEST_BATCHES))
         self._most = max(1, math.ceil(settings.most_share * len(candidates)))
         self._first = first_of(
             np.random.default_rng(seed).permutation(len(candidates)), expected, settings.first
@@ -86,7 +90,7 @@ class GuidedPlanner:
             self._ended = SearchEnd.STOP
             return []
         self._ended = SearchEnd.BUDGET if room <= 0 else SearchEnd.OPEN
-        return self._batch(posterior, left, values, min(room, self._settings.batch))
+        return self._batch(posterior, left, values, min(room, self._size))
 
     def _modelled(self) -> tuple[Floats, Posterior]:
         """The log times that the model sees, and what it says of all candidates."""

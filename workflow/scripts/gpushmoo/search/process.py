@@ -18,7 +18,7 @@ ROOT5 = math.sqrt(5.0)
 # deviations of the times. Few times say little of a dozen lengths.
 LENGTH, LENGTH_SPREAD = math.log(3.0), 1.0
 AMPLITUDE, AMPLITUDE_SPREAD = 0.0, 1.0
-NOISE, NOISE_SPREAD = math.log(0.1), 1.0
+NOISE, NOISE_SPREAD = math.log(0.03), 1.0
 JITTER = 1e-8
 STEPS = 25
 

@@ -20,8 +20,8 @@ class SearchSettings:
 
     A search ends once an unmeasured cell is faster than the best by more than the share
     `tolerance` with less than `better_probability`, all cells together, or once `most_share` of the
-    cells have samples. It begins with `first` cells and goes on with `batch` at a time. Every cell
-    has `fewest` samples before it is judged.
+    cells have samples. It begins with `first` cells and goes on with `batch` at a time, fewer in a
+    small group. Every cell has `fewest` samples before it is judged.
     """
 
     mode: str = SearchMode.ALL

@@ -3,21 +3,21 @@
 // partition of the Tesla C1060 (float3: 768 bytes, three). Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
 typedef struct { float x, y, z; } packed_float3;
 
-static inline void copy_one(__global element_t *dst, __global const element_t *src, ulong width, ulong height,
-                            ulong tile_x, ulong tile_y)
+static inline void copy_one(__global element_t *dst, __global const element_t *src, index_t width, index_t height,
+                            index_t tile_x, index_t tile_y)
 {
-    const ulong x = tile_x * TILE_X + get_local_id(0);
-    const ulong y = tile_y * TILE_Y + get_local_id(1);
+    const index_t x = tile_x * TILE_X + get_local_id(0);
+    const index_t y = tile_y * TILE_Y + get_local_id(1);
     if (x < width && y < height)
         dst[y * width + x] = src[y * width + x];
 }
 
 // Integer division: right for every grid.
 __kernel void copy_exact(__global element_t *restrict dst, __global const element_t *restrict src,
-                         const ulong width, const ulong height, const uint tiles_x,
+                         const index_t width, const index_t height, const uint tiles_x,
                          const uint tiles)
 {
-    for (ulong tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+    for (index_t tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
         const uint tile_y = (uint)tile / tiles_x;
         const uint tile_x = (uint)tile - tiles_x * tile_y;
         copy_one(dst, src, width, height, tile_x, tile_y);
@@ -28,10 +28,10 @@ __kernel void copy_exact(__global element_t *restrict dst, __global const elemen
 // Past about 10^6 tiles the surplus reaches a whole tile row and the last tiles of a row go
 // missing; verification then says wrong_result.
 __kernel void copy_reciprocal(__global element_t *restrict dst, __global const element_t *restrict src,
-                              const ulong width, const ulong height, const uint tiles_x,
+                              const index_t width, const index_t height, const uint tiles_x,
                               const uint tiles, const float one_over_tiles_x)
 {
-    for (ulong tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+    for (index_t tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
         const uint tile_y = convert_uint_rtz(convert_float_rtz((uint)tile) * one_over_tiles_x);
         const uint tile_x = (uint)tile - tiles_x * tile_y;
         copy_one(dst, src, width, height, tile_x, tile_y);

@@ -56,8 +56,8 @@ class BlockEqPartition(CopyWorkload):
         args: tuple[BufferRef | np.generic, ...] = (
             BufferRef("dst"),
             BufferRef("src"),
-            np.uint64(cell.problem.width),
-            np.uint64(cell.problem.height),
+            self.index(cell.problem, cell.problem.width),
+            self.index(cell.problem, cell.problem.height),
             np.uint32(tiles_x),
             np.uint32(tiles),
         )

@@ -5,14 +5,14 @@
 typedef struct { float x, y, z; } packed_float3;
 
 __kernel void copy_tiles(__global element_t *restrict dst, __global const element_t *restrict src,
-                         const ulong elements, const ulong pitch, const uint tiles_x, const uint tiles)
+                         const index_t elements, const index_t pitch, const uint tiles_x, const uint tiles)
 {
-    for (ulong tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+    for (index_t tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
         const uint tile_y = (uint)tile / tiles_x;
         const uint tile_x = (uint)tile - tiles_x * tile_y;
-        const ulong x = (ulong)tile_x * get_local_size(0) + get_local_id(0);
-        const ulong y = (ulong)tile_y * get_local_size(1) + get_local_id(1);
-        const ulong i = y * pitch + x;
+        const index_t x = (index_t)tile_x * get_local_size(0) + get_local_id(0);
+        const index_t y = (index_t)tile_y * get_local_size(1) + get_local_id(1);
+        const index_t i = y * pitch + x;
         if (x < pitch && i < elements)
             dst[i] = src[i];
     }

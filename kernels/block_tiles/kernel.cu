@@ -4,15 +4,15 @@
 // element a thread. Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
 
 extern "C" __global__ void copy_tiles(element_t *__restrict__ dst, const element_t *__restrict__ src,
-                                      unsigned long long elements, unsigned long long pitch,
+                                      index_t elements, index_t pitch,
                                       unsigned int tiles_x, unsigned int tiles)
 {
-    for (unsigned long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    for (index_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const unsigned int tile_y = (unsigned int)tile / tiles_x;
         const unsigned int tile_x = (unsigned int)tile - tiles_x * tile_y;
-        const unsigned long long x = (unsigned long long)tile_x * blockDim.x + threadIdx.x;
-        const unsigned long long y = (unsigned long long)tile_y * blockDim.y + threadIdx.y;
-        const unsigned long long i = y * pitch + x;
+        const index_t x = (index_t)tile_x * blockDim.x + threadIdx.x;
+        const index_t y = (index_t)tile_y * blockDim.y + threadIdx.y;
+        const index_t i = y * pitch + x;
         if (x < pitch && i < elements)
             dst[i] = src[i];
     }

@@ -55,8 +55,8 @@ class BlockTiles(CopyWorkload):
             args=(
                 BufferRef("dst"),
                 BufferRef("src"),
-                np.uint64(elements),
-                np.uint64(pitch),
+                self.index(cell.problem, elements),
+                self.index(cell.problem, pitch),
                 np.uint32(tiles_x),
                 np.uint32(tiles),
             ),

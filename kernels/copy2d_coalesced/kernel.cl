@@ -6,10 +6,10 @@ typedef struct { float x, y, z; } packed_float3;
 
 // One element per work-item; the grid covers the array, the group shape is free.
 __kernel void copy_element(__global element_t *restrict dst, __global const element_t *restrict src,
-                           const ulong width, const ulong height)
+                           const index_t width, const index_t height)
 {
-    const ulong x = get_global_id(0);
-    const ulong y = get_global_id(1);
+    const index_t x = get_global_id(0);
+    const index_t y = get_global_id(1);
     if (x < width && y < height)
         dst[y * width + x] = src[y * width + x];
 }
@@ -17,13 +17,13 @@ __kernel void copy_element(__global element_t *restrict dst, __global const elem
 // One TILE x TILE tile per group: the group walks over its tile in steps of its own shape.
 // With a 32 x 8 group this is the first document's copy (four elements per work-item).
 __kernel void copy_tile(__global element_t *restrict dst, __global const element_t *restrict src,
-                        const ulong width, const ulong height)
+                        const index_t width, const index_t height)
 {
-    const ulong x0 = (ulong)get_group_id(0) * TILE;
-    const ulong y0 = (ulong)get_group_id(1) * TILE;
+    const index_t x0 = (index_t)get_group_id(0) * TILE;
+    const index_t y0 = (index_t)get_group_id(1) * TILE;
     for (uint ty = get_local_id(1); ty < TILE; ty += get_local_size(1))
         for (uint tx = get_local_id(0); tx < TILE; tx += get_local_size(0)) {
-            const ulong x = x0 + tx, y = y0 + ty;
+            const index_t x = x0 + tx, y = y0 + ty;
             if (x < width && y < height)
                 dst[y * width + x] = src[y * width + x];
         }

@@ -4,10 +4,10 @@
 
 // One element per thread; the grid covers the array, the block shape is free.
 extern "C" __global__ void copy_element(element_t *__restrict__ dst, const element_t *__restrict__ src,
-                                        unsigned long long width, unsigned long long height)
+                                        index_t width, index_t height)
 {
-    const unsigned long long x = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
-    const unsigned long long y = (unsigned long long)blockIdx.y * blockDim.y + threadIdx.y;
+    const index_t x = (index_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const index_t y = (index_t)blockIdx.y * blockDim.y + threadIdx.y;
     if (x < width && y < height)
         dst[y * width + x] = src[y * width + x];
 }
@@ -15,13 +15,13 @@ extern "C" __global__ void copy_element(element_t *__restrict__ dst, const eleme
 // One TILE x TILE tile per block: the block walks over its tile in steps of its own shape.
 // With a 32 x 8 block this is the first document's copy (four elements per thread).
 extern "C" __global__ void copy_tile(element_t *__restrict__ dst, const element_t *__restrict__ src,
-                                     unsigned long long width, unsigned long long height)
+                                     index_t width, index_t height)
 {
-    const unsigned long long x0 = (unsigned long long)blockIdx.x * TILE;
-    const unsigned long long y0 = (unsigned long long)blockIdx.y * TILE;
+    const index_t x0 = (index_t)blockIdx.x * TILE;
+    const index_t y0 = (index_t)blockIdx.y * TILE;
     for (unsigned int ty = threadIdx.y; ty < TILE; ty += blockDim.y)
         for (unsigned int tx = threadIdx.x; tx < TILE; tx += blockDim.x) {
-            const unsigned long long x = x0 + tx, y = y0 + ty;
+            const index_t x = x0 + tx, y = y0 + ty;
             if (x < width && y < height)
                 dst[y * width + x] = src[y * width + x];
         }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
 from gpushmoo.core.space import Cell
 from gpushmoo.workloads.contract import BufferRef, CopyWorkload, HeatMap, Launch, ceil_div
 
@@ -45,8 +44,8 @@ class Copy2DCoalesced(CopyWorkload):
             args=(
                 BufferRef("dst"),
                 BufferRef("src"),
-                np.uint64(cell.problem.width),
-                np.uint64(cell.problem.height),
+                self.index(cell.problem, cell.problem.width),
+                self.index(cell.problem, cell.problem.height),
             ),
             tiles=grid[0] * grid[1],
         )

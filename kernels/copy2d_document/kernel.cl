@@ -12,17 +12,17 @@ typedef struct { float x, y, z; } packed_float3;
 #define DISTINCT restrict
 #endif
 
-#define COPY_ROWS(ROWS)                                                                           \
-    __kernel void copy_rows_##ROWS(__global element_t *DISTINCT dst,                              \
-                                   __global const element_t *DISTINCT src, const ulong width,     \
-                                   const ulong height)                                            \
-    {                                                                                             \
-        const ulong x = (ulong)get_group_id(0) * TILE + get_local_id(0);                          \
-        const ulong y = (ulong)get_group_id(1) * TILE + get_local_id(1);                          \
-        if (x >= width)                                                                           \
-            return;                                                                               \
-        for (int i = 0; y + i < height && i < TILE; i += ROWS)                                    \
-            dst[(y + i) * width + x] = src[(y + i) * width + x];                                  \
+#define COPY_ROWS(ROWS)                                                                         \
+    __kernel void copy_rows_##ROWS(__global element_t *DISTINCT dst,                            \
+                                   __global const element_t *DISTINCT src, const index_t width, \
+                                   const index_t height)                                        \
+    {                                                                                           \
+        const index_t x = (index_t)get_group_id(0) * TILE + get_local_id(0);                    \
+        const index_t y = (index_t)get_group_id(1) * TILE + get_local_id(1);                    \
+        if (x >= width)                                                                         \
+            return;                                                                             \
+        for (int i = 0; y + i < height && i < TILE; i += ROWS)                                  \
+            dst[(y + i) * width + x] = src[(y + i) * width + x];                                \
     }
 
 COPY_ROWS(1)

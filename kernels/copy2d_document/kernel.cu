@@ -11,24 +11,24 @@
 #define DISTINCT __restrict__
 #endif
 
-#define COPY_ROWS(ROWS)                                                                           \
-    extern "C" __global__ void copy_rows_##ROWS(element_t *DISTINCT dst,                          \
-                                                const element_t *DISTINCT src,                    \
-                                                unsigned long long width,                         \
-                                                unsigned long long height)                        \
-    {                                                                                             \
-        const unsigned long long x = (unsigned long long)blockIdx.x * TILE + threadIdx.x;         \
-        const unsigned long long y = (unsigned long long)blockIdx.y * TILE + threadIdx.y;         \
-        if (x >= width)                                                                           \
-            return;                                                                               \
-        dst += y * width + x;                                                                     \
-        src += y * width + x;                                                                     \
-        if (y + TILE - ROWS < height) {                                                           \
+#define COPY_ROWS(ROWS)                                                                             \
+    extern "C" __global__ void copy_rows_##ROWS(element_t *DISTINCT dst,                            \
+                                                const element_t *DISTINCT src,                      \
+                                                index_t width,                                      \
+                                                index_t height)                                     \
+    {                                                                                               \
+        const index_t x = (index_t)blockIdx.x * TILE + threadIdx.x;                                 \
+        const index_t y = (index_t)blockIdx.y * TILE + threadIdx.y;                                 \
+        if (x >= width)                                                                             \
+            return;                                                                                 \
+        dst += y * width + x;                                                                       \
+        src += y * width + x;                                                                       \
+        if (y + TILE - ROWS < height) {                                                             \
             _Pragma("unroll") for (int i = 0; i < TILE; i += ROWS) dst[i * width] = src[i * width]; \
-        } else {                                                                                  \
-            for (int i = 0; y + i < height && i < TILE; i += ROWS)                                \
-                dst[i * width] = src[i * width];                                                  \
-        }                                                                                         \
+        } else {                                                                                    \
+            for (int i = 0; y + i < height && i < TILE; i += ROWS)                                  \
+                dst[i * width] = src[i * width];                                                    \
+        }                                                                                           \
     }
 
 COPY_ROWS(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
 from gpushmoo.core.space import Cell
 from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Curve, Launch, ceil_div
 
@@ -32,7 +31,12 @@ class Copy2DDocument(CopyWorkload):
         rows = cell["block_rows"]
         height, width = cell.problem.height, cell.problem.width
         grid = (ceil_div(width, TILE), ceil_div(height, TILE), 1)
-        args = (BufferRef("dst"), BufferRef("src"), np.uint64(width), np.uint64(height))
+        args = (
+            BufferRef("dst"),
+            BufferRef("src"),
+            self.index(cell.problem, width),
+            self.index(cell.problem, height),
+        )
         return Launch(f"copy_rows_{rows}", grid, (TILE, rows, 1), args, tiles=grid[0] * grid[1])
 
 

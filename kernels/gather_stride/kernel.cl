@@ -8,19 +8,19 @@
 #define EACH 4
 
 __kernel void gather(__global element_t *restrict dst, __global const element_t *restrict src,
-                     const ulong whole, const uint rest, const uint stride, const uint back)
+                     const index_t whole, const uint rest, const uint stride, const uint back)
 {
-    const ulong first = get_group_id(1), count = whole + (first < rest);
-    const ulong start = first * whole + min(first, (ulong)rest);
-    const ulong mine = get_group_id(0) * get_local_size(0) * EACH + get_local_id(0);
+    const index_t first = get_group_id(1), count = whole + (first < rest);
+    const index_t start = first * whole + min(first, (index_t)rest);
+    const index_t mine = get_group_id(0) * get_local_size(0) * EACH + get_local_id(0);
     element_t values[EACH];
     for (uint u = 0; u < EACH; ++u) {
-        const ulong k = mine + u * get_local_size(0);
+        const index_t k = mine + u * get_local_size(0);
         if (k < count)
             values[u] = src[first + k * stride];
     }
     for (uint u = 0; u < EACH; ++u) {
-        const ulong k = mine + u * get_local_size(0);
+        const index_t k = mine + u * get_local_size(0);
         if (k < count)
             dst[back ? first + k * stride : start + k] = values[u];
     }

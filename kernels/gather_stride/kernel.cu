@@ -8,23 +8,22 @@
 #define EACH 4
 
 extern "C" __global__ void gather(element_t *__restrict__ dst, const element_t *__restrict__ src,
-                                  unsigned long long whole, unsigned int rest, unsigned int stride,
+                                  index_t whole, unsigned int rest, unsigned int stride,
                                   unsigned int back)
 {
-    const unsigned long long first = blockIdx.y, count = whole + (first < rest);
-    const unsigned long long start = first * whole + (first < rest ? first : rest);
-    const unsigned long long mine =
-        (unsigned long long)blockIdx.x * blockDim.x * EACH + threadIdx.x;
+    const index_t first = blockIdx.y, count = whole + (first < rest);
+    const index_t start = first * whole + (first < rest ? first : rest);
+    const index_t mine = (index_t)blockIdx.x * blockDim.x * EACH + threadIdx.x;
     element_t values[EACH];
 #pragma unroll
     for (unsigned int u = 0; u < EACH; ++u) {
-        const unsigned long long k = mine + u * blockDim.x;
+        const index_t k = mine + u * blockDim.x;
         if (k < count)
             values[u] = src[first + k * stride];
     }
 #pragma unroll
     for (unsigned int u = 0; u < EACH; ++u) {
-        const unsigned long long k = mine + u * blockDim.x;
+        const index_t k = mine + u * blockDim.x;
         if (k < count)
             dst[back ? first + k * stride : start + k] = values[u];
     }

@@ -49,7 +49,7 @@ class GatherStride(CopyWorkload):
     def launch(self, cell: Cell) -> Launch:
         """A row of blocks for each of the first `stride` elements, from which the others follow."""
         whole, rest = divmod(cell.problem.height * cell.problem.width, cell["stride"])
-        numbers = (np.uint64(whole), *map(np.uint32, (rest, cell["stride"], 0)))
+        numbers = (self.index(cell.problem, whole), *map(np.uint32, (rest, cell["stride"], 0)))
         blocks = ceil_div(whole + (rest > 0), cell["threads"] * EACH)
         grid, block = (blocks, cell["stride"], 1), (cell["threads"], 1, 1)
         args = (BufferRef("dst"), BufferRef("src"), *numbers)

@@ -9,25 +9,25 @@
 #define STORE(p, v) (*(p) = (v))
 #endif
 
-#define COPY(UNROLL)                                                                          \
-    extern "C" __global__ void copy_##UNROLL(element_t *__restrict__ dst,                     \
-                                             const element_t *__restrict__ src,               \
-                                             unsigned long long n, unsigned int passes)       \
-    {                                                                                         \
-        const unsigned long long piece = (unsigned long long)blockDim.x * UNROLL;             \
-        unsigned long long i = (unsigned long long)blockIdx.x * passes * piece + threadIdx.x; \
-        for (unsigned int pass = 0; pass < passes; ++pass, i += piece) {                      \
-            if (i + piece - blockDim.x < n) {                                                 \
-                element_t values[UNROLL];                                                     \
-                _Pragma("unroll") for (int u = 0; u < UNROLL; ++u) values[u] =                \
-                    LOAD(src + i + u * blockDim.x);                                           \
-                _Pragma("unroll") for (int u = 0; u < UNROLL; ++u)                            \
-                    STORE(dst + i + u * blockDim.x, values[u]);                               \
-            } else {                                                                          \
-                for (unsigned long long k = i; k < n && k < i + piece; k += blockDim.x)       \
-                    dst[k] = src[k];                                                          \
-            }                                                                                 \
-        }                                                                                     \
+#define COPY(UNROLL)                                                              \
+    extern "C" __global__ void copy_##UNROLL(element_t *__restrict__ dst,         \
+                                             const element_t *__restrict__ src,   \
+                                             index_t n, unsigned int passes)      \
+    {                                                                             \
+        const index_t piece = (index_t)blockDim.x * UNROLL;                       \
+        index_t i = (index_t)blockIdx.x * passes * piece + threadIdx.x;           \
+        for (unsigned int pass = 0; pass < passes && i < n; ++pass, i += piece) { \
+            if (i + piece - blockDim.x < n) {                                     \
+                element_t values[UNROLL];                                         \
+                _Pragma("unroll") for (int u = 0; u < UNROLL; ++u) values[u] =    \
+                    LOAD(src + i + u * blockDim.x);                               \
+                _Pragma("unroll") for (int u = 0; u < UNROLL; ++u)                \
+                    STORE(dst + i + u * blockDim.x, values[u]);                   \
+            } else {                                                              \
+                for (index_t k = i; k < n && k < i + piece; k += blockDim.x)      \
+                    dst[k] = src[k];                                              \
+            }                                                                     \
+        }                                                                         \
     }
 
 COPY(1)

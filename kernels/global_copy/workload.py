@@ -44,7 +44,7 @@ class GlobalCopy(CopyWorkload):
         args = (
             BufferRef("dst"),
             BufferRef("src"),
-            np.uint64(n),
+            self.index(cell.problem, n),
             np.uint32(cell["passes"]),
         )
         return Launch(

@@ -25,25 +25,25 @@ static inline uint fold(element_t element)
     return folded;
 }
 
-#define LOAD_PIECES(UNROLL)                                                                             \
-    __kernel void load_##UNROLL(                                                                        \
-        __global uint *bins, __global const element_t *restrict src, ulong n, uint passes, uint report) \
-    {                                                                                                   \
-        const ulong piece = (ulong)get_local_size(0) * UNROLL;                                          \
-        ulong i = (ulong)get_group_id(0) * passes * piece + get_local_id(0);                            \
-        uint folded = 0;                                                                                \
-        for (uint pass = 0; pass < passes; ++pass, i += piece) {                                        \
-            if (i + piece - get_local_size(0) < n) {                                                    \
-                element_t values[UNROLL];                                                               \
-                for (int u = 0; u < UNROLL; ++u) values[u] = src[i + u * get_local_size(0)];            \
-                for (int u = 0; u < UNROLL; ++u) folded ^= fold(values[u]);                             \
-            } else {                                                                                    \
-                for (ulong k = i; k < n && k < i + piece; k += get_local_size(0))                       \
-                    folded ^= fold(src[k]);                                                             \
-            }                                                                                           \
-        }                                                                                               \
-        if (report || folded == NEVER)                                                                  \
-            atomic_xor(bins + get_local_id(0) % BINS, folded);                                          \
+#define LOAD_PIECES(UNROLL)                                                                               \
+    __kernel void load_##UNROLL(                                                                          \
+        __global uint *bins, __global const element_t *restrict src, index_t n, uint passes, uint report) \
+    {                                                                                                     \
+        const index_t piece = (index_t)get_local_size(0) * UNROLL;                                        \
+        index_t i = (index_t)get_group_id(0) * passes * piece + get_local_id(0);                          \
+        uint folded = 0;                                                                                  \
+        for (uint pass = 0; pass < passes && i < n; ++pass, i += piece) {                                 \
+            if (i + piece - get_local_size(0) < n) {                                                      \
+                element_t values[UNROLL];                                                                 \
+                for (int u = 0; u < UNROLL; ++u) values[u] = src[i + u * get_local_size(0)];              \
+                for (int u = 0; u < UNROLL; ++u) folded ^= fold(values[u]);                               \
+            } else {                                                                                      \
+                for (index_t k = i; k < n && k < i + piece; k += get_local_size(0))                       \
+                    folded ^= fold(src[k]);                                                               \
+            }                                                                                             \
+        }                                                                                                 \
+        if (report || folded == NEVER)                                                                    \
+            atomic_xor(bins + get_local_id(0) % BINS, folded);                                            \
     }
 
 LOAD_PIECES(1)

@@ -34,20 +34,20 @@ __device__ static inline unsigned int fold(element_t element)
 #define LOAD_PIECES(UNROLL)                                                                   \
     extern "C" __global__ void load_##UNROLL(unsigned int *bins,                              \
                                              const element_t *__restrict__ src,               \
-                                             unsigned long long n, unsigned int passes,       \
+                                             index_t n, unsigned int passes,                  \
                                              unsigned int report)                             \
     {                                                                                         \
-        const unsigned long long piece = (unsigned long long)blockDim.x * UNROLL;             \
-        unsigned long long i = (unsigned long long)blockIdx.x * passes * piece + threadIdx.x; \
+        const index_t piece = (index_t)blockDim.x * UNROLL;                                   \
+        index_t i = (index_t)blockIdx.x * passes * piece + threadIdx.x;                       \
         unsigned int folded = 0;                                                              \
-        for (unsigned int pass = 0; pass < passes; ++pass, i += piece) {                      \
+        for (unsigned int pass = 0; pass < passes && i < n; ++pass, i += piece) {             \
             if (i + piece - blockDim.x < n) {                                                 \
                 element_t values[UNROLL];                                                     \
                 _Pragma("unroll") for (int u = 0; u < UNROLL; ++u) values[u] =                \
                     LOAD(src + i + u * blockDim.x);                                           \
                 _Pragma("unroll") for (int u = 0; u < UNROLL; ++u) folded ^= fold(values[u]); \
             } else {                                                                          \
-                for (unsigned long long k = i; k < n && k < i + piece; k += blockDim.x)       \
+                for (index_t k = i; k < n && k < i + piece; k += blockDim.x)                  \
                     folded ^= fold(src[k]);                                                   \
             }                                                                                 \
         }                                                                                     \

@@ -74,7 +74,7 @@ class GlobalLoad(CopyWorkload):
         args = (
             BufferRef("dst"),
             BufferRef("src"),
-            np.uint64(n),
+            self.index(cell.problem, n),
             np.uint32(cell["passes"]),
             np.uint32(0),
         )

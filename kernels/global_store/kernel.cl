@@ -10,7 +10,7 @@ typedef union {
     uint word[WORDS];
 } element_words;
 
-static inline element_t pattern(ulong i)
+static inline element_t pattern(index_t i)
 {
     element_words view;
     for (uint k = 0; k < WORDS; ++k)
@@ -19,16 +19,16 @@ static inline element_t pattern(ulong i)
 }
 
 #define STORE_PIECES(UNROLL)                                                             \
-    __kernel void store_##UNROLL(__global element_t *dst, ulong n, uint passes)          \
+    __kernel void store_##UNROLL(__global element_t *dst, index_t n, uint passes)        \
     {                                                                                    \
-        const ulong piece = (ulong)get_local_size(0) * UNROLL;                           \
-        ulong i = (ulong)get_group_id(0) * passes * piece + get_local_id(0);             \
-        for (uint pass = 0; pass < passes; ++pass, i += piece) {                         \
+        const index_t piece = (index_t)get_local_size(0) * UNROLL;                       \
+        index_t i = (index_t)get_group_id(0) * passes * piece + get_local_id(0);         \
+        for (uint pass = 0; pass < passes && i < n; ++pass, i += piece) {                \
             if (i + piece - get_local_size(0) < n) {                                     \
                 for (int u = 0; u < UNROLL; ++u)                                         \
                     dst[i + u * get_local_size(0)] = pattern(i + u * get_local_size(0)); \
             } else {                                                                     \
-                for (ulong k = i; k < n && k < i + piece; k += get_local_size(0))        \
+                for (index_t k = i; k < n && k < i + piece; k += get_local_size(0))      \
                     dst[k] = pattern(k);                                                 \
             }                                                                            \
         }                                                                                \

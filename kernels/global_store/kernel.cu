@@ -15,7 +15,7 @@ union element_words {
     __device__ element_words() {}
 };
 
-__device__ static inline element_t pattern(unsigned long long i)
+__device__ static inline element_t pattern(index_t i)
 {
     element_words view;
 #pragma unroll
@@ -24,21 +24,21 @@ __device__ static inline element_t pattern(unsigned long long i)
     return view.element;
 }
 
-#define STORE_PIECES(UNROLL)                                                                  \
-    extern "C" __global__ void store_##UNROLL(element_t *dst, unsigned long long n,           \
-                                              unsigned int passes)                            \
-    {                                                                                         \
-        const unsigned long long piece = (unsigned long long)blockDim.x * UNROLL;             \
-        unsigned long long i = (unsigned long long)blockIdx.x * passes * piece + threadIdx.x; \
-        for (unsigned int pass = 0; pass < passes; ++pass, i += piece) {                      \
-            if (i + piece - blockDim.x < n) {                                                 \
-                _Pragma("unroll") for (int u = 0; u < UNROLL; ++u)                            \
-                    STORE(dst + i + u * blockDim.x, pattern(i + u * blockDim.x));             \
-            } else {                                                                          \
-                for (unsigned long long k = i; k < n && k < i + piece; k += blockDim.x)       \
-                    dst[k] = pattern(k);                                                      \
-            }                                                                                 \
-        }                                                                                     \
+#define STORE_PIECES(UNROLL)                                                      \
+    extern "C" __global__ void store_##UNROLL(element_t *dst, index_t n,          \
+                                              unsigned int passes)                \
+    {                                                                             \
+        const index_t piece = (index_t)blockDim.x * UNROLL;                       \
+        index_t i = (index_t)blockIdx.x * passes * piece + threadIdx.x;           \
+        for (unsigned int pass = 0; pass < passes && i < n; ++pass, i += piece) { \
+            if (i + piece - blockDim.x < n) {                                     \
+                _Pragma("unroll") for (int u = 0; u < UNROLL; ++u)                \
+                    STORE(dst + i + u * blockDim.x, pattern(i + u * blockDim.x)); \
+            } else {                                                              \
+                for (index_t k = i; k < n && k < i + piece; k += blockDim.x)      \
+                    dst[k] = pattern(k);                                          \
+            }                                                                     \
+        }                                                                         \
     }
 
 STORE_PIECES(1)

@@ -80,7 +80,7 @@ class GlobalStore(Workload):
         """A block takes `passes` pieces of block_x · unroll elements, one after the other."""
         n = cell.problem.height * cell.problem.width
         blocks = ceil_div(n, cell["block_x"] * cell["unroll"] * cell["passes"])
-        args = (BufferRef("dst"), np.uint64(n), np.uint32(cell["passes"]))
+        args = (BufferRef("dst"), self.index(cell.problem, n), np.uint32(cell["passes"]))
         return Launch(
             f"store_{cell['unroll']}", (blocks, 1, 1), (cell["block_x"], 1, 1), args, tiles=blocks
         )

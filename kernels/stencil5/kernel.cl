@@ -3,7 +3,7 @@
 // Bytes moved: sizeof(element_t) read and written per element; neighbours are to come from a cache,
 // or in stencil_tiled from the group's own tile.
 
-static inline bool at_border(ulong x, ulong y, ulong width, ulong height)
+static inline bool at_border(index_t x, index_t y, index_t width, index_t height)
 {
     return x == 0 || y == 0 || x + 1 == width || y + 1 == height;
 }
@@ -15,10 +15,10 @@ static inline element_t mean(element_t up, element_t down, element_t left, eleme
 }
 
 __kernel void stencil_global(__global element_t *restrict dst,
-                             __global const element_t *restrict src, const ulong width,
-                             const ulong height)
+                             __global const element_t *restrict src, const index_t width,
+                             const index_t height)
 {
-    const ulong x = get_global_id(0), y = get_global_id(1);
+    const index_t x = get_global_id(0), y = get_global_id(1);
     if (x >= width || y >= height)
         return;
     __global const element_t *here = src + y * width + x;
@@ -28,14 +28,14 @@ __kernel void stencil_global(__global element_t *restrict dst,
 }
 
 __kernel void stencil_tiled(__global element_t *restrict dst,
-                            __global const element_t *restrict src, const ulong width,
-                            const ulong height)
+                            __global const element_t *restrict src, const index_t width,
+                            const index_t height)
 {
     // The elements of the group. What lies around them comes from global memory.
     __local element_t tile[4096];
     const size_t tx = get_local_id(0), ty = get_local_id(1);
     const size_t w = get_local_size(0), h = get_local_size(1);
-    const ulong x = get_global_id(0), y = get_global_id(1);
+    const index_t x = get_global_id(0), y = get_global_id(1);
     const bool within = x < width && y < height;
     __global const element_t *here = src + y * width + x;
     __local element_t *mine = tile + ty * w + tx;

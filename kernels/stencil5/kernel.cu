@@ -3,8 +3,7 @@
 // Bytes moved: sizeof(element_t) read and written per element; neighbours are to come from a cache,
 // or in stencil_tiled from the block's own tile.
 
-__device__ static inline bool at_border(unsigned long long x, unsigned long long y,
-                                        unsigned long long width, unsigned long long height)
+__device__ static inline bool at_border(index_t x, index_t y, index_t width, index_t height)
 {
     return x == 0 || y == 0 || x + 1 == width || y + 1 == height;
 }
@@ -18,10 +17,10 @@ __device__ static inline element_t mean(element_t up, element_t down, element_t 
 
 extern "C" __global__ void stencil_global(element_t *__restrict__ dst,
                                           const element_t *__restrict__ src,
-                                          unsigned long long width, unsigned long long height)
+                                          index_t width, index_t height)
 {
-    const unsigned long long x = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
-    const unsigned long long y = (unsigned long long)blockIdx.y * blockDim.y + threadIdx.y;
+    const index_t x = (index_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const index_t y = (index_t)blockIdx.y * blockDim.y + threadIdx.y;
     if (x >= width || y >= height)
         return;
     const element_t *here = src + y * width + x;
@@ -32,13 +31,13 @@ extern "C" __global__ void stencil_global(element_t *__restrict__ dst,
 
 extern "C" __global__ void stencil_tiled(element_t *__restrict__ dst,
                                          const element_t *__restrict__ src,
-                                         unsigned long long width, unsigned long long height)
+                                         index_t width, index_t height)
 {
     // The elements of the block's threads. What lies around them comes from global memory.
     __shared__ element_t tile[1024];
     const unsigned int tx = threadIdx.x, ty = threadIdx.y, w = blockDim.x, h = blockDim.y;
-    const unsigned long long x = (unsigned long long)blockIdx.x * w + tx;
-    const unsigned long long y = (unsigned long long)blockIdx.y * h + ty;
+    const index_t x = (index_t)blockIdx.x * w + tx;
+    const index_t y = (index_t)blockIdx.y * h + ty;
     const bool within = x < width && y < height;
     const element_t *here = src + y * width + x, *mine = tile + ty * w + tx;
     if (within)

@@ -56,7 +56,12 @@ class Stencil5(CopyWorkload):
             raise LaunchRefusedError(f"{threads} threads a block; a tile holds {MOST_THREADS}.")
         height, width = cell.problem.height, cell.problem.width
         grid = (ceil_div(width, block[0]), ceil_div(height, block[1]), 1)
-        args = (BufferRef("dst"), BufferRef("src"), np.uint64(width), np.uint64(height))
+        args = (
+            BufferRef("dst"),
+            BufferRef("src"),
+            self.index(cell.problem, width),
+            self.index(cell.problem, height),
+        )
         return Launch(f"stencil_{cell.variant}", grid, block, args, tiles=grid[0] * grid[1])
 
 

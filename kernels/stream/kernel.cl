@@ -25,20 +25,20 @@
 
 // UNROLL elements as vectors of WIDTH: no vector is wider than 32 bytes, for which PoCL 3 writes programs
 // without kernels on CPUs that it does not know. Where RESULT has no y, the compiler leaves its load out.
-#define STREAM(UNROLL, WIDTH)                                                                  \
-    __kernel void stream_##UNROLL(__global element_t *restrict dst,                            \
-                                  __global const element_t *restrict x,                        \
-                                  __global const element_t *restrict y, const ulong n)         \
-    {                                                                                          \
-        const ulong piece = (ulong)get_local_size(0) * UNROLL, first = get_group_id(0) * piece; \
-        if (first + piece <= n) {                                                              \
-            const ulong mine = get_global_id(0) * (UNROLL / WIDTH);                            \
-            for (ulong i = mine; i < mine + UNROLL / WIDTH; ++i)                               \
-                STORE##WIDTH(RESULT(LOAD##WIDTH(i, x), LOAD##WIDTH(i, y)), i, dst);            \
-        } else {                                                                               \
-            for (ulong k = first + get_local_id(0); k < n; k += get_local_size(0))             \
-                dst[k] = RESULT(x[k], y[k]);                                                   \
-        }                                                                                      \
+#define STREAM(UNROLL, WIDTH)                                                                       \
+    __kernel void stream_##UNROLL(__global element_t *restrict dst,                                 \
+                                  __global const element_t *restrict x,                             \
+                                  __global const element_t *restrict y, const index_t n)            \
+    {                                                                                               \
+        const index_t piece = (index_t)get_local_size(0) * UNROLL, first = get_group_id(0) * piece; \
+        if (first + piece <= n) {                                                                   \
+            const index_t mine = get_global_id(0) * (UNROLL / WIDTH);                               \
+            for (index_t i = mine; i < mine + UNROLL / WIDTH; ++i)                                  \
+                STORE##WIDTH(RESULT(LOAD##WIDTH(i, x), LOAD##WIDTH(i, y)), i, dst);                 \
+        } else {                                                                                    \
+            for (index_t k = first + get_local_id(0); k < n; k += get_local_size(0))                \
+                dst[k] = RESULT(x[k], y[k]);                                                        \
+        }                                                                                           \
     }
 
 STREAM(1, 1)

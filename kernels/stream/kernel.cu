@@ -22,16 +22,16 @@
 
 template <int UNROLL>
 __device__ static inline void stream(element_t *__restrict__ dst, const element_t *__restrict__ x,
-                                     const element_t *__restrict__ y, unsigned long long n)
+                                     const element_t *__restrict__ y, index_t n)
 {
     constexpr int WIDEST = 16 / sizeof(element_t), LANES = UNROLL < WIDEST ? UNROLL : WIDEST;
     constexpr int PACKS = UNROLL / LANES;
     struct alignas(LANES * sizeof(element_t)) pack { element_t v[LANES]; };
 
-    const unsigned long long piece = (unsigned long long)blockDim.x * UNROLL;
-    const unsigned long long first = blockIdx.x * piece;
+    const index_t piece = (index_t)blockDim.x * UNROLL;
+    const index_t first = blockIdx.x * piece;
     if (first + piece > n) {
-        for (unsigned long long i = first + threadIdx.x; i < n; i += blockDim.x)
+        for (index_t i = first + threadIdx.x; i < n; i += blockDim.x)
             dst[i] = RESULT(x[i], y[i]);
         return;
     }
@@ -52,12 +52,12 @@ __device__ static inline void stream(element_t *__restrict__ dst, const element_
     }
 }
 
-#define STREAM(UNROLL)                                                                         \
-    extern "C" __global__ void stream_##UNROLL(                                                \
-        element_t *__restrict__ dst, const element_t *__restrict__ x,                          \
-        const element_t *__restrict__ y, unsigned long long n)                                 \
-    {                                                                                          \
-        stream<UNROLL>(dst, x, y, n);                                                          \
+#define STREAM(UNROLL)                                                \
+    extern "C" __global__ void stream_##UNROLL(                       \
+        element_t *__restrict__ dst, const element_t *__restrict__ x, \
+        const element_t *__restrict__ y, index_t n)                   \
+    {                                                                 \
+        stream<UNROLL>(dst, x, y, n);                                 \
     }
 
 STREAM(1)

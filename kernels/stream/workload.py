@@ -76,7 +76,7 @@ class Stream(Workload):
         """A block takes threads · unroll consecutive elements."""
         n = cell.problem.height * cell.problem.width
         blocks = ceil_div(n, cell["threads"] * cell["unroll"])
-        args = (*(BufferRef(name) for name in ("dst", "x", "y")), np.uint64(n))
+        args = (*(BufferRef(name) for name in ("dst", "x", "y")), self.index(cell.problem, n))
         grid, block = (blocks, 1, 1), (cell["threads"], 1, 1)
         return Launch(f"stream_{cell['unroll']}", grid, block, args, tiles=blocks)
 

@@ -50,7 +50,7 @@ static inline float4 texel_of(float value, uint place)
 #endif
 }
 
-__kernel void set_texels(write_only image2d_t image, float value, ulong width, ulong height)
+__kernel void set_texels(write_only image2d_t image, float value, index_t width, index_t height)
 {
     for (int row = FIRST_ROW; row < height; row += STEP_ROWS)
         for (int col = FIRST_COL; col < width; col += STEP_COLS)

@@ -64,7 +64,7 @@ __device__ static inline element_t texel_of(float value, unsigned int place)
 #endif
 }
 
-extern "C" __global__ void set_texels(cudaSurfaceObject_t surface, float value, size_t width, size_t height)
+extern "C" __global__ void set_texels(cudaSurfaceObject_t surface, float value, index_t width, index_t height)
 {
     for (int row = FIRST_ROW; row < height; row += STEP_ROWS)
         for (int col = FIRST_COL; col < width; col += STEP_COLS)

@@ -105,7 +105,12 @@ class Surf2dMemset(Workload):
             grid = ceil_div(width, threads), height, 1
         else:
             grid = ceil_div(ceil_div(width, TILE) * TILE**2, threads), ceil_div(height, TILE), 1
-        args = (SurfaceRef("dst"), np.float32(VALUE), np.uint64(width), np.uint64(height))
+        args = (
+            SurfaceRef("dst"),
+            np.float32(VALUE),
+            self.index(cell.problem, width),
+            self.index(cell.problem, height),
+        )
         return Launch("set_texels", grid, block, args, tiles=grid[0] * grid[1])
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:

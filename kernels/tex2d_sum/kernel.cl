@@ -46,7 +46,7 @@ __constant sampler_t sampler = COORDINATES | ADDRESS | FILTER;
 #define STEP_ROWS (get_num_groups(1) * 8)
 #endif
 
-__kernel void sum_texels(__global float *out, read_only image2d_t image, ulong width, ulong height,
+__kernel void sum_texels(__global float *out, read_only image2d_t image, index_t width, index_t height,
                          float per_width, float per_height
 #ifdef REDUCED
                          , uint prove

@@ -58,7 +58,7 @@ typedef float4 fetched_t;
 #define FETCH(col, row) tex2D<fetched_t>(texture, (float)(col), (float)(row))
 #endif
 
-extern "C" __global__ void sum_texels(float *out, cudaTextureObject_t texture, size_t width, size_t height,
+extern "C" __global__ void sum_texels(float *out, cudaTextureObject_t texture, index_t width, index_t height,
                                       float per_width, float per_height
 #ifdef REDUCED
                                       , unsigned int prove

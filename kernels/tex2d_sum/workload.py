@@ -195,8 +195,8 @@ class Tex2dSum(Workload):
         args = (
             BufferRef("dst") if v.sums else NullRef(),
             TextureRef("src", v.filter, v.address, v.normalised),
-            np.uint64(cell.problem.width),
-            np.uint64(cell.problem.height),
+            self.index(cell.problem, cell.problem.width),
+            self.index(cell.problem, cell.problem.height),
             np.float32(1 / cell.problem.width),
             np.float32(1 / cell.problem.height),
             *((np.uint32(0),) if v.sums == "reduced" else ()),

@@ -14,9 +14,9 @@
 #define STEP (TILE / ROWS)
 
 __kernel void transpose_naive(__global element_t *restrict dst, __global const element_t *restrict src,
-                              const ulong width, const ulong height)
+                              const index_t width, const index_t height)
 {
-    const ulong x0 = TILE_X * TILE, y0 = TILE_Y * TILE;
+    const index_t x0 = TILE_X * TILE, y0 = TILE_Y * TILE;
     for (uint row = get_local_id(1); row < TILE; row += STEP)
         for (uint column = get_local_id(0); column < TILE; column += get_local_size(0))
             if (x0 + column < width && y0 + row < height)
@@ -26,10 +26,10 @@ __kernel void transpose_naive(__global element_t *restrict dst, __global const e
 // Through local memory, so that both reading and writing go along rows. PAD more elements in each of its
 // rows spread a column of the tile over the memory's banks.
 __kernel void transpose_tile(__global element_t *restrict dst, __global const element_t *restrict src,
-                             const ulong width, const ulong height)
+                             const index_t width, const index_t height)
 {
     __local element_t tile[TILE][TILE + PAD];
-    const ulong x0 = TILE_X * TILE, y0 = TILE_Y * TILE;
+    const index_t x0 = TILE_X * TILE, y0 = TILE_Y * TILE;
     for (uint row = get_local_id(1); row < TILE; row += STEP)
         for (uint column = get_local_id(0); column < TILE; column += get_local_size(0))
             if (x0 + column < width && y0 + row < height)

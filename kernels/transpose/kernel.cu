@@ -1,6 +1,5 @@
 // Transposes a height x width array: dst[x][y] = src[y][x].
 // Bytes moved: sizeof(element_t) read and sizeof(element_t) written per element.
-typedef unsigned long long u64;
 
 // The tile of this block. In diagonal order neighbouring blocks take tiles of neighbouring rows as well
 // as columns, so that they write to different partitions of the memory.
@@ -14,9 +13,9 @@ typedef unsigned long long u64;
 #define STEP (TILE / ROWS)
 
 extern "C" __global__ void transpose_naive(element_t *__restrict__ dst, const element_t *__restrict__ src,
-                                           u64 width, u64 height)
+                                           index_t width, index_t height)
 {
-    const u64 x0 = (u64)TILE_X * TILE, y0 = (u64)blockIdx.y * TILE;
+    const index_t x0 = (index_t)TILE_X * TILE, y0 = (index_t)blockIdx.y * TILE;
     for (unsigned row = threadIdx.y; row < TILE; row += STEP)
         for (unsigned column = threadIdx.x; column < TILE; column += blockDim.x)
             if (x0 + column < width && y0 + row < height)
@@ -26,10 +25,10 @@ extern "C" __global__ void transpose_naive(element_t *__restrict__ dst, const el
 // Through shared memory, so that both reading and writing go along rows. PAD more elements in each of its
 // rows spread a column of the tile over the memory's banks.
 extern "C" __global__ void transpose_tile(element_t *__restrict__ dst, const element_t *__restrict__ src,
-                                          u64 width, u64 height)
+                                          index_t width, index_t height)
 {
     __shared__ element_t tile[TILE][TILE + PAD];
-    const u64 x0 = (u64)TILE_X * TILE, y0 = (u64)blockIdx.y * TILE;
+    const index_t x0 = (index_t)TILE_X * TILE, y0 = (index_t)blockIdx.y * TILE;
     for (unsigned row = threadIdx.y; row < TILE; row += STEP)
         for (unsigned column = threadIdx.x; column < TILE; column += blockDim.x)
             if (x0 + column < width && y0 + row < height)

@@ -53,7 +53,12 @@ class Transpose(CopyWorkload):
         """A grid of one block a tile; a block has block_x by TILE / ROWS threads."""
         height, width = cell.problem.height, cell.problem.width
         grid = (ceil_div(width, cell["TILE"]), ceil_div(height, cell["TILE"]), 1)
-        args = (BufferRef("dst"), BufferRef("src"), np.uint64(width), np.uint64(height))
+        args = (
+            BufferRef("dst"),
+            BufferRef("src"),
+            self.index(cell.problem, width),
+            self.index(cell.problem, height),
+        )
         entry = "transpose_naive" if cell.variant == "naive" else "transpose_tile"
         block = (cell["block_x"], cell["TILE"] // cell["ROWS"], 1)
         return Launch(entry, grid, block, args, tiles=grid[0] * grid[1])

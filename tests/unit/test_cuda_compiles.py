@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import re
@@ -35,6 +36,8 @@ from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
 
 FOLDERS = [load_kernel(p) for p in find_kernels([ROOT / "kernels"]).values()]
 OTHER_ARCHS = ("sm_75", "sm_100")
+# Kernels whose indices have as many bits as their problem asks for.
+WIDE = [f for f in FOLDERS for s in f.path.glob("kernel.cu") if "index_t" in s.read_text()]
 
 
 def builds() -> Iterator[Any]:
@@ -194,7 +197,7 @@ def test_a_source_that_does_not_compile_leaves_the_compilers_message() -> None:
 
 
 def test_options_are_the_same_whatever_the_order_of_the_definitions() -> None:
-    expected = ("-std=c++17", "-Delement_t=float3", "-DA=1", "-DB=2")
+    expected = ("-std=c++17", "-Delement_t=float3", "-Dindex_t=unsigned", "-DA=1", "-DB=2")
     assert build_options(DTYPES["float3"], {"B": "2", "A": "1"}) == expected
 
 
@@ -243,3 +246,14 @@ def test_a_compilation_without_a_message_writes_into_no_bytes_that_others_hold()
     made = compile_cubin('extern "C" __global__ void f() {}', "quiet", (), "sm_90")
     assert made.log == ""
     assert ord(blanks[:1]) == 32
+
+
+@pytest.mark.parametrize("folder", WIDE, ids=lambda folder: folder.name)
+def test_kernels_compile_with_wide_indices_as_well(folder: KernelFolder) -> None:
+    workload, dtype = folder.workload, folder.workload.dtypes[0]
+    cell = cell_of(folder, dtype, workload.variants[0])
+    wide = dataclasses.replace(cell, problem=Problem(2**16, 2**16))
+    macros = workload.macros(dtype, workload.version(wide))
+    sizes = parameter_sizes(compiled(folder.path, build_options(DTYPES[dtype], macros), "sm_90"))
+    for launch in launches_of(folder, wide):
+        check_sizes(launch.entry, passed(launch), sizes[launch.entry])

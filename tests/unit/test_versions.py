@@ -229,3 +229,30 @@ def test_a_duration_is_said_in_a_unit_of_which_it_has_at_least_two(seconds: floa
     length_s = {"s": 1.0, "min": 60.0, "hours": 3600.0, "days": 86400.0, "years": 3.156e7}[unit]
     assert float(number) * length_s == pytest.approx(seconds, rel=0.26, abs=1.0)
     assert int(number) >= (1 if unit == "s" else 2)
+
+
+def space_of_sizes(*sides: int) -> ShardSpace:
+    problems = [Problem(side, side) for side in sides]
+    axes = {"block_x": 32, "block_y": 8}
+    return ShardSpace("float", ["element"], problems, ["warm"], axes, 0, 1)
+
+
+def test_indices_have_32_bits_where_all_elements_can_be_counted_by_half_of_them() -> None:
+    copy = load_kernel(ROOT / "kernels/copy2d_coalesced").workload
+    small, large = Problem(2**15, 2**16), Problem(2**15, 2**16 + 1)
+    assert [copy.index_bits(p) for p in (small, large)] == [32, 64]
+    axes = (("block_x", 32), ("block_y", 8))
+    launches = [copy.launch(Cell(copy.name, "float", "element", p, axes)) for p in (small, large)]
+    assert [type(launch.args[-1]).__name__ for launch in launches] == ["uint32", "uint64"]
+
+
+def test_a_sweep_over_both_kinds_of_sizes_builds_both_and_each_cell_has_its_own() -> None:
+    copy = load_kernel(ROOT / "kernels/copy2d_coalesced").workload
+    assert [v.name for v in versions_of(copy, space_of_sizes(512))] == ["element"]
+    both = space_of_sizes(512, 2**16)
+    names = [v.name for v in versions_of(copy, both)]
+    assert names == ["element", "element INDEX_BITS=64"]
+    axes = {"block_x": [32], "block_y": [8]}
+    assert {copy.version(cell).name for cell in both.cells(copy.name, axes)} == set(names)
+    assert "INDEX_BITS" not in copy.macros("float", versions_of(copy, both)[0])
+    assert copy.macros("float", versions_of(copy, both)[1])["INDEX_BITS"] == "64"

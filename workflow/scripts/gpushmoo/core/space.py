@@ -97,6 +97,17 @@ class Version:
         return " ".join([self.variant, *(f"{axis}={value}" for axis, value in self.values)])
 
 
+# The definition that a version for large problems has beside those of its axes.
+INDEX_BITS = "INDEX_BITS"
+
+
+def indexed(version: Version, bits: int) -> Version:
+    """`version` with indices of so many bits, of which 32 are the rule and not named."""
+    if bits == 32:
+        return version
+    return Version(version.variant, (*version.values, (INDEX_BITS, bits)))
+
+
 _VALUES = re.compile(r"( [A-Za-z]\w*=\d+)+$")
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..core.dtypes import DTYPES
 from ..core.errors import WorkloadError
-from ..core.space import Cell, Problem, Version
+from ..core.space import Cell, Problem, Version, indexed
 from . import user_code
 from .views import Curve as Curve
 from .views import Footprint as Footprint
@@ -208,7 +208,7 @@ class Workload(ABC):
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
         """Preprocessor definitions of a variant's builds; by default none.
 
-        Every build gets ``element_t`` and the `compile_axes` besides.
+        Every build gets ``element_t``, ``index_t`` and the `compile_axes` besides.
         """
         return {}
 
@@ -219,12 +219,28 @@ class Workload(ABC):
         """
         return None
 
+    def index_bits(self, problem: Problem) -> int:
+        """Bits of the type ``index_t`` in what is compiled for `problem`: 32 or 64.
+
+        By default 32 where half of the numbers of that width count all elements; the other half is
+        for what a grid, or the last step of a loop, hangs over.
+        """
+        return 32 if problem.height * problem.width <= 2**31 else 64
+
+    def index(self, problem: Problem, value: int) -> np.uint32 | np.uint64:
+        """`value` as an argument for a parameter of type ``index_t``."""
+        return np.uint32(value) if self.index_bits(problem) == 32 else np.uint64(value)
+
     def version(self, cell: Cell) -> Version:
         """What must be compiled for `cell`."""
-        return Version(cell.variant, tuple((axis, cell[axis]) for axis in self.compile_axes))
+        values = tuple((axis, cell[axis]) for axis in self.compile_axes)
+        return indexed(Version(cell.variant, values), self.index_bits(cell.problem))
 
     def macros(self, dtype: str, version: Version) -> dict[str, str]:
-        """All preprocessor definitions of a build but ``element_t``. Raises WorkloadError."""
+        """All preprocessor definitions of a build but the types. Raises WorkloadError.
+
+        Where ``index_t`` has 64 bits, INDEX_BITS among them says so to the backend.
+        """
         macros = self.defines(dtype, version.variant)
         for axis, value in version.values:
             if axis in macros:

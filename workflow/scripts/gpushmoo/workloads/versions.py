@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from ..core.errors import WorkloadError
-from ..core.space import TYPICAL, Cell, ShardSpace, Version, asks_the_device, expand_axis
+from ..core.space import TYPICAL, Cell, ShardSpace, Version, asks_the_device, expand_axis, indexed
 from ..core.text import one_line
 from .contract import Workload
 
@@ -18,10 +18,12 @@ def versions_of(workload: Workload, space: ShardSpace) -> list[Version]:
     device must be asked for the values of another axis.
     """
     values = [expand_axis(space.axes[axis], TYPICAL) for axis in workload.compile_axes]
+    widths = sorted({workload.index_bits(problem) for problem in space.problems})
     versions = [
-        Version(variant, tuple(zip(workload.compile_axes, point, strict=True)))
+        indexed(Version(variant, tuple(zip(workload.compile_axes, point, strict=True))), bits)
         for variant in space.variants
         for point in itertools.product(*values)
+        for bits in widths
     ]
     if not workload.compile_axes or any(map(asks_the_device, space.axes.values())):
         return versions

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.dtypes import DType
 from ...core.errors import DeviceError, NoDeviceError
+from ...core.space import INDEX_BITS
 from ..base import compile_error
 from ..kept_code import CompiledCode
 
@@ -29,8 +30,10 @@ def nvrtc_version() -> str:
 
 def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
     """NVRTC's options for a kernel folder's source; the device's architecture is not among them."""
+    index = "size_t" if INDEX_BITS in defines else "unsigned"
+    types = f"-Delement_t={_TYPES.get(dtype.name, dtype.name)}", f"-Dindex_t={index}"
     macros = (f"-D{name}={value}" for name, value in sorted(defines.items()))
-    return ("-std=c++17", f"-Delement_t={_TYPES.get(dtype.name, dtype.name)}", *macros)
+    return ("-std=c++17", *types, *macros)
 
 
 def compile_cubin(source: str, name: str, options: Sequence[str], arch: str) -> CompiledCode:

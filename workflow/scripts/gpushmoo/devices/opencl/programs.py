@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.dtypes import DType
 from ...core.errors import BuildError, NoDeviceError
+from ...core.space import INDEX_BITS
 from ..base import compile_error
 from ..sources import kernel_source
 from .runtime import prepare_environment
@@ -39,8 +40,9 @@ def target_of(device: Any) -> str:
 
 def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
     """The compiler's options for a kernel folder's source."""
+    index = "ulong" if INDEX_BITS in defines else "uint"
     macros = (f"-D{name}={value}" for name, value in sorted(defines.items()))
-    return (f"-Delement_t={_TYPES.get(dtype.name, dtype.name)}", *macros)
+    return (f"-Delement_t={_TYPES.get(dtype.name, dtype.name)}", f"-Dindex_t={index}", *macros)
 
 
 def build_source(cl: Any, context: Any, folder: Path, options: Sequence[str]) -> tuple[Any, str]:

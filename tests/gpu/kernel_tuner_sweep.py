@@ -71,7 +71,12 @@ class Tuned:
             "block_size_names": ["block_x", "block_y"],
             "grid_div_x": [self.tile[0]],
             "grid_div_y": [self.tile[1]],
-            "compiler_options": ["-std=c++17", "-Delement_t=float", *self.definitions],
+            "compiler_options": [
+                "-std=c++17",
+                "-Delement_t=float",
+                "-Dindex_t=unsigned",
+                *self.definitions,
+            ],
             "quiet": True,
         }
 
@@ -173,7 +178,7 @@ def sweep(kernel: str, axes: Axes, size: int, verification: str, cache: Path) ->
         kernel_name=tuned.entry,
         kernel_source=(ROOT / "kernels" / kernel / "kernel.cu").read_text(),
         problem_size=(size, size),
-        arguments=[*buffers, np.uint64(size), np.uint64(size)],
+        arguments=[*buffers, np.uint32(size), np.uint32(size)],
         tune_params=tuned.parameters(axes),
         cache=str(cache),
         **tuned.settings,

@@ -19,15 +19,26 @@ from gpushmoo.core.errors import (
     LaunchRefusedError,
     NoDeviceError,
     OutOfDeviceMemoryError,
+    TypedError,
 )
 from gpushmoo.core.space import Cell, Problem, enumerate_cells
-from gpushmoo.devices.base import DeviceInfo, Reading, Sample, check_limits, take_each
+from gpushmoo.devices.base import (
+    Bound,
+    DeviceInfo,
+    Proven,
+    Reading,
+    Sample,
+    Witnesses,
+    check_limits,
+)
 from gpushmoo.devices.guard_bands import Strays, guard_word
+from gpushmoo.devices.one_by_one import prove_each, take_each
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import CellRun, Event, ShardResult, Worked
-from gpushmoo.measuring.rounds import TOGETHER, ShardRun
+from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.sampling.stopping import StoppingRule
 from gpushmoo.measuring.settings import MeasureSettings
+from gpushmoo.measuring.steps import TOGETHER
 from gpushmoo.measuring.worker.handle import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.worker.protocol import Finished, Lost, Measure, Message
 from gpushmoo.measuring.worker.supervise import Supervisor
@@ -36,6 +47,9 @@ from gpushmoo.workloads.loader import KernelFolder
 
 # (variant, height, threads, blocks): what a launch tells about its cell.
 Tag = tuple[str, int, int, int]
+
+# Tiles of a launch by which a cell is verified, where it is not the one that is timed.
+PROOF_TILES = 8
 
 # Words of a guard zone.
 ZONE = 16
@@ -115,6 +129,8 @@ class FakeClock:
 @dataclass(frozen=True)
 class Fault:
     """What goes wrong when `tag` comes to its `nth` (from 0) `operation`: bind, run or sample.
+
+    A launch of so many PROOF_TILES is a workload's other launch for the proof: ``prove``.
 
     `kind` is a key of ERRORS or ENDS, ``lazy`` (writes nothing), ``wrong`` (writes one bad word),
     ``past`` or ``before`` (writes beside its output), ``input`` (writes into it), ``slow`` (takes
@@ -232,12 +248,17 @@ class FakeDevice:
     def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> FakeBound:
         self.alive()
         check_limits(launch, self.info)
-        bound = FakeBound(self, tag_of(launch), buffers["src"], buffers["dst"])
+        bound = FakeBound(
+            self, tag_of(launch), buffers["src"], buffers["dst"], launch.tiles == PROOF_TILES
+        )
         bound.fault("bind")
         return bound
 
     def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
         return take_each(samples)
+
+    def prove_all(self, proofs: Sequence[Bound], witnesses: Witnesses) -> list[Proven | TypedError]:
+        return prove_each(self, proofs, witnesses, self.clock)
 
     def bind_copy(self, source: Any, target: Any) -> FakeCopy:
         return FakeCopy(self, source, target)
@@ -297,6 +318,8 @@ class FakeBound:
     tag: Tag
     src: npt.NDArray[np.uint32]
     dst: npt.NDArray[np.uint32]
+    # Whether it is by the proof of a workload that has another launch for it.
+    proves: bool = False
     calls: dict[str, int] = field(default_factory=dict)
 
     def fault(self, operation: str) -> str | None:
@@ -324,8 +347,9 @@ class FakeBound:
         return None
 
     def run(self) -> None:
-        self.device.log.append(("run", self.tag))
-        kind = self.fault("run")
+        operation = "prove" if self.proves else "run"
+        self.device.log.append((operation, self.tag))
+        kind = self.fault(operation)
         long = kind in ("slow", "paused")
         self.device.clock.now += 100.0 if long else self.device.launch_s
         if kind != "lazy":

@@ -18,8 +18,8 @@ from conftest import ROOT
 from gpushmoo.analysis.steadiness import STEADY
 from gpushmoo.devices.cuda.timing import SPINS_US
 from gpushmoo.devices.guard_bands import zone_bytes
-from gpushmoo.measuring.rounds import TOGETHER
 from gpushmoo.measuring.sampling.batching import LONGEST_S, SHORT_S
+from gpushmoo.measuring.steps import TOGETHER
 from gpushmoo.simulation.compare_measured import points, predicted_gbs
 from gpushmoo.simulation.machine import Level, load_machine
 from gpushmoo.storage.joblog import MOST_BYTES

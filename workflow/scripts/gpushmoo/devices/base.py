@@ -14,7 +14,6 @@ import numpy.typing as npt
 from ..core.dtypes import DType
 from ..core.errors import (
     BuildError,
-    DeviceLostError,
     LaunchRefusedError,
     TypedError,
 )
@@ -165,6 +164,34 @@ class Sample:
         return take(self.launches)
 
 
+@dataclass(frozen=True)
+class Witnesses:
+    """What is looked at after a run: its output, with what that must be, and what is beside it.
+
+    The `guarded` buffers have zones around them that must stay as they are; the `inputs` themselves
+    must.
+    """
+
+    output: Any
+    expected: Any
+    guarded: Sequence[Any]
+    inputs: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What a run on poisoned output did: its seconds, and what its witnesses tell.
+
+    `wrong_words` of the output differ; `strays` and `sums` are those of the guarded buffers and of
+    the inputs, as `DeviceBuffers.strays` (of the far words a part) and `checksums` give them.
+    """
+
+    seconds: float
+    wrong_words: int
+    strays: Sequence[Strays]
+    sums: Sequence[int]
+
+
 class Mark(Protocol):
     """A point in a stream's order: reached when all that was queued before is done."""
 
@@ -295,6 +322,15 @@ class Device(DeviceBuffers, Protocol):
         Seconds per launch of each, or what went wrong with it. Raises DeviceLostError.
         """
 
+    def prove_all(
+        self, proofs: Sequence[Bound], witnesses: Witnesses
+    ) -> Sequence[Proven | TypedError]:
+        """Run each once on poisoned output and look at the witnesses after it.
+
+        In this order, if possible without waiting between them. What happened, or what went wrong.
+        Raises DeviceLostError.
+        """
+
     def bind_copy(self, source: Any, target: Any) -> Bound:
         """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel.
 
@@ -315,19 +351,6 @@ class Device(DeviceBuffers, Protocol):
 
     def close(self) -> None:
         """Release all that the device holds; it is not to be used any more."""
-
-
-def take_each(samples: Sequence[Sample]) -> list[float | TypedError]:
-    """`Device.sample_all` one by one, for a backend that cannot queue them."""
-    taken: list[float | TypedError] = []
-    for sample in samples:
-        try:
-            taken.append(sample.take())
-        except DeviceLostError:
-            raise
-        except TypedError as err:
-            taken.append(err)
-    return taken
 
 
 def image_refusal(info: DeviceInfo, problem: Problem) -> str | None:

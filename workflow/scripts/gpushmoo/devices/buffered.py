@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.dtypes import DType
-from ..core.errors import LaunchRefusedError
+from ..core.errors import LaunchRefusedError, TypedError
 from ..core.space import Problem
-from .base import DeviceBuffers, DeviceInfo, Stream
+from .base import Bound, DeviceBuffers, DeviceInfo, Proven, Stream, Witnesses
 from .guard_bands import Strays
 from .in_turn import FedInTurn, InTurn
+from .one_by_one import prove_each
 from .stream_by_stream import StreamsInTurn
 
 
@@ -76,6 +77,10 @@ class BufferedDevice(ABC):
     def mismatches(self, buffer: Any, expected: Any) -> int:
         """Differing 32-bit words, counted on the device."""
         return self._buffers.mismatches(self._linear(buffer), expected)
+
+    def prove_all(self, proofs: Sequence[Bound], witnesses: Witnesses) -> list[Proven | TypedError]:
+        """One by one."""
+        return prove_each(self, proofs, witnesses)
 
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
         """`count` 32-bit words from the word `begin` on, on the host."""

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.dtypes import DTYPES
-from ..core.errors import OutOfDeviceMemoryError, WorkloadError
+from ..core.errors import OutOfDeviceMemoryError, TypedError, WorkloadError
 from ..core.space import Cell, Problem
-from ..devices.base import Bound, Device, Program
+from ..devices.base import Bound, Device, Program, Proven
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload, Piece, Pipeline, StreamSetup, cuts
 from .host_pipeline import Feed, Pool
@@ -34,6 +34,15 @@ class Verdict:
 
     wrong_words: int
     message: str | None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run on poisoned output: its seconds, the words compared, and what was wrong after it."""
+
+    seconds: float
+    words: int
+    verdict: Verdict
 
 
 class Space(Protocol):
@@ -60,6 +69,16 @@ class Space(Protocol):
 
     def verdict(self, cell: Cell, proof: Bound) -> Verdict:
         """What is wrong after a run of `proof`: with the output, or written elsewhere."""
+
+    def prove_together(self, proofs: Sequence[Bound]) -> Sequence[Judged | TypedError] | None:
+        """A run of each on poisoned output; None where each is to be looked at by itself.
+
+        As many of them, from the first on, as none before has harmed: the last is the first that
+        wrote beside the output, which is mended.
+        """
+
+    def harm_together(self, bounds: Sequence[Bound]) -> Sequence[Judged | TypedError] | None:
+        """As `prove_together`, of launches that need not write the output."""
 
     def damage(self) -> Verdict:
         """What launches wrote beside the output; it is mended."""
@@ -171,6 +190,34 @@ class Workspace:
             clauses = [f"{wrong} of {self.words} words differ, {first}"]
         return _with_damage(self._watch, wrong, clauses)
 
+    def prove_together(self, proofs: Sequence[Bound]) -> Sequence[Judged | TypedError] | None:
+        """Each compared bit by bit."""
+        return self._judged(proofs, lambda proven: proven.wrong_words)
+
+    def harm_together(self, bounds: Sequence[Bound]) -> Sequence[Judged | TypedError] | None:
+        """Whatever the output holds."""
+        return self._judged(bounds, lambda _: 0)
+
+    def _judged(
+        self, bounds: Sequence[Bound], wrong_words: Callable[[Proven], int]
+    ) -> list[Judged | TypedError]:
+        judged: list[Judged | TypedError] = []
+        witnesses = self._watch.witnesses(self._output, self._expected)
+        for proven in self._device.prove_all(bounds, witnesses):
+            if isinstance(proven, TypedError):
+                judged.append(proven)
+                continue
+            wrong = wrong_words(proven)
+            clauses = [f"{wrong} of {self.words} words differ"] if wrong else []
+            words, more = self._watch.said(proven.strays, proven.sums)
+            message = "; ".join([*clauses, *more]) or None
+            verdict = Verdict(wrong + words, message)
+            judged.append(Judged(proven.seconds, self.words, verdict))
+            if more:
+                self.damage()
+                break
+        return judged
+
     def damage(self) -> Verdict:
         """Past a buffer, or into an input."""
         return _with_damage(self._watch)
@@ -263,6 +310,13 @@ class ReducedSpace:
         faults = [] if message is None else [message]
         return _with_damage(self._watch, self.words * len(faults), faults)
 
+    def prove_together(self, proofs: Sequence[Bound]) -> None:
+        """None: the host judges each number."""
+
+    def harm_together(self, bounds: Sequence[Bound]) -> None:
+        """None: each is verified by what is timed."""
+        return
+
     def damage(self) -> Verdict:
         """Past a buffer, or into an input."""
         return _with_damage(self._watch)
@@ -324,6 +378,13 @@ class FedSpace:
         """Compared with what the order of summation explains."""
         message = self._workload.fault(self.value(proof), cell, self.known)
         return Verdict(0 if message is None else self.words, message)
+
+    def prove_together(self, proofs: Sequence[Bound]) -> None:
+        """None: the host takes part in each."""
+
+    def harm_together(self, bounds: Sequence[Bound]) -> None:
+        """None: no damage is looked for."""
+        return
 
     def damage(self) -> Verdict:
         """None is looked for: streams' own memory has no guard zones."""

@@ -31,8 +31,8 @@ from .locks import DeviceLock, lock_one
 from .orphans import Membership
 from .progress import Progress
 from .provenance import provenance
-from .rounds import TOGETHER
 from .rows import cell_table
+from .steps import TOGETHER
 from .worker.handle import WorkerGoneError, WorkerKilledError, WorkerProcess, WorkerSilentError
 from .worker.protocol import Candidates, Job, Lost, Measure, Opened
 from .worker.supervise import IDLE_LIMIT_S, Supervisor

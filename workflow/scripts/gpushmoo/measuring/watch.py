@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..devices.base import Device
+from ..devices.base import Device, Witnesses
+from ..devices.guard_bands import Strays
 
 Array = npt.NDArray[Any]
 
@@ -31,27 +32,38 @@ class BufferWatch:
         self._restore = restore
         self._sums = device.checksums(list(inputs.values()))
 
+    def witnesses(self, output: Any, expected: Any) -> Witnesses:
+        """What is to be looked at after a run that writes `output`."""
+        return Witnesses(
+            output, expected, list(self._buffers.values()), list(self._inputs.values())
+        )
+
     def damage(self) -> tuple[int, list[str]]:
         """Words written around the buffers, and a clause for each fault; none of it is left.
 
         So what one cell did is held against no other.
         """
-        words, clauses = 0, []
         strays = self._device.strays(list(self._buffers.values()))
-        for (name, buffer), stray in zip(self._buffers.items(), strays, strict=True):
+        for buffer, stray in zip(self._buffers.values(), strays, strict=True):
             if stray:
                 self._device.guard(buffer)
-                words += stray.before + stray.past
+        sums = self._device.checksums(list(self._inputs.values()))
+        words, clauses = self.said(strays, sums)
+        if clauses:
+            self._restore()
+        return words, clauses
+
+    def said(self, strays: Sequence[Strays], sums: Sequence[int]) -> tuple[int, list[str]]:
+        """Words written around the buffers, and a clause for each fault."""
+        words, clauses = 0, []
+        for name, stray in zip(self._buffers, strays, strict=True):
+            words += stray.before + stray.past
             if stray.past:
                 clauses.append(f"wrote {_count(stray.past)} past the end of '{name}'")
             if stray.before:
                 clauses.append(f"wrote {_count(stray.before)} before the beginning of '{name}'")
-        sums = self._device.checksums(list(self._inputs.values()))
         changed = [n for n, b, a in zip(self._inputs, self._sums, sums, strict=True) if b != a]
-        clauses += [f"changed its input '{name}'" for name in changed]
-        if clauses:
-            self._restore()
-        return words, clauses
+        return words, clauses + [f"changed its input '{name}'" for name in changed]
 
 
 def _count(words: int) -> str:

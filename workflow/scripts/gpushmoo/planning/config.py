@@ -17,8 +17,8 @@ from ..core.schema import FAULTS, Status, axis_fault
 from ..core.space import TYPICAL, most_values
 from ..measuring.settings import MeasureSettings
 from ..simulation.request import Simulation, SimulationError, read_simulation
-from ..workloads.contract import misfit
 from ..workloads.loader import KernelFolderError, find_kernels
+from ..workloads.memory import misfit
 from .bounds import Bounds, refuse_impossible, refuse_large
 from .chapters import PlannedChapter, plan_chapters
 from .config_bulk import bulk_fault

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..guard_bands import KERNELS, Strays, counted, guard_word, zone_bytes
+from ..base import Proven, Witnesses
+from ..guard_bands import KERNELS, STRIDE, Strays, counted, guard_word, zone_bytes
 
 # CuPy's own reduction to a scalar runs in one block: half a second for what takes milliseconds.
 _COMPARE = """
@@ -105,19 +107,12 @@ class CudaBuffers:
         return counted(buffers, self._strays_among)
 
     def _strays_among(self, buffers: Sequence[Any], stride: int) -> list[Strays]:
-        def queue(buffer: Any, found: Any) -> None:
-            sizes = map(np.uint64, (zone_bytes(buffer.nbytes) // 4, buffer.size, stride))
-            self._launch(self._strays, (buffer.base, _guard_word(buffer), *sizes, found))
-
+        queue = partial(self.queue_strays, stride=stride)
         return [Strays(int(before), int(past)) for before, past in self._found(buffers, queue)]
 
     def checksums(self, buffers: Sequence[Any]) -> list[int]:
         """A number for each buffer's content."""
-
-        def queue(buffer: Any, found: Any) -> None:
-            self._launch(self._checksum, (buffer, np.uint64(buffer.size), found))
-
-        return [int(total) for total, _ in self._found(buffers, queue)]
+        return [int(total) for total, _ in self._found(buffers, self.queue_checksum)]
 
     def _found(
         self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]
@@ -137,12 +132,62 @@ class CudaBuffers:
         """In how many 32-bit words the two differ, counted on the device."""
         with self._translated(), self._stream:
             self._differing.fill(0)
-            args = (buffer, expected, np.uint64(buffer.size), self._differing)
-            self._launch(self._compare, args)
+            self.queue_comparison(buffer, expected, self._differing)
             return int(self._differing.get()[0])
+
+    def queue_comparison(self, buffer: Any, expected: Any, count: Any) -> None:
+        """Queue what adds the number of differing words to `count`, an array of one uint64."""
+        self._launch(self._compare, (buffer, expected, np.uint64(buffer.size), count))
+
+    def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
+        """Queue what adds the words written around `buffer` to `found`: two words."""
+        sizes = map(np.uint64, (zone_bytes(buffer.nbytes) // 4, buffer.size, stride))
+        self._launch(self._strays, (buffer.base, _guard_word(buffer), *sizes, found))
+
+    def queue_checksum(self, buffer: Any, found: Any) -> None:
+        """Queue what adds a number for the content of `buffer` to `found`: a word."""
+        self._launch(self._checksum, (buffer, np.uint64(buffer.size), found))
 
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
         """`count` words from the word `begin` on."""
         with self._translated(), self._stream:
             found: npt.NDArray[np.uint32] = buffer[begin : begin + count].get()
             return found
+
+
+class LookAt:
+    """Looks at the witnesses of many runs, each of which leaves a row of `words` 32-bit words."""
+
+    def __init__(
+        self,
+        buffers: CudaBuffers,
+        witnesses: Witnesses,
+        output: Any,
+        unload: Callable[[], None] | None,
+    ) -> None:
+        """`output` is a buffer, into which `unload` queues a copy of an output that is an image."""
+        self._buffers, self._witnesses, self._output = buffers, witnesses, output
+        self._unload = unload
+        # The count of wrong words is one of 64 bits.
+        self._sums_at = 2 + 2 * len(witnesses.guarded)
+        used = self._sums_at + len(witnesses.inputs)
+        self.words = used + used % 2
+
+    def queue(self, row: Any) -> None:
+        """Queue what fills the `row`, which holds zeros."""
+        seen = self._witnesses
+        if self._unload is not None:
+            self._unload()
+        self._buffers.queue_comparison(self._output, seen.expected, row)
+        for i, buffer in enumerate(seen.guarded):
+            self._buffers.queue_strays(buffer, row[2 + 2 * i :])
+        for i, buffer in enumerate(seen.inputs):
+            self._buffers.queue_checksum(buffer, row[self._sums_at + i :])
+
+    def proven(self, seconds: float, row: Sequence[int]) -> Proven:
+        """What a filled row says of a run that took so long."""
+        wrong = row[0] + (row[1] << 32)
+        around = row[2 : self._sums_at]
+        strays = [Strays(*pair) for pair in zip(around[::2], around[1::2], strict=True)]
+        end = self._sums_at + len(self._witnesses.inputs)
+        return Proven(seconds, wrong, strays, row[self._sums_at : end])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.dtypes import DType
-from ...core.errors import BuildError, DeviceError, LaunchRefusedError, NoDeviceError
+from ...core.errors import (
+    BuildError,
+    DeviceError,
+    LaunchRefusedError,
+    NoDeviceError,
+    TypedError,
+)
 from ...core.space import Problem
 from ...workloads.contract import (
     Argument,
@@ -24,8 +31,11 @@ from ...workloads.contract import (
 )
 from ..arguments import check_sizes, named_buffer, named_image
 from ..base import (
+    Bound,
+    Proven,
     Reading,
     Sample,
+    Witnesses,
     check_limits,
     image_refusal,
     missing_entry,
@@ -37,15 +47,16 @@ from ..in_turn import FedInTurn
 from ..machine_code.cubins import cached_cubin, stored_cubin
 from ..machine_code.nvrtc import build_options
 from ..sources import kernel_source
-from .buffers import SOURCE, CudaBuffers
+from .buffers import SOURCE, CudaBuffers, LookAt
 from .images import CudaImage, format_refusal
 from .in_turn import CudaInTurn
 from .libraries import library_call
 from .nvml import open_sensor
 from .parameters import parameter_sizes, passed
+from .proving import prove_all
 from .runtime import Translate, architecture, describe, load_cupy
 from .streams import CudaStream, Enqueue
-from .timing import SPIN_SOURCE, CudaBound, CudaLibraryBound, EventTimer, steps_of
+from .timing import SPIN_SOURCE, CudaBound, CudaLibraryBound, EventTimer
 
 # The backend's own kernels, which measure no bandwidth.
 OWN_KERNELS = SPIN_SOURCE + SOURCE
@@ -100,6 +111,8 @@ def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
 
 class CudaDevice(BufferedDevice):
     """One CUDA device with its own stream and no memory pool."""
+
+    _buffers: CudaBuffers
 
     def __init__(
         self, index: int, cache: Path, own_kernels: Mapping[str, bytes] = MappingProxyType({})
@@ -263,7 +276,22 @@ class CudaDevice(BufferedDevice):
 
     def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
         """All behind one spin: while the device takes one sample, the host queues the next."""
-        return self.timer.time_all([steps_of(sample) for sample in samples])
+        return self.timer.time_all(samples)
+
+    def prove_all(self, proofs: Sequence[Bound], witnesses: Witnesses) -> list[Proven | TypedError]:
+        """All queued one behind the other; what was found is fetched once."""
+        output = witnesses.output
+        image = output if isinstance(output, CudaImage) else None
+        words = output if image is None else image.linear()
+
+        def poison() -> None:
+            words.data.memset_async(0xFF, words.nbytes, self.stream)
+            if image is not None:
+                image.copy_from(words, self.stream)
+
+        unload = None if image is None else partial(image.copy_to, words, self.stream)
+        look = LookAt(self._buffers, witnesses, words, unload)
+        return [*prove_all(self.cupy, self.timer, proofs, poison, look)]
 
     def reading(self) -> Reading | None:
         """What NVML tells; None without nvidia-ml-py."""

@@ -93,17 +93,25 @@ class EventTimer:
             log.warning("the host is too slow: a sample may hold %d us of its time", spin_us)
             return queued.seconds()
 
-    def time_all(self, plans: Sequence[Steps]) -> list[float | DeviceError]:
+    def time_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
         """Seconds per launch of each, or what went wrong with it, all behind one spin.
 
         While the device takes one sample, the host queues the next. Raises DeviceLostError.
         """
-        taken: list[float | DeviceError] = [math.nan] * len(plans)
+        taken: list[float | DeviceError] = [math.nan] * len(samples)
+        plans: dict[int, Steps] = {}
+        for i, sample in enumerate(samples):
+            try:
+                plans[i] = steps_of(sample)
+            except DeviceLostError:
+                raise
+            except DeviceError as err:
+                taken[i] = err
         queued: dict[int, Queued] = {}
         with self.translated(), self.stream:
             self.spin(SPINS_US[0])
             place = 0
-            for i, steps in enumerate(plans):
+            for i, steps in plans.items():
                 try:
                     with self.translated():
                         queued[i] = self._queue(steps, place)
@@ -113,8 +121,9 @@ class EventTimer:
                     taken[i] = err
                 place += steps.times
             self.stream.synchronize()
-            for i, sample in queued.items():
-                taken[i] = self.time(plans[i]) if sample.late else sample.seconds()
+            for i, on_its_way in queued.items():
+                late = on_its_way.late
+                taken[i] = self.time(plans[i]) if late else on_its_way.seconds()
         return taken
 
     def spin(self, microseconds: int) -> None:
@@ -123,7 +132,7 @@ class EventTimer:
 
     def _queue(self, steps: Steps, place: int) -> Queued:
         """Queue a sample that uses the pairs of events from `place` on."""
-        events = self._event_pairs(place + steps.times)[place:]
+        events = self.event_pairs(place + steps.times)[place:]
         late = False
         for start, stop in events:
             steps.before()
@@ -133,7 +142,8 @@ class EventTimer:
             late = late or start.done
         return Queued(self._cupy.cuda.get_elapsed_time, steps, events, late)
 
-    def _event_pairs(self, n: int) -> list[tuple[Any, Any]]:
+    def event_pairs(self, n: int) -> list[tuple[Any, Any]]:
+        """The first `n` of its pairs of events, each for the begin and the end of something."""
         event = self._cupy.cuda.Event
         while len(self._events) < n:
             self._events.append((event(), event()))

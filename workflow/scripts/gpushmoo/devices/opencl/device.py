@@ -38,11 +38,11 @@ from ..base import (
     flush_bytes,
     image_refusal,
     missing_entry,
-    take_each,
 )
 from ..buffered import BufferedDevice
 from ..build_file import VersionBuild
 from ..build_request import BuildRequest
+from ..one_by_one import take_each
 from .buffers import OpenCLBuffers
 from .images import OpenCLImage, format_refusal
 from .programs import build_options, build_source, import_pyopencl, load_binary, target_of

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ...core.schema import Status
-from ..rounds import TOGETHER
+from ..steps import TOGETHER
 
 # Ends by a signal from outside that cast no suspicion in a shard: everything is measured again,
 # cells that compete in the same rounds. No kernel sends such signals, but persons do, and a system

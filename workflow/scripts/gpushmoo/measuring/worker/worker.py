@@ -27,9 +27,9 @@ from ...devices.base import Device
 from ...devices.build_file import KernelBuild, read_build
 from ...devices.select import open_for_job
 from ...storage.wholefile import DamagedFileError
-from ...workloads.contract import misfit
 from ...workloads.last_words import share
 from ...workloads.loader import KernelFolder, load_kernel
+from ...workloads.memory import misfit
 from ...workloads.versions import versions_of
 from ..builds import programs_for
 from ..events import Event, Worked

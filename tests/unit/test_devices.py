@@ -274,7 +274,7 @@ def test_stream_takes_a_part_of_a_host_array_there_and_back(device: Device, pinn
 
 def test_streams_run_beside_each_other_and_each_in_its_order(device: Device, sources: Path) -> None:
     program = device.build(sources, DTYPES["float"], {})
-    args = (BufferRef("dst"), BufferRef("src"), np.uint32(2000))
+    args = (BufferRef("dst"), BufferRef("src"), np.uint64(2000))
     launch = Launch("copy_good", (40, 1, 1), (50, 1, 1), args, 2000)
     streams = [device.open_stream() for _ in range(5)]
     data = np.arange(1, 6, dtype=np.float32).repeat(2000).reshape(5, 2000)

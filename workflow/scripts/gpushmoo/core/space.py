@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class Cell:
     params: tuple[tuple[str, int], ...]
     cache_state: str = CACHE_STATES[0]
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Sixteen hex digits that identify the cell, independent of the rest of the sweep."""
         parts = [

@@ -27,14 +27,14 @@ MAY_SEE = {
     "storage": "core",
     "workloads": "core",
     "devices": "core storage workloads",
-    "measuring": "core storage workloads devices",
+    "measuring": "core storage workloads devices search",
     "simulation": "core storage",
     "chapters": "core storage workloads simulation",
     "analysis": "core storage workloads",
     "figures": "core storage workloads analysis",
     "explorer": "core storage workloads analysis",
     "report": "core storage workloads analysis figures chapters",
-    "planning": "core storage workloads devices measuring simulation chapters",
+    "planning": "core storage workloads devices search measuring simulation chapters",
     "watching": "core storage workloads measuring",
     "interactive": (
         "core storage workloads devices measuring analysis figures explorer planning watching"

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.run_plan import RunPlan
-from ..core.schema import Status, cell_schema
+from ..core.sampled import fully_sampled
+from ..core.schema import cell_schema
 from ..core.space import TYPICAL, asks_the_device, expand_axis, space_of
 from .plausible import faults_of_rows
 
@@ -60,7 +61,7 @@ def fault_of(
 
 def fault_of_repeat(first: pa.Table, later: pa.Table) -> str | None:
     """What is wrong with a later repeat of the shard whose first repeat is `first`."""
-    measured = first.filter(pc.equal(first.column("status"), Status.OK)).column("cell_key")
+    measured = first.filter(fully_sampled(first)).column("cell_key")
     return _fault_of_keys(set(measured.to_pylist()), later.column("cell_key").to_pylist())
 
 
@@ -71,6 +72,8 @@ def _faults(
     wanted = _TOLD | ({"resolved_axes"} if _asked_of_the_device(params) else set())
     # Only where a measuring job had to compile what its build file does not hold.
     wanted |= {"compiled_here", "earlier"} & set(metadata)
+    # Only where cells may be left out.
+    wanted |= {"searches"} & set(metadata)
     # Data sets that were recorded before do not have it.
     wanted |= {"codes"} if plan is not None else {"codes"} & set(metadata)
     if set(metadata) != wanted:
@@ -114,7 +117,7 @@ def _show(value: Any) -> str:
 def _faults_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str]:
     """Whether the rows are cells of the shard's parameters; a cell that stands twice is no matter.
 
-    A later repeat holds fewer, those that were ``ok`` in the first: see `fault_of_repeat`.
+    A later repeat holds fewer, those that are `fully_sampled` in the first: see `fault_of_repeat`.
     """
     params = metadata["params"]
     resolved: Mapping[str, list[int]] = metadata.get("resolved_axes", {})

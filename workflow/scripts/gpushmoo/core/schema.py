@@ -19,6 +19,7 @@ class Status(StrEnum):
     TOO_MANY_THREADS = "too_many_threads"
     RESOURCES = "resources"
     INVALID = "invalid"
+    UNPROPOSED = "unproposed"
     BUILD_FAILED = "build_failed"
     WORKLOAD_FAILED = "workload_failed"
     LAUNCH_FAILED = "launch_failed"
@@ -28,10 +29,10 @@ class Status(StrEnum):
     LOST_DEVICE = "lost_device"
 
 
-# A cell over a limit of the device or its kernel is part of the experiment; the rest are faults
-# that a strict run refuses.
+# A cell over a limit of the device or its kernel is part of the experiment, and one that a search
+# left out was not tried; the rest are faults that a strict run refuses.
 LIMITS = frozenset({Status.TOO_MANY_THREADS, Status.RESOURCES, Status.INVALID})
-FAULTS = frozenset(Status) - LIMITS - {Status.OK}
+FAULTS = frozenset(Status) - LIMITS - {Status.OK, Status.UNPROPOSED}
 
 TEXT, WHOLE, SMALL, NUMBER = pa.string(), pa.int64(), pa.int32(), pa.float64()
 

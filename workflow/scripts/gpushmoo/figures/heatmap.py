@@ -187,6 +187,12 @@ def _panel(ax: Axes, panel: Panel, x: str, y: str, norm: Normalize) -> None:
             xticklabels=False,
             yticklabels=False,
         )
+    left_out = cells[cells["status"] == Status.UNPROPOSED]
+    if len(left_out):
+        white = left_out.assign(left_out=0.0).pivot_table(values="left_out", index=y, columns=x)
+        white = white.reindex(index=ys, columns=xs)
+        sns.heatmap(white, ax=ax, cmap=["white"], cbar=False, rasterized=True)
+        ax.set(xticks=[], yticks=[])
     ax.invert_yaxis()
     # The middle of each value's row or column.
     column, row = ({v: k + 0.5 for k, v in enumerate(values)} for values in (xs, ys))
@@ -263,6 +269,8 @@ def _legend(cells: pd.DataFrame, x: str, y: str) -> list[Patch | Line2D]:
     statuses = set(cells["status"])
     if statuses & {s.value for s in LIMITS}:
         handles.append(Patch(fc=_LIMIT, ec="#999999", label="not possible"))
+    if Status.UNPROPOSED in statuses:
+        handles.append(Patch(fc="white", ec="#999999", label="not measured"))
     if statuses & {s.value for s in FAULTS}:
         handles.append(Line2D([], [], marker="x", ls="", c=_FAULT, label="fault"))
     return handles

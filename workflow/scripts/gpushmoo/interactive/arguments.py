@@ -45,6 +45,11 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in _LISTS:
         if isinstance(told.get(name), str | int):
             told[name] = [told[name]]
+    if "search" in told:
+        # A mode alone, or some of the keys.
+        asked = told["search"]
+        search = asked if isinstance(asked, Mapping) else {"mode": asked}
+        told["search"] = {**_defaults()["search"], **search}
     with _of_a_call():
         fault = bulk_fault(told)
         if fault is not None:

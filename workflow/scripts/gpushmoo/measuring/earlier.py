@@ -135,6 +135,17 @@ class Earlier:
                     found[key] = (path, place)
         return self._gathered(found)
 
+    def taken_whole(self, opened: Opened, taken: Taken) -> Taken:
+        """Of the cells of `taken` those of whole groups: a search is of nothing less."""
+        missing = {cell.group for cell in opened.cells if cell.key not in taken.keys}
+        kept = [cell.key for cell in opened.cells if cell.group not in missing]
+        if taken.table is None or not missing:
+            return taken
+        table = taken.table.filter(pc.is_in(taken.table.column("cell_key"), pa.array(kept)))
+        if not len(table):
+            return NOTHING
+        return Taken(table, taken.sources, launches_by_group(table))
+
     def _newest_last(self) -> Iterable[tuple[Path, tuple[pa.Table, dict[str, Any]]]]:
         return sorted(self._read.items(), key=lambda item: str(item[1][1]["written_at"]))
 

@@ -9,6 +9,7 @@ from ..core.schema import Status
 from ..core.space import Cell, CellGroup, Problem
 from ..core.text import MOST_SENTENCE, one_line
 from ..devices.base import Bound, Reading, Sample
+from ..search.planner import SearchVerdict
 from ..workloads.contract import Launch, Workload
 from .outcome import status_of
 
@@ -142,13 +143,21 @@ class Timed:
 
 
 @dataclass(frozen=True)
+class Searched:
+    """The search of a group has ended, and how."""
+
+    group: CellGroup
+    verdict: SearchVerdict
+
+
+@dataclass(frozen=True)
 class Worked:
     """Share (0..1) of the work that was asked for."""
 
     fraction: float
 
 
-Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Worked
+Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Searched | Worked
 
 
 @dataclass
@@ -157,9 +166,12 @@ class ShardResult:
 
     `copies` are the runtime's own copies by problem and cache state, each with the moment at which
     it began and its duration in seconds; `launches` is how many make a sample of each group.
+    `searches` are those of the groups that were searched; where a process had to be replaced, of
+    what it had left of them.
     """
 
     runs: dict[str, CellRun]
     copies: dict[tuple[Problem, str], list[tuple[float, float]]] = field(default_factory=dict)
     launches: dict[CellGroup, int] = field(default_factory=dict)
     readings: list[tuple[float, Reading]] = field(default_factory=list)
+    searches: list[Searched] = field(default_factory=list)

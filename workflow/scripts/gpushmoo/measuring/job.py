@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..core.backends import BACKENDS
 from ..core.errors import DeviceError
 from ..core.paths import ROOT
-from ..core.schema import Status
+from ..core.sampled import fully_sampled
 from ..core.space import CellGroup, asks_the_device
 from ..devices.base import DeviceInfo
 from ..devices.building import failure_sentences
@@ -32,6 +31,7 @@ from .orphans import Membership
 from .progress import Progress
 from .provenance import provenance
 from .rows import cell_table
+from .settings import settings_of
 from .steps import TOGETHER
 from .worker.handle import WorkerGoneError, WorkerKilledError, WorkerProcess, WorkerSilentError
 from .worker.protocol import Candidates, Job, Lost, Measure, Opened
@@ -46,8 +46,8 @@ T = TypeVar("T")
 class FirstRepeat:
     """What later repeats of a shard take over from the first, so that they measure alike.
 
-    They measure the cells that ended as ``ok`` there, with as many launches a sample; `of_cells`
-    has that number by the cell's key, `launches` by its group.
+    They measure the cells that are `fully_sampled` there, with as many launches a sample;
+    `of_cells` has that number by the cell's key, `launches` by its group.
     """
 
     of_cells: Mapping[str, int]
@@ -57,7 +57,7 @@ class FirstRepeat:
 def read_first(path: Path) -> FirstRepeat:
     """Of the file that the first repeat wrote. Raises BadParquetError."""
     table, _ = read_shard(path)
-    ok = table.filter(pc.equal(table.column("status"), Status.OK))
+    ok = table.filter(fully_sampled(table))
     names = ("cell_key", "launches_per_sample")
     of_cells = zip(*(ok.column(name).to_pylist() for name in names), strict=True)
     return FirstRepeat(dict(of_cells), launches_by_group(ok))
@@ -240,8 +240,23 @@ def _metadata(
         + [control for source in taken.sources for control in source["controls"]],
         "machine_code": opened.machine_code,
         "params": dict(params),
+        **({"searches": searches} if (searches := _searches(result)) else {}),
         "readings": [{"at_s": at, **asdict(reading)} for at, reading in result.readings],
     }
+
+
+def _searches(result: ShardResult) -> list[dict[str, Any]]:
+    """How the searches of groups ended, in plain values."""
+    return [
+        {
+            "height": searched.group.problem.height,
+            "width": searched.group.problem.width,
+            "cache_state": searched.group.cache_state,
+            "variant": searched.group.variant,
+            **asdict(searched.verdict),
+        }
+        for searched in result.searches
+    ]
 
 
 def _resolved_axes(params: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
@@ -283,6 +298,8 @@ class _Session:
         self.taken = NOTHING
         if self._earlier is not None:
             self.taken = self._earlier.taken(opened, self._workload, of_cells)
+            if settings_of(self._job.params).searches:
+                self.taken = self._earlier.taken_whole(opened, self.taken)
         keys = None if of_cells is None else frozenset(of_cells)
         if self.taken.keys:
             wanted = frozenset(c.key for c in opened.cells) if keys is None else keys

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from .buffers import Space, open_space
 from .builds import Builds
 from .events import CellRun, Copied, Ended, Event, Grouped, Preparing, Read, planned
 from .outcome import status_of
+from .priors import NOTHING_RECORDED, RecordedLaunches
 from .sampling.batching import (
     MAX_FLUSHED,
     MAX_LAUNCHES,
@@ -27,6 +29,7 @@ from .sampling.batching import (
     launches_of_group,
     shuffled,
 )
+from .searching import Wanted, open_searches, run_searches
 from .settings import MeasureSettings
 from .steps import TOGETHER, TOGETHER_S, CellSteps
 
@@ -56,12 +59,14 @@ class ShardRun:
         together: int = TOGETHER,
         launches: Mapping[CellGroup, int] | None = None,
         stood_still: Callable[[], bool] = lambda: False,
+        recorded: RecordedLaunches = NOTHING_RECORDED,
     ) -> None:
         """`started` is the shard's beginning on `clock`, when that was before now.
 
         At most `together` cells are worked on without waiting between them. `launches` is how many
         make a sample of the groups that another process has begun with. `stood_still` tells
-        whether this process or its machine did since it was last asked.
+        whether this process or its machine did since it was last asked. Of what is `recorded`
+        elsewhere searches try the fastest first.
         """
         self._steps = CellSteps(
             device,
@@ -76,6 +81,7 @@ class ShardRun:
             dict(launches or {}),
         )
         self._admission = Admission(self._steps)
+        self._recorded = recorded
         self._rng = np.random.default_rng([settings.seed, settings.repeat])
 
     def measure(self, cells: Sequence[Cell]) -> None:
@@ -123,17 +129,46 @@ class ShardRun:
         log.info("buffers of %s are ready", problem.label)
         if isinstance(steps.folder.workload, HostFedWorkload):
             time.sleep(SETTLE_S)
+        if steps.settings.searches:
+            self._search_all(runs, space)
+            return
         self._admission.admit(list(shuffled(runs, self._rng)), space)
         log.info("%d of %d cells admitted", sum(r.status is None for r in runs), len(runs))
         # One state after the other: a flushed cache must not be what a warm cell finds.
         for state in CACHE_STATES:
             alike = [r for r in runs if r.cell.cache_state == state and r.status is None]
-            self._choose_launches(alike)
-            for _ in range(steps.settings.warmup):
-                self._warm_up(alike)
+            self._prepare(alike)
             self._sample(alike, state, space)
 
-    def _choose_launches(self, runs: list[CellRun]) -> None:
+    def _search_all(self, runs: list[CellRun], space: Space) -> None:
+        """Measure those cells that a search of each group asks for."""
+        for state in CACHE_STATES:
+            alike = [r for r in runs if r.cell.cache_state == state and r.status is None]
+            searches = open_searches(self._steps, alike, self._recorded)
+            run_searches(self._steps, searches, partial(self._sample_wanted, state, space))
+            measured = [r for r in alike if r.status is None]
+            log.info("%d of %d cells measured", len(measured), len(alike))
+            self._end_verified(measured, space)
+
+    def _sample_wanted(self, state: str, space: Space, wanted: Sequence[Wanted]) -> None:
+        """Take these samples, a round of one each after the other."""
+        new = [w.run for w in wanted if w.run.bound is None]
+        self._admission.admit(list(shuffled(new, self._rng)), space)
+        self._prepare([run for run in new if run.status is None])
+        due = [(w.run, len(w.run.samples_s) + w.samples) for w in wanted]
+        slowed_rounds = 0
+        while active := [r for r, n in due if r.status is None and len(r.samples_s) < n]:
+            slowed_rounds += not self._round(active, state, space)
+            if slowed_rounds == SLOWED_ROUNDS:
+                self._steps.end_open(active, Status.THROTTLED, SLOWED)
+
+    def _prepare(self, runs: Sequence[CellRun]) -> None:
+        """Say how many launches make a sample of each of these admitted cells, and warm them up."""
+        self._choose_launches(runs)
+        for _ in range(self._steps.settings.warmup):
+            self._warm_up(runs)
+
+    def _choose_launches(self, runs: Sequence[CellRun]) -> None:
         """One number of launches a sample for each group, so that its cells are measured alike."""
         groups: dict[CellGroup, list[float]] = {}
         for run in runs:
@@ -170,23 +205,35 @@ class ShardRun:
         rule = self._steps.settings.rule
         slowed_rounds = 0
         while active := [r for r in runs if r.status is None]:
-            self._steps.emit(Preparing(active[0].cell.problem))
-            slowed_before = self._slowed()
-            copy = Sample(space.copy, 1, state == "flushed")
-            copied_at_s, seconds = self._steps.undisturbed([], copy.take)
-            for runs_together in self._chunks(active):
-                self._sample_together(runs_together)
-            if self._slowed() or slowed_before:
-                slowed_rounds += 1
-                self._discard_round(active)
-                if slowed_rounds == SLOWED_ROUNDS:
-                    self._steps.end_open(active, Status.THROTTLED, SLOWED)
-            else:
-                self._steps.emit(Copied(active[0].cell.problem, state, seconds, copied_at_s))
-            through = [r for r in active if r.status is None and rule.done(r.samples_s, r.spent_s)]
-            if self._steps.settings.verifies_after:
-                self._admission.verify(through, space)
-            self._steps.end_open(through, Status.OK, None)
+            slowed_rounds += not self._round(active, state, space)
+            if slowed_rounds == SLOWED_ROUNDS:
+                self._steps.end_open(active, Status.THROTTLED, SLOWED)
+            open_runs = (r for r in active if r.status is None)
+            self._end_verified([r for r in open_runs if rule.done(r.samples_s, r.spent_s)], space)
+
+    def _end_verified(self, runs: Sequence[CellRun], space: Space) -> None:
+        """They are through: verify them once more where no other repeat does."""
+        if self._steps.settings.verifies_after:
+            self._admission.verify(runs, space)
+        self._steps.end_open(runs, Status.OK, None)
+
+    def _round(self, active: Sequence[CellRun], state: str, space: Space) -> bool:
+        """A sample of each, beside the runtime's own copy.
+
+        False, and no sample of it is kept, where the device slowed itself down meanwhile.
+        """
+        problem = active[0].cell.problem
+        self._steps.emit(Preparing(problem))
+        slowed_before = self._slowed()
+        copy = Sample(space.copy, 1, state == "flushed")
+        copied_at_s, seconds = self._steps.undisturbed([], copy.take)
+        for runs_together in self._chunks(active):
+            self._sample_together(runs_together)
+        if self._slowed() or slowed_before:
+            self._discard_round(active)
+            return False
+        self._steps.emit(Copied(problem, state, seconds, copied_at_s))
+        return True
 
     def _slowed(self) -> bool:
         """Read the device's state and tell it; whether it slows itself down."""
@@ -197,7 +244,7 @@ class ShardRun:
         return reading.slowed
 
     @staticmethod
-    def _discard_round(runs: list[CellRun]) -> None:
+    def _discard_round(runs: Sequence[CellRun]) -> None:
         for run in runs:
             if run.status is None:
                 run.samples_s.pop()

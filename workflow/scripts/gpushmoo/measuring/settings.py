@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..search.settings import SearchMode, SearchSettings
 from .sampling.stopping import StoppingRule
+
+EVERY_CELL = SearchSettings()
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,14 @@ class MeasureSettings:
     rule: StoppingRule
     repeat: int = 1
     repeats: int = 1
+    search: SearchSettings = EVERY_CELL
+    # A folder of recorded shards from which searches learn where to begin; None for none.
+    transfer: str | None = None
+
+    @property
+    def searches(self) -> bool:
+        """Whether cells may be left out; a later repeat measures what the first one found."""
+        return self.search.mode != SearchMode.ALL and self.repeat == 1
 
     @property
     def verifies_before(self) -> bool:
@@ -47,4 +58,8 @@ def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
         rule=rule if m["repeats"] == 1 else rule.shared_among(m["repeats"]),
         repeat=params["repeat"],
         repeats=m["repeats"],
+        search=SearchSettings(
+            **{name: value for name, value in m["search"].items() if name != "transfer"}
+        ),
+        transfer=m["search"]["transfer"],
     )

@@ -40,6 +40,7 @@ def sweep_params(
             "min_samples": rule.min_samples,
             "relative_half_width": rule.relative_half_width,
             "repeats": repeats,
+            "search": _search_params(measure),
             "timeout_s": measure.cell_timeout_s,
             "warmup": measure.warmup,
         },
@@ -48,6 +49,18 @@ def sweep_params(
         "sizes": [[p.height, p.width] for p in sweep.problems],
         "thread_limit": measure.thread_limit,
         "variants": list(sweep.variants),
+    }
+
+
+def _search_params(measure: MeasureSettings) -> dict[str, Any]:
+    """What `measuring.settings.settings_of` makes the search's settings of."""
+    search = measure.search
+    return {
+        "better_probability": search.better_probability,
+        "mode": str(search.mode),
+        "most_share": search.most_share,
+        "tolerance": search.tolerance,
+        "transfer": measure.transfer,
     }
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..core.paths import ROOT
 from ..core.space import (
     TYPICAL,
     Problem,
@@ -21,6 +22,7 @@ from ..core.space import (
 )
 from ..measuring.sampling.stopping import StoppingRule
 from ..measuring.settings import MeasureSettings
+from ..search.settings import SearchMode, SearchSettings
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel
 from ..workloads.versions import refusal, versions_of
@@ -152,7 +154,27 @@ def read_measure(
     rule = StoppingRule(
         m["min_samples"], m["max_samples"], m["relative_half_width"], m["cell_budget_s"]
     )
-    return MeasureSettings(seed, thread_limit, m["warmup"], m["cell_timeout_s"], rule)
+    asked = m["search"]
+    search = SearchSettings(
+        SearchMode(asked["mode"]),
+        asked["tolerance"],
+        asked["better_probability"],
+        most_share=asked["most_share"],
+    )
+    transfer = asked["transfer"]
+    if transfer is not None and not any((ROOT / transfer).rglob("*.parquet")):
+        raise ConfigError(
+            f"{key}search.transfer: '{transfer}' is not a folder that holds Parquet files."
+        )
+    return MeasureSettings(
+        seed,
+        thread_limit,
+        m["warmup"],
+        m["cell_timeout_s"],
+        rule,
+        search=search,
+        transfer=transfer,
+    )
 
 
 def check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> None:

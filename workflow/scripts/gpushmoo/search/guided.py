@@ -132,6 +132,10 @@ class GuidedPlanner:
         """See `Planner`."""
         self._tally.drop(place)
 
+    def enough(self, place: int) -> None:
+        """See `Planner`."""
+        self._tally.fill(place)
+
     def verdict(self) -> SearchVerdict:
         """See `Planner`."""
         tally = self._tally

@@ -70,6 +70,10 @@ class Planner(Protocol):
         """The candidate gave no time, or can give no more; it is out."""
         ...
 
+    def enough(self, place: int) -> None:
+        """The candidate is to get no more samples, and counts with those that it has."""
+        ...
+
     def verdict(self) -> SearchVerdict:
         """What is known so far."""
         ...

@@ -32,6 +32,10 @@ class RacePlanner:
         """See `Planner`."""
         self._tally.drop(place)
 
+    def enough(self, place: int) -> None:
+        """See `Planner`."""
+        self._tally.fill(place)
+
     def verdict(self) -> SearchVerdict:
         """See `Planner`; a race measures all, so that it ends with `stop` alone."""
         tally = self._tally

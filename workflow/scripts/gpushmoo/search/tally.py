@@ -56,12 +56,16 @@ class Tally:
             self.log_s[place] = math.log(interval.median)
         self._variance[place] = np.var(np.log(mine), ddof=1) if n > 1 else 0.0
         narrow = interval.relative_half_width <= self._half_width
-        self._full[place] = n >= self._most or (n >= self._least and narrow)
+        self._full[place] |= n >= self._most or (n >= self._least and narrow)
 
     def drop(self, place: int) -> None:
         """The cell counts no more."""
         self._out[place] = True
         self.log_s[place] = np.inf
+
+    def fill(self, place: int) -> None:
+        """The cell gets no more samples."""
+        self._full[place] = True
 
     @property
     def measured(self) -> Places:

@@ -5,6 +5,7 @@ const MEANINGS = {
   too_many_threads: "more threads than a block may have",
   resources: "needs more than the device has",
   invalid: "ruled out by the kernel",
+  unproposed: "left out by the search",
   build_failed: "did not compile",
   workload_failed: "its workload raised an error",
   launch_failed: "the launch failed",
@@ -20,5 +21,5 @@ export function meaning(status) {
 }
 
 export function isFault(status) {
-  return status !== "ok" && !LIMITS.includes(status);
+  return status !== "ok" && status !== "unproposed" && !LIMITS.includes(status);
 }

@@ -24,6 +24,7 @@ from ..events import (
     Grouped,
     Preparing,
     Read,
+    Searched,
     ShardResult,
     Timed,
     Worked,
@@ -206,6 +207,8 @@ class Supervisor:
             self.result.launches[message.group] = message.launches
         elif isinstance(message, Read):
             self.result.readings.append((message.at_s, message.reading))
+        elif isinstance(message, Searched):
+            self.result.searches.append(message)
         elif isinstance(message, Timed):
             self.timed_s[message.key] = message.seconds
         elif isinstance(message, Worked):

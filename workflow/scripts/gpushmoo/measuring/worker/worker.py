@@ -33,6 +33,7 @@ from ...workloads.memory import misfit
 from ...workloads.versions import versions_of
 from ..builds import programs_for
 from ..events import Event, Worked
+from ..priors import NOTHING_RECORDED, recorded_launches
 from ..rounds import ShardRun
 from ..settings import settings_of
 from ..shard_cells import plan_cells
@@ -112,17 +113,22 @@ def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]
         )
     )
     do: Measure = receive()
+    settings = settings_of(params)
+    recorded = NOTHING_RECORDED
+    if settings.searches and settings.transfer is not None:
+        recorded = recorded_launches(ROOT / settings.transfer, folder.name)
     run = ShardRun(
         device,
         folder,
         builds,
-        settings_of(params),
+        settings,
         _Throttled(send),
         time.monotonic,
         job.started,
         do.together,
         do.launches,
         StandstillWatch(),
+        recorded,
     )
     run.measure([c for c in cells if do.keys is None or c.key in do.keys])
     send(Finished())

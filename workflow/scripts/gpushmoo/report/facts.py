@@ -22,6 +22,7 @@ from .findings import Finding, advice_findings, fault_findings, ranked
 from .first_page import first_page
 from .fits import fit_rows, fit_sentences
 from .method import method_facts
+from .searched import searched_findings
 from .shapes import shape_findings, shape_gaps, shape_rows
 from .sureness import status_words, steadiness_finding, sureness_rows
 from .tables import Json
@@ -73,7 +74,11 @@ def report_facts(
         "first_page": first_page(to_use, own_cells, spec["kernels"]),
         "findings": [{"sentence": f.sentence, "figure": f.figure} for f in first],
         "more_faults": sum(f.worth == float("inf") for f in candidates if f not in first),
-        "machine": [steadiness_finding(steadiness(provenance)), *earlier_finding(provenance)],
+        "machine": [
+            steadiness_finding(steadiness(provenance)),
+            *searched_findings(provenance),
+            *earlier_finding(provenance),
+        ],
         "workingsets": _in_section(figures, spec, CACHES),
         "ceilings": tables.ceiling_table(ceiling),
         "heatmaps": _in_section(figures, spec, BLOCK_SHAPE),

@@ -1,0 +1,168 @@
+"""Searches in the measuring process, on a device whose every time is known."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import pytest
+from fakes import FOLDER, INFO, FakeDevice, Fault, Tag, cell_tag, make_cells, work
+from gpushmoo.core.sampled import fully_sampled
+from gpushmoo.core.schema import FAULTS, LIMITS, Status
+from gpushmoo.core.space import Cell, CellGroup
+from gpushmoo.measuring.events import CellRun, Event, ShardResult
+from gpushmoo.measuring.priors import RecordedLaunches
+from gpushmoo.measuring.rows import cell_table
+from gpushmoo.measuring.sampling.stopping import StoppingRule
+from gpushmoo.measuring.searching import LEFT_OUT
+from gpushmoo.measuring.settings import MeasureSettings
+from gpushmoo.measuring.steps import TOGETHER
+from gpushmoo.measuring.worker.protocol import Measure
+from gpushmoo.measuring.worker.supervise import Supervisor
+from gpushmoo.report.searched import searched_findings
+from gpushmoo.search.candidates import Prior
+from gpushmoo.search.planner import SearchEnd
+from gpushmoo.search.settings import SearchMode, SearchSettings
+
+FASTEST = 40
+CELLS = make_cells(threads=tuple(range(1, 65)), chunks=(1,))
+RULE = StoppingRule(6, 9, 0.01, 1e9)
+
+
+@dataclass
+class Valley(FakeDevice):
+    """Faster towards one number of threads, a little unsteady, with both variants alike."""
+
+    def seconds(self, tag: Tag, nth_sample: int, launches: int) -> float:
+        """Of one launch."""
+        away = math.log2(tag[2] / FASTEST)
+        return 1e-3 * (1.0 + 0.3 * away**2) * (1.0 + 1e-4 * math.sin(7 * nth_sample + tag[2]))
+
+
+def searched(
+    device: FakeDevice, mode: SearchMode, repeat: int = 1, repeats: int = 1
+) -> tuple[ShardResult, list[Event]]:
+    search = SearchSettings(mode)
+    settings = MeasureSettings(1, None, 1, 10.0, RULE, repeat, repeats, search)
+    events: list[Event] = []
+
+    def start(do: Measure) -> object:
+        device.open()
+        mine = [c for c in CELLS if do.keys is None or c.key in do.keys]
+        return work(device, mine, settings, events.append, do)
+
+    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in CELLS]
+    supervisor = Supervisor(runs, start, 10.0, lambda n, share: None)  # type: ignore[arg-type]
+    return supervisor.measure(start(Measure(None, TOGETHER, {}))), events  # type: ignore[arg-type]
+
+
+def statuses(result: ShardResult) -> Counter[Status | None]:
+    return Counter(run.status for run in result.runs.values())
+
+
+def fastest(result: ShardResult, group: CellGroup) -> Cell:
+    ok = [r for r in result.runs.values() if r.status is Status.OK and r.cell.group == group]
+    return min(ok, key=lambda run: sorted(run.samples_s)[len(run.samples_s) // 2]).cell
+
+
+def test_a_guided_search_leaves_cells_out_and_finds_the_fastest_of_each_group() -> None:
+    result, _ = searched(Valley(), SearchMode.GUIDED)
+    found = statuses(result)
+    assert set(found) == {Status.OK, Status.UNPROPOSED}
+    assert found[Status.UNPROPOSED] > found[Status.OK]
+    for group in {cell.group for cell in CELLS}:
+        assert abs(fastest(result, group)["threads"] - FASTEST) <= 2
+    for run in result.runs.values():
+        if run.status is Status.UNPROPOSED:
+            assert (run.samples_s, run.bound, run.message) == ([], None, LEFT_OUT)
+        else:
+            assert run.verified_words
+            assert len(run.samples_s) >= 2
+
+
+def test_how_each_search_ended_is_told() -> None:
+    result, _ = searched(Valley(), SearchMode.GUIDED)
+    assert {s.group for s in result.searches} == {cell.group for cell in CELLS}
+    for told in result.searches:
+        runs = [r for r in result.runs.values() if r.cell.group == told.group]
+        measured = [r for r in runs if r.status is Status.OK]
+        assert (told.verdict.candidates, told.verdict.measured) == (len(runs), len(measured))
+        assert told.verdict.samples == sum(len(r.samples_s) for r in measured)
+        assert told.verdict.ended is SearchEnd.STOP
+
+
+def test_a_race_measures_all_and_samples_the_slow_ones_little() -> None:
+    result, _ = searched(Valley(), SearchMode.RACE)
+    assert set(statuses(result)) == {Status.OK}
+    samples = {r.cell["threads"]: len(r.samples_s) for r in result.runs.values()}
+    assert samples[FASTEST] >= RULE.min_samples
+    assert samples[1] == samples[64] == 2
+
+
+def test_what_left_out_is_no_fault_and_no_limit() -> None:
+    assert Status.UNPROPOSED not in FAULTS | LIMITS
+
+
+@pytest.mark.parametrize("kind", ["failed", "wrong"])
+def test_a_cell_that_fails_costs_its_search_that_cell_alone(kind: str) -> None:
+    fast = [c for c in CELLS if c["threads"] in (FASTEST - 1, FASTEST, FASTEST + 1)]
+    faults = [Fault(cell_tag(c), "run", n, kind) for c in fast for n in (0, 1)]
+    result, _ = searched(Valley(faults=faults), SearchMode.GUIDED)
+    found = statuses(result)
+    assert not found[None]
+    assert found[Status.LAUNCH_FAILED] + found[Status.WRONG_RESULT] <= len(fast)
+    for group in {cell.group for cell in CELLS}:
+        assert 2 <= abs(fastest(result, group)["threads"] - FASTEST) <= 4
+
+
+def test_a_lost_process_is_replaced_and_the_search_goes_on() -> None:
+    result, _ = searched(Valley(lost_at=100), SearchMode.GUIDED)
+    assert set(statuses(result)) == {Status.OK, Status.UNPROPOSED}
+    for group in {cell.group for cell in CELLS}:
+        assert abs(fastest(result, group)["threads"] - FASTEST) <= 2
+
+
+def test_a_later_repeat_measures_the_cells_that_were_not_outrun() -> None:
+    result, _ = searched(Valley(), SearchMode.GUIDED, 1, 2)
+    table = cell_table(result, FOLDER.workload, INFO, ["chunks", "threads"])
+    again = table.filter(fully_sampled(table))
+    assert 2 <= len(again) < statuses(result)[Status.OK]
+    assert min(again.column("median_s").to_pylist()) == min(
+        s for s in table.column("median_s").to_pylist() if s is not None
+    )
+
+
+def test_a_later_repeat_searches_nothing() -> None:
+    result, _ = searched(Valley(), SearchMode.GUIDED, 2, 2)
+    assert set(statuses(result)) == {Status.OK}
+    assert not result.searches
+
+
+def test_the_most_similar_recorded_group_is_learnt_from() -> None:
+    group = CELLS[0].group
+    larger = replace(group, problem=replace(group.problem, height=64))
+    flushed = replace(group, cache_state="flushed")
+    other = replace(group, variant="z")
+    kept = {
+        (dtype, g): [Prior((("threads", n),), 1.0)]
+        for n, (dtype, g) in enumerate(
+            [("double", group), ("float", larger), ("float", flushed), ("float", other)]
+        )
+    }
+    near = RecordedLaunches(kept).near
+    assert near("float", group)[0].params == (("threads", 1),)
+    assert near("double", group)[0].params == (("threads", 0),)
+    assert near("float", flushed)[0].params == (("threads", 2),)
+    assert near("float", replace(group, variant="y")) == ()
+
+
+def test_the_report_says_what_was_left_out_and_how_sure_that_is() -> None:
+    search = {"measured": 5, "candidates": 100, "better_probability": 0.03, "ended": "stop"}
+    params = {"measure": {"search": {"tolerance": 0.01}}}
+    told = [{"params": params, "searches": [search, {**search, "measured": 9, "ended": "budget"}]}]
+    [sentence] = searched_findings(told)
+    assert "in the typical group 7.0 % of them, at most 9.0 %" in sentence
+    assert "faster by more than 1.0 % has a probability of 3.0 %" in sentence
+    assert "1 of 2 searches ended" in sentence
+    assert searched_findings([{"params": params}]) == []

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_POLL_S = 0.1
+# A device waits so long for the job that follows.
+_POLL_S = 0.02
 
 
 class DeviceLock:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.run_plan import RunPlan, SweepPlan
 from ..core.space import TYPICAL, count_cells, expand_axis, shard_count, shard_name
+from ..search.settings import SearchMode
 from .config import RunConfig
 from .config_schema import ConfigError
 from .job_params import sweep_params
@@ -14,6 +17,8 @@ from .sweeps import SweepConfig
 
 # Measuring jobs of a run. Snakemake takes minutes and gigabytes to plan as many.
 MOST_SHARDS = 100_000
+# The share of the cells that a search measures, about: a job is to have enough to do.
+MEASURED: Mapping[str, float] = {SearchMode.GUIDED: 1 / 16}
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ def plan_shards(config: RunConfig) -> list[ShardJob]:
 
     Raises ConfigError, before there is any, where they are more than MOST_SHARDS.
     """
-    counts = {name: _shards(sweep, config.cells_per_shard) for name, sweep in config.sweeps.items()}
+    counts = {name: _shards(sweep, config) for name, sweep in config.sweeps.items()}
     dtypes = {name: sweep.dtypes for name, sweep in config.sweeps.items()}
     total = config.repeats * sum(n * len(dtypes[name]) for name, n in counts.items())
     if total > MOST_SHARDS:
@@ -56,12 +61,13 @@ def plan_shards(config: RunConfig) -> list[ShardJob]:
     return [replace(s, repeat=n) for n in range(1, config.repeats + 1) for s in first]
 
 
-def _shards(sweep: SweepConfig, cells_per_shard: int) -> int:
+def _shards(sweep: SweepConfig, config: RunConfig) -> int:
     """Number of shards of each dtype."""
     axes = {a: expand_axis(spec, TYPICAL) for a, spec in sweep.axes.items()}
     cells = count_cells(axes, len(sweep.problems), len(sweep.variants), len(sweep.cache_states))
+    cells = math.ceil(cells * MEASURED.get(config.measure.search.mode, 1.0))
     rounds = len(set(sweep.problems)) * len(sweep.cache_states)
-    return shard_count(cells, cells_per_shard, rounds)
+    return shard_count(cells, config.cells_per_shard, rounds)
 
 
 def named_shard(wildcards: Any) -> ShardJob:

@@ -131,18 +131,18 @@ def _mapping(value: Any) -> Mapping[Any, Any]:
 
 
 def limit_gpus(flow: Flow, workflow: Any) -> None:
-    """Let one measuring job more run at once on this host than there are devices that jobs claim.
+    """Let two measuring jobs for each device that they claim run at once on this host.
 
     Snakemake ignores ``resources: gpu=1`` on the host itself unless the total is told; a total that
-    the user gives (``--resources gpu=2``) stays. The lock lets one shard on a device; the job more
-    has its process ready when a device gets free.
+    the user gives (``--resources gpu=2``) stays. The lock lets one shard on a device; the other job
+    has its process ready when the device gets free, as several may at once.
     """
     backend = flow.gpu_backend
     if backend is None or not _plans_jobs(workflow) or _on_cluster(workflow):
         return
     if "gpu" not in workflow.global_resources:
         devices = functions_of(backend).count_devices() if flow.config.device == "all" else 1
-        workflow.register_resource("gpu", devices + 1)
+        workflow.register_resource("gpu", 2 * devices)
 
 
 def tell_lost_jobs(workflow: Any) -> None:

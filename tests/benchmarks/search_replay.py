@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +55,10 @@ FEWEST_CELLS = {**dict.fromkeys(TWO_D, 2000), "block_eq_partition": 100}
 RULE, HALF_WIDTH = (6, 16), 0.01 * 2**0.5
 GRID_X = (4, 8, 16, 32, 64)
 WARP = 32
+GUIDED = "guided"
 # Of the cells: what a peer may take.
 PEER_SHARE = 0.1
-STRATEGIES = ("diff_evo", "bayes_opt", "genetic_algorithm")
+STRATEGIES = ("diff_evo", "bayes_opt")
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,7 @@ def own_ways(
         return ordered(group, draw.permutation(places).tolist()) if places else None
 
     return {
-        "guided": lambda g, s: replayed(g, SearchSettings(SearchMode.GUIDED), s, []),
+        GUIDED: lambda g, s: replayed(g, SearchSettings(SearchMode.GUIDED), s, []),
         "guided, transfer": transferred,
         "race": lambda g, s: replayed(g, SearchSettings(SearchMode.RACE), s, []),
         "random": at_random,
@@ -391,11 +392,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("record", type=Path, help="a folder of recorded shards")
     parser.add_argument("--seeds", type=int, default=32)
+    parser.add_argument("--other-seeds", type=int, default=8, help="of all ways but 'guided'")
     parser.add_argument("--groups", default="", help="a regular expression of groups' names")
     parser.add_argument("--ways", default="", help="a regular expression of ways' names")
     parser.add_argument("--kernel-tuner", type=Path, help="a Python that has Kernel Tuner")
     parser.add_argument("--strategies", default=",".join(STRATEGIES))
-    parser.add_argument("--peer-seeds", type=int, default=8)
+    parser.add_argument("--peer-seeds", type=int, default=2)
     parser.add_argument("--out", type=Path, help="where the record goes, as JSON")
     given = parser.parse_args()
     tolerance = SearchSettings().tolerance
@@ -405,10 +407,19 @@ def main() -> int:
     for name, way in own_ways(every).items():
         if re.search(given.ways, name):
             for group in groups:
-                found = [way(group, seed) for seed in range(given.seeds)]
+                seeds = given.seeds if name == GUIDED else given.other_seeds
+                found = [way(group, seed) for seed in range(seeds)]
                 runs[group.name, name] = [run for run in found if run is not None]
             print(f"{name}: done", file=sys.stderr)
-    record: dict[str, Any] = {"seeds": given.seeds, "tolerance": tolerance, "groups": len(groups)}
+    record: dict[str, Any] = {
+        "seeds": given.seeds,
+        "other_seeds": given.other_seeds,
+        "tolerance": tolerance,
+        "groups": len(groups),
+        "settings": asdict(SearchSettings(SearchMode.GUIDED)),
+        "cores": os.cpu_count(),
+        "numpy": np.__version__,
+    }
     if given.kernel_tuner is None or not given.kernel_tuner.exists():
         print("Kernel Tuner is left out: --kernel-tuner names no interpreter.", file=sys.stderr)
     else:

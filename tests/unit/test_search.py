@@ -134,6 +134,34 @@ def test_a_budget_of_cells_ends_a_search() -> None:
     consistent(trial, len(candidates))
 
 
+def test_a_budget_may_end_a_search_before_there_is_a_model() -> None:
+    planner = planner_of("guided", line_of(40), most_share=0.1)
+    for place in range(6):
+        planner.tell(place, [1e-5] * RULE[1])
+    assert planner.propose() == []
+    verdict = planner.verdict()
+    assert (verdict.ended, verdict.better_probability) == (SearchEnd.BUDGET, None)
+
+
+def test_a_search_has_not_ended_while_it_asks() -> None:
+    candidates = blocks_of(SIDES)
+    times_s = [smooth_s(c) for c in candidates]
+    sample_s = noisy(times_s, 0.003, 0)
+    planner = planner_of("guided", candidates)
+    while asks := planner.propose():
+        assert planner.verdict().ended is SearchEnd.OPEN
+        for ask in asks:
+            planner.tell(ask.place, [sample_s(ask.place) for _ in range(ask.samples)])
+    assert planner.verdict().ended is SearchEnd.STOP
+
+
+def test_blocks_of_whole_warps_and_rows_of_a_power_of_two_come_first() -> None:
+    candidates = blocks_of(SIDES)
+    for ask in planner_of("guided", candidates).propose():
+        assert candidates[ask.place].threads % 32 == 0
+        assert candidates[ask.place].block[0] in (4, 8, 16, 32, 64)
+
+
 def test_where_nothing_is_learnt_every_cell_is_measured_once() -> None:
     times_s = 1e-5 * np.random.default_rng(0).uniform(1.0, 1.5, 40)
     trial = led(

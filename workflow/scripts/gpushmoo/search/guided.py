@@ -55,6 +55,8 @@ class GuidedPlanner:
         expected = expected_of(candidates, transfer)
         self._process = Process(with_expected(features_of(candidates), expected))
         self._size = max(1, min(settings.batch, len(candidates) // FEWEST_BATCHES))
+        # Of fewer times there is no spread.
+        self._needed = max(2, settings.first)
         self._most = max(1, math.ceil(settings.most_share * len(candidates)))
         drawn = np.random.default_rng(seed).permutation(len(candidates))
         self._first = first_of(whole_first(candidates, drawn), expected, settings.first)
@@ -64,32 +66,29 @@ class GuidedPlanner:
 
     def propose(self) -> list[Ask]:
         """See `Planner`."""
-        tally, settings = self._tally, self._settings
-        asks = further(tally, settings.fewest)
-        new = self._new()
-        if not asks and not new and self._ended is SearchEnd.OPEN:
-            self._ended = SearchEnd.EXHAUSTED
-        return asks + [Ask(place, settings.fewest) for place in new]
+        fewest = self._settings.fewest
+        new, reason = self._new()
+        asks = further(self._tally, fewest) + [Ask(place, fewest) for place in new]
+        self._ended = SearchEnd.OPEN if asks else reason
+        return asks
 
-    def _new(self) -> list[int]:
-        """Cells without samples that are worth some."""
+    def _new(self) -> tuple[list[int], SearchEnd]:
+        """Cells without samples that are worth some; why the search ends where there is none."""
         tally = self._tally
         left, measured = tally.unmeasured, len(tally.measured)
-        taken = int(np.count_nonzero(tally.taken))
-        room = min(self._most - taken, len(left))
+        room = max(0, self._most - int(np.count_nonzero(tally.taken)))
         if not len(left):
-            self._better, self._ended = 0.0, SearchEnd.EXHAUSTED
-            return []
-        if measured < self._settings.first:
+            self._better = 0.0
+            return [], SearchEnd.EXHAUSTED
+        if measured < self._needed:
             still = [place for place in self._first if tally.is_new(place)]
-            return still[: min(self._settings.first - measured, room)]
+            return still[: min(self._needed - measured, room)], SearchEnd.BUDGET
         values, posterior = self._modelled()
         self._better = self._better_of(posterior, left)
         if self._better < self._settings.better_probability:
-            self._ended = SearchEnd.STOP
-            return []
-        self._ended = SearchEnd.BUDGET if room <= 0 else SearchEnd.OPEN
-        return self._batch(posterior, left, values, min(room, self._size))
+            return [], SearchEnd.STOP
+        count = min(self._size, room, len(left))
+        return self._batch(posterior, left, values, count), SearchEnd.BUDGET
 
     def _modelled(self) -> tuple[Floats, Posterior]:
         """The log times that the model sees, and what it says of all candidates."""

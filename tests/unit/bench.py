@@ -65,6 +65,13 @@ class Bench:
                 "max_samples": 6,
                 "min_samples": 6,
                 "relative_half_width": 0.1,
+                "search": {
+                    "mode": "all",
+                    "tolerance": 0.01,
+                    "better_probability": 0.05,
+                    "most_share": 1.0,
+                    "transfer": None,
+                },
                 "timeout_s": 4.0,
                 "warmup": 0,
             },

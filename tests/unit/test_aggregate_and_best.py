@@ -452,6 +452,7 @@ def test_limits_are_no_faults_and_faults_are_not_passed_over(
 ) -> None:
     cells["status"] = status.value
     harmless = {Status.OK, Status.TOO_MANY_THREADS, Status.RESOURCES, Status.INVALID}
+    harmless |= {Status.UNPROPOSED}
     assert (verdict(cells) is None) == (status in harmless)
     assert (status in FAULTS) != (status in harmless)
     assert status in MEANING

@@ -131,6 +131,15 @@ MEASURE = st.fixed_dictionaries(
         "cell_budget_s": st.sampled_from([1e-9, 0.01]),
         "cell_timeout_s": st.just(10.0),
         "warmup": st.sampled_from([0, 1, 3]),
+        "search": st.fixed_dictionaries(
+            {
+                "mode": st.sampled_from(["all", "all", "race", "guided"]),
+                "tolerance": st.sampled_from([0.01, 1.0]),
+                "better_probability": st.sampled_from([0.05, 0.99]),
+                "most_share": st.sampled_from([0.1, 1.0]),
+                "transfer": st.none(),
+            }
+        ),
         "cells_per_shard": st.sampled_from([60, 1000]),
         "max_cells": st.just(100_000),
         "max_builds": st.just(1000),

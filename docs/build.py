@@ -30,6 +30,7 @@ from recompute import (
     persistent,
     replication,
     rivals,
+    search,
     shapes,
     simulated,
     textures,
@@ -77,6 +78,7 @@ def computed(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         "dictionary": dictionary.values(),
         "gallery": gallery.values(claims),
         "explorer": explorer.values(claims),
+        "search": search.values(claims),
     }
 
 

@@ -33,6 +33,7 @@ from recompute import (
     search,
     shapes,
     simulated,
+    speed,
     textures,
     tile,
 )
@@ -79,6 +80,7 @@ def computed(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         "gallery": gallery.values(claims),
         "explorer": explorer.values(claims),
         "search": search.values(claims),
+        "speed": speed.values(claims),
     }
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ..core.schema import Status
 from ..core.space import CellGroup, Problem
 from ..search.candidates import Prior
-from ..storage.store import read_shard
+from ..storage.store import open_shard
 
 # A recorded group: its element type, and what a cell's group is.
 RecordedGroup = tuple[str, CellGroup]
@@ -52,11 +52,11 @@ def recorded_launches(folder: Path, kernel: str) -> RecordedLaunches:
     """Those of `kernel` in all shards under `folder`. Raises BadParquetError."""
     found: dict[RecordedGroup, list[tuple[tuple[tuple[str, int], ...], float]]] = {}
     for path in sorted(folder.rglob("*.parquet")):
-        table, told = read_shard(path)
-        mine = pc.and_(
-            pc.equal(table.column("kernel"), kernel), pc.equal(table.column("status"), Status.OK)
-        )
-        _add(found, table.filter(mine), told["axes"])
+        shard = open_shard(path)
+        if Path(shard.metadata["params"]["folder"]).name == kernel:
+            table = pa.Table.from_batches(list(shard.batches()), schema=shard.schema)
+            ok = pc.equal(table.column("status"), Status.OK)
+            _add(found, table.filter(ok), shard.metadata["axes"])
     return RecordedLaunches({group: _priors(cells) for group, cells in found.items()})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpushmoo.core.paths import ROOT
 
-from .words import Claims, percent
+from .words import Claims, percent, span
 
 FOLDER = ROOT / "reports/reference/speed"
 DEVICE = FOLDER / "nvidia-h200"
@@ -126,24 +126,29 @@ def differences(claims: Claims) -> str:
 
 def live(claims: Claims, told: Told) -> dict[str, Any]:
     """A guided sweep beside the exhaustive one, on a device."""
-    [found] = told["rounds"]
-    claims.hold(
-        "The guided sweep named a launch within 1 % or tied in all groups.",
-        found["right"] == found["groups"],
-        found,
-    )
-    shapes = [g for g in found["groups_of"] if g["candidates"] > 1000]
+    rounds = told["rounds"]
+    groups = [g for found in rounds for g in found["groups_of"]]
+    shapes = [g for g in groups if g["candidates"] > 1000]
+    wrong = [g for g in groups if g["slower"] > 0.01 and not g["tied"]]
+    claims.hold("The guided sweep is wrong in one group at most.", len(wrong) <= 1, wrong)
     return {
-        "live_groups": found["groups"],
-        "live_cells": f"{found['cells']:,}",
-        "live_guided": f"{found['guided_s']:.1f} s",
-        "live_all": f"{found['all_s']:.1f} s",
-        "live_ratio": f"{found['ratio']:.1f}",
+        "live_rounds": len(rounds),
+        "live_groups": rounds[0]["groups"],
+        "live_cells": f"{rounds[0]['cells']:,}",
+        "live_guided": _range([found["guided_s"] for found in rounds]),
+        "live_all": _range([found["all_s"] for found in rounds]),
+        "live_ratio": span(found["ratio"] for found in rounds),
         "live_measured": percent(median(g["measured"] / g["candidates"] for g in shapes)),
         "live_samples": percent(median(g["samples"] / g["samples_of_all"] for g in shapes)),
-        "live_within": sum(g["slower"] <= 0.01 for g in found["groups_of"]),
-        "live_tied": sum(g["slower"] > 0.01 and g["tied"] for g in found["groups_of"]),
-        "live_most": percent(found["slower_most"]),
+        "live_answers": len(groups),
+        "live_within": sum(g["slower"] <= 0.01 for g in groups),
+        "live_tied": sum(g["slower"] > 0.01 and g["tied"] for g in groups),
+        "live_wrong_samples": span(g["samples_of_all"] / g["candidates"] for g in wrong),
+        "live_wrong": ", ".join(
+            f"`{g['kernel']}`, {g['dtype']}, {g['height']}², {g['cache_state']}, by "
+            f"{percent(g['slower'])}"
+            for g in wrong
+        ),
     }
 
 

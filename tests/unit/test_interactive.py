@@ -228,3 +228,32 @@ def test_a_workload_that_cannot_be_swept_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
         sweep(make(), source=source, **device)
+
+
+def test_a_guided_sweep_leaves_cells_out_and_says_how_its_searches_ended(
+    folder: Path, device: dict[str, str]
+) -> None:
+    axes = {"block_x": {"from": 16, "to": 256, "step": 4}, "PER_THREAD": 1}
+    # However unsteady the machine: it ends at a half of them at the latest.
+    asked = {"mode": "guided", "most_share": 0.5}
+    what = {"axes": axes, "dtypes": "float", "sizes": 64, "search": asked}
+    found = sweep(folder, **what, progress=False, **SHORT, **device)
+    assert set(found.statuses) <= {"ok", "unproposed"}
+    assert found.statuses["unproposed"] >= 30
+    [search] = found.searches.to_dict("records")
+    assert (search["candidates"], search["measured"]) == (61, found.statuses["ok"])
+    assert search["ended"] in ("stop", "budget")
+    assert not set(found.best()["block_x"]) - set(
+        found.cells.loc[found.cells["status"] == "ok", "block_x"]
+    )
+
+
+def test_every_cell_is_measured_where_nothing_else_is_said(swept: Sweep) -> None:
+    assert swept.searches.empty
+
+
+def test_a_mode_that_is_none_is_refused_with_those_that_are(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'search.mode' is 'gided'; allowed are all, race"):
+        sweep(folder, axes=AXES, search="gided", progress=False)
+    with pytest.raises(ConfigError, match=r"search.transfer: 'nowhere' is not a folder"):
+        sweep(folder, axes=AXES, search={"transfer": "nowhere"}, progress=False)

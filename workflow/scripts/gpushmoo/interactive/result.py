@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import yaml
 
+from ..analysis.aggregate import dataset_provenance
 from ..analysis.best import best_table
 from ..analysis.edges import Limits
 from ..core.paths import KERNELS
@@ -51,6 +52,22 @@ class Sweep:
     def statuses(self) -> dict[str, int]:
         """How many cells ended in which way."""
         return dict(Counter(self.cells["status"]))
+
+    @property
+    def searches(self) -> pd.DataFrame:
+        """How the search of each group ended, a row each; empty where every cell was measured.
+
+        `better_probability` is the model's, that a cell that was left out is faster than the best
+        by more than the tolerance; NaN for a race.
+        """
+        shards = dataset_provenance(self._path(DATASET))
+        return pd.DataFrame(
+            [
+                {"dtype": shard["params"]["dtype"], **search}
+                for shard in shards
+                for search in shard.get("searches", ())
+            ]
+        )
 
     def best(self) -> pd.DataFrame:
         """The cells of each group that cannot be told from its fastest, the fastest first.

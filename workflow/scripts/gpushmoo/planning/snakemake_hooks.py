@@ -142,7 +142,8 @@ def limit_gpus(flow: Flow, workflow: Any) -> None:
         return
     if "gpu" not in workflow.global_resources:
         devices = functions_of(backend).count_devices() if flow.config.device == "all" else 1
-        workflow.register_resource("gpu", 2 * devices)
+        # Without any device, too: of 0 a job would claim nothing, and not be refused.
+        workflow.register_resource("gpu", 2 * max(1, devices))
 
 
 def tell_lost_jobs(workflow: Any) -> None:

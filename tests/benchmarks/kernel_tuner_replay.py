@@ -56,6 +56,7 @@ def order_of(group: dict[str, Any], file: Path, strategy: str, seed: int) -> lis
     """The places of the cells that a strategy measures, in its order, each once."""
     names = list(group["axes"])
     places = {tuple(cell): place for place, cell in enumerate(group["cells"])}
+    # The strategies draw from the generators that all share, and take no others.
     random.seed(seed)
     np.random.seed(seed)
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

@@ -147,14 +147,14 @@ class FakeWorkflow:
 @pytest.mark.parametrize(
     ("workflow", "device", "limit"),
     [
-        pytest.param(FakeWorkflow(None), "all", 3, id="both devices and one that waits"),
+        pytest.param(FakeWorkflow(None), "all", 4, id="both devices, and one that waits for each"),
         pytest.param(FakeWorkflow(None), 1, 2, id="one device and one that waits"),
         pytest.param(FakeWorkflow(1), "all", 1, id="the user's word stays"),
         pytest.param(FakeWorkflow(None, nodes=10), "all", None, id="a cluster has its own"),
         pytest.param(FakeWorkflow(None, main=False), "all", None, id="a job sets nothing"),
     ],
 )
-def test_as_many_jobs_as_devices_and_one_more_run_on_this_host(
+def test_two_jobs_for_each_device_run_on_this_host(
     workflow: FakeWorkflow, device: Any, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpushmoo.devices.cuda.backend.count_devices", lambda: 2)

@@ -70,6 +70,9 @@ def test_no_test_draws_without_a_seed(path: Path) -> None:
         where = f"{path.name}:{call.lineno}"
         if function.endswith(GENERATORS):
             assert call.args or call.keywords, f"{where}: a generator without a seed"
+        elif function.endswith("random.seed"):
+            # For a library that draws from the generators that all share.
+            assert call.args, f"{where}: a seed of the moment"
         elif re.fullmatch(r"(np\.)?random\.\w+", function):
             pytest.fail(f"{where}: the generator that all share")
         elif function == "settings":

@@ -38,7 +38,7 @@ def consistent(trial: Trial, count: int) -> None:
         assert chance is not None or not told
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(
     mode=MODES,
     count=st.integers(1, 60),

@@ -161,7 +161,7 @@ WHEN_READ = ("cells", "dataset/kernel=")
 def products(results: Path) -> dict[str, tuple[int, bytes]]:
     """All files of a run that a rule promises."""
     found = print_of(results)
-    apart = ("logs/", ".cache/", "quarantine/", "dataset/.snakemake_timestamp")
+    apart = ("benchmarks/", "logs/", ".cache/", "quarantine/", "dataset/.snakemake_timestamp")
     return {name: file for name, file in found.items() if not name.startswith(apart)}
 
 

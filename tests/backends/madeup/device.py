@@ -23,11 +23,11 @@ from gpushmoo.devices.base import (
     compile_error,
     flush_bytes,
     image_refusal,
-    take_each,
 )
 from gpushmoo.devices.buffered import BufferedDevice
 from gpushmoo.devices.build_file import VersionBuild
 from gpushmoo.devices.build_request import BuildRequest
+from gpushmoo.devices.one_by_one import take_each
 from gpushmoo.devices.sources import kernel_source
 from gpushmoo.workloads.contract import BufferRef, Launch, LibraryCall
 

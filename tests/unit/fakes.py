@@ -439,10 +439,14 @@ def measure_cells(
     thread_limit: int | None = None,
     warmup: int = 1,
 ) -> Outcome:
-    """Measure `cells` on `device` by the library, under a supervisor."""
+    """Measure `cells` on `device` by the library, each with all its samples."""
     # Samples of equal length have an interval of no width: the default rule stops at `min`.
     rule = rule or StoppingRule(6, 9, 0.01, 1e9)
-    settings = MeasureSettings(seed, thread_limit, warmup, 10.0, rule)
+    return measure_by(device, cells, MeasureSettings(seed, thread_limit, warmup, 10.0, rule))
+
+
+def measure_by(device: FakeDevice, cells: list[Cell], settings: MeasureSettings) -> Outcome:
+    """Measure `cells` on `device` as `settings` ask, under a supervisor."""
     seen: list[tuple[int, float]] = []
     events: list[Event] = []
 

@@ -7,19 +7,16 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
-from fakes import FOLDER, INFO, FakeDevice, Fault, Tag, cell_tag, make_cells, work
+from fakes import FOLDER, INFO, FakeDevice, Fault, Tag, cell_tag, make_cells, measure_by
 from gpushmoo.core.sampled import fully_sampled
 from gpushmoo.core.schema import FAULTS, LIMITS, Status
 from gpushmoo.core.space import Cell, CellGroup
-from gpushmoo.measuring.events import CellRun, Event, ShardResult
+from gpushmoo.measuring.events import ShardResult
 from gpushmoo.measuring.priors import RecordedLaunches
 from gpushmoo.measuring.rows import cell_table
 from gpushmoo.measuring.sampling.stopping import StoppingRule
 from gpushmoo.measuring.searching import LEFT_OUT
 from gpushmoo.measuring.settings import MeasureSettings
-from gpushmoo.measuring.steps import TOGETHER
-from gpushmoo.measuring.worker.protocol import Measure
-from gpushmoo.measuring.worker.supervise import Supervisor
 from gpushmoo.report.searched import searched_findings
 from gpushmoo.search.candidates import Prior
 from gpushmoo.search.planner import SearchEnd
@@ -42,19 +39,10 @@ class Valley(FakeDevice):
 
 def searched(
     device: FakeDevice, mode: SearchMode, repeat: int = 1, repeats: int = 1
-) -> tuple[ShardResult, list[Event]]:
+) -> ShardResult:
     search = SearchSettings(mode)
     settings = MeasureSettings(1, None, 1, 10.0, RULE, repeat, repeats, search)
-    events: list[Event] = []
-
-    def start(do: Measure) -> object:
-        device.open()
-        mine = [c for c in CELLS if do.keys is None or c.key in do.keys]
-        return work(device, mine, settings, events.append, do)
-
-    runs = [CellRun(c, FOLDER.workload.launch(c)) for c in CELLS]
-    supervisor = Supervisor(runs, start, 10.0, lambda n, share: None)  # type: ignore[arg-type]
-    return supervisor.measure(start(Measure(None, TOGETHER, {}))), events  # type: ignore[arg-type]
+    return measure_by(device, CELLS, settings).result
 
 
 def statuses(result: ShardResult) -> Counter[Status | None]:
@@ -67,7 +55,7 @@ def fastest(result: ShardResult, group: CellGroup) -> Cell:
 
 
 def test_a_guided_search_leaves_cells_out_and_finds_the_fastest_of_each_group() -> None:
-    result, _ = searched(Valley(), SearchMode.GUIDED)
+    result = searched(Valley(), SearchMode.GUIDED)
     found = statuses(result)
     assert set(found) == {Status.OK, Status.UNPROPOSED}
     assert found[Status.UNPROPOSED] > found[Status.OK]
@@ -82,7 +70,7 @@ def test_a_guided_search_leaves_cells_out_and_finds_the_fastest_of_each_group() 
 
 
 def test_how_each_search_ended_is_told() -> None:
-    result, _ = searched(Valley(), SearchMode.GUIDED)
+    result = searched(Valley(), SearchMode.GUIDED)
     assert {s.group for s in result.searches} == {cell.group for cell in CELLS}
     for told in result.searches:
         runs = [r for r in result.runs.values() if r.cell.group == told.group]
@@ -93,7 +81,7 @@ def test_how_each_search_ended_is_told() -> None:
 
 
 def test_a_race_measures_all_and_samples_the_slow_ones_little() -> None:
-    result, _ = searched(Valley(), SearchMode.RACE)
+    result = searched(Valley(), SearchMode.RACE)
     assert set(statuses(result)) == {Status.OK}
     samples = {r.cell["threads"]: len(r.samples_s) for r in result.runs.values()}
     assert samples[FASTEST] >= RULE.min_samples
@@ -108,7 +96,7 @@ def test_what_left_out_is_no_fault_and_no_limit() -> None:
 def test_a_cell_that_fails_costs_its_search_that_cell_alone(kind: str) -> None:
     fast = [c for c in CELLS if c["threads"] in (FASTEST - 1, FASTEST, FASTEST + 1)]
     faults = [Fault(cell_tag(c), "run", n, kind) for c in fast for n in (0, 1)]
-    result, _ = searched(Valley(faults=faults), SearchMode.GUIDED)
+    result = searched(Valley(faults=faults), SearchMode.GUIDED)
     found = statuses(result)
     assert not found[None]
     assert found[Status.LAUNCH_FAILED] + found[Status.WRONG_RESULT] <= len(fast)
@@ -117,14 +105,14 @@ def test_a_cell_that_fails_costs_its_search_that_cell_alone(kind: str) -> None:
 
 
 def test_a_lost_process_is_replaced_and_the_search_goes_on() -> None:
-    result, _ = searched(Valley(lost_at=100), SearchMode.GUIDED)
+    result = searched(Valley(lost_at=100), SearchMode.GUIDED)
     assert set(statuses(result)) == {Status.OK, Status.UNPROPOSED}
     for group in {cell.group for cell in CELLS}:
         assert abs(fastest(result, group)["threads"] - FASTEST) <= 2
 
 
 def test_a_later_repeat_measures_the_cells_that_were_not_outrun() -> None:
-    result, _ = searched(Valley(), SearchMode.GUIDED, 1, 2)
+    result = searched(Valley(), SearchMode.GUIDED, 1, 2)
     table = cell_table(result, FOLDER.workload, INFO, ["chunks", "threads"])
     again = table.filter(fully_sampled(table))
     assert 2 <= len(again) < statuses(result)[Status.OK]
@@ -134,7 +122,7 @@ def test_a_later_repeat_measures_the_cells_that_were_not_outrun() -> None:
 
 
 def test_a_later_repeat_searches_nothing() -> None:
-    result, _ = searched(Valley(), SearchMode.GUIDED, 2, 2)
+    result = searched(Valley(), SearchMode.GUIDED, 2, 2)
     assert set(statuses(result)) == {Status.OK}
     assert not result.searches
 

@@ -79,7 +79,7 @@ class BufferedDevice(ABC):
         return self._buffers.mismatches(self._linear(buffer), expected)
 
     def prove_all(self, proofs: Sequence[Bound], witnesses: Witnesses) -> list[Proven | TypedError]:
-        """One by one."""
+        """Run each on poisoned output, wait for it, and look at the witnesses before the next."""
         return prove_each(self, proofs, witnesses)
 
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:

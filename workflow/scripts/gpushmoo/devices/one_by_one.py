@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ..core.errors import DeviceLostError, TypedError
-from .base import Bound, Proven, Sample, Witnesses
-from .guard_bands import Strays
+from .base import Bound, DeviceBuffers, Proven, Sample, Witnesses
 
 
 def take_each(samples: Sequence[Sample]) -> list[float | TypedError]:
@@ -24,20 +23,11 @@ def take_each(samples: Sequence[Sample]) -> list[float | TypedError]:
     return taken
 
 
-class Provable(Protocol):
-    """The part of a device that `prove_each` needs."""
+class Provable(DeviceBuffers, Protocol):
+    """The part of a device that `prove_each` needs: its buffers, and a way to spoil one."""
 
     def poison(self, buffer: Any) -> None:
-        """As `Device.poison`."""
-
-    def mismatches(self, buffer: Any, expected: Any) -> int:
-        """As `Device.mismatches`."""
-
-    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
-        """As `Device.strays`."""
-
-    def checksums(self, buffers: Sequence[Any]) -> list[int]:
-        """As `Device.checksums`."""
+        """Overwrite `buffer`, which may be an image, with words that no verified output holds."""
 
 
 def prove_each(

@@ -25,7 +25,7 @@ class LateModule(ModuleType):
 @contextmanager
 def _without_scipy() -> Iterator[None]:
     cluster = ModuleType("scipy.cluster")
-    cluster.hierarchy = LateModule("scipy.cluster.hierarchy")  # type: ignore[attr-defined]
+    vars(cluster)["hierarchy"] = LateModule("scipy.cluster.hierarchy")
     # None makes an import of that name an ImportError.
     withheld: dict[str, Any] = {"scipy.stats": None, "scipy.cluster": cluster}
     if sys.modules.keys() & withheld:

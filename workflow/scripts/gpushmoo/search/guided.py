@@ -14,6 +14,7 @@ from .planner import Ask, SearchEnd, SearchVerdict
 from .process import Posterior, Process, unit_of
 from .race import further
 from .settings import SearchMode, SearchSettings
+from .tallied import TalliedSearch
 from .tally import LEAST_SPREAD, Tally
 from .transfer import expected_of
 
@@ -34,7 +35,7 @@ _GRID = np.arange(-8.0, 8.001, 0.004)
 _NORMAL = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in _GRID])
 
 
-class GuidedPlanner:
+class GuidedPlanner(TalliedSearch):
     """Expected improvement over a Gaussian process of the log times.
 
     After Jones, Schonlau and Welch 1998; the cells of a batch are chosen one after the other, each
@@ -51,7 +52,8 @@ class GuidedPlanner:
         seed: int,
         transfer: Sequence[Prior] = (),
     ) -> None:
-        self._tally, self._settings = tally, settings
+        super().__init__(tally)
+        self._settings = settings
         expected = expected_of(candidates, transfer)
         self._process = Process(with_expected(features_of(candidates), expected))
         self._size = max(1, min(settings.batch, len(candidates) // FEWEST_BATCHES))
@@ -122,30 +124,9 @@ class GuidedPlanner:
             posterior = self._process.followed(posterior, place, unit)
         return chosen
 
-    def tell(self, place: int, samples_s: Sequence[float]) -> None:
-        """See `Planner`."""
-        self._tally.add(place, samples_s)
-
-    def fail(self, place: int) -> None:
-        """See `Planner`."""
-        self._tally.drop(place)
-
-    def enough(self, place: int) -> None:
-        """See `Planner`."""
-        self._tally.fill(place)
-
     def verdict(self) -> SearchVerdict:
         """See `Planner`."""
-        tally = self._tally
-        return SearchVerdict(
-            mode=SearchMode.GUIDED,
-            candidates=len(tally.taken),
-            measured=len(tally.measured),
-            samples=int(tally.taken.sum()),
-            best=tally.best,
-            better_probability=self._better,
-            ended=self._ended,
-        )
+        return self._verdict(SearchMode.GUIDED, self._better, self._ended)
 
 
 def with_expected(features: Floats, expected: Floats | None) -> Floats:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from .planner import Ask, SearchEnd, SearchVerdict
 from .settings import SearchMode, SearchSettings
+from .tallied import TalliedSearch
 from .tally import Tally
 
 
-class RacePlanner:
+class RacePlanner(TalliedSearch):
     """Racing: cells whose interval does not reach that of the fastest get no more samples.
 
     After Maron and Moore, Hoeffding races (1994), with intervals of the samples' spread.
     """
 
     def __init__(self, tally: Tally, settings: SearchSettings) -> None:
-        self._tally, self._settings = tally, settings
+        super().__init__(tally)
+        self._settings = settings
 
     def propose(self) -> list[Ask]:
         """See `Planner`."""
@@ -24,30 +24,10 @@ class RacePlanner:
         new = [Ask(int(place), fewest) for place in self._tally.unmeasured]
         return new or further(self._tally, fewest)
 
-    def tell(self, place: int, samples_s: Sequence[float]) -> None:
-        """See `Planner`."""
-        self._tally.add(place, samples_s)
-
-    def fail(self, place: int) -> None:
-        """See `Planner`."""
-        self._tally.drop(place)
-
-    def enough(self, place: int) -> None:
-        """See `Planner`."""
-        self._tally.fill(place)
-
     def verdict(self) -> SearchVerdict:
         """See `Planner`; a race measures all, so that it ends with `stop` alone."""
-        tally = self._tally
-        return SearchVerdict(
-            mode=SearchMode.RACE,
-            candidates=len(tally.taken),
-            measured=len(tally.measured),
-            samples=int(tally.taken.sum()),
-            best=tally.best,
-            better_probability=None,
-            ended=SearchEnd.OPEN if self.propose() else SearchEnd.STOP,
-        )
+        ended = SearchEnd.OPEN if self.propose() else SearchEnd.STOP
+        return self._verdict(SearchMode.RACE, None, ended)
 
 
 def further(tally: Tally, fewest: int) -> list[Ask]:

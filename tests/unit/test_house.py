@@ -28,6 +28,7 @@ MAY_SEE = {
     "workloads": "core",
     "devices": "core storage workloads",
     "measuring": "core storage workloads devices search",
+    "studies": "core storage workloads devices measuring",
     "simulation": "core storage",
     "chapters": "core storage workloads simulation",
     "analysis": "core storage workloads",
@@ -244,6 +245,7 @@ def test_every_entry_has_its_folder_and_functions(name: str) -> None:
     backend = BACKENDS[name]
     asked = {"open_device", "list_devices", "targets", "own_kernels", "compile_version"}
     asked |= {"count_devices"} if backend.claims_gpu else set()
+    asked |= {"recorded"} if backend.profiler else set()
     assert asked <= set(vars(functions_of(backend)))
 
 

@@ -26,7 +26,8 @@ class Backend:
     resource ``gpu`` and one core; else the device may be the host itself and the job has all cores.
     `runtimes` are those that it can be used through, in the order in which ``auto`` tries
     them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
-    run's time is estimated.
+    run's time is estimated. `profiler` is the program that reads its devices' hardware counters;
+    "" where there is none.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Backend:
     claims_gpu: bool = False
     runtimes: tuple[str, ...] = ()
     cell_s: float = 0.01
+    profiler: str = ""
 
     @property
     def module(self) -> str:
@@ -48,7 +50,7 @@ class Backend:
 BACKENDS: Mapping[str, Backend] = {
     backend.name: backend
     for backend in (
-        Backend("cuda", ".cu", "L2", True, claims_gpu=True, cell_s=0.005),
+        Backend("cuda", ".cu", "L2", True, claims_gpu=True, cell_s=0.005, profiler="ncu"),
         Backend("opencl", ".cl", runtimes=("pocl", "intel", "system"), cell_s=0.05),
     )
 }

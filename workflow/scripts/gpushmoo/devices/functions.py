@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
@@ -37,6 +38,12 @@ class BackendModule(Protocol):
         """How many devices a process here seems able to use, asked in milliseconds.
 
         Called only where the record says ``claims_gpu``.
+        """
+
+    def recorded(self) -> AbstractContextManager[None]:
+        """Within it a profiler that was told to wait reads the counters of every launch.
+
+        Entered only where the record names a ``profiler``, and once a device is open.
         """
 
     def targets(self, request: BuildRequest) -> tuple[str, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 from ..base import Device
 from .building import compile_version, own_kernels, targets
-from .runtime import candidates
+from .runtime import candidates, load_cupy
 from .visible import visible_devices
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "list_devices",
     "open_device",
     "own_kernels",
+    "recorded",
     "targets",
 ]
 
@@ -36,3 +38,14 @@ def list_devices(wanted: int | None) -> Sequence[tuple[int, str]]:
 def count_devices() -> int:
     """The visible devices; 0 where CuPy is not installed."""
     return 0 if find_spec("cupy") is None else visible_devices()
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Between cudaProfilerStart and cudaProfilerStop. Raises NoDeviceError."""
+    runtime = load_cupy().cuda.runtime
+    runtime.profilerStart()
+    try:
+        yield
+    finally:
+        runtime.profilerStop()

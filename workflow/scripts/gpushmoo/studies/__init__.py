@@ -1,0 +1,1 @@
+"""Studies beside the sweep: what a device's own counters tell of designed samples of cells."""

@@ -1,0 +1,285 @@
+"""``python -m gpushmoo.studies.counters --out FILE``: hardware counters of a designed sample.
+
+What the caches and the memory of a device did while cells ran, as the device itself counted it: the
+judge of what a model says of them. Times of these launches are no measurements: the profiler
+repeats each launch, and restores its output in between.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..core.backends import AUTO, BACKENDS
+from ..core.paths import IMPORTED, KERNELS, ROOT
+from ..core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
+from ..core.space import CACHE_STATES, Cell
+from ..storage.store import write_parquet
+from ..storage.wholefile import DamagedFileError, read_json
+from ..workloads.loader import KernelFolder, load_kernel
+from .counted import to_plain
+from .metrics import COLUMNS, GROUPS
+from .ncu import CountedLaunch, NotCountedError, count_launches, find_ncu, version_of
+from .sample import SampledCell, designed_sample
+
+log = logging.getLogger(__name__)
+
+# `params` holds the launch parameters (``block_x=32 block_y=8``), `asks` what the cell is to tell,
+# `message` why it was not launched. Of a counter that is not known, or was not read, there is none.
+COUNTERS_SCHEMA = pa.schema(
+    [
+        *columns(TEXT, "cell_key kernel dtype variant"),
+        *columns(WHOLE, "height width"),
+        *columns(TEXT, "cache_state params asks"),
+        *columns(TEXT, "message", nullable=True),
+        *columns(WHOLE, "bytes_read bytes_written"),
+        *columns(TEXT, "entry", nullable=True),
+        *columns(WHOLE, "blocks threads_per_block", nullable=True),
+        *columns(SMALL, "units resident_per_unit registers", nullable=True),
+        *columns(TEXT, "device_uuid device_name", nullable=True),
+        *columns(NUMBER, " ".join(COLUMNS), nullable=True),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Profiling:
+    """What is to be counted: `sample`, by the kernels in `folders`, on the device of `device`.
+
+    `device` holds ``backend``, ``device``, ``opencl_runtime`` and ``seed``. Runtimes keep what they
+    compile in `cache`; what goes between the processes lies in `work`.
+    """
+
+    sample: Sequence[SampledCell]
+    folders: Mapping[str, KernelFolder]
+    device: Mapping[str, Any]
+    cache: Path
+    work: Path
+
+
+@dataclass
+class Found:
+    """What was found so far, by the cell's key: its launch, and its counters by column.
+
+    `device` is what ran them; `whys` say of each run of the profiler that failed why it did.
+    """
+
+    launched: dict[str, dict[str, Any]] = field(default_factory=dict)
+    values: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    device: dict[str, Any] = field(default_factory=dict)
+    whys: list[str] = field(default_factory=list)
+
+
+def count(profiling: Profiling, out: Path, say: Callable[[str], None]) -> None:
+    """Count what can be counted and write COUNTERS_SCHEMA to `out`, after each run of the profiler.
+
+    Where nothing can be read the table is written all the same, without rows, and its metadata says
+    under ``why`` what was in the way; so it is `say`-ed.
+    """
+    found, facts = Found(), dict[str, Any]()
+    try:
+        ncu = find_ncu(_profiler(profiling.device["backend"]))
+        facts["profiler"] = version_of(ncu)
+        for state, group in product(CACHE_STATES, GROUPS):
+            cells = [s.cell for s in profiling.sample if s.cell.cache_state == state]
+            if cells:
+                say(f"reading the counters '{group}' of {len(cells)} cells, {state}")
+                _count_group(ncu, profiling, cells, group, found)
+                _write(profiling, found, facts, out)
+    except NotCountedError as err:
+        found.whys.append(str(err))
+    for why in found.whys:
+        say(why)
+    _write(profiling, found, facts, out)
+
+
+def _profiler(backend: str) -> str:
+    """The program that reads the counters of a backend's devices. Raises NotCountedError."""
+    if name := BACKENDS[backend].profiler:
+        return name
+    having = ", ".join(b.name for b in BACKENDS.values() if b.profiler)
+    raise NotCountedError(
+        f"Hardware counters were not read: backend '{backend}' has no profiler; {having} has."
+    )
+
+
+def _count_group(
+    ncu: str, profiling: Profiling, cells: Sequence[Cell], group: str, found: Found
+) -> None:
+    """One run of the profiler; what was in its way is added to `whys`.
+
+    Raises NotCountedError where no run before it did better.
+    """
+    state, metrics = cells[0].cache_state, GROUPS[group]
+    flushed = state != CACHE_STATES[0]
+    name = f"{state}-{group}"
+    request, answer = profiling.work / f"{name}.json", profiling.work / f"{name}-answer.json"
+    answer.unlink(missing_ok=True)
+    content = {
+        "device": dict(profiling.device),
+        "cache": str(profiling.cache),
+        "folders": {n: os.path.relpath(f.path, ROOT) for n, f in profiling.folders.items()},
+        "cells": [to_plain(cell) for cell in cells],
+        "answer": str(answer),
+    }
+    request.write_text(json.dumps(content), encoding="utf-8")
+    command = [sys.executable, "-m", "gpushmoo.studies.counted", str(request)]
+    report = profiling.work / f"{name}.csv"
+    try:
+        rows = count_launches(ncu, command, list(metrics.values()), flushed, report, _environment())
+        told = _read(answer)
+        joined = join(rows, told["launched"], metrics)
+    except NotCountedError as err:
+        # Without a device, the profiler only saw that the process ended.
+        why = _read(answer).get("why") if answer.is_file() else None
+        failed = NotCountedError(f"Hardware counters were not read: {why}") if why else err
+        if not found.values:
+            raise failed from err
+        found.whys.append(str(failed))
+        return
+    found.device = told["device"]
+    for launched in told["launched"]:
+        found.launched[launched["key"]] = launched
+    for key, values in joined.items():
+        found.values.setdefault(key, {}).update(values)
+
+
+def _environment() -> dict[str, str]:
+    paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def _read(answer: Path) -> dict[str, Any]:
+    try:
+        return read_json(answer)
+    except DamagedFileError as err:
+        raise NotCountedError(
+            "Hardware counters were not read: the process that launches the cells ended before it "
+            "was through."
+        ) from err
+
+
+def join(
+    rows: Sequence[CountedLaunch],
+    launched: Iterable[Mapping[str, Any]],
+    metrics: Mapping[str, str],
+) -> dict[str, dict[str, float | None]]:
+    """Counters by column, by the key of the cell whose launch they are of.
+
+    The profiler knows no cells: the launches' order tells, and kernel, grid and block must agree.
+    Raises NotCountedError where they do not.
+    """
+    made = [one for one in launched if one["message"] is None]
+    if len(rows) != len(made):
+        raise NotCountedError(
+            f"Hardware counters were not read: the profiler recorded {len(rows)} launches, "
+            f"{len(made)} were made."
+        )
+    for row, one in zip(rows, made, strict=True):
+        seen, due = (row.kernel, row.grid, row.block), (one["entry"], one["grid"], one["block"])
+        if seen != (due[0], tuple(due[1]), tuple(due[2])):
+            raise NotCountedError(
+                f"Hardware counters were not read: {due} was launched, and the profiler saw {seen}."
+            )
+    return {
+        one["key"]: {column: row.values.get(metric) for column, metric in metrics.items()}
+        for row, one in zip(rows, made, strict=True)
+    }
+
+
+def _write(profiling: Profiling, found: Found, facts: Mapping[str, Any], out: Path) -> None:
+    rows = [
+        _row(s, profiling.folders, found) for s in profiling.sample if s.cell.key in found.launched
+    ]
+    metadata = {
+        **facts,
+        "study": "counters",
+        "why": " ".join(found.whys) or None,
+        "device": found.device,
+        "metrics": {c: m for group in GROUPS.values() for c, m in group.items()},
+        "kernel_digests": {
+            n: f.digest(BACKENDS[profiling.device["backend"]].source_suffix)
+            for n, f in profiling.folders.items()
+        },
+    }
+    write_parquet(pa.Table.from_pylist(rows, COUNTERS_SCHEMA), out, metadata)
+
+
+def _row(sampled: SampledCell, folders: Mapping[str, KernelFolder], found: Found) -> dict[str, Any]:
+    cell, launched = sampled.cell, found.launched[sampled.cell.key]
+    read, written = folders[cell.kernel].workload.bytes_moved(cell)
+    made = launched["message"] is None
+    x, y, z = launched["block"]
+    across, down, deep = launched["grid"]
+    return {
+        "cell_key": cell.key,
+        "kernel": cell.kernel,
+        "dtype": cell.dtype,
+        "variant": cell.variant,
+        "height": cell.problem.height,
+        "width": cell.problem.width,
+        "cache_state": cell.cache_state,
+        "params": " ".join(f"{name}={value}" for name, value in cell.params),
+        "asks": sampled.asks,
+        "message": launched["message"],
+        "bytes_read": read,
+        "bytes_written": written,
+        "entry": launched["entry"] or None,
+        "blocks": across * down * deep if made else None,
+        "threads_per_block": x * y * z if made else None,
+        "units": found.device["units"],
+        "resident_per_unit": launched["resident_per_unit"],
+        "registers": launched["registers"],
+        "device_uuid": found.device["uuid"],
+        "device_name": found.device["name"],
+        **found.values.get(cell.key, {}),
+    }
+
+
+def sampled_kernels(sample: Sequence[SampledCell]) -> dict[str, KernelFolder]:
+    """The folders of the kernels whose cells are sampled, by name."""
+    names = dict.fromkeys(sampled.cell.kernel for sampled in sample)
+    return {name: load_kernel(KERNELS / name) for name in names}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Count on this machine, without a run; 0, whatever could be read."""
+    counting = next(b.name for b in BACKENDS.values() if b.profiler)
+    parser = argparse.ArgumentParser(prog="gpushmoo.studies.counters", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="the Parquet file to write")
+    parser.add_argument("--device", type=int, default=0, help="index of the device")
+    parser.add_argument(
+        "--kernel", action="append", help="only cells of this kernel; may stand twice"
+    )
+    parser.add_argument("--seed", type=int, default=20091017, help="of the input data")
+    parser.add_argument("--work", type=Path, help="keep requests and the profiler's own files here")
+    asked = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    sample = [s for s in designed_sample() if not asked.kernel or s.cell.kernel in asked.kernel]
+    device = {
+        "backend": counting,
+        "device": asked.device,
+        "opencl_runtime": AUTO,
+        "seed": asked.seed,
+    }
+    with tempfile.TemporaryDirectory() as own:
+        work = (asked.work or Path(own)).resolve()
+        work.mkdir(parents=True, exist_ok=True)
+        profiling = Profiling(sample, sampled_kernels(sample), device, work / "cache", work)
+        count(profiling, asked.out, lambda text: print(text, file=sys.stderr, flush=True))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

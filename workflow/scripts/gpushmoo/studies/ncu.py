@@ -1,0 +1,222 @@
+"""Nsight Compute on the command line: finds it, has it read counters, reads what it wrote."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.text import MOST_SENTENCE, one_line
+
+log = logging.getLogger(__name__)
+
+# Where its installers put it, when it is not on the PATH; of several versions the last is taken.
+_PLACES = ("/usr/local/cuda*/bin", "/opt/nvidia/nsight-compute/*")
+# Seconds after which a run is given up.
+LIMIT_S = 1800.0
+# How often it is run again without the metrics that it does not know.
+_RETRIES = 3
+
+# What a unit is of the smallest one of its kind. `--print-units base` asks for these alone, but a
+# version that does not heed it shall not be off by a million.
+_SCALES = {
+    unit: scale
+    for scale, units in {
+        1e3: ("Kbyte", "us", "usecond"),
+        1e6: ("Mbyte", "ms", "msecond"),
+        1e9: ("Gbyte", "s", "second"),
+        1e12: ("Tbyte",),
+    }.items()
+    for unit in units
+}
+_COMPLAINT = re.compile(r"^==(?:ERROR|WARNING)== *(.+)$", re.M)
+_METRIC = re.compile(r"\b[a-z]\w*__\w+")
+
+
+class NotCountedError(Exception):
+    """No counters could be read; one sentence that says why."""
+
+
+@dataclass(frozen=True)
+class CountedLaunch:
+    """A launch as the profiler saw it; `values` by the metric's name, None where it has none."""
+
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    values: Mapping[str, float | None]
+
+
+def find_ncu(name: str, path: str | None = None) -> str:
+    """The program `name`, on the search path or where it is usually installed: NotCountedError."""
+    found = shutil.which(name, path=path)
+    if found is None:
+        spots = (Path("/").glob(f"{place[1:]}/{name}") for place in _PLACES)
+        installed = sorted((str(file) for some in spots for file in some), key=_by_version)
+        found = next((file for file in reversed(installed) if os.access(file, os.X_OK)), None)
+    if found is None:
+        raise NotCountedError(
+            f"Hardware counters were not read: '{name}' (Nsight Compute) is neither on the PATH "
+            f"nor in {' or '.join(_PLACES)}."
+        )
+    return found
+
+
+def _by_version(path: str) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", path)]
+
+
+def version_of(ncu: str) -> str:
+    """The last line of what it says of its version; "" where it says nothing."""
+    lines = _said([ncu, "--version"]).strip().splitlines()
+    return one_line(lines[-1]) if lines else ""
+
+
+def count_launches(
+    ncu: str,
+    command: Sequence[str],
+    metrics: Sequence[str],
+    flushed: bool,
+    report: Path,
+    env: Mapping[str, str],
+) -> list[CountedLaunch]:
+    """Run `command` under the profiler; the launches that it recorded, in their order.
+
+    With `flushed` the caches are emptied before each, else left alone. What it says goes to the
+    file `report`, what the command prints where this process prints. A metric that it does not
+    know is left out of the launches' values. Raises NotCountedError.
+    """
+    wanted = list(metrics)
+    for _ in range(1 + _RETRIES):
+        text = _run(ncu, command, wanted, flushed, report, env)
+        rows = parse_report(text)
+        if rows:
+            return rows
+        unknown = unknown_metrics(text, wanted) or _absent(ncu, text, wanted)
+        if not unknown or len(unknown) == len(wanted):
+            break
+        log.warning("%s does not know: %s", ncu, ", ".join(unknown))
+        wanted = [metric for metric in wanted if metric not in unknown]
+    raise NotCountedError(f"Hardware counters were not read: {reason_in(text)}")
+
+
+def _run(
+    ncu: str,
+    command: Sequence[str],
+    metrics: Sequence[str],
+    flushed: bool,
+    report: Path,
+    env: Mapping[str, str],
+) -> str:
+    report.unlink(missing_ok=True)
+    options = ["--profile-from-start", "off", "--clock-control", "none"]
+    options += ["--cache-control", "all" if flushed else "none"]
+    options += ["--csv", "--page", "raw", "--print-units", "base"]
+    options += ["--log-file", str(report), "--metrics", ",".join(metrics)]
+    try:
+        done = subprocess.run(
+            [ncu, *options, *command],
+            stdin=subprocess.DEVNULL,
+            env=dict(env),
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except OSError as err:
+        raise NotCountedError(
+            f"Hardware counters were not read: '{ncu}' does not start ({err.strerror})."
+        ) from err
+    except subprocess.TimeoutExpired as err:
+        raise NotCountedError(
+            f"Hardware counters were not read: the profiler took longer than {LIMIT_S:.0f} s."
+        ) from err
+    if not report.is_file():
+        return f"==ERROR== it ended with status {done.returncode} and wrote nothing"
+    return report.read_text(encoding="utf-8", errors="replace")
+
+
+def parse_report(text: str) -> list[CountedLaunch]:
+    """The launches in the profiler's table of comma-separated values, page ``raw``.
+
+    Before and after it may stand lines of the profiler's own; a row of units follows the header.
+    """
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    rows = list(csv.DictReader(lines))
+    if not rows:
+        return []
+    units, launches = rows[0], [row for row in rows if (row.get("ID") or "").isdigit()]
+    return [
+        CountedLaunch(
+            row["Kernel Name"].split("(")[0],
+            _size(row["Grid Size"]),
+            _size(row["Block Size"]),
+            {
+                name: _number(value, units[name] or "")
+                for name, value in row.items()
+                if name and "__" in name
+            },
+        )
+        for row in launches
+    ]
+
+
+def _size(text: str) -> tuple[int, ...]:
+    """``(256, 1, 1)`` as numbers."""
+    return tuple(int(digits) for digits in re.findall(r"\d+", text))
+
+
+def _number(text: str | None, unit: str) -> float | None:
+    """In the smallest unit of its kind; None where there is none (``n/a``)."""
+    with suppress(ValueError):
+        value = float((text or "").replace(",", ""))
+        return value * _SCALES.get(unit, 1.0) if value == value else None
+    return None
+
+
+def unknown_metrics(text: str, metrics: Iterable[str]) -> list[str]:
+    """Those of the metrics that the profiler complains of."""
+    complaints = " ".join(_COMPLAINT.findall(text))
+    return [metric for metric in metrics if re.search(rf"{re.escape(metric)}(?!\w)", complaints)]
+
+
+def _absent(ncu: str, text: str, metrics: Sequence[str]) -> list[str]:
+    """Where it complains of metrics without a name: those that its own list does not have."""
+    if "metric" not in " ".join(_COMPLAINT.findall(text)).lower():
+        return []
+    known = set(_METRIC.findall(_said([ncu, "--query-metrics"])))
+    return [metric for metric in metrics if metric.split(".")[0] not in known]
+
+
+def _said(command: Sequence[str]) -> str:
+    """What a command prints; "" where it fails."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=120,
+            check=False,
+        )
+        return done.stdout if done.returncode == 0 else ""
+    return ""
+
+
+def reason_in(text: str) -> str:
+    """Why there are no counters, as the profiler tells: the end of a sentence."""
+    if "ERR_NVGPUCTRPERM" in text:
+        return (
+            "the driver lets only the administrator read them (ERR_NVGPUCTRPERM); run as root, or "
+            "load the driver with NVreg_RestrictProfilingToAdminUsers=0."
+        )
+    errors = re.findall(r"^==ERROR== *(.+)$", text, re.M)
+    complaints = errors or _COMPLAINT.findall(text) or text.split("\n")[:1]
+    complaints = [c for c in complaints if c] or ["the profiler did not say why"]
+    return f"{one_line(complaints[0], MOST_SENTENCE // 2).rstrip('.')}."

@@ -16,6 +16,7 @@ include: "workflow/rules/common.smk"
 if flow.config.dataset is None:
 
     include: "workflow/rules/measure.smk"
+    include: "workflow/rules/studies.smk"
 
 
 include: "workflow/rules/analyse.smk"
@@ -34,6 +35,7 @@ rule all:
         flow.path("explorer.html"),
         flow.path("summary", "verdict.txt"),
         flow.chapter_products,
+        study_files(flow),
     localrule: True
 
 
@@ -56,6 +58,7 @@ rule cells:
     input:
         flow.shard_files,
         flow.chapter_measured,
+        study_files(flow),
     localrule: True
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
+from gpushmoo.planning.studies import counters_params, study_files
 from streamed_dot.chapter import StreamedPlan
 from streamed_dot.studies import ERRORS, RIVALS, TIMELINE, cell_of
 
@@ -403,3 +405,21 @@ def test_a_data_set_that_is_a_mount_lies_within_it(
         "gpushmoo.planning.flow.os.path.ismount", lambda path: path == flow.path("dataset")
     )
     assert flow.dataset == flow.path("dataset", "data")
+
+
+def test_a_study_is_made_where_it_is_asked_for_and_told_which_kernels_it_launches(
+    raw_config: dict[str, Any],
+) -> None:
+    assert study_files(flow_of(raw_config, DOTS)) == []
+    raw_config["studies"] = ["counters"]
+    flow = flow_of(raw_config, DOTS)
+    assert study_files(flow) == ["results/local/studies/counters.parquet"]
+    told = counters_params(flow)
+    assert told["device"] == flow.job_device
+    assert {"copy2d_coalesced", "surf2d_memset", "tex2d_sum"} < set(told["kernels"])
+
+
+def test_a_recorded_dataset_has_no_studies(raw_config: dict[str, Any]) -> None:
+    recorded = {"dataset": "reports/reference/nvidia-h200", "studies": ["counters"]}
+    with pytest.raises(ConfigError, match=r"^studies: .* recorded dataset"):
+        Flow(raw_config | recorded, ask_device=False)

@@ -35,7 +35,7 @@ MAY_SEE = {
     "figures": "core storage workloads analysis",
     "explorer": "core storage workloads analysis",
     "report": "core storage workloads analysis figures chapters",
-    "planning": "core storage workloads devices search measuring simulation chapters",
+    "planning": "core storage workloads devices search measuring studies simulation chapters",
     "watching": "core storage workloads measuring",
     "interactive": (
         "core storage workloads devices measuring analysis figures explorer planning watching"

@@ -53,6 +53,7 @@ class RunConfig:
     cells_per_shard: int
     simulations: dict[str, Simulation]
     chapters: dict[str, PlannedChapter]
+    studies: tuple[str, ...]
     holdout: float
     dataset: Path | None
     strict: bool
@@ -123,11 +124,21 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         cells_per_shard=m["cells_per_shard"],
         simulations=simulations,
         chapters=chapters,
+        studies=_studies(raw),
         holdout=raw["fit"]["holdout"],
         dataset=dataset,
         strict=raw["strict"],
         again=_again(raw),
     )
+
+
+def _studies(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is measured beside the sweeps."""
+    if raw["studies"] and raw["dataset"] is not None:
+        raise ConfigError(
+            "studies: nothing of a recorded dataset is measured; leave one of both out."
+        )
+    return tuple(raw["studies"])
 
 
 def _again(raw: Mapping[str, Any]) -> frozenset[Status]:

@@ -253,31 +253,46 @@ def sampled_kernels(sample: Sequence[SampledCell]) -> dict[str, KernelFolder]:
     return {name: load_kernel(KERNELS / name) for name in names}
 
 
+def count_sample(
+    device: Mapping[str, Any],
+    out: Path,
+    say: Callable[[str], None],
+    cache: Path | None = None,
+    kernels: Sequence[str] | None = None,
+    work: Path | None = None,
+) -> None:
+    """`count` the designed sample, or its cells of some `kernels`.
+
+    What has no folder of its own lies in one that is gone afterwards.
+    """
+    sample = [s for s in designed_sample() if kernels is None or s.cell.kernel in kernels]
+    with tempfile.TemporaryDirectory(prefix="counters-") as own:
+        kept, folder = (path.resolve() for path in (cache or Path(own), work or Path(own)))
+        folder.mkdir(parents=True, exist_ok=True)
+        count(Profiling(sample, sampled_kernels(sample), device, kept, folder), out, say)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Count on this machine, without a run; 0, whatever could be read."""
     counting = next(b.name for b in BACKENDS.values() if b.profiler)
+    kernels = sorted({s.cell.kernel for s in designed_sample()})
     parser = argparse.ArgumentParser(prog="gpushmoo.studies.counters", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="the Parquet file to write")
-    parser.add_argument("--device", type=int, default=0, help="index of the device")
-    parser.add_argument(
-        "--kernel", action="append", help="only cells of this kernel; may stand twice"
-    )
-    parser.add_argument("--seed", type=int, default=20091017, help="of the input data")
-    parser.add_argument("--work", type=Path, help="keep requests and the profiler's own files here")
+    ask = parser.add_argument
+    ask("--out", type=Path, required=True, help="the Parquet file to write")
+    ask("--device", type=int, default=0, help="index of the device")
+    ask("--kernel", action="append", choices=kernels, help="only its cells; may stand twice")
+    ask("--seed", type=int, default=20091017, help="of the input data")
+    ask("--cache", type=Path, help="keep compiled kernels here")
+    ask("--work", type=Path, help="keep requests and the profiler's own files here")
     asked = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    sample = [s for s in designed_sample() if not asked.kernel or s.cell.kernel in asked.kernel]
-    device = {
-        "backend": counting,
-        "device": asked.device,
-        "opencl_runtime": AUTO,
-        "seed": asked.seed,
-    }
-    with tempfile.TemporaryDirectory() as own:
-        work = (asked.work or Path(own)).resolve()
-        work.mkdir(parents=True, exist_ok=True)
-        profiling = Profiling(sample, sampled_kernels(sample), device, work / "cache", work)
-        count(profiling, asked.out, lambda text: print(text, file=sys.stderr, flush=True))
+    device = {"backend": counting, "device": asked.device, "opencl_runtime": AUTO}
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    seeded = {**device, "seed": asked.seed}
+    count_sample(seeded, asked.out, say, asked.cache, asked.kernel, asked.work)
     return 0
 
 

@@ -1,0 +1,23 @@
+"""Studies that a run is asked for, and what their jobs are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.backends import source_suffix
+from ..studies.counters import sampled_kernels
+from ..studies.sample import designed_sample
+from .flow import Flow
+
+
+def study_files(flow: Flow) -> list[str]:
+    """The files of the studies that the configuration names."""
+    return [flow.path("studies", f"{name}.parquet") for name in flow.config.studies]
+
+
+def counters_params(flow: Flow) -> dict[str, Any]:
+    """What the job of the hardware counters depends on besides its code."""
+    suffix = source_suffix(flow.choice.backend)
+    folders = sampled_kernels(designed_sample()).items()
+    kernels = {name: folder.digest(suffix) for name, folder in folders}
+    return {"device": flow.job_device, "kernels": kernels}

@@ -91,3 +91,13 @@ def test_every_value_has_its_reason_above_it(folder: str) -> None:
     for before, line in zip(["", *lines], lines, strict=False):
         if line and not line.startswith((" ", "#")):
             assert before.startswith("#") or before == "", f"{folder}: {line}"
+
+
+def test_a_study_that_is_asked_for_is_planned_with_a_gpu_of_its_own(bare: Project) -> None:
+    asked = {"backend": "cuda", "studies": ["counters"]}
+    config = ("tiny.yaml", bare.write_config("studies.yaml", asked))
+    args = ("cells", "-n", "--quiet", "progress", "--profile", "profiles/lsf")
+    [job] = resources_of(bare.snakemake(*args, config=config, cores=None), "counters")
+    assert job["lsf_extra"] == "-gpu num=1:j_exclusive=yes"
+    assert job["gpu"] == "1"
+    assert resources_of(dry_run(bare, "lsf", "cuda"), "counters") == []

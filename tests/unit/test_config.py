@@ -15,6 +15,7 @@ import pytest
 import yaml
 from conftest import ROOT, examples
 from gpushmoo.chapters.loader import find_chapters, load_chapter
+from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.space import Cell, Problem, Residency, enumerate_cells, expand_axis
 from gpushmoo.planning.config import RunConfig, check_memory, load_config
@@ -138,6 +139,23 @@ def test_the_gallery_has_babelstreams_own_launch_and_nothing_that_is_refused() -
         axes = config.sweeps[name].axes
         assert 1024 in axes["threads"]
         assert 1 in axes["unroll"]
+    for sweep in config.sweeps.values():
+        assert all(sweep.folder.workload.launch(cell).threads for cell in cells_of(sweep))
+
+
+def test_the_micro_benchmarks_have_arrays_inside_and_outside_of_a_cache_and_none_refused() -> None:
+    config = overlaid("machine.yaml")
+    assert not config.chapters
+    for kernel in ("chase", "global_load", "global_store", "global_copy"):
+        sweeps = [s for s in config.sweeps.values() if s.folder.name == kernel]
+        sizes = [
+            p.height * p.width * DTYPES[d].itemsize
+            for s in sweeps
+            for d in s.dtypes
+            for p in s.problems
+        ]
+        assert min(sizes) <= 4 * 2**20
+        assert max(sizes) >= 2**30
     for sweep in config.sweeps.values():
         assert all(sweep.folder.workload.launch(cell).threads for cell in cells_of(sweep))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pytest
-from gpushmoo.report.appendix import device_numbers, provenance_rows
+from gpushmoo.analysis.machine import COLUMNS, machine_facts
+from gpushmoo.report.appendix import device_numbers, machine_tables, provenance_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,3 +95,20 @@ def expand(runs: str) -> list[int]:
         first, _, last = run.partition(" to ")
         found += range(int(first), int(last or first) + 1)
     return found
+
+
+def test_a_devices_own_figures_are_told_in_words_with_their_units() -> None:
+    known = {"low": 0.0, "high": 0.0, "how": "By a sweep."}
+    facts = [
+        {"name": "issue_s", "value": 1.27e-10, "unit": "s", **known},
+        {"name": "bus_copy_bps", "value": 4.25e12, "unit": "bytes/s", **known},
+        {"name": "turn_8", "value": 0.07, "unit": "1", **known},
+    ]
+    missing = {"latency_l2_s": "There is no chain."}
+    (table,) = machine_tables([{"device": "A GPU", "facts": facts, "missing": missing}])
+    assert [row["value"] for row in table["rows"]] == ["0.127 ns", "4250 GB/s", "7.0 %"]
+    assert table["missing"] == ["a load from the cache: There is no chain."]
+    # Every figure that the analysis may give or miss has words.
+    _, all_missing = machine_facts(pd.DataFrame(columns=sorted(COLUMNS), dtype=object))
+    (empty,) = machine_tables([{"device": "A GPU", "facts": [], "missing": all_missing}])
+    assert len(empty["missing"]) == len(all_missing)

@@ -103,3 +103,20 @@ rule shapes:
         seed=flow.config.seed,
     script:
         "../scripts/shapes.py"
+
+
+# Only in runs that sweep `chase`.
+rule machine:
+    input:
+        dataset=flow.dataset,
+    output:
+        flow.path("model", "machine.json"),
+    log:
+        flow.path("logs", "machine.log"),
+    benchmark:
+        flow.path("benchmarks", "machine.tsv")
+    localrule: True
+    conda:
+        "../../environment.yml"
+    script:
+        "../scripts/machine.py"

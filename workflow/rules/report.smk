@@ -36,6 +36,7 @@ rule report:
         ceiling=flow.path("summary", "ceiling.json"),
         model=flow.path("model", "params.json"),
         shapes=flow.path("model", "shapes.json"),
+        machine=[flow.path("model", "machine.json")] if "chase" in flow.workloads else [],
         compared=flow.compared_files,
         chapters=flow.chapter_reads,
     output:

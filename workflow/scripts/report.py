@@ -16,6 +16,7 @@ with job_log(snakemake.log[0]):
         ceiling=Path(snakemake.input.ceiling),
         model=Path(snakemake.input.model),
         shapes=Path(snakemake.input.shapes),
+        machine=tuple(Path(p) for p in snakemake.input.machine),
         compared=tuple(Path(p) for p in snakemake.input.compared),
         figures=tuple(Path(p) for p in snakemake.input.figures),
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ..analysis.statuses import faults
+from ..core.display import gbs, percent, seconds
 from .earlier import earlier_words
 from .tables import Json
 
@@ -47,6 +48,57 @@ def provenance_rows(provenance: Sequence[Json]) -> list[Json]:
             "written": _written_words([p["written_at"] for p in shards]) + earlier_words(shards),
         }
         for (kernel, digest), shards in sorted(kernels.items())
+    ]
+
+
+# Figures of a device, by the names of `analysis.machine`, in words.
+_FIGURES = {
+    "latency_l2_s": "a load from the cache",
+    "latency_dram_s": "a load from memory",
+    "launch_s": "start of a launch behind others",
+    "sample_s": "what a sample costs besides its launches",
+    "dispatch_s": "start of a block, of a multiprocessor",
+    "warp_launch_s": "start of a further warp of a block",
+    "issue_s": "an instruction of a warp, of a multiprocessor",
+    "bus_read_bps": "memory, read",
+    "bus_write_bps": "memory, written",
+    "bus_copy_bps": "memory, copied",
+    "l2_read_bps": "cache, read",
+    "l2_write_bps": "cache, written",
+    "l2_copy_bps": "cache, copied",
+    "load_port_bytes_per_s": "loads of one multiprocessor",
+    "store_port_bytes_per_s": "stores of one multiprocessor",
+    "turn_1": "a copy's further time, one load at once",
+    "turn_2": "the same, 2 loads at once",
+    "turn_4": "the same, 4 loads at once",
+    "turn_8": "the same, 8 loads at once",
+    "cache_end_latency_share": "end of the cache, by latency",
+    "cache_end_rate_share": "end of the cache, by bandwidth",
+}
+_UNITS = {"s": seconds, "bytes/s": lambda value: gbs(value * 1e-9), "1": percent}
+
+
+def machine_tables(devices: Sequence[Json]) -> list[Json]:
+    """Each device's own figures with their intervals, and a sentence for each that is missing."""
+    return [
+        {
+            "device": device["device"],
+            "rows": [
+                {
+                    "figure": _FIGURES[fact["name"]],
+                    "value": (show := _UNITS[fact["unit"]])(fact["value"]),
+                    "interval": f"{show(fact['low'])} to {show(fact['high'])}",
+                    "how": fact["how"],
+                }
+                for fact in device["facts"]
+            ],
+            "missing": [
+                f"{_FIGURES[name]}: {device['missing'][name]}"
+                for name in _FIGURES
+                if name in device["missing"]
+            ],
+        }
+        for device in devices
     ]
 
 

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What the report is made of."""
+    """What the report is made of; `machine` and `compared` may be empty."""
 
     dataset: Path
     best: Path
@@ -42,6 +42,7 @@ class ReportFiles:
     shapes: Path
     compared: tuple[Path, ...]
     figures: tuple[Path, ...]
+    machine: tuple[Path, ...] = ()
 
 
 def build_report(
@@ -68,6 +69,7 @@ def build_report(
         ceiling=ceiling,
         fits=read_json(files.model)["fits"],
         shapes=read_json(files.shapes),
+        devices=[d for path in files.machine for d in read_json(path)["devices"]],
         same_machine=[
             same_machine_page(points)
             for path in files.compared

@@ -13,7 +13,7 @@ from ..analysis.steadiness import steadiness
 from ..core.schema import GROUP
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER, SHAPE_MODEL
 from . import tables
-from .appendix import fault_rows, provenance_rows
+from .appendix import fault_rows, machine_tables, provenance_rows
 from .chapter_pages import Page, figures_in
 from .contrasts import contrast_findings
 from .device import device_card, measured_date, measured_words, title_device
@@ -35,6 +35,7 @@ def report_facts(
     ceiling: Sequence[CeilingRow],
     fits: Sequence[Json],
     shapes: Json,
+    devices: Sequence[Json],
     same_machine: Sequence[Json],
     provenance: Sequence[Json],
     figures: Mapping[str, Json],
@@ -107,6 +108,7 @@ def report_facts(
         "kernels": [{"name": n, **spec["kernels"][n]} for n in sorted(spec["kernels"])],
         "device": device_card(provenance),
         "provenance": provenance_rows(provenance),
+        "devices": machine_tables(devices),
         "chapters": [
             {"name": name, "facts": page.facts, "findings": list(page.findings)}
             for name, page in chapters.items()

@@ -1,0 +1,226 @@
+"""A device's figures out of cells whose times were made of known figures."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from gpushmoo.analysis.lines import half_way, line
+from gpushmoo.analysis.machine import machine_facts
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell, CellGroup, Residency
+from gpushmoo.measuring.sampling.batching import launches_of_group
+from gpushmoo.planning.sweeps import SweepConfig
+from test_config import cells_of, overlaid
+
+UNITS, CACHE, RESIDENT_THREADS = 132, 60 * 2**20, 2048
+KNOWN = {
+    "latency_l2_s": 150e-9,
+    "latency_dram_s": 340e-9,
+    "launch_s": 0.9e-6,
+    "sample_s": 4.8e-6,
+    "dispatch_s": 78e-9,
+    "warp_launch_s": 6.4e-9,
+    "issue_s": 0.127e-9,
+    "bus_read_bps": 4.7e12,
+    "bus_write_bps": 4.4e12,
+    "l2_read_bps": 7.4e12,
+    "l2_write_bps": 4.7e12,
+    "l2_copy_bps": 5.2e12,
+    "load_port_bytes_per_s": 120e9,
+    "store_port_bytes_per_s": 62e9,
+    "turn_1": 0.14,
+    "turn_2": 0.11,
+    "turn_4": 0.09,
+    "turn_8": 0.07,
+    "cache_end_latency_share": 0.8,
+    "cache_end_rate_share": 0.7,
+}
+
+
+@pytest.fixture(scope="module")
+def cells() -> pd.DataFrame:
+    """Those of config/machine.yaml on a device of the KNOWN figures, each off by a little."""
+    sweeps = overlaid("machine.yaml").sweeps.values()
+    return pd.DataFrame([row for sweep in sweeps for row in rows_of(sweep)])
+
+
+def rows_of(sweep: SweepConfig) -> Iterable[Mapping[str, Any]]:
+    """Rows of a sweep; with times of launches that share a sample as they would be measured."""
+    groups: dict[CellGroup, list[Cell]] = defaultdict(list)
+    for width in {1024, *sweep.axes.get("block_x", [])} if sweep.folder.name == "issue" else {0}:
+        per_unit = RESIDENT_THREADS // max(width, 256)
+        for cell in cells_of(sweep, Residency(UNITS, per_unit)):
+            if cell["block_x"] == width if width else True:
+                groups[cell.group].append(cell)
+    rng = np.random.default_rng(7)
+    for group in groups.values():
+        alone = [net_seconds(cell, sweep) + KNOWN["launch_s"] + KNOWN["sample_s"] for cell in group]
+        together = launches_of_group(alone)
+        for cell in group:
+            launch = sweep.folder.workload.launch(cell)
+            counted = 1 if cell.cache_state == "flushed" else together
+            start = KNOWN["launch_s"] + KNOWN["sample_s"] / counted
+            seconds = (start + net_seconds(cell, sweep)) * rng.normal(1.0, 2e-4)
+            read, written = sweep.folder.workload.bytes_moved(cell)
+            yield {
+                **dict(cell.params),
+                "kernel": cell.kernel,
+                "height": cell.problem.height,
+                "width": cell.problem.width,
+                "cache_state": cell.cache_state,
+                "status": "ok",
+                "units": UNITS,
+                "blocks": launch.blocks,
+                "tiles": launch.tiles,
+                "threads_per_block": launch.threads,
+                "launches_per_sample": together,
+                "bytes_read": read,
+                "bytes_written": written,
+                "working_set_over_cache": (read + written) / CACHE,
+                "median_s": seconds,
+                "median_low_s": seconds * (1 - 5e-4),
+                "median_high_s": seconds * (1 + 5e-4),
+            }
+
+
+def net_seconds(cell: Cell, sweep: SweepConfig) -> float:
+    """What a launch takes beyond its start."""
+    launch = sweep.folder.workload.launch(cell)
+    read, written = sweep.folder.workload.bytes_moved(cell)
+    per_unit = launch.blocks / UNITS
+    if cell.kernel == "dispatch":
+        warps = launch.threads // 32
+        return per_unit * max(KNOWN["dispatch_s"], warps * KNOWN["warp_launch_s"])
+    if cell.kernel == "issue":
+        return launch.tiles / UNITS * KNOWN["issue_s"]
+    span = cell.problem.width * cell.problem.height * DTYPES[cell.dtype].itemsize
+    if cell.kernel == "chase":
+        out = outside(span, "latency", cell)
+        return cell["hops"] * (KNOWN["latency_l2_s"] * (1 - out) + KNOWN["latency_dram_s"] * out)
+    out = outside(read + written, "rate", cell)
+    name = {"global_load": "read", "global_store": "write", "global_copy": "copy"}[cell.kernel]
+    far = read / KNOWN["bus_read_bps"] + written / KNOWN["bus_write_bps"]
+    if name == "copy":
+        far *= 1 + KNOWN[f"turn_{cell['unroll']}"]
+    # Some launches are better than others, the best as good as the device.
+    worse = 1 + 0.01 * (cell["block_x"] > 512) + 0.02 * (cell["passes"] > 1)
+    near = (read + written) / KNOWN[f"l2_{name}_bps"] * worse
+    if name != "copy":
+        port = KNOWN["load_port_bytes_per_s" if read else "store_port_bytes_per_s"]
+        near = max(near, (read + written) / min(launch.blocks, UNITS) / port)
+    # In rates, so that the middle is where the shape says.
+    return 1 / ((1 - out) / near + out / (far * worse))
+
+
+def outside(touched: int, kind: str, cell: Cell) -> float:
+    """How much of what is touched lies outside of the cache: a half where that ends."""
+    if cell.cache_state == "flushed":
+        return 1.0
+    return 1 - 1 / (1 + (touched / CACHE / KNOWN[f"cache_end_{kind}_share"]) ** 24)
+
+
+def test_all_figures_are_found_again(cells: pd.DataFrame) -> None:
+    facts, missing = machine_facts(cells)
+    found = {fact.name: fact for fact in facts}
+    assert missing == {}
+    for name, value in KNOWN.items():
+        fact = found[name]
+        assert fact.value == pytest.approx(value, rel=0.02), name
+        assert fact.low <= fact.value <= fact.high
+        assert fact.how.endswith(".")
+    # The fastest copy is that of the largest unroll.
+    apart = 1 / KNOWN["bus_read_bps"] + 1 / KNOWN["bus_write_bps"]
+    copied = 2 / (apart * (1 + KNOWN["turn_8"]))
+    assert found["bus_copy_bps"].value == pytest.approx(copied, rel=0.02)
+    assert set(found) == {*KNOWN, "bus_copy_bps"}
+
+
+def test_figures_are_of_verified_cells_alone(cells: pd.DataFrame) -> None:
+    wrong = cells.assign(status="wrong_result", median_s=cells["median_s"] / 2)
+    assert machine_facts(pd.concat([cells, wrong])) == machine_facts(cells)
+    facts, missing = machine_facts(wrong)
+    assert facts == ()
+    assert set(missing) == {*KNOWN, "bus_copy_bps"}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "absent"),
+    [
+        ("chase", {"latency_l2_s", "latency_dram_s", "cache_end_latency_share"}),
+        ("issue", {"issue_s"}),
+        ("global_copy", {"bus_copy_bps", "l2_copy_bps", "turn_1", "turn_2", "turn_4", "turn_8"}),
+    ],
+)
+def test_a_kernel_that_was_not_measured_is_named_for_each_figure_that_needs_it(
+    cells: pd.DataFrame, kernel: str, absent: set[str]
+) -> None:
+    facts, missing = machine_facts(cells[cells["kernel"] != kernel])
+    assert set(missing) == absent
+    assert {fact.name for fact in facts} == {*KNOWN, "bus_copy_bps"} - absent
+    assert set(missing.values()) == {f"There is no verified cell of the kernel '{kernel}'."}
+
+
+def test_without_the_cost_of_a_start_no_rate_of_short_launches_is_told(cells: pd.DataFrame) -> None:
+    facts, missing = machine_facts(cells[cells["kernel"] != "dispatch"])
+    short = {name for name in KNOWN if name.startswith("l2_") or "port" in name}
+    assert short <= set(missing)
+    # A start is nothing beside a long launch.
+    found = {fact.name: fact.value for fact in facts}
+    for name in ("latency_dram_s", "bus_read_bps"):
+        assert found[name] == pytest.approx(KNOWN[name], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "sentence"),
+    [
+        ("latency_dram_s", "kernel != 'chase' or height * width < 6e7", "at least 4 caches"),
+        ("sample_s", "kernel != 'dispatch' or width == 1", "two numbers of launches"),
+        ("dispatch_s", "kernel != 'dispatch' or grid == 540672", "two grids"),
+        ("warp_launch_s", "kernel != 'dispatch' or block_x == 1024", "no longer to start"),
+        ("issue_s", "kernel != 'issue' or steps == 64", "two numbers of steps"),
+        ("l2_read_bps", "kernel != 'global_load' or height > 1000", "at 3 sizes"),
+        ("load_port_bytes_per_s", "kernel != 'global_load' or blocks > 16", "two lengths"),
+        ("turn_2", "kernel != 'global_copy' or unroll != 2", "unroll 2"),
+        ("cache_end_latency_share", "kernel != 'chase' or width > 6e6", "both a quarter"),
+        ("cache_end_rate_share", "kernel != 'global_load' or height * width < 9e6", "from 4 on"),
+    ],
+)
+def test_what_the_cells_do_not_determine_is_said(
+    cells: pd.DataFrame, name: str, asked: str, sentence: str
+) -> None:
+    facts, missing = machine_facts(cells.query(asked))
+    assert sentence in missing[name]
+    assert name not in {fact.name for fact in facts}
+
+
+def test_a_device_that_hides_its_cache_has_figures_without_one(cells: pd.DataFrame) -> None:
+    facts, missing = machine_facts(cells.assign(working_set_over_cache=np.nan))
+    found = {"launch_s", "sample_s", "dispatch_s", "warp_launch_s", "issue_s"}
+    assert {fact.name for fact in facts} == found
+    assert set(missing.values()) == {"The device does not tell the size of its cache."}
+
+
+def test_the_interval_of_a_slope_holds_the_points_ends_and_their_distance_from_the_line() -> None:
+    found = line([1, 3], [10, 20], [9, 19], [11, 22])
+    assert found is not None
+    assert (found.slope, found.low, found.high) == pytest.approx((5, 4, 6.5))
+    bent = line([0, 1, 2], [0, 2, 2], [0, 2, 2], [0, 2, 2])
+    assert bent is not None
+    error = 2 * np.sqrt((1 + 4 + 1) / 9 / 2)
+    assert (bent.slope, bent.low, bent.high) == pytest.approx((1, 1 - error, 1 + error))
+    assert line([2, 2], [1, 3], [1, 3], [1, 3]) is None
+
+
+def test_half_way_is_between_the_neighbours_of_all_crossings() -> None:
+    assert half_way([1, 4, 16], [0, 0, 1], 0, 1) == pytest.approx((8, 4, 16))
+    assert half_way([1, 4, 16], [6, 6, 2], 6, 2) == pytest.approx((8, 4, 16))
+    several = half_way([1, 2, 4, 8, 16], [0, 1, 0, 1, 1], 0, 1)
+    assert several is not None
+    assert several[1:] == (1, 8)
+    assert half_way([1, 2], [0, 0.4], 0, 1) is None
+    assert half_way([1, 2], [0.6, 1], 0, 1) is None

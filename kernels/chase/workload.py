@@ -29,6 +29,8 @@ class Chase(Workload):
     pattern = "single threads follow a chain in random order, 128 bytes a place; each load waits"
     dtypes = ("float",)
     variants = ("random",)
+    # No launch of it is one to use.
+    controls = variants
     cache_states = ("warm", "flushed")
     sizes = (2**20,)
     axes: ClassVar = {"chains": [1], "hops": [4096]}

@@ -26,6 +26,8 @@ class Dispatch(Workload):
     pattern = "blocks that do nothing; nothing is read or written"
     dtypes = ("float",)
     variants = ("empty",)
+    # No launch of it is one to use.
+    controls = variants
     sizes = (1,)
     axes: ClassVar = {"grid": [1, 1000, 10_000, 100_000], "block_x": [32, 64, 128, 256, 512, 1024]}
 

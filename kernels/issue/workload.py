@@ -31,6 +31,8 @@ class Issue(Workload):
     pattern = "independent multiply-adds from registers to registers; nothing is read or written"
     dtypes = ("float",)
     variants = ("fma",)
+    # No launch of it is one to use.
+    controls = variants
     sizes = (1,)
     axes: ClassVar = {
         "grid": {"to_resident": 1, "points": 1},

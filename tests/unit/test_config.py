@@ -160,6 +160,16 @@ def test_the_micro_benchmarks_have_arrays_inside_and_outside_of_a_cache_and_none
         assert all(sweep.folder.workload.launch(cell).threads for cell in cells_of(sweep))
 
 
+@pytest.mark.parametrize("only", [None, ["stencil5"]])
+def test_a_study_adds_the_sweeps_of_its_file(only: list[str] | None) -> None:
+    kernels = DEFAULT["kernels"] | {"stencil5": {}, "machine_issue": None}
+    config = load_config(DEFAULT | {"studies": ["machine"], "kernels": kernels, "only": only}, ROOT)
+    own = {f"machine_{n}": s for n, s in overlaid("machine.yaml").sweeps.items() if n != "issue"}
+    swept = {n: s for n, s in config.sweeps.items() if n.startswith("machine_")}
+    assert {n: cells_of(s) for n, s in swept.items()} == {n: cells_of(s) for n, s in own.items()}
+    assert ("stencil5" in config.sweeps, "tex2d_sum" in config.sweeps) == (True, only is None)
+
+
 def timelines_of(config: RunConfig) -> dict[str, Cell]:
     """Cells of the chapter's time lines, by their names."""
     cells = config.chapters["streamed_dot"].plan.cells

@@ -28,6 +28,8 @@ from .sweeps import SweepConfig, check_axis, named_sweep, read_measure, refuse_s
 
 # Numbers of blocks of one simulated device.
 MOST_SIMULATED = 65_536
+# Studies that are sweeps, which config/<study>.yaml holds.
+SWEPT_STUDIES = frozenset({"machine"})
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
     )
     schema["properties"]["backend"]["enum"] = [AUTO, *BACKENDS]
     check_schema(raw, schema)
+    raw = _with_studies(raw, root)
     try:
         paths = find_kernels(root / f for f in ["kernels", *raw["kernel_folders"]])
         configured = {
@@ -139,6 +142,17 @@ def _studies(raw: Mapping[str, Any]) -> tuple[str, ...]:
             "studies: nothing of a recorded dataset is measured; leave one of both out."
         )
     return tuple(raw["studies"])
+
+
+def _with_studies(raw: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
+    """`raw` with the sweeps of its studies' files as ``<study>_<sweep>``, unless it has its own."""
+    kernels, only = raw["kernels"], raw["only"]
+    for study in SWEPT_STUDIES.intersection(raw["studies"]):
+        file = yaml.safe_load((root / f"config/{study}.yaml").read_text(encoding="utf-8"))
+        added = {f"{study}_{n}": {"kernel": n, **file["kernels"][n]} for n in file["only"]}
+        kernels = added | kernels
+        only = only and [*only, *(n for n in added if kernels[n] is not None)]
+    return {**raw, "kernels": kernels, "only": only}
 
 
 def _again(raw: Mapping[str, Any]) -> frozenset[Status]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from gpushmoo import __version__
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import METADATA_KEY
@@ -224,6 +226,7 @@ def test_what_was_counted_stands_in_the_rows_and_a_group_that_failed_costs_its_o
         return [ncu.CountedLaunch("sum", grid, block, {"gpu__time_duration.sum": 7.0})]
 
     monkeypatch.setattr(counters, "count_launches", answer)
+    earliest = datetime.now(UTC).replace(microsecond=0)
     rows, metadata, _ = study(tmp_path, next(b.name for b in BACKENDS.values() if b.profiler))
     assert rows == 2
     first, second = pq.read_table(tmp_path / "counters.parquet").to_pylist()
@@ -232,6 +235,8 @@ def test_what_was_counted_stands_in_the_rows_and_a_group_that_failed_costs_its_o
     assert (second["duration_ns"], second["blocks"]) == (None, None)
     assert second["message"] == "The result is wrong."
     assert metadata["why"] == "The second one failed."
+    assert metadata["gpushmoo"] == __version__
+    assert earliest <= datetime.fromisoformat(str(metadata["written_at"])) <= datetime.now(UTC)
 
 
 def test_exactly_one_launch_of_each_cell_that_can_be_launched_is_recorded(tmp_path: Path) -> None:

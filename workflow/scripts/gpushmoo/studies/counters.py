@@ -15,12 +15,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from .. import __version__
 from ..core.backends import AUTO, BACKENDS
 from ..core.paths import IMPORTED, KERNELS, ROOT
 from ..core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
@@ -205,6 +207,8 @@ def _write(profiling: Profiling, found: Found, facts: Mapping[str, Any], out: Pa
     metadata = {
         **facts,
         "study": "counters",
+        "gpushmoo": __version__,
+        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "why": " ".join(found.whys) or None,
         "device": found.device,
         "metrics": {c: m for group in GROUPS.values() for c, m in group.items()},

@@ -6,9 +6,17 @@ import math
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell
-from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Curve, Launch, ceil_div
+from gpushmoo.workloads.contract import (
+    BufferRef,
+    CopyWorkload,
+    Curve,
+    Launch,
+    ceil_div,
+    tile_elements,
+)
 
 PARTITION_BYTES = 256
 THREADS = 512
@@ -70,6 +78,10 @@ class BlockEqPartition(CopyWorkload):
             args=args,
             tiles=tiles,
         )
+
+    def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """A tile's elements, one a thread."""
+        return tile_elements(self.tile(cell.dtype), block)
 
 
 WORKLOAD = BlockEqPartition()

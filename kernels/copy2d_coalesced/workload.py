@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
 from gpushmoo.core.space import Cell
-from gpushmoo.workloads.contract import BufferRef, CopyWorkload, HeatMap, Launch, ceil_div
+from gpushmoo.workloads.contract import (
+    BufferRef,
+    CopyWorkload,
+    HeatMap,
+    Launch,
+    ceil_div,
+    tile_elements,
+)
 
 TILE = 32
 
@@ -49,6 +58,10 @@ class Copy2DCoalesced(CopyWorkload):
             ),
             tiles=grid[0] * grid[1],
         )
+
+    def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """A thread's element, or the first of them in its tile."""
+        return tile_elements((cell["block_x"], cell["block_y"]), block)
 
 
 WORKLOAD = Copy2DCoalesced()

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
 from gpushmoo.core.space import Cell
-from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Curve, Launch, ceil_div
+from gpushmoo.workloads.contract import (
+    BufferRef,
+    CopyWorkload,
+    Curve,
+    Launch,
+    ceil_div,
+    tile_elements,
+)
 
 TILE = 32
 
@@ -38,6 +47,10 @@ class Copy2DDocument(CopyWorkload):
             self.index(cell.problem, height),
         )
         return Launch(f"copy_rows_{rows}", grid, (TILE, rows, 1), args, tiles=grid[0] * grid[1])
+
+    def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """The first row of a thread's column; the others lie `block_rows` apart."""
+        return tile_elements((TILE, cell["block_rows"]), block)
 
 
 WORKLOAD = Copy2DDocument()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell
 from gpushmoo.workloads.contract import (
@@ -14,6 +15,7 @@ from gpushmoo.workloads.contract import (
     Launch,
     WorkingSet,
     ceil_div,
+    tile_elements,
 )
 
 
@@ -58,6 +60,10 @@ class GlobalCopy(CopyWorkload):
             Access("load", "global", width, unroll, in_loop=True),
             Access("store", "global", width, unroll, in_loop=True),
         )
+
+    def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """Consecutive elements; the array counts as one row."""
+        return tile_elements((cell["block_x"], 1), (block[0], 0))
 
 
 WORKLOAD = GlobalCopy()

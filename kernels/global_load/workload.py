@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import (
@@ -17,6 +18,7 @@ from gpushmoo.workloads.contract import (
     Launch,
     WorkingSet,
     ceil_div,
+    tile_elements,
 )
 
 # Elements whose index has the same remainder are folded into one word of the proof.
@@ -94,6 +96,10 @@ class GlobalLoad(CopyWorkload):
         """All loads of a whole piece, as wide as the element, in the loop over pieces."""
         width, unroll = DTYPES[dtype].itemsize, int(entry.rsplit("_", 1)[1])
         return (Access("load", "global", width, unroll, in_loop=True),)
+
+    def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """Consecutive elements; the array counts as one row."""
+        return tile_elements((cell["block_x"], 1), (block[0], 0))
 
 
 WORKLOAD = GlobalLoad()

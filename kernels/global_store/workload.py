@@ -17,6 +17,7 @@ from gpushmoo.workloads.contract import (
     WorkingSet,
     Workload,
     ceil_div,
+    tile_elements,
 )
 
 # Knuth's multiplicative hash of a word's index: words that differ and do not compress.
@@ -89,6 +90,10 @@ class GlobalStore(Workload):
         """All stores of a whole piece, as wide as the element, in the loop over pieces."""
         width, unroll = DTYPES[dtype].itemsize, int(entry.rsplit("_", 1)[1])
         return (Access("store", "global", width, unroll, in_loop=True),)
+
+    def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """Consecutive elements; the array counts as one row."""
+        return tile_elements((cell["block_x"], 1), (block[0], 0))
 
 
 WORKLOAD = GlobalStore()

@@ -14,7 +14,9 @@ from gpushmoo.workloads.contract import (
     CopyWorkload,
     HeatMap,
     Launch,
+    Touched,
     ceil_div,
+    tile_elements,
 )
 
 # Threads for which a block's tile has room: as many as a CPU's OpenCL lets begin.
@@ -63,6 +65,13 @@ class Stencil5(CopyWorkload):
             self.index(cell.problem, height),
         )
         return Launch(f"stencil_{cell.variant}", grid, block, args, tiles=grid[0] * grid[1])
+
+    def touched(self, cell: Cell, block: tuple[int, int]) -> tuple[Touched, ...]:
+        """Loads of the neighbours, or (tiled) of the element alone, and its store."""
+        own = tile_elements((cell["block_x"], cell["block_y"]), block)
+        steps = [(0, -1), (0, 1), (-1, 0), (1, 0)] if cell.variant == "global" else [(0, 0)]
+        loads = (Touched("load", np.maximum(own + np.array(step), 0)) for step in steps)
+        return *loads, Touched("store", own)
 
 
 WORKLOAD = Stencil5()

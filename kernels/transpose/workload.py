@@ -8,7 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.workloads.contract import BufferRef, CopyWorkload, HeatMap, Launch, ceil_div
+from gpushmoo.workloads.contract import (
+    BufferRef,
+    CopyWorkload,
+    HeatMap,
+    Launch,
+    Touched,
+    ceil_div,
+    tile_elements,
+)
 
 
 class Transpose(CopyWorkload):
@@ -62,6 +70,14 @@ class Transpose(CopyWorkload):
         entry = "transpose_naive" if cell.variant == "naive" else "transpose_tile"
         block = (cell["block_x"], cell["TILE"] // cell["ROWS"], 1)
         return Launch(entry, grid, block, args, tiles=grid[0] * grid[1])
+
+    def touched(self, cell: Cell, block: tuple[int, int]) -> tuple[Touched, ...]:
+        """One row of threads reads along a row of the tile; naive, it stores down a column."""
+        tile = cell["TILE"]
+        inside = tile_elements((cell["block_x"], tile // cell["ROWS"]), (0, 0))
+        first = np.array([block[0] * tile, block[1] * tile])
+        stored = (inside + first)[:, ::-1] if cell.variant == "naive" else inside + first[::-1]
+        return Touched("load", inside + first), Touched("store", stored)
 
 
 WORKLOAD = Transpose()

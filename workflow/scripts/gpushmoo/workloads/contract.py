@@ -18,6 +18,8 @@ from ..core.dtypes import DTYPES
 from ..core.errors import WorkloadError
 from ..core.space import Cell, Problem, Version, indexed
 from . import user_code
+from .touched import Touched, same_elements
+from .touched import tile_elements as tile_elements
 from .views import Curve as Curve
 from .views import Footprint as Footprint
 from .views import HeatMap as HeatMap
@@ -313,6 +315,11 @@ class Workload(ABC):
         The report relates speed to the cache lines that a warp touches by it.
         """
         return None
+
+    def touched(self, cell: Cell, block: tuple[int, int]) -> tuple[Touched, ...] | None:
+        """The accesses of one turn of `block` (x, y); None where a kernel does not say."""
+        images = bool(self.images - {self.output}), self.output in self.images
+        return same_elements(self.texels(cell, block), self.bytes_moved(cell), images)
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
         """What the machine code of `entry` must hold; () for an entry that is never timed.

@@ -115,7 +115,7 @@ def looping(code: Sequence[Instruction]) -> set[int]:
     Every loop holds a branch backwards; what is reached from its target and reaches the branch is
     the loop. Blocks that ptxas moved behind the last EXIT jump backwards, too, but make no loop.
     """
-    ahead = _ahead(code)
+    ahead = steps_of(code)
     behind: list[list[int]] = [[] for _ in code]
     for source, targets in enumerate(ahead):
         for target in targets:
@@ -129,7 +129,7 @@ def looping(code: Sequence[Instruction]) -> set[int]:
     return found | _reach([target for place in found for target in callees[place]], within)
 
 
-def _ahead(code: Sequence[Instruction]) -> list[list[int]]:
+def steps_of(code: Sequence[Instruction]) -> list[list[int]]:
     """For every place those that may follow; a call is a step to what stands behind it."""
     ahead: list[list[int]] = []
     for place, i in enumerate(code):
@@ -138,9 +138,15 @@ def _ahead(code: Sequence[Instruction]) -> list[list[int]]:
     return ahead
 
 
+def touched_registers(i: Instruction) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the registers and predicates that an instruction reads, and of those it writes."""
+    effect = _effect(i, ())
+    return effect.reads, effect.writes
+
+
 def _with_calls(code: Sequence[Instruction]) -> list[list[int]]:
-    """As `_ahead`, and from a call into the function, whose returns lead behind all its calls."""
-    ahead = _ahead(code)
+    """As `steps_of`, and from a call into the function, whose returns lead behind all its calls."""
+    ahead = steps_of(code)
     found = [list(steps) for steps in ahead]
     for place, i in enumerate(code):
         if i.name == "CALL" and i.targets:

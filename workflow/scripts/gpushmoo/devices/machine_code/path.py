@@ -13,48 +13,13 @@ one with the most accesses is the `turn`, which runs again and again; all else o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
 
+from ...core.code_path import CodePath, PathPart
 from .flow import Instruction, steps_of, touched_registers
 
 # What an instruction does to memory: kind and width in bytes of its access, None for all others.
 AccessOf = Callable[[Instruction], tuple[str, int] | None]
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """A part of a thread's path.
-
-    `loads` and `stores` count accesses to global memory, textures and surfaces, `load_width` and
-    `store_width` are the bytes of the widest of them; `waits` counts groups of loads of which a
-    result is needed before the next group begins.
-    """
-
-    instructions: int = 0
-    loads: int = 0
-    stores: int = 0
-    load_width: int = 0
-    store_width: int = 0
-    waits: int = 0
-
-
-@dataclass(frozen=True)
-class CodePath:
-    """What a thread runs once, and what it runs for each turn of its loop (none: zeros)."""
-
-    once: Stretch
-    turn: Stretch
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields in plain JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> CodePath:
-        """What `to_json` made."""
-        return cls(Stretch(**values["once"]), Stretch(**values["turn"]))
 
 
 def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
@@ -68,9 +33,7 @@ def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
     if not counts.get(turn):
         turn = frozenset()
     once = [p for p in path if p not in turn]
-    return CodePath(
-        _stretch(code, once, access), _stretch(code, [p for p in path if p in turn], access)
-    )
+    return CodePath(_part(code, once, access), _part(code, [p for p in path if p in turn], access))
 
 
 def _loops(ahead: Sequence[Sequence[int]]) -> list[frozenset[int]]:
@@ -149,7 +112,7 @@ def _busiest(
     return path
 
 
-def _stretch(code: Sequence[Instruction], places: Sequence[int], access: AccessOf) -> Stretch:
+def _part(code: Sequence[Instruction], places: Sequence[int], access: AccessOf) -> PathPart:
     kinds: dict[str, list[int]] = {"load": [], "store": []}
     pending: set[str] = set()
     waits = 0
@@ -162,7 +125,7 @@ def _stretch(code: Sequence[Instruction], places: Sequence[int], access: AccessO
             kinds[found[0]].append(found[1])
             pending |= writes if found[0] == "load" else set()
     loads, stores = kinds["load"], kinds["store"]
-    return Stretch(
+    return PathPart(
         len(places),
         len(loads),
         len(stores),

@@ -17,9 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ...core.code_path import CodePath
 from ...core.errors import DeviceError, NoDeviceError
 from ...workloads.contract import Access
 from .flow import Instruction, deciding, looping
+from .path import code_path
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class EntryCode:
 
     Spills count the instructions that access local memory, a thread's local arrays included.
     `arguments` counts those of the kernel that `after_test_of` may name: 0 where the text does not
-    tell them, and in older records.
+    tell them, and in older records. `path` is what a thread runs; older records have none.
     """
 
     entry: str
@@ -55,6 +57,7 @@ class EntryCode:
     spill_stores: int
     accesses: tuple[AccessCount, ...]
     arguments: int = 0
+    path: CodePath | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The fields in plain JSON values."""
@@ -205,8 +208,20 @@ def _entry_code(
         if way[0] != "local"
     ]
     return EntryCode(
-        entry, registers, spills["load"], spills["store"], tuple(accesses), len(arguments)
+        entry,
+        registers,
+        spills["load"],
+        spills["store"],
+        tuple(accesses),
+        len(arguments),
+        code_path(code, _memory_access),
     )
+
+
+def _memory_access(instruction: Instruction) -> tuple[str, int] | None:
+    """Kind and width in bytes of an access beyond the multiprocessor; None for all others."""
+    way = _access(instruction)
+    return None if way is None or way[0] in {"local", "shared"} else way[1:]
 
 
 def _access(instruction: Instruction) -> tuple[str, str, int] | None:

@@ -20,7 +20,8 @@ the bands are: `judge_holdouts.py`. The ways:
 * ``stacked``: boosting on what the model leaves.
 
 Errors are [cells that the way predicts, median, 95th percentile, largest |predicted/measured − 1|];
-where a way has answers for some cells only, its errors are of these.
+where a way has answers for some cells only, its errors are of these, and `model_there` has the
+model's of the same cells.
 """
 
 from __future__ import annotations
@@ -47,10 +48,16 @@ from judge_holdouts import (
     regions,
     split,
 )
-from judge_rivals import SEED, Learned, SeriesForms, Way, near
+from judge_rivals import GROUP, SEED, Learned, SeriesForms, Way, near
 
 PROMISED = 0.9
 L2_BYTES = 62914560
+# Beside the axes of its kernels and what the model sees.
+NEEDED = {
+    *GROUP,
+    *("blocks", "tiles", "units", "resident_per_unit"),
+    *("bytes_read", "bytes_written", "measured_s"),
+}
 
 
 class Model(Protocol):
@@ -104,7 +111,7 @@ class Judge:
             judged[name] = {
                 "trained": int(trained.sum()),
                 "judged": int(wanted.sum()),
-                "ways": {n: self._errors(r, wanted) for n, r in left.items()},
+                "ways": {n: self._errors(r, left["model"], wanted) for n, r in left.items()},
             }
             residuals[name] = pd.Series(left["model"], index=np.flatnonzero(wanted))
             print(name, {n: w["all"] for n, w in judged[name]["ways"].items()}, flush=True)
@@ -138,10 +145,11 @@ class Judge:
                 out[wanted & mine] = np.log(model.seconds(cells[wanted & mine]))
         return out[wanted]
 
-    def _errors(self, residuals: Floats, wanted: Bools) -> dict[str, Any]:
+    def _errors(self, residuals: Floats, of_model: Floats, wanted: Bools) -> dict[str, Any]:
         kernel, where = self.cells["kernel"].to_numpy(str)[wanted], self.where[wanted]
         return {
             "all": errors(residuals),
+            "model_there": errors(np.where(np.isnan(residuals), np.nan, of_model)),
             **{
                 what: {str(n): errors(residuals[of == n]) for n in np.unique(of)}
                 for what, of in (("families", kernel), ("regions", where))
@@ -166,7 +174,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
     parser.add_argument("--l2-bytes", type=int, default=L2_BYTES, help="of the device; an H200's")
     asked = parser.parse_args()
-    judge = Judge(pd.read_parquet(asked.cells), asked.l2_bytes, DeviceModel)
+    cells = pd.read_parquet(asked.cells)
+    if missing := sorted(NEEDED.difference(cells)):
+        parser.error(f"--cells: '{asked.cells}' lacks {missing}; it needs {sorted(NEEDED)}.")
+    judge = Judge(cells, asked.l2_bytes, DeviceModel)
     found = {
         "cells": len(judge.cells),
         "training": int(judge.training.sum()),

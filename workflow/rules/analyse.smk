@@ -98,7 +98,7 @@ rule shapes:
         "../../environment.yml"
     params:
         folders=flow.mapped_kernels,
-        digests=flow.mapped_digests,
+        digests=flow.kernel_digests,
         holdout=flow.config.holdout,
         seed=flow.config.seed,
     script:
@@ -120,3 +120,24 @@ rule machine:
         "../../environment.yml"
     script:
         "../scripts/machine.py"
+
+
+rule device_model:
+    input:
+        dataset=flow.dataset,
+        code=flow.recorded_code,
+    output:
+        fits=flow.path("model", "device.json"),
+        cells=flow.path("model", "device.parquet"),
+    log:
+        flow.path("logs", "device-model.log"),
+    benchmark:
+        flow.path("benchmarks", "device-model.tsv")
+    localrule: True
+    conda:
+        "../../environment.yml"
+    params:
+        folders=flow.kernel_places,
+        digests=flow.kernel_digests,
+    script:
+        "../scripts/device_model.py"

@@ -14,12 +14,10 @@ from ..core.paths import RESULTS, ROOT, cache_folder
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice, resolve
-from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
 from .chapters import PlannedChapter
 from .config import RunConfig, check_memory, load_config
 from .digest import (
-    code_digest,
     file_digest,
     library_digest,
     module_digest,
@@ -28,9 +26,10 @@ from .digest import (
 from .figure_plan import FigureSpec, figures_of
 from .job_params import build_params
 from .plan import ShardJob, named_shard, plan_shards, run_plan
+from .swept_kernels import SweptKernels
 
 
-class Flow:
+class Flow(SweptKernels):
     """A run as Snakemake sees it. Paths are relative to the working directory.
 
     `shards` are those that it measures.
@@ -188,58 +187,6 @@ class Flow:
 
     # Analysis and figures
 
-    @cached_property
-    def workloads(self) -> dict[str, Workload]:
-        """The workload of every kernel that is swept, by its name."""
-        folders = [s.folder for s in self.config.sweeps.values()]
-        return {f.name: f.workload for f in sorted(folders, key=lambda f: f.name)}
-
-    @property
-    def swept(self) -> dict[str, dict[str, Any]]:
-        """What the cells of each sweep are made of, apart from its axes."""
-        return {
-            name: {
-                "kernel": s.folder.name,
-                "sizes": [[p.height, p.width] for p in s.problems],
-                "dtypes": list(s.dtypes),
-                "variants": list(s.variants),
-                "cache_states": list(s.cache_states),
-            }
-            for name, s in self.config.sweeps.items()
-        }
-
-    @property
-    def persistent_kernels(self) -> list[str]:
-        """Kernels that the closed model is fitted to."""
-        return [n for n, w in self.workloads.items() if w.persistent_axis]
-
-    @property
-    def mapped_kernels(self) -> dict[str, str]:
-        """Folders of the kernels that the model of a block's shape is fitted to, by name."""
-        folders = [s.folder for s in self.config.sweeps.values()]
-        return {f.name: os.path.relpath(f.path, ROOT) for f in folders if f.workload.mappings}
-
-    @property
-    def mapped_digests(self) -> dict[str, str]:
-        """Digests of these kernels' code in Python, whose ``texels`` the model asks."""
-        folders = {name: ROOT / folder for name, folder in self.mapped_kernels.items()}
-        return {name: code_digest(path / "workload.py") for name, path in folders.items()}
-
-    @property
-    def ceiling_kernels(self) -> dict[str, str]:
-        """What the device can ``load`` or ``store`` at most is shown by these kernels."""
-        return {n: w.ceiling for n, w in self.workloads.items() if w.ceiling is not None}
-
-    @property
-    def host_fed_kernels(self) -> list[str]:
-        """Kernels whose data come from the host."""
-        return [n for n, w in self.workloads.items() if isinstance(w, HostFedWorkload)]
-
-    @property
-    def largest_values(self) -> dict[str, dict[str, int]]:
-        """The largest value that a kernel takes of an axis, by kernel and axis."""
-        return {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
-
     @property
     def chapters(self) -> dict[str, PlannedChapter]:
         """The chapters whose kernels this run sweeps, by name."""
@@ -279,6 +226,12 @@ class Flow:
             "opencl_runtime": self.choice.runtime,
             "seed": self.config.seed,
         }
+
+    @property
+    def device_models(self) -> list[str]:
+        """What the model of a device found; nothing where the backend tells too little for it."""
+        told = self.backend is not None and self.backend.tells_occupancy
+        return [self.path("model", "device.json")] if self.config.dataset or told else []
 
     # Figures
 

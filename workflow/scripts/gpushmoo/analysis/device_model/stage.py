@@ -1,0 +1,154 @@
+"""Measured cells in; a device's parameters, and what the model says of every cell, out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from ...core.code_path import CodePath
+from ...core.paths import ROOT
+from ...core.schema import GROUP, PREDICTION_SCHEMA, is_axis
+from ...storage.dataset import read_medians
+from ...storage.store import write_parquet
+from ...storage.wholefile import read_json, write_json
+from ...workloads.loader import load_kernel
+from ..aggregate import dataset_provenance
+from .bands import Bands, measured_bands
+from .describe import Describer, code_paths, device_facts
+from .fit import DeviceFit, fit_device, training
+from .form import LIMITS, Launches
+from .parameters import PARAMETERS
+
+Json = dict[str, Any]
+
+# Fewer cells do not say what 30 parameters are.
+FEWEST = 40
+# Of each cell the prediction in seconds and GB/s with the band's ends, whether it was fitted to,
+# which limit is the largest, and what share of the largest each has; times are null without a band.
+DEVICE_MODEL_SCHEMA = pa.schema(
+    [
+        *(PREDICTION_SCHEMA.field(n) for n in GROUP),
+        pa.field("cell_key", pa.string(), nullable=False),
+        pa.field("trained", pa.bool_(), nullable=False),
+        *(pa.field(n, pa.float64(), nullable=False) for n in ("measured_s", "predicted_s")),
+        *(pa.field(n, pa.float64(), nullable=True) for n in ("low_s", "high_s")),
+        *(pa.field(n, pa.float64(), nullable=False) for n in ("measured_gbs", "predicted_gbs")),
+        pa.field("limit", pa.string(), nullable=False),
+        *(pa.field(f"{n.lower()}_share", pa.float64(), nullable=False) for n in LIMITS),
+    ]
+)
+
+
+def fit_devices(
+    dataset: Path, folders: Mapping[str, str], code: Path | None, out: Path, table: Path
+) -> None:
+    """Fit the model to every device of the data set.
+
+    `folders` of the kernels are relative to ROOT; `code` is a file of recorded code paths, if there
+    is one. Writes ``{"devices": [...]}`` and a table of DEVICE_MODEL_SCHEMA.
+    """
+    cells = read_medians(dataset, {"kernel": list(folders)})
+    provenance = dataset_provenance(dataset)
+    codes = recorded_codes(code) | code_paths(provenance)
+    workloads = {name: load_kernel(ROOT / folder).workload for name, folder in folders.items()}
+    devices, rows = [], []
+    for name, mine in cells.groupby("device_name", sort=True, observed=True):
+        shards = [shard for shard in provenance if shard["device"]["name"] == name]
+        describer = Describer(workloads, codes, device_facts(shards))
+        told, predicted = fit_cells(str(name), mine, describer)
+        devices.append(told)
+        rows.append(predicted)
+    write_json(out, {"devices": devices})
+    found = pd.concat(rows) if rows else pd.DataFrame(columns=DEVICE_MODEL_SCHEMA.names)
+    content = pa.Table.from_pandas(
+        found[DEVICE_MODEL_SCHEMA.names], DEVICE_MODEL_SCHEMA, preserve_index=False
+    )
+    write_parquet(content.replace_schema_metadata(None), table, {})
+
+
+def recorded_codes(code: Path | None) -> dict[tuple[str, str, str, str], CodePath]:
+    """The code paths in a file, by `describe.Codes`' keys; none without a file."""
+    if code is None:
+        return {}
+    return {
+        (kernel, dtype, version, entry): CodePath.from_json(path)
+        for kernel, dtypes in read_json(code)["paths"].items()
+        for dtype, versions in dtypes.items()
+        for version, entries in versions.items()
+        for entry, path in entries.items()
+    }
+
+
+def fit_cells(device: str, cells: pd.DataFrame, describer: Describer) -> tuple[Json, pd.DataFrame]:
+    """The model of one device from its `cells`: what is written of it, and its table.
+
+    Without enough cells the first has a sentence ``why`` and no parameters, the second no rows.
+    """
+    described, left_out = describer.table(cells)
+    if len(described) < FEWEST:
+        why = f"{len(described)} cells are too few for {len(PARAMETERS)} parameters"
+        empty = pd.DataFrame(columns=DEVICE_MODEL_SCHEMA.names)
+        return {"device": device, "why": why, "left_out": left_out}, empty
+    axes = [n for n in cells if is_axis(n)]
+    points = described[["cell_key"]].merge(cells[["cell_key", *axes]], on="cell_key")[axes]
+    chosen = training(described, points)
+    fit = fit_device(described, chosen)
+    bands = measured_bands(described, chosen, fit)
+    predicted = _predicted(described, chosen, fit, bands)
+    return _told(device, describer, fit, bands, predicted) | {"left_out": left_out}, predicted
+
+
+def _predicted(described: pd.DataFrame, chosen: Any, fit: DeviceFit, bands: Bands) -> pd.DataFrame:
+    launches = Launches.of(described)
+    seconds = fit.model.seconds(launches)
+    limits = np.stack([fit.model.limits(launches)[name] for name in LIMITS])
+    largest = limits.max(axis=0)
+    half = described["kernel"].map(bands.half_width).astype(float).to_numpy()
+    gb = (described["bytes_read"] + described["bytes_written"]).to_numpy(np.float64) * 1e-9
+    measured = described["measured_s"].to_numpy(np.float64)
+    columns: dict[str, Any] = {
+        **{n: described[n] for n in (*GROUP, "cell_key")},
+        "trained": chosen,
+        "measured_s": measured,
+        "predicted_s": seconds,
+        "low_s": seconds * np.exp(-half),
+        "high_s": seconds * np.exp(half),
+        "measured_gbs": gb / measured,
+        "predicted_gbs": gb / seconds,
+        "limit": np.array(LIMITS)[limits.argmax(axis=0)],
+    }
+    shares = {f"{n.lower()}_share": limits[i] / largest for i, n in enumerate(LIMITS)}
+    return pd.DataFrame(columns | shares)
+
+
+def _told(
+    device: str, describer: Describer, fit: DeviceFit, bands: Bands, predicted: pd.DataFrame
+) -> Json:
+    errors = (predicted["predicted_s"] / predicted["measured_s"] - 1).abs()
+    unseen = predicted.assign(error=errors)[~predicted["trained"]]
+    return {
+        "device": device,
+        "facts": asdict(describer.device),
+        "cells": len(predicted),
+        "trained": fit.trained,
+        "spread": fit.spread,
+        "parameters": {
+            name: {**asdict(p), "unit": PARAMETERS[name].unit, "words": PARAMETERS[name].words}
+            for name, p in fit.parameters.items()
+        },
+        "errors": {
+            str(kernel): {
+                "cells": len(e),
+                "median": float(e.median()),
+                "p95": float(e.quantile(0.95)),
+            }
+            for kernel, e in unseen.groupby("kernel")["error"]
+        },
+        "bands": asdict(bands),
+    }

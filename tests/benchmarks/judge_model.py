@@ -13,6 +13,8 @@ sees of it, and `measured_s`. All ways learn from the same cells. What is kept f
 the bands are: `judge_holdouts.py`. The ways:
 
 * ``model``: one set of parameters for all cells.
+* ``shaken``: the same from other first values: what the training does not tell stays at these, and
+  the project's were found with all cells in view.
 * ``family``: the same form, fitted to each kernel alone.
 * ``series``: the project's formulas that are fitted to each series alone.
 * ``near``: between the measured cells of the same group (`judge_rivals.near`).
@@ -27,7 +29,7 @@ model's of the same cells.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,7 +37,10 @@ import numpy as np
 import pandas as pd
 import sklearn
 from gpushmoo.analysis.device_model import DeviceFit, fit_device, training
+from gpushmoo.analysis.device_model.parameters import FIRST
+from gpushmoo.core.paths import ROOT
 from gpushmoo.storage.wholefile import write_json
+from gpushmoo.workloads.loader import load_kernel
 from judge_holdouts import (
     NOTHING,
     Bools,
@@ -75,8 +80,11 @@ class DeviceModel:
 
     found: DeviceFit
 
+    def __init__(self, first: Mapping[str, float] = FIRST) -> None:
+        self.first = first
+
     def fit(self, table: pd.DataFrame, mask: Bools) -> None:
-        self.found = fit_device(table, mask)
+        self.found = fit_device(table, mask, self.first)
 
     def seconds(self, table: pd.DataFrame) -> Floats:
         return np.asarray(self.found.seconds(table), np.float64)
@@ -87,12 +95,13 @@ class Judge:
 
     def __init__(self, cells: pd.DataFrame, cache_bytes: int, make: Callable[[], Model]) -> None:
         self.cells, self.make = cells, make
-        self.training = np.asarray(training(cells), bool)
+        self.training = np.asarray(training(cells, cells[axes_of(cells)]), bool)
         self.where = regions(cells, cache_bytes)
         self.hold_outs = hold_outs(cells, cache_bytes)
         self.measured = np.log(cells["measured_s"].to_numpy(np.float64))
         self.learned = Learned(cells)
         self.ways: dict[str, Way] = {
+            "shaken": self._shaken,
             "family": self._by_family,
             "series": SeriesForms(),
             "near": near,
@@ -135,6 +144,14 @@ class Judge:
         more = self.learned.learn(self.learned.boosting(), self.measured - said, trained, wanted)
         return {"model": said[wanted], "stacked": said[wanted] + more}
 
+    def _shaken(self, cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
+        """The model from first values that say little: each wrong by up to a factor of two."""
+        draw = np.random.default_rng(SEED)
+        first = {name: v * float(np.exp(draw.uniform(-0.7, 0.7))) for name, v in FIRST.items()}
+        model = DeviceModel(first)
+        model.fit(cells, trained)
+        return np.log(model.seconds(cells[wanted]))
+
     def _by_family(self, cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
         out = np.full(len(cells), np.nan)
         for kernel in sorted(set(cells.loc[wanted, "kernel"])):
@@ -155,6 +172,12 @@ class Judge:
                 for what, of in (("families", kernel), ("regions", where))
             },
         }
+
+
+def axes_of(cells: pd.DataFrame) -> list[str]:
+    """The launch parameters among the columns."""
+    kernels = (load_kernel(ROOT / "kernels" / name) for name in sorted(set(cells["kernel"])))
+    return sorted({axis for kernel in kernels for axis in kernel.workload.axes})
 
 
 def _where_known(residuals: Floats) -> float:

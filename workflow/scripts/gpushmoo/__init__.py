@@ -20,6 +20,7 @@ _HOMES = {
     ".explorer.explore": ("explore",),
     ".explorer.errors": ("ExplorerError",),
     ".interactive.measure": ("sweep",),
+    ".interactive.predict": ("Prediction", "predict"),
     ".interactive.result": ("Sweep",),
     ".planning.config_schema": ("ConfigError",),
     ".workloads.contract": (

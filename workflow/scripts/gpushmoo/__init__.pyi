@@ -4,6 +4,8 @@ from .core.space import Problem as Problem
 from .explorer.errors import ExplorerError as ExplorerError
 from .explorer.explore import explore as explore
 from .interactive.measure import sweep as sweep
+from .interactive.predict import Prediction as Prediction
+from .interactive.predict import predict as predict
 from .interactive.result import Sweep as Sweep
 from .planning.config_schema import ConfigError as ConfigError
 from .workloads.contract import BufferRef as BufferRef

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def fit_devices(
         shards = [shard for shard in provenance if shard["device"]["name"] == name]
         describer = Describer(workloads, codes, device_facts(shards))
         told, predicted = fit_cells(str(name), mine, describer)
-        devices.append(told)
+        devices.append(told | {"arch": _arch(shards)})
         rows.append(predicted)
     write_json(out, {"devices": devices})
     found = pd.concat(rows) if rows else pd.DataFrame(columns=DEVICE_MODEL_SCHEMA.names)
@@ -70,6 +70,12 @@ def fit_devices(
         found[DEVICE_MODEL_SCHEMA.names], DEVICE_MODEL_SCHEMA, preserve_index=False
     )
     write_parquet(content.replace_schema_metadata(None), table, {})
+
+
+def _arch(shards: Sequence[Mapping[str, Any]]) -> str | None:
+    """What the kernels were compiled for; None where no machine code was looked at."""
+    codes = (shard["machine_code"] for shard in shards)
+    return next((str(code["arch"]) for code in codes if code), None)
 
 
 def recorded_codes(code: Path | None) -> dict[tuple[str, str, str, str], CodePath]:

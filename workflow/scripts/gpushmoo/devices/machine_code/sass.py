@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class EntryCode:
     Spills count the instructions that access local memory, a thread's local arrays included.
     `arguments` counts those of the kernel that `after_test_of` may name: 0 where the text does not
     tell them, and in older records. `path` is what a thread runs; older records have none.
+    `shared_bytes` is the shared memory of a block that is compiled in, with what is reserved in it.
     """
 
     entry: str
@@ -58,6 +59,7 @@ class EntryCode:
     accesses: tuple[AccessCount, ...]
     arguments: int = 0
     path: CodePath | None = None
+    shared_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The fields in plain JSON values."""
@@ -88,6 +90,7 @@ _LINE = re.compile(
 _REGISTERS = re.compile(
     r"EIATTR_REGCOUNT\b.*?index@\((\S+?)\)\s+/\*[0-9a-f]+\*/\s+\.word\s+0x([0-9a-f]+)", re.S
 )
+_SHARED = re.compile(r"^\.nv\.shared\.(\S+):\s*\.zero\s+(\d+)", re.M)
 _INFO = re.compile(r'^\s*\.section\s+\.nv\.info\.(\S+?),""(.*?)(?=^\s*\.section\s|\Z)', re.M | re.S)
 _BASE = re.compile(
     r"EIATTR_PARAM_CBANK\b.*?index@\(\S+?\)\s+/\*[0-9a-f]+\*/\s+\.short\s+0x([0-9a-f]+)", re.S
@@ -138,13 +141,15 @@ def parse(text: str) -> dict[str, EntryCode]:
     registers = {entry: int(count, 16) for entry, count in _REGISTERS.findall(text)}
     found = {}
     arguments = _arguments(text)
+    shared = {entry: int(count) for entry, count in _SHARED.findall(text)}
     for entry, code in _entries(text).items():
         if entry not in registers:
             raise DeviceError(
                 f"nvdisasm tells no registers of kernel '{entry}'; install another version of "
                 "nvidia-cuda-nvdisasm."
             )
-        found[entry] = _entry_code(entry, registers[entry], arguments.get(entry, ()), code)
+        told = _entry_code(entry, registers[entry], arguments.get(entry, ()), code)
+        found[entry] = replace(told, shared_bytes=shared.get(entry, 0))
     return found
 
 

@@ -1,0 +1,206 @@
+"""What a thread runs of a kernel: handwritten machine code by hand, then what NVRTC makes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import ROOT
+from gpushmoo.core.code_path import CodePath, PathPart
+from gpushmoo.devices.machine_code.flow import touched_registers
+from gpushmoo.workloads.loader import load_kernel
+from hypothesis import given
+from hypothesis import strategies as st
+from test_cuda_compiles import code_of as codes_in
+from test_cuda_compiles import compiled, options_of
+from test_sass import code_of
+from test_sass_flow import program
+
+NOTHING = PathPart()
+
+
+def load(register: int) -> str:
+    return f"LDG.E R{register}, desc[UR4][R40.64]"
+
+
+def store(register: int) -> str:
+    return f"STG.E desc[UR4][R42.64], R{register}"
+
+
+def path_of(*lines: str) -> CodePath:
+    path = code_of(*lines).path
+    assert path is not None
+    return path
+
+
+def part(instructions: int, loads: int, stores: int, waits: int, width: int = 4) -> PathPart:
+    """A part whose accesses are all of `width` bytes."""
+    return PathPart(instructions, loads, stores, width * bool(loads), width * bool(stores), waits)
+
+
+# Waits
+
+TOGETHER = [load(0), load(1), store(0), store(1)]
+BY_TURNS = [load(0), store(0), load(1), store(1)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(TOGETHER, part(5, 2, 2, 1), id="together"),
+        pytest.param(BY_TURNS, part(5, 2, 2, 2), id="by turns"),
+        pytest.param([store(0)], part(2, 0, 1, 0), id="a store waits for nothing"),
+        pytest.param([load(0)], part(2, 1, 0, 1), id="the end waits for what is pending"),
+        # What is written over was not read: nobody waits for it here.
+        pytest.param([load(0), load(0), store(0)], part(4, 2, 1, 1), id="written over"),
+        # A load whose address another load gave: one after the other.
+        pytest.param(
+            ["LDG.E.64 R40, [R38.64]", "LDG.E.64 R2, [R40.64]"],
+            part(3, 2, 0, 2, width=8),
+            id="by address",
+        ),
+        # The high half of an address, which is not named.
+        pytest.param(
+            ["LDG.E R41, [R38.64]", "LDG.E R2, [R40.64]"], part(3, 2, 0, 2), id="high half"
+        ),
+        # Neither shared nor local memory is beyond the multiprocessor.
+        pytest.param(["LDS R2, [R4]", "STL [R1], R2"], part(3, 0, 0, 0), id="shared and local"),
+    ],
+)
+def test_a_way_without_a_loop_runs_once(lines: list[str], expected: PathPart) -> None:
+    assert path_of(*lines, "EXIT") == CodePath(expected, NOTHING)
+
+
+def test_widths_are_those_of_the_widest_access_of_each_kind() -> None:
+    lines = [load(0), "LDG.E.128 R4, [R40.64]", "STG.E.64 [R42.64], R4", "STG.E.U8 [R42.64], R0"]
+    assert path_of(*lines, "EXIT").once == PathPart(5, 2, 2, 16, 8, 1)
+
+
+def test_an_access_that_never_runs_is_none() -> None:
+    assert path_of("@!PT " + load(0), "EXIT").once.accesses == 0
+
+
+# Loops
+
+TURN = [load(0), store(0), "ISETP.LT.AND P0, PT, R9, R8, PT"]
+
+
+def test_a_loop_is_the_turn_and_all_else_runs_once() -> None:
+    code = ["MOV R9, RZ", ".L_a:", *TURN, "@P0 BRA `(.L_a)", store(1), "EXIT"]
+    assert path_of(*code) == CodePath(part(3, 0, 1, 0), part(4, 1, 1, 1))
+
+
+def test_of_an_unrolled_loop_the_rest_is_run_once() -> None:
+    """Four elements a turn; then those that are left, in a loop of their own."""
+    four = [*(load(k) for k in range(4)), *(store(k) for k in range(4))]
+    code = [".L_a:", *four, "@P0 BRA `(.L_a)", "@!P1 EXIT", ".L_b:", *TURN, "@P0 BRA `(.L_b)"]
+    assert path_of(*code, "EXIT") == CodePath(part(6, 1, 1, 1), part(9, 4, 4, 1))
+
+
+@pytest.mark.parametrize("outer", [["MOV R9, RZ"], [load(1)]], ids=["bare", "loads"])
+def test_of_nested_loops_all_accesses_are_made_again_and_again(outer: list[str]) -> None:
+    code = [".L_a:", *outer, ".L_b:", *TURN, "@P0 BRA `(.L_b)", "@P1 BRA `(.L_a)", "EXIT"]
+    path = path_of(*code)
+    assert path.once.accesses == 0
+    assert (path.turn.loads, path.turn.stores, path.turn.waits) == (1 + outer.count(load(1)), 1, 1)
+
+
+def test_a_loop_without_accesses_is_no_turn() -> None:
+    code = [load(0), ".L_a:", "IADD3 R9, R9, 0x1, RZ", "@P0 BRA `(.L_a)", store(0), "EXIT"]
+    assert path_of(*code) == CodePath(part(5, 1, 1, 1), NOTHING)
+
+
+# Branches
+
+
+def test_the_way_with_the_most_accesses_is_taken_and_not_that_of_the_edge() -> None:
+    edge = [load(0), store(0), "EXIT"]
+    inside = [".L_in:", *TOGETHER, "EXIT"]
+    assert path_of("@!P0 BRA `(.L_in)", *edge, *inside) == CodePath(part(6, 2, 2, 1), NOTHING)
+
+
+def test_of_two_ways_with_as_many_accesses_the_shorter_is_taken() -> None:
+    long = ["MOV R3, RZ", "MOV R4, RZ", load(0), "EXIT"]
+    assert path_of("@P0 BRA `(.L_b)", *long, ".L_b:", load(1), "EXIT").once == part(3, 1, 0, 1)
+
+
+def test_a_block_behind_the_last_exit_makes_no_loop() -> None:
+    moved = [".L_far:", load(1), store(1), "BRA `(.L_back)"]
+    code = ["@P0 BRA `(.L_far)", ".L_back:", load(0), store(0), "EXIT", *moved]
+    assert path_of(*code) == CodePath(part(7, 2, 2, 2), NOTHING)
+
+
+def test_of_no_code_there_is_no_path() -> None:
+    assert path_of() == CodePath(part(1, 0, 0, 0), NOTHING)  # the trap at the end of each listing
+
+
+# Registers
+
+
+@pytest.mark.parametrize(
+    ("line", "reads", "writes"),
+    [
+        ("LDG.E.64 R2, desc[UR4][R8.64]", "R8 R9 UR4", "R2 R3"),
+        ("LDG.E.128 R4, [R8.64]", "R8 R9", "R4 R5 R6 R7"),
+        ("STG.E [R8.64], R2", "R2 R8 R9", ""),
+        ("STG.E.64 [R8.64], R2", "R2 R3 R8 R9", ""),
+        ("@!P3 MOV R1, R2", "P3 R2", "R1"),
+        ("ISETP.NE.AND P0, PT, R2, RZ, PT", "R2", "P0"),
+        ("@!PT LDG.E R2, [R8.64]", "", ""),
+        ("EXIT", "", ""),
+    ],
+)
+def test_registers_that_an_instruction_reads_and_writes(line: str, reads: str, writes: str) -> None:
+    (instruction,) = program(line)
+    read, written = touched_registers(instruction)
+    assert set(reads.split()) <= read  # more may count as read: a doubt makes a wait
+    assert written == set(writes.split())
+    assert not read & (written - set(reads.split()))
+
+
+# JSON
+
+PARTS = st.builds(PathPart, *[st.integers(0, 2**20)] * 6)
+
+
+@given(st.builds(CodePath, PARTS, PARTS))
+def test_a_path_survives_json(path: CodePath) -> None:
+    assert CodePath.from_json(json.loads(json.dumps(path.to_json()))) == path
+
+
+# Compiled
+
+
+def compiled_path(kernel: str, variant: str, entry: str) -> CodePath:
+    folder = load_kernel(ROOT / "kernels" / kernel)
+    codes = codes_in(compiled(folder.path, options_of(folder, "float", variant), "sm_90"))
+    path = codes[entry].path
+    assert path is not None
+    return path
+
+
+@pytest.mark.parametrize(("variant", "waits"), [("published", 4), ("distinct", 1)])
+def test_pointers_that_may_overlap_have_a_thread_wait_for_each_load(
+    variant: str, waits: int
+) -> None:
+    path = compiled_path("copy2d_document", variant, "copy_rows_8")
+    assert (path.once.loads, path.once.stores, path.once.waits) == (4, 4, waits)
+    assert path.turn == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("kernel", "variant", "entry", "loads", "stores", "waits"),
+    [
+        ("block_eq_partition", "exact", "copy_exact", 1, 1, 1),
+        ("block_eq_partition", "reciprocal", "copy_reciprocal", 1, 1, 1),
+        ("global_load", "plain", "load_8", 8, 0, 1),
+        ("global_copy", "plain", "copy_8", 8, 8, 1),
+        ("global_store", "plain", "store_8", 0, 8, 0),
+    ],
+)
+def test_a_turn_of_a_compiled_loop(
+    kernel: str, variant: str, entry: str, loads: int, stores: int, waits: int
+) -> None:
+    path = compiled_path(kernel, variant, entry)
+    assert (path.turn.loads, path.turn.stores, path.turn.waits) == (loads, stores, waits)
+    assert path.once.accesses == 0

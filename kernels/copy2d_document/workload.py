@@ -50,7 +50,8 @@ class Copy2DDocument(CopyWorkload):
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
         """The first row of a thread's column; the others lie `block_rows` apart."""
-        return tile_elements((TILE, cell["block_rows"]), block)
+        first = np.array([block[0] * TILE, block[1] * TILE])
+        return tile_elements((TILE, cell["block_rows"]), (0, 0)) + first
 
 
 WORKLOAD = Copy2DDocument()

@@ -1,0 +1,240 @@
+"""Lines and sectors that a block asks for: by hand, counted one by one, and as they must be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from conftest import ROOT
+from gpushmoo.analysis.device_model.traffic import Asked, BlockTraffic, Counted, block_traffic
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.workloads.contract import Workload
+from gpushmoo.workloads.loader import load_kernel
+from gpushmoo.workloads.touched import tile_elements
+from hypothesis import given
+from hypothesis import strategies as st
+
+LARGE = Problem(4096, 4096)
+NOTHING = Asked()
+
+
+@cache
+def workload_of(kernel: str) -> Workload:
+    return load_kernel(ROOT / "kernels" / kernel).workload
+
+
+def cell_of(
+    kernel: str, variant: str, dtype: str = "float", problem: Problem = LARGE, **axes: int
+) -> Cell:
+    return Cell(kernel, dtype, variant, problem, tuple(sorted(axes.items())))
+
+
+def traffic(cell: Cell) -> BlockTraffic:
+    found = block_traffic(workload_of(cell.kernel), cell, {})
+    assert found is not None
+    return found
+
+
+def of_block(x: int, y: int, dtype: str) -> BlockTraffic:
+    """Of blocks of a copy that takes an element a thread."""
+    return traffic(cell_of("copy2d_coalesced", "element", dtype, block_x=x, block_y=y))
+
+
+def four(asked: Asked) -> tuple[float, float, float, float]:
+    return asked.lines, asked.warp_sectors, asked.block_sectors, asked.part_bytes
+
+
+# Arrays, row by row
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "dtype", "lines", "warp_sectors", "block_sectors", "part_bytes"),
+    [
+        # A warp is a row of 128 bytes: a line, 4 sectors.
+        (32, 8, "float", 8, 32, 32, 0),
+        # A row of 512 bytes.
+        (32, 8, "float4", 32, 128, 128, 0),
+        # 384 bytes, 3 lines, each asked for by all 3 instructions.
+        (32, 8, "float3", 8 * 9, 8 * 12, 8 * 12, 0),
+        # 4 rows of a sector each.
+        (8, 8, "float", 8, 8, 8, 0),
+        # 128 bytes a row.
+        (8, 8, "float4", 8, 32, 32, 0),
+        # 96 bytes a row, where every other block's cross the end of a line.
+        (8, 8, "float3", 3 * 8 * 1.5, 24, 24, 0),
+        # Half a sector a row.
+        (4, 64, "float", 64, 64, 64, 64 * 16),
+        (4, 64, "float4", 64, 128, 128, 0),
+        # 48 bytes, a sector and a half; 2 of 8 blocks cross the end of a line.
+        (4, 64, "float3", 3 * 64 * 1.25, 128, 128, 64 * 16),
+    ],
+)
+def test_blocks_of_an_array_by_hand(
+    x: int,
+    y: int,
+    dtype: str,
+    lines: float,
+    warp_sectors: float,
+    block_sectors: float,
+    part_bytes: float,
+) -> None:
+    found = of_block(x, y, dtype)
+    assert four(found.load) == (lines, warp_sectors, block_sectors, part_bytes)
+    assert found.store == found.load
+    assert (found.image_loads, found.image_stores) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "block_sectors"),
+    # 132 bytes from a multiple of 4 are always 5 sectors; 528, 17; of 396 bytes from 12 · 33 · i
+    # those whose last sector is begun: 13 or 14.
+    [("float", 8 * 5), ("float4", 8 * 17), ("float3", 8 * 13.25)],
+)
+def test_rows_that_end_within_a_warp(dtype: str, block_sectors: float) -> None:
+    found = of_block(33, 8, dtype).load
+    assert found.block_sectors == block_sectors
+    assert found.warp_sectors > block_sectors
+    assert 0 < found.part_bytes < found.bytes
+
+
+@pytest.mark.parametrize(("variant", "lines_a_warp"), [("naive", 32), ("tile", 1)])
+def test_a_naive_transpose_stores_to_as_many_lines_as_a_warp_has_threads(
+    variant: str, lines_a_warp: int
+) -> None:
+    found = traffic(cell_of("transpose", variant, TILE=32, ROWS=4, PAD=0, block_x=32))
+    assert found.store.lines == found.store.first_lines == 8 * lines_a_warp
+    assert found.load.lines == 8
+    # The 8 rows of threads complete the sectors among them.
+    assert found.store.block_sectors == 32
+
+
+def test_loads_of_a_stencil() -> None:
+    """Blocks of 32 × 4, of which one of eight lies at the left and upper edge."""
+    asked = {v: traffic(cell_of("stencil5", v, block_x=32, block_y=4)) for v in ("global", "tiled")}
+    assert four(asked["tiled"].load) == four(asked["tiled"].store) == (4, 16, 16, 0)
+    load = asked["global"].load
+    assert load.bytes == 4 * asked["tiled"].load.bytes
+    # A warp and instruction: 1 line above, 1 below, 2 on the left (but 1 at the edge), 2 on the
+    # right.
+    assert load.lines == 4 * (1 + 1 + 2 + 2) - 4 / 8
+    # A warp in all: 1 above, 1 below, its own, 1 on either side; the edge's have none on the left,
+    # and the first of them has its own for that above.
+    assert load.first_lines == 4 * 5 - 5 / 8
+    # A row or column more on each side, without corners; none above and on the left at the edge.
+    assert load.distinct_bytes == 4 * (34 * 6 - 4 - (32 + 4) / 8)
+
+
+# Images
+
+
+@pytest.mark.parametrize(
+    ("mapping", "x", "y", "dtype", "lines", "warp_sectors", "block_sectors"),
+    [
+        # A warp's two rows fill their sectors of 16 bytes by 2 rows.
+        ("block", 16, 16, "float", 16, 32, 32),
+        ("block", 16, 16, "float4", 64, 128, 128),
+        # A warp is one row, half of each sector; another warp of the block has the other half.
+        ("block", 32, 4, "float", 16, 32, 16),
+        ("block", 32, 4, "float4", 64, 128, 64),
+        ("block", 8, 8, "float", 2, 8, 8),
+        # Along a row nobody fills the other half.
+        ("row", 16, 16, "float", 32, 64, 64),
+        ("row", 32, 4, "float", 16, 32, 32),
+        # Squares of 8 × 8, half a square a warp.
+        ("tile8", 32, 4, "float", 4, 16, 16),
+        ("tile8", 16, 16, "float4", 32, 128, 128),
+    ],
+)
+def test_blocks_of_an_image_by_hand(
+    mapping: str,
+    x: int,
+    y: int,
+    dtype: str,
+    lines: float,
+    warp_sectors: float,
+    block_sectors: float,
+) -> None:
+    found = traffic(cell_of("surf2d_memset", f"{mapping}-one", dtype, block_x=x, block_y=y))
+    half = found.store.bytes if warp_sectors * 32 > found.store.bytes else 0
+    assert four(found.store) == (lines, warp_sectors, block_sectors, half)
+    assert found.load == NOTHING
+    assert (found.image_loads, found.image_stores) == (False, True)
+
+
+def test_texels_that_are_fetched_are_an_images_loads() -> None:
+    found = traffic(cell_of("tex2d_sum", "block-point-clamp", block_x=16, block_y=16))
+    assert four(found.load) == (16, 32, 32, 0)
+    assert found.store == NOTHING
+    assert (found.image_loads, found.image_stores) == (True, False)
+
+
+# One by one
+
+
+def one_by_one(elements: Sequence[npt.NDArray[np.int64]], itemsize: int) -> tuple[int, ...]:
+    """Lines, lines once a warp, sectors of warps and of the block, each byte for itself."""
+    piece = itemsize if itemsize & (itemsize - 1) == 0 else 4
+    lines, first, sectors = set(), set(), set()
+    for instruction, taken in enumerate(elements):
+        for thread, (column, row) in enumerate(taken.tolist()):
+            for byte in range(column * itemsize, (column + 1) * itemsize):
+                part = (instruction, byte % itemsize // piece)
+                lines.add((thread // 32, part, row, byte // 128))
+                first.add((thread // 32, row, byte // 128))
+                sectors.add((thread // 32, row, byte // 32))
+    of_block = {sector[1:] for sector in sectors}
+    return len(lines), len(first), len(sectors), len(of_block)
+
+
+@given(st.integers(1, 40), st.integers(1, 8), st.sampled_from(["float", "double", "float3"]))
+def test_a_block_is_counted_as_one_by_one(x: int, y: int, dtype: str) -> None:
+    """Of an array that is one block wide, so that eight blocks begin at its left edge."""
+    itemsize = DTYPES[dtype].itemsize
+    cell = cell_of("copy2d_coalesced", "element", dtype, Problem(64 * y, x), block_x=x, block_y=y)
+    load = traffic(cell).load
+    expected = one_by_one([tile_elements((x, y), (0, 0))], itemsize)
+    found = load.lines, load.first_lines, load.warp_sectors, load.block_sectors
+    assert found == expected
+
+
+@given(
+    st.sampled_from(["copy2d_coalesced", "stencil5"]),
+    st.integers(1, 64),
+    st.integers(1, 16),
+    st.data(),
+)
+def test_what_holds_of_every_block(kernel: str, x: int, y: int, data: st.DataObject) -> None:
+    workload = workload_of(kernel)
+    dtype = data.draw(st.sampled_from(list(workload.dtypes)))
+    variant = workload.variants[0]
+    itemsize = DTYPES[dtype].itemsize
+    found = traffic(cell_of(kernel, variant, dtype, block_x=x, block_y=y))
+    for asked in (found.load, found.store):
+        assert asked.first_lines <= asked.lines
+        assert asked.block_sectors <= asked.warp_sectors
+        assert asked.block_sectors * 32 >= asked.distinct_bytes
+        # A line has 4 sectors, and an access asks for a line only where it touches a sector.
+        assert asked.first_lines <= asked.warp_sectors <= 4 * asked.first_lines
+        assert asked.part_bytes <= asked.warp_sectors * 32
+        assert asked.distinct_bytes <= asked.bytes
+        # At most 4 accesses a turn, of at most 3 instructions each.
+        assert asked.lines <= 12 * asked.warp_sectors
+    assert found.store.bytes == x * y * itemsize == found.store.distinct_bytes
+
+
+def test_what_was_counted_is_not_counted_again() -> None:
+    counted: Counted = {}
+    for problem in (LARGE, Problem(8192, 8192)):
+        cell = cell_of("copy2d_coalesced", "element", problem=problem, block_x=32, block_y=8)
+        block_traffic(workload_of(cell.kernel), cell, counted)
+    assert len(counted) == 1  # loads and stores of both
+
+
+def test_of_a_kernel_that_does_not_say_there_is_nothing() -> None:
+    axes = {"stride": 2, "threads": 128}
+    cell = cell_of("gather_stride", workload_of("gather_stride").variants[0], **axes)
+    assert block_traffic(workload_of(cell.kernel), cell, {}) is None

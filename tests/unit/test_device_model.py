@@ -1,0 +1,278 @@
+"""The model of a device: what must hold of its form, and that a fit finds what it can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import examples
+from described import FACTS, SQUARES, cells, described, measured, points, rows_of
+from gpushmoo.analysis.device_model.fit import (
+    FEWEST,
+    NEAR_FULL,
+    WELL_KNOWN,
+    DeviceFit,
+    fit_device,
+    training,
+)
+from gpushmoo.analysis.device_model.form import LIMITS, Launches, Model, joined
+from gpushmoo.analysis.device_model.parameters import FIRST
+from gpushmoo.core.schema import GROUP
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+RATES = ("dram_rate", "l2_rate", "l2_write_rate")
+# More of these has a launch ask for less, or (narrow, of accesses of 4 bytes) waste less.
+FASTER = {*RATES, "l2_end", "narrow"}
+# What rounding may take off a sum.
+LEAST = 1 - 1e-9
+
+# The form
+
+
+@st.composite
+def parameters(draw: st.DrawFn) -> dict[str, float]:
+    """Parameters of another device, or of this one measured badly."""
+    return {name: first * draw(st.floats(0.7, 1.4)) for name, first in FIRST.items()}
+
+
+def seconds(table: pd.DataFrame, values: dict[str, float]) -> Any:
+    return Model(values).seconds(Launches.of(table))
+
+
+def some(step: int) -> pd.DataFrame:
+    """Each `step`-th of all cells: in a property every example looks at all of these."""
+    return described().iloc[::step].reset_index(drop=True)
+
+
+TABLE = some(3)
+
+
+@given(st.sampled_from(["bytes_read", "bytes_written"]), st.floats(1, 4), parameters())
+def test_more_bytes_never_make_a_launch_faster(
+    column: str, times: float, values: dict[str, float]
+) -> None:
+    more = TABLE.assign(**{column: TABLE[column] * times})
+    assert np.all(seconds(more, values) >= LEAST * seconds(TABLE, values))
+
+
+@given(st.sampled_from(sorted(set(FIRST) - {"l2_end", "narrow"})), st.floats(1, 4), parameters())
+def test_a_slower_device_never_makes_a_launch_faster(
+    name: str, times: float, values: dict[str, float]
+) -> None:
+    slower = {**values, name: values[name] / times if name in RATES else values[name] * times}
+    if name == "last_wave":
+        slower[name] = min(slower[name], 1.0)
+        values = {**values, name: min(values[name], 1.0)}
+    assert np.all(seconds(TABLE, slower) >= LEAST * seconds(TABLE, values))
+
+
+@given(st.integers(1, 5), st.integers(0, 4), parameters())
+def test_half_as_many_resident_blocks_never_make_a_launch_of_whole_waves_faster(
+    waves: int, power: int, values: dict[str, float]
+) -> None:
+    most = TABLE["units"] * 2**power
+    held = TABLE.assign(resident=2**power, blocks=waves * most)
+    fewer = held.assign(resident=max(1, 2**power // 2))
+    assert np.all(seconds(fewer, values) >= LEAST * seconds(held, values))
+
+
+def test_fewer_resident_blocks_make_hardly_any_launch_faster() -> None:
+    """A wave that is not full takes less than its share, so a little may be won by one more."""
+    before = seconds(TABLE, dict(FIRST))
+    for most in (1, 2, 4, 8, 16):
+        fewer = TABLE.assign(resident=np.minimum(TABLE["resident"], most))
+        assert np.all(seconds(fewer, dict(FIRST)) >= 0.98 * before)
+
+
+@given(parameters())
+def test_a_launch_that_only_reads_is_never_faster_from_dram_alone(values: dict[str, float]) -> None:
+    reads = TABLE[TABLE["bytes_written"] == 0]
+    warm, flushed = (seconds(reads.assign(flushed=f), values) for f in (0.0, 1.0))
+    assert np.all(flushed >= LEAST * warm)
+
+
+@given(parameters())
+def test_no_launch_is_faster_than_any_of_its_limits(values: dict[str, float]) -> None:
+    launches = Launches.of(TABLE)
+    limits = Model(values).limits(launches)
+    assert tuple(limits) == LIMITS
+    cycles = Model(values).seconds(launches) * launches.clock_hz
+    for name, limit in limits.items():
+        assert np.all(limit > 0), name
+        assert np.all(limit <= cycles / LEAST), name
+
+
+def test_a_persistent_block_more_than_fit_costs_a_wave() -> None:
+    """Of one block, so not the whole: it alone is nothing to the bus."""
+    like = next(c for c in cells() if c.kernel == "block_eq_partition")
+    full = FACTS.units * 4  # 16 warps a block
+    counts = (full - 1, full, full + 1)
+    at = [replace(like, problem=SQUARES[-1], params=(("num_partition", n),)) for n in counts]
+    less, fits, more = seconds(rows_of(at), dict(FIRST))
+    assert fits == pytest.approx(less, rel=0.01)
+    assert 1 + 0.5 * FIRST["last_wave"] < more / fits < 2
+
+
+@given(st.floats(1, 20), st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=5))
+def test_joined_limits_are_no_less_than_the_largest_and_no_more_than_their_sum(
+    power: float, limits: list[float]
+) -> None:
+    found = float(joined(power, *limits))
+    assert max(limits) * LEAST <= found <= sum(limits) / LEAST
+
+
+def test_a_flush_leaves_nothing_in_l2_and_what_is_small_stays_there() -> None:
+    model, table = Model(FIRST), described()
+    share = model.l2_share(Launches.of(table))
+    assert np.all(share[table["flushed"] > 0] == 0)
+    warm = table["flushed"] == 0
+    assert np.all(share[warm & (table["height"] == 512)] > 0.99)
+    assert np.all(share[warm & (table["height"] == 8192)] < 0.01)
+
+
+@given(parameters())
+def test_sectors_sent_are_between_those_of_the_block_and_those_of_its_warps(
+    values: dict[str, float],
+) -> None:
+    launches = Launches.of(TABLE)
+    sent = Model(values).sectors_sent(launches)
+    assert np.all(launches.block_sectors <= sent)
+    assert np.all(sent <= launches.warp_sectors)
+
+
+# The fit
+
+SPREAD = 0.005
+
+
+def device(seed: int) -> dict[str, float]:
+    """Other parameters than those that a fit begins with; those known by other means are known."""
+    rng = np.random.default_rng(seed)
+    off = np.exp(rng.uniform(np.log(0.8), np.log(1.25), len(FIRST)))
+    return {
+        name: first if name in WELL_KNOWN else float(first * factor)
+        for (name, first), factor in zip(FIRST.items(), off, strict=True)
+    }
+
+
+def fitted(table: pd.DataFrame, seed: int) -> DeviceFit:
+    cells = measured(table, device(seed), SPREAD, seed)
+    return fit_device(cells, np.ones(len(cells), dtype=bool))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_fit_finds_the_parameters_of_the_device_that_made_the_times(seed: int) -> None:
+    found, truth = fitted(described(), seed), device(seed)
+    told = {name: p for name, p in found.parameters.items() if p.determined}
+    assert len(told) >= 24
+    assert {"dram_rate", "l2_rate", "dispatch", "dram_latency", "own_service"} <= set(told)
+    assert found.spread == pytest.approx(SPREAD, rel=0.2)
+    for name, p in told.items():
+        assert p.low <= p.value <= p.high
+        # The cells tell a few of them less well than to 5 %, and the interval says so.
+        assert abs(np.log(p.value / truth[name])) <= max(0.05, 1.5 * np.log(p.high / p.value)), name
+    exact = [n for n, p in told.items() if abs(p.value / truth[n] - 1) <= 0.05]
+    assert len(exact) >= 20
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_a_fit_predicts_the_cells_that_it_did_not_see(seed: int) -> None:
+    table = described()
+    cells = measured(table, device(seed), SPREAD, seed)
+    chosen = training(cells, points(cells), share=0.1)
+    fit = fit_device(cells, chosen)
+    off = np.abs(np.log(fit.seconds(cells) / cells["measured_s"]))[~chosen]
+    assert fit.trained == int(chosen.sum())
+    assert np.median(off) < 2 * SPREAD
+    assert np.quantile(off, 0.95) < 0.05
+
+
+IMAGES = {"texel_store", "part_texel_store", "part_texel_load"}
+# Not `dirty`: what a flush left to be written back, loads have to wait for.
+STORES = {"store_line", "store_again", "l2_write_rate", "l2_written"}
+
+
+@pytest.mark.parametrize(
+    ("kernels", "unknown"),
+    [
+        (["copy2d_coalesced", "global_copy", "global_load"], IMAGES),
+        (["global_load", "tex2d_sum"], STORES | {"texel_store", "part_texel_store"}),
+    ],
+    ids=["no images", "no stores"],
+)
+def test_what_the_cells_cannot_tell_is_not_determined(
+    kernels: list[str], unknown: set[str]
+) -> None:
+    table = described()
+    found = fitted(table[table["kernel"].isin(kernels)], seed=1).parameters
+    assert {name for name in unknown if found[name].determined} == set()
+    for name in unknown:
+        assert found[name].value == pytest.approx(FIRST[name], rel=1e-3), name
+    assert found["dram_rate"].determined
+
+
+def test_what_is_fixed_stays_and_is_not_determined() -> None:
+    cells = measured(described(), device(1), SPREAD, 1)
+    cells = cells[cells["kernel"].isin(["global_load", "global_copy"])]
+    first = {**FIRST, "start": 2345.0}
+    found = fit_device(cells, np.ones(len(cells), dtype=bool), first, fixed=["start"])
+    start = found.parameters["start"]
+    assert (start.value, start.low, start.high, start.determined) == (2345.0, 2345.0, 2345.0, False)
+
+
+def test_no_cells_are_no_fit() -> None:
+    cells = measured(described(), FIRST, 0.0, 1)
+    with pytest.raises(ValueError, match="the model cannot be fitted to no cells"):
+        fit_device(cells, np.zeros(len(cells), dtype=bool))
+
+
+# Which cells
+
+
+def test_of_large_groups_at_most_a_tenth_is_trained_on_and_of_each_a_few() -> None:
+    table = pd.concat([described()] * 4, ignore_index=True)
+    chosen = training(table, points(table))
+    for _, rows in table.groupby(list(GROUP)).indices.items():
+        count = int(chosen[rows].sum())
+        assert count >= FEWEST
+        assert count <= max(FEWEST, 0.1 * len(rows))
+
+
+@settings(max_examples=examples(20))
+@given(st.integers(0, 2**32 - 1))
+def test_the_choice_looks_at_no_time_and_is_the_same_again(seed: int) -> None:
+    table = described()
+    times = np.random.default_rng(seed).random(len(table))
+    first = training(table, points(table))
+    assert np.array_equal(first, training(table.assign(measured_s=times), points(table)))
+
+
+@settings(max_examples=examples(20))
+@given(st.lists(st.integers(300, 900), min_size=1, max_size=40, unique=True))
+def test_no_cell_of_persistent_blocks_near_a_full_device_is_trained_on(counts: list[int]) -> None:
+    table = described()
+    mine = table[table["kernel"] == "block_eq_partition"].iloc[[0] * len(counts)]
+    mine = mine.assign(blocks=counts, num_partition=counts).reset_index(drop=True)
+    full = (mine["blocks"] / (mine["units"] * mine["resident"])).to_numpy()
+    near = (full > NEAR_FULL[0]) & (full < NEAR_FULL[1])
+    chosen = training(mine, points(mine))
+    assert not np.any(chosen & near)
+    assert chosen.sum() == min(FEWEST, int((~near).sum()))
+
+
+def test_the_cells_that_are_trained_on_lie_far_apart() -> None:
+    """On a line: the middle, then both ends."""
+    table = described()
+    mine = table[table["kernel"] == "copy2d_coalesced"].head(1).iloc[[0] * 31]
+    mine = mine.assign(block_x=2 ** np.arange(31) - 1, block_y=1).reset_index(drop=True)
+    chosen = training(mine, points(mine)[["block_x", "block_y"]])
+    assert np.flatnonzero(chosen).tolist() == [0, 15, 30]
+
+
+def test_of_no_cells_none_is_chosen() -> None:
+    none = described().head(0)
+    assert training(none, points(none)).shape == (0,)

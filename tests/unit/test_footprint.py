@@ -118,7 +118,7 @@ def test_a_block_counts_what_its_warps_touch_once() -> None:
 
 
 def test_a_kernel_that_tells_no_texels_has_no_footprint() -> None:
-    workload = load_kernel(ROOT / "kernels/global_load").workload
+    workload = load_kernel(ROOT / "kernels/gather_stride").workload
     params = tuple((n, 4) for n in sorted(workload.axes))
     cell = Cell(workload.name, "float", workload.variants[0], LARGE, params)
     assert footprint(workload, cell) is None

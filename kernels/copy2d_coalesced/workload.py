@@ -60,8 +60,12 @@ class Copy2DCoalesced(CopyWorkload):
         )
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """A thread's element, or the first of them in its tile."""
-        return tile_elements((cell["block_x"], cell["block_y"]), block)
+        """A thread's element, or the first of them in its tile, threads beside which have none."""
+        shape = cell["block_x"], cell["block_y"]
+        if cell.variant == "element":
+            return tile_elements(shape, block)
+        inside = np.minimum(tile_elements(shape, (0, 0)), TILE - 1)
+        return inside + TILE * np.array(block)
 
 
 WORKLOAD = Copy2DCoalesced()

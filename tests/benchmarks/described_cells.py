@@ -48,7 +48,9 @@ def described_cells(record: Path) -> pd.DataFrame:
         print(f"{kernel}: left out, {sentence}")
     more = [n for n in cells if is_axis(n)]
     told = cells[["cell_key", "tiles", "resident_per_unit", "threads_per_block", *more]]
-    return described.merge(told, on="cell_key")
+    # Nothing that reads the file shall have to know nullable numbers.
+    plain = told.astype(dict.fromkeys(more, "float64"))
+    return described.merge(plain, on="cell_key")
 
 
 if __name__ == "__main__":

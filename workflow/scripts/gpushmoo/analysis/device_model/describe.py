@@ -218,5 +218,5 @@ class _Steps:
         if left:
             waits += once.waits * left / outside if outside else turn.waits
         instructions = max(8.0, once.instructions - max(0.0, outside - left) * each)
-        instructions += turns * turn.instructions + (0.0 if outside else left * each)
+        instructions += turns * turn.instructions + max(0.0, left - outside) * each
         return cls(turns, waits, instructions, needed if turn.loads else 0.0)

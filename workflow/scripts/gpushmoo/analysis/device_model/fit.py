@@ -22,7 +22,7 @@ SHARE, FEWEST = 0.04, 3
 # Cells this near to a full device, and beyond it, are left to be predicted: there is the cliff.
 NEAR_FULL = (0.95, 1.15)
 # Standard deviation of the logarithm of a parameter before anything is known, for those that other
-# measurements know better than a fit does, and for all others.
+# measurements know better than a fit does, which count as given, and for all others.
 KNOWN, UNKNOWN = 0.01, 0.8
 WELL_KNOWN = frozenset({"warp_launch", "texel_store"})
 # A deviation of this many or more, in the logarithm of the time, counts no longer with its square.
@@ -156,7 +156,7 @@ def _judged(
             continue
         place = free.index(name)
         log, half = float(found.x[place]), 1.96 * float(deviation[place])
-        told = bool(deviation[place] <= DETERMINED)
+        told = bool(deviation[place] <= DETERMINED) and name not in WELL_KNOWN
         value = float(np.exp(log))
         parameters[name] = Parameter(
             value, float(np.exp(log - half)), float(np.exp(log + half)), told

@@ -12,7 +12,7 @@ one with the most accesses is the `turn`, which runs again and again; all else o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from ...core.code_path import CodePath, PathPart
@@ -27,52 +27,62 @@ def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
     ahead = steps_of(code)
     loops = _loops(ahead)
     path = _busiest(code, _forward(ahead, loops), access)
-    counts = {body: sum(access(code[p]) is not None for p in path if p in body) for body in loops}
+    counts = {
+        head: sum(access(code[p]) is not None for p in path if p in loops[head]) for head in loops
+    }
     # Of a loop and the one around it that holds no more accesses, the inner one is the turn.
-    turn = max(loops, key=lambda body: (counts[body], -len(body)), default=frozenset())
-    if not counts.get(turn):
-        turn = frozenset()
+    head = max(loops, key=lambda head: (counts[head], -len(loops[head])), default=None)
+    turn = loops[head] if head is not None and counts[head] else frozenset()
     once = [p for p in path if p not in turn]
     return CodePath(_part(code, once, access), _part(code, [p for p in path if p in turn], access))
 
 
-def _loops(ahead: Sequence[Sequence[int]]) -> list[frozenset[int]]:
-    """The places of each loop: what lies between a branch backwards and its target."""
+def _loops(ahead: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
+    """The places of each loop, by that of its first instruction.
+
+    A step back to a place without which one cannot come to where the step begins closes a loop: the
+    natural loop of compilers. Blocks that ptxas moved behind the last EXIT jump back without one.
+    """
     behind: list[list[int]] = [[] for _ in ahead]
     for source, targets in enumerate(ahead):
         for target in targets:
             behind[target].append(source)
-    found = []
+    found: dict[int, frozenset[int]] = {}
     for source, targets in enumerate(ahead):
-        for target in (t for t in targets if t < source):
-            body = _reach(target, ahead) & _reach(source, behind)
-            # A block that was moved behind the last EXIT jumps back without making a loop.
-            if {source, target} <= body:
-                found.append(frozenset(body))
-    return sorted(set(found), key=sorted)
+        # A step to itself is how a listing ends.
+        for head in (t for t in targets if t < source):
+            if source in _reached(0, ahead, head) or source not in _reached(head, ahead):
+                continue
+            body = _reached(source, behind, head) | {head}
+            found[head] = found.get(head, frozenset()) | body
+    return found
 
 
-def _reach(start: int, steps: Sequence[Sequence[int]]) -> set[int]:
-    seen, waiting = {start}, [start]
+def _reached(start: int, steps: Sequence[Sequence[int]], without: int = -1) -> frozenset[int]:
+    """The places to which steps lead that do not pass the place `without`."""
+    seen, waiting = {start} - {without}, [start]
     while waiting:
-        for place in steps[waiting.pop()]:
-            if place not in seen:
-                seen.add(place)
-                waiting.append(place)
-    return seen
+        place = waiting.pop()
+        if place == without:
+            continue
+        for step in steps[place]:
+            if step not in seen and step != without:
+                seen.add(step)
+                waiting.append(step)
+    return frozenset(seen)
 
 
 def _forward(
-    ahead: Sequence[Sequence[int]], loops: Sequence[Collection[int]]
+    ahead: Sequence[Sequence[int]], loops: Mapping[int, frozenset[int]]
 ) -> list[tuple[int, ...]]:
     """The steps without those that begin a loop anew, which lead to where that loop is left."""
     forward = [set(targets) for targets in ahead]
-    for body in sorted(loops, key=len):
-        left = {t for p in body for t in ahead[p] if t not in body}
+    # The inner loops first: where they are left may be where the outer one begins anew.
+    for head, body in sorted(loops.items(), key=lambda loop: len(loop[1])):
+        left = {t for p in body for t in forward[p] if t not in body}
         for place in body:
-            again = {t for t in forward[place] if t in body and t <= place}
-            if again:
-                forward[place] = (forward[place] - again) | left
+            if head in forward[place] and place != head:
+                forward[place] = (forward[place] - {head}) | left
     for place, targets in enumerate(forward):
         targets.discard(place)
     return [tuple(sorted(targets)) for targets in forward]

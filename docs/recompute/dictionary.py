@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from gpushmoo.analysis.device_model.stage import DEVICE_MODEL_SCHEMA
 from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA
 from gpushmoo.core.dictionary import Meaning, meaning
 from gpushmoo.core.schema import (
@@ -44,6 +45,7 @@ TABLES = (
     Table("best", "summary/best.parquet", best_schema([]), {}),
     Table("predictions", "model/predictions.parquet", PREDICTION_SCHEMA, {}),
     Table("shapes", "model/shapes.parquet", SHAPE_SCHEMA, {}),
+    Table("device_model", "model/device.parquet", DEVICE_MODEL_SCHEMA, {}),
     Table("simulated", "simulated/*.parquet, but for the two below", SIMULATION_SCHEMA, {}),
     Table("profile", "simulated/*-profile.parquet", PROFILE_SCHEMA, {}),
     Table("same_machine", "simulated/*-measured.parquet", SAME_MACHINE_SCHEMA, {}),

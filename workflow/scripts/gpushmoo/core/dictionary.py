@@ -92,6 +92,20 @@ _MODELS = {
     "threads": Meaning("threads of a block"),
     "warps": Meaning("warps of a block"),
     "limit": Meaning("which part of the model is the slowest: what limits the block shape"),
+    "trained": Meaning("whether the model of the device was fitted to the cell"),
+    "low_s": Meaning("lower end of the model's band; null where there is none", SECONDS),
+    "high_s": Meaning("upper end of the model's band; null where there is none", SECONDS),
+    **{
+        f"{limit}_share": Meaning(f"what {words} alone would take, over the largest limit", SHARE)
+        for limit, words in (
+            ("start", "the launch's start"),
+            ("dispatch", "starting the blocks"),
+            ("service", "instructions and lines"),
+            ("waiting", "waiting for loads"),
+            ("l2", "L2"),
+            ("dram", "DRAM"),
+        )
+    },
     **{
         f"{layout}_{what}_per_{whose}": Meaning(f"{what} that a {whose} touches {words}")
         for layout, words in (("rows", "in rows"), ("tiled", "in tiles, as images lie"))
@@ -137,6 +151,7 @@ APART: Mapping[tuple[str, str], Meaning] = {
     ("simulated", "variant"): Meaning("which simulated machine, of several that differ a little"),
     ("simulated", "bandwidth_gbs"): Meaning("bytes read and written over the makespan", GBS),
     ("simulated", "tiles"): Meaning("tiles of the array"),
+    ("device_model", "limit"): Meaning("which of the limits alone would take longest"),
 }
 
 

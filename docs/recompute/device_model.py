@@ -1,0 +1,227 @@
+"""What one model of a device predicts, and how well: what the judges in tests/benchmarks wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gpushmoo.analysis.device_model.describe import DeviceFacts
+from gpushmoo.analysis.device_model.first import first_values
+from gpushmoo.analysis.device_model.parameters import PARAMETERS
+from gpushmoo.core.display import significant
+from gpushmoo.core.paths import ROOT
+from gpushmoo.interactive.predict import KNOWN
+
+from .words import Claims, percent, whole, whole_percent
+
+FOLDER = ROOT / "reports/reference/nvidia-h200-model"
+WAYS = ("model", "shaken", "stacked", "series", "near", "forest", "boosting")
+BY_KERNEL = ("stacked", "series", "near", "forest", "boosting")
+# What was aimed at of each kernel: median and 95th percentile, in %.
+AIMS = {
+    "block_eq_partition": (2, 6),
+    "copy2d_coalesced": (1.5, 5),
+    "copy2d_document": (3, 9),
+    "global_copy": (2, 7),
+    "global_load": (2, 7),
+    "global_store": (2, 7),
+    "surf2d_memset": (4, 12),
+    "tex2d_sum": (2, 6),
+}
+FLAT = ("copy2d_coalesced", "surf2d_memset", "tex2d_sum")
+# A fitted value this far from its own measurement is named.
+FAR = 0.1
+
+Told = Mapping[str, Any]
+
+
+def values(claims: Claims) -> dict[str, Any]:
+    """Numbers of the page on the model."""
+    device = json.loads(KNOWN.read_text(encoding="utf-8"))["devices"][0]
+    judged, unseen, facts, sectors = (
+        json.loads((FOLDER / f"{n}.json").read_text(encoding="utf-8"))
+        for n in ("judged", "unseen", "facts", "surface-sectors")
+    )
+    determined = {n: p for n, p in device["parameters"].items() if p["determined"]}
+    others = sorted(set(PARAMETERS) - set(determined))
+    independent = compared(device, facts)
+    far = [words for words, _, _, off in independent if off > FAR]
+    nothing = judged["hold_outs"]["nothing"]["ways"]
+    named = unseen["named"]
+    claims.hold(
+        "Learned ways fail beyond their cells.",
+        all(worse_outside(judged, way) for way in ("forest", "boosting")),
+    )
+    return {
+        "parameters_count": len(PARAMETERS),
+        "trained": whole(device["trained"]),
+        "cells": whole(device["cells"]),
+        "parameters": [parameter_row(n, determined[n]) for n in PARAMETERS if n in determined],
+        "given": given(others),
+        "independent": [
+            f"| {words} | {measured} | {fitted} | {percent(off)} |"
+            for words, measured, fitted, off in independent
+        ],
+        "far": ", ".join(far) or "none",
+        "hold_outs": [hold_out_row(n, told) for n, told in judged["hold_outs"].items()],
+        "kernels": [kernel_row(k, nothing) for k in AIMS],
+        "hold_out_words": hold_out_words(judged),
+        "unseen": [
+            row for name, told in unseen["unseen"].items() for row in unseen_rows(name, told)
+        ],
+        "smallest": smallest(unseen),
+        **{n: share(named[n]["all"]) for n in ("before", "fitted")},
+        "groups": named["fitted"]["all"][0],
+        **{f"{n}_2d": flat_share(named[n]) for n in ("before", "fitted")},
+        **bands(judged, claims),
+        "sectors": [sector_row(cell) for cell in sectors["cells"]],
+        "float3": error(judged["hold_outs"]["copies of float3"]["ways"]["model"]["all"])
+        + " of copies when the type is kept back",
+        "around": error(nothing["model"]["regions"]["around"]) + " around L2",
+    }
+
+
+def error(told: Sequence[float] | None) -> str:
+    """``2.9 / 14``: median and 95th percentile in %."""
+    if not told or not told[0]:
+        return "–"
+    return f"{significant(100 * told[1], 2)} / {significant(100 * told[2], 2)}"
+
+
+def parameter_row(name: str, told: Told) -> str:
+    """A row of the table of parameters."""
+    low, high = significant(told["low"], 3), significant(told["high"], 3)
+    value, unit = significant(told["value"], 3), told["unit"]
+    return f"| `{name}`: {PARAMETERS[name].words} | {value} | {low} to {high} | {unit} |"
+
+
+def given(names: Sequence[str]) -> str:
+    """A sentence on the parameters that no cell tells."""
+    if not names:
+        return "All are determined."
+    listed = ", ".join(f"`{name}`" for name in names)
+    return f"Not determined, or taken as known: {listed}."
+
+
+def compared(device: Told, facts: Told) -> list[tuple[str, str, str, float]]:
+    """Words, measured and fitted value, and by how much they differ."""
+    about = DeviceFacts(**device["facts"])
+    measured = first_values(facts["values"], about)
+    rows = []
+    for name, meaning in PARAMETERS.items():
+        told = name == "dram_latency" or (meaning.fact or "") in facts["values"]
+        if told:
+            fitted, own = device["parameters"][name]["value"], measured[name]
+            shown = [
+                f"{significant(v, 3)} {meaning.unit}".removesuffix(" 1") for v in (own, fitted)
+            ]
+            rows.append((meaning.words, *shown, abs(fitted / own - 1)))
+    return rows
+
+
+def hold_out_row(name: str, told: Told) -> str:
+    """Errors of all ways where something is kept from them."""
+    cells = [error(told["ways"].get(way, {}).get("all")) for way in WAYS]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def kernel_row(kernel: str, ways: Told) -> str:
+    """Errors of one kernel, beside what was aimed at."""
+    found = ways["model"]["families"][kernel]
+    median, p95 = AIMS[kernel]
+    met = 100 * found[1] <= median and 100 * found[2] <= p95
+    others = [error(ways[way]["families"].get(kernel)) for way in BY_KERNEL]
+    aim = f"{median:g} / {p95:g}"
+    row = [f"`{kernel}`", error(found), aim, "yes" if met else "no", *others]
+    return f"| {' | '.join(row)} |"
+
+
+def worse_outside(judged: Told, way: str) -> bool:
+    """Whether a way's errors grow at least twofold where a kernel is kept from it."""
+    holds = judged["hold_outs"]
+    inside = holds["nothing"]["ways"][way]["all"][1]
+    return all(holds[k]["ways"][way]["all"][1] > 1.5 * inside for k in FLAT if k in holds)
+
+
+def hold_out_words(judged: Told) -> str:
+    """Which lines rest on the values that a fit begins with."""
+    holds = judged["hold_outs"]
+    shaken = [
+        name
+        for name, told in holds.items()
+        if told["ways"]["shaken"]["all"][1] > 1.5 * told["ways"]["model"]["all"][1]
+    ]
+    if not shaken:
+        return "No line depends much on the first values."
+    listed = ", ".join(shaken)
+    return f"These lines depend on the first values and are no proof of anything: {listed}."
+
+
+def unseen_rows(name: str, told: Told) -> list[str]:
+    """A row for each kernel of a recording that had no part in the fit."""
+    rows = []
+    for kernel, found in told["kernels"].items():
+        twice = told["recorded_twice"].get(kernel)
+        rows.append(
+            f"| {name} | `{kernel}` | {whole(found[0])} | {error(found)} | {error(twice)} |"
+        )
+    return rows
+
+
+def smallest(unseen: Told) -> str:
+    """The sizes of the documents' sweeps."""
+    groups = unseen["unseen"]["documents"]["groups"]
+    sizes = sorted({g["height"] for g in groups if g["kernel"] == "block_eq_partition"})
+    return " and ".join(f"{size}" for size in sizes)
+
+
+def share(told: Sequence[float]) -> str:
+    """Groups in which the named cell is near the fastest."""
+    return whole_percent(told[1])
+
+
+def flat_share(named: Told) -> str:
+    """The same of block shapes alone."""
+    groups = np.array([named[k][0] for k in FLAT])
+    within = np.array([named[k][1] for k in FLAT])
+    return whole_percent(float((groups * within).sum() / groups.sum()))
+
+
+def bands(judged: Told, claims: Claims) -> dict[str, str]:
+    """What the bands promise and hold."""
+    told = judged["bands"]["summary"]
+    wide, narrow, conformal = (told[n] for n in ("wide", "narrow", "conformal"))
+    claims.hold("Split conformal holds less than it promises.", conformal["mean"] < 0.9, conformal)
+    sentence = (
+        f"Promised are {whole_percent(judged['bands']['promised'])}. The band of a kernel that was "
+        "fitted is that of its own cells that were not; of any other it is the 90th percentile of "
+        "what kernels that were kept back were off by. Tried on each kept region in turn, with "
+        f"what the others say of it, such a wide band holds {whole_percent(wide['mean'])} of the "
+        f"cells in the mean and {whole_percent(wide['worst'])} in the worst region, and the plain "
+        f"one over all errors {whole_percent(narrow['mean'])} and "
+        f"{whole_percent(narrow['worst'])}. The aim was 85 to 95 % of new ranges."
+    )
+    known = judged["bands"]["conformal_where_known"]
+    return {
+        "bands": sentence,
+        "conformal": whole_percent(known),
+        "conformal_new": whole_percent(conformal["mean"]),
+    }
+
+
+def sector_row(cell: Told) -> str:
+    """Sectors of a surface of floats by blocks of width × height, as the form has them."""
+    width, height = cell["block_x"], cell["block_y"]
+    texels = cell.get("size", 16384) ** 2
+    apart = 1 - np.exp(-width / 32 / 2.6)
+    # A warp of one row asks for 8 half sectors, of two rows for 4 whole ones.
+    rows = max(1, 32 // width)
+    halves = texels / 4 if rows == 1 else texels / 8
+    split = 1.0 if height == 1 else apart
+    predicted = texels / 8 + (halves - texels / 8) * split
+    return (
+        f"| {width} × {height} | {significant(cell['sectors'] / 1e6, 3)} | "
+        f"{significant(predicted / 1e6, 3)} |"
+    )

@@ -1,0 +1,137 @@
+"""What the model says of a launch with no device at hand, and of what it says nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gpushmoo
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from conftest import ROOT
+from described import FACTS, described, measured
+from gpushmoo.analysis.device_model import fit_device
+from gpushmoo.analysis.device_model.bands import Bands, measured_bands
+from gpushmoo.analysis.device_model.first import first_values
+from gpushmoo.analysis.device_model.occupancy import MULTIPROCESSORS, resident_blocks
+from gpushmoo.analysis.device_model.parameters import FIRST
+from gpushmoo.core.space import TYPICAL, expand_axis
+from gpushmoo.interactive.predict import KNOWN
+from gpushmoo.workloads.loader import load_kernel
+
+H200 = ROOT / "reports/reference/nvidia-h200"
+COPY = ROOT / "kernels/copy2d_coalesced"
+BLOCK = {"block_x": 32, "block_y": 8}
+
+
+@pytest.mark.parametrize("kernel", ["copy2d_coalesced", "block_eq_partition", "tex2d_sum"])
+def test_occupancy_is_what_the_driver_said(kernel: str) -> None:
+    columns = ["threads_per_block", "registers", "resident_per_unit", "status"]
+    files = sorted((H200 / kernel).rglob("*.parquet"))
+    told = pd.concat([pq.read_table(f, columns=columns).to_pandas() for f in files])
+    told = told[told["status"] == "ok"].drop_duplicates()
+    own = [
+        resident_blocks("sm_90", int(t), int(r), 0)
+        for t, r in zip(told["threads_per_block"], told["registers"], strict=True)
+    ]
+    assert len(told) > 0
+    assert own == told["resident_per_unit"].to_list()
+
+
+def test_shared_memory_and_registers_limit_how_many_blocks_fit() -> None:
+    assert resident_blocks("sm_90", 256, 32, 100 * 1024) == 2
+    assert resident_blocks("sm_90", 1024, 64, 0) == 1
+    assert resident_blocks("sm_90", 4096, 32, 0) == 0
+
+
+@pytest.mark.parametrize("arch", MULTIPROCESSORS)
+def test_a_small_block_is_limited_by_the_number_of_blocks(arch: str) -> None:
+    assert resident_blocks(arch, 32, 16, 0) == MULTIPROCESSORS[arch].blocks
+
+
+@pytest.mark.parametrize(("block_x", "block_y"), [(32, 8), (16, 16), (64, 4), (32, 32)])
+def test_a_recorded_cell_lies_in_the_band(block_x: int, block_y: int) -> None:
+    said = gpushmoo.predict(COPY, dtype="float", size=8192, block_x=block_x, block_y=block_y)
+    files = (H200 / "copy2d_coalesced/float").glob("*.parquet")
+    where = [("block_x", "=", block_x), ("block_y", "=", block_y), ("width", "=", 8192)]
+    where += [("cache_state", "=", "warm")]
+    told = pd.concat([pq.read_table(f, filters=where).to_pandas() for f in files])
+    assert said.low_s is not None
+    assert said.high_s is not None
+    assert said.low_s <= np.exp(np.log(told["median_s"]).mean()) <= said.high_s
+    assert said.gbs == pytest.approx(2 * 4 * 8192**2 / said.seconds * 1e-9)
+    assert said.known_kernel
+    assert said.shares[said.limit] == 1.0 == max(said.shares.values())
+
+
+def test_the_band_of_a_kernel_that_was_not_fitted_is_the_wide_one() -> None:
+    params = {"TILE": 32, "ROWS": 4, "PAD": 1, "block_x": 32}
+    said = gpushmoo.predict(
+        ROOT / "kernels/transpose", dtype="float", size=8192, variant="tile", **params
+    )
+    told = json.loads(KNOWN.read_text(encoding="utf-8"))["devices"][0]
+    assert not said.known_kernel
+    assert said.high_s is not None
+    assert np.log(said.high_s / said.seconds) == pytest.approx(told["bands"]["of_others"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"dtype": "int", "size": 64, **BLOCK}, "dtype: 'int' is none of float, double"),
+        ({"dtype": "float", "size": 64, "block_x": 8}, "block_x, block_y; name each"),
+        ({"dtype": "float", "size": 64, "cache": "hot", **BLOCK}, "'hot' is none of warm, flushed"),
+        ({"dtype": "float", "size": 64, "variant": "fast", **BLOCK}, "variant: 'fast' is none of"),
+        ({"dtype": "float", "size": 64, "model": "nowhere.json", **BLOCK}, "no model/device.json"),
+        ({"dtype": "float", "size": 64, "block_x": 64, "block_y": 64}, "No block of 4096 threads"),
+    ],
+)
+def test_what_cannot_be_predicted_is_named(arguments: Mapping[str, Any], sentence: str) -> None:
+    with pytest.raises(gpushmoo.ConfigError, match=sentence):
+        gpushmoo.predict(COPY, **arguments)
+
+
+def test_a_kernel_that_does_not_tell_its_elements_is_refused() -> None:
+    axes = load_kernel(ROOT / "kernels/stream").workload.axes
+    params = {name: expand_axis(spec, TYPICAL)[0] for name, spec in axes.items()}
+    with pytest.raises(gpushmoo.ConfigError, match="which elements a thread takes"):
+        gpushmoo.predict(ROOT / "kernels/stream", dtype="float", size=2**20, **params)
+
+
+def test_micro_benchmarks_replace_first_values() -> None:
+    facts = {"dispatch_s": 1e-7, "bus_read_bps": 1.98e12, "latency_l2_s": 1e-7}
+    facts |= {"latency_dram_s": 3e-7, "store_port_bytes_per_s": 1.98e9 * 64, "turn_1": 0.2}
+    values = first_values(facts, FACTS)
+    assert values["dispatch"] == pytest.approx(198)
+    assert values["dram_rate"] == pytest.approx(1000)
+    assert values["l2_latency"] == pytest.approx(198)
+    assert values["dram_latency"] == pytest.approx(396)
+    assert values["store_line"] == pytest.approx(2)
+    assert values["turn_round"] == 0.2
+    assert values["queue"] == FIRST["queue"]
+
+
+def test_a_band_holds_its_share_of_the_cells_of_a_kernel() -> None:
+    cells = measured(described(), FIRST, noise=0.03, seed=7)
+    chosen = np.arange(len(cells)) % 3 == 0
+    fit = fit_device(cells, chosen)
+    bands = measured_bands(cells, chosen, fit)
+    off = np.abs(np.log(fit.seconds(cells) / cells["measured_s"]))
+    half = cells["kernel"].map(bands.half_width).astype(float)
+    assert 0.85 <= (off <= half)[~chosen].mean() <= 0.95
+    assert bands.of_others is not None
+    assert bands.half_width("another") == bands.of_others
+
+
+def test_one_kernel_tells_nothing_of_others() -> None:
+    assert Bands({"copy": 0.1}, None).half_width("another") is None
+
+
+def test_the_known_device_has_every_parameter() -> None:
+    told = json.loads(Path(KNOWN).read_text(encoding="utf-8"))["devices"][0]
+    assert set(told["parameters"]) == set(FIRST)
+    assert len(FIRST) <= 30

@@ -23,6 +23,7 @@ from .bands import Bands, measured_bands
 from .describe import Describer, code_paths, device_facts
 from .fit import DeviceFit, fit_device, training
 from .form import LIMITS, Launches
+from .gain import whys
 from .parameters import PARAMETERS
 
 Json = dict[str, Any]
@@ -107,7 +108,9 @@ def fit_cells(device: str, cells: pd.DataFrame, describer: Describer) -> tuple[J
     fit = fit_device(described, chosen)
     bands = measured_bands(described, chosen, fit)
     predicted = _predicted(described, chosen, fit, bands)
-    return _told(device, describer, fit, bands, predicted) | {"left_out": left_out}, predicted
+    controls = {name: workload.controls for name, workload in describer.workloads.items()}
+    told = _told(device, describer, fit, bands, predicted) | {"left_out": left_out}
+    return told | {"whys": whys(fit.model, described, predicted, points, controls)}, predicted
 
 
 def _predicted(described: pd.DataFrame, chosen: Any, fit: DeviceFit, bands: Bands) -> pd.DataFrame:

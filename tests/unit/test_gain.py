@@ -1,0 +1,139 @@
+"""What would have to change for the fastest launch of a kernel to gain a tenth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from gpushmoo.analysis.device_model.form import COLUMNS, LIMITS, Launches, Model
+from gpushmoo.analysis.device_model.gain import (
+    GAIN,
+    LEVERS,
+    MOST,
+    factor_to_gain,
+    fastest_cells,
+    improved,
+    whys,
+)
+from gpushmoo.analysis.device_model.parameters import FIRST, PARAMETERS
+
+# A copy of far more than a cache holds, in blocks of enough warps that wait twice each.
+COPY = {
+    "units": 100.0,
+    "clock_hz": 1e9,
+    "cache_bytes": 4e7,
+    "blocks": 1e5,
+    "warps": 8.0,
+    "resident": 8.0,
+    "in_a_sample": 10.0,
+    "waits": 2.0,
+    "instructions": 100.0,
+    "turn_instructions": 20.0,
+    "loads_a_wait": 4.0,
+    "load_lines": 80.0,
+    "store_lines": 80.0,
+    "store_first_lines": 80.0,
+    "access_bytes": 16.0,
+    "bytes_read": 1e9,
+    "bytes_written": 1e9,
+}
+
+
+def described(*changes: dict[str, float]) -> pd.DataFrame:
+    return pd.DataFrame([dict.fromkeys(COLUMNS, 0.0) | COPY | change for change in changes])
+
+
+def launch(**changes: float) -> Launches:
+    return Launches.of(described(changes))
+
+
+# Each makes another limit the largest by far.
+BOUND = {
+    "start": {"blocks": 1.0, "in_a_sample": 1.0, "bytes_read": 1e3, "bytes_written": 1e3},
+    "dispatch": {
+        "blocks": 1e7,
+        "resident": 32.0,
+        "warps": 1.0,
+        "waits": 0.0,
+        "load_lines": 1.0,
+        "store_lines": 1.0,
+        "store_first_lines": 1.0,
+    },
+    "service": {"instructions": 1e5},
+    "waiting": {"waits": 300.0, "bytes_read": 1e8, "bytes_written": 1e8},
+    "DRAM": {},
+}
+
+
+@pytest.mark.parametrize("limit", ["start", "dispatch", "service", "waiting", "DRAM"])
+def test_the_factor_is_the_least_that_gains_a_tenth(limit: str) -> None:
+    model, one = Model(FIRST), launch(**BOUND[limit])
+    alone = model.limits(one)
+    assert max(alone, key=lambda name: alone[name][0]) == limit
+    factor = factor_to_gain(model, one, limit)
+    assert factor is not None
+    assert 1.0 < factor < MOST
+    now = model.seconds(one)[0]
+    assert improved(model, limit, factor).seconds(one)[0] == pytest.approx(now / GAIN, rel=1e-3)
+    assert improved(model, limit, factor - 0.01).seconds(one)[0] > now / GAIN
+
+
+def test_no_factor_gains_a_tenth_where_the_next_limit_is_as_near() -> None:
+    alone = Model(FIRST).limits(launch())
+    slower = 0.99 * alone["DRAM"][0] / alone["L2"][0]
+    rates = {name: FIRST[name] / slower for name in LEVERS["L2"]}
+    model = Model({**FIRST, **rates})
+    assert model.limits(launch())["L2"][0] == pytest.approx(0.99 * alone["DRAM"][0])
+    assert factor_to_gain(model, launch(), "DRAM") is None
+
+
+def test_levers_are_parameters_of_every_limit_and_an_improved_device_is_no_slower() -> None:
+    assert set(LEVERS) == set(LIMITS)
+    assert {name for names in LEVERS.values() for name in names} <= set(PARAMETERS)
+    every = Launches.of(described(*BOUND.values()))
+    for limit in LIMITS:
+        seconds = improved(Model(FIRST), limit, 2.0).seconds(every)
+        assert (seconds <= Model(FIRST).seconds(every) * 1.000001).all()
+
+
+@pytest.fixture
+def predicted() -> pd.DataFrame:
+    rows = [
+        ("k", "float", "a", 8, "flushed", 9.0),
+        ("k", "float", "a", 8, "warm", 5.0),
+        ("k", "float", "b", 8, "warm", 6.0),
+        ("k", "float", "control", 8, "warm", 7.0),
+        ("k", "float", "a", 4, "warm", 8.0),
+        ("k", "double", "a", 8, "flushed", 3.0),
+    ]
+    table = pd.DataFrame(
+        rows, columns=["kernel", "dtype", "variant", "height", "cache_state", "gbs"]
+    )
+    return table.rename(columns={"gbs": "measured_gbs"}).assign(
+        width=8,
+        device_name="d",
+        cell_key=[f"key{n}" for n in range(len(rows))],
+        predicted_gbs=10.0,
+        predicted_s=1.0,
+        low_s=0.8,
+        high_s=[1.25] * 5 + [np.nan],
+    )
+
+
+def test_the_largest_problem_counts_warm_before_flushed_and_controls_do_not_win(
+    predicted: pd.DataFrame,
+) -> None:
+    found = fastest_cells(predicted, {"k": ["control"]})
+    assert found["cell_key"].tolist() == ["key5", "key2"]
+
+
+def test_a_why_names_the_limit_that_binds_the_next_and_the_launch(predicted: pd.DataFrame) -> None:
+    points = pd.DataFrame({"block_x": range(6), "tile": [np.nan, 2, np.nan, 4, 5, 6]})
+    cells = described(*({} for _ in range(6)))
+    double, single = whys(Model(FIRST), cells, predicted, points, {"k": ["control"]})
+    assert (single["limit"], single["then"], single["params"]) == ("DRAM", None, {"block_x": 2})
+    alone = Model(FIRST).limits(launch())
+    assert single["next_share"] == pytest.approx(alone[single["next"]][0] / alone["DRAM"][0])
+    assert (single["low_gbs"], single["high_gbs"]) == (8.0, 12.5)
+    assert double["params"] == {"block_x": 5, "tile": 6}
+    assert double["low_gbs"] is None

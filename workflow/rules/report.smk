@@ -37,6 +37,7 @@ rule report:
         model=flow.path("model", "params.json"),
         shapes=flow.path("model", "shapes.json"),
         machine=[flow.path("model", "machine.json")] if "chase" in flow.workloads else [],
+        device=flow.device_models,
         compared=flow.compared_files,
         chapters=flow.chapter_reads,
     output:

@@ -17,6 +17,7 @@ with job_log(snakemake.log[0]):
         model=Path(snakemake.input.model),
         shapes=Path(snakemake.input.shapes),
         machine=tuple(Path(p) for p in snakemake.input.machine),
+        device=tuple(Path(p) for p in snakemake.input.device),
         compared=tuple(Path(p) for p in snakemake.input.compared),
         figures=tuple(Path(p) for p in snakemake.input.figures),
     )

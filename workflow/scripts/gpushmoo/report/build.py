@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What the report is made of; `machine` and `compared` may be empty."""
+    """What the report is made of; `machine`, `device` and `compared` may be empty."""
 
     dataset: Path
     best: Path
@@ -43,6 +43,7 @@ class ReportFiles:
     compared: tuple[Path, ...]
     figures: tuple[Path, ...]
     machine: tuple[Path, ...] = ()
+    device: tuple[Path, ...] = ()
 
 
 def build_report(
@@ -70,6 +71,7 @@ def build_report(
         fits=read_json(files.model)["fits"],
         shapes=read_json(files.shapes),
         devices=[d for path in files.machine for d in read_json(path)["devices"]],
+        device_models=[d for path in files.device for d in read_json(path)["devices"]],
         same_machine=[
             same_machine_page(points)
             for path in files.compared

@@ -26,6 +26,7 @@ from .searched import searched_findings
 from .shapes import shape_findings, shape_gaps, shape_rows
 from .sureness import status_words, steadiness_finding, sureness_rows
 from .tables import Json
+from .why import gain_words, parameter_tables, why_parts
 
 
 def report_facts(
@@ -36,6 +37,7 @@ def report_facts(
     fits: Sequence[Json],
     shapes: Json,
     devices: Sequence[Json],
+    device_models: Sequence[Json],
     same_machine: Sequence[Json],
     provenance: Sequence[Json],
     figures: Mapping[str, Json],
@@ -86,6 +88,9 @@ def report_facts(
         "curves": _in_section(figures, spec, ONE_PARAMETER),
         "contrasts": [f.sentence for f in contrasts if f not in first],
         "best": tables.best_rows(to_use, own_best, names),
+        "why": why_parts(device_models, names),
+        "gain": gain_words(),
+        "parameters": parameter_tables(device_models),
         "fit_sentences": fit_sentences(fits, names),
         "fits": fit_rows([f for f in fits if _is_shown(f, to_use)], names),
         "shape_sentences": shape_findings(shapes["fits"], names),

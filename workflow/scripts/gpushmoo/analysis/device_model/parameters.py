@@ -30,7 +30,9 @@ PARAMETERS: Mapping[str, ParameterMeaning] = {
     "warp_launch": ParameterMeaning("cycles", "a warp that starts", 12.8, "warp_launch_s"),
     "block": ParameterMeaning("cycles", "a block's start and end", 100),
     "l2_latency": ParameterMeaning("cycles", "a load from L2", 340, "latency_l2_s"),
-    "dram_latency": ParameterMeaning("cycles", "what a load from DRAM takes beyond that", 400),
+    "dram_latency": ParameterMeaning(
+        "cycles", "what a load from DRAM takes beyond one from L2", 400
+    ),
     "turn": ParameterMeaning(
         "cycles", "an instruction of a loop, to a warp that waits for it", 1.8
     ),
@@ -38,7 +40,7 @@ PARAMETERS: Mapping[str, ParameterMeaning] = {
         "cycles", "a line that a warp stores to", 4.6, "store_port_bytes_per_s"
     ),
     "store_again": ParameterMeaning(
-        "cycles", "the same line, stored to by the warp's next access", 1.5
+        "cycles", "a line that the warp stored to by the access before", 1.5
     ),
     "load_line": ParameterMeaning(
         "cycles", "a line that a warp loads from", 0.9, "load_port_bytes_per_s"
@@ -53,15 +55,21 @@ PARAMETERS: Mapping[str, ParameterMeaning] = {
         "1", "turning DRAM from reads to writes, a share of both", 0.07, "turn_1"
     ),
     "turn_more": ParameterMeaning(
-        "1", "the same for each doubling of the loads that a warp has out", 0.026
+        "1", "turning DRAM, more for each doubling of the loads that a warp has out", 0.026
     ),
     "turn_later": ParameterMeaning(
-        "1", "the same for warps that load again after they stored", 0.11
+        "1", "turning DRAM, more for warps that load again after they stored", 0.11
     ),
     "part_sector": ParameterMeaning("1", "bytes of DRAM for a byte in a sector used in part", 0.6),
-    "part_texel_store": ParameterMeaning("1", "the same for sectors of images, stored", 2.9),
-    "part_texel_load": ParameterMeaning("1", "the same for sectors of images, loaded", 0.6),
-    "narrow": ParameterMeaning("1", "power of an access's width by which the last three grow", 0.4),
+    "part_texel_store": ParameterMeaning(
+        "1", "bytes of DRAM for a byte in an image's sector stored in part", 2.9
+    ),
+    "part_texel_load": ParameterMeaning(
+        "1", "bytes of DRAM for a byte in an image's sector loaded in part", 0.6
+    ),
+    "narrow": ParameterMeaning(
+        "1", "power of an access's width by which bytes in sectors used in part grow", 0.4
+    ),
     "l2_end": ParameterMeaning(
         "1", "where L2 ends, as a share of its size", 0.7, "cache_end_rate_share"
     ),

@@ -1,0 +1,123 @@
+"""What the one model of each device says: why the fastest launches are not faster, how sure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ..analysis.device_model.gain import GAIN
+from ..analysis.device_model.parameters import PARAMETERS
+from ..analysis.fastest import params_text
+from ..core.display import percent, significant
+from ..core.text import joined
+from .tables import Json, Namer
+
+# How a limit reads, and what would gain where it binds, `{}` times.
+LIMIT_WORDS: Mapping[str, tuple[str, str]] = {
+    "start": ("start of the launch", "a start {} times as fast, or more work in a launch"),
+    "dispatch": ("dispatch of blocks", "dispatch {} times as fast, or blocks with more work each"),
+    "service": ("the pipelines", "pipelines {} times as fast, or fewer instructions and lines"),
+    "waiting": ("waiting for loads", "latencies {} times as short, or more loads out at once"),
+    "L2": ("L2", "an L2 {} times as fast"),
+    "DRAM": ("DRAM", "a DRAM {} times as fast"),
+}
+NO_MODEL = (
+    "There is no model of this device, so that nothing here says which limit binds a launch: its "
+    "runtime tells neither the kernels' machine code nor how many blocks a multiprocessor holds "
+    "(its occupancy)."
+)
+INFERRED = "Every limit is inferred by the model: no hardware counter backs one."
+
+
+def why_parts(devices: Sequence[Json], names: Namer) -> list[Json]:
+    """For each device its sentences, and a row for each kernel and type; `sentences` alone where no
+    model could be fitted. Without any device one part says what is lacking.
+    """
+    if not devices:
+        return [{"sentences": [NO_MODEL], "rows": [], "gaps": []}]
+    return [_part(device, names) for device in devices]
+
+
+def _part(device: Json, names: Namer) -> Json:
+    gaps = [
+        f"{joined([k for k, w in sorted(device['left_out'].items()) if w == why])}: "
+        f"not modelled, as {why}."
+        for why in sorted(set(device["left_out"].values()))
+    ]
+    if "why" in device:
+        sentence = f"There is no model of {device['device']}: {device['why']}."
+        return {"sentences": [sentence], "rows": [], "gaps": gaps}
+    rows = [_row(why, device["device"], names) for why in device["whys"]]
+    return {"sentences": [INFERRED, _judged(device)], "rows": rows, "gaps": gaps}
+
+
+def _row(why: Json, device: str, names: Namer) -> Json:
+    return {
+        "kernel": why["kernel"],
+        "type": why["dtype"],
+        "launch": f"{params_text(why['params'], sorted(why['params']))}, {why['variant']}",
+        "size": names.size({**why, "device_name": device}),
+        "measured": significant(why["measured_gbs"]),
+        "predicted": significant(why["predicted_gbs"]),
+        "limit": LIMIT_WORDS[why["limit"]][0],
+        "next": f"{LIMIT_WORDS[why['next']][0]} {percent(why['next_share'])}",
+        "gain": _gain(why),
+    }
+
+
+def _gain(why: Json) -> str:
+    if why["factor"] is None:
+        return f"no gain by this limit alone: then {LIMIT_WORDS[why['then']][0]} binds"
+    return LIMIT_WORDS[why["limit"]][1].format(significant(why["factor"]))
+
+
+def _judged(device: Json) -> str:
+    """How far the model is off on cells that it was not fitted to, and of a kernel not seen."""
+    kernels = "; ".join(
+        f"{kernel} {percent(e['median'])}, {percent(e['p95'])}"
+        for kernel, e in sorted(device["errors"].items())
+    )
+    others = device["bands"]["of_others"]
+    unseen = (
+        "no band is known for a kernel that it has not seen"
+        if others is None
+        else f"for a kernel that it has not seen the band is a factor of "
+        f"{significant(math.exp(others))} either way"
+    )
+    return (
+        f"The model of {device['device']} was fitted to {device['trained']} of {device['cells']} "
+        f"cells; it misses the times of the others in the median, and 5 % of them, by more than "
+        f"({kernels}); {unseen}."
+    )
+
+
+def gain_words() -> str:
+    """What the last column of the rows is a gain of."""
+    return percent(GAIN - 1)
+
+
+def parameter_tables(devices: Sequence[Json]) -> list[Json]:
+    """Of each fitted device the parameters that are determined; the others in one sentence."""
+    return [
+        {
+            "device": device["device"],
+            "rows": [
+                {
+                    "words": p["words"],
+                    "value": significant(p["value"]),
+                    "unit": p["unit"],
+                    "interval": f"{significant(p['low'])} to {significant(p['high'])}",
+                }
+                for p in _in_order(device)
+                if p["determined"]
+            ],
+            "others": "; ".join(p["words"] for p in _in_order(device) if not p["determined"]),
+        }
+        for device in devices
+        if "parameters" in device
+    ]
+
+
+def _in_order(device: Json) -> list[Json]:
+    """The parameters of a device, those of one part of it together."""
+    return [device["parameters"][name] for name in PARAMETERS if name in device["parameters"]]

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows, write_ceiling
+from gpushmoo.analysis.device_model.form import LIMITS
 from gpushmoo.analysis.models.series import fit_dataset
 from gpushmoo.core.display import percent
 from gpushmoo.core.dtypes import DTYPES as ALL_DTYPES
@@ -203,8 +204,31 @@ def test_many_panels_with_long_names_are_readable(
     mine = variants(**{"block-linear-mirror-written": 0.5})
     more = mine[mine["dtype"] == "float"].assign(dtype="unorm8x4")
     dtypes = [*DTYPES, "unorm8x4"]
-    heatmap(pd.concat([mine, more]), "block_x", "block_y", dtypes, tmp_path / "a.svg")
-    assert_readable(drawn[0])
+    shown = pd.concat([mine, more])
+    heatmap(shown, "block_x", "block_y", dtypes, tmp_path / "a.svg")
+    device = shown[["device_name", "cell_key"]].drop_duplicates().assign(limit="DRAM")
+    heatmap(shown, "block_x", "block_y", dtypes, tmp_path / "a.svg", device=device)
+    for figure in drawn:
+        assert_readable(figure)
+
+
+def test_a_map_of_limits_stands_below_where_the_model_speaks_of_the_cells(
+    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+) -> None:
+    mine = matching(cells, {"kernel": "copy2d_coalesced", "dtype": "float", **WARM})
+    measured = mine[mine["status"] == "ok"]
+    device = measured[["device_name", "cell_key"]].assign(limit="waiting")
+    device.loc[device.index[:2], "limit"] = "DRAM"
+    out = tmp_path / "a.svg"
+    for table in (None, device.assign(cell_key="other"), device):
+        heatmap(mine, "block_x", "block_y", ["float"], out, device=table)
+    without, unknown, told = drawn
+    assert len(without.axes) == len(unknown.axes) == len(told.axes) - 1 == 2
+    above, below = (ax.collections[0].get_array() for ax in told.axes[:2])
+    assert below.mask.tolist() == above.mask.tolist(), "cells that were measured have a limit"
+    assert set(below.compressed()) <= {LIMITS.index("waiting"), LIMITS.index("DRAM")}
+    assert {t.get_text() for t in told.legends[0].texts} >= {"limit: waiting", "limit: DRAM"}
+    assert "infers: waiting" in note_of(out)["caption"]
 
 
 @pytest.mark.parametrize(

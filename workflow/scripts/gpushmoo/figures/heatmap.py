@@ -23,6 +23,7 @@ from ..core.schema import FAULTS, LIMITS, Status
 from ..core.text import joined
 from ..workloads.views import FigureData, HeatMap
 from .light_seaborn import sns
+from .limits import draw_limits, limit_handles, limits_words, with_limits
 from .style import PAGE_WIDTH, apply_style, save, subject
 
 _LIMIT, _FAULT = "#d9d9d9", "#D55E00"
@@ -34,6 +35,8 @@ _ROW_HEIGHT, _MOST_HEIGHT = 2.2, 7.6
 _MANY_TICKS = 6
 # Of more tied cells the outline is drawn, not a dot each.
 _MANY_TIED = 40
+# Entries of the legend side by side.
+_MOST_HANDLES = 5
 # What comes so close to the best is as good for most purposes.
 CLOSE = 0.05
 
@@ -66,7 +69,7 @@ class Panel:
 def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
     """Draw the view `HeatMap` of a kernel: bandwidth over the two axes that the view names."""
     axes = (view.x, view.y, list(data.dtypes))
-    heatmap(data.cells, *axes, svg, data.name_state, data.controls, words_of(view))
+    heatmap(data.cells, *axes, svg, data.name_state, data.controls, words_of(view), data.device)
 
 
 def words_of(view: HeatMap) -> AxisWords:
@@ -84,19 +87,20 @@ def heatmap(
     name_state: bool = False,
     controls: Collection[str] = (),
     words: AxisWords = BLOCK_SHAPE,
+    device: pd.DataFrame | None = None,
 ) -> None:
     """One panel for each of `dtypes`: its fastest variant, of one kernel, problem and cache state.
 
     The panels share one colour scale in GB/s. The variants in `controls` move other bytes than the
     rest and are not ranked with it. With `name_state` the title says the cache state; `words`
-    describe the axes.
+    describe the axes. With the table of the model of the `device`, maps of what binds stand below.
     """
     apply_style()
     shown = fastest_variants(cells, dtypes, controls)
     figure = plt.figure()
-    draw_panels(figure, shown, x, y, words)
+    draw_panels(figure, shown, x, y, words, device)
     title = f"{subject(cells, name_state)}: bandwidth over {words.over}"
-    save(figure, svg, title, _caption(shown, x, y, words.points))
+    save(figure, svg, title, _caption(shown, x, y, words.points, device))
 
 
 def fastest_variants(
@@ -130,37 +134,50 @@ def every_variant(cells: pd.DataFrame, dtypes: Sequence[str]) -> list[Panel]:
 
 
 def draw_panels(
-    figure: Figure, panels: Sequence[Panel], x: str, y: str, words: AxisWords = BLOCK_SHAPE
+    figure: Figure,
+    panels: Sequence[Panel],
+    x: str,
+    y: str,
+    words: AxisWords = BLOCK_SHAPE,
+    device: pd.DataFrame | None = None,
 ) -> None:
     """Maps on an empty `figure`, without a title, in the style that is set.
 
     Cells over a limit are grey, faults carry a cross, tied best cells a dot (or, where they are
     many, an outline) and the fastest a ring. The usual blocks are marked where they were swept.
+    Where the model of the `device` says of them what binds, as many maps of that follow.
     """
+    every = pd.concat([panel.cells for panel in panels])
+    limits = with_limits(every, device)
     columns = min(_MOST_COLUMNS, len(panels))
     # Five panels are three and two.
     rows = -(-len(panels) // columns)
     columns = -(-len(panels) // rows)
+    all_rows = rows if limits is None else 2 * rows
     width = min(PAGE_WIDTH, 1.1 + 2.6 * columns)
-    figure.set_size_inches(width, 0.75 + min(_ROW_HEIGHT * rows, _MOST_HEIGHT))
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    every = pd.concat([panel.cells for panel in panels])
+    figure.set_size_inches(width, 0.75 + min(_ROW_HEIGHT * all_rows, _MOST_HEIGHT))
+    axes = figure.subplots(all_rows, columns, squeeze=False, sharex=True, sharey=True)
+    above, below = axes[:rows], axes[rows:]
     top = every.loc[every["status"] == Status.OK, "bandwidth_gbs"].max()
     norm = Normalize(0.0, 1.0 if pd.isna(top) else float(top))
-    for ax, panel in zip(axes.flat, panels, strict=False):
+    for ax, panel in zip(above.flat, panels, strict=False):
         _panel(ax, panel, x, y, norm)
-    for ax in axes.flat[len(panels) :]:
-        ax.set_visible(False)
-    for ax in axes.flat[max(0, len(panels) - columns) : len(panels)]:
+    if limits is not None:
+        for ax, panel in zip(below.flat, panels, strict=False):
+            _limits_panel(ax, panel, limits, x, y)
+    for part in (above, below):
+        for ax in part.flat[len(panels) :]:
+            ax.set_visible(False)
+    for ax in axes[-rows:].flat[max(0, len(panels) - columns) : len(panels)]:
         ax.set_xlabel(_with_unit(x, words.x_unit))
         ax.tick_params(labelbottom=True)
     for ax in axes[:, 0]:
         ax.set_ylabel(_with_unit(y, words.y_unit))
     colours = plt.cm.ScalarMappable(norm, _MAP)
-    bar = figure.colorbar(colours, ax=axes, shrink=0.9, pad=0.02, aspect=25)
+    bar = figure.colorbar(colours, ax=above, shrink=0.9, pad=0.02, aspect=25)
     bar.set_label("GB/s, read + written", fontsize=8)
-    handles = _legend(every, x, y)
-    ncols = len(handles) if columns > 1 else 2
+    handles = _legend(every, x, y) + ([] if limits is None else limit_handles(limits))
+    ncols = min(len(handles), _MOST_HANDLES) if columns > 1 else 2
     figure.legend(handles=handles, loc="outside lower center", ncols=ncols, fontsize=7.5)
 
 
@@ -209,6 +226,16 @@ def _panel(ax: Axes, panel: Panel, x: str, y: str, norm: Normalize) -> None:
     _ticks(ax, xs, ys)
     ax.set(xlabel="", ylabel="")
     ax.set_title(panel.title.replace(", ", "\n"), fontsize=8)
+
+
+def _limits_panel(ax: Axes, panel: Panel, limits: pd.DataFrame, x: str, y: str) -> None:
+    """What binds the cells of a panel; grey where nothing was measured."""
+    xs, ys = (np.sort(panel.cells[axis].unique()) for axis in (x, y))
+    mine = limits[limits["cell_key"].isin(panel.cells["cell_key"])]
+    ax.set_facecolor(_LIMIT)
+    draw_limits(ax, mine, x, y, pd.DataFrame(index=ys, columns=xs))
+    _ticks(ax, xs, ys)
+    ax.set(xlabel="", ylabel="")
 
 
 def _usual(cells: pd.DataFrame, x: str, y: str) -> dict[str, tuple[int, int]]:
@@ -276,7 +303,9 @@ def _legend(cells: pd.DataFrame, x: str, y: str) -> list[Patch | Line2D]:
     return handles
 
 
-def _caption(panels: Sequence[Panel], x: str, y: str, points: str) -> str:
+def _caption(
+    panels: Sequence[Panel], x: str, y: str, points: str, device: pd.DataFrame | None
+) -> str:
     """The finding: where the fastest lie, how many come close, what the slowest reach."""
     fastest, close, slowest = [], [], []
     for panel in panels:
@@ -290,9 +319,11 @@ def _caption(panels: Sequence[Panel], x: str, y: str, points: str) -> str:
         slowest.append(float(share.min()))
     if not fastest:
         return "No valid cell."
+    limits = with_limits(pd.concat([panel.cells for panel in panels]), device)
     return (
         f"Fastest: {joined(fastest)}. {_range(close)} of the {points} take at most "
-        f"{percent(CLOSE)} more time, and the slowest reach {_range(slowest)} of the bandwidth."
+        f"{percent(CLOSE)} more time, and the slowest reach {_range(slowest)} of the bandwidth"
+        f"{'.' if limits is None else limits_words(limits)}"
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import matplotlib.pyplot as plt
 
 from ..analysis.ceiling import read_ceiling
+from ..analysis.device_model.stage import DEVICE_MODEL_SCHEMA
 from ..analysis.models.shapes import SHAPE_SCHEMA
 from ..core.errors import WorkloadError
 from ..core.paths import ROOT
@@ -32,8 +33,9 @@ def draw_figure(
 ) -> None:
     """Draw what `spec` says (see flow.figure_params) from `files` to `svg`, its note beside it.
 
-    `files` hold ``dataset`` and ``ceiling``, and ``predictions``, ``shapes``, ``shape_fits`` where
-    the view needs them. A fault of the view is said on `terminal` and in the figure's place.
+    `files` hold ``dataset`` and ``ceiling``, and ``predictions``, ``shapes``, ``shape_fits``,
+    ``device`` where the view needs them. A fault of the view is said on `terminal` and in the
+    figure's place.
     """
     folder = load_kernel(ROOT / spec["folder"])
     view = next(v for v in folder.workload.views if v.name == spec["view"])
@@ -63,6 +65,7 @@ def _figure_data(view: View, spec: Mapping[str, Any], files: Mapping[str, Path])
         shapes=table("shapes", SHAPE_SCHEMA),
         shape_fits=read_json(files["shape_fits"])["fits"] if "shapes" in view.needs else (),
         ceiling=read_ceiling(files["ceiling"]),
+        device=table("device", DEVICE_MODEL_SCHEMA) if "device" in files else None,
     )
 
 

@@ -283,6 +283,8 @@ class Flow(SweptKernels):
         if "shapes" in needs:
             files["shapes"] = self.path("model", "shapes.parquet")
             files["shape_fits"] = self.path("model", "shapes.json")
+        if "device" in needs and self.device_models:
+            files["device"] = self.path("model", "device.parquet")
         return files
 
     def figure_params(self, wildcards: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ BLOCK_SHAPE = "Block shape"
 ONE_PARAMETER = "Bandwidth over one parameter"
 SHAPE_MODEL = "Why block shapes differ"
 # What a view can be drawn from, beside the ceiling, and what a figure can be made for each of.
-NEEDS = frozenset({"cells", "predictions", "shapes"})
+NEEDS = frozenset({"cells", "predictions", "shapes", "device"})
 EACH = frozenset({"dtype", "size", "cache_state"})
 
 # Of fewer sizes a figure of bandwidth over the bytes touched shows nothing that a table does not.
@@ -57,8 +57,9 @@ class FigureData:
     ``bandwidth_gbs`` with the bounds of its 95 % interval ``bandwidth_low_gbs`` and
     ``bandwidth_high_gbs``, and the other columns of the data set. `predictions` are those of the
     model of persistent blocks, `shapes` the rows and `shape_fits` the fits of the model of block
-    shapes, `ceiling` what the device can load and store at most. Variants in `controls` are not to
-    win. With `name_state` a title should say the cache state.
+    shapes, `ceiling` what the device can load and store at most, `device` the table of the model of
+    the device (None where there is no such model). Variants in `controls` are not to win. With
+    `name_state` a title should say the cache state.
     """
 
     kernel: str
@@ -70,6 +71,7 @@ class FigureData:
     shapes: pd.DataFrame
     shape_fits: Sequence[Mapping[str, Any]]
     ceiling: Sequence[Any]
+    device: pd.DataFrame | None = None
 
 
 class View:
@@ -77,8 +79,8 @@ class View:
 
     A sweep has one figure for each value of `each` (of ``dtype``, ``size``, ``cache_state``; with
     () one over all that the kernel is swept over); of sizes the largest stands for all, of cache
-    states the first. `needs` are of ``cells``, ``predictions`` and
-    ``shapes``. A subclass defines `draw`, or names in
+    states the first. `needs` are of ``cells``, ``predictions``, ``shapes`` and
+    ``device``. A subclass defines `draw`, or names in
     `drawing` a function of the same arguments as ``module:function``.
     """
 
@@ -125,6 +127,7 @@ class View:
 class HeatMap(View):
     """Bandwidth over two axes, one panel for each dtype, of its fastest variant.
 
+    Where there is a model of the device, as many maps of what limits the launches follow.
     `x_unit` and `y_unit` say what the axes count, in the plural, and `over` what both make up, as
     in "bandwidth over the tile's shape". Axes of a block count threads and make up its shape.
     """
@@ -136,6 +139,7 @@ class HeatMap(View):
     over: str | None = None
 
     kind = "heatmap"
+    needs = ("cells", "device")
     drawing = "gpushmoo.figures.heatmap:draw"
 
     def label(self) -> str:
@@ -168,7 +172,7 @@ class Curve(View):
     unit: str
 
     kind = "curve"
-    needs = ("cells", "predictions")
+    needs = ("cells", "predictions", "device")
     drawing = "gpushmoo.figures.curve:draw"
 
     def label(self) -> str:

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from explored import HOSTILE, explored_dataset
 from gpushmoo import ExplorerError, explore
 from gpushmoo.analysis.best import best_of_dataset
+from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from gpushmoo.analysis.fastest import axes_of, params_text
 from gpushmoo.analysis.models.series import fit_dataset
 from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA
@@ -269,9 +271,31 @@ def test_a_finished_run_is_shown_with_its_models(place: Path, made: Payload, run
     out = running / "explorer.html"
     empty = running / "shapes.parquet"
     write_parquet(SHAPE_SCHEMA.empty_table(), empty, {})
-    write_run_page(place / "dataset", place / "p.parquet", empty, "local", out)
+    write_run_page(place / "dataset", ModelFiles(place / "p.parquet", empty), "local", out)
     (told,) = told_by(out)
     assert (told["name"], told["progress"], told["cells"]) == ("local", None, made.index["cells"])
+
+
+def test_what_the_model_of_the_device_predicts_comes_before_what_others_do(
+    place: Path, made: Payload, tmp_path: Path
+) -> None:
+    cells = read_cells(place / "dataset", {"kernel": "block_eq_partition"})
+    known = cells[cells["status"] == "ok"].iloc[:1]
+    columns = {f.name: 1.0 for f in DEVICE_MODEL_SCHEMA if f.type == pa.float64()}
+    told = known.assign(**columns | {"predicted_gbs": 1234.0}, trained=True, limit="DRAM")
+    table = pa.Table.from_pandas(
+        told[DEVICE_MODEL_SCHEMA.names], DEVICE_MODEL_SCHEMA, preserve_index=False
+    )
+    write_parquet(table.replace_schema_metadata(None), tmp_path / "d.parquet", {})
+    model = ModelFiles(predictions=place / "p.parquet", device=tmp_path / "d.parquet")
+    both = payload(place / "dataset", "name", model)
+    dtype = known.iloc[0]["dtype"]
+    before, after = (
+        unpacked(m.blocks[part_of(m, "block_eq_partition", dtype)["figures"]])["#predicted_gbs"]
+        for m in (made, both)
+    )
+    changed = [new for old, new in zip(before, after, strict=True) if new != old]
+    assert changed == [1234.0]
 
 
 def test_two_data_sets_of_one_name_are_told_apart(place: Path, tmp_path: Path) -> None:

@@ -212,6 +212,21 @@ def test_many_panels_with_long_names_are_readable(
         assert_readable(figure)
 
 
+def test_a_curve_has_the_line_of_the_model_of_the_device_besides(
+    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+) -> None:
+    mine = matching(cells, {"kernel": "block_eq_partition", "dtype": "float", **WARM})
+    none = pd.DataFrame(columns=["variant", "dtype", "blocks", "held_out", "relative_error"])
+    measured = mine[mine["status"] == "ok"]
+    device = measured[["device_name", "cell_key"]].assign(predicted_gbs=77.0)
+    for table in (None, device):
+        curve(mine, none, "num_partition", "blocks", tmp_path / "a.svg", device=table)
+    without, told = ([t.get_text() for t in f.legends[0].texts] for f in drawn)
+    assert set(told) - set(without) == {"model of the device"}
+    ax = drawn[1].axes[0]
+    assert any(set(line.get_ydata()) == {77.0} for line in ax.lines)
+
+
 def test_a_map_of_limits_stands_below_where_the_model_speaks_of_the_cells(
     cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
 ) -> None:

@@ -129,6 +129,16 @@ def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
     assert set(flow.figure_inputs(curve)) == {"dataset", "ceiling", "predictions"}
 
 
+def test_figures_are_drawn_from_the_model_of_the_device_where_there_can_be_one(
+    raw_config: dict[str, Any],
+) -> None:
+    flow = Flow(raw_config | {"backend": "cuda"}, ask_device=False)
+    [curve, *_] = [f.name for f in flow.figures if f.name.startswith("curve")]
+    files = flow.figure_inputs(SimpleNamespace(figure=curve))
+    assert [files["device"]] == flow.device_cells
+    assert files["device"].endswith("model/device.parquet")
+
+
 def test_a_shmoo_is_told_which_variants_are_controls(raw_config: dict[str, Any]) -> None:
     params = params_of(flow_of(raw_config, IMAGES), "heatmap-tex2d_sum-block_x-block_y-64x64-warm")
     assert "block-point-clamp-written" in params["controls"]

@@ -65,7 +65,7 @@ def test_a_row_says_what_binds_and_what_a_gain_takes() -> None:
 
 def test_where_no_factor_gains_the_limit_in_the_way_is_named() -> None:
     [part] = why_parts([device(whys=[why(factor=None, then="L2")])], NAMES)
-    assert part["rows"][0]["gain"] == "no gain by this limit alone: then L2 binds"
+    assert part["rows"][0]["gain"] == "not by this limit alone: then L2 binds"
 
 
 def test_limits_are_inferred_and_the_model_is_judged_by_what_it_was_not_fitted_to() -> None:

@@ -67,6 +67,7 @@ rule explorer:
         dataset=flow.dataset,
         predictions=flow.path("model", "predictions.parquet"),
         shapes=flow.path("model", "shapes.parquet"),
+        device=flow.device_cells,
     output:
         report(
             flow.path("explorer.html"),

@@ -71,6 +71,6 @@ def write_page(sources: Sequence[Source], out: Path) -> None:
     write_summed(out, page(shown, " and ".join(source.name for source in sources)))
 
 
-def write_run_page(dataset: Path, predictions: Path, shapes: Path, run: str, out: Path) -> None:
+def write_run_page(dataset: Path, model: ModelFiles, run: str, out: Path) -> None:
     """Write the page of a finished run's data set and models."""
-    write_page([Source(dataset, run, ModelFiles(predictions, shapes))], out)
+    write_page([Source(dataset, run, model)], out)

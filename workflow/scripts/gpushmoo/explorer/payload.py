@@ -14,6 +14,7 @@ import pandas as pd
 
 from ..analysis.aggregate import dataset_provenance
 from ..analysis.best import tied_best
+from ..analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from ..analysis.fastest import params_text
 from ..analysis.models.shapes import SHAPE_SCHEMA
 from ..core.schema import GROUP, PREDICTION_SCHEMA, Status, is_axis
@@ -45,6 +46,7 @@ class ModelFiles:
 
     predictions: Path | None = None
     shapes: Path | None = None
+    device: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -178,21 +180,25 @@ def _order(cells: pd.DataFrame) -> pd.Series:
     return same.rank("first").sub(1).fillna(0).astype("Int64")
 
 
-def _predictions(model: ModelFiles) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
-    read = [
-        None if path is None else read_table(path, schema).to_pandas()
-        for path, schema in ((model.predictions, PREDICTION_SCHEMA), (model.shapes, SHAPE_SCHEMA))
+def _predictions(model: ModelFiles) -> list[tuple[pd.DataFrame, list[str]]]:
+    """The tables that there are, the model of the device first, and what names a cell in each."""
+    files = (
+        (model.device, DEVICE_MODEL_SCHEMA, "cell_key"),
+        (model.predictions, PREDICTION_SCHEMA, "blocks"),
+        (model.shapes, SHAPE_SCHEMA, "cell_key"),
+    )
+    return [
+        (read_table(path, schema).to_pandas(), [*GROUP, name])
+        for path, schema, name in files
+        if path is not None
     ]
-    return read[0], read[1]
 
 
-def _predicted(
-    cells: pd.DataFrame, models: tuple[pd.DataFrame | None, pd.DataFrame | None]
-) -> pd.Series:
-    """Bandwidth that a model predicts for each cell, GB/s; not a number where none does."""
+def _predicted(cells: pd.DataFrame, models: Sequence[tuple[pd.DataFrame, list[str]]]) -> pd.Series:
+    """Bandwidth that the first model that knows a cell predicts for it, GB/s; else not a number."""
     found = pd.Series(np.nan, index=cells.index)
-    for table, on in zip(models, ([*GROUP, "blocks"], [*GROUP, "cell_key"]), strict=True):
-        if table is not None and not table.empty:
+    for table, on in models:
+        if not table.empty:
             told = table[[*on, "predicted_gbs"]].drop_duplicates(on)
             # A left join keeps the order of the cells.
             joined = cells[on].merge(told, on=on, how="left")["predicted_gbs"]

@@ -142,7 +142,5 @@ def _finished(place: Path) -> Path | None:
 
 def _models(place: Path) -> ModelFiles:
     """What a finished run's models predict."""
-    predictions, shapes = (place / "model" / f"{n}.parquet" for n in ("predictions", "shapes"))
-    return ModelFiles(
-        predictions if predictions.is_file() else None, shapes if shapes.is_file() else None
-    )
+    files = {n: place / "model" / f"{n}.parquet" for n in ("predictions", "shapes", "device")}
+    return ModelFiles(**{name: file for name, file in files.items() if file.is_file()})

@@ -30,12 +30,13 @@ from .style import (
 # Panels side by side, and inches of a row of them.
 _MOST_COLUMNS, _HEIGHT = 3, 2.8
 CEILING_COLOUR, CEILING_DASHES = "#555555", (0, (5, 3))
+DEVICE_DASHES = (0, (1, 1.2))
 
 
 def draw(view: Curve, data: FigureData, svg: Path) -> None:
     """Draw the view `Curve` of a kernel: bandwidth over the axis that the view names."""
     shown = (data.cells, data.predictions, view.x, view.unit)
-    curve(*shown, svg, data.ceiling, data.name_state)
+    curve(*shown, svg, data.ceiling, data.name_state, data.device)
 
 
 def curve(
@@ -46,13 +47,16 @@ def curve(
     svg: Path,
     ceiling: Sequence[CeilingRow] = (),
     name_state: bool = False,
+    device: pd.DataFrame | None = None,
 ) -> None:
     """One panel for each variant: measured medians with intervals, model, held-out points.
 
     `cells` and `predictions` are those of one kernel, problem and cache state, `unit` says what `x`
     counts; with `name_state` the title says the cache state. Without predictions the points are
-    joined by a thin line. A thin dashed line is the ceiling of the dtype that moves most bytes.
+    joined by a thin line. A thin dashed line is the ceiling of the dtype that moves most bytes,
+    a dotted one what the model of the `device` says, of which this is the table.
     """
+    told = _told(cells, device)
     apply_style()
     dtypes = [d for d in DTYPE_COLOURS if d in set(cells["dtype"])]
     widest = cells.loc[bytes_touched(cells).idxmax()]
@@ -69,7 +73,7 @@ def curve(
             hue_order=dtypes,
             palette=DTYPE_COLOURS,
         )
-    grid.map_dataframe(_series, x=x, predictions=predictions)
+    grid.map_dataframe(_series, x=x, predictions=predictions, told=told)
     grid.set_titles("{col_name}", size=8)
     grid.set_axis_labels(f"{x} ({unit})", "GB/s, read + written")
     if limit is not None:
@@ -82,7 +86,7 @@ def curve(
     grid.figure.set_layout_engine("constrained")
     grid.figure.set_size_inches(PAGE_WIDTH, _HEIGHT * -(-len(variants) // _MOST_COLUMNS))
     limited = None if limit is None else str(widest["dtype"])
-    handles = _legend(dtypes, not predictions.empty, limited)
+    handles = _legend(dtypes, not predictions.empty, not told.empty, limited)
     grid.figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
     title = f"{subject(cells, name_state)}: bandwidth over {x}"
     save(grid.figure, svg, title, _caption(cells, predictions, x, dtypes, ceiling))
@@ -94,10 +98,25 @@ def _spread_wide(values: pd.Series) -> bool:
     return bool(np.median(distinct) <= distinct.max() / 4)
 
 
+def _told(cells: pd.DataFrame, device: pd.DataFrame | None) -> pd.DataFrame:
+    """The cells of which the model of the device says something, with ``told_gbs``."""
+    if device is None:
+        return cells.iloc[:0]
+    names = ["device_name", "cell_key"]
+    table = device[[*names, "predicted_gbs"]].rename(columns={"predicted_gbs": "told_gbs"})
+    return cells.merge(table, on=names)
+
+
 def _series(
-    data: pd.DataFrame, *, x: str, predictions: pd.DataFrame, color: str, label: str
+    data: pd.DataFrame,
+    *,
+    x: str,
+    predictions: pd.DataFrame,
+    told: pd.DataFrame,
+    color: str,
+    label: str,
 ) -> None:
-    """Measured medians with intervals of one variant and dtype, `label`, and the model's line."""
+    """Measured medians with intervals of one variant and dtype, `label`, and the models' lines."""
     ok = data[data["status"] == Status.OK].sort_values(x)
     if ok.empty:
         return
@@ -126,14 +145,20 @@ def _series(
     else:
         line = model.dropna(subset=["predicted_gbs"])
         sns.lineplot(line, x="blocks", y="predicted_gbs", color=color, lw=1.1, ax=ax)
+    mine = told[told["cell_key"].isin(ok["cell_key"])]
+    if not mine.empty:
+        sns.lineplot(mine, x=x, y="told_gbs", color=color, lw=1.1, ls=DEVICE_DASHES, ax=ax)
 
 
-def _legend(dtypes: list[str], fitted: bool, limited: str | None) -> list[Line2D]:
+def _legend(dtypes: list[str], fitted: bool, told: bool, limited: str | None) -> list[Line2D]:
     handles = dtype_handles(dtypes)
     if fitted:
         held = Line2D([], [], marker="o", ls="", mfc="white", mec="black", ms=4)
         held.set_label("held out of the fit")
         handles += [held, Line2D([], [], c="black", lw=1.1, label="model")]
+    if told:
+        dotted = Line2D([], [], c="black", lw=1.1, ls=DEVICE_DASHES, label="model of the device")
+        handles.append(dotted)
     if limited is not None:
         line = Line2D([], [], c=CEILING_COLOUR, lw=0.8, ls=CEILING_DASHES)
         line.set_label(f"ceiling ({limited})")

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import matplotlib.pyplot as plt
 
 from ..analysis.ceiling import read_ceiling
-from ..analysis.device_model.stage import DEVICE_MODEL_SCHEMA
+from ..analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from ..analysis.models.shapes import SHAPE_SCHEMA
 from ..core.errors import WorkloadError
 from ..core.paths import ROOT

@@ -233,6 +233,11 @@ class Flow(SweptKernels):
         told = self.backend is not None and self.backend.tells_occupancy
         return [self.path("model", "device.json")] if self.config.dataset or told else []
 
+    @property
+    def device_cells(self) -> list[str]:
+        """What that model says of each cell."""
+        return [str(Path(file).with_suffix(".parquet")) for file in self.device_models]
+
     # Figures
 
     @cached_property
@@ -283,8 +288,8 @@ class Flow(SweptKernels):
         if "shapes" in needs:
             files["shapes"] = self.path("model", "shapes.parquet")
             files["shape_fits"] = self.path("model", "shapes.json")
-        if "device" in needs and self.device_models:
-            files["device"] = self.path("model", "device.parquet")
+        if "device" in needs and self.device_cells:
+            files["device"] = self.device_cells[0]
         return files
 
     def figure_params(self, wildcards: Any) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def _row(why: Json, device: str, names: Namer) -> Json:
 
 def _gain(why: Json) -> str:
     if why["factor"] is None:
-        return f"no gain by this limit alone: then {LIMIT_WORDS[why['then']][0]} binds"
+        return f"not by this limit alone: then {LIMIT_WORDS[why['then']][0]} binds"
     return LIMIT_WORDS[why["limit"]][1].format(significant(why["factor"]))
 
 
@@ -86,8 +86,8 @@ def _judged(device: Json) -> str:
     )
     return (
         f"The model of {device['device']} was fitted to {device['trained']} of {device['cells']} "
-        f"cells; it misses the times of the others in the median, and 5 % of them, by more than "
-        f"({kernels}); {unseen}."
+        f"cells. Of a kernel's others it misses half by more than the first figure and 5 % by more "
+        f"than the second ({kernels}); {unseen}."
     )
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ...core.code_path import CodePath
 from ...core.paths import ROOT
-from ...core.schema import GROUP, PREDICTION_SCHEMA, is_axis
+from ...core.schema import GROUP, is_axis
 from ...storage.dataset import read_medians
 from ...storage.store import write_parquet
 from ...storage.wholefile import read_json, write_json
@@ -25,25 +25,12 @@ from .fit import DeviceFit, fit_device, training
 from .form import LIMITS, Launches
 from .gain import whys
 from .parameters import PARAMETERS
+from .table import DEVICE_MODEL_SCHEMA
 
 Json = dict[str, Any]
 
 # Fewer cells do not say what 30 parameters are.
 FEWEST = 40
-# Of each cell the prediction in seconds and GB/s with the band's ends, whether it was fitted to,
-# which limit is the largest, and what share of the largest each has; times are null without a band.
-DEVICE_MODEL_SCHEMA = pa.schema(
-    [
-        *(PREDICTION_SCHEMA.field(n) for n in GROUP),
-        pa.field("cell_key", pa.string(), nullable=False),
-        pa.field("trained", pa.bool_(), nullable=False),
-        *(pa.field(n, pa.float64(), nullable=False) for n in ("measured_s", "predicted_s")),
-        *(pa.field(n, pa.float64(), nullable=True) for n in ("low_s", "high_s")),
-        *(pa.field(n, pa.float64(), nullable=False) for n in ("measured_gbs", "predicted_gbs")),
-        pa.field("limit", pa.string(), nullable=False),
-        *(pa.field(f"{n.lower()}_share", pa.float64(), nullable=False) for n in LIMITS),
-    ]
-)
 
 
 def fit_devices(

@@ -43,9 +43,9 @@ Told = Mapping[str, Any]
 def values(claims: Claims) -> dict[str, Any]:
     """Numbers of the page on the model."""
     device = json.loads(KNOWN.read_text(encoding="utf-8"))["devices"][0]
-    judged, unseen, facts, sectors = (
+    judged, unseen, facts, sectors, search = (
         json.loads((FOLDER / f"{n}.json").read_text(encoding="utf-8"))
-        for n in ("judged", "unseen", "facts", "surface-sectors")
+        for n in ("judged", "unseen", "facts", "surface-sectors", "search-prior")
     )
     determined = {n: p for n, p in device["parameters"].items() if p["determined"]}
     others = sorted(set(PARAMETERS) - set(determined))
@@ -86,6 +86,9 @@ def values(claims: Claims) -> dict[str, Any]:
         "near_aim": whole_percent(NEAR_AIM),
         **{f"{n}_2d": flat_share(named[n]) for n in ("before", "fitted")},
         **bands(judged, claims),
+        "search": search_rows(search),
+        "search_groups": search["groups"],
+        "search_seeds": search["seeds"],
         "sectors": [sector_row(cell) for cell in sectors["cells"]],
         "float3": error(judged["hold_outs"]["copies of float3"]["ways"]["model"]["all"])
         + " of copies when the type is kept back",
@@ -203,21 +206,40 @@ def flat_share(named: Told) -> str:
     return whole_percent(float((groups * within).sum() / groups.sum()))
 
 
+def search_rows(search: Told) -> list[str]:
+    """What searches need that expect nothing, or what the model says."""
+    groups = {"block shapes": search["ways"]["together"]["2-D"]}
+    groups["numbers of blocks"] = search["ways"]["families"]["block_eq_partition"]
+    return [
+        f"| {name} | {way} | {_cells(told[key]['first'])} | {_cells(told[key]['cells'])} | "
+        f"{percent(told[key]['wrong'])} |"
+        for name, told in groups.items()
+        for key, way in (("none", "nothing"), ("before", "*before*"), ("others", "*others*"))
+    ]
+
+
+def _cells(told: Sequence[float | None]) -> str:
+    return " / ".join("never" if n is None else whole(n) for n in told)
+
+
 def bands(judged: Told, claims: Claims) -> dict[str, str]:
     """What the bands promise and hold."""
     told = judged["bands"]["summary"]
-    wide, narrow, conformal = (told[n] for n in ("wide", "narrow", "conformal"))
+    conformal = told["conformal"]
     claims.hold(
         "Split conformal holds less than it promises.", conformal["mean_coverage"] < 0.9, conformal
     )
+    held = {
+        name: f"{whole_percent(band['mean_coverage'])} of the cells in the mean and "
+        f"{whole_percent(band['worst_coverage'])} in the worst region"
+        for name, band in told.items()
+    }
     sentence = (
         f"Promised are {whole_percent(judged['bands']['promised'])}. The band of a kernel that was "
         "fitted is that of its own cells that were not; of any other it is the 90th percentile of "
         "what kernels that were kept back were off by. Tried on each kept region in turn, with "
-        f"what the others say of it, such a wide band holds {whole_percent(wide['mean_coverage'])} of the "
-        f"cells in the mean and {whole_percent(wide['worst_coverage'])} in the worst region, and the plain "
-        f"one over all errors {whole_percent(narrow['mean_coverage'])} and "
-        f"{whole_percent(narrow['worst_coverage'])}. The aim was 85 to 95 % of new ranges."
+        f"what the others say of it, such a wide band holds {held['wide']}, and the plain one over "
+        f"all errors {held['narrow']}. The aim was 85 to 95 % of new ranges."
     )
     known = judged["bands"]["conformal_where_known"]
     return {

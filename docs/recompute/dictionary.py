@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from gpushmoo.analysis.device_model.stage import DEVICE_MODEL_SCHEMA
+from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA
 from gpushmoo.core.dictionary import Meaning, meaning
 from gpushmoo.core.schema import (

@@ -180,7 +180,9 @@ def test_every_kernel_is_right_at_both_ends_of_its_axes(
         points = product(*(axes[name][::step] for name in sorted(axes)))
         every = (tuple(zip(sorted(axes), point, strict=True)) for point in points)
         cells = (Cell(kernel, dtype, variant, problem, params) for params in every)
-        cell = next(c for c in cells if workload.valid(c) is None)
+        cell = next((c for c in cells if workload.valid(c) is None), None)
+        if cell is None:
+            pytest.skip("none of its launches fits so small a problem")
         called = isinstance(workload, ReducingWorkload) and workload.library(cell) is not None
         if called and device.info.backend != "cuda":
             pytest.skip("the library is CUDA's")

@@ -7,7 +7,6 @@ record exactly one launch, in the order of the request, and leaves word of all i
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ from ..devices.select import open_for_job
 from ..measuring.buffers import Space, open_space
 from ..measuring.builds import Builds, build_versions
 from ..measuring.locks import DeviceLock, lock_one
-from ..storage.wholefile import write_json
+from ..storage.wholefile import read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
 
 log = logging.getLogger(__name__)
@@ -148,7 +147,7 @@ def main(request_file: str) -> int:
     """Answer the request; 1 where no device could be used, of which the answer says why."""
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    request = json.loads(Path(request_file).read_text(encoding="utf-8"))
+    request = read_json(Path(request_file))
     try:
         answer = _answered(request)
     except DeviceError as err:

@@ -8,7 +8,6 @@ repeats each launch, and restores its output in between.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -28,7 +27,7 @@ from ..core.paths import IMPORTED, KERNELS, ROOT
 from ..core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
 from ..core.space import CACHE_STATES, Cell
 from ..storage.store import write_parquet
-from ..storage.wholefile import DamagedFileError, read_json
+from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
 from .counted import to_plain
 from .metrics import COLUMNS, GROUPS
@@ -135,7 +134,7 @@ def _count_group(
         "cells": [to_plain(cell) for cell in cells],
         "answer": str(answer),
     }
-    request.write_text(json.dumps(content), encoding="utf-8")
+    write_json(request, content)
     command = [sys.executable, "-m", "gpushmoo.studies.counted", str(request)]
     report = profiling.work / f"{name}.csv"
     try:

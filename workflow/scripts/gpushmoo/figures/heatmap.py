@@ -29,8 +29,9 @@ from .style import PAGE_WIDTH, apply_style, save, subject
 _LIMIT, _FAULT = "#d9d9d9", "#D55E00"
 _MAP = "viridis"
 # Panels side by side, and inches of a row of them, of which all must leave room for the caption.
+# With the maps of limits rows are lower, so that a page has room for two figures.
 _MOST_COLUMNS = 4
-_ROW_HEIGHT, _MOST_HEIGHT = 2.2, 7.6
+_ROW_HEIGHT, _LOW_ROW_HEIGHT, _MOST_HEIGHT = 2.2, 1.7, 7.6
 # More values on an axis than this are not all written.
 _MANY_TICKS = 6
 # Of more tied cells the outline is drawn, not a dot each.
@@ -153,9 +154,9 @@ def draw_panels(
     # Five panels are three and two.
     rows = -(-len(panels) // columns)
     columns = -(-len(panels) // rows)
-    all_rows = rows if limits is None else 2 * rows
+    all_rows, inches = (rows, _ROW_HEIGHT) if limits is None else (2 * rows, _LOW_ROW_HEIGHT)
     width = min(PAGE_WIDTH, 1.1 + 2.6 * columns)
-    figure.set_size_inches(width, 0.75 + min(_ROW_HEIGHT * all_rows, _MOST_HEIGHT))
+    figure.set_size_inches(width, 0.75 + min(inches * all_rows, _MOST_HEIGHT))
     axes = figure.subplots(all_rows, columns, squeeze=False, sharex=True, sharey=True)
     above, below = axes[:rows], axes[rows:]
     top = every.loc[every["status"] == Status.OK, "bandwidth_gbs"].max()

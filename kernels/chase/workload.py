@@ -40,7 +40,7 @@ class Chase(Workload):
         return Problem(1, size)
 
     def valid(self, cell: Cell) -> str | None:
-        """One place must fit."""
+        """Why the array is too small: a chain needs at least one place of 128 bytes."""
         return None if _places(cell.problem) else f"a place has {LINE} elements"
 
     def inputs(
@@ -60,7 +60,7 @@ class Chase(Workload):
         return inputs["src"][1:2] ^ POISON
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """One 32-bit word."""
+        """One word of 32 bits: where all chains end, joined by XOR."""
         return (1,), np.dtype(np.uint32)
 
     def launch(self, cell: Cell) -> Launch:
@@ -79,7 +79,7 @@ class Chase(Workload):
         return 0
 
     def bytes_moved(self, cell: Cell) -> tuple[int, int]:
-        """One word for each hop."""
+        """4 bytes read for each hop, which is all that a launch reads of the array."""
         return 4 * cell["chains"] * cell["hops"], 0
 
     def footprint(self, problem: Problem, dtype: str) -> int:

@@ -201,8 +201,7 @@ def _rate_of(slope: Line) -> tuple[float, float, float]:
 
 def _cached(measured: MachineCells, kernel: str) -> Found:
     """Slope over the sizes of the launch that is fastest at the largest."""
-    measured.launch  # noqa: B018 - without it the starts of short launches would be part of the rate
-    rows = measured.net(kernel)
+    rows = measured.net_of_known_start(kernel)
     rows = rows[(rows["cache_state"] == "warm") & (rows[BYTES_TOUCHED] <= WITHIN * measured.cache)]
     found: list[tuple[float, float, int, pd.DataFrame]] = []
     for _, cells in rows[rows["blocks"] >= rows["units"]].groupby(["block_x", "unroll", "passes"]):
@@ -225,8 +224,7 @@ def _cached(measured: MachineCells, kernel: str) -> Found:
 
 def _port(measured: MachineCells, kernel: str) -> Found:
     """Of the launches with few blocks the one whose blocks are fastest."""
-    measured.launch  # noqa: B018 - as in `_cached`
-    rows = measured.net(kernel)
+    rows = measured.net_of_known_start(kernel)
     few = rows["blocks"] <= (FEW * rows["units"]).clip(lower=1)
     near = (rows["cache_state"] == "warm") & (rows[BYTES_TOUCHED] <= WITHIN * measured.cache)
     found = []

@@ -104,9 +104,19 @@ class MachineCells:
         Where the cache is flushed every launch is timed by itself. Where the cells do not tell
         what a start takes, it counts for nothing.
         """
+        return self._without(kernel, self._per_launch)
+
+    def net_of_known_start(self, kernel: str) -> pd.DataFrame:
+        """As `net`, for launches so short that their start would be part of a rate.
+
+        Raises UndeterminedError where the cells do not tell what a start takes.
+        """
+        return self._without(kernel, self.launch[0])
+
+    def _without(self, kernel: str, launch_s: float) -> pd.DataFrame:
         rows = self.of(kernel)
         together = rows["launches_per_sample"].where(rows["cache_state"] == "warm", 1)
-        start = self._per_launch + self._per_sample / together
+        start = launch_s + self._per_sample / together
         named = zip(TIMES, MEDIANS, strict=True)
         return rows.assign(**{net: rows[whole] - start for net, whole in named})
 

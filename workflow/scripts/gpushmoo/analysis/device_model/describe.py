@@ -18,7 +18,7 @@ from ...workloads.contract import Launch, Workload
 from ...workloads.host_fed import HostFedWorkload
 from ..models.footprint import WARP
 from .form import COLUMNS
-from .traffic import BlockTraffic, Counted, block_traffic
+from .traffic import BlockTraffic, Counted, access_bytes, block_traffic
 
 # Kernel, type, name of the version, and function in it.
 Codes = Mapping[tuple[str, str, str, str], CodePath]
@@ -161,7 +161,7 @@ def _columns(
         "block_bytes": turn * passes,
         "texel_loads": float(traffic.image_loads),
         "texel_stores": float(traffic.image_stores),
-        "access_bytes": float(itemsize if itemsize & (itemsize - 1) == 0 else itemsize & -itemsize),
+        "access_bytes": float(access_bytes(itemsize)),
         "apart": launch.block[0] / WARP,
         "bytes_read": read,
         "bytes_written": written,

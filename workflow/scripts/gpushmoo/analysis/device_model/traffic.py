@@ -81,7 +81,7 @@ def block_traffic(workload: Workload, cell: Cell, counted: Counted) -> BlockTraf
         mine = [[t for t in block if t.kind == kind] for block in told]
         images[kind] = any(t.image for block in mine for t in block)
         layout = LAYOUTS["tiled" if images[kind] else "rows"]
-        piece = _piece(itemsize, images[kind])
+        piece = access_bytes(itemsize)
         content = blake2b(b"".join(t.elements.tobytes() for block in mine for t in block))
         key = (itemsize, piece, layout, len(mine), content.digest())
         if key not in counted:
@@ -90,11 +90,9 @@ def block_traffic(workload: Workload, cell: Cell, counted: Counted) -> BlockTraf
     return BlockTraffic(sides["load"], sides["store"], images["load"], images["store"])
 
 
-def _piece(itemsize: int, image: bool) -> int:
-    """Bytes that one instruction moves of an element: float3 is moved by 4 bytes at a time."""
-    if image or itemsize & (itemsize - 1) == 0:
-        return min(itemsize, WIDEST)
-    return itemsize & -itemsize
+def access_bytes(itemsize: int) -> int:
+    """Bytes that one instruction moves of an element: of 12, as float3 has, 4 at a time."""
+    return min(itemsize & -itemsize, WIDEST)
 
 
 def _asked(blocks: Sequence[Sequence[Touched]], itemsize: int, piece: int, layout: Layout) -> Asked:

@@ -20,7 +20,7 @@ from gpushmoo.storage.wholefile import write_json
 from gpushmoo.studies import counters, ncu
 from gpushmoo.studies.counted import from_plain, launch_cells, to_plain
 from gpushmoo.studies.metrics import GROUPS
-from gpushmoo.studies.sample import designed_sample
+from gpushmoo.studies.sample import designed_sample, explained_cells
 from gpushmoo.workloads.loader import load_kernel
 
 MADE_UP = """==PROF== Connected to process 7 (/usr/bin/python3.12)
@@ -121,7 +121,9 @@ done
 
 
 def counted(program: str, folder: Path, metrics: list[str]) -> list[ncu.CountedLaunch]:
-    return ncu.count_launches(program, ["true"], metrics, True, folder / "report.csv", {})
+    return ncu.count_launches(
+        program, ["true"], metrics, ncu.Replay(True, False), folder / "report.csv", {}
+    )
 
 
 def test_a_metric_that_the_profiler_does_not_know_costs_itself_alone(tmp_path: Path) -> None:
@@ -237,6 +239,50 @@ def test_what_was_counted_stands_in_the_rows_and_a_group_that_failed_costs_its_o
     assert metadata["why"] == "The second one failed."
     assert metadata["gpushmoo"] == __version__
     assert earliest <= datetime.fromisoformat(str(metadata["written_at"])) <= datetime.now(UTC)
+
+
+def test_small_cells_are_profiled_by_running_the_program_again_for_every_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [name] = {b.profiler for b in BACKENDS.values() if b.profiler}
+    monkeypatch.setattr(counters, "find_ncu", lambda _: name)
+    asked: list[tuple[ncu.Replay, set[int]]] = []
+
+    def refuse(*told: object) -> object:
+        command, replay = told[1], told[3]
+        assert isinstance(command, list)
+        assert isinstance(replay, ncu.Replay)
+        cells = json.loads(Path(command[-1]).read_text(encoding="utf-8"))["cells"]
+        sizes = {from_plain(cell).problem.height for cell in cells}
+        asked.append((replay, sizes))
+        raise ncu.NotCountedError("Not today.")
+
+    monkeypatch.setattr(counters, "count_launches", refuse)
+    backend = next(b.name for b in BACKENDS.values() if b.profiler)
+    for kernel in ("global_copy", "copy2d_coalesced"):
+        device = {"backend": backend, "device": 0, "seed": 1}
+        counters.count_sample(device, tmp_path / "out.parquet", print, kernels=[kernel])
+    # A first run that fails ends the study.
+    (first, small), (second, large) = asked
+    assert (first.whole_program, small) == (True, {1024, 1280, 1536, 1792, 2048})
+    assert (second.whole_program, large) == (False, {8192})
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["cells"] == {}
+
+
+def test_the_launches_that_a_model_explains_are_counted_too(tmp_path: Path) -> None:
+    why = {
+        "kernel": "copy2d_coalesced",
+        "dtype": "float",
+        "variant": "element",
+        "height": 64,
+        "width": 32,
+        "cache_state": "warm",
+        "params": {"block_y": 4, "block_x": 8},
+    }
+    write_json(tmp_path / "device.json", {"devices": [{"whys": [why]}, {"why": "too few"}]})
+    [sampled] = explained_cells([tmp_path / "device.json"])
+    axes = (("block_x", 8), ("block_y", 4))
+    assert sampled.cell == Cell("copy2d_coalesced", "float", "element", Problem(64, 32), axes)
 
 
 def test_exactly_one_launch_of_each_cell_that_can_be_launched_is_recorded(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ rule report:
         shapes=flow.path("model", "shapes.json"),
         machine=[flow.path("model", "machine.json")] if "chase" in flow.workloads else [],
         device=flow.device_models,
+        counted=counted_files(flow),
         compared=flow.compared_files,
         chapters=flow.chapter_reads,
     output:

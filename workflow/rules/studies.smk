@@ -3,8 +3,11 @@
 
 # Takes the device as measuring does. Has no benchmark file for the same reason.
 rule counters:
+    input:
+        explained=flow.device_models,
     output:
         flow.path("studies", "counters.parquet"),
+        flow.path("studies", "counters.json"),
     log:
         flow.path("logs", "counters.log"),
     conda:

@@ -1,6 +1,7 @@
-"""Rule counters: hardware counters of a designed sample of cells.
+"""Rule counters: hardware counters of a designed sample of cells, and of the fastest launches.
 
-Out: the table of counters; without rows where none can be read.
+In: what the model of the device explains. Out: the table of counters, without rows where none can
+be read; and how busy each unit was, as JSON.
 """
 
 from pathlib import Path
@@ -15,4 +16,5 @@ with job_log(snakemake.log[0], (JobSignalledError,)) as terminal, raises_signals
         Path(snakemake.output[0]),
         lambda text: print(f"gpushmoo: counters: {text}", file=terminal, flush=True),
         Path(snakemake.params.cache),
+        explained=[Path(p) for p in snakemake.input.explained],
     )

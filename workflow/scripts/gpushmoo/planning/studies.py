@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from ..core.backends import source_suffix
@@ -9,10 +10,21 @@ from ..studies.counters import sampled_kernels
 from ..studies.sample import designed_sample
 from .flow import Flow
 
+# How busy the units of the device were.
+COUNTED = "counters.json"
+
 
 def study_files(flow: Flow) -> list[str]:
     """The files of the studies that the configuration names."""
     return [flow.path("studies", f"{name}.parquet") for name in flow.config.studies]
+
+
+def counted_files(flow: Flow) -> list[str]:
+    """What was counted of launches: by the run itself, or beside recorded shards."""
+    if "counters" in flow.config.studies:
+        return [flow.path("studies", COUNTED)]
+    found = flow.config.dataset and flow.config.dataset / COUNTED
+    return [os.path.relpath(found)] if found and found.is_file() else []
 
 
 def counters_params(flow: Flow) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import typst
 from ..analysis.aggregate import dataset_provenance
 from ..analysis.best import read_best
 from ..analysis.ceiling import CeilingRow, read_ceiling
+from ..analysis.device_model.counted import read_counted
 from ..core.paths import ROOT
 from ..core.schema import SAME_MACHINE_SCHEMA, is_axis
 from ..core.text import one_line
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What the report is made of; `machine`, `device` and `compared` may be empty."""
+    """What the report is made of; `machine`, `device`, `counted` and `compared` may be empty."""
 
     dataset: Path
     best: Path
@@ -44,6 +45,7 @@ class ReportFiles:
     figures: tuple[Path, ...]
     machine: tuple[Path, ...] = ()
     device: tuple[Path, ...] = ()
+    counted: tuple[Path, ...] = ()
 
 
 def build_report(
@@ -72,6 +74,7 @@ def build_report(
         shapes=read_json(files.shapes),
         devices=[d for path in files.machine for d in read_json(path)["devices"]],
         device_models=[d for path in files.device for d in read_json(path)["devices"]],
+        counted=read_counted(files.counted),
         same_machine=[
             same_machine_page(points)
             for path in files.compared

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ..analysis.advice import Advice, advice
 from ..analysis.ceiling import CeilingRow
+from ..analysis.device_model.counted import CountedCells
 from ..analysis.steadiness import steadiness
 from ..core.schema import GROUP
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER, SHAPE_MODEL
@@ -38,6 +39,7 @@ def report_facts(
     shapes: Json,
     devices: Sequence[Json],
     device_models: Sequence[Json],
+    counted: Mapping[str, CountedCells],
     same_machine: Sequence[Json],
     provenance: Sequence[Json],
     figures: Mapping[str, Json],
@@ -88,7 +90,7 @@ def report_facts(
         "curves": _in_section(figures, spec, ONE_PARAMETER),
         "contrasts": [f.sentence for f in contrasts if f not in first],
         "best": tables.best_rows(to_use, own_best, names),
-        "why": why_parts(device_models, names),
+        "why": why_parts(device_models, names, counted),
         "gain": gain_words(),
         "parameters": parameter_tables(device_models),
         "fit_sentences": fit_sentences(fits, names),

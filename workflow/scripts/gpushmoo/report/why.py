@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from ..analysis.device_model.counted import CountedCells, CountedLimit
 from ..analysis.device_model.gain import GAIN
 from ..analysis.device_model.parameters import PARAMETERS
 from ..analysis.fastest import params_text
@@ -27,18 +28,22 @@ NO_MODEL = (
     "(its occupancy)."
 )
 INFERRED = "Every limit is inferred by the model: no hardware counter backs one."
+NOT_COUNTED = CountedCells.of({})
 
 
-def why_parts(devices: Sequence[Json], names: Namer) -> list[Json]:
+def why_parts(
+    devices: Sequence[Json], names: Namer, counted: Mapping[str, CountedCells]
+) -> list[Json]:
     """For each device its sentences, and a row for each kernel and type; `sentences` alone where no
-    model could be fitted. Without any device one part says what is lacking.
+    model could be fitted. Without any device one part says what is lacking. `counted` is what
+    hardware counters said, by the device's name.
     """
     if not devices:
         return [{"sentences": [NO_MODEL], "rows": [], "gaps": []}]
-    return [_part(device, names) for device in devices]
+    return [_part(device, names, counted.get(device["device"], NOT_COUNTED)) for device in devices]
 
 
-def _part(device: Json, names: Namer) -> Json:
+def _part(device: Json, names: Namer, counted: CountedCells) -> Json:
     gaps = [
         f"{joined([k for k, w in sorted(device['left_out'].items()) if w == why])}: "
         f"not modelled, as {why}."
@@ -47,11 +52,30 @@ def _part(device: Json, names: Namer) -> Json:
     if "why" in device:
         sentence = f"There is no model of {device['device']}: {device['why']}."
         return {"sentences": [sentence], "rows": [], "gaps": gaps}
-    rows = [_row(why, device["device"], names) for why in device["whys"]]
-    return {"sentences": [INFERRED, _judged(device)], "rows": rows, "gaps": gaps}
+    limits = [counted.of_limit(why["cell_key"], why["limit"]) for why in device["whys"]]
+    rows = [
+        _row(why, device["device"], names, limit)
+        for why, limit in zip(device["whys"], limits, strict=True)
+    ]
+    return {"sentences": [backing(limits), _judged(device)], "rows": rows, "gaps": gaps}
 
 
-def _row(why: Json, device: str, names: Namer) -> Json:
+def backing(limits: Sequence[CountedLimit | None]) -> str:
+    """How many of the limits hardware counters of the same launches back."""
+    told = [limit for limit in limits if limit is not None]
+    if not told:
+        return INFERRED
+    backed = sum(limit.backed for limit in told)
+    contradicted = "" if backed == len(told) else f", {len(told) - backed} are not (told by “not”)"
+    inferred = len(limits) - len(told)
+    rest = f"; the other {inferred} are inferred by the model" if inferred else ""
+    return (
+        f"Of {len(told)} limits {backed} are backed by hardware counters of the same launches on "
+        f"such a device{contradicted}{rest}."
+    )
+
+
+def _row(why: Json, device: str, names: Namer, counted: CountedLimit | None) -> Json:
     return {
         "kernel": why["kernel"],
         "type": why["dtype"],
@@ -60,9 +84,16 @@ def _row(why: Json, device: str, names: Namer) -> Json:
         "measured": significant(why["measured_gbs"]),
         "predicted": significant(why["predicted_gbs"]),
         "limit": LIMIT_WORDS[why["limit"]][0],
+        "counted": _counted(counted),
         "next": f"{LIMIT_WORDS[why['next']][0]} {percent(why['next_share'])}",
         "gain": _gain(why),
     }
+
+
+def _counted(limit: CountedLimit | None) -> str:
+    if limit is None:
+        return "inferred"
+    return limit.words if limit.backed else f"not: {limit.words}"
 
 
 def _gain(why: Json) -> str:

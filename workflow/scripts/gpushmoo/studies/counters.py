@@ -31,10 +31,16 @@ from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
 from .counted import to_plain
 from .metrics import COLUMNS, GROUPS
-from .ncu import CountedLaunch, NotCountedError, count_launches, find_ncu, version_of
-from .sample import SampledCell, designed_sample
+from .ncu import CountedLaunch, NotCountedError, Replay, count_launches, find_ncu, version_of
+from .sample import FLUSHED, SampledCell, designed_sample, explained_cells
 
 log = logging.getLogger(__name__)
+
+WARP = 32
+# Between the passes of a launch the profiler restores its output, and nothing of that launch is in
+# L2 any more. Of cells whose data a cache may keep it runs the whole program again instead.
+KEPT_BYTES = 128 * 2**20
+KEPT = "kept in the cache"
 
 # `params` holds the launch parameters (``block_x=32 block_y=8``), `asks` what the cell is to tell,
 # `message` why it was not launched. Of a counter that is not known, or was not read, there is none.
@@ -92,12 +98,10 @@ def count(profiling: Profiling, out: Path, say: Callable[[str], None]) -> None:
     try:
         ncu = find_ncu(_profiler(profiling.device["backend"]))
         facts["profiler"] = version_of(ncu)
-        for state, group in product(CACHE_STATES, GROUPS):
-            cells = [s.cell for s in profiling.sample if s.cell.cache_state == state]
-            if cells:
-                say(f"reading the counters '{group}' of {len(cells)} cells, {state}")
-                _count_group(ncu, profiling, cells, group, found)
-                _write(profiling, found, facts, out)
+        for (name, cells), group in product(_alike(profiling).items(), GROUPS):
+            say(f"reading the counters '{group}' of {len(cells)} cells, {name}")
+            _count_group(ncu, profiling, name, cells, group, found)
+            _write(profiling, found, facts, out)
     except NotCountedError as err:
         found.whys.append(str(err))
     for why in found.whys:
@@ -115,16 +119,26 @@ def _profiler(backend: str) -> str:
     )
 
 
+def _alike(profiling: Profiling) -> dict[str, list[Cell]]:
+    """The cells that are profiled in the same way: flushed, in the cache, and beyond it."""
+    alike: dict[str, list[Cell]] = {}
+    for cell in (sampled.cell for sampled in profiling.sample):
+        moved = sum(profiling.folders[cell.kernel].workload.bytes_moved(cell))
+        warm = cell.cache_state == CACHE_STATES[0]
+        name = KEPT if warm and moved <= KEPT_BYTES else cell.cache_state
+        alike.setdefault(name, []).append(cell)
+    return alike
+
+
 def _count_group(
-    ncu: str, profiling: Profiling, cells: Sequence[Cell], group: str, found: Found
+    ncu: str, profiling: Profiling, alike: str, cells: Sequence[Cell], group: str, found: Found
 ) -> None:
     """One run of the profiler; what was in its way is added to `whys`.
 
     Raises NotCountedError where no run before it did better.
     """
-    state, metrics = cells[0].cache_state, GROUPS[group]
-    flushed = state != CACHE_STATES[0]
-    name = f"{state}-{group}"
+    metrics, name = GROUPS[group], f"{alike}-{group}"
+    replay = Replay(flushed=alike == FLUSHED, whole_program=alike == KEPT)
     request, answer = profiling.work / f"{name}.json", profiling.work / f"{name}-answer.json"
     answer.unlink(missing_ok=True)
     content = {
@@ -138,7 +152,7 @@ def _count_group(
     command = [sys.executable, "-m", "gpushmoo.studies.counted", str(request)]
     report = profiling.work / f"{name}.csv"
     try:
-        rows = count_launches(ncu, command, list(metrics.values()), flushed, report, _environment())
+        rows = count_launches(ncu, command, list(metrics.values()), replay, report, _environment())
         told = _read(answer)
         joined = join(rows, told["launched"], metrics)
     except NotCountedError as err:
@@ -217,6 +231,24 @@ def _write(profiling: Profiling, found: Found, facts: Mapping[str, Any], out: Pa
         },
     }
     write_parquet(pa.Table.from_pylist(rows, COUNTERS_SCHEMA), out, metadata)
+    busy = {row["cell_key"]: _busy(row) for row in rows}
+    content = {"device": found.device.get("name"), "cells": {k: b for k, b in busy.items() if b}}
+    write_json(out.with_suffix(".json"), content)
+
+
+def _busy(row: Mapping[str, Any]) -> dict[str, float] | None:
+    """How busy each unit was, in percent, and how many warps were on a multiprocessor.
+
+    None where a counter was not read.
+    """
+    wanted = {f"{unit}_percent": unit for unit in ("dram", "l2", "l1", "sm")}
+    wanted["active_warps"] = "active_warps"
+    told = {name: row[n] for n, name in wanted.items() if row.get(n) is not None}
+    if len(told) < len(wanted) or not row["resident_per_unit"]:
+        return None
+    warps = -(-row["threads_per_block"] // WARP)
+    held = min(row["resident_per_unit"], -(-row["blocks"] // row["units"]))
+    return {**told, "room_for_warps": float(warps * held)}
 
 
 def _row(sampled: SampledCell, folders: Mapping[str, KernelFolder], found: Found) -> dict[str, Any]:
@@ -263,12 +295,15 @@ def count_sample(
     cache: Path | None = None,
     kernels: Sequence[str] | None = None,
     work: Path | None = None,
+    explained: Sequence[Path] = (),
 ) -> None:
-    """`count` the designed sample, or its cells of some `kernels`.
+    """`count` the designed sample and the launches that models explain in the files `explained`.
 
-    What has no folder of its own lies in one that is gone afterwards.
+    With `kernels` only cells of these. What has no folder of its own lies in one that is gone
+    afterwards.
     """
-    sample = [s for s in designed_sample() if kernels is None or s.cell.kernel in kernels]
+    every = {s.cell: s for s in [*designed_sample(), *explained_cells(explained)]}
+    sample = [s for s in every.values() if kernels is None or s.cell.kernel in kernels]
     with tempfile.TemporaryDirectory(prefix="counters-") as own:
         kept, folder = (path.resolve() for path in (cache or Path(own), work or Path(own)))
         folder.mkdir(parents=True, exist_ok=True)
@@ -278,12 +313,13 @@ def count_sample(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Count on this machine, without a run; 0, whatever could be read."""
     counting = next(b.name for b in BACKENDS.values() if b.profiler)
-    kernels = sorted({s.cell.kernel for s in designed_sample()})
     parser = argparse.ArgumentParser(prog="gpushmoo.studies.counters", description=__doc__)
     ask = parser.add_argument
     ask("--out", type=Path, required=True, help="the Parquet file to write")
     ask("--device", type=int, default=0, help="index of the device")
+    kernels = sorted(path.parent.name for path in KERNELS.glob("*/workload.py"))
     ask("--kernel", action="append", choices=kernels, help="only its cells; may stand twice")
+    ask("--explained", action="append", type=Path, default=[], help="a run's model/device.json")
     ask("--seed", type=int, default=20091017, help="of the input data")
     ask("--cache", type=Path, help="keep compiled kernels here")
     ask("--work", type=Path, help="keep requests and the profiler's own files here")
@@ -295,7 +331,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(text, file=sys.stderr, flush=True)
 
     seeded = {**device, "seed": asked.seed}
-    count_sample(seeded, asked.out, say, asked.cache, asked.kernel, asked.work)
+    options = (asked.cache, asked.kernel, asked.work, asked.explained)
+    count_sample(seeded, asked.out, say, *options)
     return 0
 
 

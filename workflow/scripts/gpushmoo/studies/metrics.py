@@ -17,7 +17,6 @@ _MEMORY = {
     "l2_read_hit_sectors": "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
     "l2_write_hit_sectors": "lts__t_sectors_srcunit_tex_op_write_lookup_hit.sum",
     "l2_requests": "lts__t_requests_srcunit_tex.sum",
-    "l2_fabric_sectors": "lts__t_sectors_srcnode_ltcfabric.sum",
     "l2_sectors": "lts__t_sectors.sum",
     "l2_hit_percent": "lts__t_sector_hit_rate.pct",
     "l2_to_l1_bytes": "l1tex__m_xbar2l1tex_read_bytes.sum",

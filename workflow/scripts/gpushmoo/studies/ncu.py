@@ -54,6 +54,18 @@ class CountedLaunch:
     values: Mapping[str, float | None]
 
 
+@dataclass(frozen=True)
+class Replay:
+    """How launches are repeated, since the counters do not fit into one pass.
+
+    `flushed`: the caches are emptied before each. `whole_program`: the program runs once for every
+    pass, instead of each launch.
+    """
+
+    flushed: bool
+    whole_program: bool
+
+
 def find_ncu(name: str, path: str | None = None) -> str:
     """The program `name`, on the search path or where it is usually installed: NotCountedError."""
     found = shutil.which(name, path=path)
@@ -83,19 +95,19 @@ def count_launches(
     ncu: str,
     command: Sequence[str],
     metrics: Sequence[str],
-    flushed: bool,
+    replay: Replay,
     report: Path,
     env: Mapping[str, str],
 ) -> list[CountedLaunch]:
     """Run `command` under the profiler; the launches that it recorded, in their order.
 
-    With `flushed` the caches are emptied before each, else left alone. What it says goes to the
+    What it says goes to the
     file `report`, what the command prints where this process prints. A metric that it does not
     know is left out of the launches' values. Raises NotCountedError.
     """
     wanted = list(metrics)
     for _ in range(1 + _RETRIES):
-        text = _run(ncu, command, wanted, flushed, report, env)
+        text = _run(ncu, command, wanted, replay, report, env)
         rows = parse_report(text)
         if rows:
             return rows
@@ -111,13 +123,14 @@ def _run(
     ncu: str,
     command: Sequence[str],
     metrics: Sequence[str],
-    flushed: bool,
+    replay: Replay,
     report: Path,
     env: Mapping[str, str],
 ) -> str:
     report.unlink(missing_ok=True)
     options = ["--profile-from-start", "off", "--clock-control", "none"]
-    options += ["--cache-control", "all" if flushed else "none"]
+    options += ["--cache-control", "all" if replay.flushed else "none"]
+    options += ["--replay-mode", "application" if replay.whole_program else "kernel"]
     options += ["--csv", "--page", "raw", "--print-units", "base"]
     options += ["--log-file", str(report), "--metrics", ",".join(metrics)]
     try:

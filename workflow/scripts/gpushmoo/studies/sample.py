@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 
 from ..core.space import CACHE_STATES, Cell, Problem
+from ..storage.wholefile import read_json
 
 Shape = tuple[int, int]
 WARM, FLUSHED = CACHE_STATES
@@ -126,3 +128,25 @@ SERIES: Sequence[Series] = (
 def designed_sample() -> list[SampledCell]:
     """All cells, those of one kernel and its data next to each other."""
     return [cell for series in SERIES for cell in series.cells()]
+
+
+def explained_cells(files: Iterable[Path]) -> list[SampledCell]:
+    """The launches of which a run's ``model/device.json`` says what binds them.
+
+    Raises DamagedFileError.
+    """
+    whys = [why for file in files for d in read_json(file)["devices"] for why in d.get("whys", ())]
+    return [
+        SampledCell(
+            Cell(
+                why["kernel"],
+                why["dtype"],
+                why["variant"],
+                Problem(why["height"], why["width"]),
+                tuple(sorted(why["params"].items())),
+                why["cache_state"],
+            ),
+            "what binds the fastest launch",
+        )
+        for why in sorted(whys, key=lambda why: (why["kernel"], why["dtype"], why["height"]))
+    ]

@@ -107,7 +107,7 @@ class Describer:
         path = self.codes.get((cell.kernel, cell.dtype, workload.version(cell).name, launch.entry))
         if path is None:
             return "its machine code was not read"
-        traffic = self._traffic_of(workload, cell)
+        traffic = self.traffic(cell)
         if traffic is None:
             return "it does not tell which elements a thread takes"
         return _columns(workload, cell, launch, path, traffic) | {
@@ -119,10 +119,11 @@ class Describer:
             "flushed": float(cell.cache_state == "flushed"),
         }
 
-    def _traffic_of(self, workload: Workload, cell: Cell) -> BlockTraffic | None:
+    def traffic(self, cell: Cell) -> BlockTraffic | None:
+        """What a turn of the cell's blocks asks for; None where the kernel does not say."""
         known = Cell(cell.kernel, cell.dtype, cell.variant, cell.problem, cell.params)
         if known not in self._traffic:
-            self._traffic[known] = block_traffic(workload, known, self._counted)
+            self._traffic[known] = block_traffic(self.workloads[cell.kernel], known, self._counted)
         return self._traffic[known]
 
 

@@ -8,9 +8,10 @@ blocks on U multiprocessors, m = ceil(B / U) of them on the fullest one, is held
 * waiting:   the life of one block: its start, a latency for every group of loads that is waited
              for, a little more the more warps there are (a block lasts as long as its slowest), and
              a share of its own service. A busy DRAM makes the latencies longer;
-* L2:        bytes over its rate, and written bytes over that of writes;
+* L2:        bytes over its rate, and written bytes over that of writes; sectors that are used in
+             part cost more than their bytes (and here: counters show that DRAM moves no more);
 * DRAM:      bytes that L2 does not hold over the bus's rate, with what turning the bus between
-             reads and writes costs, and sectors that are used in part and moved more than once.
+             reads and writes costs.
 
 Limits join as J_q(a, b, ...) = (a^q + b^q + ...)^(1/q): the larger q, the more the largest alone
 counts. The exponents and the three other numbers of `SHAPE` were chosen with an H200's recorded
@@ -147,10 +148,7 @@ class Model:
     def dram_bytes(self, x: Launches) -> tuple[Floats, Floats]:
         """Bytes that a launch reads from DRAM and writes to it, without what turning costs."""
         held = self.l2_share(x)
-        read, written = x.bytes_read * (1 - held), self._written_back(x, held)
-        wasted = self._wasted(x) * x.blocks * (1 - held)
-        both = np.maximum(read + written, 1.0)
-        return read + wasted * read / both, written + wasted * written / both
+        return x.bytes_read * (1 - held), self._written_back(x, held)
 
     def limits(self, x: Launches) -> dict[str, Floats]:
         """Cycles of each of LIMITS alone, over the whole launch."""
@@ -173,12 +171,10 @@ class Model:
     def _wave(self, x: Launches, blocks: Floats) -> Wave:
         p, q = self.values, self.shape
         held = self.l2_share(x)
-        fullest, share = np.ceil(blocks / x.units), blocks / x.blocks
+        fullest = np.ceil(blocks / x.units)
         dispatch = fullest * joined(q.hard, p["dispatch"], p["warp_launch"] * x.warps)
         service = fullest * self._service(x)
-        read, written = x.bytes_read * share, x.bytes_written * share
-        l2 = joined(q.hard, (read + written) / p["l2_rate"], written / p["l2_write_rate"])
-        dram = self._dram_cycles(x, held, blocks)
+        l2, dram = self._l2_cycles(x, blocks), self._dram_cycles(x, held, blocks)
         alone, latency = self._life(x, held)
         hard = joined(q.hard, dispatch, l2)
         waiting = alone
@@ -224,7 +220,7 @@ class Model:
         return np.where(x.flushed > 0, flushed, x.bytes_written * (1 - held))
 
     def _wasted(self, x: Launches) -> Floats:
-        """Bytes of a block that move beyond its own, for sectors that are used in part."""
+        """Bytes that L2 could have moved while it serves sectors of a block, used in part."""
         p = self.values
         halves = np.maximum(self.sectors_sent(x) * SECTOR_BYTES - x.block_bytes, 0.0)
         texels = np.where(x.texel_stores > 0, p["part_texel_store"], p["part_texel_load"]) * halves
@@ -232,6 +228,14 @@ class Model:
         return (x.access_bytes / WIDEST) ** p["narrow"] * np.where(
             image, texels, p["part_sector"] * x.part_bytes
         )
+
+    def _l2_cycles(self, x: Launches, blocks: Floats) -> Floats:
+        p = self.values
+        share, wasted = blocks / x.blocks, self._wasted(x) * blocks
+        read, written = x.bytes_read * share, x.bytes_written * share
+        stored = written + np.where(written > 0, wasted, 0.0)
+        both = (read + written + wasted) / p["l2_rate"]
+        return joined(self.shape.hard, both, stored / p["l2_write_rate"])
 
     def _dram_cycles(self, x: Launches, held: Floats, blocks: Floats) -> Floats:
         p = self.values
@@ -242,6 +246,5 @@ class Model:
             + p["turn_more"] * np.log2(np.maximum(x.loads_a_wait, 1.0))
             + p["turn_later"] * (1 - 1 / np.maximum(x.waits, 1.0))
         )
-        wasted = self._wasted(x) * blocks * (1 - held)
-        moved = read + written + 2 * turning * np.minimum(read, written) + wasted
+        moved = read + written + 2 * turning * np.minimum(read, written)
         return np.asarray(moved / p["dram_rate"])

@@ -60,12 +60,12 @@ PARAMETERS: Mapping[str, ParameterMeaning] = {
     "turn_later": ParameterMeaning(
         "1", "turning DRAM, more for warps that load again after they stored", 0.11
     ),
-    "part_sector": ParameterMeaning("1", "bytes of DRAM for a byte in a sector used in part", 0.6),
+    "part_sector": ParameterMeaning("1", "bytes of L2 for a byte in a sector used in part", 3.6),
     "part_texel_store": ParameterMeaning(
-        "1", "bytes of DRAM for a byte in an image's sector stored in part", 2.9
+        "1", "bytes of L2 for a byte in an image's sector stored in part", 2.9
     ),
     "part_texel_load": ParameterMeaning(
-        "1", "bytes of DRAM for a byte in an image's sector loaded in part", 0.6
+        "1", "bytes of L2 for a byte in an image's sector loaded in part", 1.7
     ),
     "narrow": ParameterMeaning(
         "1", "power of an access's width by which bytes in sectors used in part grow", 0.4

@@ -1,16 +1,17 @@
 """How well the model of a device predicts recordings that had no part in it.
 
-    export PYTHONPATH=workflow/scripts:kernels
-    python tests/benchmarks/judge_unseen.py --trained described.parquet --out unseen.json \
+    export PYTHONPATH=workflow/scripts:kernels OPENBLAS_NUM_THREADS=1
+    sk/bin/python tests/benchmarks/judge_unseen.py --trained described.parquet --out unseen.json \
         --unseen gallery=gallery.parquet documents=documents.parquet
 
 Fits the model to a few cells of the first file and judges it by all cells of the others, which are
 other devices of that name, other kernels or other sizes: `described_cells.py` makes these files.
-Beside it, of kernels that both have, what the first recording itself says of the same cells: how
-much two devices and two days differ. And how good the cell is that a model names as the fastest of
+Beside it other ways that learn from the same cells (`judge_model.py` says which), and, of
+kernels that both have, what the first recording itself says of the same cells: how much two devices
+and two days differ. And how good the cell is that a model names as the fastest of
 each group of the first file: of the fitted model, and of one that was not fitted but knows figures
 of micro-benchmarks (``--facts``, JSON: values by the names of `gpushmoo.analysis.machine`). Needs
-no device.
+no device, but the environment of `judge_model.py`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from gpushmoo.core.schema import GROUP
 from gpushmoo.storage.wholefile import write_json
 from judge_holdouts import errors
 from judge_model import axes_of
+from judge_rivals import Learned, SeriesForms, near
 
 # A group of fewer cells offers no choice.
 LEAST_CHOICE = 10
@@ -61,6 +63,7 @@ def main() -> None:
                 for key, rows in groups.items()
             ],
             "recorded_twice": _twice(cells, told),
+            "ways": rivals(cells, chosen, told),
         }
     facts = json.loads(options.facts.read_text(encoding="utf-8"))
     row = cells.iloc[0]
@@ -72,6 +75,26 @@ def main() -> None:
     }
     content = {"trained": int(chosen.sum()), "unseen": judged, "named": choices}
     write_json(options.out, content)
+
+
+def rivals(cells: pd.DataFrame, chosen: Any, told: pd.DataFrame) -> dict[str, Any]:
+    """Errors of other ways, which learn from the `chosen` of `cells`, in `told` by kernel."""
+    both = pd.concat([cells, told], ignore_index=True)
+    wanted = np.arange(len(both)) >= len(cells)
+    trained = np.concatenate([np.asarray(chosen, bool), np.zeros(len(told), bool)])
+    learned = Learned(both)
+    ways = {
+        "series": SeriesForms(),
+        "near": near,
+        "forest": learned.way(learned.forest),
+        "boosting": learned.way(learned.boosting),
+    }
+    measured, kernel = np.log(told["measured_s"].to_numpy()), told["kernel"].to_numpy(str)
+    left = {name: measured - way(both, trained, wanted) for name, way in ways.items()}
+    return {
+        name: {"all": errors(off)} | {k: errors(off[kernel == k]) for k in _kernels(told)}
+        for name, off in left.items()
+    }
 
 
 def named_losses(cells: pd.DataFrame, predicted: Floats) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES
+from ..storage.dataset import of_one_kind
 from .fastest import INSIDE, OUTSIDE, axes_of
 
 # The axes of a block, in the order in which its shape is said.
@@ -45,7 +46,7 @@ class Advice:
     """The launch to use for one kernel and element type on one device.
 
     `group` are the columns GROUP of the problem that stands for the others: the largest, warm where
-    it was swept so, in the fastest variant. `cell` is the launch's row of the data set, `axes` the
+    it was swept so, launched back to back where it was, in the fastest variant. `cell` is the launch's row of the data set, `axes` the
     launch parameters of its group. `place` says where that problem's bytes lie: ``cache``,
     ``memory``, ``between``, or ``unknown`` where the device does not tell its cache's size.
 
@@ -77,6 +78,7 @@ def advice(cells: pd.DataFrame, best: pd.DataFrame) -> list[Advice]:
     tops = best[best["is_fastest"]]
     out = []
     for _, own in tops.groupby(["device_name", "kernel", "dtype"], sort=True, observed=True):
+        own = of_one_kind(own)
         top = _main(own)
         tied = best[(best[list(GROUP)] == top[list(GROUP)].tolist()).all(axis=1)]
         same_variant = own[own["variant"] == top["variant"]]

@@ -271,7 +271,7 @@ def test_a_heat_map_says_what_its_axes_are(
     mine = matching(cells, {"kernel": "copy2d_coalesced", "dtype": "float", **WARM})
     named = mine.rename(columns={"block_x": view.x, "block_y": view.y})
     tables = (named, mine.iloc[:0], mine.iloc[:0], (), ())
-    view.draw(FigureData("copy2d_coalesced", ("float",), (), False, *tables), tmp_path / "a.svg")
+    view.draw(FigureData("copy2d_coalesced", ("float",), (), (), *tables), tmp_path / "a.svg")
     assert drawn[0].axes[-2].get_xlabel() == label
     note = note_of(tmp_path / "a.svg")
     assert note["title"].endswith(f"bandwidth over {over}")

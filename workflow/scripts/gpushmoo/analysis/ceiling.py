@@ -54,8 +54,8 @@ class CeilingRow:
 def ceiling_rows(cells: pd.DataFrame, kinds: Mapping[str, str]) -> list[CeilingRow]:
     """The ceilings that `cells` show; `kinds` maps a kernel to ``load`` or ``store``.
 
-    One row for each device, cache state, kind of launch, kind and number of bytes touched, sorted by these: the
-    best over dtype, variant and all launch parameters.
+    One row for each device, cache state, kind of launch, kind and number of bytes touched, sorted
+    by these: the best over dtype, variant and all launch parameters.
     """
     axes = {kernel: axes_of(cells[cells["kernel"] == kernel]) for kernel in kinds}
     of_kinds = cells[cells["kernel"].isin(list(kinds))]

@@ -33,6 +33,7 @@ _COLUMNS = (
     "height",
     "width",
     "cache_state",
+    "launch_kind",
     "status",
     "bandwidth_gbs",
     "measured_at",
@@ -234,6 +235,7 @@ def _cells_of(path: Path, written_at: float) -> _Finished:
             params={axis: row[axis] for axis in axes},
             status=row["status"],
             gbs=row["bandwidth_gbs"],
+            launch_kind=row["launch_kind"],
         )
         for row in table.drop_columns(["measured_at"]).to_pylist()
     ]

@@ -480,6 +480,7 @@ SWEEPS = {
         "dtypes": [name],
         "variants": ["v"],
         "cache_states": ["warm", "flushed"],
+        "launch_kinds": ["back_to_back"],
     }
     for name in ("float", "double")
 }

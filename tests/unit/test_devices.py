@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from conftest import ROOT, USER_CUDA, USER_OPENCL, examples
 from dot_products.workloads import PUBLISHED
+from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, LaunchRefusedError, OutOfDeviceMemoryError
-from gpushmoo.core.space import Cell, Problem, Residency, expand_axis
-from gpushmoo.devices.base import Device
+from gpushmoo.core.space import CONDITIONS, Cell, Condition, Problem, Residency, expand_axis
+from gpushmoo.devices.base import Device, Sample
 from gpushmoo.devices.guard_bands import Strays, zone_bytes
 from gpushmoo.workloads.contract import BufferRef, Launch, ReducingWorkload
 from gpushmoo.workloads.loader import find_kernels, load_kernel
@@ -312,6 +313,22 @@ def test_sample_is_the_time_of_one_launch(device: Device, launches: int) -> None
     before = time.perf_counter()
     seconds = bound.sample(launches)
     assert 0.0 < seconds * launches <= time.perf_counter() - before
+
+
+@pytest.mark.parametrize("met", CONDITIONS, ids="-".join)
+@pytest.mark.parametrize("launches", [1, 3])
+def test_every_kind_that_the_backend_has_takes_time(
+    device: Device, launches: int, met: Condition
+) -> None:
+    if met.launch_kind not in BACKENDS[device.info.backend].launch_kinds:
+        pytest.skip(f"{device.info.backend} has no such launches")
+    data = np.random.default_rng(5).random(2**16, dtype=np.float32)
+    source, target = device.upload(data), device.allocate(data.nbytes)
+    bound = device.bind_copy(source, target)
+    alone = bound.sample(launches, met)
+    together = device.sample_all([Sample(bound, 2, met)] * 3)
+    assert all(isinstance(s, float) and s > 0.0 for s in (alone, *together))
+    assert device.mismatches(target, source) == 0
 
 
 def test_resident_blocks_are_at_least_one(device: Device) -> None:

@@ -13,7 +13,7 @@ from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.core.schema import Status
-from gpushmoo.core.space import Cell, Problem, shard_name
+from gpushmoo.core.space import USUAL, Cell, Problem, shard_name
 from gpushmoo.measuring.events import CellRun, ShardResult
 from gpushmoo.measuring.rows import cell_table
 from gpushmoo.storage.dataset import read_cells
@@ -45,7 +45,7 @@ def write_repeat(
         run.sampled_at_s = [1e3 * i for i in range(len(SAMPLES))]
         run.verified_words, run.wrong_words = 32, 0
         runs[cell.key] = run
-    copies = {(PROBLEM, "warm"): [(0.0, copy_s)]}
+    copies = {(PROBLEM, USUAL): [(0.0, copy_s)]}
     info = replace(INFO, uuid=uuid)
     table = cell_table(ShardResult(runs, copies), FOLDER.workload, info, ["x"])
     path = folder / f"{shard_name(0, 1, repeat)}.parquet"

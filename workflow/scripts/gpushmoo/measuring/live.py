@@ -16,6 +16,7 @@ from typing import Any
 
 from ..core.errors import WorkloadError
 from ..core.schema import Status
+from ..core.space import LAUNCH_KINDS
 from ..workloads.contract import Workload
 from .events import CellRun
 
@@ -41,6 +42,7 @@ class LiveCell:
     params: dict[str, int]
     status: str | None
     gbs: float | None
+    launch_kind: str = LAUNCH_KINDS[0]
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ class LiveFile:
             {axis: int(value) for axis, value in cell.params},
             None if run.status is None else str(run.status),
             gbs,
+            cell.launch_kind,
         )
 
     def close(self) -> None:

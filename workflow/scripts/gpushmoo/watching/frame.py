@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from ..core.display import significant
+from ..core.display import kind_words, significant
+from ..core.space import LAUNCH_KINDS
 from ..measuring.live import LiveCell
 from ..measuring.progress import duration
 from .state import QUIET_S, RunState, SweepState
@@ -92,7 +93,8 @@ def _launch(cell: LiveCell) -> str:
 
 
 def _group_words(cell: LiveCell) -> str:
-    return f"{cell.variant}, {cell.height} x {cell.width}, {cell.cache_state}"
+    kind = "" if cell.launch_kind == LAUNCH_KINDS[0] else f", {kind_words(cell.launch_kind)}"
+    return f"{cell.variant}, {cell.height} x {cell.width}, {cell.cache_state}{kind}"
 
 
 def _shown(state: RunState) -> SweepState | None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ..core.backends import BACKENDS
 from ..core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from ..core.schema import METADATA_KEY, is_axis
-from ..core.space import TYPICAL, most_values, shard_name
+from ..core.space import TYPICAL, most_values, shard_name, space_of
 from ..measuring.live import LiveCell, live_path, read_live
 from ..storage.wholefile import DamagedFileError, read_json
 
@@ -33,6 +33,7 @@ _COLUMNS = (
     "height",
     "width",
     "cache_state",
+    "launch_kind",
     "status",
     "bandwidth_gbs",
     "measured_at",
@@ -234,6 +235,7 @@ def _cells_of(path: Path, written_at: float) -> _Finished:
             params={axis: row[axis] for axis in axes},
             status=row["status"],
             gbs=row["bandwidth_gbs"],
+            launch_kind=row["launch_kind"],
         )
         for row in table.drop_columns(["measured_at"]).to_pylist()
     ]
@@ -259,7 +261,8 @@ def _lengths(sweep: SweepPlan) -> dict[str, int]:
 
 
 def _most_cells(sweep: SweepPlan) -> int:
-    others = (sweep.params[name] for name in ("sizes", "variants", "cache_states"))
+    space = space_of(sweep.shard_params(0, 1))
+    others = (space.problems, space.variants, space.cache_states, space.launch_kinds)
     return prod(_lengths(sweep).values()) * prod(map(len, others))
 
 

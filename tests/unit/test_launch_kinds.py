@@ -1,0 +1,327 @@
+"""Kinds of launch: which cells they make, how they are taken, and that they never compete."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from conftest import ROOT
+from fakes import INFO, FakeDevice, cell_tag, make_cells, measure_cells
+from gpushmoo import ConfigError, sweep
+from gpushmoo.analysis.advice import Advice, advice
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.best import best_table
+from gpushmoo.core.errors import LaunchRefusedError
+from gpushmoo.core.schema import METADATA_KEY, WITHOUT_KIND, Status
+from gpushmoo.core.space import LAUNCH_KINDS, USUAL, Cell, Condition, Problem
+from gpushmoo.devices.cuda.timing import CudaBound, CudaLibraryBound, EventTimer
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.measuring.sampling.batching import (
+    LEAST_IN_A_RUN,
+    MAX_ISOLATED,
+    MOST_IN_A_RUN,
+    RUN_S,
+    launches_of_group,
+)
+from gpushmoo.planning.config import load_config
+from gpushmoo.planning.flow import Flow
+from gpushmoo.planning.job_params import sweep_params
+from gpushmoo.report.first_page import first_page
+from gpushmoo.report.kinds import kind_findings, of_first_kind
+from gpushmoo.report.tables import Namer
+from gpushmoo.storage.dataset import of_one_kind, read_cells
+from gpushmoo.storage.filesum import add_sum
+from gpushmoo.storage.store import read_shard
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import write_shard
+from test_advice import group
+
+ISOLATED = Condition("warm", "isolated")
+AXES = {"block_x": [8, 16], "block_y": [4]}
+COPY = {"sizes": [64], "dtypes": ["float"], "variants": ["element"], "axes": AXES}
+TWO = ("back_to_back", "isolated")
+
+
+def written(path: Path, **other: Any) -> Path:
+    sizes = (Problem(64, 64),)
+    return write_shard(path, "copy2d_coalesced", "float", problems=sizes, axes=AXES, **other)
+
+
+# Cells and configuration
+
+
+def test_the_usual_kind_keeps_the_keys_from_before_there_were_others() -> None:
+    params = (("block_x", 32), ("block_y", 8))
+    what = "copy2d_coalesced", "float", "element", Problem(1024, 1024), params, "warm"
+    assert Cell(*what).key == "52bdede9e99751fc"
+    assert len({Cell(*what, kind).key for kind in LAUNCH_KINDS}) == len(LAUNCH_KINDS)
+    assert len({Cell(*what, kind).group for kind in LAUNCH_KINDS}) == len(LAUNCH_KINDS)
+
+
+def test_jobs_are_told_of_kinds_only_where_there_are_others(raw_config: dict[str, Any]) -> None:
+    told = []
+    for launch in ({}, {"launch": ["back_to_back"]}, {"launch": [*TWO]}):
+        raw_config["kernels"] = {"copy2d_coalesced": {**COPY, **launch}}
+        config = load_config(raw_config, ROOT)
+        [one] = config.sweeps.values()
+        told.append(sweep_params(one, "float", config.measure, 1, "opencl", 0, "auto"))
+    assert told[0] == told[1]
+    assert told[2] == {**told[0], "launch_kinds": [*TWO]}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "launch", "backend", "words"),
+    [
+        (
+            "copy2d_coalesced",
+            ["alone"],
+            "auto",
+            "launch.0' is 'alone'; allowed are back_to_back, isolated",
+        ),
+        ("copy2d_coalesced", [], "auto", "launch' is empty"),
+        ("copy2d_coalesced", ["isolated", "graph"], "opencl", "opencl has no launches of the kind"),
+        ("dot_host", ["isolated"], "auto", "must be [back_to_back] of a kernel that the host"),
+    ],
+)
+def test_a_mistaken_kind_is_refused_in_one_sentence(
+    raw_config: dict[str, Any], kernel: str, launch: list[str], backend: str, words: str
+) -> None:
+    raw_config |= {"kernels": {kernel: {"launch": launch}}, "backend": backend}
+    with pytest.raises(ConfigError) as caught:
+        load_config(raw_config, ROOT)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_figures_show_one_kind_and_their_titles_say_which_of_several(
+    raw_config: dict[str, Any],
+) -> None:
+    names = []
+    for launch in (["back_to_back"], [*reversed(TWO)], ["isolated"]):
+        raw_config["kernels"] = {"copy2d_coalesced": {**COPY, "launch": launch}}
+        flow = Flow(raw_config, ask_device=False)
+        [figure] = flow.figures
+        told = flow.figure_params(type("Wildcards", (), {"figure": figure.name}))
+        assert told["named"] == (["launch_kind"] if len(launch) > 1 else [])
+        assert told["where"]["launch_kind"] == next(k for k in LAUNCH_KINDS if k in launch)
+        names.append(figure.name)
+    assert names[0] == names[1]
+    assert names[2] == f"{names[0]}-isolated"
+
+
+# Measuring
+
+
+def test_isolated_launches_are_sampled_apart_with_a_copy_of_their_own() -> None:
+    cells = make_cells(cache_states=("warm", "flushed"), launch_kinds=TWO)
+    device = FakeDevice(launch_s=4e-6)
+    outcome = measure_cells(device, cells)
+    assert {r.status for r in outcome.runs} == {Status.OK}
+    launches = {"back_to_back": 16, "isolated": MAX_ISOLATED}
+    for run in outcome.runs:
+        few = run.cell.cache_state == "flushed"
+        assert run.launches == (4 if few else launches[run.cell.launch_kind])
+    # One that is timed to admit it, one to warm up and six that count.
+    alone = [c for c in cells if c.launch_kind == "isolated"]
+    assert sum(e[0] == "isolated" for e in device.log) == 8 * len(alone)
+    assert {e[1] for e in device.log if e[0] == "isolated"} == {cell_tag(c) for c in alone}
+    met = {
+        (p, Condition(s, k))
+        for p in {c.problem for c in cells}
+        for s in ("warm", "flushed")
+        for k in TWO
+    }
+    assert outcome.result.copies.keys() == met
+
+
+@given(st.floats(1e-9, 1.0), st.sampled_from(["stream", "graph"]))
+def test_a_run_of_launches_is_long_enough_that_its_ends_do_not_count(
+    launch_s: float, kind: str
+) -> None:
+    n = launches_of_group([launch_s, 1.0], Condition("warm", kind))
+    assert n.bit_count() == 1
+    assert LEAST_IN_A_RUN <= n <= MOST_IN_A_RUN
+    assert n * launch_s >= RUN_S or n == MOST_IN_A_RUN
+    assert launches_of_group([launch_s], ISOLATED) <= MAX_ISOLATED
+
+
+class _Event:
+    """Logs where it stands; never late."""
+
+    def __init__(self, log: list[str]) -> None:
+        self._log, self.done = log, False
+
+    def record(self, stream: Any) -> None:
+        self._log.append("event")
+
+
+class _Stream:
+    """A stream that logs, and a graph of what is queued while it captures."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log, self._before = log, 0
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        self.log.append("wait")
+
+    def begin_capture(self) -> None:
+        self._before = len(self.log)
+
+    def end_capture(self) -> Any:
+        held = self.log[self._before :]
+        del self.log[self._before :]
+
+        def launch(stream: Any) -> None:
+            self.log.append(f"graph of {held.count('launch')}")
+
+        return type("Graph", (), {"launch": staticmethod(launch)})
+
+
+class _Timer(EventTimer):
+    def flush(self) -> None:
+        self.stream.log.append("flush")
+
+
+def timed(launches: int, met: Condition, bound: type[CudaBound] = CudaBound) -> list[str]:
+    """What the CUDA backend asks of its stream for a second sample; the first captures graphs."""
+    log: list[str] = []
+    stream = _Stream(log)
+    cuda = {"Event": lambda: _Event(log), "get_elapsed_time": lambda start, stop: 1.0}
+    cupy = type(
+        "Cupy", (), {"cuda": type("Cuda", (), {n: staticmethod(f) for n, f in cuda.items()})}
+    )
+    timer = _Timer(cupy, lambda *_: log.append("spin"), stream, INFO, lambda: stream)
+    subject = bound(timer, lambda: log.append("launch"))
+    subject.sample(launches, met)
+    log.clear()
+    between = 1 if met.flushed or met.launch_kind == "isolated" else launches
+    assert subject.sample(launches, met) == pytest.approx(1e-3 / between)
+    return log
+
+
+ALONE = ["wait", "spin", "event", "launch", "event", "wait"]
+
+
+@pytest.mark.parametrize(
+    ("launches", "met", "asked"),
+    [
+        (1, USUAL, ["spin", "event", "launch", "event", "wait"]),
+        (3, USUAL, ["spin", "launch", "event", "graph of 3", "event", "wait"]),
+        (2, Condition("flushed"), ["spin", *["flush", "event", "launch", "event"] * 2, "wait"]),
+        (1, ISOLATED, ALONE),
+        (2, ISOLATED, ["launch", *ALONE] * 2),
+        (2, Condition("flushed", "isolated"), ["flush", *ALONE] * 2),
+        (
+            3,
+            Condition("warm", "stream"),
+            ["spin", "launch", "event", *["launch"] * 3, "event", "wait"],
+        ),
+        (4, Condition("warm", "graph"), ["spin", "launch", "event", "graph of 4", "event", "wait"]),
+        (1, Condition("warm", "graph"), ["spin", "event", "graph of 1", "event", "wait"]),
+        (
+            1,
+            Condition("flushed", "graph"),
+            ["spin", "flush", "event", "graph of 1", "event", "wait"],
+        ),
+    ],
+)
+def test_cuda_times_each_kind_as_it_is_described(
+    launches: int, met: Condition, asked: list[str]
+) -> None:
+    assert timed(launches, met) == asked
+
+
+def test_calls_of_a_library_are_queued_and_no_graph_holds_them() -> None:
+    usual, stream = USUAL, Condition("warm", "stream")
+    assert timed(3, usual, CudaLibraryBound) == timed(3, stream, CudaLibraryBound)
+    assert timed(2, ISOLATED, CudaLibraryBound) == timed(2, ISOLATED)
+    with pytest.raises(LaunchRefusedError, match="CuPy does not let a graph hold"):
+        timed(2, Condition("warm", "graph"), CudaLibraryBound)
+
+
+def test_an_isolated_sweep_on_this_machine_is_verified_and_never_competes(
+    opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    place = {"backend": opencl_choice.backend, "runtime": opencl_choice.runtime}
+    few = {"min_samples": 6, "max_samples": 6, "warmup": 0, "progress": False}
+    kernel = ROOT / "kernels/copy2d_coalesced"
+    found = sweep(kernel, **COPY, launch=[*TWO], **few, **place)
+    assert found.statuses == {"ok": 4}
+    assert (found.cells["verified_words"] == 64 * 64).all()
+    assert (found.cells["wrong_words"] == 0).all()
+    counts = found.best().drop_duplicates("launch_kind").set_index("launch_kind")["candidates"]
+    assert counts.to_dict() == dict.fromkeys(TWO, 2)
+    assert found.cells.groupby("launch_kind")["copy_gbs"].nunique().tolist() == [1, 1]
+    with pytest.raises(ConfigError, match="opencl has no launches of the kind 'stream'; it has: b"):
+        sweep(kernel, **COPY, launch="stream", **few, **place)
+
+
+# What was recorded
+
+
+def test_a_shard_from_before_is_read_as_the_usual_kind(tmp_path: Path) -> None:
+    shard = written(tmp_path / "0000-of-0001.parquet")
+    table, metadata = read_shard(shard)
+    older = pq.read_table(shard, partitioning=None).drop_columns(["launch_kind"])
+    text = json.dumps({**metadata, "schema_version": WITHOUT_KIND}).encode()
+    pq.write_table(older.replace_schema_metadata({METADATA_KEY: text}), shard)
+    add_sum(shard)
+    read, told = read_shard(shard)
+    assert read.replace_schema_metadata().equals(table.replace_schema_metadata())
+    assert told["schema_version"] == WITHOUT_KIND
+    newer = written(tmp_path / "1" / "0000-of-0001.parquet", kinds=("isolated",))
+    aggregate([shard, newer], tmp_path / "dataset")
+    cells = read_cells(tmp_path / "dataset")
+    assert cells.groupby("launch_kind").size().to_dict() == dict.fromkeys(TWO, len(table))
+    assert set(of_one_kind(cells)["launch_kind"]) == {"back_to_back"}
+
+
+# The report
+
+
+def several() -> tuple[pd.DataFrame, list[Advice]]:
+    """Cells of which another block is the fastest when isolated."""
+    times = {(32, 8): 1.0, (16, 16): 1.2, (64, 4): 1.1}
+    alone = {(32, 8): 1.5, (16, 16): 1.3, (64, 4): 1.4}
+    cells = pd.concat([group(times), group(alone, launch_kind="isolated")], ignore_index=True)
+    return cells, advice(cells, best_table(cells).to_pandas())
+
+
+def test_each_kind_has_its_launch_and_is_named_where_there_are_several() -> None:
+    cells, told = several()
+    page = first_page(told, cells, {"k": {"title": "K"}})
+    assert [(k["name"], [r["use"] for r in k["rows"]]) for k in page["kernels"]] == [
+        ("k, back to back", ["32 × 8"]),
+        ("k, isolated", ["16 × 16"]),
+    ]
+    usual = of_one_kind(cells)
+    one = advice(usual, best_table(usual).to_pandas())
+    assert [k["name"] for k in first_page(one, usual, {"k": {"title": "K"}})["kernels"]] == ["k"]
+    names = Namer(cells.to_dict("records"))
+    assert names.size(told[1].group) == "8192², isolated"
+    assert Namer(usual.to_dict("records")).size(told[0].group) == "8192²"
+
+
+def test_the_launch_that_loses_in_another_kind_is_a_finding() -> None:
+    cells, told = several()
+    [first] = of_first_kind(told)
+    assert first.group["launch_kind"] == "back_to_back"
+    [finding] = kind_findings(told, cells)
+    assert finding.worth == pytest.approx(1.5 / 1.3 - 1)
+    assert "32 × 8 is best back to back and 15 % slower than 16 × 16 isolated" in finding.sentence
+    assert kind_findings([first], cells) == []
+    # What cannot be told apart is no finding.
+    wide = cells.assign(own_low_s=0.5 * cells["median_s"])
+    assert kind_findings(told, wide) == []

@@ -107,7 +107,8 @@ def measure(plan: Path, out: Path, limit_s: float) -> None:
     planned = json.loads(plan.read_text())
     written(planted_folder())
     record_run.build_all(planned["plans"], out)
-    told, longest_s = [], 0.0
+    told: list[dict[str, Any]] = []
+    longest_s = 0.0
     for run, of in planned["runs"]:
         began_s = time.monotonic() - begin
         if began_s + longest_s > limit_s:
@@ -123,7 +124,7 @@ def measure(plan: Path, out: Path, limit_s: float) -> None:
         print(f"{run}: {seconds:.1f} s, status {done.returncode}", flush=True)
         if done.returncode or "failed" in done.stdout:
             print(done.stdout, done.stderr, flush=True)
-        (out / "runs.json").write_text(json.dumps(told, indent=1))
+    (out / "runs.json").write_text(json.dumps(told, indent=1))
     pack(out, [entry["run"] for entry in told])
 
 

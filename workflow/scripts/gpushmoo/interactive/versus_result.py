@@ -113,7 +113,7 @@ class Versus:
         ]
         told = zip(shown["verdict"], shown["status"], shown["message"], strict=True)
         table["verdict"] = [
-            v if v is not None else one_line(f"{status}: {said}", 80) for v, status, said in told
+            one_line(f"{status}: {said}", 80) if pd.isna(v) else v for v, status, said in told
         ]
         common = ", ".join(str(self.cells[c].iloc[0]) for c in constant) if len(shown) else ""
         rest = len(self.cells) - len(shown)

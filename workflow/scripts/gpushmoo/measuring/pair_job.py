@@ -115,7 +115,8 @@ class PairSupervisor:
     """Collects what processes tell until every pair has its status.
 
     When one falls, the pairs that ran are suspects: the others are measured first, by a fresh
-    process, then each suspect in a process of its own. What falls there is to blame.
+    process, then the suspects one after the other. Who ran alone in a fall is accused, and measured
+    last, in a process of its own. What falls there is to blame.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class PairSupervisor:
         self._timeout_s = cell_timeout_s
         self._ended: dict[int, PairEnded] = {}
         self._suspects: set[int] = set()
+        self._accused: set[int] = set()
         self._strikes: Counter[int] = Counter()
         self._faults = self._of_nobody = 0
 
@@ -157,7 +159,7 @@ class PairSupervisor:
             if not self._left:
                 break
             trusted = self._left - self._suspects
-            asked = frozenset(trusted or {min(self._left)})
+            asked = frozenset(trusted or self._left - self._accused or {min(self._left)})
             try:
                 worker = self._start(MeasurePairs(asked, TOGETHER if trusted else 1))
             except DeviceError as err:
@@ -199,6 +201,7 @@ class PairSupervisor:
                 self._give_up(Status.LOST_DEVICE, fall.text)
         elif len(asked) > 1:
             self._suspects |= ran
+            self._accused |= ran if len(ran) == 1 else set()
         elif fall.from_outside and self._strikes[min(ran)] < STRIKES_ALONE - 1:
             self._strikes[min(ran)] += 1
         else:

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,10 @@ def measure(plan: Path, out: Path, limit_s: float) -> None:
 
 def one(plan: dict[str, Any], run: str, out: Path, until: float) -> None:
     """All shards of a run; their processes start together, and the device's lock orders them."""
+    # Once for all of them: it is most of what starting takes, and opens no device.
+    import_module("gpushmoo.measuring.job")
     todo = [(run, plan["run"], *told) for told in plan["shards"]]
-    record_run.measure_all(todo, out, until, len(todo))
+    record_run.measure_all(todo, out, until, len(todo), "fork")
 
 
 def pack(out: Path, runs: list[str]) -> None:

@@ -117,11 +117,18 @@ def build_all(plans: list[dict[str, Any]], out: Path) -> None:
 
 
 def measure_all(
-    todo: list[tuple[Any, ...]], out: Path, until: float, at_once: int = SHARDS_AT_ONCE
+    todo: list[tuple[Any, ...]],
+    out: Path,
+    until: float,
+    at_once: int = SHARDS_AT_ONCE,
+    how: str = "spawn",
 ) -> None:
-    """Measure shards (run, the run that has its builds, and as planned), until that time."""
+    """Measure shards (run, the run that has its builds, and as planned), until that time.
+
+    `how` processes start, so many at once; forks have what this process has imported.
+    """
     begin = time.monotonic()
-    with ProcessPoolExecutor(at_once, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(at_once, mp_context=get_context(how)) as pool:
         tasks = {
             pool.submit(measured, out, until, (i + 1, len(todo)), *told): (told[0], *told[2:6])
             for i, told in enumerate(todo)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT
-from fakes import FOLDER, FakeDevice, FakeWorker, Fault, Tag, Tiny, cell_tag, make_cells
+from fakes import FOLDER, INFO, FakeDevice, FakeWorker, Fault, Tag, Tiny, cell_tag, make_cells
 from gpushmoo import ConfigError, Versus, versus
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.core.schema import Status
@@ -20,8 +20,9 @@ from gpushmoo.core.space import Cell
 from gpushmoo.devices.base import Reading
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.shell import main
+from gpushmoo.interactive.versus_result import Side
 from gpushmoo.measuring.builds import build_variants
-from gpushmoo.measuring.pair_job import PairSupervisor
+from gpushmoo.measuring.pair_job import MeasuredPairs, PairSupervisor
 from gpushmoo.measuring.paired import Contender, PairedRun, matched
 from gpushmoo.measuring.rounds import SLOWED_ROUNDS
 from gpushmoo.measuring.sampling.stopping import StoppingRule
@@ -34,6 +35,7 @@ from gpushmoo.measuring.worker.protocol import (
     Message,
     PairBegan,
     PairEnded,
+    PairsOpened,
 )
 from gpushmoo.workloads.loader import KernelFolder
 
@@ -351,6 +353,36 @@ def test_the_result_prints_as_a_table_with_what_failed_last(against: Versus) -> 
     assert "2 pairs: 1 " in repr(against)
     assert "launch_failed: B: the measuring process was ended by SIG" in lines[-1]
     assert sum(against.verdicts.values()) == 1
+
+
+def judged_as(ratios: Sequence[float], noise: float) -> Versus:
+    """A result of pairs whose B takes so much longer, measured with this noise."""
+    rng = np.random.default_rng(3)
+    pairs = matched(
+        (make_cells(variants=("a",), threads=tuple(range(1, len(ratios) // 2 + 1))),) * 2,
+        [("a", "a")],
+    )
+    ended = [
+        PairEnded(i, Status.OK, None, 1, *(r * np.exp(noise * rng.standard_normal((2, 8, 2)))))
+        for i, r in enumerate(np.stack([np.ones(len(ratios)), ratios], axis=1)[:, :, None, None])
+    ]
+    opened = PairsOpened(INFO, pairs, (0, 0), ({"a": "1"}, {"a": "1"}))
+    side = Side(FOLDER.path, ("a",), ())
+    return Versus((side, side), {"float": MeasuredPairs(opened, ended)}, 8, 0.01, "")
+
+
+def test_pairs_that_differ_in_their_parameters_alone_are_known_better_together() -> None:
+    result = judged_as([1.05] * 40, 0.05)
+    [group] = result.groups.to_dict("records")
+    assert (group["pairs"], group["verdict"], group["beyond"]) == (40, "slower", True)
+    assert result.slower
+    widths = result.cells["change_high"] - result.cells["change_low"]
+    assert group["change_high"] - group["change_low"] < 0.5 * widths.min()
+    assert "All 40 of float, a, a, 4, 8, warm: +" in repr(result)
+    assert "10 more pairs, which changed less, are in `cells`." in repr(result)
+    assert "Both were compiled into the same machine code." in repr(result)
+    same = judged_as([1.0] * 4, 0.001)
+    assert (same.slower, same.groups["verdict"].tolist()) == (False, ["same"])
 
 
 def test_variants_and_options_make_versions_and_a_wrong_one_is_told(

@@ -46,7 +46,9 @@ class Versus:
     share by which B takes longer, with the bounds of its 95 % interval `change_low` and
     `change_high`), the p-values `p_other` (nothing changed), `p_same` (it changed by δ or more) and
     `p_beyond` (B is not slower by more than δ), `verdict` and `beyond` (both judged over all cells
-    together), and the samples in seconds, an array of shape (blocks, 2) each.
+    together), and the samples in seconds, an array of shape (blocks, 2) each. `groups` has a row
+    for all measured `pairs` that differ in their parameters alone: the mean of their changes, which
+    is known better than each of them.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Versus:
         )
         rows = [row for dtype, m in measured.items() for row in _rows(dtype, m)]
         self.cells = _judge(rows, delta)
+        self.groups = _grouped(self.cells, delta)
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -74,8 +77,8 @@ class Versus:
 
     @property
     def slower(self) -> bool:
-        """Whether of any pair B is shown to be slower by more than δ."""
-        return bool(self.cells["beyond"].any())
+        """Whether of any pair, or of a group together, B is shown to be slower by more than δ."""
+        return bool(self.cells["beyond"].any() or self.groups["beyond"].any())
 
     def __repr__(self) -> str:
         a, b = self.sides
@@ -84,8 +87,7 @@ class Versus:
             parts.append("Both were compiled into the same machine code.")
         if any(self.alone):
             parts.append("Cells without one to stand beside: {} of A, {} of B.".format(*self.alone))
-        parts += [f"{self._summary()}\n", self._table()]
-        return "\n".join(parts)
+        return "\n".join([*parts, self._summary(), *self._group_lines(), "", self._table()])
 
     def _summary(self) -> str:
         counted = [f"{n} {verdict}" for verdict, n in sorted(self.verdicts.items())]
@@ -94,6 +96,12 @@ class Versus:
         beyond = int(self.cells["beyond"].sum())
         more = f"; of {beyond} pairs B is slower by more than that" if beyond else ""
         return f"{len(self.cells)} pairs: {', '.join(counted)} (at {self.delta:.3g}){more}."
+
+    def _group_lines(self) -> Iterator[str]:
+        for group in self.groups.to_dict("records"):
+            if group["pairs"] > 1:
+                which = ", ".join(str(group[name]) for name in _WHICH)
+                yield f"All {group['pairs']} of {which}: {_interval(group)}, {group['verdict']}."
 
     def _table(self) -> str:
         """The pairs that changed most first, of which there may be many more; faults last."""
@@ -106,11 +114,7 @@ class Versus:
         table["A (µs)"], table["B (µs)"] = (
             _texts(shown[c] * 1e6, "{:.4g}") for c in ("a_s", "b_s")
         )
-        table["change"] = _texts(shown["change"], "{:+.2%}")
-        table["95 % interval"] = [
-            "" if pd.isna(low) else f"{low:+.2%} to {high:+.2%}"
-            for low, high in zip(shown["change_low"], shown["change_high"], strict=True)
-        ]
+        table["change (95 % interval)"] = [_interval(row) for row in shown.to_dict("records")]
         told = zip(shown["verdict"], shown["status"], shown["message"], strict=True)
         table["verdict"] = [
             one_line(f"{status}: {said}", 80) if pd.isna(v) else v for v, status, said in told
@@ -123,6 +127,13 @@ class Versus:
 
 def _texts(values: pd.Series, form: str) -> list[str]:
     return ["" if pd.isna(value) else form.format(value) for value in values]
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """``+1.02% (+0.94% to +1.11%)``; empty where there is none."""
+    if pd.isna(row["change"]):
+        return ""
+    return f"{row['change']:+.2%} ({row['change_low']:+.2%} to {row['change_high']:+.2%})"
 
 
 def _same_code(measured: MeasuredPairs) -> bool:
@@ -161,6 +172,20 @@ def _judge(rows: Sequence[dict[str, Any]], delta: float) -> pd.DataFrame:
     frame = pd.DataFrame([{**row, **_said(told.get(i))} for i, row in enumerate(rows)])
     samples = ["a_samples_s", "b_samples_s"]
     return frame[[c for c in frame.columns if c not in samples] + samples]
+
+
+def _grouped(cells: pd.DataFrame, delta: float) -> pd.DataFrame:
+    """A row for each group of pairs; a block of it is the mean of that block of all of them."""
+    measured = cells[cells["status"] == Status.OK]
+    rows, changes = [], []
+    for which, group in measured.groupby(list(_WHICH), sort=False):
+        pairs = zip(group["a_samples_s"], group["b_samples_s"], strict=True)
+        blocks = np.mean([block_changes(a_s, b_s) for a_s, b_s in pairs], axis=0)
+        rows.append({**dict(zip(_WHICH, which, strict=True)), "pairs": len(group)})
+        changes.append(paired_change(blocks, delta))
+    judgements = zip(rows, judged(changes), strict=True)
+    columns = [*_WHICH, "pairs", *_NUMBERS, "verdict", "beyond"]
+    return pd.DataFrame([{**row, **_said(told)} for row, told in judgements], columns=columns)
 
 
 def _said(told: JudgedChange | None) -> dict[str, Any]:

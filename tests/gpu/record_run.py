@@ -47,7 +47,7 @@ def main() -> None:
         measure(json.loads(options.plan.read_text()), options.out, options.limit_s)
 
 
-def planned(name: str, backend: str, **own: Any) -> dict[str, Any]:
+def planned(name: str, backend: str = "cuda", **own: Any) -> dict[str, Any]:
     """The builds and shards of one configuration file, in plain values.
 
     `name` is the file's, or that of one in config/; `own` are keys that are merged over it.

@@ -14,7 +14,16 @@ _TIMES = (
     *("copy_gbs", "working_set_over_cache"),
 )
 _COUNTS = ("launches_per_sample", "threads_per_block", "blocks", "tiles", "verified_words")
-_TEXTS = ("kernel", "dtype", "variant", "cache_state", "device_uuid", "device_name", "backend")
+_TEXTS = (
+    "kernel",
+    "dtype",
+    "variant",
+    "cache_state",
+    "launch_kind",
+    "device_uuid",
+    "device_name",
+    "backend",
+)
 _LISTS = ("samples_s", "sampled_at_s", "repeat_medians_s", "repeat_samples", "repeat_copy_gbs")
 _IMPOSSIBLE = (math.nan, math.inf, -math.inf, -1.0, 0.0, 1e300)
 

@@ -119,7 +119,7 @@ def _write(
     runs = {cell.key: planned(workload, cell) for cell in cells}
     for run in runs.values():
         _end(run, params, rng)
-    places = {(c.problem, c.cache_state) for c in cells}
+    places = {(c.problem, c.condition) for c in cells}
     copies = {
         place: [(0.1 * i, float(s)) for i, s in enumerate(1e-5 * rng.uniform(0.99, 1.01, 7))]
         for place in sorted(places)

@@ -184,7 +184,7 @@ def sampled(device: CudaDevice, subjects: Sequence[Subject]) -> dict[tuple[str, 
         order = rng.permutation(len(subjects))
         for begin in range(0, len(order), 32):
             some = [subjects[i] for i in order[begin : begin + 32]]
-            outcomes = device.sample_all([Sample(s.bound, 1, False) for s in some])
+            outcomes = device.sample_all([Sample(s.bound, 1) for s in some])
             for subject, seconds in zip(some, outcomes, strict=True):
                 if isinstance(seconds, Exception):
                     raise seconds

@@ -291,7 +291,7 @@ class Ours:
             order = list(shuffled(shapes, self._rng))
             for start in range(0, len(order), TOGETHER):
                 part = order[start : start + TOGETHER]
-                samples = [Sample(self._bounds[s], self._launches, flushed=False) for s in part]
+                samples = [Sample(self._bounds[s], self._launches) for s in part]
                 for shape, outcome in zip(part, self._device.sample_all(samples), strict=True):
                     if isinstance(outcome, Exception):
                         raise outcome

@@ -23,7 +23,14 @@ from typing import Any
 
 import numpy as np
 from gpushmoo.core.errors import DeviceError, DeviceLostError
-from gpushmoo.core.space import Cell, Problem, Residency, enumerate_cells, expand_axis
+from gpushmoo.core.space import (
+    Cell,
+    Condition,
+    Problem,
+    Residency,
+    enumerate_cells,
+    expand_axis,
+)
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.cuda import device as cuda
 from gpushmoo.devices.cuda.buffers import CudaBuffers
@@ -210,7 +217,7 @@ def _run_problem(
             outcome.right += 1
         if place == 0:
             bound.sample(3)
-            bound.sample_flushed(2)
+            bound.sample(2, Condition("flushed"))
 
 
 if __name__ == "__main__":

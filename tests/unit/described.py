@@ -12,6 +12,7 @@ from conftest import ROOT
 from gpushmoo.analysis.device_model.describe import Describer, DeviceFacts
 from gpushmoo.analysis.device_model.form import Launches, Model
 from gpushmoo.core.code_path import CodePath, PathPart
+from gpushmoo.core.schema import GROUP
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import Workload
 from gpushmoo.workloads.loader import load_kernel
@@ -85,7 +86,7 @@ def rows_of(cells: Iterable[Cell]) -> pd.DataFrame:
         asked = describer.launch(cell, min(MOST_RESIDENT, RESIDENT_WARPS // warps), 20)
         assert not isinstance(asked, str), asked
         problem = {"height": cell.problem.height, "width": cell.problem.width}
-        names = {n: getattr(cell, n) for n in ("kernel", "dtype", "variant", "cache_state")}
+        names = {n: getattr(cell, n) for n in (*GROUP[:3], "cache_state", "launch_kind")}
         rows.append(
             {**names, **problem, "device_name": "NVIDIA H200", "cell_key": cell.key}
             | {**dict(cell.params), **asked}

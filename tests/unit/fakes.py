@@ -21,7 +21,7 @@ from gpushmoo.core.errors import (
     OutOfDeviceMemoryError,
     TypedError,
 )
-from gpushmoo.core.space import Cell, Problem, enumerate_cells
+from gpushmoo.core.space import USUAL, Cell, Condition, Problem, enumerate_cells
 from gpushmoo.devices.base import (
     Bound,
     DeviceInfo,
@@ -301,15 +301,12 @@ class FakeCopy:
         self.sample(1)
         self.target[:] = self.source
 
-    def sample(self, launches: int) -> float:
+    def sample(self, launches: int, met: Condition = USUAL) -> float:
         self.device.log.append(("copy",))
         self.device.alive()
         if self.device.copy_error is not None:
             raise ERRORS[self.device.copy_error]("The copy broke.")
         return 1e-3
-
-    def sample_flushed(self, launches: int) -> float:
-        return self.sample(launches)
 
 
 @dataclass
@@ -366,7 +363,11 @@ class FakeBound:
         if kind == "input":
             self.src[5] ^= 1
 
-    def sample(self, launches: int) -> float:
+    def sample(self, launches: int, met: Condition = USUAL) -> float:
+        if met.flushed:
+            self.device.log.append(("flush", self.tag))
+        if met.launch_kind != USUAL.launch_kind:
+            self.device.log.append((met.launch_kind, self.tag))
         self.device.log.append(("sample", self.tag))
         kind = self.fault("sample")
         self.misbehave(kind)
@@ -377,10 +378,6 @@ class FakeBound:
         self.device.clock.now += seconds * launches
         return seconds
 
-    def sample_flushed(self, launches: int) -> float:
-        self.device.log.append(("flush", self.tag))
-        return self.sample(launches)
-
 
 def make_cells(
     heights: tuple[int, ...] = (4,),
@@ -388,11 +385,12 @@ def make_cells(
     chunks: tuple[int, ...] = (1, 2),
     variants: tuple[str, ...] = ("a", "b"),
     cache_states: tuple[str, ...] = ("warm",),
+    launch_kinds: tuple[str, ...] = ("back_to_back",),
 ) -> list[Cell]:
     """The grid of the tiny kernel."""
     problems = [Problem(h, 8) for h in heights]
     axes = {"threads": list(threads), "chunks": list(chunks)}
-    return enumerate_cells("tiny", "float", variants, problems, axes, cache_states)
+    return enumerate_cells("tiny", "float", variants, problems, axes, cache_states, launch_kinds)
 
 
 @dataclass

@@ -146,7 +146,7 @@ def forget_faulty(cells: pd.DataFrame) -> None:
 def draw(cells: pd.DataFrame, predictions: pd.DataFrame, out: Path) -> list[Path]:
     """A figure of each kind that the kernels have, those of one state for the warm one."""
     rows = ceiling_rows(cells, KINDS)
-    several = cells["cache_state"].nunique() > 1
+    several = ["cache_state"] if cells["cache_state"].nunique() > 1 else []
     paths = []
     warm = {"height": 1024, "width": 1024, "cache_state": "warm"}
     copies = matching(cells, {"kernel": "copy2d_coalesced", **warm})

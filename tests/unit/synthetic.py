@@ -12,7 +12,7 @@ from conftest import ROOT
 from gpushmoo.analysis.models.closed import ModelInputs, Parameters, total_s
 from gpushmoo.analysis.models.footprint import footprint
 from gpushmoo.core.schema import Status
-from gpushmoo.core.space import Cell, Problem, enumerate_cells
+from gpushmoo.core.space import Cell, Problem, conditions, enumerate_cells
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.measuring.events import CellRun, ShardResult
 from gpushmoo.measuring.rows import cell_table
@@ -56,6 +56,7 @@ def write_shard(
     *,
     problems: Sequence[Problem] = (Problem(1024, 1024),),
     states: Sequence[str] = ("warm",),
+    kinds: Sequence[str] = ("back_to_back",),
     axes: Mapping[str, Sequence[int]],
     info: DeviceInfo = GPU,
     variants: Sequence[str] = (),
@@ -65,20 +66,25 @@ def write_shard(
     workload = folder.workload
     runs = {}
     names = variants or workload.variants
-    for cell in enumerate_cells(kernel, dtype, names, problems, axes, states):
+    for cell in enumerate_cells(kernel, dtype, names, problems, axes, states, kinds):
         launch = workload.launch(cell)
         # OpenCL does not tell it.
         resident = _resident(workload, launch) if info.backend == "cuda" else None
         run = CellRun(cell, launch, resident_per_unit=resident, registers=32, launches=1)
         _end(run, workload, info)
         runs[cell.key] = run
-    copies = {(p, s): [(float(i), 1e-3) for i in range(3)] for p in problems for s in states}
+    copies = {
+        (problem, met): [(float(i), 1e-3) for i in range(3)]
+        for problem in problems
+        for met in conditions(states, kinds)
+    }
     table = cell_table(ShardResult(runs, copies), workload, info, list(axes))
     sweep = {
         "sizes": [[p.height, p.width] for p in problems],
         "axes": {name: list(values) for name, values in axes.items()},
         "variants": list(names),
         "cache_states": list(states),
+        **({} if list(kinds) == ["back_to_back"] else {"launch_kinds": list(kinds)}),
     }
     write_parquet(table, path, _metadata(kernel, dtype, sweep, info))
     return path

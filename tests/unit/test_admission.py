@@ -171,7 +171,7 @@ def with_a_foreign_row(shard: Shard) -> None:
         (without_a_row, "lacks 1 of 12 cells"),
         (with_a_foreign_row, "holds 1 cells that were not to be measured, 0123456789abcdef"),
         (lambda s: s.write(pa.concat_tables([s.table, s.table.slice(0, 1)])), "holds a cell twice"),
-        (lambda s: s.write(metadata=s.metadata | {"schema_version": 4}), "has schema version 4"),
+        (lambda s: s.write(metadata=s.metadata | {"schema_version": 5}), "has schema version 5"),
         (
             lambda s: s.write(metadata={k: v for k, v in s.metadata.items() if k != "params"}),
             "carries a provenance that cannot be read",
@@ -236,6 +236,7 @@ OK_VALUES: list[tuple[str, Any]] = [
     ("height", 65),
     ("width", 63),
     ("cache_state", "flushed"),
+    ("launch_kind", "isolated"),
     ("block_x", 9),
     ("block_y", None),
     ("device_uuid", "GPU-7"),

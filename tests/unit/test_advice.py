@@ -35,6 +35,7 @@ def group(times: Mapping[tuple[int, int], float], side: int = 8192, **other: Any
                 "height": side,
                 "width": side,
                 "cache_state": "warm",
+                "launch_kind": "back_to_back",
                 "device_name": "D",
                 "status": "ok",
                 "block_x": x,

@@ -78,6 +78,7 @@ def shapes_of(kernel: str = "surf2d_memset") -> pd.DataFrame:
                 "height": problem.height,
                 "width": problem.width,
                 "cache_state": "warm",
+                "launch_kind": "back_to_back",
                 "device_name": "NVIDIA H200",
                 "backend": "cuda",
                 "status": "ok",

@@ -17,7 +17,7 @@ from gpushmoo.analysis.ceiling import (
     share_of_ceiling,
     write_ceiling,
 )
-from gpushmoo.core.space import Problem
+from gpushmoo.core.space import USUAL, Condition, Problem
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
 from hypothesis import given
@@ -25,13 +25,26 @@ from hypothesis import strategies as st
 from synthetic import GPU, write_shard
 
 MIB = 2**20
+FLUSHED = Condition("flushed")
 KINDS = {"global_load": "load", "global_store": "store"}
 
 
 def row(kind: str, size: int, bandwidth: float, state: str = "warm") -> CeilingRow:
     low, high = 0.99 * bandwidth, 1.01 * bandwidth
     return CeilingRow(
-        "GPU", state, kind, size, None, bandwidth, low, high, f"peak_{kind}", "float", "v", "x=1"
+        "GPU",
+        state,
+        "back_to_back",
+        kind,
+        size,
+        None,
+        bandwidth,
+        low,
+        high,
+        f"peak_{kind}",
+        "float",
+        "v",
+        "x=1",
     )
 
 
@@ -49,26 +62,26 @@ ROWS = [
 
 def test_times_of_reading_and_writing_add_up() -> None:
     # 8 MiB at 6000 and 8 MiB at 3000 GB/s: 2 / (1/6000 + 1/3000).
-    assert ceiling_gbs(ROWS, "GPU", "warm", 8 * MIB, 8 * MIB) == pytest.approx(4000.0)
+    assert ceiling_gbs(ROWS, "GPU", USUAL, 8 * MIB, 8 * MIB) == pytest.approx(4000.0)
     # Three quarters read: 4 / (3/6000 + 1/3000).
-    assert ceiling_gbs(ROWS, "GPU", "warm", 12 * MIB, 4 * MIB) == pytest.approx(4800.0)
+    assert ceiling_gbs(ROWS, "GPU", USUAL, 12 * MIB, 4 * MIB) == pytest.approx(4800.0)
 
 
 def test_a_cell_that_only_reads_needs_only_the_load() -> None:
     loads = [r for r in ROWS if r.kind == "load"]
-    assert ceiling_gbs(loads, "GPU", "warm", 16 * MIB, 0) == 6000.0
-    assert ceiling_gbs(loads, "GPU", "warm", 8 * MIB, 8 * MIB) is None
-    assert ceiling_gbs(ROWS, "GPU", "flushed", 8 * MIB, 8 * MIB) is None
-    assert ceiling_gbs(ROWS, "GPU", "flushed", 8 * MIB, 0) == 1000.0
-    assert ceiling_gbs(ROWS, "another", "warm", 8 * MIB, 8 * MIB) is None
-    assert ceiling_gbs([], "GPU", "warm", 8 * MIB, 8 * MIB) is None
-    assert ceiling_gbs(ROWS, "GPU", "warm", 0, 0) is None
+    assert ceiling_gbs(loads, "GPU", USUAL, 16 * MIB, 0) == 6000.0
+    assert ceiling_gbs(loads, "GPU", USUAL, 8 * MIB, 8 * MIB) is None
+    assert ceiling_gbs(ROWS, "GPU", FLUSHED, 8 * MIB, 8 * MIB) is None
+    assert ceiling_gbs(ROWS, "GPU", FLUSHED, 8 * MIB, 0) == 1000.0
+    assert ceiling_gbs(ROWS, "another", USUAL, 8 * MIB, 8 * MIB) is None
+    assert ceiling_gbs([], "GPU", USUAL, 8 * MIB, 8 * MIB) is None
+    assert ceiling_gbs(ROWS, "GPU", USUAL, 0, 0) is None
 
 
 @pytest.mark.parametrize(("touched", "expected"), [(1, 6000.0), (127, 6000.0), (129, 4000.0)])
 def test_the_nearest_working_set_counts_by_its_logarithm(touched: int, expected: float) -> None:
     # Between 16 and 1024 MiB the middle is 128 MiB.
-    assert ceiling_gbs(ROWS, "GPU", "warm", touched * MIB, 0) == expected
+    assert ceiling_gbs(ROWS, "GPU", USUAL, touched * MIB, 0) == expected
 
 
 @given(read=st.integers(0, 2**40), written=st.integers(0, 2**40), scale=st.floats(0.1, 10.0))
@@ -76,7 +89,7 @@ def test_the_ceiling_lies_between_both_rates_and_scales_with_them(
     read: int, written: int, scale: float
 ) -> None:
     rows = [row("load", MIB, 5000.0 * scale), row("store", MIB, 2000.0 * scale)]
-    found = ceiling_gbs(rows, "GPU", "warm", read, written)
+    found = ceiling_gbs(rows, "GPU", USUAL, read, written)
     if read + written == 0:
         assert found is None
         return

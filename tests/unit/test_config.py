@@ -534,7 +534,7 @@ def test_sweeps_of_one_kernel_that_share_a_cell_are_refused(shared: dict[str, An
     assert text == (
         f"kernels.b.sizes: kernels.a sweeps dot_streamed at 1 x {size}, too; no cell may be "
         "measured twice: two sweeps of one kernel must have no size in common, or else no type, no "
-        "variant, no cache state or no value of one axis."
+        "variant, no cache state, no kind of launch or no value of one axis."
     )
 
 

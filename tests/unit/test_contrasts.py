@@ -23,6 +23,7 @@ def cell(dtype: str, blocks: int, gbs: float, **other: Any) -> dict[str, Any]:
         "height": 512,
         "width": 512,
         "cache_state": "warm",
+        "launch_kind": "back_to_back",
         "device_name": "D",
         "status": "ok",
         "blocks": blocks,
@@ -70,7 +71,7 @@ def test_problems_of_one_size_and_launches_of_one_number_of_blocks_are_not_mixed
     flat = [cell("float", n, 1000.0) for n in (1, 2)]
     other = [cell("float", n, 600.0, height=256, width=1024) for n in (1, 2)]
     slower = [cell("float", 2, 100.0, block_x=8)]
-    names = Namer([{"device_name": "D", "cache_state": "warm"}])
+    names = Namer([{"device_name": "D", "cache_state": "warm", "launch_kind": "back_to_back"}])
     assert told(pd.DataFrame(flat + other), ["k"], [], names) == []
     assert steps(pd.DataFrame(slower + flat)) == []
 
@@ -87,7 +88,7 @@ def test_double_over_float_is_taken_at_floats_best_launch() -> None:
 
 def test_sentences_name_the_kernel_and_the_size() -> None:
     small = CELLS.assign(height=4, width=4, bandwidth_gbs=1.0, cell_key=CELLS["cell_key"] + "s")
-    names = Namer([{"device_name": "D", "cache_state": "warm"}])
+    names = Namer([{"device_name": "D", "cache_state": "warm", "launch_kind": "back_to_back"}])
     found = contrast_findings(pd.concat([small, CELLS]), ["k", "absent"], [], names, FIGURES.get)
     assert [f.sentence for f in found] == [
         "k, exact, 512²: one block more than 12 (4 × 3 resident) costs 25 % with double, 25 % with "

@@ -64,6 +64,7 @@ def shard(repeat: int, seconds: list[float], size: int = 64) -> dict[str, Any]:
         "height": size,
         "width": size,
         "cache_state": "warm",
+        "launch_kind": "back_to_back",
         "at_s": list(range(len(seconds))),
         "seconds": seconds,
     }

@@ -40,7 +40,7 @@ def of(found: tuple[pd.DataFrame, Fits], kernel: str) -> pd.DataFrame:
 def test_figure_is_readable(
     found: tuple[pd.DataFrame, Fits], drawn: list[Figure], tmp_path: Path, kernel: str
 ) -> None:
-    footprint(of(found, kernel), found[1], tmp_path / "a.svg", name_state=True)
+    footprint(of(found, kernel), found[1], tmp_path / "a.svg", named=["cache_state"])
     assert_readable(drawn[0])
     mappings = sorted(WORKLOADS[kernel].mappings)
     assert legend_of(drawn[0]) == [*mappings, "launch limit", "model, full warps", "1 / sectors"]

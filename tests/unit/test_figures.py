@@ -131,7 +131,7 @@ def test_heatmap_is_readable_and_says_its_state(
 ) -> None:
     mine = matching(cells, {"kernel": "copy2d_coalesced", **where})
     svg = tmp_path / "a.svg"
-    heatmap(mine, "block_x", "block_y", list(DTYPES), svg, name_state=True)
+    heatmap(mine, "block_x", "block_y", list(DTYPES), svg, named=["cache_state"])
     assert_readable(drawn[0])
     state = "warm" if where is WARM else "L2 flushed"
     assert f"1024 × 1024 elements, {state}:" in note_of(svg)["title"]
@@ -271,7 +271,7 @@ def test_a_heat_map_says_what_its_axes_are(
     mine = matching(cells, {"kernel": "copy2d_coalesced", "dtype": "float", **WARM})
     named = mine.rename(columns={"block_x": view.x, "block_y": view.y})
     tables = (named, mine.iloc[:0], mine.iloc[:0], (), ())
-    view.draw(FigureData("copy2d_coalesced", ("float",), (), False, *tables), tmp_path / "a.svg")
+    view.draw(FigureData("copy2d_coalesced", ("float",), (), (), *tables), tmp_path / "a.svg")
     assert drawn[0].axes[-2].get_xlabel() == label
     note = note_of(tmp_path / "a.svg")
     assert note["title"].endswith(f"bandwidth over {over}")
@@ -322,7 +322,7 @@ def test_a_view_that_fails_says_why_in_its_figures_place(
     files = {"dataset": dataset, "ceiling": tmp_path / "ceiling.json"}
     where = {"kernel": "mine", "height": 64, "width": 64, "cache_state": "warm"}
     spec = {"folder": str(folder), "view": "view-own", "where": where}
-    words = {"dtypes": ["float"], "controls": [], "name_state": False}
+    words = {"dtypes": ["float"], "controls": [], "named": []}
     svg, terminal = tmp_path / "a.svg", io.StringIO()
     draw_figure(spec | words, files, svg, terminal)
     read_summed(svg)
@@ -374,7 +374,7 @@ def test_curve_is_readable_and_has_its_ceiling(
     svg = tmp_path / "a.svg"
     mine, model = matching(cells, where), matching(predictions, where)
     assert 0 < len(model) < len(predictions)
-    curve(mine, model, "num_partition", "blocks", svg, ceiling, name_state=True)
+    curve(mine, model, "num_partition", "blocks", svg, ceiling, named=["cache_state"])
     assert_readable(drawn[0])
     assert "ceiling (float4)" in legend_of(drawn[0])
     assert "L2 flushed" in note_of(svg)["title"]

@@ -103,28 +103,33 @@ def test_what_limits_shapes_is_drawn_on_cuda_where_mappings_are_compared(
     params = params_of(flow, "footprint-tex2d_sum-128x128-warm")
     assert params["where"] == {
         "kernel": "tex2d_sum",
+        "launch_kind": "back_to_back",
         "height": 128,
         "width": 128,
         "cache_state": "warm",
     }
-    assert not params["name_state"]
+    assert params["named"] == []
 
 
 def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
     assert params_of(flow, "heatmap-copy2d_coalesced-block_x-block_y-256x256-warm") == {
         "where": {
             "kernel": "copy2d_coalesced",
+            "launch_kind": "back_to_back",
             "height": 256,
             "width": 256,
             "cache_state": "warm",
         },
-        "name_state": True,
+        "named": ["cache_state"],
         "folder": "kernels/copy2d_coalesced",
         "view": "heatmap-block_x-block_y",
         "dtypes": ["float"],
         "controls": [],
     }
-    assert params_of(flow, "workingset-global_copy")["where"] == {"kernel": "global_copy"}
+    assert params_of(flow, "workingset-global_copy")["where"] == {
+        "kernel": "global_copy",
+        "launch_kind": "back_to_back",
+    }
     curve = SimpleNamespace(figure="curve-block_eq_partition-num_partition-512x512-warm")
     assert set(flow.figure_inputs(curve)) == {"dataset", "ceiling", "predictions"}
 
@@ -214,7 +219,7 @@ def test_a_run_that_streams_nothing_has_no_studies(
     assert studies(alone) == drawn_studies(alone) == drawn_plots(alone) == []
     assert alone.ceiling_kernels == {}
     # A state is named only where the run has several.
-    assert not any(params_of(alone, figure.name)["name_state"] for figure in alone.figures)
+    assert not any(params_of(alone, figure.name)["named"] for figure in alone.figures)
 
 
 def test_a_study_is_left_out_by_null_and_where_its_cells_kernels_are_not_swept(

@@ -73,6 +73,7 @@ def rows_of(sweep: SweepConfig) -> Iterable[Mapping[str, Any]]:
                 "height": cell.problem.height,
                 "width": cell.problem.width,
                 "cache_state": cell.cache_state,
+                "launch_kind": cell.launch_kind,
                 "status": "ok",
                 "units": UNITS,
                 "blocks": launch.blocks,

@@ -28,7 +28,7 @@ from fakes import (
     work,
 )
 from gpushmoo.core.schema import Status
-from gpushmoo.core.space import Cell, Problem, ShardSpace
+from gpushmoo.core.space import USUAL, Cell, Condition, Problem, ShardSpace
 from gpushmoo.devices.base import Reading
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import Began, CellRun, Copied, Ended, Grouped, Read
@@ -72,8 +72,8 @@ def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
     copies = [e for e in outcome.events if isinstance(e, Copied)]
     assert {e.seconds for e in copies} == {1e-3}
     assert {k: len(v) for k, v in outcome.result.copies.items()} == {
-        (Problem(4, 8), "warm"): 6,
-        (Problem(8, 8), "warm"): 6,
+        (Problem(4, 8), USUAL): 6,
+        (Problem(8, 8), USUAL): 6,
     }
     # Every verification is preceded by poison.
     log = [e for e in outcome.device.log if e[0] != "sample"]
@@ -232,9 +232,9 @@ def test_a_pause_in_the_runtimes_copy_costs_nothing_but_that_copy() -> None:
             device, copy = self, super().bind_copy(source, target)
 
             class Copy:
-                def sample(self, launches: int) -> float:
+                def sample(self, launches: int, met: Condition) -> float:
                     device.paused = device.log.count(("copy",)) == 2
-                    return copy.sample(launches) + 100.0 * device.paused
+                    return copy.sample(launches, met) + 100.0 * device.paused
 
             return Copy()
 

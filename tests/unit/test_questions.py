@@ -277,7 +277,7 @@ def test_figures_are_readable_and_their_captions_hold_the_numbers(
 def test_pages_tell_what_was_simulated(folder: Path, found: dict[str, Answer]) -> None:
     reads = {kind: [folder / f"{kind}.parquet"] for kind in ("tables", "questions")}
     chapter = ROOT / "reports/chapters/tesla_c1060"
-    empty = pd.DataFrame(columns=["status", "kernel", "device_name", "cache_state"])
+    empty = pd.DataFrame(columns=["status", "kernel", "device_name", "cache_state", "launch_kind"])
     facts = page(Measured(empty, [], [], reads, chapter, PARAMS, {})).facts
     assert facts is not None
     [table] = facts["tables"]

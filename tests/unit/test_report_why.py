@@ -9,7 +9,7 @@ from gpushmoo.analysis.device_model.gain import LEVERS
 from gpushmoo.report.tables import Namer
 from gpushmoo.report.why import LIMIT_WORDS, parameter_tables, why_parts
 
-NAMES = Namer([{"device_name": "H", "cache_state": "warm"}])
+NAMES = Namer([{"device_name": "H", "cache_state": "warm", "launch_kind": "back_to_back"}])
 
 
 def why(**changes: Any) -> dict[str, Any]:
@@ -18,6 +18,7 @@ def why(**changes: Any) -> dict[str, Any]:
         "dtype": "float",
         "variant": "plain",
         "cache_state": "warm",
+        "launch_kind": "back_to_back",
         "cell_key": "a",
         "height": 64,
         "width": 64,

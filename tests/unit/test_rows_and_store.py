@@ -19,7 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import examples
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
-from gpushmoo.core.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
+from gpushmoo.core.schema import (
+    METADATA_KEY,
+    SCHEMA_VERSION,
+    WITHOUT_KIND,
+    Status,
+    cell_schema,
+)
+from gpushmoo.core.space import Condition
 from gpushmoo.measuring.events import CellRun, ShardResult
 from gpushmoo.measuring.rows import cell_table
 from gpushmoo.storage import store
@@ -105,7 +112,11 @@ def one_run(samples: list[float], status: Status | None = Status.OK) -> CellRun:
 
 def row_of(run: CellRun) -> dict[str, Any]:
     problem = run.cell.problem
-    copies = {(problem, "warm"): [(0.0, 1e-3)], (problem, "flushed"): [(0.0, 2e-3)]}
+    copies = {
+        (problem, Condition("warm")): [(0.0, 1e-3)],
+        (problem, Condition("flushed")): [(0.0, 2e-3)],
+        (problem, Condition("warm", "isolated")): [(0.0, 3e-3)],
+    }
     result = ShardResult({run.cell.key: run}, copies)
     row: dict[str, Any] = cell_table(result, FOLDER.workload, INFO, AXES).to_pylist()[0]
     return row
@@ -281,7 +292,7 @@ def test_other_schema_version_is_refused_with_both_versions(table: pa.Table, sha
     payload = json.dumps({"schema_version": SCHEMA_VERSION + 1}).encode()
     sentence = refused(rewritten(table, shard, payload))
     assert f"version {SCHEMA_VERSION + 1}" in sentence
-    assert f"version {SCHEMA_VERSION}." in sentence
+    assert f"versions {WITHOUT_KIND} and {SCHEMA_VERSION}." in sentence
 
 
 def test_shards_of_other_columns_cells_or_programs_are_refused(

@@ -102,6 +102,7 @@ def _points(machine: Machine, tiling: Tiling) -> list[Any]:
             "width": width,
             "height": width,
             "cache_state": state,
+            "launch_kind": "back_to_back",
             "num_partition": blocks,
             "bandwidth_gbs": float(blocks + (state == "warm")),
         }

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 from gpushmoo.core.space import (
-    CACHE_STATES,
+    CONDITIONS,
     Cell,
     Problem,
     Residency,
@@ -140,8 +140,8 @@ PROBLEMS = st.lists(
 def test_cells_that_are_compared_are_measured_by_one_shard(
     problems: list[Problem], shards: int
 ) -> None:
-    parts = [shard_rounds(problems, CACHE_STATES, i, shards) for i in range(shards)]
-    whole = [(p, state) for p in problems for state in CACHE_STATES]
+    parts = [shard_rounds(problems, CONDITIONS, i, shards) for i in range(shards)]
+    whole = [(p, met) for p in problems for met in CONDITIONS]
     assert sorted(pair for part in parts for pair in part) == sorted(whole)
     counts = [len(part) for part in parts if part]
     assert len(counts) == min(shards, len(whole))

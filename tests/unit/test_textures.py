@@ -45,6 +45,7 @@ def cells_of(
                 "height": side,
                 "width": side,
                 "cache_state": "warm",
+                "launch_kind": "back_to_back",
                 "status": "ok",
                 "cell_key": f"{x:04}{y:04}",
                 "block_x": x,
@@ -65,7 +66,7 @@ def cells_of(
 
 
 def ceiling(kind: str, gbs: float) -> CeilingRow:
-    where = ("G", "warm", kind, IMAGE_BYTES, 1.0)
+    where = ("G", "warm", "back_to_back", kind, IMAGE_BYTES, 1.0)
     return CeilingRow(*where, gbs, gbs, gbs, f"global_{kind}", "float4", "plain", "block_x=1")
 
 

@@ -115,6 +115,7 @@ def measured_cells() -> pd.DataFrame:
     rows = [
         {"kernel": "block_tiles", "status": "ok", "device_name": "D", "variant": "exact"}
         | {"height": 8192, "width": 8192, "cache_state": "flushed", "dtype": dtype}
+        | {"launch_kind": "back_to_back"}
         | {"num_partition": 8, "row_bytes": width, "pad_bytes": pad, "bandwidth_gbs": width + pad}
         for dtype, width, pad in product(("float", "double"), (128, 256), (0, 64))
     ]
@@ -179,7 +180,7 @@ def test_a_recorded_index_computation_stands_on_the_page(tmp_path: Path) -> None
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(INDEX), encoding="utf-8")
     assert planned() == {"index": ("record/benchmarks/index.json",)}
-    empty = pd.DataFrame(columns=["status", "kernel", "device_name", "cache_state"])
+    empty = pd.DataFrame(columns=["status", "kernel", "device_name", "cache_state", "launch_kind"])
     facts = page(Measured(empty, [], [], {"index": [file]}, CHAPTER_FOLDER, {}, {})).facts
     assert facts is not None
     [told] = facts["index"]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.errors import BuildError, LaunchRefusedError
-from gpushmoo.core.space import Problem
+from gpushmoo.core.space import USUAL, Condition, Problem
 from gpushmoo.devices.arguments import named_buffer
 from gpushmoo.devices.base import (
     DeviceInfo,
@@ -75,7 +75,18 @@ class MadeUpBound:
         """Queue it once and wait."""
         self.sample(1)
 
-    def sample(self, launches: int) -> float:
+    def sample(self, launches: int, met: Condition = USUAL) -> float:
+        """All between two marks, or each between its own, behind a flush where one is asked for."""
+        if met == USUAL:
+            return self._together(launches)
+        total_s = 0.0
+        for _ in range(launches):
+            if met.flushed:
+                self._device.flush()
+            total_s += self._together(1)
+        return total_s / launches
+
+    def _together(self, launches: int) -> float:
         """Between two marks."""
         queue = self._device.queue
         start = queue.mark()
@@ -84,14 +95,6 @@ class MadeUpBound:
         stop = queue.mark()
         queue.wait()
         return stop.seconds_since(start) / launches
-
-    def sample_flushed(self, launches: int) -> float:
-        """Each behind a flush."""
-        total_s = 0.0
-        for _ in range(launches):
-            self._device.flush()
-            total_s += self.sample(1)
-        return total_s / launches
 
 
 def compiled(folder: Path, dtype: str, defines: Mapping[str, str]) -> bytes:

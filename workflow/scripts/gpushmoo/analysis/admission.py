@@ -151,6 +151,7 @@ def _planned(text: str) -> pa.Table:
         "height": [cell.problem.height for cell in cells],
         "width": [cell.problem.width for cell in cells],
         "cache_state": [cell.cache_state for cell in cells],
+        "launch_kind": [cell.launch_kind for cell in cells],
     }
     axes = sorted(values)
     of_axes = {a: [cell.params[place][1] for cell in cells] for place, a in enumerate(axes)}

@@ -42,12 +42,13 @@ class InCache:
 
 @dataclass(frozen=True)
 class Advice:
-    """The launch to use for one kernel and element type on one device.
+    """The launch to use for one kernel, element type and kind of launch on one device.
 
     `group` are the columns GROUP of the problem that stands for the others: the largest, warm where
-    it was swept so, in the fastest variant. `cell` is the launch's row of the data set, `axes` the
-    launch parameters of its group. `place` says where that problem's bytes lie: ``cache``,
-    ``memory``, ``between``, or ``unknown`` where the device does not tell its cache's size.
+    it was swept so, in the fastest variant. `cell` is the
+    launch's row of the data set, `axes` the launch parameters of its group. `place` says where that
+    problem's bytes lie: ``cache``, ``memory``, ``between``, or ``unknown`` where the device does
+    not tell its cache's size.
 
     `tied` of `candidates` launches cannot be told from the fastest. `defaults` has the cost of each
     of DEFAULT_BLOCKS that was swept, `worst` that of the slowest valid launch. Costs are shares of
@@ -68,7 +69,7 @@ class Advice:
 
 
 def advice(cells: pd.DataFrame, best: pd.DataFrame) -> list[Advice]:
-    """One for each device, kernel and element type with a verified cell, sorted by kernel.
+    """One for each device, kernel, kind of launch and element type with a verified cell, sorted.
 
     `best` has the rows of `best_schema`, without those of variants that are not to win.
     """
@@ -76,7 +77,8 @@ def advice(cells: pd.DataFrame, best: pd.DataFrame) -> list[Advice]:
     groups = dict(list(ok.groupby(list(GROUP), sort=False, observed=True)))
     tops = best[best["is_fastest"]]
     out = []
-    for _, own in tops.groupby(["device_name", "kernel", "dtype"], sort=True, observed=True):
+    names = ["device_name", "kernel", "launch_kind", "dtype"]
+    for _, own in tops.groupby(names, sort=True, observed=True):
         top = _main(own)
         tied = best[(best[list(GROUP)] == top[list(GROUP)].tolist()).all(axis=1)]
         same_variant = own[own["variant"] == top["variant"]]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ..storage.dataset import of_one_kind
 from .fastest import BYTES_TOUCHED, cache_bytes, fastest
 
 # A series of fewer sizes has no shape, and one that falls by less has no end of a cache in it.
@@ -59,7 +60,7 @@ def cache_ends(cells: pd.DataFrame) -> list[CacheEnd]:
 
     A series is the fastest verified cell for each number of bytes touched.
     """
-    warm = cells[cells["cache_state"] == "warm"]
+    warm = of_one_kind(cells[cells["cache_state"] == "warm"])
     series = fastest(warm, ["dtype", BYTES_TOUCHED])
     ends = []
     for dtype, rows in series.groupby("dtype", sort=True):

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ..core.schema import DERIVED
+from ..core.space import Condition
 from ..storage.dataset import read_cells
 from ..storage.wholefile import read_json, write_json
 from .fastest import BYTES_TOUCHED, axes_of, fastest, params_text
@@ -18,7 +19,8 @@ from .fastest import BYTES_TOUCHED, axes_of, fastest, params_text
 # Of the verified cells of a dataset all that this module asks, beside the axes.
 COLUMNS = frozenset(
     {
-        *("kernel", "dtype", "variant", "cell_key", "cache_state", "device_name", "status"),
+        *("kernel", "dtype", "variant", "cell_key", "cache_state", "launch_kind", "device_name"),
+        "status",
         *("bytes_read", "bytes_written", "working_set_over_cache"),
         *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
     }
@@ -36,6 +38,7 @@ class CeilingRow:
 
     device_name: str
     cache_state: str
+    launch_kind: str
     kind: str
     bytes_touched: int
     working_set_over_cache: float | None
@@ -51,13 +54,13 @@ class CeilingRow:
 def ceiling_rows(cells: pd.DataFrame, kinds: Mapping[str, str]) -> list[CeilingRow]:
     """The ceilings that `cells` show; `kinds` maps a kernel to ``load`` or ``store``.
 
-    One row for each device, cache state, kind and number of bytes touched, sorted by these: the
-    best over dtype, variant and all launch parameters.
+    One row for each device, cache state, kind of launch, kind and number of bytes touched, sorted
+    by these: the best over dtype, variant and all launch parameters.
     """
     axes = {kernel: axes_of(cells[cells["kernel"] == kernel]) for kernel in kinds}
     of_kinds = cells[cells["kernel"].isin(list(kinds))]
     of_kinds = of_kinds.assign(**{_KIND: of_kinds["kernel"].map(dict(kinds))})
-    best = fastest(of_kinds, ["device_name", "cache_state", _KIND, BYTES_TOUCHED])
+    best = fastest(of_kinds, ["device_name", "cache_state", "launch_kind", _KIND, BYTES_TOUCHED])
     return [_row(cell, axes[cell["kernel"]]) for cell in best.to_dict("records")]
 
 
@@ -66,6 +69,7 @@ def _row(cell: Mapping[str, Any], axes: Sequence[str]) -> CeilingRow:
     return CeilingRow(
         device_name=cell["device_name"],
         cache_state=cell["cache_state"],
+        launch_kind=cell["launch_kind"],
         kind=cell[_KIND],
         bytes_touched=int(cell[BYTES_TOUCHED]),
         working_set_over_cache=None if pd.isna(share) else float(share),
@@ -82,7 +86,7 @@ def _row(cell: Mapping[str, Any], axes: Sequence[str]) -> CeilingRow:
 def ceiling_gbs(
     rows: Sequence[CeilingRow],
     device_name: str,
-    cache_state: str,
+    met: Condition,
     bytes_read: int,
     bytes_written: int,
 ) -> float | None:
@@ -97,8 +101,8 @@ def ceiling_gbs(
     for kind, share in (("load", bytes_read), ("store", bytes_written)):
         if share == 0:
             continue
-        place = (device_name, cache_state, kind)
-        usable = [r for r in rows if (r.device_name, r.cache_state, r.kind) == place]
+        place = (device_name, *met, kind)
+        usable = [r for r in rows if place == (r.device_name, r.cache_state, r.launch_kind, r.kind)]
         if not usable:
             return None
         nearest = min(usable, key=lambda r: abs(math.log(r.bytes_touched / total)))
@@ -111,7 +115,7 @@ def cell_ceiling_gbs(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> flo
     return ceiling_gbs(
         rows,
         cell["device_name"],
-        cell["cache_state"],
+        Condition(cell["cache_state"], cell["launch_kind"]),
         int(cell["bytes_read"]),
         int(cell["bytes_written"]),
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..core.schema import DERIVED, Status
+from ..core.space import LAUNCH_KINDS
 from ..storage.dataset import read_cells
 from ..storage.wholefile import write_json
 from .fastest import BYTES_TOUCHED, OUTSIDE
@@ -80,7 +81,8 @@ def measure_machine(dataset: Path, out: Path) -> None:
 
     ``{"devices": [{"device": name, "facts": [...], "missing": {name: sentence}}]}``
     """
-    cells = read_cells(dataset, {"kernel": list(KERNELS), "status": "ok"}, COLUMNS)
+    where = {"kernel": list(KERNELS), "status": "ok", "launch_kind": LAUNCH_KINDS[0]}
+    cells = read_cells(dataset, where, COLUMNS)
     devices = []
     for device, rows in cells.groupby("device_name", sort=True):
         facts, missing = machine_facts(rows)

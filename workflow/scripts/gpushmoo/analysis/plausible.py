@@ -198,7 +198,7 @@ def _agree(stored: Floats, derived: Floats) -> bool:
 def _faults_of_groups(rows: pa.Table) -> Iterator[str]:
     """What cells of one problem have in common: the copy beside them, and what is verified."""
     for name, keys in (
-        ("copy_gbs", ["height", "width", "cache_state", "measured_at"]),
+        ("copy_gbs", ["height", "width", "cache_state", "launch_kind", "measured_at"]),
         ("verified_words", ["height", "width", "variant"]),
     ):
         several = rows.group_by(keys).aggregate([(name, "count_distinct")])

@@ -67,13 +67,13 @@ def shard_deviations(tables: Sequence[pa.Table]) -> list[Deviations]:
 
 
 def _rounds(table: pa.Table, rows: Places) -> list[Hashable]:
-    """Cells of one problem and cache state are sampled in the same rounds, by one job."""
-    return _tuples(table, rows, ("height", "width", "cache_state", "measured_at"))
+    """Cells of one problem and condition are sampled in the same rounds, by one job."""
+    return _tuples(table, rows, ("height", "width", "cache_state", "launch_kind", "measured_at"))
 
 
 def _of_one_job(table: pa.Table, rows: Places) -> npt.NDArray[np.bool_]:
     """Whether all cells of each row's group were measured by one job, and so in the same rounds."""
-    groups = _tuples(table, rows, ("height", "width", "cache_state", "variant"))
+    groups = _tuples(table, rows, ("height", "width", "cache_state", "launch_kind", "variant"))
     moments: dict[Hashable, set[Hashable]] = {}
     for group, moment in zip(groups, _tuples(table, rows, ("measured_at",)), strict=True):
         moments.setdefault(group, set()).add(moment)
@@ -81,10 +81,10 @@ def _of_one_job(table: pa.Table, rows: Places) -> npt.NDArray[np.bool_]:
 
 
 def _classes(table: pa.Table, rows: Places) -> list[Hashable]:
-    """Cells alike in their noise: of one kernel, one cache state and one decade of time."""
+    """Cells alike in their noise: of one kernel, one condition and one decade of time."""
     seconds = table.column("median_s").to_numpy()[rows]
     decades = np.floor(np.log10(seconds)).astype(int).tolist()
-    names = _tuples(table, rows, ("kernel", "cache_state"))
+    names = _tuples(table, rows, ("kernel", "cache_state", "launch_kind"))
     return [(name, decade) for name, decade in zip(names, decades, strict=True)]
 
 

@@ -29,7 +29,8 @@ MEANING = {
 
 # Of a dataset all that this module asks.
 COLUMNS = (
-    *("cell_key", "kernel", "dtype", "variant", "height", "width", "cache_state"),
+    *("cell_key", "kernel", "dtype", "variant", "height", "width"),
+    *("cache_state", "launch_kind"),
     *("status", "message"),
 )
 
@@ -93,7 +94,7 @@ def cells_of(cells: pd.DataFrame, sweep: Mapping[str, Any]) -> pd.DataFrame:
     sizes = [(height, width) for height, width in sweep["sizes"]]
     of_size = pd.MultiIndex.from_frame(cells[["height", "width"]]).isin(sizes)
     of_sweep = cells[(cells["kernel"] == sweep["kernel"]) & of_size]
-    for column in ("dtype", "variant", "cache_state"):
+    for column in ("dtype", "variant", "cache_state", "launch_kind"):
         of_sweep = of_sweep[of_sweep[column].isin(sweep[f"{column}s"])]
     return of_sweep
 

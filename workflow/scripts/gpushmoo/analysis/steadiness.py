@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..core.space import LAUNCH_KINDS
+
 Floats = npt.NDArray[np.float64]
 
 # A change of the control's speed that is no news.
@@ -54,7 +56,10 @@ def steadiness(provenance: Sequence[Mapping[str, Any]]) -> Steadiness:
         name = json.dumps({k: v for k, v in params.items() if k != "repeat"}, sort_keys=True)
         for control in shard["controls"]:
             if control["seconds"]:
-                key = (name, control["height"], control["width"], control["cache_state"])
+                # Shards of before there were several kinds of launch do not name theirs.
+                kind = control.get("launch_kind", LAUNCH_KINDS[0])
+                size = control["height"], control["width"]
+                key = (name, *size, control["cache_state"], kind)
                 controls.setdefault(key, []).append(np.asarray(control["seconds"]))
     most = max(repeats.values(), default=1)
     once = tuple(sorted(k for k, n in repeats.items() if n == 1 < most))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .paths import PACKAGE
+from .space import LAUNCH_KINDS
 
 # What the configuration says to have the first backend, or runtime of one, that answers.
 AUTO = "auto"
@@ -26,8 +27,8 @@ class Backend:
     resource ``gpu`` and one core; else the device may be the host itself and the job has all cores.
     `runtimes` are those that it can be used through, in the order in which ``auto`` tries
     them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
-    run's time is estimated. `profiler` is the program that reads its devices' hardware counters;
-    "" where there is none.
+    run's time is estimated. `launch_kinds` are those of `space.LAUNCH_KINDS` that it has.
+    `profiler` is the program that reads its devices' hardware counters; "" where there is none.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Backend:
     claims_gpu: bool = False
     runtimes: tuple[str, ...] = ()
     cell_s: float = 0.01
+    launch_kinds: tuple[str, ...] = ("back_to_back", "isolated")
     profiler: str = ""
 
     @property
@@ -50,7 +52,16 @@ class Backend:
 BACKENDS: Mapping[str, Backend] = {
     backend.name: backend
     for backend in (
-        Backend("cuda", ".cu", "L2", True, claims_gpu=True, cell_s=0.005, profiler="ncu"),
+        Backend(
+            "cuda",
+            ".cu",
+            "L2",
+            True,
+            claims_gpu=True,
+            cell_s=0.005,
+            launch_kinds=LAUNCH_KINDS,
+            profiler="ncu",
+        ),
         Backend("opencl", ".cl", runtimes=("pocl", "intel", "system"), cell_s=0.05),
     )
 }

@@ -28,6 +28,7 @@ _WHICH = {
     "height": Meaning("rows of the problem", "elements"),
     "width": Meaning("columns of the problem", "elements"),
     "cache_state": Meaning("what the last cache holds before a sample: warm or flushed"),
+    "launch_kind": Meaning("how launches come: back_to_back, isolated, stream or graph"),
     "device_name": Meaning("name of the device's model"),
     "device_uuid": Meaning("the device that measured; after repeats that of the first"),
     "device": Meaning("name of the simulated device"),

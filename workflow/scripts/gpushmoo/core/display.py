@@ -74,6 +74,11 @@ def length(n: int) -> str:
     return power(2, n.bit_length() - 1) if n & (n - 1) == 0 else str(n)
 
 
+def kind_words(kind: str) -> str:
+    """A kind of launch as a reader calls it."""
+    return {"stream": "in a stream", "graph": "in a graph"}.get(kind, kind.replace("_", " "))
+
+
 def size_bytes(value: float) -> str:
     """A number of bytes in the fitting binary unit, up to GiB: ``1.50 MiB``."""
     for unit in ("B", "KiB", "MiB"):

@@ -8,7 +8,9 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+# The version before, which files of recorded data sets have: without the column ``launch_kind``.
+WITHOUT_KIND = 3
 METADATA_KEY = b"gpushmoo"
 
 
@@ -57,7 +59,7 @@ _CELL_FIELDS = [
     *columns(SMALL, "launches_per_sample", nullable=True),
     *columns(WHOLE, "bytes_read bytes_written"),
     *columns(NUMBER, "working_set_over_cache", nullable=True),
-    *columns(TEXT, "cache_state"),
+    *columns(TEXT, "cache_state launch_kind"),
     *columns(NUMBER, "copy_gbs over_copy", nullable=True),
     *columns(SMALL, "threads_per_block"),
     *columns(WHOLE, "blocks tiles"),
@@ -174,7 +176,7 @@ SAME_MACHINE_SCHEMA = pa.schema(
 _GROUP_FIELDS = [
     *columns(TEXT, "kernel dtype variant"),
     *columns(WHOLE, "height width"),
-    *columns(TEXT, "cache_state device_name"),
+    *columns(TEXT, "cache_state launch_kind device_name"),
 ]
 GROUP = tuple(f.name for f in _GROUP_FIELDS)
 

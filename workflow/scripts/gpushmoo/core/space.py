@@ -15,11 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # ``warm``: launches follow each other on the same buffers. ``flushed``: before each launch the last
 # cache level is filled with other data.
 CACHE_STATES = ("warm", "flushed")
+# How launches come to the device. ``back_to_back``: without waiting for the host, long ones one by
+# one, short ones several together, from a graph where the backend has them. ``isolated``: one
+# launch that finds the device idle. ``stream``: several launches, each queued by itself behind the
+# one before. ``graph``: several launches that a graph holds.
+LAUNCH_KINDS = ("back_to_back", "isolated", "stream", "graph")
 
 
 # Made once: to make it takes longer than to use it.
@@ -39,6 +44,28 @@ class Problem:
         return f"{self.height}x{self.width}"
 
 
+class Condition(NamedTuple):
+    """What a launch meets: the state of the cache, and how it comes to the device."""
+
+    cache_state: str = CACHE_STATES[0]
+    launch_kind: str = LAUNCH_KINDS[0]
+
+    @property
+    def flushed(self) -> bool:
+        """Whether a launch finds none of its data in the last cache level."""
+        return self.cache_state == "flushed"
+
+
+def conditions(cache_states: Sequence[str], launch_kinds: Sequence[str]) -> list[Condition]:
+    """Each kind of launch in each state of the cache."""
+    return [Condition(*pair) for pair in itertools.product(cache_states, launch_kinds)]
+
+
+USUAL = Condition()
+# In the order in which they are measured.
+CONDITIONS = conditions(CACHE_STATES, LAUNCH_KINDS)
+
+
 @dataclass(frozen=True, order=True)
 class CellGroup:
     """Cells of one sweep and dtype that compete: they differ in their launch parameters alone."""
@@ -46,11 +73,17 @@ class CellGroup:
     problem: Problem
     cache_state: str
     variant: str
+    launch_kind: str = LAUNCH_KINDS[0]
+
+    @property
+    def condition(self) -> Condition:
+        """What its launches meet."""
+        return Condition(self.cache_state, self.launch_kind)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of the grid: what is launched, on which problem, in which state of the cache."""
+    """One point of the grid: what is launched, on which problem, and what the launch meets."""
 
     kernel: str
     dtype: str
@@ -58,6 +91,7 @@ class Cell:
     problem: Problem
     params: tuple[tuple[str, int], ...]
     cache_state: str = CACHE_STATES[0]
+    launch_kind: str = LAUNCH_KINDS[0]
 
     @cached_property
     def key(self) -> str:
@@ -70,12 +104,20 @@ class Cell:
             sorted(self.params),
             self.cache_state,
         ]
+        # The usual kind, which was once the only one, is not named: keys stay what they were.
+        if self.launch_kind != LAUNCH_KINDS[0]:
+            parts.append(self.launch_kind)
         return hashlib.blake2b(_encode(parts).encode(), digest_size=8).hexdigest()
 
     @property
     def group(self) -> CellGroup:
         """The cells that this one is compared with."""
-        return CellGroup(self.problem, self.cache_state, self.variant)
+        return CellGroup(self.problem, self.cache_state, self.variant, self.launch_kind)
+
+    @property
+    def condition(self) -> Condition:
+        """What its launches meet."""
+        return Condition(self.cache_state, self.launch_kind)
 
     def __getitem__(self, name: str) -> int:
         """Value of the launch parameter `name`; KeyError when the cell has no such axis."""
@@ -197,10 +239,10 @@ def _resident_values(factor: float, points: int, residency: Residency) -> Iterat
 
 
 def count_cells(
-    axes: Mapping[str, Sequence[int]], problems: int, variants: int, cache_states: int = 1
+    axes: Mapping[str, Sequence[int]], problems: int, variants: int, met: int = 1
 ) -> int:
-    """Number of grid points of one kernel and dtype."""
-    n = problems * variants * cache_states
+    """Number of grid points of one kernel and dtype under so many conditions, the `met` ones."""
+    n = problems * variants * met
     for values in axes.values():
         n *= len(values)
     return n
@@ -213,13 +255,14 @@ def enumerate_cells(
     problems: Sequence[Problem],
     axes: Mapping[str, Sequence[int]],
     cache_states: Sequence[str] = CACHE_STATES[:1],
+    launch_kinds: Sequence[str] = LAUNCH_KINDS[:1],
 ) -> list[Cell]:
     """Every point of the grid of one kernel and dtype, in a fixed order."""
     names = sorted(axes)
     return [
-        Cell(kernel, dtype, variant, problem, tuple(zip(names, point, strict=True)), state)
+        Cell(kernel, dtype, variant, problem, tuple(zip(names, point, strict=True)), *met)
         for problem in problems
-        for state in cache_states
+        for met in conditions(cache_states, launch_kinds)
         for variant in variants
         for point in itertools.product(*(axes[n] for n in names))
     ]
@@ -229,7 +272,7 @@ def shard_count(cells: int, cells_per_shard: int, rounds: int) -> int:
     """Smallest power of two of shards that keeps a shard near `cells_per_shard` cells.
 
     A power of two changes rarely as cells are added. There are no more shards than `rounds`, the
-    problems times the cache states: cells of both in common are measured in the same rounds.
+    problems times the conditions: cells of both in common are measured in the same rounds.
     """
     n = 1
     while n * cells_per_shard < cells and n < rounds:
@@ -238,15 +281,15 @@ def shard_count(cells: int, cells_per_shard: int, rounds: int) -> int:
 
 
 def shard_rounds(
-    problems: Sequence[Problem], cache_states: Sequence[str], index: int, shards: int
-) -> list[tuple[Problem, str]]:
-    """Problems and cache states that shard `index` of a sweep over all of these measures.
+    problems: Sequence[Problem], met: Sequence[Condition], index: int, shards: int
+) -> list[tuple[Problem, Condition]]:
+    """Problems and conditions that shard `index` of a sweep over all of these measures.
 
-    Cells of one problem and cache state, all variants, are measured by one process in the same
+    Cells of one problem and condition, all variants, are measured by one process in the same
     rounds, since they are compared. Large problems, which take longest, are dealt out first.
     """
     order = sorted(set(problems), key=lambda p: (-p.height * p.width, p))
-    return [(p, state) for p in order for state in cache_states][index::shards]
+    return [(p, condition) for p in order for condition in met][index::shards]
 
 
 def shard_name(index: int, count: int, repeat: int) -> str:
@@ -274,19 +317,21 @@ class ShardSpace:
     axes: dict[str, Any]
     index: int
     count: int
+    launch_kinds: Sequence[str] = LAUNCH_KINDS[:1]
 
     @property
-    def rounds(self) -> list[tuple[Problem, str]]:
-        """Problems and cache states of this part."""
-        return shard_rounds(self.problems, self.cache_states, self.index, self.count)
+    def rounds(self) -> list[tuple[Problem, Condition]]:
+        """Problems and conditions of this part."""
+        met = conditions(self.cache_states, self.launch_kinds)
+        return shard_rounds(self.problems, met, self.index, self.count)
 
     def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
         """The cells of `kernel` in this part, where the axes have these values."""
         return [
             cell
-            for problem, state in self.rounds
+            for problem, (state, kind) in self.rounds
             for cell in enumerate_cells(
-                kernel, self.dtype, self.variants, [problem], values, [state]
+                kernel, self.dtype, self.variants, [problem], values, [state], [kind]
             )
         ]
 
@@ -302,4 +347,5 @@ def space_of(params: Mapping[str, Any]) -> ShardSpace:
         axes=params["axes"],
         index=index,
         count=count,
+        launch_kinds=params.get("launch_kinds", LAUNCH_KINDS[:1]),
     )

@@ -17,7 +17,7 @@ from ..core.errors import (
     LaunchRefusedError,
     TypedError,
 )
-from ..core.space import Problem
+from ..core.space import USUAL, Condition, Problem
 from ..core.text import one_line
 from ..workloads.contract import Launch, LibraryCall
 from .guard_bands import Strays
@@ -143,25 +143,24 @@ class Bound(Protocol):
     def run(self) -> None:
         """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
 
-    def sample(self, launches: int) -> float:
-        """Seconds per launch over `launches` back-to-back launches, by the device's clock."""
+    def sample(self, launches: int, met: Condition = USUAL) -> float:
+        """Seconds per launch over so many launches that meet this condition, by the device's clock.
 
-    def sample_flushed(self, launches: int) -> float:
-        """Mean seconds of launches each of which finds none of its data in the last cache level."""
+        Raises LaunchRefusedError where what is bound cannot be launched so.
+        """
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample to take: `launches` of `bound`, each after a flush or back to back."""
+    """A sample to take: `launches` of `bound`, and what they meet."""
 
     bound: Bound
     launches: int
-    flushed: bool
+    met: Condition = USUAL
 
     def take(self) -> float:
         """Take it alone; seconds per launch."""
-        take = self.bound.sample_flushed if self.flushed else self.bound.sample
-        return take(self.launches)
+        return self.bound.sample(self.launches, self.met)
 
 
 @dataclass(frozen=True)

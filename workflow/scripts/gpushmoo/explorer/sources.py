@@ -127,7 +127,8 @@ def _progress(plan: RunPlan, shards: list[Path]) -> Unfinished:
 def _cells(params: dict[str, Any]) -> int:
     space = space_of(params)
     axes = {name: expand_axis(spec, TYPICAL) for name, spec in space.axes.items()}
-    return count_cells(axes, len(set(space.problems)), len(space.variants), len(space.cache_states))
+    met = len(space.cache_states) * len(space.launch_kinds)
+    return count_cells(axes, len(set(space.problems)), len(space.variants), met)
 
 
 def _finished(place: Path) -> Path | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -36,7 +36,7 @@ DEVICE_DASHES = (0, (1, 1.2))
 def draw(view: Curve, data: FigureData, svg: Path) -> None:
     """Draw the view `Curve` of a kernel: bandwidth over the axis that the view names."""
     shown = (data.cells, data.predictions, view.x, view.unit)
-    curve(*shown, svg, data.ceiling, data.name_state, data.device)
+    curve(*shown, svg, data.ceiling, data.named, data.device)
 
 
 def curve(
@@ -46,13 +46,13 @@ def curve(
     unit: str,
     svg: Path,
     ceiling: Sequence[CeilingRow] = (),
-    name_state: bool = False,
+    named: Collection[str] = (),
     device: pd.DataFrame | None = None,
 ) -> None:
     """One panel for each variant: measured medians with intervals, model, held-out points.
 
     `cells` and `predictions` are those of one kernel, problem and cache state, `unit` says what `x`
-    counts; with `name_state` the title says the cache state. Without predictions the points are
+    counts; the title says what the columns `named` hold. Without predictions the points are
     joined by a thin line. A thin dashed line is the ceiling of the dtype that moves most bytes,
     a dotted one what the model of the `device` says, of which this is the table.
     """
@@ -88,7 +88,7 @@ def curve(
     limited = None if limit is None else str(widest["dtype"])
     handles = _legend(dtypes, not predictions.empty, not told.empty, limited)
     grid.figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
-    title = f"{subject(cells, name_state)}: bandwidth over {x}"
+    title = f"{subject(cells, named)}: bandwidth over {x}"
     save(grid.figure, svg, title, _caption(cells, predictions, x, dtypes, ceiling))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +36,18 @@ def draw(view: Footprint, data: FigureData, svg: Path) -> None:
     """
     first = next((d for d in data.dtypes if d in set(data.shapes["dtype"])), None)
     shown = data.shapes[data.shapes["dtype"] == first]
-    footprint(shown, data.shape_fits, svg, data.name_state)
+    footprint(shown, data.shape_fits, svg, data.named)
 
 
 def footprint(
-    table: pd.DataFrame, fits: Sequence[Fit], svg: Path, name_state: bool = False
+    table: pd.DataFrame, fits: Sequence[Fit], svg: Path, named: Collection[str] = ()
 ) -> None:
     """Left bandwidth over threads per block; right, at equal threads, over sectors touched.
 
     `table` are rows (see model.shapes.SHAPE_SCHEMA) of one kernel, dtype, problem and cache state,
     `fits` the stage's fits, theirs among them; of devices of several names the first is shown.
-    Sectors are counted in the layout that the fit believes in, else in the tiled one. With
-    `name_state` the title says the cache state.
+    Sectors are counted in the layout that the fit believes in, else in the tiled one. The
+    title says what the columns `named` hold.
     """
     apply_style()
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE_WIDTH, 3.6), dpi=DPI)
@@ -76,7 +76,7 @@ def footprint(
     _over_sectors(right, free)
     handles = _legend(looks, fit["best"] is not None)
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=7.5)
-    subject_words = subject(rows, name_state)
+    subject_words = subject(rows, named)
     dtype = rows["dtype"].iloc[0]
     save(
         figure,

@@ -70,7 +70,7 @@ class Panel:
 def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
     """Draw the view `HeatMap` of a kernel: bandwidth over the two axes that the view names."""
     axes = (view.x, view.y, list(data.dtypes))
-    heatmap(data.cells, *axes, svg, data.name_state, data.controls, words_of(view), data.device)
+    heatmap(data.cells, *axes, svg, data.named, data.controls, words_of(view), data.device)
 
 
 def words_of(view: HeatMap) -> AxisWords:
@@ -85,7 +85,7 @@ def heatmap(
     y: str,
     dtypes: list[str],
     svg: Path,
-    name_state: bool = False,
+    named: Collection[str] = (),
     controls: Collection[str] = (),
     words: AxisWords = BLOCK_SHAPE,
     device: pd.DataFrame | None = None,
@@ -93,14 +93,14 @@ def heatmap(
     """One panel for each of `dtypes`: its fastest variant, of one kernel, problem and cache state.
 
     The panels share one colour scale in GB/s. The variants in `controls` move other bytes than the
-    rest and are not ranked with it. With `name_state` the title says the cache state; `words`
+    rest and are not ranked with it. The title says what the columns `named` hold; `words`
     describe the axes. With the table of the model of the `device`, maps of what binds stand below.
     """
     apply_style()
     shown = fastest_variants(cells, dtypes, controls)
     figure = plt.figure()
     draw_panels(figure, shown, x, y, words, device)
-    title = f"{subject(cells, name_state)}: bandwidth over {words.over}"
+    title = f"{subject(cells, named)}: bandwidth over {words.over}"
     save(figure, svg, title, _caption(shown, x, y, words.points, device))
 
 

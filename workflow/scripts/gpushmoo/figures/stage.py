@@ -59,7 +59,7 @@ def _figure_data(view: View, spec: Mapping[str, Any], files: Mapping[str, Path])
         kernel=where["kernel"],
         dtypes=tuple(spec["dtypes"]),
         controls=tuple(spec["controls"]),
-        name_state=spec["name_state"],
+        named=tuple(spec["named"]),
         cells=read_medians(files["dataset"], cells),
         predictions=table("predictions", PREDICTION_SCHEMA),
         shapes=table("shapes", SHAPE_SCHEMA),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..core.backends import cache_name
+from ..core.display import kind_words
 from ..storage.wholefile import write_json, write_summed
 from .light_seaborn import sns
 
@@ -85,11 +86,18 @@ def state_words(state: str, cache: str) -> str:
     return f"{cache} flushed" if state == "flushed" else state
 
 
-def subject(cells: pd.DataFrame, name_state: bool) -> str:
-    """What a title begins with, for the cells of one kernel, problem and cache state."""
+def subject(cells: pd.DataFrame, named: Collection[str]) -> str:
+    """What a title begins with, for the cells of one kernel, problem and condition.
+
+    Of ``cache_state`` and ``launch_kind`` it says those that are `named`.
+    """
     cell = cells.iloc[0]
-    state = f", {state_words(cell['cache_state'], cache_word(cells))}" if name_state else ""
-    return f"{cell['kernel']}, {int(cell['height'])} × {int(cell['width'])} elements{state}"
+    met = {
+        "cache_state": state_words(cell["cache_state"], cache_word(cells)),
+        "launch_kind": kind_words(cell["launch_kind"]),
+    }
+    said = "".join(f", {words}" for column, words in met.items() if column in named)
+    return f"{cell['kernel']}, {int(cell['height'])} × {int(cell['width'])} elements{said}"
 
 
 def save(figure: Figure, svg: Path, title: str, caption: str, **facts: Any) -> None:

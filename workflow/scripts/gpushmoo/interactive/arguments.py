@@ -21,7 +21,7 @@ from ..planning.sweeps import SweepConfig, read_measure, read_sweep
 from ..workloads.loader import KernelFolder
 
 # What of a sweep may be given as one value in place of a list of it.
-_LISTS = ("dtypes", "variants", "sizes", "cache")
+_LISTS = ("dtypes", "variants", "sizes", "cache", "launch")
 # What a configuration says under `measure` that is about runs of many jobs.
 _OF_RUNS = frozenset({"cells_per_shard"})
 

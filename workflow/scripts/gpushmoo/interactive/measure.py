@@ -24,7 +24,7 @@ from ..devices.select import DeviceChoice, resolve
 from ..measuring.job import ShardTask, measure_shard
 from ..planning.config_schema import ConfigError
 from ..planning.job_params import build_params, sweep_params
-from ..planning.sweeps import SweepConfig
+from ..planning.sweeps import SweepConfig, refuse_kinds
 from ..storage.store import write_parquet
 from ..workloads.contract import Workload
 from ..workloads.loader import KernelFolder, KernelFolderError, is_folder, load_kernel
@@ -45,6 +45,7 @@ def sweep(
     sizes: Any = None,
     variants: Any = None,
     cache: Any = None,
+    launch: Any = None,
     backend: str = AUTO,
     device: int = 0,
     runtime: str = AUTO,
@@ -56,15 +57,17 @@ def sweep(
 
     `kernel` is a kernel's folder, or an instance of a `Workload`, whose kernel's text is `source`
     (a text for the backend in use, or a mapping such as ``{".cl": text, ".cu": text}``). `axes`,
-    `dtypes`, `sizes`, `variants` and `cache` say what is swept as a configuration does; what is
-    left out is the kernel's own default. `runtime` is which OpenCL runtime. `measure` takes the
-    keys under ``measure`` of config/config.yaml, ``seed`` and ``thread_limit``; they have the same
-    defaults, but for `repeats`. With `progress` lines on stderr tell how far it is.
+    `dtypes`, `sizes`, `variants`, `cache` and `launch` say what is swept as a configuration does;
+    what is left out is the kernel's own default, of `launch` that of all. `runtime` is which OpenCL
+    runtime. `measure` takes the keys under ``measure`` of config/config.yaml, ``seed`` and
+    ``thread_limit``; they have the same defaults, but for `repeats`. With `progress` lines on
+    stderr tell how far it is.
 
     A cell whose kernel crashes, hangs or is wrong has a status that says so. Raises ConfigError, a
     ValueError, for arguments that cannot be, and DeviceError where no device can be used.
     """
-    what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "variants": variants, "cache": cache}
+    what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "variants": variants}
+    what |= {"cache": cache, "launch": launch}
     choice = {"backend": backend, "device": device, "runtime": runtime, "repeats": repeats}
     told = checked({**what, **choice, **measure})
     place = tempfile.TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
@@ -73,6 +76,7 @@ def sweep(
         kernel, source, lambda: BACKENDS[chosen().backend].source_suffix, Path(place.name)
     )
     request = read_request(folder, told)
+    refuse_kinds({folder.name: request.sweep}, chosen().backend)
     terminal = sys.stderr if progress else io.StringIO()
     with logged(Path(place.name) / LOG) as log_file:
         _measure(request, chosen(), Path(place.name), terminal, log_file)

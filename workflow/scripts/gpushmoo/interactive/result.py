@@ -15,7 +15,7 @@ from ..analysis.aggregate import dataset_provenance
 from ..analysis.best import best_table
 from ..analysis.edges import Limits
 from ..core.paths import KERNELS
-from ..core.space import Problem
+from ..core.space import Condition, Problem
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..storage.dataset import matching, read_cells
 from ..storage.frames import as_frame
@@ -72,8 +72,8 @@ class Sweep:
     def best(self) -> pd.DataFrame:
         """The cells of each group that cannot be told from its fastest, the fastest first.
 
-        A group is what competes: one element type, variant, size and cache state. Each axis has a
-        column of whole numbers.
+        A group is what competes: one element type, variant, size, cache state and kind of launch.
+        Each axis has a column of whole numbers.
         """
         sweep, measure = self._request.sweep, self._request.measure
         most = {sweep.folder.name: sweep.folder.workload.most}
@@ -86,12 +86,13 @@ class Sweep:
         y: str | None = None,
         size: int | list[int] | tuple[int, int] | None = None,
         cache: str | None = None,
+        launch: str | None = None,
     ) -> Figure:
         """Bandwidth over the axes `x` and `y`, a panel for each variant and element type.
 
-        By default the axes of the kernel's first heat map, or its first two; the first size and
-        cache state that were swept. Of other axes each point shows its fastest cell. Raises
-        ConfigError.
+        By default the axes of the kernel's first heat map, or its first two; the first size, cache
+        state and kind of launch that were swept. Of other axes each point shows its fastest cell.
+        Raises ConfigError.
         """
         # Not before it is wanted: it takes a second to import.
         import matplotlib as mpl
@@ -106,13 +107,15 @@ class Sweep:
         if size is not None:
             to_problem = sweep.folder.workload.problem
             problem = to_problem(size) if isinstance(size, int) else Problem(*size)
-        state = cache or sweep.cache_states[0]
-        where = {"height": problem.height, "width": problem.width, "cache_state": state}
+        met = Condition(cache or sweep.cache_states[0], launch or sweep.launch_kinds[0])
+        where = {"height": problem.height, "width": problem.width, **met._asdict()}
+        counts = {"cache_state": len(sweep.cache_states), "launch_kind": len(sweep.launch_kinds)}
         chosen = matching(self.cells, where)
         if chosen.empty:
             raise ConfigError(
-                f"size, cache: no cell has {problem.label}, {state}; there are: "
-                f"{', '.join(p.label for p in sweep.problems)}; {', '.join(sweep.cache_states)}."
+                f"size, cache, launch: no cell has {problem.label}, {', '.join(met)}; there are: "
+                f"{', '.join(p.label for p in sweep.problems)}; {', '.join(sweep.cache_states)}; "
+                f"{', '.join(sweep.launch_kinds)}."
             )
         ranked = chosen.sort_values("bandwidth_gbs", na_position="first")
         with mpl.rc_context():
@@ -122,7 +125,7 @@ class Sweep:
             figure = Figure()
             panels = every_variant(ranked, sweep.dtypes)
             draw_panels(figure, panels, view.x, view.y, words)
-            title = subject(chosen, name_state=len(sweep.cache_states) > 1)
+            title = subject(chosen, [c for c, n in counts.items() if n > 1])
             figure.suptitle(f"{title}: bandwidth over {words.over}", fontsize=10)
         return figure
 
@@ -178,6 +181,7 @@ class Sweep:
             "variants": list(sweep.variants),
             "sizes": [[p.height, p.width] for p in sweep.problems],
             "cache": list(sweep.cache_states),
+            "launch": list(sweep.launch_kinds),
             "axes": dict(sweep.axes),
         }
 

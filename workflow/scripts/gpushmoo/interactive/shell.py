@@ -14,6 +14,7 @@ import yaml
 
 from .. import __name__ as library
 from .. import __version__
+from ..core.display import kind_words
 from ..core.errors import DeviceError
 from ..core.schema import GROUP, Status
 from ..explorer.errors import ExplorerError
@@ -103,6 +104,7 @@ def _add_swept(parser: argparse.ArgumentParser) -> None:
         ("--dtype", "float,double", "element types"),
         ("--size", "2048,512x1024", "sizes: the side of a square, or height and width"),
         ("--cache", "warm,flushed", "what the last cache holds before a launch"),
+        ("--launch", "back_to_back,isolated", "how launches come to the device"),
     ):
         kind = _sizes if flag == "--size" else _words
         parser.add_argument(flag, action="extend", type=kind, metavar=example, help=meaning)
@@ -197,6 +199,7 @@ def _sweep(given: argparse.Namespace) -> int:
         variants=given.variant,
         sizes=given.size,
         cache=given.cache,
+        launch=given.launch,
         **{name: value for name, value in chosen.items() if value is not None},
         **dict(given.measure),
     )
@@ -223,6 +226,7 @@ def _versus(given: argparse.Namespace) -> int:
         dtypes=given.dtype,
         sizes=given.size,
         cache=given.cache,
+        launch=given.launch,
         **{name: value for name, value in chosen.items() if value is not None},
         **dict(given.measure),
     )
@@ -236,11 +240,13 @@ def report(result: Sweep) -> str:
     """The best cells of each group as a short table, with what its sweep has in common above it."""
     best = result.best()
     parts = [repr(result).strip("<>") + "."]
+    several = best["launch_kind"].nunique() > 1
     for _, group in best.groupby(list(GROUP), sort=False):
         top = group.iloc[0]
+        kind = f"{kind_words(top['launch_kind'])}, " if several else ""
         parts.append(
             f"\n{top['dtype']}, {top['variant']}, {top['height']} x {top['width']}, "
-            f"{top['cache_state']}, {top['device_name']}: "
+            f"{top['cache_state']}, {kind}{top['device_name']}: "
             f"{top['tied']} of {top['candidates']} cannot be told from the fastest"
         )
         parts.append(_table(group.head(_MOST_ROWS)))

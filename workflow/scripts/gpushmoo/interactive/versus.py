@@ -23,7 +23,7 @@ from ..measuring.settings import MeasureSettings
 from ..measuring.worker.protocol import PairJob
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..planning.job_params import sweep_params
-from ..planning.sweeps import SweepConfig
+from ..planning.sweeps import SweepConfig, refuse_kinds
 from ..workloads.loader import KernelFolder, has_neighbours
 from .arguments import checked, read_request
 from .measure import answering, loaded_kernel, logged
@@ -47,6 +47,7 @@ def versus(
     dtypes: Any = None,
     sizes: Any = None,
     cache: Any = None,
+    launch: Any = None,
     backend: str = AUTO,
     device: int = 0,
     runtime: str = AUTO,
@@ -60,17 +61,18 @@ def versus(
     `a` and `b` are kernels' folders, which may have the same name; without `b` both are `a`. They
     may differ in the variant as well, or in options for the backend's compiler
     (``options_b="-use_fast_math"``). Cells of both that are alike in element type, size, cache
-    state and in all parameters that both kernels have are a pair, and each pair gets so many
-    `blocks` of two samples of A and two of B. `axes`, `dtypes`, `sizes` and `cache` say for both
-    what is swept, `measure` takes ``seed``, ``thread_limit`` and, of the keys under ``measure`` of
-    config/config.yaml, those that are not about samples. A change below `delta` does not matter.
+    state, kind of launch and in all parameters that both kernels have are a pair, and each pair
+    gets so many `blocks` of two samples of A and two of B. `axes`, `dtypes`, `sizes`, `cache` and
+    `launch` say for both what is swept, `measure` takes ``seed``, ``thread_limit`` and, of the keys
+    under ``measure`` of config/config.yaml, those that are not about samples. A change below
+    `delta` does not matter.
 
     A kernel that crashes, hangs or is wrong costs its own pair, which has a status that says so.
     Raises ConfigError, a ValueError, for arguments that cannot be, and DeviceError where no device
     can be used.
     """
     _refuse(blocks, delta, measure)
-    what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "cache": cache}
+    what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "cache": cache, "launch": launch}
     told = checked({**what, "backend": backend, "device": device, "runtime": runtime, **measure})
     options = _options("options_a", options_a), _options("options_b", options_b)
     terminal = sys.stderr if progress else io.StringIO()
@@ -79,6 +81,7 @@ def versus(
         variants = _variants(folders, variant_a, variant_b)
         sweeps, settings = _sweeps(folders, variants, told)
         choice = answering(told["backend"], told["device"], told["runtime"])
+        refuse_kinds({folders[0].name: sweeps[0]}, choice.backend)
         measured = {}
         with logged(Path(place) / LOG) as log_file:
             for dtype in sweeps[0].dtypes:
@@ -183,6 +186,7 @@ def _sweeps(
         "dtypes": _common("dtypes", a.dtypes, b.dtypes),
         "problems": _common("sizes", a.problems, b.problems),
         "cache_states": _common("cache", a.cache_states, b.cache_states),
+        "launch_kinds": _common("launch", a.launch_kinds, b.launch_kinds),
     }
     return (replace(a, **shared), replace(b, **shared)), read[0].measure
 

@@ -20,7 +20,7 @@ from ..measuring.pair_job import MeasuredPairs
 # Rows of the table that a result is printed as.
 _MOST_ROWS = 30
 # Columns that say of a pair which one it is, but its parameters.
-_WHICH = ("dtype", "variant_a", "variant_b", "height", "width", "cache_state")
+_WHICH = ("dtype", "variant_a", "variant_b", "height", "width", "cache_state", "launch_kind")
 # Those of what its samples say.
 _NUMBERS = ("change", "change_low", "change_high", "p_other", "p_same", "p_beyond")
 
@@ -41,14 +41,14 @@ class Versus:
     """Two versions of a kernel that were measured alternately on one device.
 
     `cells` has a row for each pair of cells: what it is (`dtype`, `variant_a` and `variant_b`,
-    `height`, `width`, `cache_state`, a column of whole numbers for each parameter), `status` and
-    `message`, `launches` a sample, `a_s` and `b_s` (median seconds of a launch), `change` (the
-    share by which B takes longer, with the bounds of its 95 % interval `change_low` and
-    `change_high`), the p-values `p_other` (nothing changed), `p_same` (it changed by δ or more) and
-    `p_beyond` (B is not slower by more than δ), `verdict` and `beyond` (both judged over all cells
-    together), and the samples in seconds, an array of shape (blocks, 2) each. `groups` has a row
-    for all measured `pairs` that differ in their parameters alone: the mean of their changes, which
-    is known better than each of them.
+    `height`, `width`, `cache_state`, `launch_kind`, a column of whole numbers for each parameter),
+    `status` and `message`, `launches` a sample, `a_s` and `b_s` (median seconds of a launch),
+    `change` (the share by which B takes longer, with the bounds of its 95 % interval `change_low`
+    and `change_high`), the p-values `p_other` (nothing changed), `p_same` (it changed by δ or more)
+    and `p_beyond` (B is not slower by more than δ), `verdict` and `beyond` (both judged over all
+    cells together), and the samples in seconds, an array of shape (blocks, 2) each. `groups` has a
+    row for all measured `pairs` that differ in their parameters alone: the mean of their changes,
+    which is known better than each of them.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ def _rows(dtype: str, measured: MeasuredPairs) -> Iterator[dict[str, Any]]:
     """A row of plain values for each pair, not judged yet."""
     for (a, b), ended in zip(measured.opened.pairs, measured.ended, strict=True):
         a_s, b_s = (np.array(s, dtype=float).reshape(-1, 2) for s in (ended.a_s, ended.b_s))
-        which = dtype, a.variant, b.variant, a.problem.height, a.problem.width, a.cache_state
+        which = dtype, a.variant, b.variant, a.problem.height, a.problem.width, *a.condition
         yield {
             **dict(zip(_WHICH, which, strict=True)),
             # Of parameters that both have the values are the same.

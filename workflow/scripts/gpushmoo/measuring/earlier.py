@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 # Beside the sweeps' folders, and on the same file system: its files are links to theirs.
 _FOLDER = ".kept"
 # What says which cells there are, and nothing of how each of them is measured.
-_SPACE = ("axes", "cache_states", "shard", "sizes", "variants")
+_SPACE = ("axes", "cache_states", "launch_kinds", "shard", "sizes", "variants")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ class Earlier:
 
     def __init__(self, out: Path, params: Mapping[str, Any], code: str) -> None:
         """`out` is the job's own file, `code` the digest of all code that measures."""
-        space = {key: params[key] for key in ("cache_states", "shard", "sizes")}
+        cut = ("cache_states", "launch_kinds", "shard", "sizes")
+        space = {key: params[key] for key in cut if key in params}
         conditions = {k: v for k, v in params.items() if k not in _SPACE}
         conditions |= {"axes": sorted(params["axes"]), "code": code}
         kept = out.parents[2] / _FOLDER / out.parent.parent.name / out.parent.name
@@ -184,11 +185,11 @@ def _digest(values: Mapping[str, Any]) -> str:
 def launches_by_group(table: pa.Table) -> dict[CellGroup, int]:
     """How many launches a sample has, by group; a slow cell has fewer than its group."""
     launches: dict[CellGroup, int] = {}
-    names = ("height", "width", "cache_state", "variant", "launches_per_sample")
+    names = ("height", "width", "cache_state", "variant", "launch_kind", "launches_per_sample")
     rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
-    for height, width, state, variant, launched in rows:
+    for height, width, state, variant, kind, launched in rows:
         if launched is not None:
-            group = CellGroup(Problem(height, width), state, variant)
+            group = CellGroup(Problem(height, width), state, variant, kind)
             launches[group] = max(launches.get(group, 1), launched)
     return launches
 

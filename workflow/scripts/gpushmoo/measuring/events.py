@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..core.errors import LaunchRefusedError, WorkloadError
 from ..core.schema import Status
-from ..core.space import Cell, CellGroup, Problem
+from ..core.space import Cell, CellGroup, Condition, Problem
 from ..core.text import MOST_SENTENCE, one_line
 from ..devices.base import Bound, Reading, Sample
 from ..search.planner import SearchVerdict
@@ -41,7 +41,7 @@ class CellRun:
     def sample(self) -> Sample:
         """What is timed next: so many launches, or one while their number is not chosen."""
         assert self.bound is not None
-        return Sample(self.bound, self.launches or 1, self.cell.cache_state == "flushed")
+        return Sample(self.bound, self.launches or 1, self.cell.condition)
 
     @property
     def sample_s(self) -> float:
@@ -121,7 +121,7 @@ class Copied:
     """
 
     problem: Problem
-    cache_state: str
+    met: Condition
     seconds: float
     at_s: float
 
@@ -164,14 +164,14 @@ Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Searched |
 class ShardResult:
     """All cells of a shard, ended, and what was read beside them.
 
-    `copies` are the runtime's own copies by problem and cache state, each with the moment at which
+    `copies` are the runtime's own copies by problem and condition, each with the moment at which
     it began and its duration in seconds; `launches` is how many make a sample of each group.
     `searches` are those of the groups that were searched; where a process had to be replaced, of
     what it had left of them.
     """
 
     runs: dict[str, CellRun]
-    copies: dict[tuple[Problem, str], list[tuple[float, float]]] = field(default_factory=dict)
+    copies: dict[tuple[Problem, Condition], list[tuple[float, float]]] = field(default_factory=dict)
     launches: dict[CellGroup, int] = field(default_factory=dict)
     readings: list[tuple[float, Reading]] = field(default_factory=list)
     searches: list[Searched] = field(default_factory=list)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.errors import OutOfDeviceMemoryError
+from ..core.space import USUAL, Condition
 from ..devices.base import Device, Program, Stream
 from ..devices.in_turn import FedInTurn
 from ..workloads.host_fed import Pipeline, StreamSetup
@@ -131,13 +132,12 @@ class Feed:
         """Compute once. Raises what the device raises; what it took is given back."""
         self._prepared(self._once)
 
-    def sample(self, launches: int) -> float:
-        """Mean seconds of a run by the host's clock, from the first copy to the number."""
-        return self._prepared(lambda: self._timed(launches))
+    def sample(self, launches: int, met: Condition = USUAL) -> float:
+        """Mean seconds of a run by the host's clock, from the first copy to the number.
 
-    def sample_flushed(self, launches: int) -> float:
-        """As `sample`: the data come from the host's memory, whatever the device's cache holds."""
-        return self.sample(launches)
+        Its data come from the host's memory, whatever the device's cache holds.
+        """
+        return self._prepared(lambda: self._timed(launches))
 
     def _prepared(self, step: Callable[[], T]) -> T:
         """`step` with the pool made ready, which a failure of another user may have emptied.

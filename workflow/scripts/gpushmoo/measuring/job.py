@@ -232,11 +232,11 @@ def _metadata(
             {
                 "height": problem.height,
                 "width": problem.width,
-                "cache_state": state,
+                **met._asdict(),
                 "at_s": [at for at, _ in copies],
                 "seconds": [seconds for _, seconds in copies],
             }
-            for (problem, state), copies in sorted(result.copies.items())
+            for (problem, met), copies in sorted(result.copies.items())
         ]
         + [control for source in taken.sources for control in source["controls"]],
         "machine_code": opened.machine_code,
@@ -252,7 +252,7 @@ def _searches(result: ShardResult) -> list[dict[str, Any]]:
         {
             "height": searched.group.problem.height,
             "width": searched.group.problem.width,
-            "cache_state": searched.group.cache_state,
+            **searched.group.condition._asdict(),
             "variant": searched.group.variant,
             **asdict(searched.verdict),
         }

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.schema import Status
-from ..core.space import CACHE_STATES, Cell, CellGroup, Problem
+from ..core.space import CONDITIONS, Cell, CellGroup, Condition, Problem
 from ..devices.base import Device
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload
@@ -25,8 +25,6 @@ from .events import Began, CellRun, Event, Preparing, Worked, planned
 from .outcome import status_of
 from .rounds import SLOWED, SLOWED_ROUNDS
 from .sampling.batching import (
-    MAX_FLUSHED,
-    MAX_LAUNCHES,
     chunked,
     launches_of_cell,
     launches_of_group,
@@ -76,7 +74,7 @@ class PairRun:
 def matched(
     cells: tuple[Sequence[Cell], Sequence[Cell]], variants: Sequence[tuple[str, str]]
 ) -> list[tuple[Cell, Cell]]:
-    """The cells of A and B that are alike in problem, cache state and all parameters of both.
+    """The cells of A and B that are alike in problem, condition and all parameters of both.
 
     `variants` says which variant of A stands beside which of B. Raises DeviceError where a cell
     would have two to stand beside, and where none has one.
@@ -99,9 +97,11 @@ def matched(
     return pairs
 
 
-def _likeness(cell: Cell, variant: int, shared: set[str]) -> tuple[int, Problem, str, SharedAxes]:
+def _likeness(
+    cell: Cell, variant: int, shared: set[str]
+) -> tuple[int, Problem, Condition, SharedAxes]:
     params = tuple(sorted((name, value) for name, value in cell.params if name in shared))
-    return variant, cell.problem, cell.cache_state, params
+    return variant, cell.problem, cell.condition, params
 
 
 class PairedRun:
@@ -200,8 +200,8 @@ class PairedRun:
         self._each(pairs, spaces, Admission.admit)
         pairs = self._alive(pairs)
         log.info("%d pairs of %s admitted", len(pairs), problem.label)
-        for state in CACHE_STATES:
-            alike = [pair for pair in pairs if pair.a.cell.cache_state == state]
+        for met in CONDITIONS:
+            alike = [pair for pair in pairs if pair.a.cell.condition == met]
             self._choose_launches(alike)
             for _ in range(self._settings.warmup):
                 self._take(alike, (0, 1))
@@ -242,8 +242,8 @@ class PairedRun:
         for pair in pairs:
             groups.setdefault((pair.a.cell.group, pair.b.cell.group), []).append(pair)
         for (group, _), members in groups.items():
-            most = MAX_FLUSHED if group.cache_state == CACHE_STATES[1] else MAX_LAUNCHES
-            of_group = launches_of_group([min(_launches_s(p)) for p in members], most)
+            fastest_s = [min(_launches_s(pair)) for pair in members]
+            of_group = launches_of_group(fastest_s, group.condition)
             for pair in members:
                 pair.launches = launches_of_cell(of_group, max(_launches_s(pair)))
                 for run in pair.runs:

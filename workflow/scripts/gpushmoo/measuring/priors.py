@@ -16,7 +16,7 @@ from ..storage.store import open_shard
 
 # A recorded group: its element type, and what a cell's group is.
 RecordedGroup = tuple[str, CellGroup]
-_GROUP = ("dtype", "height", "width", "cache_state", "variant")
+_GROUP = ("dtype", "height", "width", "cache_state", "variant", "launch_kind")
 
 
 class RecordedLaunches:
@@ -28,14 +28,19 @@ class RecordedLaunches:
     def near(self, dtype: str, group: CellGroup) -> Sequence[Prior]:
         """The cells of the most similar group; none where the variant was not recorded.
 
-        Of groups in the same state of the cache, of the same type, of the nearest size, in this
-        order.
+        Of groups in the same state of the cache, launched alike, of the same type, of the nearest
+        size, in this order.
         """
 
-        def unlike(recorded: RecordedGroup) -> tuple[bool, bool, float]:
+        def unlike(recorded: RecordedGroup) -> tuple[bool, bool, bool, float]:
             other = recorded[1]
             size = math.log(_elements(other.problem) / _elements(group.problem))
-            return other.cache_state != group.cache_state, recorded[0] != dtype, abs(size)
+            return (
+                other.cache_state != group.cache_state,
+                other.launch_kind != group.launch_kind,
+                recorded[0] != dtype,
+                abs(size),
+            )
 
         same = [recorded for recorded in self._groups if recorded[1].variant == group.variant]
         return self._groups[min(same, key=unlike)] if same else ()
@@ -66,8 +71,8 @@ def _add(
     axes: Sequence[str],
 ) -> None:
     columns = [table.column(name).to_pylist() for name in (*_GROUP, "median_s", *axes)]
-    for dtype, height, width, state, variant, median_s, *values in zip(*columns, strict=True):
-        group = dtype, CellGroup(Problem(height, width), state, variant)
+    for dtype, height, width, state, variant, kind, median_s, *values in zip(*columns, strict=True):
+        group = dtype, CellGroup(Problem(height, width), state, variant, kind)
         params = tuple(sorted(zip(axes, values, strict=True)))
         found.setdefault(group, []).append((params, median_s))
 

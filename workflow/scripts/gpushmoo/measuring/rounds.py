@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.errors import DeviceLostError, TypedError
 from ..core.schema import Status
-from ..core.space import CACHE_STATES, Cell, CellGroup, Problem
+from ..core.space import CONDITIONS, Cell, CellGroup, Condition, Problem
 from ..devices.base import Device, Sample
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
@@ -22,8 +22,6 @@ from .events import CellRun, Copied, Ended, Event, Grouped, Preparing, Read, pla
 from .outcome import status_of
 from .priors import NOTHING_RECORDED, RecordedLaunches
 from .sampling.batching import (
-    MAX_FLUSHED,
-    MAX_LAUNCHES,
     chunked,
     launches_of_cell,
     launches_of_group,
@@ -134,23 +132,23 @@ class ShardRun:
             return
         self._admission.admit(list(shuffled(runs, self._rng)), space)
         log.info("%d of %d cells admitted", sum(r.status is None for r in runs), len(runs))
-        # One state after the other: a flushed cache must not be what a warm cell finds.
-        for state in CACHE_STATES:
-            alike = [r for r in runs if r.cell.cache_state == state and r.status is None]
+        # One condition after the other: a flushed cache must not be what a warm cell finds.
+        for met in CONDITIONS:
+            alike = [r for r in runs if r.cell.condition == met and r.status is None]
             self._prepare(alike)
-            self._sample(alike, state, space)
+            self._sample(alike, met, space)
 
     def _search_all(self, runs: list[CellRun], space: Space) -> None:
         """Measure those cells that a search of each group asks for."""
-        for state in CACHE_STATES:
-            alike = [r for r in runs if r.cell.cache_state == state and r.status is None]
+        for met in CONDITIONS:
+            alike = [r for r in runs if r.cell.condition == met and r.status is None]
             searches = open_searches(self._steps, alike, self._recorded)
-            run_searches(self._steps, searches, partial(self._sample_wanted, state, space))
+            run_searches(self._steps, searches, partial(self._sample_wanted, met, space))
             measured = [r for r in alike if r.status is None]
             log.info("%d of %d cells measured", len(measured), len(alike))
             self._end_verified(measured, space)
 
-    def _sample_wanted(self, state: str, space: Space, wanted: Sequence[Wanted]) -> None:
+    def _sample_wanted(self, met: Condition, space: Space, wanted: Sequence[Wanted]) -> None:
         """Take these samples, a round of one each after the other."""
         new = [w.run for w in wanted if w.run.bound is None]
         self._admission.admit(list(shuffled(new, self._rng)), space)
@@ -158,7 +156,7 @@ class ShardRun:
         due = [(w.run, len(w.run.samples_s) + w.samples) for w in wanted]
         slowed_rounds = 0
         while active := [r for r, n in due if r.status is None and len(r.samples_s) < n]:
-            slowed_rounds += not self._round(active, state, space)
+            slowed_rounds += not self._round(active, met, space)
             if slowed_rounds == SLOWED_ROUNDS:
                 self._steps.end_open(active, Status.THROTTLED, SLOWED)
 
@@ -176,8 +174,7 @@ class ShardRun:
             groups.setdefault(run.cell.group, []).append(run.launch_s)
         for group, launches_s in groups.items():
             if group not in self._steps.launches:
-                most = MAX_FLUSHED if group.cache_state == "flushed" else MAX_LAUNCHES
-                self._steps.launches[group] = launches_of_group(launches_s, most)
+                self._steps.launches[group] = launches_of_group(launches_s, group.condition)
             self._steps.emit(Grouped(group, self._steps.launches[group]))
         for run in runs:
             assert run.launch_s is not None
@@ -196,7 +193,7 @@ class ShardRun:
         timed = ((run, run.sample_s) for run in shuffled(runs, self._rng))
         return chunked(timed, self._steps.together, TOGETHER_S)
 
-    def _sample(self, runs: list[CellRun], state: str, space: Space) -> None:
+    def _sample(self, runs: list[CellRun], met: Condition, space: Space) -> None:
         """Rounds over the open cells in random order until every cell is done and verified.
 
         A round during which the device slowed itself down is taken again; after SLOWED_ROUNDS of
@@ -205,7 +202,7 @@ class ShardRun:
         rule = self._steps.settings.rule
         slowed_rounds = 0
         while active := [r for r in runs if r.status is None]:
-            slowed_rounds += not self._round(active, state, space)
+            slowed_rounds += not self._round(active, met, space)
             if slowed_rounds == SLOWED_ROUNDS:
                 self._steps.end_open(active, Status.THROTTLED, SLOWED)
             open_runs = (r for r in active if r.status is None)
@@ -217,7 +214,7 @@ class ShardRun:
             self._admission.verify(runs, space)
         self._steps.end_open(runs, Status.OK, None)
 
-    def _round(self, active: Sequence[CellRun], state: str, space: Space) -> bool:
+    def _round(self, active: Sequence[CellRun], met: Condition, space: Space) -> bool:
         """A sample of each, beside the runtime's own copy.
 
         False, and no sample of it is kept, where the device slowed itself down meanwhile.
@@ -225,14 +222,14 @@ class ShardRun:
         problem = active[0].cell.problem
         self._steps.emit(Preparing(problem))
         slowed_before = self._slowed()
-        copy = Sample(space.copy, 1, state == "flushed")
+        copy = Sample(space.copy, 1, met)
         copied_at_s, seconds = self._steps.undisturbed([], copy.take)
         for runs_together in self._chunks(active):
             self._sample_together(runs_together)
         if self._slowed() or slowed_before:
             self._discard_round(active)
             return False
-        self._steps.emit(Copied(problem, state, seconds, copied_at_s))
+        self._steps.emit(Copied(problem, met, seconds, copied_at_s))
         return True
 
     def _slowed(self) -> bool:

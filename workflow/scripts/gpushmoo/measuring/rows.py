@@ -30,7 +30,7 @@ def cell_table(
     rows = []
     for key in sorted(result.runs):
         run = result.runs[key]
-        copy_s = copies.get((run.cell.problem, run.cell.cache_state))
+        copy_s = copies.get((run.cell.problem, run.cell.condition))
         rows.append(_row(run, copy_s, workload, info, now))
     return pa.Table.from_pylist(rows, schema=cell_schema(axes))
 
@@ -60,6 +60,7 @@ def _row(
         "bytes_written": written,
         "working_set_over_cache": (read + written) / info.cache if info.cache else None,
         "cache_state": cell.cache_state,
+        "launch_kind": cell.launch_kind,
         "copy_gbs": copy_gbs,
         "threads_per_block": min(launch.threads, MOST_THREADS),
         "blocks": launch.blocks,

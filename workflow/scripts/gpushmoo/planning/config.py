@@ -24,7 +24,14 @@ from .chapters import PlannedChapter, plan_chapters
 from .config_bulk import bulk_fault
 from .config_schema import ConfigError, check_schema
 from .config_sentences import did_you_mean
-from .sweeps import SweepConfig, check_axis, named_sweep, read_measure, refuse_shared_cells
+from .sweeps import (
+    SweepConfig,
+    check_axis,
+    named_sweep,
+    read_measure,
+    refuse_kinds,
+    refuse_shared_cells,
+)
 
 # Numbers of blocks of one simulated device.
 MOST_SIMULATED = 65_536
@@ -95,6 +102,8 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
     m = raw["measure"]
     refuse_large(sweeps, raw["backend"], Bounds(m["max_cells"], m["max_builds"]))
     refuse_shared_cells(sweeps)
+    if raw["backend"] != AUTO:
+        refuse_kinds(sweeps, raw["backend"])
     refuse_impossible(sweeps)
     measure = read_measure("measure.", m, raw["seed"], raw["thread_limit"])
     memory = raw["device_memory_gib"]

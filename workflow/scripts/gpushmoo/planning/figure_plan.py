@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.space import CACHE_STATES, Problem
+from ..core.space import CACHE_STATES, LAUNCH_KINDS, Problem
 from ..workloads.loader import KernelFolder
 from ..workloads.views import Swept, View
 from .digest import library_digest, module_digest
@@ -18,7 +18,8 @@ class FigureSpec:
     """One figure of a view of the kernel in `folder`.
 
     `problem` and `cache_state` are None where it shows all that the kernel was swept over, `dtype`
-    where it shows all `dtypes`, which are in the order of the configuration.
+    where it shows all `dtypes`, which are in the order of the configuration. It shows one kind of
+    launch, which its name says unless it is the usual one.
     """
 
     folder: KernelFolder
@@ -27,18 +28,20 @@ class FigureSpec:
     dtype: str | None = None
     problem: Problem | None = None
     cache_state: str | None = None
+    launch_kind: str = LAUNCH_KINDS[0]
 
     @property
     def name(self) -> str:
         """Name of its files, without the suffix."""
         size = None if self.problem is None else self.problem.label
-        parts = (self.folder.name, self.dtype, self.view.label(), size, self.cache_state)
+        kind = None if self.launch_kind == LAUNCH_KINDS[0] else self.launch_kind
+        parts = (self.folder.name, self.dtype, self.view.label(), size, self.cache_state, kind)
         return "-".join([self.view.kind, *filter(None, parts)])
 
     @property
     def where(self) -> dict[str, Any]:
         """Column and value of what is shown, for dataset.matching."""
-        where: dict[str, Any] = {"kernel": self.folder.name}
+        where: dict[str, Any] = {"kernel": self.folder.name, "launch_kind": self.launch_kind}
         if self.problem is not None:
             where |= {"height": self.problem.height, "width": self.problem.width}
         named = {"dtype": self.dtype, "cache_state": self.cache_state}
@@ -59,10 +62,12 @@ def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
     """The figures of a sweep, in the order of its kernel's views and dtypes.
 
     Of a view that has a figure for each size or cache state, the largest size stands for all, and
-    the state that is named first in CACHE_STATES: the explorer shows the others.
+    the state that is named first in CACHE_STATES; of kinds of launch the one that LAUNCH_KINDS
+    names first. The explorer shows the others.
     """
     workload = sweep.folder.workload
     largest = max(sweep.problems, key=lambda p: (p.height * p.width, p.height))
+    first_kind = next(k for k in LAUNCH_KINDS if k in sweep.launch_kinds)
     first_state = next(s for s in CACHE_STATES if s in sweep.cache_states)
     swept = Swept(
         backend,
@@ -73,7 +78,7 @@ def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
         frozenset(workload.mappings),
     )
     return [
-        FigureSpec(sweep.folder, view, sweep.dtypes, dtype, problem, state)
+        FigureSpec(sweep.folder, view, sweep.dtypes, dtype, problem, state, first_kind)
         for view in workload.views
         if view.shown(swept)
         for problem, state, dtype in itertools.product(

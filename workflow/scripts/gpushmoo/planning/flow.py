@@ -26,6 +26,7 @@ from .digest import (
 from .figure_plan import FigureSpec, figures_of
 from .job_params import build_params
 from .plan import ShardJob, named_shard, plan_shards, run_plan
+from .sweeps import refuse_kinds
 from .swept_kernels import SweptKernels
 
 
@@ -55,6 +56,7 @@ class Flow(SweptKernels):
         elif ask_device and self.config.backend == AUTO and self.config.dataset is None:
             self.choice, self._info = resolve(self.choice)
             check_memory(self.config, self._info.global_memory, self._info.max_allocation)
+            refuse_kinds(self.config.sweeps, self.choice.backend)
 
     def path(self, *parts: str) -> str:
         """A path inside the run's folder."""
@@ -295,6 +297,10 @@ class Flow(SweptKernels):
     def figure_params(self, wildcards: Any) -> dict[str, Any]:
         """What the figure named by the wildcards shows."""
         spec, sweeps = self._figure(wildcards), self.config.sweeps.values()
+        met = {
+            "cache_state": {state for s in sweeps for state in s.cache_states},
+            "launch_kind": {kind for s in sweeps for kind in s.launch_kinds},
+        }
         return {
             "folder": os.path.relpath(spec.folder.path, ROOT),
             "view": spec.view.name,
@@ -302,7 +308,7 @@ class Flow(SweptKernels):
             "dtypes": list(spec.dtypes),
             "controls": list(spec.folder.workload.controls),
             # Where all of the run is in one state, a title need not say in which.
-            "name_state": len({state for s in sweeps for state in s.cache_states}) > 1,
+            "named": [column for column, values in met.items() if len(values) > 1],
         }
 
     def figure_heading(self, wildcards: Any) -> str:

@@ -7,8 +7,11 @@ from typing import Any
 
 from ..core.backends import source_suffix
 from ..core.paths import ROOT
+from ..core.space import LAUNCH_KINDS
 from ..measuring.settings import MeasureSettings
 from .sweeps import SweepConfig
+
+USUAL_KINDS = [*LAUNCH_KINDS[:1]]
 
 
 def sweep_params(
@@ -34,6 +37,8 @@ def sweep_params(
         "dtype": dtype,
         "folder": os.path.relpath(sweep.folder.path, ROOT),
         "kernel_digest": sweep.folder.digest(source_suffix(backend)),
+        # The usual kind alone is not told: what was measured before there were others stays.
+        **({"launch_kinds": kinds} if (kinds := list(sweep.launch_kinds)) != USUAL_KINDS else {}),
         "measure": {
             "budget_s": rule.budget_s,
             "max_samples": rule.max_samples,

@@ -64,9 +64,9 @@ def plan_shards(config: RunConfig) -> list[ShardJob]:
 def _shards(sweep: SweepConfig, config: RunConfig) -> int:
     """Number of shards of each dtype."""
     axes = {a: expand_axis(spec, TYPICAL) for a, spec in sweep.axes.items()}
-    cells = count_cells(axes, len(sweep.problems), len(sweep.variants), len(sweep.cache_states))
+    cells = count_cells(axes, len(sweep.problems), len(sweep.variants), len(sweep.met))
     cells = math.ceil(cells * MEASURED.get(config.measure.search.mode, 1.0))
-    rounds = len(set(sweep.problems)) * len(sweep.cache_states)
+    rounds = len(set(sweep.problems)) * len(sweep.met)
     return shard_count(cells, config.cells_per_shard, rounds)
 
 

@@ -10,13 +10,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..core.backends import BACKENDS
 from ..core.paths import ROOT
 from ..core.space import (
+    LAUNCH_KINDS,
     TYPICAL,
+    Condition,
     Problem,
     ShardSpace,
     Version,
     asks_the_device,
+    conditions,
     expand_axis,
     most_values,
 )
@@ -40,6 +44,12 @@ class SweepConfig:
     problems: tuple[Problem, ...]
     cache_states: tuple[str, ...]
     axes: dict[str, Any]
+    launch_kinds: tuple[str, ...] = LAUNCH_KINDS[:1]
+
+    @property
+    def met(self) -> list[Condition]:
+        """What its launches meet: each kind in each state of the cache."""
+        return conditions(self.cache_states, self.launch_kinds)
 
     @cached_property
     def known_values(self) -> dict[str, frozenset[int]]:
@@ -50,7 +60,7 @@ class SweepConfig:
     @cached_property
     def n_cells(self) -> int:
         """Cells of all dtypes, at most: values that two parts of an axis share count twice."""
-        others = (self.dtypes, self.variants, self.problems, self.cache_states)
+        others = (self.dtypes, self.variants, self.problems, self.met)
         return math.prod(self._lengths(self.axes)) * math.prod(map(len, others))
 
     @cached_property
@@ -136,7 +146,24 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
             )
         seen.add(problem)
     states = tuple(spec.get("cache", w.cache_states))
-    return SweepConfig(folder, tuple(dtypes), tuple(variants), problems, states, axes)
+    kinds = tuple(spec.get("launch", LAUNCH_KINDS[:1]))
+    if isinstance(w, HostFedWorkload) and kinds != LAUNCH_KINDS[:1]:
+        raise ConfigError(
+            f"Config key '{key}launch' must be [{LAUNCH_KINDS[0]}] of a kernel that the host "
+            "feeds, which has a way of its own to launch."
+        )
+    return SweepConfig(folder, tuple(dtypes), tuple(variants), problems, states, axes, kinds)
+
+
+def refuse_kinds(sweeps: Mapping[str, SweepConfig], backend: str) -> None:
+    """Raise ConfigError where a sweep asks for a kind of launch that the `backend` has not."""
+    for name, sweep in sweeps.items():
+        for kind in sweep.launch_kinds:
+            if kind not in BACKENDS[backend].launch_kinds:
+                raise ConfigError(
+                    f"kernels.{name}.launch: {backend} has no launches of the kind '{kind}'; "
+                    f"it has: {', '.join(BACKENDS[backend].launch_kinds)}."
+                )
 
 
 def read_measure(
@@ -207,7 +234,7 @@ def refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:
                 f"kernels.{name}.sizes: kernels.{other} sweeps {sweep.folder.name} at "
                 f"{problem.height} x {problem.width}, too; no cell may be measured twice: two "
                 "sweeps of one kernel must have no size in common, or else no type, no variant, no "
-                "cache state or no value of one axis."
+                "cache state, no kind of launch or no value of one axis."
             )
 
 
@@ -217,7 +244,7 @@ def _apart(one: SweepConfig, other: SweepConfig) -> bool:
         (one.problems, other.problems),
         (one.dtypes, other.dtypes),
         (one.variants, other.variants),
-        (one.cache_states, other.cache_states),
+        (one.met, other.met),
     ]
     values, other_values = one.known_values, other.known_values
     parts += [(values[axis], other_values[axis]) for axis in values if axis in other_values]

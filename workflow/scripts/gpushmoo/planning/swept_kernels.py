@@ -37,6 +37,7 @@ class SweptKernels:
                 "dtypes": list(s.dtypes),
                 "variants": list(s.variants),
                 "cache_states": list(s.cache_states),
+                "launch_kinds": list(s.launch_kinds),
             }
             for name, s in self.config.sweeps.items()
         }

@@ -21,7 +21,7 @@ from ..analysis.ceiling import CeilingRow, read_ceiling
 from ..core.paths import ROOT
 from ..core.schema import SAME_MACHINE_SCHEMA, is_axis
 from ..core.text import one_line
-from ..storage.dataset import read_medians
+from ..storage.dataset import of_one_kind, read_medians
 from ..storage.store import read_table
 from ..storage.wholefile import read_json, read_summed, write_json, write_summed
 from .chapter_pages import Measured, Page, broken_page, chapter_page
@@ -159,7 +159,7 @@ def _page(
     """The page of a chapter; `chapter` is one of those that `Flow.report_params` describes."""
     return chapter_page(
         Measured(
-            cells=cells,
+            cells=of_one_kind(cells),
             ceiling=ceiling,
             provenance=provenance,
             reads={kind: [Path(f) for f in files] for kind, files in chapter["reads"].items()},

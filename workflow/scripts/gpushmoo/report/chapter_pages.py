@@ -25,7 +25,8 @@ Json = dict[str, Any]
 class Measured:
     """What a chapter's page is made of.
 
-    `cells` are those of the whole run, as `read_medians` gives them; `ceiling` what the device can
+    `cells` are those of the whole run and its first kind of launch, as `read_medians` gives them;
+    `ceiling` what the device can
     load and store at most; `provenance` an entry a shard. `reads` are the chapter's own files, by
     what they hold, and `folder` is the chapter's; `params` are its plan's. `figures` are its
     figures' title and caption, and finding if any, by file name, in the order of its plan.

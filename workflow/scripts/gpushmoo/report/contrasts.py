@@ -10,6 +10,7 @@ from ..analysis.contrasts import Ratio, Step, double_over_float, steps
 from ..analysis.fastest import axes_of, params_text
 from ..core.display import percent, significant
 from ..core.space import CACHE_STATES
+from ..storage.dataset import of_one_kind
 from .findings import FigureOf, Finding
 from .tables import Namer
 
@@ -50,7 +51,7 @@ def contrast_findings(
 
 def _series(cells: pd.DataFrame, kernel: str) -> Iterator[pd.DataFrame]:
     """The cells of each variant of `kernel`."""
-    of_kernel = cells[cells["kernel"] == kernel]
+    of_kernel = of_one_kind(cells[cells["kernel"] == kernel])
     if of_kernel.empty:
         return
     of_kernel = of_kernel[of_kernel["device_name"] == of_kernel["device_name"].min()]

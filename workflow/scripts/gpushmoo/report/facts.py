@@ -21,6 +21,7 @@ from .earlier import earlier_finding
 from .findings import Finding, advice_findings, fault_findings, ranked
 from .first_page import first_page
 from .fits import fit_rows, fit_sentences
+from .kinds import kind_findings, of_first_kind
 from .method import method_facts
 from .searched import searched_findings
 from .shapes import shape_findings, shape_gaps, shape_rows
@@ -62,7 +63,8 @@ def report_facts(
     candidates = [
         *fault_findings(own_cells, notes),
         *(Finding(page.findings[0], float("inf")) for page in chapters.values() if page.fault),
-        *advice_findings(to_use, lambda kernel: _figure_of(kernel, spec)),
+        *advice_findings(of_first_kind(to_use), lambda kernel: _figure_of(kernel, spec)),
+        *kind_findings(to_use, own_cells),
         *contrasts,
         *(_view_finding(name, figures[name]) for name in figures if "finding" in figures[name]),
     ]

@@ -112,7 +112,7 @@ def _types(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
     """The kernel whose bandwidth depends most on the element type."""
     by_problem: dict[tuple[object, ...], list[Advice]] = {}
     for a in _in_memory(advice):
-        names = ("device_name", "kernel", "height", "width", "cache_state")
+        names = ("device_name", "kernel", "height", "width", "cache_state", "launch_kind")
         by_problem.setdefault(tuple(a.group[n] for n in names), []).append(a)
     pairs = [
         tuple(f(several, key=lambda a: a.cell["bandwidth_gbs"]) for f in (min, max))

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ..analysis.advice import DEFAULT_BLOCKS, Advice
-from ..core.display import percent, significant
+from ..core.display import kind_words, percent, significant
 from ..storage.dataset import matching
 from .launches import axes_words, launch_values, thumbnail
 from .tables import ARROWS, Json, size_words, ways
@@ -28,9 +28,11 @@ def first_page(
     """
     blocks: list[Json] = []
     several_devices = len({a.group["device_name"] for a in advice}) > 1
+    several_kinds = len({a.group["launch_kind"] for a in advice}) > 1
     for a in advice:
         kernel = str(a.group["kernel"])
-        name = f"{kernel}, {a.group['device_name']}" if several_devices else kernel
+        name = kernel + (f", {kind_words(a.group['launch_kind'])}" if several_kinds else "")
+        name += f", {a.group['device_name']}" if several_devices else ""
         if not blocks or blocks[-1]["name"] != name:
             title = kernels[kernel]["title"]
             blocks.append({"name": name, "title": title, "axes": axes_words(a.axes), "rows": []})

@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 
 import pandas as pd
 
-from ..core.display import gbs, percent
+from ..core.display import gbs, kind_words, percent
 from ..core.schema import SAMPLE_COUNT, Status
+from ..core.space import LAUNCH_KINDS
 from .sureness import between_words, unmet_words
 from .tables import Json
 
@@ -40,14 +41,24 @@ def method_facts(
     }
 
 
+_KINDS = {
+    "back_to_back": "without waiting for the host, short ones several together",
+    "isolated": "each alone on a device that was idle",
+    "stream": "several, queued one by one",
+    "graph": "several in one graph",
+}
+
+
 def _cache_words(cells: pd.DataFrame) -> str:
-    """What the run's cache states mean."""
+    """What the run's cache states mean, and its kinds of launch where it has several."""
     words = {
         "warm": "Warm launches follow each other on the same buffers",
         "flushed": "before each flushed launch the last cache level is filled with other data",
     }
     text = "; ".join(w for state, w in words.items() if state in set(cells["cache_state"]))
-    return f"{text[:1].upper()}{text[1:]}."
+    kinds = [k for k in LAUNCH_KINDS if k in set(cells["launch_kind"])]
+    said = "; ".join(f"{kind_words(k)}: {_KINDS[k]}" for k in kinds) if len(kinds) > 1 else ""
+    return f"{text[:1].upper()}{text[1:]}." + (f" Launches came {said}." if said else "")
 
 
 def _grouped(number: int) -> str:

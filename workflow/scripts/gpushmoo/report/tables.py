@@ -12,9 +12,9 @@ import pandas as pd
 from ..analysis.advice import Advice
 from ..analysis.ceiling import CeilingRow
 from ..analysis.fastest import INSIDE, OUTSIDE
-from ..core.display import bare_interval, percent, significant
+from ..core.display import bare_interval, kind_words, percent, significant
 from ..core.schema import GROUP
-from ..core.space import CACHE_STATES
+from ..core.space import CONDITIONS
 from ..storage.dataset import matching
 
 Json = dict[str, Any]
@@ -24,20 +24,26 @@ Json = dict[str, Any]
 NAMED_TIES = 3
 
 
+_NAMED = ("device_name", "cache_state", "launch_kind")
+
+
 class Namer:
-    """Says the device and the cache state of a group only where the run has more than one."""
+    """Says device, cache state and kind of launch of a group where the run has more than one."""
 
     def __init__(self, groups: Iterable[Mapping[str, Any]]) -> None:
-        """`groups` are all rows that have a device and a cache state."""
-        pairs = {(g["device_name"], g["cache_state"]) for g in groups}
-        self._devices = len({device for device, _ in pairs}) > 1
-        self._states = len({state for _, state in pairs}) > 1
+        """`groups` are all rows that have a device, a cache state and a kind of launch."""
+        rows = list(groups)
+        self._devices, self._states, self._kinds = (
+            len({row[name] for row in rows}) > 1 for name in _NAMED
+        )
 
     def size(self, group: Mapping[str, Any]) -> str:
         """Size of the problem, and what else tells the group from others of its kernel."""
         parts = [size_words(int(group["height"]), int(group["width"]))]
         if self._states:
             parts.append(str(group["cache_state"]))
+        if self._kinds:
+            parts.append(kind_words(group["launch_kind"]))
         if self._devices:
             parts.append(str(group["device_name"]))
         return ", ".join(parts)
@@ -56,7 +62,7 @@ def size_words(height: int, width: int) -> str:
 
 def namer(cells: pd.DataFrame) -> Namer:
     """The `Namer` of all groups that `cells` fall into."""
-    return Namer(cells[["device_name", "cache_state"]].drop_duplicates().to_dict("records"))
+    return Namer(cells[[*_NAMED]].drop_duplicates().to_dict("records"))
 
 
 def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> list[Json]:
@@ -114,19 +120,22 @@ def _short(params: str) -> str:
 
 
 def ceiling_table(rows: Sequence[CeilingRow]) -> list[Json]:
-    """The highest load and store of each device and cache state, inside the cache and outside."""
+    """The highest load and store of each device and condition, inside the cache and outside."""
     regions = (("inside the cache", 0.0, INSIDE), ("far outside", OUTSIDE, float("inf")))
     devices = sorted({r.device_name for r in rows})
+    several = len({r.launch_kind for r in rows}) > 1
     lines = []
-    for device, state, (words, low, high) in itertools.product(devices, CACHE_STATES, regions):
+    for device, met, (words, low, high) in itertools.product(devices, CONDITIONS, regions):
         in_region = [
             r
             for r in rows
-            if (r.device_name, r.cache_state) == (device, state)
+            if (r.device_name, r.cache_state, r.launch_kind) == (device, *met)
             and low <= (r.working_set_over_cache or -1.0) <= high
         ]
         if in_region:
-            where = f"{words}, {state}" + (f", {device}" if len(devices) > 1 else "")
+            where = f"{words}, {met.cache_state}"
+            where += f", {kind_words(met.launch_kind)}" if several else ""
+            where += f", {device}" if len(devices) > 1 else ""
             load, store = (_peak([r for r in in_region if r.kind == k]) for k in ("load", "store"))
             lines.append({"where": where, "load": load, "store": store})
     return lines

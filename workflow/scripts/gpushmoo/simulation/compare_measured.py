@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..core.dtypes import DTYPES
 from ..core.schema import SAME_MACHINE_SCHEMA
-from ..storage.dataset import read_medians
+from ..storage.dataset import of_one_kind, read_medians
 from ..storage.store import write_parquet
 from .cases import BLOCK_EQ
 from .machine import Level, Machine, load_machine
@@ -81,6 +81,7 @@ def points(machine: Machine, cells: pd.DataFrame) -> list[Point]:
     if cells.empty:
         return []
     cells = cells[cells["width"] == cells["width"].max()]
+    cells = of_one_kind(cells)
     # On more data than the cache holds the states agree; where there is a choice, the flushed one.
     cells = cells.sort_values("cache_state").drop_duplicates(["dtype", "num_partition"])
     found = []

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from ..core.schema import SAMPLE_COUNT, is_axis
+from ..core.space import LAUNCH_KINDS
 from .dataset_seal import check, parquet_files
 from .frames import as_frame
 from .store import BadParquetError
@@ -106,6 +107,12 @@ def _filter(where: Mapping[str, Any] | None, schema: pa.Schema) -> ds.Expression
         term = pc.field(name).isin(values)
         found = term if found is None else found & term
     return found
+
+
+def of_one_kind(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of several kinds of launch the rows of that which LAUNCH_KINDS names first."""
+    present = set(rows["launch_kind"])
+    return rows[rows["launch_kind"] == next((k for k in LAUNCH_KINDS if k in present), "")]
 
 
 def matching(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:

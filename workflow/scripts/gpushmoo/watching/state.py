@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ..core.backends import BACKENDS
 from ..core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from ..core.schema import METADATA_KEY, is_axis
-from ..core.space import TYPICAL, most_values, shard_name
+from ..core.space import TYPICAL, most_values, shard_name, space_of
 from ..measuring.live import LiveCell, live_path, read_live
 from ..storage.wholefile import DamagedFileError, read_json
 
@@ -259,7 +259,8 @@ def _lengths(sweep: SweepPlan) -> dict[str, int]:
 
 
 def _most_cells(sweep: SweepPlan) -> int:
-    others = (sweep.params[name] for name in ("sizes", "variants", "cache_states"))
+    space = space_of(sweep.shard_params(0, 1))
+    others = (space.problems, space.variants, space.cache_states, space.launch_kinds)
     return prod(_lengths(sweep).values()) * prod(map(len, others))
 
 

@@ -66,7 +66,7 @@ def _cells(version: Version, workload: Workload, space: ShardSpace) -> Iterator[
     fixed = {axis: [value] for axis, value in version.values}
     names = sorted(space.axes)
     values = [fixed.get(a) or expand_axis(space.axes[a], TYPICAL) for a in names]
-    for problem, state in space.rounds:
+    for problem, met in space.rounds:
         for point in itertools.product(*values):
             params = tuple(zip(names, point, strict=True))
-            yield Cell(workload.name, space.dtype, version.variant, problem, params, state)
+            yield Cell(workload.name, space.dtype, version.variant, problem, params, *met)

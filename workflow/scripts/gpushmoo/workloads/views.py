@@ -58,14 +58,14 @@ class FigureData:
     ``bandwidth_high_gbs``, and the other columns of the data set. `predictions` are those of the
     model of persistent blocks, `shapes` the rows and `shape_fits` the fits of the model of block
     shapes, `ceiling` what the device can load and store at most, `device` the table of the model of
-    the device (None where there is no such model). Variants in `controls` are not to win. With
-    `name_state` a title should say the cache state.
+    the device (None where there is no such model). Variants in `controls` are not to win. A
+    title should say what the columns `named` hold.
     """
 
     kernel: str
     dtypes: tuple[str, ...]
     controls: tuple[str, ...]
-    name_state: bool
+    named: tuple[str, ...]
     cells: pd.DataFrame
     predictions: pd.DataFrame
     shapes: pd.DataFrame

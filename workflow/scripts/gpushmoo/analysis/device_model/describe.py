@@ -13,7 +13,7 @@ import pandas as pd
 from ...core.code_path import CodePath
 from ...core.dtypes import DTYPES
 from ...core.schema import GROUP, Status
-from ...core.space import Cell, Problem
+from ...core.space import LAUNCH_KINDS, Cell, Problem
 from ...workloads.contract import Launch, Workload
 from ...workloads.host_fed import HostFedWorkload
 from ..models.footprint import WARP
@@ -72,9 +72,12 @@ class Describer:
     def table(self, cells: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
         """A row for each verified cell that the model can say something of: the group's columns,
         ``cell_key``, ``measured_s`` and those of `form.Launches`. And by kernel why it cannot.
+
+        It is a model of launches back to back; of other kinds it says nothing.
         """
         rows, why = [], {}
-        for row in cells[cells["status"] == Status.OK].to_dict("records"):
+        wanted = (cells["status"] == Status.OK) & (cells["launch_kind"] == LAUNCH_KINDS[0])
+        for row in cells[wanted].to_dict("records"):
             described = self._row(row)
             if isinstance(described, str):
                 why[row["kernel"]] = described

@@ -46,6 +46,7 @@ from ..build_request import BuildRequest
 from ..in_turn import FedInTurn
 from ..machine_code.cubins import cached_cubin, stored_cubin
 from ..machine_code.nvrtc import build_options
+from ..one_by_one import take_each
 from ..sources import kernel_source
 from .buffers import SOURCE, CudaBuffers, LookAt
 from .images import CudaImage, format_refusal
@@ -274,8 +275,13 @@ class CudaDevice(BufferedDevice):
             lambda: target.data.copy_from_device_async(source.data, source.nbytes, self.stream),
         )
 
-    def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
-        """All behind one spin: while the device takes one sample, the host queues the next."""
+    def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
+        """All behind one spin: while the device takes one sample, the host queues the next.
+
+        Isolated ones are taken one by one.
+        """
+        if any(sample.met.launch_kind == "isolated" for sample in samples):
+            return take_each(samples)
         return self.timer.time_all(samples)
 
     def prove_all(self, proofs: Sequence[Bound], witnesses: Witnesses) -> list[Proven | TypedError]:

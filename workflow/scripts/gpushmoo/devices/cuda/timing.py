@@ -1,17 +1,18 @@
-"""What the CUDA backend times: launches alone, replayed as a graph, or calls of a library."""
+"""What the CUDA backend times: launches of each kind, and calls of a library."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ...core.errors import DeviceError, DeviceLostError
+from ...core.errors import DeviceError, DeviceLostError, LaunchRefusedError
+from ...core.space import USUAL, Condition
 from ..base import DeviceInfo, Sample, flush_bytes
 from .runtime import Translate
 
@@ -31,17 +32,23 @@ SPINS_US = (50, 200, 1000, 10000)
 log = logging.getLogger(__name__)
 
 
+def _nothing() -> None:
+    """What is done before launches that need nothing done before."""
+
+
 @dataclass(frozen=True)
 class Steps:
     """How a sample is taken: `before` untimed, then `timed` between two events, `times` over.
 
-    What is timed holds so many `launches`.
+    What is timed holds so many `launches`. `isolated`: it finds the device idle, that is, what is
+    done `before` was waited for.
     """
 
     before: Callable[[], None]
     timed: Callable[[], None]
     times: int
     launches: int
+    isolated: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,10 +88,17 @@ class EventTimer:
 
         The device first spins, so that events and launches are all queued behind the spin and
         follow each other without waiting for the host. Where the host was too slow all the same,
-        the sample is taken again behind a longer spin.
+        the sample is taken again behind a longer spin. The one thread that spins leaves the device
+        as idle as an isolated launch shall find it, and the host's time of launching out of that.
         """
+        if steps.isolated and steps.times > 1:
+            once = replace(steps, times=1)
+            return math.fsum(self.time(once) for _ in range(steps.times)) / steps.times
         with self.translated(), self.stream:
             for spin_us in SPINS_US:
+                if steps.isolated:
+                    steps.before()
+                    self.stream.synchronize()
                 self.spin(spin_us)
                 queued = self._queue(steps, 0)
                 self.stream.synchronize()
@@ -96,7 +110,8 @@ class EventTimer:
     def time_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
         """Seconds per launch of each, or what went wrong with it, all behind one spin.
 
-        While the device takes one sample, the host queues the next. Raises DeviceLostError.
+        While the device takes one sample, the host queues the next. None of them may be isolated.
+        Raises DeviceLostError.
         """
         taken: list[float | DeviceError] = [math.nan] * len(samples)
         plans: dict[int, Steps] = {}
@@ -135,7 +150,8 @@ class EventTimer:
         events = self.event_pairs(place + steps.times)[place:]
         late = False
         for start, stop in events:
-            steps.before()
+            if not steps.isolated:
+                steps.before()
             start.record(self.stream)
             steps.timed()
             stop.record(self.stream)
@@ -158,7 +174,7 @@ class EventTimer:
 
 
 class CudaBound:
-    """A launch on one stream; several launches are captured in a graph once and replayed."""
+    """A launch on one stream; where a graph holds several, it is captured once and replayed."""
 
     def __init__(self, timer: EventTimer, enqueue: Callable[[], None]) -> None:
         self._timer, self.enqueue = timer, enqueue
@@ -170,25 +186,36 @@ class CudaBound:
             self.enqueue()
             self._timer.stream.synchronize()
 
-    def sample(self, launches: int) -> float:
-        """Seconds per launch between two events around the launches (a graph when several)."""
-        return self._timer.time(self.steps(launches, flushed=False))
+    def sample(self, launches: int, met: Condition = USUAL) -> float:
+        """Seconds per launch, by pairs of events: one around all, or one around each (`steps`)."""
+        return self._timer.time(self.steps(launches, met))
 
-    def sample_flushed(self, launches: int) -> float:
-        """Mean seconds of the launches, the L2 cache filled with other data before each."""
-        return self._timer.time(self.steps(launches, flushed=True))
+    def steps(self, launches: int, met: Condition) -> Steps:
+        """How a sample is taken. Raises LaunchRefusedError where there is no such graph.
 
-    def steps(self, launches: int, flushed: bool) -> Steps:
-        """How a sample is taken.
-
-        Several warm launches are short ones, whose data the L2 cache may hold: an untimed launch
-        before them makes sure that it does.
+        What is flushed, or isolated, is timed launch by launch. Several warm launches are short
+        ones, or follow each other: an untimed launch before them has the L2 cache hold what they
+        leave in it.
         """
-        if flushed:
-            return Steps(self._timer.flush, self.enqueue, launches, 1)
-        if launches == 1:
-            return Steps(lambda: None, self.enqueue, 1, 1)
-        return Steps(self.enqueue, self._graph(launches), 1, launches)
+        kind = met.launch_kind
+        before = self.enqueue if launches > 1 else _nothing
+        if met.flushed:
+            timed = self._graph(1) if kind == "graph" else self.enqueue
+            return Steps(self._timer.flush, timed, launches, 1, kind == "isolated")
+        if kind == "isolated":
+            return Steps(before, self.enqueue, launches, 1, isolated=True)
+        if kind == "graph" or (kind == "back_to_back" and launches > 1):
+            return Steps(before, self._graph(launches), 1, launches)
+        return Steps(before, self._one_by_one(launches), 1, launches)
+
+    def _one_by_one(self, launches: int) -> Callable[[], None]:
+        """Queues so many launches by themselves."""
+
+        def queue() -> None:
+            for _ in range(launches):
+                self.enqueue()
+
+        return queue
 
     def _graph(self, launches: int) -> Callable[[], None]:
         """Replays `launches` launches; captured at the first call."""
@@ -210,19 +237,15 @@ class CudaLibraryBound(CudaBound):
     Where the host is slower than the device, the sample is taken behind a longer spin.
     """
 
-    def steps(self, launches: int, flushed: bool) -> Steps:
+    def steps(self, launches: int, met: Condition) -> Steps:
         """As of launches, but for the graph."""
-        if flushed or launches == 1:
-            return super().steps(launches, flushed)
-
-        def calls() -> None:
-            for _ in range(launches):
-                self.enqueue()
-
-        return Steps(self.enqueue, calls, 1, launches)
+        if met.launch_kind == "graph":
+            raise LaunchRefusedError("CuPy does not let a graph hold calls of a library.")
+        kind = "stream" if met.launch_kind == "back_to_back" else met.launch_kind
+        return super().steps(launches, met._replace(launch_kind=kind))
 
 
 def steps_of(sample: Sample) -> Steps:
     """How `sample`, of a bound of this backend, is taken."""
     assert isinstance(sample.bound, CudaBound)
-    return sample.bound.steps(sample.launches, sample.flushed)
+    return sample.bound.steps(sample.launches, sample.met)

@@ -19,7 +19,7 @@ from ...core.errors import (
     OutOfDeviceMemoryError,
     TypedError,
 )
-from ...core.space import Problem
+from ...core.space import USUAL, Condition, Problem
 from ...workloads.contract import (
     Argument,
     BufferRef,
@@ -87,22 +87,27 @@ class OpenCLBound:
         """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
         self.sample(1)
 
-    def sample(self, launches: int) -> float:
+    def sample(self, launches: int, met: Condition = USUAL) -> float:
         """Mean of the launches' own run times (profiling events, start to end), in seconds."""
+        if met == USUAL:
+            return self._together(launches)
+        total_s = 0.0
+        for _ in range(launches):
+            with self._device.translated():
+                if met.flushed:
+                    self._device.flush()
+                elif launches > 1:
+                    self._enqueue().wait()
+            total_s += self._together(1)
+        return total_s / launches
+
+    def _together(self, launches: int) -> float:
+        """Queued behind each other on a device that is idle."""
         with self._device.translated():
             events = [self._enqueue() for _ in range(launches)]
             events[-1].wait()
             total_ns = sum(e.profile.end - e.profile.start for e in events)
         return float(total_ns) * 1e-9 / launches
-
-    def sample_flushed(self, launches: int) -> float:
-        """Mean of the launches' own run times, the cache filled with other data before each."""
-        total_s = 0.0
-        for _ in range(launches):
-            with self._device.translated():
-                self._device.flush()
-            total_s += self.sample(1)
-        return total_s / launches
 
 
 class _Translate:

@@ -2,7 +2,7 @@
 
 import { groupOf, sizeOf, varyingAxes } from "explorer/select.js";
 
-const PLAIN = ["kernel", "dtype", "variant", "size", "cache", "device", "x", "y"];
+const PLAIN = ["kernel", "dtype", "variant", "size", "cache", "launch", "device", "x", "y"];
 const DEFAULTS = { show: "bandwidth", scale: "linear", threads: "", only: "", near: "", cell: "", sort: "", fix: "" };
 
 /** The choice in a link's fragment; what it does not say is empty. */
@@ -45,6 +45,7 @@ export function offers(sets, choice) {
   const groups = ofKernel.filter((p) => p.dtype === choice.dtype).flatMap((p) => p.groups);
   const ofVariant = groups.filter((g) => g.variant === choice.variant);
   const ofSize = ofVariant.filter((g) => sizeOf(g) === choice.size);
+  const ofState = ofSize.filter((g) => g.cache_state === choice.cache);
   const largest = (a, b) => b.height * b.width - a.height * a.width || b.height - a.height;
   return {
     kernel: kernels,
@@ -52,7 +53,8 @@ export function offers(sets, choice) {
     variant: different(groups.map((g) => g.variant)),
     size: different([...ofVariant].sort(largest).map(sizeOf)),
     cache: different(ofSize.map((g) => g.cache_state)),
-    device: different(ofSize.filter((g) => g.cache_state === choice.cache).map((g) => g.device_name)),
+    launch: different(ofState.map((g) => g.launch_kind)),
+    device: different(ofState.filter((g) => g.launch_kind === choice.launch).map((g) => g.device_name)),
   };
 }
 
@@ -69,7 +71,7 @@ function firstGroup(sets) {
 /** The choice with every name that nothing has replaced by one that there is. */
 export function settled(sets, asked) {
   const choice = { ...asked, ...(asked.kernel ? {} : firstGroup(sets)) };
-  for (const name of ["kernel", "dtype", "variant", "size", "cache", "device"]) {
+  for (const name of ["kernel", "dtype", "variant", "size", "cache", "launch", "device"]) {
     choice[name] = valid(choice[name], offers(sets, choice)[name]);
   }
   return choice;

@@ -9,7 +9,11 @@ export function sizeOf(group) {
 export function groupOf(part, choice) {
   if (part === null) return null;
   const named = part.groups.filter(
-    (g) => g.variant === choice.variant && sizeOf(g) === choice.size && g.cache_state === choice.cache,
+    (g) =>
+      g.variant === choice.variant &&
+      sizeOf(g) === choice.size &&
+      g.cache_state === choice.cache &&
+      g.launch_kind === choice.launch,
   );
   return named.find((g) => g.device_name === choice.device) ?? named[0] ?? null;
 }

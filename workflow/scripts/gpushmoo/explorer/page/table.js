@@ -81,7 +81,7 @@ export function drawTable(table, { seen, columns, rows, sort, page, current, onS
 /** All rows, not only the page's, as CSV with the names of the data set. */
 export function asCsv(seen, rows) {
   const { part } = seen;
-  const group = { kernel: part.kernel, dtype: part.dtype, variant: seen.group.variant, height: seen.group.height, width: seen.group.width, cache_state: seen.group.cache_state, device_name: seen.group.device_name };
+  const group = { kernel: part.kernel, dtype: part.dtype, variant: seen.group.variant, height: seen.group.height, width: seen.group.width, cache_state: seen.group.cache_state, launch_kind: seen.group.launch_kind, device_name: seen.group.device_name };
   const head = [...Object.keys(group), ...part.axes, "status", "tied", ...EXPORTED.map((n) => n.replace("#", ""))];
   const number = (name, row) => {
     const value = part.numbers(name)[row];

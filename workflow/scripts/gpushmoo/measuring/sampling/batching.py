@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from ...core.space import USUAL, Condition
+
 T = TypeVar("T")
 
 # Under this the cost of a launch and the clock's grain would be part of the figure.
@@ -15,23 +17,36 @@ SHORT_S = 50e-6
 MAX_LAUNCHES = 256
 # Each flushed launch pays for a flush, which takes longer than a short launch does.
 MAX_FLUSHED = 4
+# Before each isolated launch the host waits for the device, which takes longer, too.
+MAX_ISOLATED = 4
+# A run of launches has a begin and an end, which shall not be part of the figure of one.
+RUN_S = 1e-3
+LEAST_IN_A_RUN, MOST_IN_A_RUN = 4, 128
 # A sample that would last longer holds fewer launches, or a hang could not be told from a sample.
 # Such a cell is thousands of times slower than the fastest of its group, whatever its batch.
 LONGEST_S = 0.25
 
 
-def launches_of_group(launches_s: Sequence[float], most: int = MAX_LAUNCHES) -> int:
+def launches_of_group(launches_s: Sequence[float], met: Condition = USUAL) -> int:
     """Launches that make a sample of each cell of a group, from the seconds of one launch of each.
 
     A launch by itself and the same launch behind others take different times, so cells that are
     compared must have one number. It is that of the fastest: 1 if that takes at least 50 µs, else
-    the power of two with which it lasts at least as long, up to `most`. A power of two, because two
-    runs then rarely choose differently. Raises ValueError when there is no cell.
+    the power of two with which it lasts at least as long, up to what a sample under this condition
+    holds. Of a stream or a graph it holds 4 at least, and should last a millisecond. A power of
+    two, because two runs then rarely choose differently. Raises ValueError when there is no cell.
     """
     if not len(launches_s):
         raise ValueError("launches of no cells")
-    fastest_s = max(min(launches_s), SHORT_S / MAX_LAUNCHES)
-    return int(min(most, 2 ** max(0, math.ceil(math.log2(SHORT_S / fastest_s)))))
+    least, most, lasting_s = 1, MAX_LAUNCHES, SHORT_S
+    if met.flushed:
+        most = MAX_FLUSHED
+    elif met.launch_kind in ("stream", "graph"):
+        least, most, lasting_s = LEAST_IN_A_RUN, MOST_IN_A_RUN, RUN_S
+    if met.launch_kind == "isolated":
+        most = MAX_ISOLATED
+    fastest_s = max(min(launches_s), lasting_s / MAX_LAUNCHES)
+    return int(min(most, max(least, 2 ** math.ceil(math.log2(lasting_s / fastest_s)))))
 
 
 def launches_of_cell(group_launches: int, launch_s: float) -> int:

@@ -201,7 +201,7 @@ class Supervisor:
         if isinstance(message, Ended):
             self.result.runs[message.run.cell.key] = message.run
         elif isinstance(message, Copied):
-            key = (message.problem, message.cache_state)
+            key = (message.problem, message.met)
             self.result.copies.setdefault(key, []).append((message.at_s, message.seconds))
         elif isinstance(message, Grouped):
             self.result.launches[message.group] = message.launches

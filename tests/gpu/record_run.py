@@ -8,7 +8,8 @@ The first command needs the environment but no GPU, the second only CuPy, NumPy,
 What it writes are the shards that a run of these configurations would write, below
 ``cells/<run>/<sweep>/<dtype>/``, all first repeats before the second ones. After `limit-s` seconds
 no further shard is begun; a shard that fails costs no other. Several processes are started at a
-time, so that one starts while another measures: the device's lock keeps their times apart.
+time, so that one starts while another measures: the device's lock keeps their times apart. With
+``plan --backend opencl`` it is for this machine's own OpenCL device.
 """
 
 from __future__ import annotations
@@ -33,33 +34,42 @@ def main() -> None:
     """Plan, or measure what was planned."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("step", choices=("plan", "measure"))
-    parser.add_argument("--config", nargs="+", help="names of files in config/, without .yaml")
+    parser.add_argument("--config", nargs="+", help="names in config/ without .yaml, or files")
+    parser.add_argument("--backend", default="cuda")
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--limit-s", type=float, default=3600.0)
     options = parser.parse_args()
     if options.step == "plan":
-        options.plan.write_text(json.dumps([planned(name) for name in options.config]))
+        plans = [planned(name, options.backend) for name in options.config]
+        options.plan.write_text(json.dumps(plans))
     else:
         measure(json.loads(options.plan.read_text()), options.out, options.limit_s)
 
 
-def planned(name: str) -> dict[str, Any]:
-    """The builds and shards of one configuration file, in plain values."""
+def planned(name: str, backend: str = "cuda", **own: Any) -> dict[str, Any]:
+    """The builds and shards of one configuration file, in plain values.
+
+    `name` is the file's, or that of one in config/; `own` are keys that are merged over it.
+    """
     import yaml
-    from gpushmoo.core.paths import ROOT
+    from gpushmoo.core.backends import AUTO, BACKENDS
+    from gpushmoo.core.paths import DEFAULTS, ROOT
+    from gpushmoo.devices.select import DeviceChoice, resolve
     from gpushmoo.planning.config import load_config
     from gpushmoo.planning.job_params import build_params
     from gpushmoo.planning.plan import plan_shards, run_plan
 
-    base, own = (
-        yaml.safe_load((ROOT / f"config/{n}.yaml").read_text(encoding="utf-8"))
-        for n in ("config", name)
-    )
-    config = load_config(merged(base, own), ROOT, Path(gettempdir()))
-    plan = run_plan(config, "cuda", "auto")
+    file = Path(name) if name.endswith(".yaml") else ROOT / f"config/{name}.yaml"
+    both = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in (DEFAULTS, file)]
+    runtime = AUTO
+    if BACKENDS[backend].runtimes:
+        runtime = resolve(DeviceChoice(backend, 0, AUTO, Path(gettempdir())))[0].runtime
+    own = {**own, "backend": backend}
+    config = load_config(merged(merged(*both), own), ROOT, Path(gettempdir()))
+    plan = run_plan(config, backend, runtime)
     builds = [
-        (sweep, dtype, build_params(told, dtype, "cuda", config.device, "auto", None))
+        (sweep, dtype, build_params(told, dtype, backend, config.device, runtime, None))
         for sweep, told in config.sweeps.items()
         for dtype in told.dtypes
     ]
@@ -73,7 +83,7 @@ def planned(name: str) -> dict[str, Any]:
         )
         for s in plan_shards(config)
     ]
-    return {"run": name, "builds": builds, "shards": shards}
+    return {"run": Path(name).stem, "builds": builds, "shards": shards}
 
 
 def merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -87,27 +97,49 @@ def merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 def measure(plans: list[dict[str, Any]], out: Path, limit_s: float) -> None:
     """Build and measure all that was planned, and say how each ended."""
-    begin, context = time.monotonic(), get_context("spawn")
-    cache = out / "cache"
-    cache.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(BUILDS_AT_ONCE, mp_context=context) as pool:
+    until = time.time() + limit_s
+    build_all(plans, out)
+    todo = [(plan["run"], plan["run"], *told) for plan in plans for told in plan["shards"]]
+    measure_all(sorted(todo, key=lambda told: told[5]), out, until)
+
+
+def build_all(plans: list[dict[str, Any]], out: Path) -> None:
+    """Compile for all plans at once, and say how each ended."""
+    cache_of(out).mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(BUILDS_AT_ONCE, mp_context=get_context("spawn")) as pool:
         tasks = {
-            pool.submit(build, out, cache, plan["run"], *told): (plan["run"], *told[:2])
+            pool.submit(build, out, plan["run"], *told): (plan["run"], *told[:2])
             for plan in plans
             for told in plan["builds"]
         }
         for line in ended(tasks):
             print("build", line, flush=True)
-    todo = [(plan["run"], *told) for plan in plans for told in plan["shards"]]
-    todo.sort(key=lambda told: told[4])
-    with ProcessPoolExecutor(SHARDS_AT_ONCE, mp_context=context) as pool:
-        until = time.time() + limit_s - (time.monotonic() - begin)
+
+
+def measure_all(
+    todo: list[tuple[Any, ...]],
+    out: Path,
+    until: float,
+    at_once: int = SHARDS_AT_ONCE,
+    how: str = "spawn",
+) -> None:
+    """Measure shards (run, the run that has its builds, and as planned), until that time.
+
+    `how` processes start, so many at once; forks have what this process has imported.
+    """
+    begin = time.monotonic()
+    with ProcessPoolExecutor(at_once, mp_context=get_context(how)) as pool:
         tasks = {
-            pool.submit(measured, out, cache, until, (i + 1, len(todo)), *told): told[:5]
+            pool.submit(measured, out, until, (i + 1, len(todo)), *told): (told[0], *told[2:6])
             for i, told in enumerate(todo)
         }
         for line in ended(tasks):
             print(f"{time.monotonic() - begin:.0f} s", line, flush=True)
+
+
+def cache_of(out: Path) -> Path:
+    """Where device runtimes keep what they compile."""
+    return out / "cache"
 
 
 def ended(tasks: dict[Future[str], Any]) -> Iterator[str]:
@@ -119,13 +151,13 @@ def ended(tasks: dict[Future[str], Any]) -> Iterator[str]:
             yield f"{tasks[task]}: failed, {err!r}"
 
 
-def build(out: Path, cache: Path, run: str, sweep: str, dtype: str, params: Any) -> str:
+def build(out: Path, run: str, sweep: str, dtype: str, params: Any) -> str:
     """Compile one sweep and type; what the compiler said."""
     from gpushmoo.devices.building import build_kernel
 
     said, file = io.StringIO(), build_file(out, run, sweep, dtype)
     file.parent.mkdir(parents=True, exist_ok=True)
-    build_kernel(params, cache, file, said, "the log", 4)
+    build_kernel(params, cache_of(out), file, said, "the log", 4)
     return said.getvalue().strip() or "built"
 
 
@@ -136,10 +168,10 @@ def build_file(out: Path, run: str, sweep: str, dtype: str) -> Path:
 
 def measured(
     out: Path,
-    cache: Path,
     until: float,
     place: tuple[int, int],
     run: str,
+    built_as: str,
     sweep: str,
     dtype: str,
     name: str,
@@ -161,7 +193,8 @@ def measured(
             if first.is_file():
                 break
             time.sleep(WAIT_S)
-    said, built = io.StringIO(), build_file(out, run, sweep, dtype)
+    said, built = io.StringIO(), build_file(out, built_as, sweep, dtype)
+    cache = cache_of(out)
     task = ShardTask(params, place, cache, first, built, worker_log=out / "worker.log")
     shard = measure_shard(task, said, lambda: None, lambda told: told)
     write_parquet(shard.table, file, shard.metadata)

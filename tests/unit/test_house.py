@@ -32,13 +32,15 @@ MAY_SEE = {
     "simulation": "core storage",
     "chapters": "core storage workloads simulation",
     "analysis": "core storage workloads",
+    "comparing": "core storage workloads analysis",
     "figures": "core storage workloads analysis",
     "explorer": "core storage workloads analysis",
     "report": "core storage workloads analysis figures chapters",
     "planning": "core storage workloads devices search measuring studies simulation chapters",
     "watching": "core storage workloads measuring",
     "interactive": (
-        "core storage workloads devices measuring analysis figures explorer planning watching"
+        "core storage workloads devices measuring analysis comparing figures explorer planning "
+        "watching"
     ),
     # The command line.
     "__main__": "interactive",

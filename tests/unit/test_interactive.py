@@ -157,7 +157,7 @@ def test_without_a_device_the_shell_says_what_is_missing(
     def refuse(*_: Any) -> None:
         raise NoDeviceError("There is none.")
 
-    monkeypatch.setattr(measure, "_answering", refuse)
+    monkeypatch.setattr(measure, "answering", refuse)
     assert main(["sweep", str(folder)]) == 1
     assert capsys.readouterr().err == "gpushmoo: There is none.\n"
 

@@ -22,6 +22,8 @@ _HOMES = {
     ".interactive.measure": ("sweep",),
     ".interactive.predict": ("Prediction", "predict"),
     ".interactive.result": ("Sweep",),
+    ".interactive.versus": ("versus",),
+    ".interactive.versus_result": ("Versus",),
     ".planning.config_schema": ("ConfigError",),
     ".workloads.contract": (
         *("BufferRef", "CopyWorkload", "Curve", "Footprint", "HeatMap", "Launch", "NullRef"),

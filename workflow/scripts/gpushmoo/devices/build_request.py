@@ -12,7 +12,7 @@ class BuildRequest:
 
     `device` is an index within the backend or ``all``; `cuda_arch` (``sm_90``) names a CUDA
     architecture instead, for devices that are not on this host; compilers keep what they have
-    compiled in `cache`.
+    compiled in `cache`. `options` go to the compiler besides those of every build.
     """
 
     backend: str
@@ -20,3 +20,4 @@ class BuildRequest:
     opencl_runtime: str
     cuda_arch: str | None
     cache: Path
+    options: tuple[str, ...] = ()

@@ -71,19 +71,19 @@ def sweep(
     choice = {"backend": backend, "device": device, "runtime": runtime, "repeats": repeats}
     told = checked({**what, **choice, **measure})
     place = tempfile.TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
-    chosen = partial(_answering, told["backend"], told["device"], told["runtime"])
-    folder = _loaded(
+    chosen = partial(answering, told["backend"], told["device"], told["runtime"])
+    folder = loaded_kernel(
         kernel, source, lambda: BACKENDS[chosen().backend].source_suffix, Path(place.name)
     )
     request = read_request(folder, told)
     refuse_kinds({folder.name: request.sweep}, chosen().backend)
     terminal = sys.stderr if progress else io.StringIO()
-    with _logged(Path(place.name) / LOG) as log_file:
+    with logged(Path(place.name) / LOG) as log_file:
         _measure(request, chosen(), Path(place.name), terminal, log_file)
     return Sweep(request, place)
 
 
-def _loaded(
+def loaded_kernel(
     kernel: str | os.PathLike[str] | Workload,
     source: str | Mapping[str, str] | None,
     suffix: Callable[[], str],
@@ -110,7 +110,7 @@ def _loaded(
 
 
 @remembered
-def _answering(backend: str, device: int, runtime: str) -> DeviceChoice:
+def answering(backend: str, device: int, runtime: str) -> DeviceChoice:
     """The device that is meant. A process that asks again gets the answer that it had."""
     return resolve(DeviceChoice(backend, device, runtime, _cache_folder()))[0]
 
@@ -126,7 +126,7 @@ def _cache_folder() -> Path:
 
 
 @contextmanager
-def _logged(path: Path) -> Iterator[Path]:
+def logged(path: Path) -> Iterator[Path]:
     """Have the library's messages go to the file `path`; the end of it goes along with an error."""
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))

@@ -1,4 +1,4 @@
-"""The command line: ``gpushmoo sweep``, ``new``, ``explore`` and ``watch``."""
+"""The command line: ``gpushmoo sweep``, ``versus``, ``new``, ``explore`` and ``watch``."""
 
 from __future__ import annotations
 
@@ -63,34 +63,14 @@ def _parser() -> argparse.ArgumentParser:
     measured = commands.add_parser("sweep", help="measure a kernel's folder here and now")
     measured.add_argument("kernel", help="folder of the kernel, such as kernels/transpose")
     measured.add_argument(
-        "--axis",
-        action="append",
-        default=[],
-        type=_axis,
-        metavar="NAME=VALUES",
-        help="values of a launch parameter: TILE=16,32 or block_x=4:64:4 (from:to:step)",
+        "--variant",
+        action="extend",
+        type=_words,
+        metavar="NAME,NAME",
+        help="variants of the kernel",
     )
-    for flag, example, meaning in (
-        ("--dtype", "float,double", "element types"),
-        ("--variant", "NAME,NAME", "variants of the kernel"),
-        ("--size", "2048,512x1024", "sizes: the side of a square, or height and width"),
-        ("--cache", "warm,flushed", "what the last cache holds before a launch"),
-        ("--launch", "back_to_back,isolated", "how launches come to the device"),
-    ):
-        kind = _sizes if flag == "--size" else _words
-        measured.add_argument(flag, action="extend", type=kind, metavar=example, help=meaning)
-    measured.add_argument("--backend", help="which backend; by default the first that answers")
-    measured.add_argument("--device", type=int, metavar="INDEX", help="which device, from 0")
-    measured.add_argument("--runtime", help="which runtime, of a backend that has several")
+    _add_swept(measured)
     measured.add_argument("--repeats", type=int, metavar="N", help="how often all is measured")
-    measured.add_argument(
-        "--measure",
-        action="append",
-        default=[],
-        type=_setting,
-        metavar="KEY=VALUE",
-        help="a key under 'measure' of config/config.yaml, such as max_samples=21",
-    )
     measured.add_argument("--save", metavar="FOLDER", help="keep the cells in this new folder")
     shown = commands.add_parser(
         "explore", help="write a page that a browser opens, of a run's cells"
@@ -100,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument(
         "--out", metavar="FILE", help="where the page goes, by default explorer.html"
     )
+    _add_versus(commands)
     made = commands.add_parser("new", help="write the folder of a new kernel that runs at once")
     made.add_argument("name", help="the kernel's name: letters, digits and '_'")
     made.add_argument("--in", dest="parent", default="kernels", help="by default %(default)s")
@@ -107,6 +88,65 @@ def _parser() -> argparse.ArgumentParser:
     watched.add_argument("run", nargs="?", type=Path, help="its folder; by default the last")
     watched.add_argument("--once", action="store_true", help="print one frame and end")
     return parser
+
+
+def _add_swept(parser: argparse.ArgumentParser) -> None:
+    """What is swept, where and how, for whatever measures."""
+    parser.add_argument(
+        "--axis",
+        action="append",
+        default=[],
+        type=_axis,
+        metavar="NAME=VALUES",
+        help="values of a launch parameter: TILE=16,32 or block_x=4:64:4 (from:to:step)",
+    )
+    for flag, example, meaning in (
+        ("--dtype", "float,double", "element types"),
+        ("--size", "2048,512x1024", "sizes: the side of a square, or height and width"),
+        ("--cache", "warm,flushed", "what the last cache holds before a launch"),
+        ("--launch", "back_to_back,isolated", "how launches come to the device"),
+    ):
+        kind = _sizes if flag == "--size" else _words
+        parser.add_argument(flag, action="extend", type=kind, metavar=example, help=meaning)
+    parser.add_argument("--backend", help="which backend; by default the first that answers")
+    parser.add_argument("--device", type=int, metavar="INDEX", help="which device, from 0")
+    parser.add_argument("--runtime", help="which runtime, of a backend that has several")
+    parser.add_argument(
+        "--measure",
+        action="append",
+        default=[],
+        type=_setting,
+        metavar="KEY=VALUE",
+        help="a key under 'measure' of config/config.yaml, such as max_samples=21",
+    )
+
+
+def _add_versus(commands: Any) -> None:
+    measured = commands.add_parser(
+        "versus", help="measure two versions of a kernel alternately: which is faster"
+    )
+    measured.add_argument("a", help="folder of the kernel, such as kernels/transpose")
+    measured.add_argument("b", nargs="?", help="another one's; by default the same")
+    for side in "ab":
+        measured.add_argument(
+            f"--variant-{side}", metavar="NAME", help=f"variant of {side.upper()}"
+        )
+    for side in "ab":
+        measured.add_argument(
+            f"--option-{side}",
+            action="append",
+            default=[],
+            metavar="OPTION",
+            help=f"for {side.upper()}'s compiler, such as --option-{side}=-use_fast_math",
+        )
+    _add_swept(measured)
+    measured.add_argument("--blocks", type=int, metavar="N", help="of samples A B B A, 8 if unsaid")
+    measured.add_argument(
+        "--delta", type=float, metavar="SHARE", help="a change that matters, 0.01 if unsaid"
+    )
+    measured.add_argument(
+        "--guard", action="store_true", help="end with 1 when B is slower by more than that"
+    )
 
 
 def _words(text: str) -> list[Any]:
@@ -169,6 +209,31 @@ def _sweep(given: argparse.Namespace) -> int:
         print(f"\nSaved in {folder}; its report:\n  {_tool('snakemake')} --cores all", end="")
         print(f" --configfile {folder / 'report.yaml'}")
     return 0 if Status.OK in result.statuses else _FAILED
+
+
+def _versus(given: argparse.Namespace) -> int:
+    # Not before it is wanted: the statistics take a second to import.
+    from .versus import versus
+
+    names = ["variant_a", "variant_b", "backend", "device", "runtime", "blocks", "delta"]
+    chosen = {name: getattr(given, name) for name in names}
+    result = versus(
+        given.a,
+        given.b,
+        options_a=given.option_a,
+        options_b=given.option_b,
+        axes=dict(given.axis) or None,
+        dtypes=given.dtype,
+        sizes=given.size,
+        cache=given.cache,
+        launch=given.launch,
+        **{name: value for name, value in chosen.items() if value is not None},
+        **dict(given.measure),
+    )
+    print(result)
+    if not result.verdicts:
+        return _FAILED
+    return _FAILED if given.guard and result.slower else 0
 
 
 def report(result: Sweep) -> str:
@@ -238,4 +303,4 @@ def _tool(name: str) -> str:
         return name
 
 
-_COMMANDS = {"explore": _explore, "new": _new, "sweep": _sweep, "watch": _watch}
+_COMMANDS = {"explore": _explore, "new": _new, "sweep": _sweep, "versus": _versus, "watch": _watch}

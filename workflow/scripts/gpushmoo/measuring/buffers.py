@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -158,6 +159,12 @@ class Workspace:
         plain = {n: b for n, b in self._buffers.items() if n not in workload.images}
         self._watched = {n: b for n, b in plain.items() if n in inputs and n != workload.output}
         self._watch = BufferWatch(device, plain, self._watched, self._restore)
+
+    def lent(self, workload: Workload) -> Workspace:
+        """The same buffers for launches of another `workload` with the same data."""
+        lent = copy(self)
+        lent._workload = workload
+        return lent
 
     def _restore(self) -> None:
         """The content of the inputs that are buffers, and of what is expected, as at first."""

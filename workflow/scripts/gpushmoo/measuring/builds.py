@@ -6,7 +6,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +103,11 @@ def programs_for(
     versions: Sequence[Version],
     build: KernelBuild | None,
     kernel_digest: str,
+    options: tuple[str, ...] = (),
 ) -> ReadyPrograms:
     """The programs of these versions, loaded from `build`; what it lacks is compiled here.
 
+    What is compiled here gets the compiler's `options` besides those of every build.
     Raises DeviceError where `build` was made from another state of the kernel than the one with
     this digest, and where it lacks code that cannot be compiled here.
     """
@@ -113,10 +115,10 @@ def programs_for(
         return ReadyPrograms(build_versions(device, folder, dtype, versions), None, {})
     reason = None if build is None else _misfit(build, device, versions, kernel_digest)
     if build is None or reason is not None:
-        made = _compiled_here(device, folder, dtype, versions, reason)
+        made = _compiled_here(device, folder, dtype, versions, reason, options)
     else:
         made = {version: build.targets[device.target][version.name] for version in versions}
-    builds, anew = _loaded(device, folder, dtype, made)
+    builds, anew = _loaded(device, folder, dtype, made, options)
     anew = {v.name: reason for v in made} if reason is not None else anew
     told = {v.name: {"failure": b.failure, "entries": b.entries or []} for v, b in made.items()}
     looked_at = any(b.entries is not None for b in made.values())
@@ -147,8 +149,11 @@ def _compiled_here(
     dtype: str,
     versions: Sequence[Version],
     reason: str | None,
+    options: tuple[str, ...],
 ) -> dict[Version, VersionBuild]:
     made, request, target = {}, device.request, device.target
+    if options:
+        request = replace(request, options=options)
     for version in versions:
         before = swap(mark(f"variant '{version.name}' was compiled"))
         try:
@@ -165,11 +170,16 @@ def _compiled_here(
 
 
 def _loaded(
-    device: Device, folder: KernelFolder, dtype: str, made: Mapping[Version, VersionBuild]
+    device: Device,
+    folder: KernelFolder,
+    dtype: str,
+    made: Mapping[Version, VersionBuild],
+    options: tuple[str, ...],
 ) -> tuple[Builds, dict[str, str]]:
     """The programs of what was compiled, and why a version had to be compiled anew all the same.
 
-    It is where the runtime gave no machine code, or does not take it back.
+    It is where the runtime gave no machine code, or does not take it back. With `options`, which
+    no device is told, such a version is refused.
     """
     builds = Builds({}, {})
     anew: dict[Version, str] = {}
@@ -180,7 +190,10 @@ def _loaded(
         try:
             builds.programs[version.name] = device.load(build)
         except BuildError as err:
-            anew[version] = str(err)
+            if options:
+                builds.refuse(version.name, err)
+            else:
+                anew[version] = str(err)
     compiled = build_versions(device, folder, dtype, list(anew))
     both = Builds(builds.programs | compiled.programs, builds.failures | compiled.failures)
     return both, {version.name: reason for version, reason in anew.items()}

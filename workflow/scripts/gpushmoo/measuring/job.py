@@ -34,8 +34,9 @@ from .rows import cell_table
 from .settings import settings_of
 from .steps import TOGETHER
 from .worker.handle import WorkerGoneError, WorkerKilledError, WorkerProcess, WorkerSilentError
-from .worker.protocol import Candidates, Job, Lost, Measure, Opened
-from .worker.supervise import IDLE_LIMIT_S, Supervisor
+from .worker.opening import opened_by
+from .worker.protocol import Job, Measure, Opened
+from .worker.supervise import Supervisor
 from .worker.suspects import FAULTS_OF_NOBODY, STRIKES_OF_NOBODY
 
 log = logging.getLogger(__name__)
@@ -285,8 +286,7 @@ class _Session:
         self._worker_log = task.worker_log
         self._earlier, self._workload = task.earlier, folder.workload
         self._before, self._terminal = before, terminal
-        self._index: int | None = None
-        self._lock: DeviceLock | None = None
+        self._held: tuple[int, DeviceLock] | None = None
 
     def begin(self) -> WorkerProcess:
         """The first process, at work on all cells that are not taken over. Raises as `start`."""
@@ -332,24 +332,19 @@ class _Session:
     def _start_once(self, work: Callable[[Opened], Measure]) -> WorkerProcess:
         worker = WorkerProcess(self._job, self._worker_log)
         try:
-            offered = worker.hear(IDLE_LIMIT_S)
-            if isinstance(offered, Lost):
-                raise DeviceError(f"The device was lost while it was opened ({offered.message}).")
-            assert isinstance(offered, Candidates)
-            if self._index is None:
-                devices = self._preferred(offered.devices)
-                self._index, self._lock = lock_one(devices, self._say_waiting)
-            assert self._lock is not None
-            worker.lend(self._index, self._lock)
-            opened = worker.hear(IDLE_LIMIT_S)
-            if isinstance(opened, Lost):
-                raise DeviceError(f"The device was lost while it was opened ({opened.message}).")
+            opened = opened_by(worker, self._locked)
             assert isinstance(opened, Opened)
         except BaseException:
             worker.stop()
             raise
         worker.say(work(opened))
         return worker
+
+    def _locked(self, devices: Sequence[tuple[int, str]]) -> tuple[int, DeviceLock]:
+        """The device that is locked: by the first process one of these, by later ones the same."""
+        if self._held is None:
+            self._held = lock_one(self._preferred(devices), self._say_waiting)
+        return self._held
 
     def _preferred(self, devices: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
         """Those of the devices that have measured cells of this shard before, if there are any."""
@@ -358,8 +353,8 @@ class _Session:
 
     def release(self) -> None:
         """Let others measure on the device."""
-        if self._lock is not None:
-            self._lock.release()
+        if self._held is not None:
+            self._held[1].release()
 
     def _say_waiting(self) -> None:
         self._terminal.write(f"{self.label}: ready, waiting until a device is free\n")

@@ -61,7 +61,7 @@ class KernelFolder:
         while more := {i for n in names for i in _included(files[n]) if i in files} - names:
             names |= more
         # What a kernel shares with its neighbours may read what it is not seen to read itself.
-        left_out = frozenset() if _has_neighbours(files["workload.py"]) else _SPACE
+        left_out = frozenset() if has_neighbours(files["workload.py"]) else _SPACE
         h = hashlib.sha256()
         for name in sorted(names):
             data = files[name].read_bytes()
@@ -80,7 +80,7 @@ def _sources(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _has_neighbours(workload: Path) -> bool:
+def has_neighbours(workload: Path) -> bool:
     """Whether a workload.py imports from a folder beside its own, or from its own."""
     folders = workload.parent.parent, workload.parent
     names = re.findall(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", workload.read_bytes(), re.M)

@@ -50,6 +50,7 @@ def compile_version(
     Raises BuildError, WorkloadError, or NoDeviceError without a compiler or a disassembler.
     """
     options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
+    options += request.options
     made, codes = _compiled(folder.path, options, target, request.cache)
     failure = failed_check(folder, dtype, version.variant, codes.values())
     return VersionBuild(

@@ -36,6 +36,7 @@ def compile_version(
     """
     cl, context = _context(request)
     options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
+    options += request.options
     log, code = _built(cl, context, folder.path, options, target, request.cache)
     return VersionBuild(target, " ".join(options), log, code=code)
 

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ...core.errors import DeviceError
@@ -20,7 +21,7 @@ from ...core.paths import IMPORTED
 from ...workloads.last_words import LastWords
 from ..locks import DeviceLock
 from . import worker
-from .protocol import Crashed, Job, Locked, Message, Refused
+from .protocol import Crashed, Job, Locked, Message, PairJob, Refused
 from .silence import SLICE_S, Silence, standing
 
 log = logging.getLogger(__name__)
@@ -77,21 +78,23 @@ def lend(connection: Connection[Any, Any], index: int, lock: DeviceLock, pid: in
 
 
 class WorkerProcess:
-    """Starts the module `worker` and talks with it.
+    """Starts `module`, by default `worker`, and talks with it.
 
     What it prints is added to the file `log_file`, or goes where the caller's output goes.
     """
 
-    def __init__(self, job: Job, log_file: Path | None = None) -> None:
+    def __init__(
+        self, job: Job | PairJob, log_file: Path | None = None, module: ModuleType | None = None
+    ) -> None:
         own, theirs = socket.socketpair()
         paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
-        self._folder = "/".join(Path(job.params["folder"]).parts[-2:])
+        self._kernel = job.kernel
         self._last_words = LastWords()
         descriptors = theirs.fileno(), self._last_words.descriptor
         with theirs, ExitStack() as stack:
             prints = None if log_file is None else stack.enter_context(log_file.open("ab"))
             self._process = subprocess.Popen(
-                [sys.executable, "-m", worker.__name__, *map(str, descriptors)],
+                [sys.executable, "-m", (module or worker).__name__, *map(str, descriptors)],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=prints,
@@ -153,7 +156,7 @@ class WorkerProcess:
     def _with_what_ran(self, text: str) -> tuple[str, bool]:
         """`text` in the user's terms where something of theirs runs, and whether it does."""
         ran = self._last_words.read()
-        return (text, False) if ran is None else (f"{self._folder}: {text} while {ran}", True)
+        return (text, False) if ran is None else (f"{self._kernel}: {text} while {ran}", True)
 
     def stop(self) -> None:
         """End the process at once, whatever it does."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...core.schema import Status
 from ...core.space import Cell, CellGroup
 from ...devices.base import DeviceInfo
 from ..events import Event
@@ -23,6 +24,40 @@ class Job:
     cache: Path
     started: float
     build: Path | None = None
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's folder as sentences name it."""
+        return named_folder(self.params)
+
+
+def named_folder(params: Mapping[str, Any]) -> str:
+    """The last two parts of a kernel's folder."""
+    return "/".join(Path(params["folder"]).parts[-2:])
+
+
+@dataclass(frozen=True)
+class PairJob:
+    """Two versions of a kernel that are measured alternately, A first.
+
+    `sides` are their parameters as of a Job, `options` what their compilers are told besides, and
+    `blocks` how many blocks of samples each pair of cells gets.
+    """
+
+    sides: tuple[Mapping[str, Any], Mapping[str, Any]]
+    options: tuple[tuple[str, ...], tuple[str, ...]]
+    blocks: int
+    cache: Path
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Those that say which device is meant, which both have in common."""
+        return self.sides[0]
+
+    @property
+    def kernel(self) -> str:
+        """Both folders as sentences name them."""
+        return " or ".join(dict.fromkeys(map(named_folder, self.sides)))
 
 
 @dataclass(frozen=True)
@@ -55,6 +90,51 @@ class Opened:
     compiled_here: dict[str, str]
     cells: Sequence[Cell]
     codes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PairsOpened:
+    """The device is open and both versions are built; these are their cells, pair by pair.
+
+    `alone` counts the cells of A, and of B, that the other does not have; `codes` are those of
+    `Opened`, of each.
+    """
+
+    info: DeviceInfo
+    pairs: Sequence[tuple[Cell, Cell]]
+    alone: tuple[int, int]
+    codes: tuple[dict[str, str], dict[str, str]]
+
+
+@dataclass(frozen=True)
+class MeasurePairs:
+    """Which pairs to measure, by their places, `together` samples at most at a time."""
+
+    places: frozenset[int]
+    together: int
+
+
+@dataclass(frozen=True)
+class PairBegan:
+    """Cells with these keys are about to run on the device: of ``A``, ``B`` or ``A and B``."""
+
+    who: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PairEnded:
+    """A pair has its status, and its samples: seconds of two of A and of two of B for each block.
+
+    `message` says of a pair that did not end well which version did what.
+    """
+
+    place: int
+    status: Status
+    message: str | None
+    launches: int | None = None
+    a_s: Sequence[tuple[float, float]] = ()
+    b_s: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True)
@@ -95,4 +175,15 @@ class Crashed:
     message: str
 
 
-Message = Event | Candidates | Opened | Finished | Lost | Refused | Crashed
+Message = (
+    Event
+    | Candidates
+    | Opened
+    | PairsOpened
+    | PairBegan
+    | PairEnded
+    | Finished
+    | Lost
+    | Refused
+    | Crashed
+)

@@ -32,7 +32,7 @@ from ...workloads.loader import KernelFolder, load_kernel
 from ...workloads.memory import misfit
 from ...workloads.versions import versions_of
 from ..builds import programs_for
-from ..events import Event, Worked
+from ..events import Worked
 from ..priors import NOTHING_RECORDED, recorded_launches
 from ..rounds import ShardRun
 from ..settings import settings_of
@@ -47,6 +47,7 @@ from .protocol import (
     Measure,
     Message,
     Opened,
+    PairJob,
     Refused,
 )
 from .standstill import StandstillWatch
@@ -57,7 +58,10 @@ log = logging.getLogger(__name__)
 _TELL_EVERY_S = 0.5
 
 
-def main(fd: int) -> None:
+Serve = Callable[[Any, Callable[[], Any], Callable[[Message], None]], None]
+
+
+def main(fd: int, serve: Serve) -> None:
     """Serve one job on the socket `fd`; the caller's end of the socket closing ends it."""
     end_with_parent()
     # An interrupt ends it at once, as other signals do, and not as an error in a program.
@@ -66,7 +70,7 @@ def main(fd: int) -> None:
     connection: Connection[Any, Any] = Connection(fd)
     try:
         receive = receiver(connection)
-        _serve(receive(), receive, connection.send)
+        serve(receive(), receive, connection.send)
     except (EOFError, BrokenPipeError):
         return
     except DeviceLostError as err:
@@ -94,11 +98,11 @@ def receiver(connection: Connection[Any, Any]) -> Callable[[], Any]:
 def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]) -> None:
     params = job.params
     build = None if job.build is None else read_build(job.build)
-    device = _open(job, build, receive, send)
+    device = open_locked(job, build, receive, send)
     log.info("device %s (%s), %s", device.info.name, device.info.uuid, device.info.runtime)
     folder = load_kernel(ROOT / params["folder"])
     space = space_of(params)
-    _refuse_misfits(device, folder, params)
+    refuse_misfits(device, folder, params)
     versions = versions_of(folder.workload, space)
     ready = programs_for(device, folder, space.dtype, versions, build, params["kernel_digest"])
     builds = ready.builds
@@ -122,7 +126,7 @@ def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]
         folder,
         builds,
         settings,
-        _Throttled(send),
+        Throttled(send),
         time.monotonic,
         job.started,
         do.together,
@@ -135,8 +139,11 @@ def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]
     device.close()
 
 
-def _open(
-    job: Job, build: KernelBuild | None, receive: Callable[[], Any], send: Callable[[Message], None]
+def open_locked(
+    job: Job | PairJob,
+    build: KernelBuild | None,
+    receive: Callable[[], Any],
+    send: Callable[[Message], None],
 ) -> Device:
     """Offer the devices that may measure, open the one that the caller has locked."""
 
@@ -148,7 +155,8 @@ def _open(
     return open_for_job(job.params, job.cache, lock, {} if build is None else build.own_kernels)
 
 
-def _refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, Any]) -> None:
+def refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, Any]) -> None:
+    """Raise DeviceError where a problem cannot fit the device."""
     memory, allocation = device.info.global_memory, device.info.max_allocation
     for problem in space_of(params).problems:
         try:
@@ -159,13 +167,14 @@ def _refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, A
             raise DeviceError(f"kernels.{folder.name}.sizes: {reason}; choose a smaller size.")
 
 
-class _Throttled:
+class Throttled:
     """Passes events on, but says how far the work is only every half second."""
 
     def __init__(self, send: Callable[[Message], None]) -> None:
         self._send, self._told = send, time.monotonic()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Message) -> None:
+        """Pass it on, or not."""
         if isinstance(event, Worked):
             if time.monotonic() - self._told < _TELL_EVERY_S:
                 return
@@ -175,4 +184,4 @@ class _Throttled:
 
 if __name__ == "__main__":
     share(int(sys.argv[2]))
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), _serve)

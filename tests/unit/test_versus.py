@@ -1,0 +1,468 @@
+"""Two versions measured alternately: on a device of arrays, and from Python and the shell."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import ROOT
+from fakes import FOLDER, INFO, FakeDevice, FakeWorker, Fault, Tag, Tiny, cell_tag, make_cells
+from gpushmoo import ConfigError, Versus, versus
+from gpushmoo.core.errors import DeviceError
+from gpushmoo.core.schema import Status
+from gpushmoo.core.space import Cell
+from gpushmoo.devices.base import Reading
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.interactive.shell import main
+from gpushmoo.interactive.versus_result import Side
+from gpushmoo.measuring.builds import build_variants
+from gpushmoo.measuring.pair_job import MeasuredPairs, PairSupervisor
+from gpushmoo.measuring.paired import Contender, PairedRun, matched
+from gpushmoo.measuring.rounds import SLOWED_ROUNDS
+from gpushmoo.measuring.sampling.stopping import StoppingRule
+from gpushmoo.measuring.settings import MeasureSettings
+from gpushmoo.measuring.steps import TOGETHER
+from gpushmoo.measuring.worker.handle import WorkerGoneError, WorkerKilledError, WorkerSilentError
+from gpushmoo.measuring.worker.protocol import (
+    Finished,
+    MeasurePairs,
+    Message,
+    PairBegan,
+    PairEnded,
+    PairsOpened,
+)
+from gpushmoo.workloads.loader import KernelFolder
+
+BLOCKS = 4
+SETTINGS = MeasureSettings(1, None, 0, 10.0, StoppingRule(6, 9, 0.01, 1e9))
+PAIRS = matched((make_cells(variants=("a",)), make_cells(variants=("b",))), [("a", "b")])
+CALM = Reading(1500, 2600, 40, 100.0, ())
+HOT = replace(CALM, reasons=("hw_thermal_slowdown",))
+
+
+@dataclass
+class Uneven(FakeDevice):
+    """Launches of variant b take longer, by so much."""
+
+    ratio: float = 1.5
+
+    def seconds(self, tag: Tag, nth_sample: int, launches: int) -> float:
+        return self.launch_s * (self.ratio if tag[0] == "b" else 1.0)
+
+
+@dataclass(frozen=True)
+class Shifted(KernelFolder):
+    """As Tiny, of other inputs."""
+
+    workload: Tiny = field(default_factory=lambda: OtherInputs())
+
+
+class OtherInputs(Tiny):
+    def inputs(self, problem: Any, dtype: str, rng: Any) -> dict[str, Any]:
+        return {"src": 1 + super().inputs(problem, dtype, rng)["src"]}
+
+
+def measured(
+    device: FakeDevice,
+    pairs: list[tuple[Cell, Cell]] = PAIRS,
+    second: KernelFolder = FOLDER,
+    settings: MeasureSettings = SETTINGS,
+) -> tuple[list[Message], list[PairEnded]]:
+    """All that was told, and how pairs ended."""
+    told: list[Message] = []
+    sides = [Contender(f, build_variants(device, f, "float", ["a", "b"])) for f in (FOLDER, second)]
+    run = PairedRun(
+        device, (sides[0], sides[1]), settings, BLOCKS, told.append, device.clock, TOGETHER
+    )
+    run.measure(dict(enumerate(pairs)))
+    ended = sorted((m for m in told if isinstance(m, PairEnded)), key=lambda m: m.place)
+    return told, ended
+
+
+def samples(device: FakeDevice) -> list[str]:
+    """The variants that were sampled, in order, after each was timed for the first time."""
+    return [entry[1][0] for entry in device.log if entry[0] == "sample"]
+
+
+def test_a_block_is_a_b_b_a_and_every_second_one_its_mirror_image() -> None:
+    device = FakeDevice()
+    measured(device, PAIRS[:1])
+    # The first sample of a block is thrown away.
+    assert "".join(samples(device)[2:]) == "aabba" + "bbaab" + "aabba" + "bbaab"
+
+
+def test_on_other_buffers_each_sample_follows_one_of_its_own() -> None:
+    device = FakeDevice()
+    _, [ended] = measured(device, PAIRS[:1], Shifted(FOLDER.path))
+    assert ended.status is Status.OK
+    assert "".join(samples(device)[2:]) == "aabbbbaa" + "bbaaaabb" + "aabbbbaa" + "bbaaaabb"
+
+
+def test_each_pair_has_its_samples_by_version_and_as_many_launches() -> None:
+    _, ended = measured(Uneven(launch_s=1e-6))
+    assert [e.place for e in ended] == list(range(len(PAIRS)))
+    for pair in ended:
+        assert pair.status is Status.OK
+        # The faster decides, for both: 64 launches of 1 µs take 50 µs.
+        assert pair.launches == 64
+        assert np.array(pair.a_s) == pytest.approx(np.full((BLOCKS, 2), 1e-6))
+        assert np.array(pair.b_s) == pytest.approx(np.full((BLOCKS, 2), 1.5e-6))
+
+
+def test_both_are_verified_before_and_after_on_poisoned_output() -> None:
+    device = FakeDevice()
+    measured(device, PAIRS[:1])
+    told = [entry[0] for entry in device.log if entry[0] in ("poison", "compare", "sample")]
+    assert told[:5] == ["poison", "compare", "sample", "poison", "compare"]
+    assert told[-4:] == ["poison", "compare"] * 2
+    assert told.count("compare") == 4
+
+
+@pytest.mark.parametrize("variant", ["a", "b"])
+@pytest.mark.parametrize(
+    ("operation", "nth", "kind", "status"),
+    [
+        ("run", 0, "wrong", Status.WRONG_RESULT),
+        ("run", 1, "wrong", Status.WRONG_RESULT),
+        ("run", 0, "slow", Status.TIMEOUT),
+        ("bind", 0, "refused", Status.RESOURCES),
+        ("sample", 3, "failed", Status.LAUNCH_FAILED),
+        ("sample", 3, "zero", Status.LAUNCH_FAILED),
+        ("sample", 3, "slow", Status.TIMEOUT),
+    ],
+)
+def test_a_fault_of_either_costs_its_own_pair(
+    variant: str, operation: str, nth: int, kind: str, status: Status
+) -> None:
+    cell = PAIRS[1]["ab".index(variant)]
+    # A launch that is too long among others is taken twice again.
+    again = range(nth, nth + 3) if (operation, kind) == ("run", "slow") else [nth]
+    faults = [Fault(cell_tag(cell), operation, n, kind) for n in again]
+    _, ended = measured(FakeDevice(faults=faults))
+    assert [e.status for e in ended] == [Status.OK, status, Status.OK, Status.OK]
+    assert ended[1].message is not None
+    assert ended[1].message.startswith(f"{variant.upper()}: ")
+    assert ended[1].a_s == []
+
+
+def test_of_what_does_not_compile_nothing_is_launched() -> None:
+    device = FakeDevice(broken_variants=frozenset({"b"}))
+    _, ended = measured(device)
+    assert {e.status for e in ended} == {Status.BUILD_FAILED}
+    assert {e.message for e in ended} == {"B: variant b does not compile."}
+    assert samples(device) == []
+
+
+def test_a_device_that_slows_itself_down_costs_the_block_and_at_last_the_pairs() -> None:
+    calm = [CALM] * 2
+    _, [ended] = measured(FakeDevice(states=[*calm, HOT, *calm * 9]), PAIRS[:1])
+    assert ended.status is Status.OK
+    assert len(ended.a_s) == BLOCKS
+    _, [ended] = measured(FakeDevice(states=[HOT]), PAIRS[:1])
+    assert (ended.status, ended.message) == (
+        Status.THROTTLED,
+        "the device kept slowing itself down",
+    )
+    assert SLOWED_ROUNDS > 1
+
+
+def test_what_runs_is_told_with_its_version() -> None:
+    told, _ = measured(FakeDevice())
+    began = [m for m in told if isinstance(m, PairBegan)]
+    assert {m.who for m in began} == {"A", "B", "A and B"}
+    for version, keys in zip("AB", zip(*PAIRS, strict=True), strict=True):
+        own = {cell.key for cell in keys}
+        assert all(set(m.keys) <= own for m in began if m.who == version)
+
+
+def test_cells_are_matched_by_all_that_both_have() -> None:
+    a = make_cells(heights=(4, 8), variants=("a",), cache_states=("warm", "flushed"))
+    b = make_cells(heights=(8,), variants=("a", "b"), threads=(1,))
+    pairs = matched((a, b), [("a", "b"), ("x", "a")])
+    assert len(pairs) == 2
+    for one, other in pairs:
+        assert (one.problem, one.params, one.cache_state) == (
+            other.problem,
+            other.params,
+            other.cache_state,
+        )
+        assert (one.variant, other.variant) == ("a", "b")
+    few = [replace(cell, params=cell.params[:1]) for cell in b[:1]]
+    with pytest.raises(DeviceError, match="Cells of A differ in parameters alone"):
+        matched((a, few), [("a", "a")])
+    with pytest.raises(DeviceError, match="A and B have no cell in common"):
+        matched((a, make_cells(heights=(2,), variants=("b",))), [("a", "b")])
+
+
+def process(do: MeasurePairs, bad: dict[int, BaseException]) -> FakeWorker:
+    """A process that measures pairs by their places and falls at a bad one."""
+    told: list[Message] = []
+    left = sorted(do.places)
+    while left:
+        some, left = left[: do.together], left[do.together :]
+        told.append(PairBegan("B", tuple(PAIRS[i][1].key for i in some)))
+        fallen = [bad[i] for i in some if i in bad]
+        if fallen:
+            return FakeWorker(told, fallen[0])
+        told += [PairEnded(i, Status.OK, None) for i in some]
+    return FakeWorker([*told, Finished()])
+
+
+def supervised(bad: dict[int, BaseException], together: int) -> tuple[list[PairEnded], list[Any]]:
+    asked: list[MeasurePairs] = []
+
+    def start(do: MeasurePairs) -> FakeWorker:
+        asked.append(do)
+        return process(do, bad)
+
+    first = process(MeasurePairs(frozenset(range(len(PAIRS))), together), bad)
+    return PairSupervisor(PAIRS, start, 4.0, lambda done, share: None).measure(first), asked
+
+
+@pytest.mark.parametrize("together", [1, 2, 32])
+@pytest.mark.parametrize(
+    ("err", "status", "said"),
+    [
+        (WorkerGoneError("ended by SIGSEGV"), Status.LAUNCH_FAILED, "B: ended by SIGSEGV"),
+        (WorkerSilentError(), Status.TIMEOUT, "B: a launch did not end within 4 s; its process"),
+        (WorkerKilledError("ended by SIGKILL"), Status.LAUNCH_FAILED, "B: ended by SIGKILL"),
+    ],
+)
+def test_who_takes_its_process_down_is_found_and_costs_no_other(
+    together: int, err: BaseException, status: Status, said: str
+) -> None:
+    ended, asked = supervised({2: err}, together)
+    assert [e.status for e in ended] == [Status.OK, Status.OK, status, Status.OK]
+    assert ended[2].message is not None
+    assert ended[2].message.startswith(said)
+    assert MeasurePairs(frozenset({2}), 1) in asked
+    assert all(do.together == 1 for do in asked if 2 in do.places)
+
+
+def test_a_process_that_falls_while_no_cell_runs_is_replaced_once() -> None:
+    def start(do: MeasurePairs) -> FakeWorker:
+        return FakeWorker([], WorkerGoneError("ended by SIGSEGV"))
+
+    supervisor = PairSupervisor(PAIRS, start, 4.0, lambda done, share: None)
+    ended = supervisor.measure(start(MeasurePairs(frozenset(), 1)))
+    assert {e.status for e in ended} == {Status.LOST_DEVICE}
+    assert {e.message for e in ended} == {"ended by SIGSEGV, while no cell ran"}
+
+
+def test_a_device_that_does_not_come_back_ends_all() -> None:
+    def start(do: MeasurePairs) -> FakeWorker:
+        raise DeviceError("It has left the bus.")
+
+    first = process(MeasurePairs(frozenset(range(4)), 1), {1: WorkerGoneError("gone")})
+    ended = PairSupervisor(PAIRS, start, 4.0, lambda done, share: None).measure(first)
+    assert [e.status for e in ended] == [Status.OK] + [Status.LOST_DEVICE] * 3
+    assert ended[2].message == "the device did not come back: It has left the bus."
+
+
+KERNEL = """
+__kernel void copy(__global float *dst, __global const float *src, const ulong n)
+{
+    const ulong i = get_global_id(0);
+    if (i < n) dst[(get_local_size(0) == 64 ? FAULT : 0) + i] = src[i] * FACTOR;
+}
+"""
+WORKLOAD = """
+import numpy as np
+from gpushmoo import BufferRef, CopyWorkload, Launch, ceil_div
+
+
+class Copies(CopyWorkload):
+    name = "copies"
+    title = pattern = "a test's"
+    dtypes = ("float",)
+    variants = ("one", "two", "wrong")
+    sizes = (64,)
+    axes = {"block_x": [32, 64]}
+
+    def defines(self, dtype, variant):
+        wrong = {"FACTOR": "2.0f"} if variant == "wrong" else {"FACTOR": "1.0f"}
+        return {**wrong, "FAULT": "0"}
+
+    def launch(self, cell):
+        n, block = cell.problem.height * cell.problem.width, cell["block_x"]
+        args = (BufferRef("dst"), BufferRef("src"), np.uint64(n))
+        return Launch("copy", (ceil_div(n, block), 1, 1), (block, 1, 1), args, n)
+
+
+WORKLOAD = Copies()
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders of two versions of a kernel of one name.
+
+    Blocks of 64 threads of the other one write a terabyte beyond their buffer.
+    """
+    folder = tmp_path_factory.mktemp("versus")
+    for version, fault in (("mine", "0"), ("theirs", "(1ul<<38)")):
+        kernel = folder / version / "copies"
+        kernel.mkdir(parents=True)
+        (kernel / "kernel.cl").write_text(KERNEL)
+        text = WORKLOAD.replace('"FAULT": "0"', f'"FAULT": "{fault}"')
+        (kernel / "workload.py").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("GPUSHMOO_LOCK_DIR", str(folder / "locks"))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def device(opencl_choice: DeviceChoice) -> dict[str, Any]:
+    return {"backend": opencl_choice.backend, "runtime": opencl_choice.runtime}
+
+
+@pytest.fixture(scope="module")
+def against(place: Path, device: dict[str, Any]) -> Versus:
+    """Two folders of one name, of which the second's wider blocks fault."""
+    folders = place / "mine" / "copies", place / "theirs" / "copies"
+    return versus(*folders, variant_a="one", blocks=4, progress=False, **device)
+
+
+def test_two_folders_of_one_name_are_measured_and_a_fault_costs_its_own_pair(
+    against: Versus,
+) -> None:
+    cells = against.cells.set_index("block_x")
+    good, bad = cells.loc[32], cells.loc[64]
+    assert good["status"] == "ok"
+    assert good["a_samples_s"].shape == good["b_samples_s"].shape == (4, 2)
+    assert good["change_low"] <= good["change_high"]
+    assert good["verdict"] in ("slower", "faster", "same", "undecided")
+    assert bad["status"] == "launch_failed"
+    assert bad["message"].startswith("B: the measuring process was ended by SIG")
+    assert pd.isna(bad["verdict"])
+    assert not bad["beyond"]
+
+
+def test_the_result_prints_as_a_table_with_what_failed_last(against: Versus) -> None:
+    lines = repr(against).splitlines()
+    assert lines[0].endswith("mine/copies one")
+    assert lines[1].endswith("theirs/copies one")
+    assert lines[2].endswith(", 4 blocks of A B B A")
+    assert "2 pairs: 1 " in repr(against)
+    assert "launch_failed: B: the measuring process was ended by SIG" in lines[-1]
+    assert sum(against.verdicts.values()) == 1
+
+
+def judged_as(ratios: Sequence[float], noise: float) -> Versus:
+    """A result of pairs whose B takes so much longer, measured with this noise."""
+    rng = np.random.default_rng(3)
+    pairs = matched(
+        (make_cells(variants=("a",), threads=tuple(range(1, len(ratios) // 2 + 1))),) * 2,
+        [("a", "a")],
+    )
+    ended = [
+        PairEnded(i, Status.OK, None, 1, *(r * np.exp(noise * rng.standard_normal((2, 8, 2)))))
+        for i, r in enumerate(np.stack([np.ones(len(ratios)), ratios], axis=1)[:, :, None, None])
+    ]
+    opened = PairsOpened(INFO, pairs, (0, 0), ({"a": "1"}, {"a": "1"}))
+    side = Side(FOLDER.path, ("a",), ())
+    return Versus((side, side), {"float": MeasuredPairs(opened, ended)}, 8, 0.01, "")
+
+
+def test_pairs_that_differ_in_their_parameters_alone_are_known_better_together() -> None:
+    result = judged_as([1.05] * 40, 0.05)
+    [group] = result.groups.to_dict("records")
+    assert (group["pairs"], group["verdict"], group["beyond"]) == (40, "slower", True)
+    assert result.slower
+    widths = result.cells["change_high"] - result.cells["change_low"]
+    assert group["change_high"] - group["change_low"] < 0.5 * widths.min()
+    assert "All 40 of float, a, a, 4, 8, warm, back_to_back: +" in repr(result)
+    assert "10 more pairs, which changed less, are in `cells`." in repr(result)
+    assert "Both were compiled into the same machine code." in repr(result)
+    same = judged_as([1.0] * 4, 0.001)
+    assert (same.slower, same.groups["verdict"].tolist()) == (False, ["same"])
+
+
+def test_variants_and_options_make_versions_and_a_wrong_one_is_told(
+    place: Path, device: dict[str, Any]
+) -> None:
+    asked: Any = {"axes": {"block_x": 32}, "blocks": 4, "progress": False, **device}
+    mine = place / "mine" / "copies"
+    result = versus(mine, variant_a="one", variant_b="wrong", **asked)
+    [message] = result.cells["message"]
+    assert message.startswith("B: 4096 of 4096 words differ")
+    result = versus(mine, variant_a="two", options_b="-DFACTOR=2.0f -Werror", **asked)
+    assert result.cells["status"].tolist() == ["build_failed"]
+    result = versus(mine, variant_a="two", options_b=["-cl-fast-relaxed-math"], **asked)
+    assert result.cells["status"].tolist() == ["ok"]
+    assert str(result.sides[1]).endswith("copies two -cl-fast-relaxed-math")
+    result = versus(mine, variant_a="one", variant_b="two", **asked)
+    assert result.cells[["variant_a", "variant_b"]].to_numpy().tolist() == [["one", "two"]]
+
+
+def test_the_shell_prints_and_the_guard_sets_the_exit_status(
+    place: Path,
+    device: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["versus", str(place / "mine" / "copies"), "--axis", "block_x=32", "--blocks", "4"]
+    words += [word for name, value in device.items() for word in (f"--{name}", value)]
+    words += ["--variant-a", "one", "--option-b=-cl-mad-enable", "--delta", "0.9"]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert " one -cl-mad-enable\n" in said.out
+    assert "copies float, A and B: 1 pairs measured in" in said.err
+    for slower, status in ((True, 1), (False, 0)):
+        monkeypatch.setattr(Versus, "slower", slower)
+        assert main([*words, "--guard"]) == status
+    assert main([*words, "--variant-b", "wrong"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"blocks": 3}, "blocks is 3; it must be a whole number from 4 to 10000."),
+        ({"blocks": True}, "blocks is True; it must be a whole number"),
+        ({"delta": 1}, "delta is 1; it must be a number between 0 and 1"),
+        ({"min_samples": 9}, "measure: 'min_samples' is not known; allowed: cell_timeout_s, max_b"),
+        ({"options_b": 3}, "options_b is 3; it must be a text or a list of texts."),
+        ({"variant_a": "three"}, "variant_a: 'three' is not known; allowed: one, two, wrong."),
+        ({"axes": {"TILE": 1}}, "axes: 'TILE' is not known; allowed: block_x."),
+        ({"dtypes": "int"}, "dtypes: 'int' is not known; allowed: float"),
+        ({"b": "nothing"}, "kernel: '{}nothing' is no kernel's folder; it must be one that holds"),
+        ({"b": ROOT / "kernels/global_load"}, "variant_a, variant_b: A has one, two, wrong, B has"),
+        (
+            {"b": ROOT / "kernels/global_copy", "variant_a": "one", "variant_b": "plain"},
+            "axes: 'unroll' is a parameter of B alone; give it one value (such as axes={'unroll'",
+        ),
+        (
+            {"b": ROOT / "kernels/dot_resident"},
+            "' imports what lies beside it, of which one process loads that of '",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_sentence(
+    given: dict[str, Any], sentence: str, place: Path, device: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError) as told:
+        versus(place / "mine" / "copies", **{**device, **given}, progress=False)
+    assert sentence.replace("{}", f"{Path.cwd()}/") in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_types_of_which_none_is_common_are_named(place: Path) -> None:
+    wide = place / "wide" / "copies"
+    shutil.copytree(place / "mine" / "copies", wide)
+    text = WORKLOAD.replace('dtypes = ("float",)', 'dtypes = ("float4",)')
+    (wide / "workload.py").write_text(text)
+    with pytest.raises(
+        ConfigError, match=r"^dtypes: A has float and B float4; name what both have"
+    ):
+        versus(
+            place / "mine" / "copies",
+            place / "wide" / "copies",
+            variant_a="one",
+        )

@@ -1,0 +1,1 @@
+"""Whether two versions, or two runs, differ, and by how much."""

@@ -40,12 +40,16 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=12)
     parser.add_argument("--limit-s", type=float, default=60.0)
     options = parser.parse_args()
-    if options.step == "measure":
-        plans = json.loads(options.plan.read_text())["plans"]
-        rows = list(measured(plans, options.blocks, options.out, options.limit_s))
-    else:
-        rows = list(judged_rows(json.loads(options.samples.read_text())))
-    options.out.write_text(json.dumps(rows, indent=1))
+    rows: list[dict[str, Any]] = []
+    try:
+        if options.step == "measure":
+            plans = json.loads(options.plan.read_text())["plans"]
+            rows.extend(measured(plans, options.blocks, options.out, options.limit_s))
+        else:
+            rows.extend(judged_rows(json.loads(options.samples.read_text())))
+    finally:
+        # What was measured before a fault is kept.
+        options.out.write_text(json.dumps(rows, indent=1))
 
 
 def measured(

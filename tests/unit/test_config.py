@@ -373,7 +373,7 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         ("seed", -1, ["seed", "at least 0"]),
         ("seed", True, ["seed", "true", "whole number"]),
         ("strict", 1, ["strict", "true or false"]),
-        ("studies", ["machines"], ["studies.0", "'machines'", "allowed are counters"]),
+        ("studies", ["machines"], ["studies.0", "'machines'", "allowed are counters, energy"]),
         ("studies", ["counters", "counters"], ["studies", "must not stand twice"]),
         ("studies", None, ["studies", "a list"]),
         ("device_memory_gib", 0, ["device_memory_gib", "more than 0"]),

@@ -26,7 +26,7 @@ from ..core.chosen_cells import ChosenCell, cells_in, from_plain
 from ..core.energy_schema import ENERGY_SCHEMA
 from ..core.errors import DeviceError
 from ..core.mean_interval import MeanInterval, mean_interval
-from ..core.paths import KERNELS
+from ..core.paths import KERNELS, ROOT
 from ..devices.base import Device
 from ..devices.select import open_for_job
 from ..measuring.locks import DeviceLock, lock_one
@@ -216,6 +216,20 @@ def _states(metered: MeteredCell) -> dict[str, Any]:
         "temperature_c": max((state.temperature_c for state in states), default=None),
         "throttled": any(state.slowed for state in states),
     }
+
+
+def energy_of_run(
+    spec: Mapping[str, Any], cells: Path, out: Path, say: Callable[[str], None], cache: Path
+) -> None:
+    """`measure_energy` of the cells that a run has chosen.
+
+    `spec` holds the ``device`` and, by kernel, the ``folders``, from the project's on.
+    """
+    chosen = read_cells(cells)
+    names = {one.cell.kernel for one in chosen}
+    folders = {n: load_kernel(ROOT / f) for n, f in spec["folders"].items() if n in names}
+    plan = EnergyPlan(spec["device"]["seed"])
+    measure_energy(EnergyTask(chosen, folders, spec["device"], cache, plan), out, say)
 
 
 def read_cells(path: Path) -> list[ChosenCell]:

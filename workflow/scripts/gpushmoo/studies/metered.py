@@ -120,9 +120,12 @@ class EnergyMeter:
         return measure_window(rest, self._steps, self._clock, plan.settle_s, plan.window_s)
 
     def _may_run(self, cell: MeteredCell) -> bool:
+        workload = self._folders[cell.chosen.cell.kernel].workload
         if cell.chosen.cell.cache_state != CACHE_STATES[0]:
             cell.message = "energy is measured of launches that follow each other, of warm cells"
-        elif isinstance(self._folders[cell.chosen.cell.kernel].workload, HostFedWorkload):
+        elif sum(workload.bytes_moved(cell.chosen.cell)) == 0:
+            cell.message = "it moves no bytes by which energy could be divided"
+        elif isinstance(workload, HostFedWorkload):
             cell.message = "its data come from the host, whose energy the device does not count"
         return cell.message is None
 

@@ -15,6 +15,7 @@ from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER, SHAPE_MODEL
 from . import tables
 from .appendix import fault_rows, machine_tables, provenance_rows
 from .chapter_pages import Page, figures_in
+from .clocks import clock_warning, locked_clause
 from .contrasts import contrast_findings
 from .device import device_card, measured_date, measured_words, title_device
 from .earlier import earlier_finding
@@ -77,8 +78,10 @@ def report_facts(
         "first_page": first_page(to_use, own_cells, spec["kernels"]),
         "findings": [{"sentence": f.sentence, "figure": f.figure} for f in first],
         "more_faults": sum(f.worth == float("inf") for f in candidates if f not in first),
+        "clock_warning": clock_warning(provenance),
         "machine": [
             steadiness_finding(steadiness(provenance)),
+            *locked_clause(provenance),
             *searched_findings(provenance),
             *earlier_finding(provenance),
         ],

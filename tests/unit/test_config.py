@@ -376,6 +376,8 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         ("studies", ["machines"], ["studies.0", "'machines'", "allowed are counters, energy"]),
         ("studies", ["counters", "counters"], ["studies", "must not stand twice"]),
         ("studies", None, ["studies", "a list"]),
+        ("measure.lock_clocks", "max", ["measure.lock_clocks", "'max'", "base", "in MHz"]),
+        ("measure.lock_clocks", 0, ["measure.lock_clocks", "is 0; allowed: null (never)"]),
         ("device_memory_gib", 0, ["device_memory_gib", "more than 0"]),
         ("device_memory_gib", math.inf, ["device_memory_gib", "finite number or null"]),
         ("device_memory_gib", 1e300, ["device_memory_gib", "at most"]),

@@ -27,7 +27,7 @@ class Backend:
     `runtimes` are those that it can be used through, in the order in which ``auto`` tries
     them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
     run's time is estimated. `profiler` is the program that reads its devices' hardware counters;
-    "" where there is none.
+    "" where there is none. `locks_clocks`: whether it can hold a device at one clock.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Backend:
     runtimes: tuple[str, ...] = ()
     cell_s: float = 0.01
     profiler: str = ""
+    locks_clocks: bool = False
 
     @property
     def module(self) -> str:
@@ -50,7 +51,13 @@ class Backend:
 BACKENDS: Mapping[str, Backend] = {
     backend.name: backend
     for backend in (
-        Backend("cuda", ".cu", "L2", True, claims_gpu=True, cell_s=0.005, profiler="ncu"),
+        Backend(
+            *("cuda", ".cu", "L2", True),
+            claims_gpu=True,
+            cell_s=0.005,
+            profiler="ncu",
+            locks_clocks=True,
+        ),
         Backend("opencl", ".cl", runtimes=("pocl", "intel", "system"), cell_s=0.05),
     )
 }

@@ -18,6 +18,7 @@ with job_log(snakemake.log[0]):
         shapes=Path(snakemake.input.shapes),
         machine=tuple(Path(p) for p in snakemake.input.machine),
         device=tuple(Path(p) for p in snakemake.input.device),
+        energy=tuple(Path(p) for p in snakemake.input.energy),
         compared=tuple(Path(p) for p in snakemake.input.compared),
         figures=tuple(Path(p) for p in snakemake.input.figures),
     )

@@ -18,6 +18,7 @@ import typst
 from ..analysis.aggregate import dataset_provenance
 from ..analysis.best import read_best
 from ..analysis.ceiling import CeilingRow, read_ceiling
+from ..analysis.energy import read_energy
 from ..core.paths import ROOT
 from ..core.schema import SAME_MACHINE_SCHEMA, is_axis
 from ..core.text import one_line
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What the report is made of; `machine`, `device` and `compared` may be empty."""
+    """What the report is made of; `machine`, `device`, `energy` and `compared` may be empty."""
 
     dataset: Path
     best: Path
@@ -44,6 +45,7 @@ class ReportFiles:
     figures: tuple[Path, ...]
     machine: tuple[Path, ...] = ()
     device: tuple[Path, ...] = ()
+    energy: tuple[Path, ...] = ()
 
 
 def build_report(
@@ -77,6 +79,7 @@ def build_report(
             for path in files.compared
             if len(points := read_table(path, SAME_MACHINE_SCHEMA).to_pandas())
         ],
+        energy=[read_energy(path) for path in files.energy],
         provenance=provenance,
         figures={p.name: _note(p) for p in files.figures if p.name not in chapter_figures},
         spec=spec,

@@ -149,50 +149,48 @@ def tune(rows: Sequence[Row], seed: int, duration_s: float) -> dict[str, Any]:
     folder = load_kernel(ROOT / "kernels" / KERNEL)
     source = (folder.path / "kernel.cu").read_text(encoding="utf-8")
     found: dict[str, Any] = {}
-    for dtype, height, width in dict.fromkeys((r["dtype"], r["height"], r["width"]) for r in rows):
-        group = [r for r in rows if (r["dtype"], r["height"], r["width"]) == (dtype, height, width)]
+    sizes = dict.fromkeys((r["dtype"], r["height"], r["width"]) for r in rows)
+    for dtype, height, width in sizes:
         problem, rng = Problem(height, width), np.random.default_rng([seed, height, width])
         src = cupy.asarray(folder.workload.inputs(problem, dtype, rng)["src"])
-        keys = {(p["block_x"], p["block_y"]): r for r in group for p in [params_of(r)]}
-        results, _ = kernel_tuner.tune_kernel(
-            kernel_name="copy_element",
-            kernel_source=source,
-            problem_size=(width, height),
-            arguments=[cupy.empty_like(src), src, np.uint32(width), np.uint32(height)],
-            tune_params={
-                "block_x": sorted({x for x, _ in keys}),
-                "block_y": sorted({y for _, y in keys}),
-            },
-            restrictions=lambda p, known=keys: (p["block_x"], p["block_y"]) in known,
-            block_size_names=["block_x", "block_y"],
-            grid_div_x=["block_x"],
-            grid_div_y=["block_y"],
-            lang="CUPY",
-            iterations=7,
-            compiler_options=[
-                "-std=c++17",
-                f"-Delement_t={dtype}",
-                "-Dindex_t=unsigned",
-                "-DTILE=32",
-            ],
-            observers=[
-                NVMLObserver(
-                    ["nvml_energy", "nvml_power"], device=0, continuous_duration=duration_s
-                )
-            ],
-            defines={},
-            quiet=True,
-        )
-        for result in results:
-            row = keys[result["block_x"], result["block_y"]]
-            if "__error__" not in result and isinstance(result["nvml_energy"], float):
-                nbytes = row["bytes_read"] + row["bytes_written"]
-                found[row["cell_key"]] = {
-                    "joules_per_gb": result["nvml_energy"] / nbytes * 1e9,
-                    "power_w": float(result["nvml_power"]),
-                    "gbs": nbytes / result["time"] / 1e6,
-                }
-        del src
+        arguments = [cupy.empty_like(src), src, np.uint32(width), np.uint32(height)]
+        options = ["-std=c++17", f"-Delement_t={dtype}", "-Dindex_t=unsigned", "-DTILE=32"]
+        for row in rows:
+            if (row["dtype"], row["height"], row["width"]) != (dtype, height, width):
+                continue
+            # One call a cell: a space of pairs would need restrictions.
+            results, _ = kernel_tuner.tune_kernel(
+                kernel_name="copy_element",
+                kernel_source=source,
+                problem_size=(width, height),
+                arguments=arguments,
+                tune_params={name: [value] for name, value in params_of(row).items()},
+                block_size_names=["block_x", "block_y"],
+                grid_div_x=["block_x"],
+                grid_div_y=["block_y"],
+                lang="CUPY",
+                iterations=7,
+                compiler_options=options,
+                observers=[
+                    NVMLObserver(
+                        ["nvml_energy", "nvml_power"], device=0, continuous_duration=duration_s
+                    )
+                ],
+                defines={},
+                quiet=True,
+            )
+            result = results[0] if results else {}
+            # An error stands in the place of figures, a 0 in that of power that was never read.
+            if not isinstance(result.get("nvml_energy"), float) or not result["nvml_energy"]:
+                print(f"Kernel Tuner gave no energy of {name_of(row)}: {result}")
+                continue
+            nbytes = row["bytes_read"] + row["bytes_written"]
+            found[row["cell_key"]] = {
+                "joules_per_gb": float(result["nvml_energy"]) / nbytes * 1e9,
+                "power_w": float(result["nvml_power"]),
+                "gbs": nbytes / float(result["time"]) / 1e6,
+            }
+        del src, arguments
         cupy.get_default_memory_pool().free_all_blocks()
     return {"version": kernel_tuner.__version__, "cells": found}
 
@@ -226,7 +224,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         theirs = Path(folder, "kernel-tuner.json")
-        command = [sys.executable, __file__, str(asked.table), str(theirs), "--tune"]
+        command = [sys.executable, __file__, str(asked.table.resolve()), str(theirs), "--tune"]
         command += ["--duration", str(asked.duration)]
         done = subprocess.run(command, cwd=ROOT, check=False)
         if done.returncode:

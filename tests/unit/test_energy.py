@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from conftest import ROOT
 from fakes import FOLDER, FakeClock, FakeDevice, Fault, cell_tag
 from gpushmoo.core.chosen_cells import ChosenCell, cells_in, from_plain, to_plain
 from gpushmoo.core.energy_schema import ENERGY_SCHEMA
@@ -20,6 +21,9 @@ from gpushmoo.core.mean_interval import mean_interval
 from gpushmoo.core.schema import METADATA_KEY
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.base import Reading
+from gpushmoo.devices.buffered import BufferedDevice
+from gpushmoo.devices.cuda.nvml import open_sensor
+from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import write_json
 from gpushmoo.studies import energy
@@ -81,7 +85,10 @@ class PoweredDevice(FakeDevice):
 
 
 def measured(
-    device: PoweredDevice, cells: Sequence[ChosenCell], state: Reading | None = None
+    device: PoweredDevice,
+    cells: Sequence[ChosenCell],
+    state: Reading | None = None,
+    keep: Callable[[Metered], None] = lambda _: None,
 ) -> Metered:
     """The clock moves by samples and rests alone, so that power follows from `history`."""
 
@@ -96,7 +103,7 @@ def measured(
 
     steps = ClockedSteps(clock, device.mj_at, state)
     meter = EnergyMeter(device, {"tiny": FOLDER}, PLAN, steps, now, sleep)
-    return meter.measure(cells, lambda _: None)
+    return meter.measure(cells, lambda _: None, keep)
 
 
 def test_energy_is_that_of_the_windows_and_idle_power_that_of_the_rest() -> None:
@@ -294,12 +301,53 @@ def test_a_cell_that_its_kernel_does_not_have_is_refused(
 
 
 def test_a_device_without_a_meter_has_a_table_without_rows_and_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    opencl_choice: DeviceChoice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "e.parquet"
     sweep = "copy2d_coalesced float element 64 block_x=8 block_y=8"
-    assert energy.main(["--backend", "opencl", "--sweep", sweep, "--out", str(out)]) == 0
+    command = ["--backend", "opencl", "--cache", str(opencl_choice.cache)]
+    assert energy.main([*command, "--sweep", sweep, "--out", str(out)]) == 0
     assert read_table(out, ENERGY_SCHEMA).num_rows == 0
     why = json.loads(pq.read_schema(out).metadata[METADATA_KEY])["why"]
     assert why.startswith("Energy was not measured: nothing counts that of ")
     assert capsys.readouterr().err.strip() == why
+
+
+def test_what_was_found_is_kept_after_each_round() -> None:
+    kept: list[tuple[int, int]] = []
+
+    def keep(found: Metered) -> None:
+        kept.append((len(found.idle), sum(len(cell.windows) for cell in found.cells)))
+
+    measured(PoweredDevice({1: 200.0, 2: 300.0}), chosen(1, 2), keep=keep)
+    assert kept == [(1, 2), (1, 4), (1, 6)]
+
+
+def test_nvml_tells_millijoules_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tests/unit/fake_nvml"))
+    monkeypatch.setenv("FAKE_NVML", str(tmp_path / "nvml"))
+    sensor = open_sensor("0000:18:00.0")
+    assert sensor is not None
+    assert sensor.energy_mj() == 123_456
+    monkeypatch.setenv("FAKE_REFUSED", "energy:NVMLError_NotSupported")
+    assert sensor.energy_mj() is None
+
+
+def test_by_the_real_threads_a_device_with_a_counter_is_measured_and_verified(
+    opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The counter steps with every look at it, so that windows end as soon as they may."""
+    looks = itertools.count(1000)
+    monkeypatch.setattr(BufferedDevice, "energy_mj", lambda _: next(looks))
+    out = tmp_path / "e.parquet"
+    command = ["--backend", "opencl", "--rounds", "2", "--out", str(out), "--cache"]
+    command.append(str(opencl_choice.cache))
+    command += ["--window", "0.01", "--warm", "0", "--settle", "0"]
+    sweep = "copy2d_coalesced float element 64 block_x=8,16 block_y=4"
+    assert energy.main([*command, "--sweep", sweep]) == 0
+    rows = read_table(out, ENERGY_SCHEMA).to_pylist()
+    assert [(row["params"], row["message"], row["rounds"]) for row in rows] == [
+        ("block_x=8 block_y=4", None, 2),
+        ("block_x=16 block_y=4", None, 2),
+    ]
+    assert all(seconds >= 0.01 for row in rows for seconds in row["window_s"])

@@ -65,3 +65,8 @@ def nvmlDeviceResetGpuLockedClocks(handle: str) -> None:  # noqa: N802
 
 def nvmlDeviceResetMemoryLockedClocks(handle: str) -> None:  # noqa: N802
     _call("free memory", handle)
+
+
+def nvmlDeviceGetTotalEnergyConsumption(handle: str) -> int:  # noqa: N802
+    _call("energy", handle)
+    return 123_456

@@ -60,7 +60,7 @@ class EnergyTask:
 
 
 def measure_energy(task: EnergyTask, out: Path, say: Callable[[str], None]) -> None:
-    """Measure what can be measured and write ENERGY_SCHEMA to `out`.
+    """Measure what can be measured and write ENERGY_SCHEMA to `out`, after each round.
 
     Where nothing counts the device's energy the table is written all the same, without rows, and
     its metadata says under ``why`` what was in the way; so it is `say`-ed. Raises ValueError, one
@@ -77,13 +77,15 @@ def measure_energy(task: EnergyTask, out: Path, say: Callable[[str], None]) -> N
 
     try:
         device = open_for_job(task.device, task.cache, lock)
+
+        def keep(metered: Metered) -> None:
+            _write(out, task, _facts(device), metered, None)
+
         try:
-            metered = meter(device, task, say)
+            keep(meter(device, task, say, keep))
         except NoEnergyError as err:
             say(str(err))
             _write(out, task, _facts(device), Metered((), ()), str(err))
-        else:
-            _write(out, task, _facts(device), metered, None)
         device.close()
     except DeviceError as err:
         why = f"{NONE_MEASURED}: {err}"
@@ -94,8 +96,13 @@ def measure_energy(task: EnergyTask, out: Path, say: Callable[[str], None]) -> N
             taken.release()
 
 
-def meter(device: Device, task: EnergyTask, say: Callable[[str], None]) -> Metered:
-    """All cells of the task, on an open device. Raises NoEnergyError where it counts no energy."""
+def meter(
+    device: Device,
+    task: EnergyTask,
+    say: Callable[[str], None],
+    keep: Callable[[Metered], None],
+) -> Metered:
+    """`EnergyMeter.measure` on an open device. Raises NoEnergyError where it counts no energy."""
     if device.energy_mj() is None:
         name, backend = device.info.name, device.info.backend
         raise NoEnergyError(f"{NONE_MEASURED}: nothing counts that of {name} (backend {backend}).")
@@ -103,7 +110,7 @@ def meter(device: Device, task: EnergyTask, say: Callable[[str], None]) -> Meter
     with watched(device.energy_mj, device.reading, clock) as steps:
         try:
             energy = EnergyMeter(device, task.folders, task.plan, steps, clock, time.sleep)
-            return energy.measure(task.chosen, say)
+            return energy.measure(task.chosen, say, keep)
         except NoEnergyError as err:
             raise NoEnergyError(f"{NONE_MEASURED}: {err}") from err
 

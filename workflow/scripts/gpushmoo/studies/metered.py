@@ -94,13 +94,22 @@ class EnergyMeter:
         self._steps, self._clock, self._sleep = steps, clock, sleep
         self._random = random.Random(plan.seed)
 
-    def measure(self, chosen: Sequence[ChosenCell], say: Callable[[str], None]) -> Metered:
-        """All cells, as many at a time as have room on the device. Raises NoEnergyError."""
+    def measure(
+        self,
+        chosen: Sequence[ChosenCell],
+        say: Callable[[str], None],
+        keep: Callable[[Metered], None],
+    ) -> Metered:
+        """All cells, as many at a time as have room on the device.
+
+        After each round what was found so far is given to `keep`, with cells whose result will be
+        verified once more. Raises NoEnergyError.
+        """
         cells = [MeteredCell(one) for one in chosen]
         idle = [self._idle()]
         try:
             for ready in self._batches([cell for cell in cells if self._may_run(cell)]):
-                self._measure_rounds(ready, say)
+                self._measure_rounds(ready, say, lambda: keep(Metered(cells, idle)))
                 # What comes next needs their memory.
                 ready.clear()
             idle.append(self._idle())
@@ -187,7 +196,9 @@ class EnergyMeter:
             metered.message = str(err)
         return ready if metered.message is None else None
 
-    def _measure_rounds(self, ready: Sequence[_ReadyCell], say: Callable[[str], None]) -> None:
+    def _measure_rounds(
+        self, ready: Sequence[_ReadyCell], say: Callable[[str], None], keep: Callable[[], None]
+    ) -> None:
         """Windows of all in rounds, then their outputs once more. Raises DeviceLostError."""
         plan = self._plan
         for number in range(1, plan.rounds + 1):
@@ -201,6 +212,7 @@ class EnergyMeter:
                     raise
                 except (TypedError, NoEnergyError) as err:
                     one.metered.message = str(err)
+            keep()
         for one in ready:
             if one.metered.message is None:
                 one.metered.message = _wrong(one.fault())

@@ -9,6 +9,7 @@ import pyarrow as pa
 from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA
 from gpushmoo.core.dictionary import Meaning, meaning
+from gpushmoo.core.energy_schema import ENERGY_SCHEMA
 from gpushmoo.core.schema import (
     PREDICTION_SCHEMA,
     PROFILE_SCHEMA,
@@ -49,6 +50,7 @@ TABLES = (
     Table("simulated", "simulated/*.parquet, but for the two below", SIMULATION_SCHEMA, {}),
     Table("profile", "simulated/*-profile.parquet", PROFILE_SCHEMA, {}),
     Table("same_machine", "simulated/*-measured.parquet", SAME_MACHINE_SCHEMA, {}),
+    Table("energy", "studies/energy.parquet", ENERGY_SCHEMA, {}),
     Table("rivals", "studies/rivals.parquet", RIVALS_SCHEMA, dict(dots.MEANINGS)),
     Table("errors", "studies/errors.parquet", ERRORS_SCHEMA, dict(dots.MEANINGS)),
     Table("timeline", "studies/timeline.parquet", TIMELINE_SCHEMA, dict(dots.MEANINGS)),

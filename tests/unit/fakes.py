@@ -176,6 +176,8 @@ class FakeDevice:
     info: DeviceInfo = INFO
     # What the sensor tells, reading by reading; the last one stays. Empty: there is no sensor.
     states: list[Reading] = field(default_factory=list)
+    # Power of all the time that the clock has shown; None: there is no meter.
+    watts: float | None = None
     log: list[tuple[Any, ...]] = field(default_factory=list)
     lost: bool = False
     launches: int = 0
@@ -271,6 +273,9 @@ class FakeDevice:
         if not self.states:
             return None
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    def energy_mj(self) -> int | None:
+        return None if self.watts is None else int(1e3 * self.watts * self.clock.now)
 
     def close(self) -> None:
         pass

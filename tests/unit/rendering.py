@@ -15,6 +15,7 @@ from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_table
 from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
+from gpushmoo.analysis.energy import read_energy
 from gpushmoo.analysis.models.series import fit_dataset
 from gpushmoo.analysis.models.shapes import fit_shapes
 from gpushmoo.analysis.plausible import TIMES
@@ -22,6 +23,7 @@ from gpushmoo.chapters.loader import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.schema import REPEAT_COLUMNS
 from gpushmoo.figures.curve import curve
+from gpushmoo.figures.energy import energy_front
 from gpushmoo.figures.footprint import footprint
 from gpushmoo.figures.heatmap import heatmap
 from gpushmoo.figures.workingset import workingset
@@ -75,7 +77,7 @@ def spec(workloads: Mapping[str, Workload], drawn: Sequence[Path]) -> dict[str, 
             )
         },
         "figure_kernels": {
-            p.name: p.stem.split("-")[1] for p in drawn if p.stem.split("-")[1] in workloads
+            p.name: p.stem.split("-")[-1] for p in drawn if p.stem.split("-")[-1] in workloads
         }
         | {"heatmap-a.svg": "copy2d_coalesced", "curve-b.svg": "block_eq_partition"},
         "seed": 1,
@@ -94,9 +96,15 @@ def spec(workloads: Mapping[str, Workload], drawn: Sequence[Path]) -> dict[str, 
 
 
 def render(
-    folder: Path, out: Path, change: Callable[[pd.DataFrame, dict[str, Any]], None] | None = None
+    folder: Path,
+    out: Path,
+    change: Callable[[pd.DataFrame, dict[str, Any]], None] | None = None,
+    energy: Path | None = None,
 ) -> Rendered:
-    """Aggregate the shards (after `change` of cells and provenance), draw and render them."""
+    """Aggregate the shards (after `change` of cells and provenance), draw and render them.
+
+    With the table of `energy`, if there is one.
+    """
     paths = []
     for path in sorted(folder.glob("*.parquet")):
         table, metadata = read_shard(path)
@@ -111,7 +119,7 @@ def render(
         write_parquet(changed, paths[-1], metadata)
     aggregate(paths, out / "dataset")
     cells = read_cells(out / "dataset")
-    conclude(cells, best_table(cells, ceiling_rows(cells, KINDS)), out)
+    conclude(cells, best_table(cells, ceiling_rows(cells, KINDS)), out, energy)
     document = pypdfium2.PdfDocument(out / "report.pdf")
     pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
     facts = json.loads((out / "report.json").read_text())
@@ -119,7 +127,7 @@ def render(
     return Rendered(text, facts, (out / "report.pdf").read_bytes(), out / "p.parquet")
 
 
-def conclude(cells: pd.DataFrame, best: pa.Table, out: Path) -> None:
+def conclude(cells: pd.DataFrame, best: pa.Table, out: Path, energy: Path | None = None) -> None:
     """All stages behind a data set in `out`, of which these are the cells."""
     write_ceiling(ceiling_rows(cells, KINDS), out / "ceiling.json")
     write_parquet(best, out / "best.parquet", {})
@@ -129,7 +137,13 @@ def conclude(cells: pd.DataFrame, best: pa.Table, out: Path) -> None:
     fit_shapes(cells, mapped, 0.25, 1, out / "shapes.json", out / "s.parquet")
     drawn = [*draw(cells, pd.read_parquet(out / "p.parquet"), out), *draw_footprints(out)]
     names = ("dataset", "best.parquet", "ceiling.json", "params.json", "shapes.json")
-    files = ReportFiles(*(out / name for name in names), compared=(), figures=tuple(drawn))
+    tables = () if energy is None else (energy,)
+    for table in tables:
+        drawn.append(out / "energy.svg")
+        energy_front(read_energy(table), drawn[-1])
+    files = ReportFiles(
+        *(out / name for name in names), compared=(), figures=tuple(drawn), energy=tables
+    )
     built = (out / "report.json", out / "report.pdf")
     build_report(files, spec(workloads, drawn), ROOT / "reports", *built)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from energetic import write_energy
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
-from gpushmoo.planning.studies import counters_params, study_files
+from gpushmoo.planning.studies import counters_params, energy_params, study_files
 from streamed_dot.chapter import StreamedPlan
 from streamed_dot.studies import ERRORS, RIVALS, TIMELINE, cell_of
 
@@ -432,6 +434,25 @@ def test_a_study_is_made_where_it_is_asked_for_and_told_which_kernels_it_launche
     told = counters_params(flow)
     assert told["device"] == flow.job_device
     assert {"copy2d_coalesced", "surf2d_memset", "tex2d_sum"} < set(told["kernels"])
+
+
+def test_energy_is_measured_of_the_runs_own_kernels_and_shown_where_it_was(
+    raw_config: dict[str, Any], tmp_path: Path
+) -> None:
+    assert Flow(raw_config, ask_device=False).energy_files == []
+    raw_config["studies"] = ["energy", "machine"]
+    flow = Flow(raw_config, ask_device=False)
+    assert study_files(flow) == flow.energy_files == ["results/local/studies/energy.parquet"]
+    assert flow.path("figures", "energy.svg") in flow.figure_files
+    told = energy_params(flow)
+    assert set(told["kernels"]) == set(told["folders"]) >= {"copy2d_coalesced", "chase"}
+    record = ROOT / "reports/reference/nvidia-h200/global_load"
+    shutil.copytree(record, tmp_path / "mine/global_load")
+    recorded = raw_config | {"dataset": str(tmp_path / "mine"), "studies": []}
+    assert Flow(recorded, ask_device=False).energy_files == []
+    write_energy(tmp_path / "mine-studies/energy.parquet", [])
+    [file] = Flow(recorded, ask_device=False).energy_files
+    assert Path(file).resolve() == tmp_path / "mine-studies/energy.parquet"
 
 
 def test_a_recorded_dataset_has_no_studies(raw_config: dict[str, Any]) -> None:

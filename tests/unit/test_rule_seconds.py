@@ -20,7 +20,7 @@ from snakemake.scheduling.job_scheduler import JobRateLimiter
 from snakemake.settings.types import MaxJobsPerTimespan
 
 # Rules whose jobs measure: Snakemake would look at their memory twice a second.
-MEASURING = {"measure", "repeat", "counters", "timeline", "errors", "rivals"}
+MEASURING = {"measure", "repeat", "counters", "energy", "timeline", "errors", "rivals"}
 
 
 def test_a_benchmark_file_tells_its_jobs_seconds(tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ def test_only_what_is_measured_runs_elsewhere() -> None:
     bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
     elsewhere = {name for name, body in bodies.items() if "localrule: True\n" not in body}
     assert elsewhere == {"build_kernel", "measure", "repeat", "timeline", "errors", "rivals"} | {
-        "counters"
+        "counters",
+        "energy",
     }
 
 

@@ -13,7 +13,12 @@ try:
         tell_lost_jobs,
         tell_seconds,
     )
-    from gpushmoo.planning.studies import counted_files, counters_params, study_files
+    from gpushmoo.planning.studies import (
+        counted_files,
+        counters_params,
+        energy_params,
+        study_files,
+    )
 
     flow = load_flow(config, workflow)
 except ModuleNotFoundError as err:

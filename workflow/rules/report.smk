@@ -27,6 +27,31 @@ rule figure:
         "../scripts/figure.py"
 
 
+# Only in runs with the study of energy, or with a recorded one.
+rule figure_energy:
+    input:
+        flow.energy_files,
+    output:
+        svg=report(
+            flow.path("figures", "energy.svg"),
+            caption="../report/figure.rst",
+            category="Energy",
+            labels=figure_labels,
+        ),
+        note=flow.path("figures", "energy.json"),
+    log:
+        flow.path("logs", "figure-energy.log"),
+    benchmark:
+        flow.path("benchmarks", "figure-energy.tsv")
+    localrule: True
+    conda:
+        "../../environment.yml"
+    params:
+        note=figure_note,
+    script:
+        "../scripts/figure_energy.py"
+
+
 rule report:
     input:
         figures=flow.figure_files,
@@ -39,6 +64,7 @@ rule report:
         machine=[flow.path("model", "machine.json")] if "chase" in flow.workloads else [],
         device=flow.device_models,
         counted=counted_files(flow),
+        energy=flow.energy_files,
         compared=flow.compared_files,
         chapters=flow.chapter_reads,
     output:

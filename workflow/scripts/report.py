@@ -19,6 +19,7 @@ with job_log(snakemake.log[0]):
         machine=tuple(Path(p) for p in snakemake.input.machine),
         device=tuple(Path(p) for p in snakemake.input.device),
         counted=tuple(Path(p) for p in snakemake.input.counted),
+        energy=tuple(Path(p) for p in snakemake.input.energy),
         compared=tuple(Path(p) for p in snakemake.input.compared),
         figures=tuple(Path(p) for p in snakemake.input.figures),
     )

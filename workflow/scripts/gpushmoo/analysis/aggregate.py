@@ -24,6 +24,7 @@ from ..storage.frames import noted
 from ..storage.store import BadParquetError, Shard, open_shard, read_shard
 from ..storage.wholefile import UnusableFilesError, sync
 from .admission import fault_of, fault_of_repeat
+from .clocks_seen import clocks_seen
 from .external_sort import KEY, RUN_BYTES, KeySorter
 from .repeats import merged, shard_deviations
 from .spread import Deviations, Spread, spread_of
@@ -321,8 +322,8 @@ def _refuse_mixture(models: Mapping[str, Sequence[Path]]) -> None:
 def dataset_provenance(dataset: Path) -> list[dict[str, Any]]:
     """Provenance of every shard in a dataset, in the order of partitions and paths.
 
-    Without the device's readings, which are most of it and of which no stage tells. Raises
-    BadParquetError if it was changed since.
+    In place of the device's readings, which are most of it, ``clocks_seen`` says in short what they
+    tell of its clocks. Raises BadParquetError if it was changed since.
     """
     check(dataset, [PROVENANCE])
     return list(_provenance(dataset))
@@ -335,5 +336,5 @@ def _provenance(dataset: Path) -> Iterator[dict[str, Any]]:
             *lines, rest = (rest + block).split(b"\n")
             for line in lines:
                 entry: dict[str, Any] = json.loads(line)
-                entry.pop("readings", None)
+                entry["clocks_seen"] = clocks_seen(entry.pop("readings", ()))
                 yield entry

@@ -29,6 +29,7 @@ class Backend:
     them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
     run's time is estimated. `launch_kinds` are those of `space.LAUNCH_KINDS` that it has.
     `profiler` is the program that reads its devices' hardware counters; "" where there is none.
+    `locks_clocks`: whether it can hold a device at one clock.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Backend:
     cell_s: float = 0.01
     launch_kinds: tuple[str, ...] = ("back_to_back", "isolated")
     profiler: str = ""
+    locks_clocks: bool = False
 
     @property
     def module(self) -> str:
@@ -53,14 +55,12 @@ BACKENDS: Mapping[str, Backend] = {
     backend.name: backend
     for backend in (
         Backend(
-            "cuda",
-            ".cu",
-            "L2",
-            True,
+            *("cuda", ".cu", "L2", True),
             claims_gpu=True,
             cell_s=0.005,
             launch_kinds=LAUNCH_KINDS,
             profiler="ncu",
+            locks_clocks=True,
         ),
         Backend("opencl", ".cl", runtimes=("pocl", "intel", "system"), cell_s=0.05),
     )

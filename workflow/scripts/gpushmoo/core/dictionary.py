@@ -114,6 +114,27 @@ _MODELS = {
         for whose in ("warp", "block")
     },
 }
+_ENERGY = {
+    "role": Meaning("why the cell was chosen"),
+    "rounds": Meaning("rounds in each of which the cell had one window"),
+    "power_w": Meaning("mean power of the board in the windows", "W"),
+    "idle_w": Meaning("power of the idle device, the mean of before and after", "W"),
+    "gbs": Meaning("bandwidth in the windows, by the device's own times", GBS),
+    "busy_share": Meaning("share of the windows that is known to be spent in launches", SHARE),
+    "joules_per_gb": Meaning("energy for a gigabyte read or written, idle power included", "J/GB"),
+    "joules_per_gb_low": Meaning("lower end of its 95 % interval, by t over the rounds", "J/GB"),
+    "joules_per_gb_high": Meaning("upper end of it", "J/GB"),
+    "net_joules_per_gb": Meaning("the same with the idle power subtracted", "J/GB"),
+    "net_joules_per_gb_low": Meaning("lower end of its 95 % interval, by t over rounds", "J/GB"),
+    "net_joules_per_gb_high": Meaning("upper end of it", "J/GB"),
+    "window_s": Meaning("length of each window, from step to step of the counter", SECONDS),
+    "window_j": Meaning("energy that the counter shows for it", "J"),
+    "window_gbs": Meaning("bandwidth in it", GBS),
+    "sm_clock_mhz_low": Meaning("lowest clock of the cores that was read in a window", "MHz"),
+    "sm_clock_mhz_high": Meaning("highest one", "MHz"),
+    "temperature_c": Meaning("highest temperature that was read in a window", "°C"),
+    "throttled": Meaning("whether the device protected itself in a window"),
+}
 _SIMULATED = {
     "level": Meaning("level of detail: bus, partitions or banks"),
     "commands": Meaning("loads, and as many stores, by which a thread moves one element"),
@@ -145,6 +166,7 @@ MEANINGS: Mapping[str, Meaning] = {
     **_LAUNCH,
     **_BEST,
     **_MODELS,
+    **_ENERGY,
     **_SIMULATED,
 }
 # By table and column.
@@ -152,6 +174,8 @@ APART: Mapping[tuple[str, str], Meaning] = {
     ("simulated", "variant"): Meaning("which simulated machine, of several that differ a little"),
     ("simulated", "bandwidth_gbs"): Meaning("bytes read and written over the makespan", GBS),
     ("simulated", "tiles"): Meaning("tiles of the array"),
+    ("energy", "params"): Meaning("launch parameters, name=value, between blanks"),
+    ("energy", "message"): Meaning("why the cell has no figures; null where it has"),
     ("device_model", "limit"): Meaning("which of the limits alone would take longest"),
 }
 

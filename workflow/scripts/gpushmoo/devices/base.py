@@ -348,6 +348,9 @@ class Device(DeviceBuffers, Protocol):
     def reading(self) -> Reading | None:
         """Clocks, temperature, power and throttle reasons now; None where nothing tells."""
 
+    def energy_mj(self) -> int | None:
+        """What the device has used since its driver was loaded, in mJ; None where nothing tells."""
+
     def close(self) -> None:
         """Release all that the device holds; it is not to be used any more."""
 

@@ -86,6 +86,10 @@ class BufferedDevice(ABC):
         """`count` 32-bit words from the word `begin` on, on the host."""
         return self._buffers.words(self._linear(buffer), begin, count)
 
+    def energy_mj(self) -> int | None:
+        """None: most runtimes tell no energy."""
+        return None
+
     def allocate_image(self, problem: Problem, dtype: DType) -> Any:
         """An image of undefined content. Raises LaunchRefusedError where there is none."""
         refusal = self.image_refusal(problem, dtype)

@@ -14,6 +14,7 @@ from ..workloads.loader import KernelFolder
 from .base import Device
 from .build_file import VersionBuild
 from .build_request import BuildRequest
+from .clock_lock import ClockLock
 
 
 class BackendModule(Protocol):
@@ -45,6 +46,16 @@ class BackendModule(Protocol):
 
         Entered only where the record names a ``profiler``, and once a device is open.
         """
+
+    def lock_clocks(self, uuid: str, asked: int | str) -> ClockLock:
+        """Hold the device at a core clock in MHz, or at ``base``, and its memory at its highest.
+
+        Called only where the record says ``locks_clocks``, in a process that opens no device.
+        Raises ClocksNotLockedError, and then nothing is changed.
+        """
+
+    def free_clocks(self, uuid: str) -> None:
+        """What `ClockLock.free` does, for one that another process made."""
 
     def targets(self, request: BuildRequest) -> tuple[str, ...]:
         """What the devices that are asked for need machine code of: see `KernelBuild`.

@@ -23,6 +23,7 @@ from ..devices.building import failure_sentences
 from ..storage.store import read_shard, write_result
 from ..workloads.loader import KernelFolder, load_kernel
 from .builds import first_printf
+from .clocks import HeldClocks
 from .earlier import NOTHING, Earlier, Taken, joined, launches_by_group
 from .events import ShardResult, planned
 from .live import LiveFile, live_path
@@ -177,7 +178,8 @@ def _measured(
         log.info("measured")
         new = cell_table(result, folder.workload, opened.info, params["axes"])
         table = joined(new, taken.table)
-        finished = finish(MeasuredShard(table, _metadata(params, opened, result, taken)))
+        metadata = _metadata(params, opened, result, taken, session.clocks)
+        finished = finish(MeasuredShard(table, metadata))
     session.release()
     statuses = Counter(table.column("status").to_pylist())
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
@@ -217,13 +219,18 @@ def _say_of_source(
 
 
 def _metadata(
-    params: Mapping[str, Any], opened: Opened, result: ShardResult, taken: Taken
+    params: Mapping[str, Any],
+    opened: Opened,
+    result: ShardResult,
+    taken: Taken,
+    clocks: HeldClocks | None,
 ) -> dict[str, Any]:
     info: DeviceInfo = opened.info
     return {
         **provenance(info, params["kernel_digest"], opened.options),
         "axes": sorted(params["axes"]),
         **_resolved_axes(params, opened),
+        **({} if clocks is None else {"clocks": clocks.provenance()}),
         "build_failures": opened.failures,
         "codes": opened.codes,
         **({"earlier": taken.told} if taken.keys else {}),
@@ -287,6 +294,7 @@ class _Session:
         self._earlier, self._workload = task.earlier, folder.workload
         self._before, self._terminal = before, terminal
         self._held: tuple[int, DeviceLock] | None = None
+        self.clocks: HeldClocks | None = None
 
     def begin(self) -> WorkerProcess:
         """The first process, at work on all cells that are not taken over. Raises as `start`."""
@@ -344,6 +352,7 @@ class _Session:
         """The device that is locked: by the first process one of these, by later ones the same."""
         if self._held is None:
             self._held = lock_one(self._preferred(devices), self._say_waiting)
+            self._lock_clocks(dict(devices)[self._held[0]], self._held[1])
         return self._held
 
     def _preferred(self, devices: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
@@ -351,8 +360,19 @@ class _Session:
         uuids = frozenset() if self._earlier is None else self._earlier.uuids
         return [device for device in devices if device[1] in uuids] or devices
 
+    def _lock_clocks(self, uuid: str, lock: DeviceLock) -> None:
+        asked = settings_of(self._job.params).lock_clocks
+        if asked is None:
+            return
+        self.clocks = HeldClocks(self._job.params["backend"], uuid, asked, lock)
+        params = self._job.params
+        if self.clocks.sentence is not None and (params["shard"][0], params["repeat"]) == (0, 1):
+            self._terminal.write(f"{self.label}: {self.clocks.sentence}\n")
+
     def release(self) -> None:
-        """Let others measure on the device."""
+        """Let others measure on the device, whose clocks are as they were."""
+        if self.clocks is not None:
+            self.clocks.free()
         if self._held is not None:
             self._held[1].release()
 

@@ -29,6 +29,8 @@ class MeasureSettings:
     search: SearchSettings = EVERY_CELL
     # A folder of recorded shards from which searches learn where to begin; None for none.
     transfer: str | None = None
+    # ``base`` or a core clock in MHz at which the device is held; None leaves it alone.
+    lock_clocks: int | str | None = None
 
     @property
     def searches(self) -> bool:
@@ -62,4 +64,5 @@ def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
             **{name: value for name, value in m["search"].items() if name != "transfer"}
         ),
         transfer=m["search"]["transfer"],
+        lock_clocks=m.get("lock_clocks"),
     )

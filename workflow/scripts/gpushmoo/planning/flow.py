@@ -240,6 +240,16 @@ class Flow(SweptKernels):
         """What that model says of each cell."""
         return [str(Path(file).with_suffix(".parquet")) for file in self.device_models]
 
+    @property
+    def energy_files(self) -> list[str]:
+        """The table of energy; that of a recorded data set lies in ``<its folder>-studies``."""
+        if self.config.dataset is None:
+            asked = "energy" in self.config.studies
+            return [self.path("studies", "energy.parquet")] if asked else []
+        folder = self.config.dataset
+        recorded = folder.with_name(f"{folder.name}-studies") / "energy.parquet"
+        return [os.path.relpath(recorded)] if recorded.is_file() else []
+
     # Figures
 
     @cached_property
@@ -269,7 +279,8 @@ class Flow(SweptKernels):
             if is_drawn
         ]
         chapters = [name for c in self.chapters.values() for name in c.plan.figures]
-        names = [f.name for f in self.figures] + simulated + chapters
+        energy = ["energy"] if self.energy_files else []
+        names = [f.name for f in self.figures] + energy + simulated + chapters
         # A chapter may show one of the others on its own page.
         return [self.path("figures", f"{n}.svg") for n in dict.fromkeys(names)]
 

@@ -8,6 +8,7 @@ from typing import Any
 from ..core.backends import source_suffix
 from ..studies.counters import sampled_kernels
 from ..studies.sample import designed_sample
+from .config import SWEPT_STUDIES
 from .flow import Flow
 
 # How busy the units of the device were.
@@ -16,7 +17,8 @@ COUNTED = "counters.json"
 
 def study_files(flow: Flow) -> list[str]:
     """The files of the studies that the configuration names."""
-    return [flow.path("studies", f"{name}.parquet") for name in flow.config.studies]
+    own = [name for name in flow.config.studies if name not in SWEPT_STUDIES]
+    return [flow.path("studies", f"{name}.parquet") for name in own]
 
 
 def counted_files(flow: Flow) -> list[str]:
@@ -33,3 +35,11 @@ def counters_params(flow: Flow) -> dict[str, Any]:
     folders = sampled_kernels(designed_sample()).items()
     kernels = {name: folder.digest(suffix) for name, folder in folders}
     return {"device": flow.job_device, "kernels": kernels}
+
+
+def energy_params(flow: Flow) -> dict[str, Any]:
+    """What the job of the energy depends on besides its code and its cells."""
+    suffix = source_suffix(flow.choice.backend)
+    folders = {s.folder.name: s.folder for s in flow.config.sweeps.values()}
+    kernels = {name: folder.digest(suffix) for name, folder in sorted(folders.items())}
+    return {"device": flow.job_device, "kernels": kernels, "folders": flow.kernel_places}

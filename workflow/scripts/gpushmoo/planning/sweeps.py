@@ -201,6 +201,7 @@ def read_measure(
         rule,
         search=search,
         transfer=transfer,
+        lock_clocks=m["lock_clocks"],
     )
 
 

@@ -80,6 +80,11 @@ class SweptKernels:
         return [n for n, w in self.workloads.items() if isinstance(w, HostFedWorkload)]
 
     @property
+    def control_variants(self) -> dict[str, list[str]]:
+        """Variants that are not to win, by kernel."""
+        return {n: list(w.controls) for n, w in self.workloads.items() if w.controls}
+
+    @property
     def largest_values(self) -> dict[str, dict[str, int]]:
         """The largest value that a kernel takes of an axis, by kernel and axis."""
         return {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}

@@ -19,6 +19,7 @@ from ..analysis.aggregate import dataset_provenance
 from ..analysis.best import read_best
 from ..analysis.ceiling import CeilingRow, read_ceiling
 from ..analysis.device_model.counted import read_counted
+from ..analysis.energy import read_energy
 from ..core.paths import ROOT
 from ..core.schema import SAME_MACHINE_SCHEMA, is_axis
 from ..core.text import one_line
@@ -34,7 +35,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What the report is made of; `machine`, `device`, `counted` and `compared` may be empty."""
+    """What the report is made of.
+
+    `machine`, `device`, `counted`, `energy` and `compared` may be empty.
+    """
 
     dataset: Path
     best: Path
@@ -46,6 +50,7 @@ class ReportFiles:
     machine: tuple[Path, ...] = ()
     device: tuple[Path, ...] = ()
     counted: tuple[Path, ...] = ()
+    energy: tuple[Path, ...] = ()
 
 
 def build_report(
@@ -80,6 +85,7 @@ def build_report(
             for path in files.compared
             if len(points := read_table(path, SAME_MACHINE_SCHEMA).to_pandas())
         ],
+        energy=[read_energy(path) for path in files.energy],
         provenance=provenance,
         figures={p.name: _note(p) for p in files.figures if p.name not in chapter_figures},
         spec=spec,

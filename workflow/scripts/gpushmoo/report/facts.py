@@ -10,15 +10,18 @@ import pandas as pd
 from ..analysis.advice import Advice, advice
 from ..analysis.ceiling import CeilingRow
 from ..analysis.device_model.counted import CountedCells
+from ..analysis.energy import EnergyTable
 from ..analysis.steadiness import steadiness
 from ..core.schema import GROUP
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER, SHAPE_MODEL
 from . import tables
 from .appendix import fault_rows, machine_tables, provenance_rows
 from .chapter_pages import Page, figures_in
+from .clocks import clock_warning, locked_clause
 from .contrasts import contrast_findings
 from .device import device_card, measured_date, measured_words, title_device
 from .earlier import earlier_finding
+from .energy import FIGURE, energy_findings, energy_page
 from .findings import Finding, advice_findings, fault_findings, ranked
 from .first_page import first_page
 from .fits import fit_rows, fit_sentences
@@ -42,6 +45,7 @@ def report_facts(
     device_models: Sequence[Json],
     counted: Mapping[str, CountedCells],
     same_machine: Sequence[Json],
+    energy: Sequence[EnergyTable],
     provenance: Sequence[Json],
     figures: Mapping[str, Json],
     chapters: Mapping[str, Page],
@@ -68,6 +72,7 @@ def report_facts(
         *advice_findings(of_first_kind(to_use), lambda kernel: _figure_of(kernel, spec)),
         *kind_findings(to_use, own_cells),
         *contrasts,
+        *(finding for table in energy for finding in energy_findings(table)),
         *(_view_finding(name, figures[name]) for name in figures if "finding" in figures[name]),
     ]
     first = ranked(candidates)
@@ -81,8 +86,10 @@ def report_facts(
         "first_page": first_page(to_use, own_cells, spec["kernels"]),
         "findings": [{"sentence": f.sentence, "figure": f.figure} for f in first],
         "more_faults": sum(f.worth == float("inf") for f in candidates if f not in first),
+        "clock_warning": clock_warning(provenance),
         "machine": [
             steadiness_finding(steadiness(provenance)),
+            *locked_clause(provenance),
             *searched_findings(provenance),
             *earlier_finding(provenance),
         ],
@@ -107,6 +114,8 @@ def report_facts(
             if title not in (CACHES, BLOCK_SHAPE, ONE_PARAMETER)
             and not (title == SHAPE_MODEL and shapes["fits"])
         ],
+        "energy": [energy_page(table) for table in energy],
+        "energy_figures": _named(figures, [FIGURE] if any(t.rows for t in energy) else []),
         "simulated": figures_in(figures, "simulated"),
         "same_machine_figures": figures_in(figures, "same_machine"),
         "same_machine": list(same_machine),
@@ -140,7 +149,11 @@ def _is_shown(fit: Json, to_use: Sequence[Advice]) -> bool:
 
 def _in_section(figures: Mapping[str, Json], spec: Mapping[str, Any], title: str) -> list[Json]:
     """The figures of kernels' views that stand under the heading `title`."""
-    names = spec["sections"].get(title, [])
+    return _named(figures, spec["sections"].get(title, []))
+
+
+def _named(figures: Mapping[str, Json], names: Sequence[str]) -> list[Json]:
+    """File, title and caption of the figures of these names."""
     return [{"file": n, **{w: figures[n][w] for w in ("title", "caption")}} for n in names]
 
 

@@ -191,6 +191,13 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     return table
 
 
+def read_metadata(path: Path) -> dict[str, Any]:
+    """What `write_parquet` was given beside the table. Raises BadParquetError."""
+    with _opened(path) as file:
+        metadata: dict[str, Any] = json.loads(_metadata_text(path, file))
+    return metadata
+
+
 def check_table(path: Path) -> None:
     """Raise BadParquetError, naming the file and the fault, unless it is as it was written."""
     with _opened(path):

@@ -9,13 +9,16 @@ from pathlib import Path
 
 from ..base import Device
 from .building import compile_version, own_kernels, targets
+from .clocks import free_clocks, lock_clocks
 from .runtime import candidates, load_cupy
 from .visible import visible_devices
 
 __all__ = [
     "compile_version",
     "count_devices",
+    "free_clocks",
     "list_devices",
+    "lock_clocks",
     "open_device",
     "own_kernels",
     "recorded",

@@ -303,6 +303,10 @@ class CudaDevice(BufferedDevice):
         """What NVML tells; None without nvidia-ml-py."""
         return self._sensor.read() if self._sensor is not None else None
 
+    def energy_mj(self) -> int | None:
+        """NVML's counter, of GPUs since Volta."""
+        return self._sensor.energy_mj() if self._sensor is not None else None
+
     def close(self) -> None:
         """Wait for the stream; the context goes with the process."""
         self.stream.synchronize()

@@ -41,6 +41,13 @@ class NvmlSensor:
         except n.NVMLError:
             return None
 
+    def energy_mj(self) -> int | None:
+        """Millijoules since the driver was loaded; None of a GPU that does not count them."""
+        try:
+            return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
+        except self._nvml.NVMLError:
+            return None
+
 
 def open_sensor(bus_id: str) -> NvmlSensor | None:
     """The sensor of the GPU at `bus_id`; None without nvidia-ml-py or without an answer of NVML."""

@@ -1,0 +1,353 @@
+"""Energy of cells, by a device whose clock and whose counter are the test's own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from conftest import ROOT
+from fakes import FOLDER, FakeClock, FakeDevice, Fault, cell_tag
+from gpushmoo.core.chosen_cells import ChosenCell, cells_in, from_plain, to_plain
+from gpushmoo.core.energy_schema import ENERGY_SCHEMA
+from gpushmoo.core.mean_interval import mean_interval
+from gpushmoo.core.schema import METADATA_KEY
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.devices.base import Reading
+from gpushmoo.devices.buffered import BufferedDevice
+from gpushmoo.devices.cuda.nvml import open_sensor
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.storage.store import read_table
+from gpushmoo.storage.wholefile import write_json
+from gpushmoo.studies import energy
+from gpushmoo.studies.metered import EnergyMeter, EnergyPlan, Metered
+from gpushmoo.studies.windows import CounterStep, NoEnergyError, SeenSteps, measure_window, watched
+from scipy.special import stdtrit
+
+PERIOD_S = 0.09
+PLAN = EnergyPlan(seed=1, rounds=3, window_s=1.0, warm_s=0.3, settle_s=2.0)
+
+
+@dataclass
+class ClockedSteps:
+    """CounterSteps every PERIOD_S of a clock that others move, of a device that uses `mj_at`."""
+
+    clock: FakeClock
+    mj_at: Callable[[float], int]
+    state: Reading | None = None
+
+    def _step(self, number: int) -> CounterStep:
+        return CounterStep(number * PERIOD_S, self.mj_at(number * PERIOD_S), self.state)
+
+    def first_from(self, at: float) -> CounterStep | None:
+        step = self._step(math.ceil(at / PERIOD_S))
+        return step if step.at <= self.clock.now else None
+
+    def between(self, begin: float, end: float) -> list[CounterStep]:
+        return [self._step(n) for n in range(math.ceil(begin / PERIOD_S), int(end / PERIOD_S) + 1)]
+
+
+def chosen(*threads: int, **changes: Any) -> list[ChosenCell]:
+    params = [(("chunks", 1), ("threads", n)) for n in threads]
+    cells = [Cell("tiny", "float", "a", Problem(64, 8), p) for p in params]
+    return [ChosenCell(replace(cell, **changes), f"{cell['threads']} threads") for cell in cells]
+
+
+class PoweredDevice(FakeDevice):
+    """Uses 100 W while it is idle, and with each cell what `busy_w` says of its threads."""
+
+    def __init__(self, busy_w: dict[int, float], **options: Any) -> None:
+        super().__init__(**options)
+        self.busy_w, self.joules, self.samples = busy_w, 0.0, list[int]()
+        self.history = [(0.0, 0.0)]
+
+    def seconds(self, tag: Any, nth_sample: int, launches: int) -> float:
+        self.samples.append(tag[2])
+        self.use(self.busy_w[tag[2]], launches * self.launch_s)
+        return self.launch_s
+
+    def use(self, watts: float, seconds: float) -> None:
+        self.joules += watts * seconds
+        self.history.append((self.history[-1][0] + seconds, self.joules))
+
+    def mj_at(self, at: float) -> int:
+        pairs = list(itertools.pairwise(self.history))
+        begin, end = next((pair for pair in pairs if pair[1][0] >= at), pairs[-1])
+        share = (at - begin[0]) / (end[0] - begin[0])
+        return round(1e3 * (begin[1] + share * (end[1] - begin[1])))
+
+
+def measured(
+    device: PoweredDevice,
+    cells: Sequence[ChosenCell],
+    state: Reading | None = None,
+    keep: Callable[[Metered], None] = lambda _: None,
+) -> Metered:
+    """The clock moves by samples and rests alone, so that power follows from `history`."""
+
+    def sleep(seconds: float) -> None:
+        device.use(100.0, seconds)
+
+    clock = FakeClock()
+
+    def now() -> float:
+        clock.now = device.history[-1][0]
+        return clock.now
+
+    steps = ClockedSteps(clock, device.mj_at, state)
+    meter = EnergyMeter(device, {"tiny": FOLDER}, PLAN, steps, now, sleep)
+    return meter.measure(cells, lambda _: None, keep)
+
+
+def test_energy_is_that_of_the_windows_and_idle_power_that_of_the_rest() -> None:
+    device = PoweredDevice({1: 200.0, 2: 300.0})
+    found = measured(device, chosen(1, 2))
+    assert [w.watts for w in found.idle] == pytest.approx([100.0, 100.0], rel=1e-3)
+    for cell, watts in zip(found.cells, (200.0, 300.0), strict=True):
+        assert cell.message is None
+        assert [w.watts for w in cell.windows] == pytest.approx([watts] * 3, rel=1e-3)
+        assert all(w.seconds_per_launch == pytest.approx(1e-3) for w in cell.windows)
+        assert all(PLAN.window_s <= w.seconds < PLAN.window_s + 2 * PERIOD_S for w in cell.windows)
+        # Windows begin and end with steps of the counter.
+        periods = [w.seconds / PERIOD_S for w in cell.windows]
+        assert periods == pytest.approx([round(p) for p in periods])
+
+
+def test_every_cell_has_a_window_in_each_round_and_rounds_differ_in_order() -> None:
+    device = PoweredDevice(dict.fromkeys(range(1, 6), 200.0))
+    measured(device, chosen(1, 2, 3, 4, 5))
+    # Five samples are those by which the length of a sample is chosen.
+    order = [threads for threads, _ in itertools.groupby(device.samples[5:])]
+    rounds = [order[begin : begin + 5] for begin in range(0, len(order), 5)]
+    assert [sorted(one) for one in rounds] == [[1, 2, 3, 4, 5]] * 3
+    assert len({tuple(one) for one in rounds}) > 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "nth", "says"),
+    [
+        ("wrong", "run", 0, "The result is wrong: 1 of 512 words differ"),
+        # Two launches to warm it up, and one to verify it before them.
+        ("wrong", "run", 3, "The result is wrong"),
+        ("failed", "sample", 3, "failed in sample 3"),
+        ("refused", "bind", 0, "refused in bind 0"),
+    ],
+)
+def test_a_cell_that_fails_costs_itself_alone(
+    kind: str, operation: str, nth: int, says: str
+) -> None:
+    cells = chosen(1, 2)
+    device = PoweredDevice({1: 200.0, 2: 300.0})
+    device.faults.append(Fault(cell_tag(cells[0].cell), operation, nth, kind))
+    bad, good = measured(device, cells).cells
+    assert bad.message is not None
+    assert says in bad.message
+    assert good.message is None
+    assert len(good.windows) == 3
+
+
+def test_a_lost_device_ends_what_is_left_and_keeps_nothing_of_it() -> None:
+    device = PoweredDevice({1: 200.0, 2: 300.0}, lost_at=60)
+    found = measured(device, chosen(1, 2))
+    assert all(cell.message is not None for cell in found.cells)
+    assert len(found.idle) == 1
+
+
+def test_flushed_cells_are_not_measured() -> None:
+    device = PoweredDevice({1: 200.0})
+    [cell] = measured(device, chosen(1, cache_state="flushed")).cells
+    assert cell.message is not None
+    assert "warm" in cell.message
+    assert cell.windows == []
+
+
+def test_spaces_that_do_not_fit_beside_each_other_are_measured_after_each_other() -> None:
+    device = PoweredDevice({1: 200.0})
+    need = FOLDER.workload.footprint(Problem(64, 8), "float")
+    device.info = replace(device.info, global_memory=2 * need)
+    cells = [*chosen(1), *chosen(1, problem=Problem(65, 8))]
+    found = measured(device, cells)
+    assert [len(cell.windows) for cell in found.cells] == [3, 3]
+    # Three windows of one, then three of the other: both are never sampled in turn.
+    heights = [entry[1][1] for entry in device.log if entry[0] == "sample"]
+    assert [height for height, _ in itertools.groupby(heights)] == [64, 65]
+
+
+def test_a_counter_that_stands_still_is_given_up() -> None:
+    clock = FakeClock()
+
+    def work() -> float:
+        clock.now += 0.1
+        return 1e-3
+
+    with pytest.raises(NoEnergyError, match="did not step"):
+        measure_window(work, SeenSteps(), clock, 0.1, 1.0)
+
+
+def test_the_first_look_at_a_counter_is_no_step_and_neither_is_the_same_value() -> None:
+    seen = SeenSteps()
+    for at, mj in [(0.0, 5), (0.1, 5), (0.2, 7), (0.3, None), (0.4, 7), (0.5, 9)]:
+        seen.look(at, mj)
+    assert [(s.at, s.mj) for s in seen.between(0.0, 1.0)] == [(0.2, 7), (0.5, 9)]
+    assert seen.first_from(0.3) == CounterStep(0.5, 9)
+    assert seen.first_from(0.6) is None
+
+
+def test_a_thread_sees_every_step_and_the_state_just_after_it() -> None:
+    values = iter([1, 1, 2, 2, 3])
+    through = threading.Event()
+    state = Reading(1980, 3201, 40, 500.0, ())
+
+    def read() -> int:
+        value = next(values, None)
+        if value is None:
+            through.set()
+            return 3
+        return value
+
+    ticks = itertools.count()
+    with watched(read, lambda: state, lambda: float(next(ticks))) as seen:
+        assert through.wait(60)
+    assert [(s.mj, s.state) for s in seen.between(0, math.inf)] == [(2, state), (3, state)]
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 30])
+def test_an_interval_of_a_mean_is_that_of_students_t(n: int) -> None:
+    values = [float(v % 5) + 0.1 * v for v in range(n)]
+    found = mean_interval(values)
+    mean = sum(values) / n
+    deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1))
+    half = stdtrit(n - 1, 0.975) * deviation / math.sqrt(n)
+    assert (found.mean, found.low, found.high) == pytest.approx(
+        (mean, mean - half, mean + half), rel=1e-4
+    )
+
+
+def test_one_value_has_no_interval() -> None:
+    assert mean_interval([2.0]).low is None
+
+
+def written(folder: Path, device: PoweredDevice, cells: Sequence[ChosenCell]) -> dict[str, Any]:
+    """The first row of the table, by the way that the program takes with an open device."""
+    task = energy.EnergyTask(cells, {"tiny": FOLDER}, {"backend": "opencl"}, folder, PLAN)
+    state = Reading(1980, 3201, 60, 500.0, ("hw_thermal_slowdown",))
+    found = measured(device, cells, state)
+    energy._write(folder / "e.parquet", task, energy._facts(device), found, None)
+    return read_table(folder / "e.parquet", ENERGY_SCHEMA).to_pylist()[0]
+
+
+def test_a_row_says_joules_per_gigabyte_with_and_without_the_idle_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(FOLDER), "digest", lambda *_: "0")
+    row = written(tmp_path, PoweredDevice({1: 300.0}), chosen(1))
+    gbs = 2 * 64 * 8 * 4 / 1e-3 / 1e9
+    assert row["gbs"] == pytest.approx(gbs)
+    assert row["joules_per_gb"] == pytest.approx(300.0 / gbs, rel=1e-3)
+    assert row["net_joules_per_gb"] == pytest.approx(200.0 / gbs, rel=1e-3)
+    assert row["joules_per_gb_low"] <= row["joules_per_gb"] <= row["joules_per_gb_high"]
+    assert row["idle_w"] == pytest.approx(100.0, rel=1e-3)
+    assert (row["power_w"], row["busy_share"]) == pytest.approx((300.0, 1.0), rel=1e-3)
+    assert (row["throttled"], row["temperature_c"], row["sm_clock_mhz_low"]) == (True, 60, 1980)
+    assert len(row["window_s"]) == len(row["window_gbs"]) == row["rounds"] == 3
+
+
+def test_cells_come_back_from_their_file_and_a_wrong_file_is_named(tmp_path: Path) -> None:
+    cells = chosen(1, 2)
+    write_json(tmp_path / "cells.json", to_plain(cells))
+    assert energy.read_cells(tmp_path / "cells.json") == cells
+    with pytest.raises(ValueError, match="KeyError: 'cells'"):
+        from_plain({"other": 1})
+    with pytest.raises(ValueError, match=r"missing\.json"):
+        energy.read_cells(tmp_path / "missing.json")
+
+
+def test_cells_of_the_command_line_are_all_combinations() -> None:
+    cells = [one.cell for one in cells_in("k float v 64x32 b=1,2 a=3,4")]
+    assert {(c["a"], c["b"]) for c in cells} == {(3, 1), (3, 2), (4, 1), (4, 2)}
+    assert {c.problem for c in cells} == {Problem(64, 32)}
+
+
+@pytest.mark.parametrize("text", ["k float", "k float v big", "k float v 64 a", "k float v 64 a=x"])
+def test_what_names_no_cells_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="such as 'copy2d_coalesced"):
+        cells_in(text)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "says"),
+    [
+        ("nothing float element 64", "no kernel 'nothing'"),
+        ("copy2d_coalesced half element 64 block_x=8 block_y=8", "no type 'half'"),
+        ("copy2d_coalesced float elements 64 block_x=8 block_y=8", "no variant 'elements'"),
+        ("copy2d_coalesced float element 64 block_x=8", "axes block_x, block_y"),
+        ("transpose float tile 64 TILE=8 ROWS=3 PAD=0 block_x=8", "has no cell"),
+    ],
+)
+def test_a_cell_that_its_kernel_does_not_have_is_refused(
+    sweep: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        energy.main(["--sweep", sweep, "--out", str(tmp_path / "e.parquet")])
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_device_without_a_meter_has_a_table_without_rows_and_a_sentence(
+    opencl_choice: DeviceChoice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "e.parquet"
+    sweep = "copy2d_coalesced float element 64 block_x=8 block_y=8"
+    command = ["--backend", "opencl", "--cache", str(opencl_choice.cache)]
+    assert energy.main([*command, "--sweep", sweep, "--out", str(out)]) == 0
+    assert read_table(out, ENERGY_SCHEMA).num_rows == 0
+    why = json.loads(pq.read_schema(out).metadata[METADATA_KEY])["why"]
+    assert why.startswith("Energy was not measured: nothing counts that of ")
+    assert capsys.readouterr().err.strip() == why
+
+
+def test_what_was_found_is_kept_after_each_round() -> None:
+    kept: list[tuple[int, int]] = []
+
+    def keep(found: Metered) -> None:
+        kept.append((len(found.idle), sum(len(cell.windows) for cell in found.cells)))
+
+    measured(PoweredDevice({1: 200.0, 2: 300.0}), chosen(1, 2), keep=keep)
+    assert kept == [(1, 2), (1, 4), (1, 6)]
+
+
+def test_nvml_tells_millijoules_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tests/unit/fake_nvml"))
+    monkeypatch.setenv("FAKE_NVML", str(tmp_path / "nvml"))
+    sensor = open_sensor("0000:18:00.0")
+    assert sensor is not None
+    assert sensor.energy_mj() == 123_456
+    monkeypatch.setenv("FAKE_REFUSED", "energy:NVMLError_NotSupported")
+    assert sensor.energy_mj() is None
+
+
+def test_by_the_real_threads_a_device_with_a_counter_is_measured_and_verified(
+    opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The counter steps with every look at it, so that windows end as soon as they may."""
+    looks = itertools.count(1000)
+    monkeypatch.setattr(BufferedDevice, "energy_mj", lambda _: next(looks))
+    out = tmp_path / "e.parquet"
+    command = ["--backend", "opencl", "--rounds", "2", "--out", str(out), "--cache"]
+    command.append(str(opencl_choice.cache))
+    command += ["--window", "0.01", "--warm", "0", "--settle", "0"]
+    sweep = "copy2d_coalesced float element 64 block_x=8,16 block_y=4"
+    assert energy.main([*command, "--sweep", sweep]) == 0
+    rows = read_table(out, ENERGY_SCHEMA).to_pylist()
+    assert [(row["params"], row["message"], row["rounds"]) for row in rows] == [
+        ("block_x=8 block_y=4", None, 2),
+        ("block_x=16 block_y=4", None, 2),
+    ]
+    assert all(seconds >= 0.01 for row in rows for seconds in row["window_s"])

@@ -1,0 +1,169 @@
+"""What figures and the report make of the table of energy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from energetic import energy_row, write_energy
+from gpushmoo.analysis.energy import energy_groups, joules_ratio, launch_text, read_energy
+from gpushmoo.core.mean_interval import MeanInterval
+from gpushmoo.figures.energy import MOST_PANELS, energy_front
+from gpushmoo.report.energy import FIGURE, energy_findings, energy_page
+from gpushmoo.storage.store import BadParquetError
+from matplotlib.figure import Figure
+from rendering import render
+from synthetic import write_shard
+from test_figures import assert_readable
+
+# Known to 0.1 % of each.
+FAST = energy_row("block_x=64 block_y=4", 2500.0, [0.1980, 0.1982, 0.1981])
+CLOSE = energy_row("block_x=32 block_y=8", 2490.0, [0.2040, 0.2041, 0.2039])
+CHEAP = energy_row("block_x=48 block_y=4", 2400.0, [0.1900, 0.1901, 0.1899])
+WORSE = energy_row("block_x=8 block_y=8", 1300.0, [0.3690, 0.3691, 0.3689])
+ROWS = [WORSE, CHEAP, CLOSE, FAST]
+
+
+def page(tmp_path: Path, rows: list[dict[str, Any]], why: str | None = None) -> Any:
+    return energy_page(read_energy(write_energy(tmp_path / "e.parquet", rows, why)))
+
+
+def test_a_group_knows_its_front_its_ties_and_its_ends() -> None:
+    [group] = energy_groups(ROWS)
+    assert [group.fastest, group.cheapest] == [FAST, CHEAP]
+    assert group.tied == [FAST, CLOSE]
+    assert group.front == [FAST, CHEAP]
+
+
+def test_groups_are_of_one_kernel_type_variant_and_size() -> None:
+    others = [energy_row("", 1.0, [1.0], **{k: 7 if k == "height" else "x"}) for k in ("kernel",)]
+    others += [energy_row("", 1.0, [1.0], height=7), energy_row("", 1.0, [1.0], dtype="double")]
+    assert sorted(len(g.rows) for g in energy_groups([*ROWS, *others])) == [1, 1, 1, 4]
+
+
+def test_a_ratio_is_taken_round_by_round() -> None:
+    drifting = energy_row("a=1", 100.0, [1.0, 1.2, 1.5])
+    dearer = energy_row("a=2", 100.0, [1.01, 1.213, 1.514])
+    found = joules_ratio(dearer, drifting)
+    assert found.mean == pytest.approx(1.01, abs=1e-3)
+    assert found.low is not None
+    assert found.low > 1.005
+    alone = joules_ratio(energy_row("", 1.0, [2.0]), energy_row("", 1.0, [1.0]))
+    assert alone == MeanInterval(pytest.approx(2.0), None, None)
+
+
+def test_the_page_says_whether_energy_breaks_ties_and_what_the_cheapest_saves(
+    tmp_path: Path,
+) -> None:
+    found = page(tmp_path, ROWS)
+    idle, ties, cheapest = found["sentences"]
+    assert "it took 120 W before and 122 W after" in idle
+    assert "Of 1 groups with several launches within 1.0 % of the fastest" in ties
+    assert (
+        "apart in 1; at most they differ by 3.0 % (k, float, 8192²: 64 × 4 takes 198.1 mJ/GB, "
+        in ties
+    )
+    assert "In 1 of 1 groups a launch is certainly cheaper" in cheapest
+    assert "48 × 4 takes 4.1 % less energy a byte than 64 × 4 and is 4.0 % slower" in cheapest
+    assert [row["mark"] for row in found["rows"]] == ["fastest", "", "cheapest", ""]
+    assert found["rows"][0] | {"half": ""} == {
+        "kernel": "k",
+        "dtype": "float",
+        "size": "8192²",
+        "launch": "64 × 4",
+        "gbs": "2500",
+        "power": "495",
+        "energy": "198.1",
+        "half": "",
+        "net": "150.1",
+        "mark": "fastest",
+    }
+
+
+def test_what_the_rounds_do_not_decide_breaks_no_tie_and_saves_nothing(tmp_path: Path) -> None:
+    noisy = energy_row("block_x=16 block_y=16", 2499.0, [0.18, 0.22, 0.19])
+    found = page(tmp_path, [FAST, noisy])
+    assert found["sentences"][1].endswith("apart in 0: it breaks no tie.")
+    assert found["sentences"][2].startswith("In none of 1 groups")
+    table = read_energy(tmp_path / "e.parquet")
+    assert energy_findings(table) == []
+
+
+def test_a_saving_is_a_finding_with_the_figure(tmp_path: Path) -> None:
+    [found] = energy_findings(read_energy(write_energy(tmp_path / "e.parquet", ROWS)))
+    assert found.figure == FIGURE
+    assert found.worth == pytest.approx(0.0204, abs=1e-3)
+
+
+def test_without_a_meter_the_page_is_its_sentence(tmp_path: Path) -> None:
+    found = page(tmp_path, [], "Energy was not measured: nothing counts it.")
+    assert found["sentences"] == ["Energy was not measured: nothing counts it."]
+    failed = energy_row("a=1", 1.0, [1.0], message="The result is wrong: it is.")
+    assert page(tmp_path, [failed])["sentences"] == [
+        "Energy was not measured: The result is wrong: it is."
+    ]
+
+
+def test_a_slowed_device_is_told(tmp_path: Path) -> None:
+    found = page(tmp_path, [FAST, {**CLOSE, "throttled": True}])
+    assert found["sentences"][-1] == "In 1 of 2 cells the device protected itself."
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ("block_x=8 block_y=4", "8 × 4"),
+        ("block_x=8 unroll=2", "block_x 8, unroll 2"),
+        ("", "—"),
+    ],
+)
+def test_launches_are_named_in_short(params: str, text: str) -> None:
+    assert launch_text({"params": params}) == text
+
+
+def test_another_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "e.parquet").write_bytes(b"x")
+    with pytest.raises(BadParquetError):
+        read_energy(tmp_path / "e.parquet")
+
+
+@pytest.mark.parametrize("kernels", [1, 4, 13])
+def test_the_front_is_drawn_with_units_in_a_panel_for_each_group(
+    kernels: int, written: list[Figure], tmp_path: Path
+) -> None:
+    rows = [
+        {**row, "kernel": f"kernel_{n}", "cell_key": f"{n} {row['params']}"}
+        for n in range(kernels)
+        for row in ROWS
+    ]
+    svg = tmp_path / "energy.svg"
+    energy_front(read_energy(write_energy(tmp_path / "e.parquet", rows)), svg)
+    text = svg.read_text(encoding="utf-8")
+    for words in ("bandwidth (GB/s)", "energy (GB/J)", "fastest: 64 × 4", "cheapest: 48 × 4"):
+        assert words in text
+    assert text.count("fastest: ") == min(kernels, MOST_PANELS)
+    assert_readable(written[0])
+    caption = json.loads(svg.with_suffix(".json").read_text(encoding="utf-8"))["caption"]
+    assert "over 3 rounds" in caption
+    assert ("The 12 of 13 groups" in caption) == (kernels == 13)
+
+
+def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
+    table = read_energy(write_energy(tmp_path / "e.parquet", [], "Nothing counts it."))
+    energy_front(table, tmp_path / "energy.svg")
+    note = json.loads((tmp_path / "energy.json").read_text(encoding="utf-8"))
+    assert note["caption"] == "Nothing counts it."
+
+
+def test_the_report_shows_energy_where_it_was_measured(tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    axes = {"block_x": [16, 32, 64], "block_y": [4, 8, 16]}
+    write_shard(shards / "s.parquet", "copy2d_coalesced", "float", axes=axes, variants=["element"])
+    energy = write_energy(tmp_path / "energy.parquet", ROWS)
+    text = render(shards, tmp_path / "out", energy=energy).text
+    assert "What a gigabyte costs" in text
+    assert "Bandwidth and energy of launches: NVIDIA H200" in text
+    assert "it took 120 W before" in text
+    assert "198.1" in text

@@ -1,0 +1,111 @@
+"""Bandwidth against gigabytes a joule, and which launches none is both faster and cheaper than."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from ..analysis.energy import EnergyGroup, EnergyTable, Row, energy_groups, launch_text
+from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save
+
+_ACROSS = 3
+# Panels that have room on a page.
+MOST_PANELS = 12
+_FRONT, _OTHER = OKABE_ITO[1], OKABE_ITO[0]
+
+
+def energy_front(table: EnergyTable, svg: Path) -> None:
+    """One panel a group, of those whose launches differ most in energy where they are too many."""
+    apply_style()
+    groups = energy_groups(table.rows)
+    if not groups:
+        figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 0.5))
+        ax.set_axis_off()
+        save(figure, svg, "Energy was not measured", table.why or "There is nothing to draw.")
+        return
+    widest = sorted(groups, key=_spread)[-MOST_PANELS:]
+    shown = [group for group in groups if group in widest]
+    down = -(-len(shown) // _ACROSS)
+    figure, axes = plt.subplots(
+        down, _ACROSS, figsize=(PAGE_WIDTH, 2.15 * down + 0.5), squeeze=False
+    )
+    for ax, group in zip(axes.flat, shown, strict=False):
+        _panel(ax, group)
+    for ax in axes.flat[len(shown) :]:
+        ax.set_axis_off()
+    for ax in axes[:, 0]:
+        ax.set_ylabel("energy (GB/J)")
+    # Below the lowest panel of each column.
+    for column in range(min(_ACROSS, len(shown))):
+        axes[(len(shown) - 1 - column) // _ACROSS, column].set_xlabel("bandwidth (GB/s)")
+    figure.legend(handles=_key(), loc="outside lower center", ncols=4, fontsize=7.5)
+    title = f"Bandwidth and energy of launches: {table.device}"
+    save(figure, svg, title, _caption(shown, len(groups)))
+
+
+def _spread(group: EnergyGroup) -> float:
+    """How many times the energy of the cheapest launch the dearest takes."""
+    energies = [row["joules_per_gb"] for row in group.rows]
+    return float(max(energies) / min(energies))
+
+
+def _key() -> list[Line2D]:
+    marks = (("fastest", ">"), ("cheapest", "^"), ("other", "o"))
+    return [
+        Line2D([], [], color=_FRONT, marker="o", mec="black", ms=5, label="front"),
+        *(Line2D([], [], ls="", marker=m, mfc="white", mec=_OTHER, label=n) for n, m in marks),
+    ]
+
+
+def _panel(ax: Axes, group: EnergyGroup) -> None:
+    front = group.front
+    keys = {row["cell_key"] for row in front}
+    points = [(row["gbs"], 1 / row["joules_per_gb"]) for row in front]
+    ax.plot(*zip(*points, strict=True), color=_FRONT, lw=0.9, zorder=1)
+    for row in group.rows:
+        is_front = row["cell_key"] in keys
+        colour = _FRONT if is_front else _OTHER
+        low, high = row["joules_per_gb_low"], row["joules_per_gb_high"]
+        if low is not None and low > 0:
+            ax.plot([row["gbs"]] * 2, [1 / high, 1 / low], color=colour, lw=0.8, zorder=2)
+        ax.plot(
+            *(row["gbs"], 1 / row["joules_per_gb"], _mark(row, group)),
+            mfc=colour if is_front else "white",
+            mec="black" if is_front else colour,
+            ms=5,
+            zorder=3,
+        )
+    fastest = group.fastest
+    height, width = fastest["height"], fastest["width"]
+    size = f"{height}²" if height == width else f"{height} × {width}"
+    lines = [f"{fastest['kernel']}, {fastest['dtype']}, {size}"]
+    lines.append(f"fastest: {launch_text(fastest)}")
+    if group.cheapest is not fastest:
+        lines.append(f"cheapest: {launch_text(group.cheapest)}")
+    ax.set_title("\n".join(lines), fontsize=6.5, loc="left")
+    ax.margins(0.12)
+    ax.locator_params(nbins=4)
+
+
+def _mark(row: Row, group: EnergyGroup) -> str:
+    if row is group.fastest:
+        return ">"
+    return "^" if row is group.cheapest else "o"
+
+
+def _caption(shown: Sequence[EnergyGroup], groups: int) -> str:
+    rounds = min(row["rounds"] for group in shown for row in group.rows)
+    left_out = (
+        f" The {len(shown)} of {groups} groups whose launches differ most in energy."
+        if len(shown) < groups
+        else ""
+    )
+    return (
+        "Up is cheaper, right is faster; scales differ. Each mark is a launch, with the 95 % "
+        f"interval of its energy over {rounds} rounds; idle power is part of it. Filled and joined "
+        "by a line: the front, launches of which none is both faster and cheaper." + left_out
+    )

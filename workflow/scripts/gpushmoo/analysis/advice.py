@@ -121,7 +121,7 @@ def _advice(
     defaults = {
         name: times[main][default] / fastest - 1.0
         for name, block in DEFAULT_BLOCKS.items()
-        if (default := _default_launch(launch, axes, block)) is not None and default in times[main]
+        if (default := default_launch(launch, axes, block)) is not None and default in times[main]
     }
     return Advice(
         group=dict(zip(GROUP, main, strict=True)),
@@ -189,7 +189,7 @@ def _cached(
     return max(inside, key=lambda k: k[height] * k[width])
 
 
-def _default_launch(launch: Launch, axes: Sequence[str], block: Mapping[str, int]) -> Launch | None:
+def default_launch(launch: Launch, axes: Sequence[str], block: Mapping[str, int]) -> Launch | None:
     """`launch` with another block; None where the kernel has no such block."""
     sides = [axis for axis in BLOCK_AXES if axis in axes]
     if not sides or not set(block) <= set(sides):

@@ -24,6 +24,7 @@ from gpushmoo.core.schema import GROUP, Status
 from gpushmoo.core.space import Problem
 from gpushmoo.devices.machine_code.nvrtc import compile_cubin
 from gpushmoo.exporting.choices import NEXT, SLOWEST, Choice, choices
+from gpushmoo.exporting.choices_json import choices_json
 from gpushmoo.exporting.groups import ExportGroup, groups_of
 from gpushmoo.exporting.header import c_header, cpp_header, entries, identifier
 from gpushmoo.exporting.kernel_tuner import cache_text
@@ -34,7 +35,7 @@ from gpushmoo.storage.dataset import partitions, read_cells
 from gpushmoo.storage.wholefile import read_json
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import write_shard
+from synthetic import GPU, shard_metadata, shard_params, write_shard
 
 BLOCKS = {"block_x": [8, 16, 32, 64], "block_y": [4, 8, 32]}
 LARGE, SMALL = Problem(8192, 8192), Problem(1024, 1024)
@@ -173,6 +174,10 @@ def test_a_chosen_launch_is_in_every_tied_set_it_claims(drawn: list[Any]) -> Non
         members = [g for g in can_win if g in choice.tied or g in choice.not_tied]
         common = frozenset.intersection(*(g.tied for g in members))
         assert not (choice.not_tied and common)
+    # Numbers that JSON has, and names that C has.
+    shard = shard_metadata(shard_params("copy", "float", {"axes": {}}, GPU), GPU)
+    json.dumps(choices_json(made, [], "run", [shard]), allow_nan=False)
+    assert len(entries(made)) == len(made)
 
 
 # Headers
@@ -398,6 +403,8 @@ def test_all_of_t4_is_as_its_schemas_say(exported: Path) -> None:
 def test_the_choices_as_data_say_what_the_header_says(dataset: Path, exported: Path) -> None:
     told = read_json(exported / "choices.json")
     assert (told["format"], told["run"], len(told["choices"])) == ("gpushmoo choices", "made", 8)
+    assert told["provenance"]["kernel_digests"] == {"copy2d_coalesced": ["ac794c3939a83f2a"]}
+    assert [d["name"] for d in told["provenance"]["hardware"]["hardware_description"]] == [GPU.name]
     header = (exported / "launches.h").read_text()
     for choice in told["choices"]:
         parts = ["gpushmoo", *(choice[c] for c in ("device_name", "kernel", "dtype", "size_class"))]

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from .choices import Choice, Margin
 from .groups import CONDITIONS, NUMBERS, ExportGroup, Point
+from .t4 import t4_metadata
 
 FORMAT, FORMAT_VERSION = "gpushmoo choices", 1
 
 
 def choices_json(
-    choices: Sequence[Choice], left_out: Sequence[str], run: str, measured_by: Mapping[str, Any]
+    choices: Sequence[Choice],
+    left_out: Sequence[str],
+    run: str,
+    provenance: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """All choices with the problems that they hold for; `measured_by` is T4's metadata."""
+    """All choices with the problems that they hold for; `provenance` is that of the shards."""
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "run": run,
-        "measured_by": measured_by["metadata"],
+        "provenance": _provenance(provenance),
         "choices": [_choice(choice) for choice in choices],
         "left_out": list(left_out),
+    }
+
+
+def _provenance(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What measured, when, and digests of the kernels' sources."""
+    digests: dict[str, set[str]] = {}
+    for shard in shards:
+        digests.setdefault(Path(shard["params"]["folder"]).name, set()).add(shard["kernel_digest"])
+    written = sorted(shard["written_at"] for shard in shards)
+    return {
+        **t4_metadata(shards)["metadata"],
+        "kernel_digests": {kernel: sorted(found) for kernel, found in sorted(digests.items())},
+        "written_at": {"first": written[0], "last": written[-1]},
     }
 
 

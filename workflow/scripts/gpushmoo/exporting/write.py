@@ -97,7 +97,8 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
     found: list[Choice] = []
     left_out: list[str] = []
     names: set[str] = set()
-    measured_by = t4_metadata(dataset_provenance(dataset))
+    provenance = dataset_provenance(dataset)
+    measured_by = t4_metadata(provenance)
     for where in partitions(dataset):
         groups = list(groups_of(read_cells(dataset, where)))
         left_out += _without_axes(groups)
@@ -125,7 +126,7 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
         write_whole(folder / C_HEADER, c_header(lines, about).encode())
         write_whole(folder / CPP_HEADER, cpp_header(lines, about).encode())
     if JSON in formats:
-        write_json(folder / CHOICES_FILE, choices_json(found, left_out, run, measured_by))
+        write_json(folder / CHOICES_FILE, choices_json(found, left_out, run, provenance))
     return left_out
 
 

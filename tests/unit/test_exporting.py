@@ -16,7 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 from conftest import ROOT
-from exported import close, group
+from exported import cells, close, group
 from gpushmoo import ExportError, export
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_of_dataset, tied_best
@@ -27,7 +27,7 @@ from gpushmoo.exporting.choices import NEXT, SLOWEST, Choice, choices
 from gpushmoo.exporting.choices_json import choices_json
 from gpushmoo.exporting.groups import ExportGroup, groups_of
 from gpushmoo.exporting.header import c_header, cpp_header, entries, identifier
-from gpushmoo.exporting.kernel_tuner import cache_text
+from gpushmoo.exporting.kernel_tuner import cache_text, is_whole
 from gpushmoo.exporting.t4 import INVALIDITY, t4_results
 from gpushmoo.exporting.write import write_exports
 from gpushmoo.interactive.shell import main
@@ -304,6 +304,14 @@ def test_kernel_tuners_cache_ends_as_it_looks_for_and_has_a_key_for_each_cell() 
     }
 
 
+def test_a_cache_is_whole_where_every_combination_has_an_end_of_its_own() -> None:
+    two = cells({8: close(1.0), 16: Status.TIMEOUT}).assign(block_y=[1, 2])
+    [sparse] = groups_of(two)
+    assert not is_whole(sparse)
+    assert is_whole(group({8: close(1.0), 16: Status.TIMEOUT}))
+    assert not is_whole(group({8: close(1.0), 16: Status.UNPROPOSED}))
+
+
 def test_kernel_tuner_replays_the_recorded_sweep_of_an_h200_and_finds_its_winner(
     tmp_path: Path,
 ) -> None:
@@ -446,7 +454,7 @@ def test_a_group_without_a_verified_cell_is_named_and_has_its_t4_file(tmp_path: 
     write_shard(path, "copy2d_coalesced", "float", axes=axes, variants=("element",))
     aggregate([path], tmp_path / "dataset")
     done = write_exports(tmp_path / "dataset", "made", tmp_path / "out", ["t4", "kernel-tuner"])
-    assert done.left_out == (
+    assert done.notes == (
         "copy2d_coalesced element float 1024x1024 warm on NVIDIA H200: no launch was verified "
         "(1 too_many_threads).",
     )

@@ -13,5 +13,5 @@ with job_log(snakemake.log[0], expected=(ExportError,)) as terminal:
     done = write_exports(
         Path(snakemake.input.dataset), snakemake.params.run, Path(snakemake.output[0])
     )
-    for sentence in done.left_out:
-        print(f"gpushmoo: not exported: {sentence}", file=terminal)
+    for sentence in done.notes:
+        print(f"gpushmoo: {sentence}", file=terminal)

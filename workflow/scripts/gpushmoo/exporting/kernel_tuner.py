@@ -6,8 +6,11 @@ Written as version 1.5.0 reads it (``kernel_tuner/util.py``: ``process_cache``, 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
+
+import pandas as pd
 
 from ..core.schema import Status
 from .groups import ExportGroup, point_of
@@ -25,17 +28,16 @@ def cache_text(group: ExportGroup) -> str:
 
     To replay it, ``tune_kernel`` is to be called with the kernel's name, ``problem_size`` (width
     and height) and ``tune_params`` that stand in it. A cell that was not tried, or whose device
-    failed, is left out; Kernel Tuner refuses to go there.
+    failed, is left out; Kernel Tuner refuses to go there (`is_whole`).
     """
     axes = sorted(group.axes)
-    rows = group.cells.sort_values("cell_key").to_dict("records")
-    told = [row for row in rows if row["status"] in INVALIDITY]
+    told = _told(group).sort_values("cell_key").to_dict("records")
     head = {
         "device_name": group.key["device_name"],
         "kernel_name": group.key["kernel"],
         "problem_size": [int(group.key["width"]), int(group.key["height"])],
         "tune_params_keys": axes,
-        "tune_params": {a: sorted({int(v) for v in group.cells[a].dropna()}) for a in axes},
+        "tune_params": {axis: _values(group, axis) for axis in axes},
         "objective": "time",
     }
     points = [(dict(point_of(row, axes)), row) for row in told]
@@ -45,6 +47,20 @@ def cache_text(group: ExportGroup) -> str:
     ]
     text = json.dumps(head, allow_nan=False).removesuffix("}")
     return f'{text}, "cache": {{\n' + ",\n".join(lines) + _END
+
+
+def is_whole(group: ExportGroup) -> bool:
+    """Whether every combination of the axes' values has a cell in the cache file."""
+    points = _told(group)[list(group.axes)].drop_duplicates()
+    return len(points) == math.prod(len(_values(group, axis)) for axis in group.axes)
+
+
+def _told(group: ExportGroup) -> pd.DataFrame:
+    return group.cells[group.cells["status"].isin(list(INVALIDITY))]
+
+
+def _values(group: ExportGroup, axis: str) -> list[int]:
+    return sorted({int(value) for value in group.cells[axis]})
 
 
 def _cell(point: Mapping[str, int], row: Mapping[str, Any]) -> dict[str, Any]:

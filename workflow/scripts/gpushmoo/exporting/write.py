@@ -23,12 +23,16 @@ from .choices_json import choices_json
 from .errors import ExportError
 from .groups import TARGET, ExportGroup, groups_of
 from .header import C_HEADER, CPP_HEADER, c_header, cpp_header, entries
-from .kernel_tuner import cache_text
+from .kernel_tuner import cache_text, is_whole
 from .t4 import t4_metadata, t4_results
 
 T4, KERNEL_TUNER, HEADER, JSON = FORMATS = ("t4", "kernel-tuner", "header", "json")
 CHOICES_FILE, METADATA_FILE = "choices.json", "metadata.json"
 _LONGEST = 200
+_NOT_WHOLE = (
+    "{}: not every combination of the axes was tried; Kernel Tuner replays it only where "
+    "restrictions leave these out."
+)
 # What an export may hold: nothing else is ever replaced.
 _OURS = {T4, KERNEL_TUNER, C_HEADER, CPP_HEADER, CHOICES_FILE}
 # The list of its files, and what Snakemake leaves in every folder that a rule makes.
@@ -37,11 +41,11 @@ _BESIDE = {SUMS, ".snakemake_timestamp"}
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written below `folder`, and sentences on the groups that could not be told."""
+    """What was written below `folder`, and sentences on what could not be told of some groups."""
 
     folder: Path
     files: tuple[Path, ...]
-    left_out: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def write_exports(dataset: Path, run: str, out: Path, formats: Sequence[str] = FORMATS) -> Exported:
@@ -58,7 +62,7 @@ def write_exports(dataset: Path, run: str, out: Path, formats: Sequence[str] = F
     fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
     try:
         fresh.mkdir(parents=True)
-        left_out = _fill(fresh, dataset, run, formats)
+        notes = _fill(fresh, dataset, run, formats)
         files = sorted(p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file())
         seal(fresh)
         if out.exists():
@@ -67,7 +71,7 @@ def write_exports(dataset: Path, run: str, out: Path, formats: Sequence[str] = F
         sync(out.parent)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    return Exported(out, tuple(out / file for file in files), tuple(left_out))
+    return Exported(out, tuple(out / file for file in files), tuple(notes))
 
 
 def _refuse_foreign(out: Path) -> None:
@@ -93,9 +97,10 @@ def _refuse_foreign(out: Path) -> None:
 
 
 def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list[str]:
-    """Write everything; sentences on what was left out."""
+    """Write everything; sentences on what was left out, and on what cannot be replayed."""
     found: list[Choice] = []
     left_out: list[str] = []
+    partial: list[str] = []
     names: set[str] = set()
     provenance = dataset_provenance(dataset)
     measured_by = t4_metadata(provenance)
@@ -109,6 +114,8 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
                 _write_json(folder / T4 / name, t4_results(group, run))
             if KERNEL_TUNER in formats:
                 write_whole(folder / KERNEL_TUNER / name, cache_text(group).encode())
+                if not is_whole(group):
+                    partial.append(_NOT_WHOLE.format(group.name))
             if group.ok:
                 can_win.append(group.without_samples())
             else:
@@ -127,7 +134,7 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
         write_whole(folder / CPP_HEADER, cpp_header(lines, about).encode())
     if JSON in formats:
         write_json(folder / CHOICES_FILE, choices_json(found, left_out, run, provenance))
-    return left_out
+    return left_out + partial
 
 
 def _file_name(group: ExportGroup, taken: set[str]) -> str:

@@ -236,8 +236,8 @@ def _export(given: argparse.Namespace) -> int:
     from ..exporting.write import FORMATS
 
     done = export(given.run, out=given.out, formats=given.formats or FORMATS)
-    for sentence in done.left_out:
-        print(f"{library}: not exported: {sentence}", file=sys.stderr)
+    for sentence in done.notes:
+        print(f"{library}: {sentence}", file=sys.stderr)
     print(f"{done.folder} holds {len(done.files)} files.")
     return 0
 

@@ -213,16 +213,17 @@ def test_headers_compile_without_a_warning(
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not there")
     made = entries(some_choices())
-    (tmp_path / "launches.h").write_text(c_header(made, ["about ??/"]))
-    (tmp_path / "launches.hpp").write_text(cpp_header(made, ["about */"]))
-    use = "GPUSHMOO_GPU_1_OTHER_A_B_FLOAT_IN_CACHE_BLOCK_X"
-    if suffix == "hpp":
-        use = f"gpushmoo::{use.removeprefix('GPUSHMOO_').lower()}"
-    # Twice: each guards itself.
-    source = (
-        f'#include "launches.{suffix}"\n' * 2
-        + f"long long use(void);\nlong long use(void) {{ return {use}; }}\n"
-    )
+    other = entries(choices([group({8: close(1.0)}, device_name="GPU 2")]))
+    for place, shown in ((tmp_path, made), (tmp_path / "other", other)):
+        place.mkdir(exist_ok=True)
+        (place / "launches.h").write_text(c_header(shown, ["about ??/"]))
+        (place / "launches.hpp").write_text(cpp_header(shown, ["about */"]))
+    names = ["GPU_1_OTHER_A_B_FLOAT_IN_CACHE_BLOCK_X", "GPU_2_COPY_FLOAT_IN_CACHE_BLOCK_X"]
+    is_c = suffix == "h"
+    use = " + ".join(f"GPUSHMOO_{n}" if is_c else f"gpushmoo::{n.lower()}" for n in names)
+    # Twice: each guards itself, and lets that of another device be.
+    source = f'#include "launches.{suffix}"\n' * 2 + f'#include "other/launches.{suffix}"\n'
+    source += f"long long use(void);\nlong long use(void) {{ return {use}; }}\n"
     file = tmp_path / ("use.c" if compiler == "gcc" else "use.cpp")
     file.write_text(source)
     flags = [f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]

@@ -6,8 +6,9 @@ same: a name for each launch parameter of each choice, and in a comment above wh
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.display import bare_interval, percent
@@ -87,9 +88,9 @@ def identifier(name: str) -> str:
     return found
 
 
-def c_header(entries: Iterable[Entry], about: Sequence[str]) -> str:
+def c_header(entries: Sequence[Entry], about: Sequence[str]) -> str:
     """Macros ``GPUSHMOO_<DEVICE>_<KERNEL>_<TYPE>_<CLASS>_<PARAMETER>``; `about` stands on top."""
-    guard = f"{NAMESPACE.upper()}_LAUNCHES_H"
+    guard = _guard(entries, "H")
     lines = [*_block(about), "", f"#ifndef {guard}", f"#define {guard}"]
     for entry in entries:
         lines += ["", *_block(entry.comment)]
@@ -99,9 +100,9 @@ def c_header(entries: Iterable[Entry], about: Sequence[str]) -> str:
     return "\n".join([*lines, "", "#endif", ""])
 
 
-def cpp_header(entries: Iterable[Entry], about: Sequence[str]) -> str:
+def cpp_header(entries: Sequence[Entry], about: Sequence[str]) -> str:
     """Constants ``gpushmoo::<device>_<kernel>_<type>_<class>_<parameter>``, as `c_header`."""
-    guard = f"{NAMESPACE.upper()}_LAUNCHES_HPP"
+    guard = _guard(entries, "HPP")
     lines = [*_block(about), "", f"#ifndef {guard}", f"#define {guard}"]
     lines += ["", f"namespace {NAMESPACE} {{"]
     for entry in entries:
@@ -112,6 +113,13 @@ def cpp_header(entries: Iterable[Entry], about: Sequence[str]) -> str:
             name = f"on_{constant.name}" if constant.name[0].isdigit() else constant.name
             lines.append(f"constexpr {kind} {name} = {_literal(constant.value)};")
     return "\n".join([*lines, "", "}", "", "#endif", ""])
+
+
+def _guard(entries: Sequence[Entry], suffix: str) -> str:
+    """Of its own for each run: a program may include the headers of several devices."""
+    constants = [(c.name, c.value) for entry in entries for c in entry.constants]
+    digest = hashlib.sha256(repr(constants).encode()).hexdigest()[:12]
+    return f"{NAMESPACE}_launches_{digest}_{suffix}".upper()
 
 
 def _is_int(value: int) -> bool:

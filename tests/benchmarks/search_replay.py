@@ -38,6 +38,8 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import GROUP, Status, is_axis
 from gpushmoo.core.space import Cell, Problem
+from gpushmoo.exporting.groups import ExportGroup
+from gpushmoo.exporting.kernel_tuner import cache_text
 from gpushmoo.search.candidates import Candidate, Prior
 from gpushmoo.search.open import planner_for
 from gpushmoo.search.settings import SearchMode, SearchSettings
@@ -63,9 +65,13 @@ STRATEGIES = ("diff_evo", "bayes_opt")
 
 @dataclass(frozen=True)
 class Recorded:
-    """A group of the record: `samples[cell][repeat]`, medians over all repeats, what is a hit."""
+    """A group of the record: `samples[cell][repeat]`, medians over all repeats, what is a hit.
+
+    `rows` are its cells in the data set, in the order of the others.
+    """
 
     key: tuple[Any, ...]
+    rows: pd.DataFrame
     candidates: list[Candidate]
     samples: list[list[Floats]]
     median_s: Floats
@@ -124,6 +130,7 @@ def group_of(
     repeats = [len(r) for r in rows["repeat_samples"]]
     return Recorded(
         key=key,
+        rows=rows,
         candidates=[candidate_of(row, workload) for row in rows.to_dict("records")],
         samples=[
             np.split(np.asarray(all_s), np.cumsum(counts)[:-1])
@@ -258,18 +265,24 @@ def peers(
     groups: Sequence[Recorded], python: Path, strategies: Sequence[str], seeds: int
 ) -> tuple[dict[str, Any], dict[tuple[str, str], list[Run]]]:
     """What Kernel Tuner's strategies do: its version and time, runs by group and strategy."""
-    spaces = [space for group in groups if (space := tuner_space(group)) is not None]
-    asked = {"groups": spaces, "strategies": list(strategies), "seeds": list(range(seeds))}
     script = Path(__file__).with_name("kernel_tuner_replay.py")
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        [str(python), str(script)],
-        input=json.dumps(asked),
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        env=env,
-        check=True,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        files = (Path(folder) / f"{number}.json" for number in range(len(groups)))
+        spaces = [tuner_space(group, file) for group, file in zip(groups, files, strict=True)]
+        asked = {
+            "groups": [space for space in spaces if space is not None],
+            "strategies": list(strategies),
+            "seeds": list(range(seeds)),
+        }
+        done = subprocess.run(
+            [str(python), str(script)],
+            input=json.dumps(asked),
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            env=env,
+            check=True,
+        )
     found = json.loads(done.stdout)
     by_name = {group.name: group for group in groups}
     runs = {
@@ -286,8 +299,11 @@ def peers(
     return about, runs
 
 
-def tuner_space(group: Recorded) -> dict[str, Any] | None:
-    """A group for `kernel_tuner_replay.py`; None where a rule of its axes cannot be stated."""
+def tuner_space(group: Recorded, file: Path) -> dict[str, Any] | None:
+    """A group for `kernel_tuner_replay.py`, which finds its cells in the cache `file`.
+
+    None where a rule of its axes cannot be stated.
+    """
     params = [dict(c.params) for c in group.candidates]
     axes = {n: sorted({p[n] for p in params}) for n in sorted(params[0])}
     axes = {name: values for name, values in axes.items() if len(values) > 1}
@@ -298,11 +314,12 @@ def tuner_space(group: Recorded) -> dict[str, Any] | None:
             return None
         most = max(c.threads for c in group.candidates)
         restrictions = [f"block_x * block_y <= {most}"]
+    key = dict(zip(GROUP, group.key, strict=True))
+    file.write_text(cache_text(ExportGroup(key, group.rows, list(axes))), encoding="utf-8")
     return {
         "name": group.name,
-        "axes": axes,
+        "cache": str(file),
         "cells": [[p[n] for n in axes] for p in params],
-        "seconds": group.median_s.tolist(),
         "restrictions": restrictions,
         "most": max(1, round(PEER_SHARE * len(params))),
     }

@@ -35,11 +35,13 @@ MAY_SEE = {
     "comparing": "core storage workloads analysis",
     "figures": "core storage workloads analysis",
     "explorer": "core storage workloads analysis",
+    "exporting": "core storage workloads analysis explorer",
     "report": "core storage workloads analysis figures chapters",
     "planning": "core storage workloads devices search measuring studies simulation chapters",
     "watching": "core storage workloads measuring",
     "interactive": (
-        "core storage workloads devices measuring analysis comparing figures explorer planning "
+        "core storage workloads devices measuring analysis comparing figures explorer exporting "
+        "planning "
         "watching"
     ),
     # The command line.

@@ -3,6 +3,9 @@ from .core.space import Cell as Cell
 from .core.space import Problem as Problem
 from .explorer.errors import ExplorerError as ExplorerError
 from .explorer.explore import explore as explore
+from .exporting.errors import ExportError as ExportError
+from .exporting.export import export as export
+from .exporting.write import Exported as Exported
 from .interactive.measure import sweep as sweep
 from .interactive.predict import Prediction as Prediction
 from .interactive.predict import predict as predict

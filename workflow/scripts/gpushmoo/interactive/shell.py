@@ -1,4 +1,4 @@
-"""The command line: ``gpushmoo sweep``, ``versus``, ``new``, ``explore`` and ``watch``."""
+"""The command line: ``gpushmoo sweep``, ``versus``, ``compare``, ``export`` and others."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ..core.display import kind_words
 from ..core.errors import DeviceError
 from ..core.schema import GROUP, Status
 from ..explorer.errors import ExplorerError
+from ..exporting.errors import ExportError
 from ..planning.config_schema import ConfigError
 from ..watching.state import WatchError
 from .measure import sweep
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         return _COMMANDS[given.command](given)
-    except (ConfigError, ExplorerError, WatchError) as err:
+    except (ConfigError, ExplorerError, ExportError, WatchError) as err:
         print(f"{library}: {err}", file=sys.stderr)
         return _REFUSED
     except DeviceError as err:
@@ -81,6 +82,20 @@ def _parser() -> argparse.ArgumentParser:
         "--out", metavar="FILE", help="where the page goes, by default explorer.html"
     )
     _add_versus(commands)
+    exported = commands.add_parser(
+        "export", help="write a run's results for other programs; by default in every form"
+    )
+    exported.add_argument("run", help="a run's folder, such as results/local, or a data set's")
+    for form, meaning in (
+        ("t4", "the auto-tuning community's form, a file for each group of cells"),
+        ("kernel-tuner", "cache files that Kernel Tuner's simulation mode replays"),
+        ("header", "the launches to use, as C and C++ headers"),
+        ("json", "the same as data"),
+    ):
+        exported.add_argument(
+            f"--{form}", dest="formats", action="append_const", const=form, help=meaning
+        )
+    exported.add_argument("--out", metavar="FOLDER", help="where it goes, by default 'export'")
     made = commands.add_parser("new", help="write the folder of a new kernel that runs at once")
     made.add_argument("name", help="the kernel's name: letters, digits and '_'")
     made.add_argument("--in", dest="parent", default="kernels", help="by default %(default)s")
@@ -286,6 +301,17 @@ def _explore(given: argparse.Namespace) -> int:
     return 0
 
 
+def _export(given: argparse.Namespace) -> int:
+    from ..exporting.export import export
+    from ..exporting.write import FORMATS
+
+    done = export(given.run, out=given.out, formats=given.formats or FORMATS)
+    for sentence in done.notes:
+        print(f"{library}: {sentence}", file=sys.stderr)
+    print(f"{done.folder} holds {len(done.files)} files.")
+    return 0
+
+
 def _watch(given: argparse.Namespace) -> int:
     # What draws in a terminal is of no use to a sweep.
     from ..watching.follow import watch
@@ -303,4 +329,11 @@ def _tool(name: str) -> str:
         return name
 
 
-_COMMANDS = {"explore": _explore, "new": _new, "sweep": _sweep, "versus": _versus, "watch": _watch}
+_COMMANDS = {
+    "explore": _explore,
+    "export": _export,
+    "new": _new,
+    "sweep": _sweep,
+    "versus": _versus,
+    "watch": _watch,
+}

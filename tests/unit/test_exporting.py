@@ -1,0 +1,494 @@
+"""What is exported: choices among tied launches, headers, T4, Kernel Tuner's cache, the folder."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import shutil
+import subprocess
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from conftest import ROOT
+from exported import cells, close, group
+from gpushmoo import ExportError, export
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.best import best_of_dataset, tied_best
+from gpushmoo.core.schema import GROUP, Status
+from gpushmoo.core.space import Problem
+from gpushmoo.devices.machine_code.nvrtc import compile_cubin
+from gpushmoo.exporting.choices import NEXT, SLOWEST, Choice, choices
+from gpushmoo.exporting.choices_json import choices_json
+from gpushmoo.exporting.groups import ExportGroup, groups_of
+from gpushmoo.exporting.header import c_header, cpp_header, entries, identifier
+from gpushmoo.exporting.kernel_tuner import cache_text, is_whole
+from gpushmoo.exporting.t4 import INVALIDITY, t4_results
+from gpushmoo.exporting.write import write_exports
+from gpushmoo.interactive.shell import main
+from gpushmoo.storage.dataset import partitions, read_cells
+from gpushmoo.storage.wholefile import read_json
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import GPU, shard_metadata, shard_params, write_shard
+
+BLOCKS = {"block_x": [8, 16, 32, 64], "block_y": [4, 8, 32]}
+LARGE, SMALL = Problem(8192, 8192), Problem(1024, 1024)
+
+
+def points(choice: Choice) -> int:
+    [(axis, value)] = choice.point
+    assert axis == "block_x"
+    return value
+
+
+# Choices
+
+
+def test_a_launch_that_is_tied_at_all_sizes_is_chosen_though_another_is_the_fastest() -> None:
+    small = group({32: close(1.0), 64: close(1.005), 128: close(1.5)}, size=1024)
+    large = group({32: close(2.2), 64: close(2.0), 128: close(2.01)}, size=8192, over_cache=8.0)
+    inside, outside = choices([small, large])
+    assert (inside.size_class, outside.size_class) == ("in_cache", "in_memory")
+    assert points(inside) == points(outside) == 64
+    assert inside.everywhere
+    assert outside.everywhere
+    assert [g.problem for g in inside.tied] == ["1024x1024 warm", "8192x8192 warm"]
+    assert [g.problem for g in outside.tied] == ["8192x8192 warm", "1024x1024 warm"]
+
+
+def test_where_no_launch_is_tied_everywhere_each_class_has_its_own() -> None:
+    inside, around, outside = choices(
+        [
+            group({32: close(1.0), 64: close(1.1)}, size=1024),
+            group({32: close(1.3), 64: close(1.0)}, size=3000, over_cache=2.0),
+            group({32: close(1.3), 64: close(1.0)}, size=8192, over_cache=8.0),
+        ]
+    )
+    assert [points(c) for c in (inside, around, outside)] == [32, 64, 64]
+    assert around.size_class == "around_cache"
+    assert [g.problem for g in outside.tied] == ["8192x8192 warm", "3000x3000 warm"]
+    assert not any(c.everywhere or c.not_tied for c in (inside, around, outside))
+
+
+def test_where_a_class_has_no_common_launch_it_says_where_its_own_loses() -> None:
+    sizes = {100: 32, 200: 64, 300: 64}
+    groups = [
+        group({x: close(1.0 if x == best else 1.25) for x in (32, 64)}, size=size)
+        for size, best in sizes.items()
+    ]
+    [chosen] = choices(groups)
+    assert points(chosen) == 64
+    assert [g.problem for g in chosen.tied] == ["200x200 warm", "300x300 warm"]
+    [lost] = chosen.not_tied
+    assert lost.slower(chosen.point) == pytest.approx(0.25)
+    [entry] = entries([chosen])
+    assert any("At 100x100 warm it takes 25 % longer" in line for line in entry.comment)
+
+
+def test_of_launches_tied_everywhere_the_one_that_loses_least_at_its_worst_is_taken() -> None:
+    wide = {8: (1.0, 0.9, 1.1), 16: (1.02, 0.9, 1.1), 32: (1.01, 0.9, 1.1)}
+    other = {8: (1.05, 0.9, 1.1), 16: (1.0, 0.9, 1.1), 32: (1.01, 0.9, 1.1)}
+    first, second = choices([group(wide, size=1024), group(other, size=8192, over_cache=9.0)])
+    assert points(first) == points(second) == 32
+
+
+def test_states_of_the_cache_are_told_apart() -> None:
+    warm, flushed = choices(
+        [
+            group({32: close(1.0), 64: close(1.2)}),
+            group({32: close(1.2), 64: close(1.0)}, cache_state="flushed"),
+        ]
+    )
+    assert (points(warm), points(flushed)) == (32, 64)
+    names = [entry.constants[0].name for entry in entries([warm, flushed])]
+    assert names == [
+        "gpu_1_copy_float_in_cache_block_x",
+        "gpu_1_copy_float_in_cache_flushed_block_x",
+    ]
+
+
+def test_where_the_device_does_not_tell_its_cache_each_size_is_its_own_class() -> None:
+    groups = [group({8: close(1.0)}, size=size, over_cache=None) for size in (512, 64)]
+    assert [c.size_class for c in choices(groups)] == ["64x64", "512x512"]
+
+
+def test_margins_are_those_of_usual_blocks_the_next_and_the_slowest() -> None:
+    [chosen] = choices(
+        [group({256: close(1.2), 64: close(1.0), 65: (1.015, 1.012, 1.018), 1: close(3.0)})]
+    )
+    told = {m.name: m for m in chosen.margins}
+    assert points(chosen) == 64
+    assert list(told) == ["256x1 block", NEXT, SLOWEST]
+    assert told["256x1 block"].slower == pytest.approx(0.2)
+    assert told["256x1 block"].low == pytest.approx(1.2 * 0.99 / 1.01 - 1)
+    assert told["256x1 block"].high == pytest.approx(1.2 * 1.01 / 0.99 - 1)
+    assert told["256x1 block"].confidence == pytest.approx(0.9)
+    # Of two launches that several names fit, such as the next being the slowest, each stands once.
+    assert told[NEXT].point == (("block_x", 65),)
+    [only] = choices([group({8: close(1.0)})])
+    assert only.margins == []
+
+
+LAUNCHES = st.dictionaries(
+    st.integers(1, 6),
+    st.one_of(
+        st.sampled_from([Status.TIMEOUT, Status.WRONG_RESULT]),
+        st.tuples(st.floats(1.0, 1.3), st.floats(0.0, 0.1), st.floats(0.0, 0.1)).map(
+            lambda t: (t[0], t[0] - t[1], t[0] + t[2])
+        ),
+    ),
+    min_size=1,
+)
+GROUPS = st.lists(
+    st.tuples(
+        LAUNCHES, st.sampled_from([0.5, 2.0, 8.0, None]), st.sampled_from(["warm", "flushed"])
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(GROUPS)
+def test_a_chosen_launch_is_in_every_tied_set_it_claims(drawn: list[Any]) -> None:
+    groups = [
+        group(times, size=64 + n, over_cache=over, cache_state=state)
+        for n, (times, over, state) in enumerate(drawn)
+    ]
+    can_win = [g for g in groups if g.ok]
+    made = choices(can_win)
+    assert {g.problem for c in made for g in (*c.tied, *c.not_tied)} == {g.problem for g in can_win}
+    for choice in made:
+        for g in choice.tied:
+            assert points(choice) in set(tied_best(g.cells)["block_x"])
+        for g in choice.not_tied:
+            assert points(choice) not in set(tied_best(g.cells)["block_x"])
+        assert choice.everywhere == (len(choice.tied) == len(can_win))
+        assert choice.tied
+        # Another launch of no class would have claimed more of it.
+        members = [g for g in can_win if g in choice.tied or g in choice.not_tied]
+        common = frozenset.intersection(*(g.tied for g in members))
+        assert not (choice.not_tied and common)
+    # Numbers that JSON has, and names that C has.
+    shard = shard_metadata(shard_params("copy", "float", {"axes": {}}, GPU), GPU)
+    json.dumps(choices_json(made, [], "run", [shard]), allow_nan=False)
+    assert len(entries(made)) == len(made)
+
+
+# Headers
+
+
+def some_choices() -> list[Choice]:
+    return choices(
+        [
+            group({8: close(1.0), 2**40: close(1.0), -3: close(2.0)}, device_name="1-GPU */ é\n\\"),
+            group({8: close(1.5), 2**40: close(1.0)}, kernel="other", variant="a-b"),
+            group({-(2**63): close(1.0), 5: close(2.0)}, kernel="other", variant="c.d"),
+        ]
+    )
+
+
+def test_names_are_those_of_device_kernel_type_class_and_parameter() -> None:
+    text = c_header(entries(some_choices()), ["about"])
+    assert dict(re.findall(r"#define (GPUSHMOO_\w+_BLOCK_X) (.+)", text)) == {
+        "GPUSHMOO_1_GPU_COPY_FLOAT_IN_CACHE_BLOCK_X": "8",
+        # Of a kernel with several variants the variant is part of the name.
+        "GPUSHMOO_GPU_1_OTHER_A_B_FLOAT_IN_CACHE_BLOCK_X": "1099511627776LL",
+        "GPUSHMOO_GPU_1_OTHER_C_D_FLOAT_IN_CACHE_BLOCK_X": "(-9223372036854775807LL - 1)",
+    }
+
+
+@pytest.mark.parametrize(
+    ("compiler", "standard", "suffix"),
+    [("gcc", "c99", "h"), ("g++", "c++11", "h"), ("g++", "c++11", "hpp"), ("g++", "c++20", "hpp")],
+)
+def test_headers_compile_without_a_warning(
+    tmp_path: Path, compiler: str, standard: str, suffix: str
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not there")
+    made = entries(some_choices())
+    other = entries(choices([group({8: close(1.0)}, device_name="GPU 2")]))
+    for place, shown in ((tmp_path, made), (tmp_path / "other", other)):
+        place.mkdir(exist_ok=True)
+        (place / "launches.h").write_text(c_header(shown, ["about ??/"]))
+        (place / "launches.hpp").write_text(cpp_header(shown, ["about */"]))
+    names = ["GPU_1_OTHER_A_B_FLOAT_IN_CACHE_BLOCK_X", "GPU_2_COPY_FLOAT_IN_CACHE_BLOCK_X"]
+    is_c = suffix == "h"
+    use = " + ".join(f"GPUSHMOO_{n}" if is_c else f"gpushmoo::{n.lower()}" for n in names)
+    # Twice: each guards itself, and lets that of another device be.
+    source = f'#include "launches.{suffix}"\n' * 2 + f'#include "other/launches.{suffix}"\n'
+    source += f"long long use(void);\nlong long use(void) {{ return {use}; }}\n"
+    file = tmp_path / ("use.c" if compiler == "gcc" else "use.cpp")
+    file.write_text(source)
+    flags = [f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+    done = subprocess.run(
+        [compiler, *flags, str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++17"])
+def test_headers_compile_as_cuda(standard: str) -> None:
+    chosen = choices([group({64: close(1.0), 8: close(2.0)}, device_name="é 2")])
+    made = entries(chosen)
+    source = (
+        c_header(made, ["é"])
+        + cpp_header(made, ["é"])
+        + """
+__global__ void kernel(int *out)
+{
+    out[threadIdx.x] = gpushmoo::on_2_copy_float_in_cache_block_x;
+    static_assert(GPUSHMOO_2_COPY_FLOAT_IN_CACHE_BLOCK_X == 64, "as in C++");
+}
+"""
+    )
+    assert compile_cubin(source, "header", [f"-std={standard}"], "sm_90").code
+
+
+def test_what_cannot_be_a_name_in_c_is_refused_in_one_sentence() -> None:
+    assert identifier("NVIDIA H200 (PCIe)__x") == "nvidia_h200_pcie_x"
+    with pytest.raises(ExportError, match="'日本' has no letter or digit"):
+        entries(choices([group({8: close(1.0)}, device_name="日本")]))
+    twins = [group({8: close(1.0)}, kernel=name) for name in ("my-copy", "My copy")]
+    with pytest.raises(
+        ExportError, match=r"both .*My copy.* and .*my-copy.* would be called"
+    ) as err:
+        entries(choices(twins))
+    assert str(err.value).count(". ") == 0
+
+
+# T4 and Kernel Tuner's cache
+
+FAILED = dict(enumerate(sorted(set(Status) - {Status.OK}), start=100))
+
+
+def test_t4_has_every_way_a_cell_ends_but_those_that_are_no_result() -> None:
+    told = t4_results(group({8: close(1.0), **FAILED}), "run")
+    found = {r["configuration"]["block_x"]: r["invalidity"] for r in told["results"]}
+    expected = {v: INVALIDITY[s] for v, s in FAILED.items() if s in INVALIDITY}
+    assert found == {8: "correct", **expected}
+    left_out = {Status.UNPROPOSED, Status.THROTTLED, Status.LOST_DEVICE}
+    assert set(Status) - set(INVALIDITY) == left_out
+    assert told["metadata"]["timeunit"] == "milliseconds"
+    [ok] = [r for r in told["results"] if r["invalidity"] == "correct"]
+    assert ok["times"]["runtimes"] == pytest.approx([990.0, 1000.0, 1010.0])
+    assert ok["times"]["benchmark"] == pytest.approx(6000.0)
+    measured = {m["name"]: (m["value"], m["unit"]) for m in ok["measurements"]}
+    assert measured["time"] == (1000.0, "ms")
+    assert measured["bandwidth"] == (1.0, "GB/s")
+    assert ok["correctness"] == 1.0
+    assert all(r["correctness"] == 0.0 for r in told["results"] if r is not ok)
+
+
+def test_kernel_tuners_cache_ends_as_it_looks_for_and_has_a_key_for_each_cell() -> None:
+    text = cache_text(group({8: close(1.0), **FAILED}))
+    assert text.endswith("}\n}")
+    cache = json.loads(text)
+    assert (cache["kernel_name"], cache["problem_size"]) == ("copy", [1024, 1024])
+    assert cache["tune_params"] == {"block_x": [8, *FAILED]}
+    assert cache["cache"]["8"]["time"] == 1000.0
+    words = {
+        INVALIDITY[s]: cache["cache"][str(v)]["time"] for v, s in FAILED.items() if s in INVALIDITY
+    }
+    assert words == {
+        "compile": "CompilationFailedConfig",
+        "constraints": "InvalidConfig",
+        "correctness": "RuntimeFailedConfig",
+        "runtime": "RuntimeFailedConfig",
+        "timeout": "RuntimeFailedConfig",
+    }
+
+
+def test_a_cache_is_whole_where_every_combination_has_an_end_of_its_own() -> None:
+    two = cells({8: close(1.0), 16: Status.TIMEOUT}).assign(block_y=[1, 2])
+    [sparse] = groups_of(two)
+    assert not is_whole(sparse)
+    assert is_whole(group({8: close(1.0), 16: Status.TIMEOUT}))
+    assert not is_whole(group({8: close(1.0), 16: Status.UNPROPOSED}))
+
+
+def test_kernel_tuner_replays_the_recorded_sweep_of_an_h200_and_finds_its_winner(
+    tmp_path: Path,
+) -> None:
+    """In its own simulation mode, which looks every configuration up in the cache file."""
+    tuner = pytest.importorskip("kernel_tuner", reason="kernel-tuner is not installed")
+    recorded = ROOT / "reports/reference/nvidia-h200"
+    kernels = recorded / "copy2d_coalesced/float", recorded / "block_eq_partition/float4"
+    aggregate([p for k in kernels for p in sorted(k.glob("*.parquet"))], tmp_path / "dataset")
+    winners = {
+        tuple(row[c] for c in GROUP): row
+        for row in best_of_dataset(tmp_path / "dataset").to_pylist()
+        if row["is_fastest"]
+    }
+    file = tmp_path / "cache.json"
+    replayed = 0
+    for one in (g for k in partitions(tmp_path / "dataset") for g in recorded_groups(tmp_path, k)):
+        file.write_text(cache_text(one))
+        cache = json.loads(file.read_text())
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            results, environment = tuner.tune_kernel(
+                cache["kernel_name"],
+                "__global__ void recorded() {}",
+                tuple(cache["problem_size"]),
+                [],
+                cache["tune_params"],
+                cache=str(file),
+                simulation_mode=True,
+                lang="CUDA",
+                quiet=True,
+            )
+        # All of the sweep, also what has no time.
+        assert len(results) == len(one.cells)
+        winner, fastest = winners.pop(tuple(one.key.values())), environment["best_config"]
+        assert [fastest[axis] for axis in one.axes] == [winner[axis] for axis in one.axes]
+        assert fastest["time"] == pytest.approx(one.fastest["median_s"] * 1e3, rel=1e-12)
+        replayed += len(results)
+    assert not winners
+    assert replayed > 15_000
+
+
+def recorded_groups(folder: Path, where: dict[str, str]) -> list[ExportGroup]:
+    return list(groups_of(read_cells(folder / "dataset", where)))
+
+
+# The folder
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two kernels, of which one has cells over the limit, at two sizes."""
+    folder = tmp_path_factory.mktemp("exported")
+    for dtype in ("float", "double"):
+        write_shard(
+            folder / f"cells/copy2d_coalesced/{dtype}/0000-of-0001.parquet",
+            "copy2d_coalesced",
+            dtype,
+            problems=(LARGE, SMALL),
+            states=("warm", "flushed"),
+            axes=BLOCKS,
+            variants=("element",),
+        )
+    aggregate(sorted(folder.rglob("*.parquet")), folder / "dataset")
+    return folder / "dataset"
+
+
+@pytest.fixture(scope="module")
+def exported(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_exports(dataset, "made", tmp_path_factory.mktemp("out") / "export").folder
+
+
+def schema(name: str) -> Any:
+    """A schema of T4 out of Kernel Tuner's wheel, which is a requirement of the tests."""
+    spec = find_spec("kernel_tuner")
+    if spec is None or spec.origin is None:
+        pytest.skip("kernel-tuner is not installed")
+    file = Path(spec.origin).parent / f"schema/T4/1.0.0/{name}-schema.json"
+    return json.loads(file.read_text())
+
+
+def test_all_of_t4_is_as_its_schemas_say(exported: Path) -> None:
+    results = jsonschema.Draft202012Validator(schema("results"))
+    metadata = jsonschema.Draft202012Validator(schema("metadata"))
+    files = sorted((exported / "t4").glob("*.json"))
+    assert len(files) == 9
+    for file in files:
+        told = json.loads(file.read_text())
+        (metadata if file.name == "metadata.json" else results).validate(told)
+        assert told["schema_version"] == "1.0.0"
+    # A schema that takes anything would have proved nothing.
+    broken = t4_results(group({8: close(1.0)}), "run")
+    broken["results"][0]["invalidity"] = "ok"
+    with pytest.raises(jsonschema.ValidationError):
+        results.validate(broken)
+
+
+def test_the_choices_as_data_say_what_the_header_says(dataset: Path, exported: Path) -> None:
+    told = read_json(exported / "choices.json")
+    assert (told["format"], told["run"], len(told["choices"])) == ("gpushmoo choices", "made", 8)
+    assert told["provenance"]["kernel_digests"] == {"copy2d_coalesced": ["ac794c3939a83f2a"]}
+    assert [d["name"] for d in told["provenance"]["hardware"]["hardware_description"]] == [GPU.name]
+    header = (exported / "launches.h").read_text()
+    for choice in told["choices"]:
+        parts = ["gpushmoo", *(choice[c] for c in ("device_name", "kernel", "dtype", "size_class"))]
+        parts += [choice["cache_state"]] if choice["cache_state"] == "flushed" else []
+        for axis, value in choice["launch"].items():
+            name = "_".join([*parts, axis]).upper().replace(" ", "_")
+            assert f"#define {name} {value}\n" in header
+        assert choice["tied_at"][0]["bandwidth_low_gbs"] < choice["tied_at"][0]["bandwidth_gbs"]
+        assert {m["than"] for m in choice["margins"]} >= {"32x8 block"} or choice["launch"] == {
+            "block_x": 32,
+            "block_y": 8,
+        }
+
+
+def test_a_folder_with_something_else_is_never_replaced_an_earlier_export_is(
+    dataset: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    first = write_exports(dataset, "made", out)
+    (out / ".snakemake_timestamp").touch()
+    second = write_exports(dataset, "made", out, ["json"])
+    assert {p.name for p in second.files} == {"choices.json"}
+    assert not (out / "t4").exists()
+    assert len(first.files) == 8 + 8 + 1 + 2 + 1
+    (out / "mine.txt").write_text("mine")
+    with pytest.raises(ExportError, match=r"holds 'mine\.txt', which is of no export"):
+        write_exports(dataset, "made", out)
+    with pytest.raises(ExportError, match="which is of no export"):
+        write_exports(dataset, "made", shutil.copytree(dataset, tmp_path / "copy"))
+    with pytest.raises(ExportError, match="is a file"):
+        write_exports(dataset, "made", out / "mine.txt")
+    assert (out / "mine.txt").read_text() == "mine"
+
+
+def test_a_group_without_a_verified_cell_is_named_and_has_its_t4_file(tmp_path: Path) -> None:
+    # No block of this many threads is allowed.
+    path = tmp_path / "cells/0000-of-0001.parquet"
+    axes = {"block_x": [64], "block_y": [64]}
+    write_shard(path, "copy2d_coalesced", "float", axes=axes, variants=("element",))
+    aggregate([path], tmp_path / "dataset")
+    done = write_exports(tmp_path / "dataset", "made", tmp_path / "out", ["t4", "kernel-tuner"])
+    assert done.notes == (
+        "copy2d_coalesced element float 1024x1024 warm on NVIDIA H200: no launch was verified "
+        "(1 too_many_threads).",
+    )
+    assert len(done.files) == 3
+    with pytest.raises(ExportError, match="no verified launch to choose: copy2d_coalesced element"):
+        write_exports(tmp_path / "dataset", "made", tmp_path / "other", ["header"])
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_function_takes_runs_and_shards_and_says_what_it_cannot_do(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = export(dataset.parent / "cells", formats=["header"])
+    assert done.folder == Path("export")
+    assert [p.name for p in done.files] == ["launches.h", "launches.hpp"]
+    with pytest.raises(ExportError, match="'nowhere' does not exist"):
+        export("nowhere")
+    with pytest.raises(ExportError, match=r"formats: 'yaml' is none; there are t4, kernel-tuner"):
+        export(dataset, formats=["yaml"])
+    with pytest.raises(ExportError, match="formats: none was named"):
+        export(dataset, formats=[])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ExportError, match="holds neither a data set nor shards"):
+        export("empty")
+
+
+def test_the_command_writes_the_forms_it_is_asked_for(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["export", str(dataset), "--header", "--json", "--out", str(out)]) == 0
+    assert "holds 3 files" in capsys.readouterr().out
+    assert not (out / "t4").exists()
+    assert main(["export", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.startswith("gpushmoo: '")

@@ -1,0 +1,172 @@
+"""Which launch a program is told to use: for each device, kernel, type and class of sizes one.
+
+Of launches that cannot be told from the fastest any may be taken. Taken is one that is tied with
+the fastest on every problem that was measured, where there is such a one: a program then needs one
+launch for all sizes. Else it is one tied on all problems of the class, else one tied on as many of
+them as possible; what it costs on the others is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..analysis.advice import DEFAULT_BLOCKS, default_launch, place
+from .groups import TARGET, USUAL, ExportGroup, Point
+
+# Where a class's bytes lie, by what `analysis.advice.place` says.
+CLASSES = {"cache": "in_cache", "between": "around_cache", "memory": "in_memory"}
+SLOWEST, NEXT = "the slowest launch", "the fastest launch that is not tied"
+
+
+@dataclass(frozen=True)
+class Margin:
+    """By how much another launch is slower than the chosen one on the same problem.
+
+    Shares of the chosen one's time. `low` to `high` holds with `confidence` at least: it is made of
+    the two medians' intervals without what the cells of a group share, of which each holds with its
+    own confidence.
+    """
+
+    name: str
+    point: Point
+    slower: float
+    low: float
+    high: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The launch for the problems of one class.
+
+    `target` are the columns TARGET, `conditions` the values of CONDITIONS. `tied` are the groups,
+    of all of the target's, in whose tied sets the launch is, those of the class first; `not_tied`
+    the groups of the class in which it is not. `everywhere` says whether it is tied in every group
+    of the target. `main` is the class's largest problem, of which `margins` speak.
+    """
+
+    target: Mapping[str, str]
+    size_class: str
+    conditions: Sequence[str]
+    point: Point
+    tied: Sequence[ExportGroup]
+    not_tied: Sequence[ExportGroup]
+    everywhere: bool
+    main: ExportGroup
+    margins: Sequence[Margin]
+
+
+def size_class(group: ExportGroup) -> str:
+    """A key of CLASSES' values; of a device that does not tell its cache's size ``1024x1024``."""
+    where = place(group.fastest["working_set_over_cache"])
+    return CLASSES.get(where, group.size)
+
+
+def choices(groups: Iterable[ExportGroup]) -> list[Choice]:
+    """The choices for all classes of all targets, sorted; each group has an ``ok`` cell and axes.
+
+    Classes are told apart by where the data lie and by what launches meet, CONDITIONS.
+    """
+    targets: dict[tuple[str, ...], list[ExportGroup]] = {}
+    for group in groups:
+        targets.setdefault(tuple(str(group.key[c]) for c in TARGET), []).append(group)
+    return [
+        choice
+        for names, members in sorted(targets.items())
+        for choice in _of_target(dict(zip(TARGET, names, strict=True)), members)
+    ]
+
+
+def _of_target(target: Mapping[str, str], groups: Sequence[ExportGroup]) -> list[Choice]:
+    classes: dict[tuple[Any, ...], list[ExportGroup]] = {}
+    order = [*CLASSES.values()]
+    for group in sorted(groups, key=lambda g: g.elements):
+        name = size_class(group)
+        rank = order.index(name) if name in order else group.elements
+        unusual = [(value not in USUAL, value) for value in group.conditions]
+        classes.setdefault((*unusual, rank, name), []).append(group)
+    everywhere = _common(groups)
+    made = []
+    for (*_, name), members in sorted(classes.items()):
+        pool = everywhere or _common(members) or _most_often(members)
+        point = _steadiest(pool, groups if everywhere else members)
+        main = members[-1]
+        made.append(
+            Choice(
+                target=target,
+                size_class=name,
+                conditions=main.conditions,
+                point=point,
+                tied=[g for g in _first(members, groups) if point in g.tied],
+                not_tied=[g for g in members if point not in g.tied],
+                everywhere=bool(everywhere),
+                main=main,
+                margins=margins(main, point),
+            )
+        )
+    return made
+
+
+def _first(members: Sequence[ExportGroup], groups: Sequence[ExportGroup]) -> list[ExportGroup]:
+    """All of `groups`, `members` before the others."""
+    return sorted(groups, key=lambda group: all(group is not member for member in members))
+
+
+def _common(groups: Sequence[ExportGroup]) -> frozenset[Point]:
+    return frozenset.intersection(*(g.tied for g in groups))
+
+
+def _most_often(groups: Sequence[ExportGroup]) -> frozenset[Point]:
+    counts: dict[Point, int] = {}
+    for point in (p for g in groups for p in g.tied):
+        counts[point] = counts.get(point, 0) + 1
+    most = max(counts.values())
+    return frozenset(p for p, n in counts.items() if n == most)
+
+
+def _steadiest(pool: Iterable[Point], groups: Sequence[ExportGroup]) -> Point:
+    """Of `pool` the launch that loses least at its worst; all where it was not measured."""
+
+    def worst(point: Point) -> float:
+        costs = [g.slower(point) for g in groups]
+        return max(math.inf if c is None else c for c in costs)
+
+    return min(pool, key=lambda p: (worst(p), p))
+
+
+def margins(group: ExportGroup, point: Point) -> list[Margin]:
+    """What usual blocks, the best launch that is not tied and the slowest cost; none of `point`.
+
+    Empty where the launch was not measured in the group, or is the only one.
+    """
+    if point not in group.ok:
+        return []
+    axes, values = [a for a, _ in point], tuple(v for _, v in point)
+    others: dict[str, Point] = {}
+    for name, block in DEFAULT_BLOCKS.items():
+        usual = default_launch(values, axes, block)
+        if usual is not None:
+            others[f"{name.replace(' × ', 'x')} block"] = tuple(zip(axes, usual, strict=True))
+    launches = list(group.ok)
+    if (beaten := next((p for p in launches if p not in group.tied), None)) is not None:
+        others[NEXT] = beaten
+    others[SLOWEST] = launches[-1]
+    return [
+        _margin(name, p, group.ok[p], group.ok[point])
+        for name, p in others.items()
+        if p in group.ok and p != point
+    ]
+
+
+def _margin(name: str, point: Point, other: Mapping[str, Any], chosen: Mapping[str, Any]) -> Margin:
+    return Margin(
+        name,
+        point,
+        slower=float(other["median_s"] / chosen["median_s"] - 1.0),
+        low=float(other["own_low_s"] / chosen["own_high_s"] - 1.0),
+        high=float(other["own_high_s"] / chosen["own_low_s"] - 1.0),
+        confidence=max(0.0, float(other["coverage"] + chosen["coverage"] - 1.0)),
+    )

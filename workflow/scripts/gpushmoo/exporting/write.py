@@ -1,0 +1,185 @@
+"""Writes a data set in the asked forms into one folder, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import __name__ as library
+from .. import __version__
+from ..analysis.aggregate import dataset_provenance
+from ..storage.dataset import partitions, read_cells
+from ..storage.dataset_seal import SUMS, seal
+from ..storage.wholefile import DamagedFileError, read_json, sync, write_json, write_whole
+from .choices import Choice, choices
+from .choices_json import choices_json
+from .errors import ExportError
+from .groups import TARGET, ExportGroup, groups_of
+from .header import C_HEADER, CPP_HEADER, c_header, cpp_header, entries
+from .kernel_tuner import cache_text, is_whole
+from .t4 import t4_metadata, t4_results
+
+T4, KERNEL_TUNER, HEADER, JSON = FORMATS = ("t4", "kernel-tuner", "header", "json")
+CHOICES_FILE, METADATA_FILE = "choices.json", "metadata.json"
+_LONGEST = 200
+_NOT_WHOLE = (
+    "{}: not every combination of the axes was tried; Kernel Tuner replays it only where "
+    "restrictions leave these out."
+)
+# What an export may hold: nothing else is ever replaced.
+_OURS = {T4, KERNEL_TUNER, C_HEADER, CPP_HEADER, CHOICES_FILE}
+# The list of its files, and what Snakemake leaves in every folder that a rule makes.
+_BESIDE = {SUMS, ".snakemake_timestamp"}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written below `folder`, and sentences on what could not be told of some groups."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+def write_exports(dataset: Path, run: str, out: Path, formats: Sequence[str] = FORMATS) -> Exported:
+    """Write `dataset`, called `run`, in `formats` to the folder `out`; an earlier export goes.
+
+    Raises ExportError, one sentence: unknown formats, a folder with something else in it, nothing
+    that could be told. Raises BadParquetError for a damaged data set, OSError (no space).
+    """
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown or not formats:
+        named = f"'{unknown[0]}' is none" if unknown else "none was named"
+        raise ExportError(f"formats: {named}; there are {', '.join(FORMATS)}.")
+    _refuse_foreign(out)
+    fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
+    try:
+        fresh.mkdir(parents=True)
+        notes = _fill(fresh, dataset, run, formats)
+        files = sorted(p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file())
+        seal(fresh)
+        if out.exists():
+            shutil.rmtree(out)
+        fresh.rename(out)
+        sync(out.parent)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return Exported(out, tuple(out / file for file in files), tuple(notes))
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Raise ExportError unless `out` may be replaced: not there, empty, or an export."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise ExportError(f"'{out}' is a file; name a folder.")
+    inside = {p.relative_to(out).as_posix() for p in out.rglob("*") if not p.is_dir()}
+    if not inside:
+        return
+    try:
+        listed = set(read_json(out / SUMS)["files"])
+    except (DamagedFileError, ValueError, KeyError):
+        listed = set()
+    others = sorted(inside - listed - _BESIDE)
+    others += sorted(name for name in listed if name.split("/")[0] not in _OURS)
+    if others:
+        raise ExportError(
+            f"'{out}' holds '{others[0]}', which is of no export; name a folder that is new or "
+            "empty, or that of an earlier export."
+        )
+
+
+def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list[str]:
+    """Write everything; sentences on what was left out, and on what cannot be replayed."""
+    found: list[Choice] = []
+    left_out: list[str] = []
+    partial: list[str] = []
+    names: set[str] = set()
+    provenance = dataset_provenance(dataset)
+    measured_by = t4_metadata(provenance)
+    for where in partitions(dataset):
+        groups = list(groups_of(read_cells(dataset, where)))
+        left_out += _without_axes(groups)
+        can_win = []
+        for group in (g for g in groups if g.axes):
+            name = _file_name(group, names)
+            if T4 in formats:
+                _write_json(folder / T4 / name, t4_results(group, run))
+            if KERNEL_TUNER in formats:
+                write_whole(folder / KERNEL_TUNER / name, cache_text(group).encode())
+                if not is_whole(group):
+                    partial.append(_NOT_WHOLE.format(group.name))
+            if group.ok:
+                can_win.append(group.without_samples())
+            else:
+                left_out.append(_nothing_ok(group))
+        found += choices(can_win)
+    if not names:
+        raise ExportError(f"'{run}' has no cell with launch parameters: nothing to export.")
+    if T4 in formats:
+        _write_json(folder / T4 / METADATA_FILE, measured_by)
+    if (HEADER in formats or JSON in formats) and not found:
+        raise ExportError(f"'{run}' has no verified launch to choose: {left_out[-1]}")
+    if HEADER in formats:
+        about = _about(run, measured_by)
+        lines = entries(found)
+        write_whole(folder / C_HEADER, c_header(lines, about).encode())
+        write_whole(folder / CPP_HEADER, cpp_header(lines, about).encode())
+    if JSON in formats:
+        write_json(folder / CHOICES_FILE, choices_json(found, left_out, run, provenance))
+    return left_out + partial
+
+
+def _file_name(group: ExportGroup, taken: set[str]) -> str:
+    """A name for the files of a group, unlike those in `taken`, which it joins."""
+    parts = [str(group.key[c]) for c in ("kernel", "variant", "dtype")]
+    parts += [group.problem.replace(" ", "-"), str(group.key["device_name"])]
+    # No file system has more than 255 bytes; some take capitals for small letters.
+    stem = re.sub("[^A-Za-z0-9_-]+", "-", "-".join(parts))[:_LONGEST].strip("-")
+    name, number = stem, 1
+    while name.lower() in taken:
+        number += 1
+        name = f"{stem}-{number}"
+    taken.add(name.lower())
+    return f"{name}.json"
+
+
+def _without_axes(groups: Sequence[ExportGroup]) -> list[str]:
+    """A sentence for each target whose launches have no parameters."""
+    names = (tuple(str(group.key[c]) for c in TARGET) for group in groups if not group.axes)
+    return [
+        f"{kernel} {variant} {dtype} on {device}: it has no launch parameters."
+        for device, kernel, variant, dtype in dict.fromkeys(names)
+    ]
+
+
+def _nothing_ok(group: ExportGroup) -> str:
+    counts = group.cells["status"].value_counts().sort_index()
+    statuses = ", ".join(f"{count} {status}" for status, count in counts.items())
+    return f"{group.name}: no launch was verified ({statuses})."
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Nothing but the object: a schema may forbid a key for the file's sum."""
+    write_whole(path, (json.dumps(content, allow_nan=False) + "\n").encode())
+
+
+def _about(run: str, measured_by: Mapping[str, Any]) -> list[str]:
+    """What stands on top of both headers."""
+    requirements = ", ".join(measured_by["metadata"]["environment"]["requirements"])
+    return [
+        f"Launch parameters by measurement: run {run}, exported by {library} {__version__}.",
+        f"Measured with {requirements}.",
+        "Of launches that cannot be told from the fastest one that is as fast at all sizes was",
+        "taken, where there is one. GB/s = 10^9 bytes read and written in a second, with the 95 %",
+        "interval of what another run may find. Longer by how much: with an interval, and how sure",
+        "that is at least. In cache: all bytes fit the device's last cache; in memory: they are at",
+        "least four times as many. Made by a program: change the measurement, not this file.",
+    ]

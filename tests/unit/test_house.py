@@ -34,11 +34,13 @@ MAY_SEE = {
     "analysis": "core storage workloads",
     "figures": "core storage workloads analysis",
     "explorer": "core storage workloads analysis",
+    "comparing": "core storage workloads analysis",
     "report": "core storage workloads analysis figures chapters",
     "planning": "core storage workloads devices search measuring studies simulation chapters",
     "watching": "core storage workloads measuring",
     "interactive": (
-        "core storage workloads devices measuring analysis figures explorer planning watching"
+        "core storage workloads devices measuring analysis figures explorer comparing planning "
+        "watching"
     ),
     # The command line.
     "__main__": "interactive",

@@ -1,4 +1,4 @@
-"""The command line: ``gpushmoo sweep``, ``new``, ``explore`` and ``watch``."""
+"""The command line: ``gpushmoo sweep``, ``compare``, ``new``, ``explore`` and ``watch``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ import yaml
 
 from .. import __name__ as library
 from .. import __version__
+from ..comparing.errors import CompareError
 from ..core.errors import DeviceError
 from ..core.schema import GROUP, Status
 from ..explorer.errors import ExplorerError
 from ..planning.config_schema import ConfigError
 from ..watching.state import WatchError
+from .compare_command import add_compare, run_compare
 from .measure import sweep
 from .new_kernel import write_kernel
 from .result import Sweep
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         return _COMMANDS[given.command](given)
-    except (ConfigError, ExplorerError, WatchError) as err:
+    except (CompareError, ConfigError, ExplorerError, WatchError) as err:
         print(f"{library}: {err}", file=sys.stderr)
         return _REFUSED
     except DeviceError as err:
@@ -98,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument(
         "--out", metavar="FILE", help="where the page goes, by default explorer.html"
     )
+    add_compare(commands)
     made = commands.add_parser("new", help="write the folder of a new kernel that runs at once")
     made.add_argument("name", help="the kernel's name: letters, digits and '_'")
     made.add_argument("--in", dest="parent", default="kernels", help="by default %(default)s")
@@ -233,4 +236,10 @@ def _tool(name: str) -> str:
         return name
 
 
-_COMMANDS = {"explore": _explore, "new": _new, "sweep": _sweep, "watch": _watch}
+_COMMANDS = {
+    "compare": run_compare,
+    "explore": _explore,
+    "new": _new,
+    "sweep": _sweep,
+    "watch": _watch,
+}

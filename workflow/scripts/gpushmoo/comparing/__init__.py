@@ -1,0 +1,1 @@
+"""Two or more runs held against each other: changes, verdicts and a guard."""

@@ -33,33 +33,37 @@ def main() -> None:
     """Plan, or measure what was planned."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("step", choices=("plan", "measure"))
-    parser.add_argument("--config", nargs="+", help="names of files in config/, without .yaml")
+    parser.add_argument("--config", nargs="+", help="names of files in config/, or paths of files")
+    parser.add_argument("--backend", default="cuda")
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--limit-s", type=float, default=3600.0)
     options = parser.parse_args()
     if options.step == "plan":
-        options.plan.write_text(json.dumps([planned(name) for name in options.config]))
+        options.plan.write_text(json.dumps([planned(n, options.backend) for n in options.config]))
     else:
         measure(json.loads(options.plan.read_text()), options.out, options.limit_s)
 
 
-def planned(name: str) -> dict[str, Any]:
-    """The builds and shards of one configuration file, in plain values."""
+def planned(name: str, backend: str = "cuda") -> dict[str, Any]:
+    """The builds and shards of one configuration file, in plain values.
+
+    `name` is that of a file in ``config/``, or a path.
+    """
     import yaml
     from gpushmoo.core.paths import ROOT
     from gpushmoo.planning.config import load_config
     from gpushmoo.planning.job_params import build_params
     from gpushmoo.planning.plan import plan_shards, run_plan
 
+    file = Path(name) if name.endswith(".yaml") else ROOT / f"config/{name}.yaml"
     base, own = (
-        yaml.safe_load((ROOT / f"config/{n}.yaml").read_text(encoding="utf-8"))
-        for n in ("config", name)
+        yaml.safe_load(f.read_text(encoding="utf-8")) for f in (ROOT / "config/config.yaml", file)
     )
     config = load_config(merged(base, own), ROOT, Path(gettempdir()))
-    plan = run_plan(config, "cuda", "auto")
+    plan = run_plan(config, backend, "auto")
     builds = [
-        (sweep, dtype, build_params(told, dtype, "cuda", config.device, "auto", None))
+        (sweep, dtype, build_params(told, dtype, backend, config.device, "auto", None))
         for sweep, told in config.sweeps.items()
         for dtype in told.dtypes
     ]
@@ -73,7 +77,7 @@ def planned(name: str) -> dict[str, Any]:
         )
         for s in plan_shards(config)
     ]
-    return {"run": name, "builds": builds, "shards": shards}
+    return {"run": file.stem, "builds": builds, "shards": shards}
 
 
 def merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from .levels import levels_of, usual_spreads
 from .runs import RunCells
 from .spreads import Spreads
 
-_FOLDER = "known_spreads"
+FOLDER = "known_spreads"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def known_spreads(run: RunCells) -> KnownSpreads | None:
     names = set(run.cells["device_name"])
     if len(names) != 1:
         return None
-    file = files(__package__).joinpath(_FOLDER, file_name(names.pop()))
+    file = files(__package__).joinpath(FOLDER, file_name(names.pop()))
     if not file.is_file():
         return None
     return read_spreads(json.loads(file.read_text(encoding="utf-8")))

@@ -32,17 +32,18 @@ class UsualVariance:
     df: float
 
 
-def fit_prior(variances: Floats, df: float) -> UsualVariance:
+def fit_prior(variances: Floats, df: float, few_df: float | None = None) -> UsualVariance:
     """What is usual, from the `variances` of many cells, each of `df` degrees of freedom.
 
     By the method of moments of their logarithms (Smyth, section 6.2). Of fewer than FEWEST, or
-    where most are zero, their mean, which counts as much as one of them. Raises ValueError of none.
+    where most are zero, their mean, which counts as much as one of them, or for `few_df` degrees.
+    Raises ValueError of none.
     """
     if not len(variances):
         raise ValueError("the usual variance of no cells")
     middle = float(np.median(variances))
     if len(variances) < FEWEST or not middle > 0.0:
-        return UsualVariance(float(variances.mean()), df)
+        return UsualVariance(float(variances.mean()), df if few_df is None else few_df)
     z = np.log(np.maximum(variances, _LEAST_SHARE * middle))
     e = z - digamma(df / 2) + math.log(df / 2)
     mean = float(e.mean())

@@ -94,17 +94,17 @@ class Replicated:
         shared = {name: factor * value for name, value in self.shared.items()}
         return Replicated(factor * self.own, self.classes, shared, self.df)
 
-    def spreads(self) -> Spreads:
-        """What is usual for each class, and for all cells."""
+    def spreads(self, few_df: float | None = None) -> Spreads:
+        """What is usual for each class, and for all cells; `few_df` as in `fit_prior`."""
         names = np.array(self.classes, dtype=object)
         found = {}
         for name in sorted(set(self.classes)):
-            own = fit_prior(self.own[names == name], self.df)
+            own = fit_prior(self.own[names == name], self.df, few_df)
             shared_df = self.df if name in self.shared else 0.0
             found[name] = ClassSpread(own, self.shared.get(name, 0.0), shared_df)
         shared = max(self.shared.values(), default=0.0)
         whole_df = self.df if self.shared else 0.0
-        return Spreads(found, ClassSpread(fit_prior(self.own, self.df), shared, whole_df))
+        return Spreads(found, ClassSpread(fit_prior(self.own, self.df, few_df), shared, whole_df))
 
 
 def replicated(blocks: Sequence[Floats], classes: Sequence[str]) -> Replicated:
@@ -185,7 +185,8 @@ def estimate(
     if usual is None and seen is None:
         unknown = np.full(len(mean), np.inf)
         return ChangeEstimate(mean, unknown, np.ones(len(mean)))
-    known = usual or seen.spreads()  # type: ignore[union-attr]
+    # The mean of a few of these very cells tells nothing that they do not tell themselves.
+    known = usual or seen.spreads(few_df=0.0)  # type: ignore[union-attr]
     spreads = [known.of(name) for name in classes]
     prior = np.array([s.own.variance for s in spreads])
     prior_df = np.array([s.own.df for s in spreads])

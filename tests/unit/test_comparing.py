@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from compared import Machine
 from gpushmoo.comparing.compare import Comparison, compare_runs
 from gpushmoo.comparing.errors import CompareError
 from gpushmoo.comparing.false_alarms import Rate, false_alarms_of
@@ -19,8 +18,8 @@ from gpushmoo.comparing.tables import (
     CHANGED_GROUPS_SCHEMA,
     DRIFT_SCHEMA,
 )
-
-ALL = {f"v{g}": 0.03 for g in range(6)}
+from gpushmoo.storage.wholefile import read_summed
+from made_runs import Machine
 
 
 def verdicts(found: Comparison) -> dict[str, str]:
@@ -218,7 +217,7 @@ def test_what_is_saved_has_the_columns_of_the_schemas(tmp_path: Path) -> None:
         ("drift", DRIFT_SCHEMA),
     ):
         assert pq.read_schema(tmp_path / f"{name}.parquet").equals(schema)
-    text = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    text = read_summed(tmp_path / "summary.md").decode()
     assert text == found.markdown()
     assert text.startswith("## b against a\n")
 

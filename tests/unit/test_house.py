@@ -35,7 +35,7 @@ MAY_SEE = {
     "figures": "core storage workloads analysis",
     "explorer": "core storage workloads analysis",
     "comparing": "core storage workloads analysis",
-    "report": "core storage workloads analysis figures chapters",
+    "report": "core storage workloads analysis figures chapters comparing",
     "planning": "core storage workloads devices search measuring studies simulation chapters",
     "watching": "core storage workloads measuring",
     "interactive": (

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ..storage.store import write_parquet
+from ..storage.wholefile import write_summed
 from .assembled import cell_table, drift_table, group_table, missing_cells
 from .errors import CompareError
 from .known import known_spreads
@@ -69,7 +70,7 @@ class Comparison:
         ):
             table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
             write_parquet(table, out / f"{name}.parquet", {})
-        (out / "summary.md").write_text(self.markdown(), encoding="utf-8")
+        write_summed(out / "summary.md", self.markdown().encode())
         return out
 
 
@@ -127,6 +128,7 @@ def compare_runs(
     told = Told(
         [run.name for run in first],
         [run.name for run in second],
+        max(shard["written_at"][:10] for run in runs for shard in run.provenance),
         delta,
         rests,
         differences(first, second, set(changed["kernel"])),

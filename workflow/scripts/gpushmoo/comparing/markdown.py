@@ -10,9 +10,11 @@ import pandas as pd
 
 from ..core.display import significant
 from ..core.schema import PARAMS
+from .decisions import Became
 
 # Rows of each table; the rest is in the tables that are saved.
 MOST_ROWS = 20
+VERDICTS = tuple(verdict.value for verdict in Became)
 _MOST_NAMED = 5
 
 
@@ -20,12 +22,13 @@ _MOST_NAMED = 5
 class Told:
     """What a summary says besides the changes.
 
-    Names of A's and B's runs, the share that does not matter, on what the intervals rest, by what A
-    and B differ, and the cells that only one side has.
+    Names of A's and B's runs, the day of the last of them, the share that does not matter, on what
+    the intervals rest, by what A and B differ, and the cells that only one side has.
     """
 
     a: Sequence[str]
     b: Sequence[str]
+    day: str
     delta: float
     rests: str
     differences: Sequence[str]
@@ -54,26 +57,41 @@ def group_words(row: Mapping[str, Any]) -> str:
     return ", ".join((row["kernel"], row["dtype"], row["variant"], place, row["cache_state"]))
 
 
+METHOD = (
+    "Changes are of the time of a launch, with 95 % intervals; {copy} is without what the "
+    "runtime's own copy changed by in the same rounds. {same}: both intervals lie within ±{delta}."
+)
+
+
+def method(told: Told, mark: str = "") -> str:
+    """On what the intervals rest and what the words mean; words are put between `mark`s."""
+    words = {"copy": f"{mark}beside the copy{mark}", "same": f"{mark}Same{mark}"}
+    return f"{told.rests} {METHOD.format(**words, delta=percent(told.delta, sign=False))}"
+
+
+def remarks(drift: pd.DataFrame, told: Told) -> list[str]:
+    """What the machine did, and which cells only one side has."""
+    return [*drift_lines(drift, told.delta), *_missing(told.missing)]
+
+
 def summary(cells: pd.DataFrame, groups: pd.DataFrame, drift: pd.DataFrame, told: Told) -> str:
     """The whole text, ending in a line break."""
+    differ = [f"* {line}" for line in told.differences]
     parts = [
-        f"## {', '.join(told.b)} against {', '.join(told.a)}",
-        headline(groups, told.delta),
-        "\n".join(counts(cells, groups)),
+        f"## {title(told)}",
+        f"**{headline(groups, told.delta)}**",
+        "\n".join(_counts(cells, groups)),
         _table(groups),
-        "\n".join(
-            f"* {line}" for line in [*drift_lines(drift, told.delta), *_missing(told.missing)]
-        ),
-        *(
-            ["What else differs (A → B):\n\n" + "\n".join(f"* {d}" for d in told.differences)]
-            if told.differences
-            else []
-        ),
-        f"{told.rests} Changes are of the time of a launch, with 95 % intervals; *beside the copy* "
-        "is without what the runtime's own copy changed by in the same rounds. *Same*: both "
-        f"intervals lie within ±{percent(told.delta, sign=False)}.",
+        "\n".join(f"* {line}" for line in remarks(drift, told)),
+        "What else differs (A → B):\n\n" + "\n".join(differ) if differ else "",
+        method(told, "*"),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def title(told: Told) -> str:
+    """Which runs are compared."""
+    return f"{', '.join(told.b)} against {', '.join(told.a)}"
 
 
 def headline(groups: pd.DataFrame, delta: float) -> str:
@@ -82,18 +100,22 @@ def headline(groups: pd.DataFrame, delta: float) -> str:
     bound = percent(delta, sign=False)
     if slow:
         verb = "group's best" if slow == 1 else "groups' bests"
-        return f"**{slow} of {n} {verb} got slower by more than {bound}.**"
-    return f"**Of {n} groups no best surely got slower by more than {bound}.**"
+        return f"{slow} of {n} {verb} got slower by more than {bound}."
+    return f"Of {n} groups no best surely got slower by more than {bound}."
 
 
-def counts(cells: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
-    """How many of which verdict, a table's rows."""
-    names = ("slower", "faster", "same", "undecided")
-    rows = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    for what, frame in (("groups' bests", groups), ("cells", cells)):
-        found = frame["verdict"].value_counts()
-        rows.append(f"| {what} | " + " | ".join(str(found.get(n, 0)) for n in names) + " |")
-    return rows
+def counts(cells: pd.DataFrame, groups: pd.DataFrame) -> list[tuple[str, list[int]]]:
+    """How many groups' bests, and how many cells, have each of VERDICTS."""
+    return [
+        (what, [int((frame["verdict"] == verdict).sum()) for verdict in VERDICTS])
+        for what, frame in (("groups' bests", groups), ("cells", cells))
+    ]
+
+
+def _counts(cells: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
+    rows = [["", *VERDICTS], *([what, *map(str, n)] for what, n in counts(cells, groups))]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
 
 
 def changed_groups(groups: pd.DataFrame) -> pd.DataFrame:
@@ -140,9 +162,10 @@ def drift_lines(drift: pd.DataFrame, delta: float) -> list[str]:
     place = (
         f"{row['kernel']}, {row['dtype']}, {row['height']} × {row['width']}, {row['cache_state']}"
     )
+    places = f"{len(drift)} places" if len(drift) > 1 else "one place"
     lines = [
-        f"The machine: the runtime's own copy took {percent(middle)} in the middle of "
-        f"{len(drift)} places, {change(row)} at most ({place})."
+        f"The machine itself: the time of the runtime's own copy changed by {percent(middle)}, the "
+        f"median of {places}, and by {change(row)} at most ({place})."
     ]
     if (drift["change"].abs() > delta).mean() > 0.5:
         lines.append(

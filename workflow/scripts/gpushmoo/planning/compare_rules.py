@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..core.run_plan import PLAN_FILE
 from .flow import Flow
 
 # What a comparison writes below ``results/<run>/compare/``.
@@ -29,14 +30,19 @@ def compared_target(flow: Flow) -> list[str]:
 
 
 def compared_inputs(flow: Flow) -> list[str]:
-    """The Parquet files of all compared runs: the finished data sets, or shards."""
+    """The Parquet files of all compared data sets, finished or recorded.
+
+    Not the shards of a run that goes on: of this very run they would be measured.
+    """
     compared = flow.config.compared
     if compared is None:
         return []
     files: list[Path] = []
-    for folder in (*compared.a, *compared.b, *compared.same):
-        dataset = Path(folder) / "dataset"
-        files += sorted((dataset if dataset.is_dir() else Path(folder)).rglob("*.parquet"))
+    for folder in map(Path, (*compared.a, *compared.b, *compared.same)):
+        if (folder / "dataset").is_dir():
+            files += sorted((folder / "dataset").rglob("*.parquet"))
+        elif not (folder / PLAN_FILE).is_file():
+            files += sorted(folder.rglob("*.parquet"))
     return [str(file) for file in dict.fromkeys(files)]
 
 

@@ -207,6 +207,17 @@ def test_settings_that_differ_are_told() -> None:
         assert line in text
 
 
+def test_it_is_told_where_other_devices_may_differ_more_than_is_known() -> None:
+    machine = Machine(20)
+    first, second, same = machine.run("a"), machine.run("b"), machine.runs(4)
+    words = "A and B are of different devices and these of one"
+    assert words not in compare_runs([first], [second], same).markdown()
+    second.cells["device_uuid"] = "made-1"
+    assert words in compare_runs([first], [second], same).markdown()
+    same[0].cells["device_uuid"] = "made-1"
+    assert words not in compare_runs([first], [second], same).markdown()
+
+
 def test_what_is_saved_has_the_columns_of_the_schemas(tmp_path: Path) -> None:
     machine = Machine(16)
     found = compare_runs([machine.run("a")], [machine.run("b")], machine.runs(3))

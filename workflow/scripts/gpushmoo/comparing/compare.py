@@ -156,11 +156,17 @@ def _basis(
     if same:
         text = f"{len(same)} runs of one and the same thing"
         both = f"{text}, and on {pairs}" if pairs else text
-        return f"Intervals rest on {both}.", usual_spreads(levels_of(same)), False
+        devices = len({device for run in same for device in run.devices})
+        return (
+            f"Intervals rest on {both}.{_elsewhere(first, second, devices)}",
+            usual_spreads(levels_of(same)),
+            False,
+        )
     known = known_spreads(first[0])
     if known is not None:
         both = f"{known.words}, and on {pairs}" if pairs else known.words
-        return f"Intervals rest on {both}.", known.spreads, False
+        beyond = _elsewhere(first, second, known.devices)
+        return f"Intervals rest on {both}.{beyond}", known.spreads, False
     if pairs:
         return f"Intervals rest on {pairs} alone.", None, False
     if min(run.repeats for run in (*first, *second)) > 1:
@@ -175,6 +181,14 @@ def _basis(
         "runs of one and the same thing (--same), or measure several pairs."
     )
     return text, None, False
+
+
+def _elsewhere(first: Sequence[RunCells], second: Sequence[RunCells], devices: int) -> str:
+    """A sentence where A and B are of different devices, and the spread is known of one alone."""
+    sides = [{device for run in side for device in run.devices} for side in (first, second)]
+    if sides[0] == sides[1] or devices > 1:
+        return ""
+    return " A and B are of different devices and these of one: intervals are too narrow."
 
 
 def _changes(

@@ -20,10 +20,11 @@ FOLDER = "known_spreads"
 
 @dataclass(frozen=True)
 class KnownSpreads:
-    """Spreads by kind, and in words what they were found from."""
+    """Spreads by kind, in words what they were found from, and of how many devices."""
 
     spreads: dict[str, Spreads]
     words: str
+    devices: int
 
 
 def file_name(device: str) -> str:
@@ -49,7 +50,7 @@ def read_spreads(told: Mapping[str, Any]) -> KnownSpreads:
         f"{told['runs']} runs of one and the same thing on {told['devices']} "
         f"{told['device_name']} ({told['measured']})"
     )
-    return KnownSpreads(spreads, words)
+    return KnownSpreads(spreads, words, told["devices"])
 
 
 def write_spreads(runs: Sequence[RunCells], folder: Path) -> Path:

@@ -22,6 +22,7 @@ if flow.config.dataset is None:
 include: "workflow/rules/analyse.smk"
 include: "workflow/rules/simulate.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/compare.smk"
 include: "workflow/rules/export.smk"
 
 

@@ -36,13 +36,12 @@ MAY_SEE = {
     "figures": "core storage workloads analysis",
     "explorer": "core storage workloads analysis",
     "exporting": "core storage workloads analysis explorer",
-    "report": "core storage workloads analysis figures chapters",
+    "report": "core storage workloads analysis figures chapters comparing",
     "planning": "core storage workloads devices search measuring studies simulation chapters",
     "watching": "core storage workloads measuring",
     "interactive": (
         "core storage workloads devices measuring analysis comparing figures explorer exporting "
-        "planning "
-        "watching"
+        "planning watching"
     ),
     # The command line.
     "__main__": "interactive",

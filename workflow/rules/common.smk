@@ -1,5 +1,11 @@
 # Loads the library and checks the configuration before any job exists.
 try:
+    from gpushmoo.planning.compare_rules import (
+        compared_files,
+        compared_inputs,
+        compared_params,
+        compared_target,
+    )
     from gpushmoo.planning.digest import page_digest
     from gpushmoo.planning.html_report import figure_labels, figure_note
     from gpushmoo.planning.snakemake_hooks import (

@@ -1,3 +1,7 @@
+from .comparing.compare import Comparison as Comparison
+from .comparing.compare import compare as compare
+from .comparing.errors import CompareError as CompareError
+from .comparing.false_alarms import false_alarms as false_alarms
 from .core.errors import DeviceError as DeviceError
 from .core.space import Cell as Cell
 from .core.space import Problem as Problem

@@ -14,6 +14,7 @@ import yaml
 
 from .. import __name__ as library
 from .. import __version__
+from ..comparing.errors import CompareError
 from ..core.display import kind_words
 from ..core.errors import DeviceError
 from ..core.schema import GROUP, Status
@@ -21,6 +22,7 @@ from ..explorer.errors import ExplorerError
 from ..exporting.errors import ExportError
 from ..planning.config_schema import ConfigError
 from ..watching.state import WatchError
+from .compare_command import add_compare, run_compare
 from .measure import sweep
 from .new_kernel import write_kernel
 from .result import Sweep
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         return _COMMANDS[given.command](given)
-    except (ConfigError, ExplorerError, ExportError, WatchError) as err:
+    except (CompareError, ConfigError, ExplorerError, ExportError, WatchError) as err:
         print(f"{library}: {err}", file=sys.stderr)
         return _REFUSED
     except DeviceError as err:
@@ -82,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out", metavar="FILE", help="where the page goes, by default explorer.html"
     )
     _add_versus(commands)
+    add_compare(commands)
     exported = commands.add_parser(
         "export", help="write a run's results for other programs; by default in every form"
     )
@@ -330,6 +333,7 @@ def _tool(name: str) -> str:
 
 
 _COMMANDS = {
+    "compare": run_compare,
     "explore": _explore,
     "export": _export,
     "new": _new,

@@ -21,6 +21,7 @@ from ..workloads.loader import KernelFolderError, find_kernels
 from ..workloads.memory import misfit
 from .bounds import Bounds, refuse_impossible, refuse_large
 from .chapters import PlannedChapter, plan_chapters
+from .compared import ComparedRuns, read_compared
 from .config_bulk import bulk_fault
 from .config_schema import ConfigError, check_schema
 from .config_sentences import did_you_mean
@@ -67,6 +68,7 @@ class RunConfig:
     dataset: Path | None
     strict: bool
     again: frozenset[Status]
+    compared: ComparedRuns | None
 
 
 def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> RunConfig:
@@ -141,6 +143,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         dataset=dataset,
         strict=raw["strict"],
         again=_again(raw),
+        compared=read_compared(raw),
     )
 
 

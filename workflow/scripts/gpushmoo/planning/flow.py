@@ -53,10 +53,15 @@ class Flow(SweptKernels):
         )
         if self.config.device_memory is not None:
             check_memory(self.config, self.config.device_memory, self.config.device_memory)
-        elif ask_device and self.config.backend == AUTO and self.config.dataset is None:
+        elif ask_device and self.config.backend == AUTO and self.measures:
             self.choice, self._info = resolve(self.choice)
             check_memory(self.config, self._info.global_memory, self._info.max_allocation)
             refuse_kinds(self.config.sweeps, self.choice.backend)
+
+    @property
+    def measures(self) -> bool:
+        """Whether anything is to be measured, and not only what was is shown or compared."""
+        return self.config.dataset is None and self.config.compared is None
 
     def path(self, *parts: str) -> str:
         """A path inside the run's folder."""

@@ -52,7 +52,8 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
     for key in ("kernel_folders", "chapter_folders"):
         plain[key] = _located(*_last(parts, key), plain[key])
     plain = with_whole_axes(plain, [part for part, _ in parts])
-    asks = plain.get("backend") == AUTO and plain.get("dataset") is None
+    shown = plain.get("dataset") is not None or plain.get("before") is not None
+    asks = plain.get("backend") == AUTO and not shown
     if asks and _plans_jobs(workflow) and _on_cluster(workflow):
         named = " or ".join(f"backend={name}" for name in BACKENDS)
         raise ValueError(
@@ -63,7 +64,7 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
         flow = Flow(plain, _plans_jobs(workflow), _results(workflow))
     except NoDeviceError as err:
         raise ValueError(f"backend: {err}") from err
-    if workflow.is_main_process and flow.config.dataset is None:
+    if workflow.is_main_process and flow.measures:
         # Before the graph of jobs is made, which takes minutes where there are very many.
         size = size_sentence(flow.config.sweeps, flow.choice.backend)
         print(f"gpushmoo: {size}", file=sys.stderr)
@@ -289,7 +290,7 @@ def write_plan(flow: Flow, workflow: Any) -> None:
 
     Raises SystemExit with one sentence when it cannot be written.
     """
-    if not workflow.is_main_process or flow.config.dataset is not None:
+    if not workflow.is_main_process or not flow.measures:
         return
     path = Path(flow.plan_file)
     try:

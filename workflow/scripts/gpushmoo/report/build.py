@@ -95,13 +95,13 @@ def build_report(
         root = Path(folder)
         _lay_out(root, files, spec, reports)
         try:
-            rendered = _compile(root, facts)
+            rendered = compile_pages(root, facts)
         except typst.TypstError:
             broken = _broken_layouts(root, facts)
             if not broken:
                 raise
             facts = facts_with(chapters=chapters | broken)
-            rendered = _compile(root, facts)
+            rendered = compile_pages(root, facts)
     write_json(facts_out, facts)
     write_summed(pdf, rendered)
 
@@ -120,10 +120,11 @@ def _lay_out(root: Path, files: ReportFiles, spec: Mapping[str, Any], reports: P
         (root / "figures" / figure.name).write_bytes(read_summed(figure))
 
 
-def _compile(root: Path, facts: Mapping[str, Any]) -> bytes:
+def compile_pages(root: Path, facts: Mapping[str, Any], template: str = "report.typ") -> bytes:
+    """The PDF that the `template` in the folder `root` makes of `facts`, its ``report.json``."""
     write_json(root / "report.json", facts)
     rendered: bytes = typst.compile(
-        str(root / "report.typ"),
+        str(root / template),
         ignore_system_fonts=True,
         font_paths=[str(_figure_fonts())],
         pdf_standards=["a-2a", "ua-1"],
@@ -146,7 +147,7 @@ def _broken_layouts(root: Path, facts: Mapping[str, Any]) -> dict[str, Page]:
     broken = {}
     for chapter in facts["chapters"]:
         try:
-            _compile(root, {**facts, "chapters": [chapter]})
+            compile_pages(root, {**facts, "chapters": [chapter]})
         except typst.TypstError as err:
             log.exception("chapter %s", chapter["name"])
             fault = f"{chapter['name']}/pages.typ: {one_line(str(err))}"

@@ -22,6 +22,7 @@ from typing import Any
 _AROUND_SUM = {
     ".html": (b"<!-- sha256: ", b" -->\n"),
     ".json": (b',\n "sha256": "', b'"\n}\n'),
+    ".md": (b"\n<!-- sha256: ", b" -->\n"),
     ".pdf": (b"\n%sha256: ", b"\n"),
     ".svg": (b"<!-- sha256: ", b" -->\n"),
     ".txt": (b"sha256: ", b"\n"),
@@ -87,7 +88,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def write_summed(path: Path, data: bytes) -> None:
-    """Write `data` and its sum. The name ends in ``.html``, ``.svg``, ``.pdf`` or ``.txt``."""
+    """Write `data` and its sum; names end in ``.html``, ``.md``, ``.svg``, ``.pdf`` or ``.txt``."""
     write_whole(path, data + _sum_line(path, data))
 
 

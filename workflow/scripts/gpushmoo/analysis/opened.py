@@ -1,0 +1,135 @@
+"""From what a user names to a data set: a finished run, one that still goes on, a recorded one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from .. import __name__ as library
+from ..core.run_plan import PLAN_FILE, RunPlan
+from ..core.space import shard_name
+from ..storage.dataset_seal import SUMS
+from ..storage.store import BadParquetError, open_shard
+from ..storage.wholefile import DamagedFileError, read_json
+from .aggregate import AggregateError, aggregate
+
+CELLS = "cells"
+
+
+class OpenedError(ValueError):
+    """What was named holds no data set; one sentence."""
+
+
+@dataclass(frozen=True)
+class OpenedSet:
+    """A data set, and how its run is called.
+
+    `shards` are those that it was made of here, empty where it lay there; `plan` is the run's, None
+    of a recorded one; `finished` is whether it is the run's own, beside what stages made of it.
+    """
+
+    dataset: Path
+    name: str
+    shards: tuple[Path, ...] = ()
+    plan: RunPlan | None = None
+    finished: bool = False
+
+    @property
+    def partial(self) -> bool:
+        """Whether shards of the run are still to come."""
+        return (
+            bool(self.shards)
+            and self.plan is not None
+            and len(self.shards) < count_planned(self.plan)
+        )
+
+
+@contextmanager
+def opened(place: Path) -> Iterator[OpenedSet]:
+    """The data set that `place` is, or that is made of the shards in it for as long as needed.
+
+    `place` is a run's folder (``results/NAME``), the folder of its data set, or one of shards. Of a
+    run that still goes on the finished shards are taken. Raises OpenedError, one sentence.
+    """
+    if not place.exists():
+        raise OpenedError(f"'{place}' does not exist; name a run's folder, such as results/local.")
+    if not place.is_dir():
+        raise OpenedError(f"'{place}' is a file; name the folder of a run or of a data set.")
+    name = place.resolve().name
+    if (place / SUMS).is_file():
+        yield OpenedSet(place, name)
+        return
+    shards, plan = _shards(place)
+    whole = plan is None or len(shards) == count_planned(plan)
+    finished = _finished(place) if whole else None
+    if finished is not None:
+        yield OpenedSet(finished, name, finished=True)
+        return
+    with TemporaryDirectory(prefix=f"{library}-") as folder:
+        dataset = Path(folder) / "dataset"
+        try:
+            aggregate(shards, dataset, plan=plan)
+        except AggregateError as err:
+            raise OpenedError(str(err)) from err
+        yield OpenedSet(dataset, name, tuple(shards), plan)
+
+
+def _shards(place: Path) -> tuple[list[Path], RunPlan | None]:
+    """The finished shards in `place`, and the plan of the run, if it is a run's folder."""
+    plan_file = place / PLAN_FILE
+    if not plan_file.is_file():
+        found = sorted(p for p in place.rglob("*.parquet") if not _hidden(p, place))
+        if not found:
+            raise OpenedError(
+                f"'{place}' holds neither a data set nor shards; name a run's folder, such as "
+                "results/local, or that of a recorded data set."
+            )
+        return found, None
+    try:
+        plan = RunPlan.from_plain(read_json(plan_file))
+    except (DamagedFileError, KeyError, TypeError, AttributeError) as err:
+        raise OpenedError(f"'{plan_file}' cannot be read ({err}); start the run again.") from err
+    files = [place / CELLS / path for path in _planned_paths(plan)]
+    shards = [path for path in files if path.is_file() and _is_of(plan, path)]
+    if not shards:
+        raise OpenedError(f"'{place}' has no finished shard yet; try again when one is there.")
+    return shards, plan
+
+
+def _hidden(path: Path, place: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.relative_to(place).parts)
+
+
+def _is_of(plan: RunPlan, path: Path) -> bool:
+    """Whether a shard is what the plan asks for; an earlier configuration may have left another."""
+    try:
+        return bool(open_shard(path).metadata.get("params") == plan.shard_params(path))
+    except BadParquetError:
+        return False
+
+
+def _planned_paths(plan: RunPlan) -> Iterator[str]:
+    for sweep, dtypes in plan.sweeps.items():
+        for dtype, planned in dtypes.items():
+            for repeat in range(1, planned.params["measure"]["repeats"] + 1):
+                for index in range(planned.parts):
+                    yield f"{sweep}/{dtype}/{shard_name(index, planned.parts, repeat)}.parquet"
+
+
+def count_planned(plan: RunPlan) -> int:
+    """How many shards a run is to have."""
+    return sum(1 for _ in _planned_paths(plan))
+
+
+def _finished(place: Path) -> Path | None:
+    """The data set of a finished run, if it is newer than the shards."""
+    made = [path / SUMS for path in (place / "dataset", place / "dataset" / "data")]
+    found = next((path for path in made if path.is_file()), None)
+    if found is None:
+        return None
+    shards = (path.stat().st_mtime for path in (place / CELLS).rglob("*.parquet"))
+    return found.parent if max(shards, default=-math.inf) <= found.stat().st_mtime else None

@@ -1,0 +1,107 @@
+"""How often runs of one and the same thing raise an alarm: measured, not promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from scipy.stats import binomtest
+
+from ..core.median import CONFIDENCE
+from .compare import DELTA, Comparison, Place, compare_runs
+from .errors import CompareError
+from .levels import levels_of, usual_spreads
+from .markdown import percent
+from .runs import RunCells, read_run
+
+# Runs beside a pair that tell how far runs lie apart; of fewer the repeats tell it.
+FEWEST_BESIDE = 2
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`hits` of `n`, with the exact 95 % interval of Clopper and Pearson; shares."""
+
+    hits: int
+    n: int
+
+    @property
+    def share(self) -> float:
+        """The rate itself."""
+        return self.hits / self.n
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Its lower and upper end."""
+        found = binomtest(self.hits, self.n).proportion_ci(CONFIDENCE, "exact")
+        return float(found.low), float(found.high)
+
+    def __str__(self) -> str:
+        """``1 of 20 (5.0 %, 95 % interval 0.1 % to 24.9 %)``."""
+        low, high = (percent(end, sign=False) for end in self.interval)
+        share = percent(self.share, sign=False)
+        return f"{self.hits} of {self.n} ({share}, 95 % interval {low} to {high})"
+
+
+@dataclass(frozen=True)
+class FalseAlarms:
+    """What all pairs of runs of one and the same thing were judged to be.
+
+    `pairs` has names and comparison of each pair; `apart` are those in which no run stands twice,
+    which alone are independent of each other.
+    """
+
+    pairs: Sequence[tuple[str, str, Comparison]]
+    apart: Sequence[int]
+
+    @property
+    def rate(self) -> Rate:
+        """Pairs with an alarm among those that share no run."""
+        return Rate(sum(bool(len(self.pairs[i][2].slower)) for i in self.apart), len(self.apart))
+
+    def markdown(self) -> str:
+        """The rates in words."""
+        alarms = [f"{a} → {b}" for a, b, found in self.pairs if len(found.slower)]
+        groups = sum(len(found.groups) for *_, found in self.pairs)
+        slower = sum(int((found.groups["verdict"] == "slower").sum()) for *_, found in self.pairs)
+        lines = [
+            "## False alarms",
+            f"Of pairs of runs that measured the same, **{self.rate}** raise an alarm, counting "
+            f"each run once; of all {len(self.pairs)} pairs {len(alarms)} do"
+            + (f": {', '.join(alarms)}." if alarms else "."),
+            f"Of {groups} bests of groups in these pairs {slower} have the verdict *slower*.",
+        ]
+        return "\n\n".join(lines) + "\n"
+
+
+def false_alarms(places: Sequence[Place], *, delta: float = DELTA) -> FalseAlarms:
+    """Hold each of the runs `places`, all of one and the same thing, against each later one.
+
+    How far runs lie apart is told by the other runs, never by those of the pair itself. Raises
+    CompareError.
+    """
+    return false_alarms_of([read_run(place) for place in places], delta)
+
+
+def false_alarms_of(runs: Sequence[RunCells], delta: float = DELTA) -> FalseAlarms:
+    """As `false_alarms`, of runs that were read."""
+    if len(runs) < 2:
+        raise CompareError("One run cannot be held against itself; name two or more.")
+    places = list(combinations(range(len(runs)), 2))
+    found = [
+        (runs[i].name, runs[j].name, comparison)
+        for (i, j), comparison in zip(places, _compared(runs, places, delta), strict=True)
+    ]
+    apart = [n for n, (i, j) in enumerate(places) if i % 2 == 0 and j == i + 1]
+    return FalseAlarms(found, apart)
+
+
+def _compared(
+    runs: Sequence[RunCells], places: Sequence[tuple[int, int]], delta: float
+) -> Iterator[Comparison]:
+    levels = levels_of(runs)
+    for i, j in places:
+        beside = len(runs) - 2
+        usual = usual_spreads(levels, (i, j)) if beside >= FEWEST_BESIDE else None
+        yield compare_runs([runs[i]], [runs[j]], (), delta, usual)

@@ -1,0 +1,92 @@
+"""One page on a comparison of runs: its verdicts, a picture of the changes, what else differs."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ..comparing import markdown
+from ..comparing.compare import Comparison
+from ..core.display import significant
+from ..figures.changes import MOST_GROUPS, draw_changes
+from ..figures.style import apply_style, save
+from ..storage.wholefile import read_summed, write_summed
+from .build import compile_pages
+
+# Rows and lines that fit on the page; the rest is in the tables.
+_MOST_ROWS, _MOST_LINES = 10, 8
+_FIGURE = "changes.svg"
+
+
+def build_comparison(found: Comparison, reports: Path, folder: Path) -> None:
+    """Write the picture ``changes.svg`` and the page ``compare.pdf`` into `folder`.
+
+    `reports` holds the template ``compare.typ``. The same comparison gives the same bytes.
+    """
+    apply_style()
+    names = [markdown.group_words(row) for row in found.groups.to_dict("records")]
+    figure = draw_changes(found.groups, names, found.told.delta)
+    caption = _caption(found)
+    save(figure, folder / _FIGURE, "Changes of the groups' bests", caption)
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        for template in reports.glob("*.typ"):
+            shutil.copy(template, root)
+        (root / "figures").mkdir()
+        (root / "figures" / _FIGURE).write_bytes(read_summed(folder / _FIGURE))
+        facts = comparison_facts(found)
+        write_summed(folder / "compare.pdf", compile_pages(root, facts, "compare.typ"))
+
+
+def _caption(found: Comparison) -> str:
+    n = len(found.groups)
+    most = f"The {MOST_GROUPS} of {n} groups whose bests changed most"
+    which = most if n > MOST_GROUPS else f"All {n} groups"
+    delta = markdown.percent(found.told.delta, sign=False)
+    return (
+        f"{which}, with 95 % intervals of another run. Filled: the raw "
+        "change; hollow: beside the runtime's own copy. To the right is slower; triangles are "
+        f"verdicts slower and faster, blue is the same, grey undecided. The band is ±{delta}."
+    )
+
+
+def comparison_facts(found: Comparison) -> dict[str, Any]:
+    """All that the page says, as strings."""
+    told = found.told
+    rows = markdown.changed_groups(found.groups).head(_MOST_ROWS).to_dict("records")
+    counted = markdown.counts(found.cells, found.groups)
+    year, month, day = map(int, told.day.split("-"))
+    return {
+        "title": markdown.title(told),
+        "date": [year, month, day],
+        "alarm": bool(len(found.slower)),
+        "headline": markdown.headline(found.groups, told.delta),
+        "verdicts": list(markdown.VERDICTS),
+        "counts": [[what, *map(str, numbers)] for what, numbers in counted],
+        "changed": [
+            [
+                markdown.group_words(row),
+                f"{significant(row['a_gbs'])} → {significant(row['b_gbs'])}",
+                markdown.change(row),
+                markdown.change(row, "beside_copy"),
+                row["verdict"],
+                markdown.winner_words(row),
+            ]
+            for row in rows
+        ],
+        "remarks": markdown.remarks(found.drift, told),
+        "differences": _few(list(told.differences)),
+        "method": markdown.method(told),
+        "figure": {
+            "file": _FIGURE,
+            "title": "Changes of the groups' bests",
+            "caption": _caption(found),
+        },
+    }
+
+
+def _few(lines: list[str]) -> list[str]:
+    left = len(lines) - _MOST_LINES
+    return [*lines[:_MOST_LINES], *([f"and {left} more"] if left > 0 else [])]

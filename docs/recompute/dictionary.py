@@ -8,6 +8,11 @@ from typing import Any
 import pyarrow as pa
 from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA
+from gpushmoo.comparing.tables import (
+    CHANGED_CELLS_SCHEMA,
+    CHANGED_GROUPS_SCHEMA,
+    DRIFT_SCHEMA,
+)
 from gpushmoo.core.dictionary import Meaning, meaning
 from gpushmoo.core.energy_schema import ENERGY_SCHEMA
 from gpushmoo.core.schema import (
@@ -51,6 +56,9 @@ TABLES = (
     Table("profile", "simulated/*-profile.parquet", PROFILE_SCHEMA, {}),
     Table("same_machine", "simulated/*-measured.parquet", SAME_MACHINE_SCHEMA, {}),
     Table("energy", "studies/energy.parquet", ENERGY_SCHEMA, {}),
+    Table("compared_cells", "compare/cells.parquet", CHANGED_CELLS_SCHEMA, {}),
+    Table("compared_groups", "compare/groups.parquet", CHANGED_GROUPS_SCHEMA, {}),
+    Table("drift", "compare/drift.parquet: of the runtime's own copy", DRIFT_SCHEMA, {}),
     Table("rivals", "studies/rivals.parquet", RIVALS_SCHEMA, dict(dots.MEANINGS)),
     Table("errors", "studies/errors.parquet", ERRORS_SCHEMA, dict(dots.MEANINGS)),
     Table("timeline", "studies/timeline.parquet", TIMELINE_SCHEMA, dict(dots.MEANINGS)),

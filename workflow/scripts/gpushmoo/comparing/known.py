@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ..storage.wholefile import write_whole
 from .errors import CompareError
 from .levels import levels_of, usual_spreads
 from .runs import RunCells
@@ -71,7 +72,6 @@ def write_spreads(runs: Sequence[RunCells], folder: Path) -> Path:
         "measured": days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}",
         "kinds": {kind: spreads.as_plain() for kind, spreads in found.items()},
     }
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / file_name(name)
-    file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    write_whole(file, (json.dumps(told, indent=1) + "\n").encode())
     return file

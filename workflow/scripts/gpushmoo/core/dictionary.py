@@ -159,6 +159,33 @@ _SIMULATED = {
     "simulated_gbs": Meaning("bandwidth that the simulation says", GBS),
     "error": Meaning("simulated over measured bandwidth, minus one"),
 }
+# Of two runs, A before and B after; a change is of the time of a launch.
+_COMPARED = {
+    "params": Meaning("launch parameters, in one text"),
+    "a_s": Meaning("a launch in A, of several runs in the first", SECONDS),
+    "b_s": Meaning("a launch in B, of several runs in the first", SECONDS),
+    "a_gbs": Meaning("bandwidth of A's best, of several runs in the first", GBS),
+    "b_gbs": Meaning("bandwidth of B's best, of several runs in the first", GBS),
+    "change": Meaning("time in B over time in A, minus one"),
+    "change_low": Meaning("lower end of its 95 % interval; null where nothing tells it"),
+    "change_high": Meaning("upper end of its 95 % interval; null where nothing tells it"),
+    "beside_copy": Meaning("the change of the time in multiples of the runtime's own copy"),
+    "beside_copy_low": Meaning("lower end of its 95 % interval"),
+    "beside_copy_high": Meaning("upper end of its 95 % interval"),
+    "p_value": Meaning("of no change, by the less sure of both; for this row alone", SHARE),
+    "verdict": Meaning("slower, faster, same or undecided, corrected for the number of rows"),
+    "best_a": Meaning("launch parameters of A's fastest cell"),
+    "best_b": Meaning("launch parameters of B's fastest cell"),
+    "alarm": Meaning("whether the best surely got slower by more than delta"),
+    "winner_held": Meaning("whether A's fastest cell is among B's tied ones"),
+    "tied_a": Meaning("cells that cannot be told from A's fastest"),
+    "tied_b": Meaning("cells that cannot be told from B's fastest"),
+    "tied_both": Meaning("cells that are both"),
+    "only_a": Meaning("cells that are verified in A and not in B"),
+    "only_b": Meaning("cells that are verified in B and not in A"),
+    **{v: Meaning(f"cells of the group that are {v}") for v in ("slower", "faster", "same")},
+    "undecided": Meaning("cells of the group of which neither is sure"),
+}
 MEANINGS: Mapping[str, Meaning] = {
     **_WHICH,
     **_ENDED,
@@ -168,6 +195,7 @@ MEANINGS: Mapping[str, Meaning] = {
     **_MODELS,
     **_ENERGY,
     **_SIMULATED,
+    **_COMPARED,
 }
 # By table and column.
 APART: Mapping[tuple[str, str], Meaning] = {

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..comparing.errors import CompareError
+from ..storage.wholefile import write_whole
 
 # Exit status of a guard that found a group slower.
 SLOWER = 1
@@ -76,5 +77,5 @@ def _refuse(runs: list[str], sentence: str) -> None:
 def _told(given: argparse.Namespace, text: str, slower: bool) -> int:
     print(text, end="")
     if given.markdown is not None:
-        given.markdown.write_text(text, encoding="utf-8")
+        write_whole(given.markdown, text.encode())
     return SLOWER if given.guard and slower else 0

@@ -12,7 +12,7 @@ from ..comparing.compare import Comparison
 from ..core.display import significant
 from ..figures.changes import MOST_GROUPS, draw_changes
 from ..figures.style import apply_style, save
-from ..storage.wholefile import read_summed, write_summed
+from ..storage.wholefile import write_summed
 from .build import compile_pages
 
 # Rows and lines that fit on the page; the rest is in the tables.
@@ -35,7 +35,7 @@ def build_comparison(found: Comparison, reports: Path, folder: Path) -> None:
         for template in reports.glob("*.typ"):
             shutil.copy(template, root)
         (root / "figures").mkdir()
-        (root / "figures" / _FIGURE).write_bytes(read_summed(folder / _FIGURE))
+        shutil.copy(folder / _FIGURE, root / "figures")
         facts = comparison_facts(found)
         write_summed(folder / "compare.pdf", compile_pages(root, facts, "compare.typ"))
 

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from recompute import (
     attacks,
     c1060,
+    comparing,
     device_model,
     dictionary,
     documents,
@@ -82,6 +83,7 @@ def computed(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         "explorer": explorer.values(claims),
         "search": search.values(claims),
         "speed": speed.values(claims),
+        "comparing": comparing.values(claims),
         "device_model": device_model.values(claims),
     }
 

@@ -1,0 +1,170 @@
+"""Runs of the same thing and of planted work, energy and kinds of launch, on an H200."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import pandas as pd
+from gpushmoo.comparing.compare import DELTA
+from gpushmoo.core.display import significant
+from gpushmoo.core.paths import ROOT
+from gpushmoo.storage.store import read_metadata
+
+from .record import H200
+from .words import Claims, percent, span, whole_percent
+
+FOLDER = ROOT / "reports/reference/comparing"
+ENERGY = ROOT / "reports/reference/nvidia-h200-studies/energy.parquet"
+RIVALS = ("nvbench", "nvbench_robust", "google_benchmark")
+PLACES = {"h200": "an H200", "two-cores": "two busy cores"}
+# What tests/gpu/planted writes, and how false_alarms calls it.
+PLANTED = {"p01": "1 %", "p03": "3 %", "p10": "10 %"}
+
+Told = Mapping[str, Any]
+
+
+def values(claims: Claims) -> dict[str, Any]:
+    """Numbers of the page on comparing."""
+    told = {name: _read(FOLDER / f"{name}.json") for name in PLACES}
+    versus = pd.DataFrame(_read(FOLDER / "h200-planted.json"))
+    claims.hold(
+        "Nothing is found on busy cores.", told["two-cores"]["same"]["half_width_median"] > 0.2
+    )
+    plain = versus[versus["planted"] == "p00"]["verdict"].value_counts()
+    return {
+        "delta": whole_percent(DELTA),
+        "alarms": [_alarm_row(words, told[name]) for name, words in PLACES.items()],
+        "every": _every(told["h200"]),
+        "planted": [_planted_row(told["h200"], versus, p) for p in PLANTED],
+        "half_width": percent(told["h200"]["same"]["half_width_median"]),
+        "cpu_half_width": whole_percent(told["two-cores"]["same"]["half_width_median"]),
+        "versus_same": {"pairs": int(plain.sum())}
+        | {v: int(plain.get(v, 0)) for v in ("same", "undecided", "slower")},
+        "versus_found": _found(versus),
+        **_energy(claims),
+        "tuner": _tuner(_read(H200 / "benchmarks/energy-kernel-tuner.json")),
+        **_kinds(_read(H200 / "benchmarks/nvbench-kinds.json")),
+    }
+
+
+def _read(path: Any) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _hits(rate: Told) -> str:
+    return f"{rate['hits']} of {rate['n']}"
+
+
+def _alarm_row(words: str, told: Told) -> str:
+    same = told["same"]
+    rivals = (f"{_hits(same[f'{r} (cells)'])} / {_hits(same[f'{r} (bests)'])}" for r in RIVALS)
+    alarms = same["alarms"]
+    cells = (words, told["runs"], alarms["n"], _hits(alarms), *rivals)
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _every(told: Told) -> str:
+    """All pairs, which share runs."""
+    alarms = told["same_all_pairs"]["alarms"]
+    low, high = told["same"]["alarms"]["interval"]
+    return (
+        f"So few pairs alone do not show a rate: the 95 % interval of the H200's is "
+        f"{whole_percent(low)} to {whole_percent(high)}. Of all its {alarms['n']} pairs, which "
+        f"share runs, {alarms['hits']} raise an alarm."
+    )
+
+
+def _planted_row(told: Told, versus: pd.DataFrame, planted: str) -> str:
+    rates, really = told["planted"][PLANTED[planted]], versus[versus["planted"] == planted]
+    found = (_hits(rates[n]) for n in ("alarms", "slower_planted", "slower_cells"))
+    return f"| {PLANTED[planted]} | {percent(really['estimate'].median())} | {' | '.join(found)} |"
+
+
+def _found(versus: pd.DataFrame) -> str:
+    parts = []
+    for planted, words in PLANTED.items():
+        mine = versus[versus["planted"] == planted]
+        slower = int((mine["verdict"] == "slower").sum())
+        parts.append(f"{slower} of {len(mine)} ({words})")
+    return f"slower: {', '.join(parts)}"
+
+
+def _energy(claims: Claims) -> dict[str, Any]:
+    cells = pd.read_parquet(ENERGY)
+    copies = cells[(cells["kernel"] == "copy2d_coalesced") & (cells["dtype"] == "float")]
+    fastest = cells.loc[cells.groupby(["kernel", "dtype", "height"])["gbs"].idxmax()]
+    cheapest = cells.loc[cells.groupby(["kernel", "dtype", "height"])["joules_per_gb"].idxmin()]
+    both = fastest.merge(cheapest, on=["kernel", "dtype", "height"], suffixes=("", "_least"))
+    surely = both[both["joules_per_gb_high_least"] < both["joules_per_gb_low"]]
+    wide = cells[(cells["kernel"] == "copy2d_coalesced") & (cells["dtype"] == "float4")]
+    near = wide[wide["gbs"] > 0.98 * wide["gbs"].max()]
+    claims.hold(
+        "Copies as fast as each other cost alike.",
+        near["joules_per_gb"].max() / near["joules_per_gb"].min() < 1.02,
+    )
+    least = copies.loc[copies["joules_per_gb"].idxmin()]
+    most = copies.loc[copies["joules_per_gb"].idxmax()]
+    saved = [
+        f"{row['kernel']} {row['dtype']} of {row['height']}² ({row['params_least']} costs "
+        f"{percent(1 - row['joules_per_gb_least'] / row['joules_per_gb'])} less and is "
+        f"{percent(1 - row['gbs_least'] / row['gbs'])} slower)"
+        for _, row in surely.iterrows()
+    ]
+    where = f"in {len(saved)} of {len(both)} groups: {'; '.join(saved)}" if saved else "nowhere"
+    words = (
+        f"The shape of a block decides more than anything else: of a float copy {most['params']} "
+        f"costs {significant(most['joules_per_gb'] / least['joules_per_gb'])} times what "
+        f"{least['params']} does. Energy hardly breaks ties: float4 copies within "
+        f"{whole_percent(0.02)} of the fastest cost "
+        f"{span(1000 * near['joules_per_gb'], ' mJ/GB', 3)}. The cheapest launch is surely another "
+        f"than the fastest {where}."
+    )
+    idle = read_metadata(ENERGY)["idle"]
+    power = [i["joules"] / i["seconds"] for i in idle]
+    return {
+        "energy": [_energy_row(row) for _, row in cells.iterrows()],
+        "energy_words": words,
+        "idle": span(power, " W", 3),
+    }
+
+
+def _energy_row(row: Any) -> str:
+    low, high = (1000 * row[f"joules_per_gb_{end}"] for end in ("low", "high"))
+    cells = (
+        *(f"`{row['kernel']}`", row["dtype"], f"{row['height']}²", row["params"]),
+        f"{row['gbs']:.0f}",
+        f"{1000 * row['joules_per_gb']:.1f} ({low:.1f} to {high:.1f})",
+        f"{1000 * row['net_joules_per_gb']:.1f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _tuner(told: Told) -> str:
+    every = told["agreement"]["all"]
+    decided = every["pairs"] - every["not_decided"]
+    return (
+        f"of {every['pairs']} pairs of cells our rounds decide {decided}, of which "
+        f"{decided - len(every['opposed'])} stand in the same order there; Kendall's τ is "
+        f"{significant(every['tau'], 2)}. Its figures, instantaneous power times the time of a "
+        f"launch, are {span([100 * x for x in every['kernel_tuner_over_ours']], ' %')} higher."
+    )
+
+
+def _kinds(told: Told) -> dict[str, Any]:
+    rows, beyond = [], []
+    for figure in ("cold", "batch"):
+        mine = [c for c in told["cells"] if c["nvbench"] == figure and c["is_like"]]
+        off = [abs(c["ratio"] - 1) for c in mine]
+        beyond += [c["ours_median_s"] for c in mine if abs(c["ratio"] - 1) > DELTA]
+        ours = f"{mine[0]['launch_kind']}, {mine[0]['cache_state']}"
+        within = sum(x <= DELTA for x in off)
+        cells = (figure, ours, len(mine), within, percent(median(off)), percent(max(off), 3))
+        rows.append(f"| {' | '.join(map(str, cells))} |")
+    return {"kinds": rows, "beyond": _microseconds(beyond)}
+
+
+def _microseconds(seconds: Sequence[float]) -> str:
+    return " and ".join(f"{1e6 * s:.0f} µs" for s in sorted(seconds)) or "none"

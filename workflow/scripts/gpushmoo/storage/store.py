@@ -151,8 +151,9 @@ def open_shard(path: Path) -> Shard:
         )
     if not schema.remove_metadata().equals(expected):
         raise BadParquetError(path, "has other columns than its schema version says.")
+    # What is read of an older file is of this version: `with_kind` has filled it.
     named = cell_schema(metadata["axes"]).with_metadata(schema.metadata)
-    return Shard(path, named, metadata, n_bytes)
+    return Shard(path, named, {**metadata, "schema_version": SCHEMA_VERSION}, n_bytes)
 
 
 def _schema_of(version: int, metadata: Mapping[str, Any]) -> pa.Schema | None:

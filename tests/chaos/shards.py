@@ -127,7 +127,7 @@ def _write(
     result = ShardResult(runs, copies)
     opened = Opened(GPU, dict.fromkeys(params["variants"], "-std=c++17"), {}, None, {}, cells)
     table = cell_table(result, workload, GPU, params["axes"])
-    write_parquet(table, path, shard_metadata(params, opened, result, NOTHING))
+    write_parquet(table, path, shard_metadata(params, opened, result, NOTHING, None))
     return {key for key, run in runs.items() if run.status is Status.OK}
 
 

@@ -34,6 +34,7 @@ def cells(
             "height": size,
             "width": size,
             "cache_state": "warm",
+            "launch_kind": "back_to_back",
             "device_name": "GPU 1",
             "status": Status.OK if is_ok else told,
             "cell_key": f"{size:08}{value:08}",

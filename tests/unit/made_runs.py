@@ -67,6 +67,7 @@ class Machine:
                 "height": 64,
                 "width": 64,
                 "cache_state": "warm",
+                "launch_kind": "back_to_back",
                 "device_name": "Made",
                 "device_uuid": "made-0",
                 "cell_key": [f"{i:04}" for i in range(n)],

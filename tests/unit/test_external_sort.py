@@ -23,6 +23,8 @@ SCHEMA = pa.schema([("cell_key", pa.string()), ("place", pa.int64())])
 # Of no row in memory; every batch becomes a run.
 TINY = 1
 
+READING = {"at_s": 1.0, "sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "reasons": []}
+
 
 def key(number: int) -> str:
     return hashlib.blake2b(str(number).encode(), digest_size=8).hexdigest()
@@ -165,7 +167,7 @@ def test_provenance_stands_beside_the_partitions_without_readings(
 ) -> None:
     path = tmp_path / "read.parquet"
     table, metadata = read_shard(shards[0])
-    write_parquet(table, path, {**metadata, "readings": [{"at_s": 1.0}]})
+    write_parquet(table, path, {**metadata, "readings": [READING]})
     aggregate([path, *shards[1:]], tmp_path / "dataset")
     found = dataset_provenance(tmp_path / "dataset")
     assert [p["params"]["dtype"] for p in found] == 2 * ["double"] + 4 * ["float"]

@@ -127,6 +127,7 @@ MEASURE = st.fixed_dictionaries(
         "repeats": st.sampled_from([1, 1, 1, 2]),
         "min_samples": st.integers(6, 8),
         "max_samples": st.integers(6, 9),
+        "lock_clocks": st.none(),
         "relative_half_width": st.sampled_from([1e-9, 0.5, 1.0]),
         "cell_budget_s": st.sampled_from([1e-9, 0.01]),
         "cell_timeout_s": st.just(10.0),

@@ -12,7 +12,7 @@ import pandas as pd
 from ..analysis.best import tied_best
 from ..analysis.fastest import axes_of
 from ..core.schema import GROUP, Status
-from ..core.space import CACHE_STATES
+from ..core.space import CACHE_STATES, LAUNCH_KINDS
 from ..storage.dataset import SAMPLES
 
 # What is told of a launch, in the units of the data set.
@@ -25,7 +25,7 @@ NUMBERS = (
 TARGET = ("device_name", "kernel", "variant", "dtype")
 CONDITIONS = tuple(name for name in GROUP if name not in (*TARGET, "height", "width"))
 # Conditions that go without saying: launches that follow each other on the same data.
-USUAL = frozenset({CACHE_STATES[0]})
+USUAL = frozenset({CACHE_STATES[0], LAUNCH_KINDS[0]})
 # A launch's parameters by axis, the axes sorted.
 Point = tuple[tuple[str, int], ...]
 
@@ -73,8 +73,8 @@ class ExportGroup:
 
     @property
     def problem(self) -> str:
-        """``1024x1024 warm``."""
-        return " ".join([self.size, *self.conditions])
+        """``1024x1024 warm``; the usual kind of launch goes without saying."""
+        return " ".join([self.size, *(c for c in self.conditions if c != LAUNCH_KINDS[0])])
 
     @property
     def size(self) -> str:

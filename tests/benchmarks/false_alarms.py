@@ -4,8 +4,8 @@
     python tests/benchmarks/false_alarms.py CELLS OUT.json [every]
 
 CELLS is a folder of runs as `tests/gpu/record_pairs.py` measures them: ``r00``, ``r01``, ... of the
-same thing, ``planted-03-00``, ... with 3 % of work planted. Needs no device. Runs 2i and 2i + 1 make a pair in
-which no run stands twice; a planted run i is held against run 2i + 1, after which it was measured.
+same thing, ``planted-03-00``, ... with 3 % of work planted. Needs no device. Runs 2i and 2i + 1
+make a pair in which no run stands twice; a planted run i is held against run 2i + 1.
 With `every` all pairs are judged besides, which are many and share runs.
 How far runs lie apart is told by the unplanted runs that are not of the pair. An alarm is what the
 guard ends with at `delta`; a planted share is found where a planted group is called slower.

@@ -17,11 +17,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from gpushmoo.comparing.history import DELTA, history_of
+from gpushmoo.comparing.history_text import BEST
+from gpushmoo.comparing.otava import series_changes
 from gpushmoo.comparing.runs import read_run
 from gpushmoo.core.schema import GROUP
 
 LATER = "planted-03-*"
+ORDERS = 100
 
 
 def found(folder: Path, program: str, delta: float) -> list[dict[str, Any]]:
@@ -38,6 +42,20 @@ def found(folder: Path, program: str, delta: float) -> list[dict[str, Any]]:
     return groups
 
 
+def in_other_orders(folder: Path, program: str, delta: float) -> dict[str, int]:
+    """How often a best of runs of the same thing has a change point in an order drawn at random."""
+    runs = [read_run(path) for path in sorted(folder.glob("r[0-9]*"))]
+    rows = history_of(runs, program, delta).rows
+    draws = np.random.default_rng(0)
+    series = [
+        {BEST: draws.permutation(group[BEST].to_numpy())}
+        for _, group in rows.groupby(list(GROUP), observed=True)
+        for _ in range(ORDERS)
+    ]
+    changed = [bool(changes[BEST]) for changes in series_changes(series, delta, program)]
+    return {"series": len(changed), "changed": sum(changed)}
+
+
 def main(folder: Path, program: str, out: Path) -> None:
     """Write what is found of changes of any size, and of those that are told."""
     told = {
@@ -46,6 +64,8 @@ def main(folder: Path, program: str, out: Path) -> None:
         "delta": DELTA,
         "groups": found(folder, program, DELTA),
         "groups_at_any_size": found(folder, program, 0.0),
+        "same_in_other_orders": in_other_orders(folder, program, DELTA),
+        "same_in_other_orders_at_any_size": in_other_orders(folder, program, 0.0),
     }
     out.write_text(json.dumps(told, indent=1, default=int) + "\n", encoding="utf-8")
 

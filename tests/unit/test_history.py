@@ -144,6 +144,18 @@ def test_a_group_that_some_runs_lack_counts_its_own_runs(otava: str) -> None:
     assert (change["number"], change["run"]) == (5, "r5")
 
 
+def test_a_best_among_other_cells_is_told(otava: str) -> None:
+    """A run that swept less has another best, of the same code."""
+    runs = made(n=6)
+    for i in (3, 4, 5):
+        cells = runs[i].cells
+        runs[i] = replace(runs[i], cells=cells[(cells["variant"] != "v1") | (cells["block"] > 1)])
+    found = bests_of(history_of(runs, otava))
+    assert [(c["variant"], c["run"]) for c in found.to_dict("records")] == [("v1", "r4")]
+    assert found["differences"].tolist() == [["verified cells: 6 → 4"]]
+    assert "| verified cells: 6 → 4 |" in history_of(runs, otava).markdown()
+
+
 def test_rows_hold_the_best_of_each_run(otava: str) -> None:
     runs = made(n=3)
     rows = history_of(runs, otava).rows
@@ -269,3 +281,5 @@ def test_the_recorded_answer_of_otava_finds_what_was_planted_and_nothing_else() 
             [("planted-03-00", "kernel")] if group in planted else []
         )
         assert all(-0.04 < c["change"] < -0.02 for c in changed)
+    # In whatever order the runs of the same thing come.
+    assert recorded["same_in_other_orders"] == {"series": 900, "changed": 0}

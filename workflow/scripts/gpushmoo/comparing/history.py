@@ -124,7 +124,6 @@ def _change_rows(
     for quantity, points in found.items():
         for point in points:
             before, after = records[point.index - 1], records[point.index]
-            sides = [runs[record["number"] - 1] for record in (before, after)]
             row = {
                 **{name: after[name] for name in (*GROUP, "number", "run")},
                 "quantity": quantity,
@@ -132,10 +131,22 @@ def _change_rows(
                 "after": point.after,
                 "change": point.after / point.before - 1.0,
                 "cause": _cause(point, found).value if quantity == BEST else None,
-                "differences": differences([sides[0]], [sides[1]], {after["kernel"]}),
+                "differences": _differences(before, after, runs),
             }
             rows.append(row)
     return sorted(rows, key=lambda row: row["number"])
+
+
+def _differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], runs: Sequence[RunCells]
+) -> list[str]:
+    """What differs between the runs of two rows of one group, a line each."""
+    sides = [[runs[row["number"] - 1]] for row in (before, after)]
+    told = differences(sides[0], sides[1], {after["kernel"]})
+    if before["candidates"] != after["candidates"]:
+        # A best among more cells is faster by itself.
+        told.append(f"verified cells: {before['candidates']} → {after['candidates']}")
+    return told
 
 
 def _cause(point: SeriesChange, found: Mapping[str, Sequence[SeriesChange]]) -> Cause:

@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import gpushmoo
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,6 +22,7 @@ from gpushmoo.comparing.otava import series_changes
 from gpushmoo.comparing.runs import RunCells
 from gpushmoo.comparing.tables import CHANGE_POINTS_SCHEMA, HISTORY_SCHEMA
 from gpushmoo.core.paths import ROOT
+from gpushmoo.figures.timelines import draw_timelines
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_summed
@@ -118,6 +120,13 @@ def test_a_machine_that_changed_is_told_from_a_kernel(otava: str) -> None:
     }
 
 
+def test_a_kernel_whose_change_the_machine_hides_is_told_by_the_copy(otava: str) -> None:
+    found = history_of(made(slower=0.05, drift=-float(np.log(1.05))), otava)
+    of_group = found.changes[found.changes["variant"] == "v0"]
+    assert of_group["quantity"].tolist() == ["copy_gbs", "over_copy"]
+    assert "* Beside the copy alone 1 group changed" in found.markdown()
+
+
 def test_nothing_is_told_apart_where_a_run_has_no_copy(otava: str) -> None:
     runs = made(slower=0.05)
     runs[2] = replace(runs[2], cells=runs[2].cells.assign(copy_gbs=np.nan))
@@ -125,6 +134,22 @@ def test_nothing_is_told_apart_where_a_run_has_no_copy(otava: str) -> None:
     assert set(found.changes["quantity"]) == {"bandwidth_gbs"}
     assert found.changes["cause"].tolist() == ["not told apart"]
     assert "In 3 groups a run has no copy" in found.markdown()
+
+
+def test_groups_without_a_copy_are_drawn(otava: str) -> None:
+    runs = [replace(run, cells=run.cells.assign(copy_gbs=np.nan)) for run in made(slower=0.05)]
+    found = history_of(runs, otava)
+    figure = draw_timelines(found.rows, found.changes)
+    drawn = [ax for ax in figure.axes if ax.axison]
+    assert [ax.get_ylabel() for ax in drawn].count("copy (GB/s)") == 3
+    (change,) = found.changes["change"]
+    words = f"{100 * change:.1f} %".replace("-", "−")
+    assert [text.get_text() for ax in drawn for text in ax.texts] == [words]
+    plt.close(figure)
+
+
+def test_too_few_runs_are_told(otava: str) -> None:
+    assert "3 groups in fewer than 4 runs" in history_of(made(n=3), otava).markdown()
 
 
 def test_runs_of_the_same_thing_have_no_change_point(otava: str) -> None:
@@ -200,9 +225,8 @@ def test_tables_summary_and_pictures_are_written(
     assert changes.num_rows == printed.count("| r5 (5) |") + 3 + 1
     svg = read_summed(out / "made.svg").decode()
     words = "".join(ElementTree.fromstring(svg).itertext())
-    assert words.count("bandwidth (GB/s)") == 1
-    assert "runtime's own copy" in words
-    # Of v0 and of the copy, in each panel.
+    assert words.count("best (GB/s)") == words.count("copy (GB/s)") == 3
+    # Of the best and of the copy, in each panel.
     assert words.count(" %") == 6
 
 

@@ -128,7 +128,7 @@ def _groups(n: int) -> str:
 
 
 def _is_hidden(row: Mapping[str, Any], changes: pd.DataFrame) -> bool:
-    """Whether a best beside the copy changed where neither the best nor the copy did."""
+    """Whether a best changed beside the copy and not by itself."""
     if row["quantity"] != BESIDE:
         return False
     near = changes[(changes["number"] - row["number"]).abs() <= NEAR]

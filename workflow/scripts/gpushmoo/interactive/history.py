@@ -48,9 +48,9 @@ def _drawn(found: History, folder: Path) -> list[str]:
             draw_timelines(rows, changes),
             folder / name,
             f"{kernel} over {found.rows['number'].nunique()} runs",
-            "Bandwidth of each group's best with its 95 % interval, and of the runtime's own copy "
-            "beside it, over runs in the order of time. Scales differ. Dashed: from here on the "
-            "mean is another.",
+            "Bandwidth of each group's best with its 95 % interval, and below it of the runtime's "
+            "own copy, over runs in the order of time. Scales differ. Dashed: from here on "
+            "the mean is another.",
         )
         names.append(name)
     return names

@@ -46,9 +46,10 @@ class Machine:
         slower: Mapping[str, float] | None = None,
         repeats: int = 2,
         drift: float | None = None,
+        day: int = 1,
         **provenance: Any,
     ) -> RunCells:
-        """A run in which the variants in `slower` take longer by that share."""
+        """A run of that day in which the variants in `slower` take longer by that share."""
         rng, truth = self._rng, self._truth
         n = len(truth)
         drift = rng.normal(0.0, self._drift) if drift is None else drift
@@ -77,12 +78,15 @@ class Machine:
                 "own_low_s": seconds * 0.999,
                 "own_high_s": seconds * 1.001,
                 "bandwidth_gbs": 1e-4 / seconds,
+                "bandwidth_low_gbs": 0.999e-4 / seconds,
+                "bandwidth_high_gbs": 1.001e-4 / seconds,
                 "copy_gbs": copy,
                 "samples_s": list(samples.reshape(n, -1)),
                 "repeat_samples": [[SAMPLES] * repeats] * n,
                 "repeat_medians_s": list(medians),
                 "repeat_copy_gbs": [[copy] * repeats] * n,
                 "within_half_width": self._noise,
+                "measured_at": pd.Timestamp(2026, 1, day, tz="UTC"),
                 "block": truth["block"],
             }
         )

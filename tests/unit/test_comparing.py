@@ -189,6 +189,9 @@ def test_other_protocols_and_other_devices_are_refused() -> None:
     )
     with pytest.raises(CompareError, match="A was measured on Made and B on Other"):
         compare_runs([first], [RunCells("b", cells, other.provenance)])
+    same = [RunCells(f"r{i}", cells, other.provenance) for i in range(2)]
+    with pytest.raises(CompareError, match="the runs of the same thing on Other"):
+        compare_runs([first], [first], same)
     with pytest.raises(CompareError, match="A has 1 runs and B 2"):
         compare_runs([first], [first, first])
     with pytest.raises(CompareError, match="name two or more"):

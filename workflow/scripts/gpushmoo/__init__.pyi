@@ -2,6 +2,7 @@ from .comparing.compare import Comparison as Comparison
 from .comparing.compare import compare as compare
 from .comparing.errors import CompareError as CompareError
 from .comparing.false_alarms import false_alarms as false_alarms
+from .comparing.history import History as History
 from .core.errors import DeviceError as DeviceError
 from .core.space import Cell as Cell
 from .core.space import Problem as Problem
@@ -10,6 +11,7 @@ from .explorer.explore import explore as explore
 from .exporting.errors import ExportError as ExportError
 from .exporting.export import export as export
 from .exporting.write import Exported as Exported
+from .interactive.history import history as history
 from .interactive.measure import sweep as sweep
 from .interactive.predict import Prediction as Prediction
 from .interactive.predict import predict as predict

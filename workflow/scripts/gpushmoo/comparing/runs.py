@@ -29,6 +29,7 @@ _COLUMNS = (
     *("cell_key", "status", "message", "median_s", "own_low_s", "own_high_s", "bandwidth_gbs"),
     *("copy_gbs", "samples_s", "repeat_samples", "repeat_medians_s", "repeat_copy_gbs"),
     *("within_half_width", "device_uuid"),
+    *("bandwidth_low_gbs", "bandwidth_high_gbs", "measured_at"),
 )
 # By what cells of two runs are matched: one key may be measured on several models.
 KEY = ["cell_key", "device_name"]

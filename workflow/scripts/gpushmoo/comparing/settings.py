@@ -22,8 +22,11 @@ def refuse_unlike(sides: Sequence[Sequence[RunCells]]) -> None:
         raise CompareError(f"The runs were measured by different protocols ({told}).")
     names = [{name for run in side for name in run.cells["device_name"]} for side in sides]
     if not set.intersection(*names):
-        first, second = (", ".join(sorted(side)) for side in names)
-        raise CompareError(f"A was measured on {first} and B on {second}; compare one model.")
+        models = [", ".join(sorted(side)) for side in names]
+        same = f", the runs of the same thing on {models[2]}" if models[2:] else ""
+        raise CompareError(
+            f"A was measured on {models[0]} and B on {models[1]}{same}; compare one model."
+        )
 
 
 def differences(

@@ -23,6 +23,7 @@ from ..exporting.errors import ExportError
 from ..planning.config_schema import ConfigError
 from ..watching.state import WatchError
 from .compare_command import add_compare, run_compare
+from .history_command import add_history, run_history
 from .measure import sweep
 from .new_kernel import write_kernel
 from .result import Sweep
@@ -85,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_versus(commands)
     add_compare(commands)
+    add_history(commands)
     exported = commands.add_parser(
         "export", help="write a run's results for other programs; by default in every form"
     )
@@ -336,6 +338,7 @@ _COMMANDS = {
     "compare": run_compare,
     "explore": _explore,
     "export": _export,
+    "history": run_history,
     "new": _new,
     "sweep": _sweep,
     "versus": _versus,

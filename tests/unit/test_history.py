@@ -1,0 +1,309 @@
+"""Many runs as one history, with change points from a program that stands for otava."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import gpushmoo
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from gpushmoo.comparing.errors import CompareError
+from gpushmoo.comparing.history import History, history_of, read_runs
+from gpushmoo.comparing.otava import series_changes
+from gpushmoo.comparing.runs import RunCells
+from gpushmoo.comparing.tables import CHANGE_POINTS_SCHEMA, HISTORY_SCHEMA
+from gpushmoo.core.paths import ROOT
+from gpushmoo.figures.timelines import draw_timelines
+from gpushmoo.interactive.shell import main
+from gpushmoo.storage.store import read_table
+from gpushmoo.storage.wholefile import read_summed
+from made_runs import Machine
+
+# Answers as otava 0.8.0 does: for each series the one place whose means before and after it differ
+# most, where they do so by more than what it is asked for and lie clear of each other.
+FAKE = """
+import argparse, csv, json, os, sys
+
+parser = argparse.ArgumentParser()
+for name in ("command", "group"):
+    parser.add_argument(name)
+for name in ("--config-file", "--output", "--since", "--magnitude"):
+    parser.add_argument(name)
+given = parser.parse_args()
+assert (given.command, given.output) == ("analyze", "json") and "BRANCH" not in os.environ
+config = json.load(open(given.config_file))
+for test in config["test_groups"][given.group]:
+    with open(config["tests"][test]["file"], newline="") as file:
+        rows = list(csv.DictReader(file))
+    points = []
+    for metric in config["tests"][test]["metrics"]:
+        values = [float(row[metric]) for row in rows]
+        splits = []
+        for i in range(1, len(values)):
+            low, high = sorted((values[:i], values[i:]), key=lambda part: sum(part) / len(part))
+            before, after = (sum(part) / len(part) for part in (values[:i], values[i:]))
+            change = abs(after / before - 1)
+            if max(low) < min(high) and change > float(given.magnitude):
+                splits.append((change, i, before, after))
+        if splits:
+            _, i, before, after = max(splits)
+            changed = {"metric": metric, "index": i, "time": 0, "forward_change_percent": "0"}
+            changed |= {"mean_before": f"{before:f}", "mean_after": f"{after:f}"}
+            points.append({"time": 0, "attributes": {}, "changes": [changed]})
+    print(json.dumps({test: points}))
+    print("INFO: Computing change points", file=sys.stderr)
+"""
+
+
+def program_of(source: str, path: Path) -> str:
+    path.write_text(f"#!{sys.executable}\n{source}", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+@pytest.fixture
+def otava(tmp_path: Path) -> str:
+    return program_of(FAKE, tmp_path / "otava")
+
+
+def made(
+    slower: float = 0.0, drift: float = 0.0, copied: float = 1.0, since: int = 5, n: int = 8
+) -> list[RunCells]:
+    """Runs of which those from number `since` on have a slower variant v0 and a machine adrift."""
+    machine = Machine(3, groups=3, cells=6, own=0.0005, noise=0.0005, copied=copied)
+    return [
+        machine.run(
+            f"r{day}",
+            {"v0": slower if day >= since else 0.0},
+            drift=drift if day >= since else 0.0,
+            day=day,
+            kernel_digest="new" if day >= since else "old",
+        )
+        for day in range(1, n + 1)
+    ]
+
+
+def bests_of(found: History) -> pd.DataFrame:
+    return found.changes[found.changes["quantity"] == "bandwidth_gbs"]
+
+
+def test_a_slower_kernel_is_told_with_its_means_and_what_differs(otava: str) -> None:
+    found = history_of(made(slower=0.05), otava)
+    (change,) = bests_of(found).to_dict("records")
+    assert (change["variant"], change["number"], change["run"]) == ("v0", 5, "r5")
+    assert change["cause"] == "kernel"
+    assert change["change"] == pytest.approx(1 / 1.05 - 1, abs=0.003)
+    assert change["differences"] == ["code of made: old → new"]
+    of_group = found.rows[found.rows["variant"] == "v0"]["bandwidth_gbs"]
+    assert change["before"] == pytest.approx(of_group[:4].mean())
+    assert change["after"] == pytest.approx(of_group[4:].mean())
+    assert set(found.changes["quantity"]) == {"bandwidth_gbs", "over_copy"}
+
+
+def test_a_machine_that_changed_is_told_from_a_kernel(otava: str) -> None:
+    bests = bests_of(history_of(made(drift=0.05), otava))
+    assert bests["cause"].tolist() == ["machine"] * 3
+    both = bests_of(history_of(made(slower=0.1, drift=0.05), otava))
+    assert dict(zip(both["variant"], both["cause"], strict=True)) == {
+        "v0": "kernel and machine",
+        "v1": "machine",
+        "v2": "machine",
+    }
+
+
+def test_a_kernel_whose_change_the_machine_hides_is_told_by_the_copy(otava: str) -> None:
+    found = history_of(made(slower=0.05, drift=-float(np.log(1.05))), otava)
+    of_group = found.changes[found.changes["variant"] == "v0"]
+    assert of_group["quantity"].tolist() == ["copy_gbs", "over_copy"]
+    assert "* Beside the copy alone 1 group changed" in found.markdown()
+
+
+def test_nothing_is_told_apart_where_a_run_has_no_copy(otava: str) -> None:
+    runs = made(slower=0.05)
+    runs[2] = replace(runs[2], cells=runs[2].cells.assign(copy_gbs=np.nan))
+    found = history_of(runs, otava)
+    assert set(found.changes["quantity"]) == {"bandwidth_gbs"}
+    assert found.changes["cause"].tolist() == ["not told apart"]
+    assert "In 3 groups a run has no copy" in found.markdown()
+
+
+def test_groups_without_a_copy_are_drawn(otava: str) -> None:
+    runs = [replace(run, cells=run.cells.assign(copy_gbs=np.nan)) for run in made(slower=0.05)]
+    found = history_of(runs, otava)
+    figure = draw_timelines(found.rows, found.changes)
+    drawn = [ax for ax in figure.axes if ax.axison]
+    assert [ax.get_ylabel() for ax in drawn].count("copy (GB/s)") == 3
+    (change,) = found.changes["change"]
+    words = f"{100 * change:.1f} %".replace("-", "−")
+    assert [text.get_text() for ax in drawn for text in ax.texts] == [words]
+    plt.close(figure)
+
+
+def test_too_few_runs_are_told(otava: str) -> None:
+    assert "3 groups in fewer than 4 runs" in history_of(made(n=3), otava).markdown()
+
+
+def test_runs_of_the_same_thing_have_no_change_point(otava: str) -> None:
+    found = history_of(made(), otava)
+    assert found.changes.empty
+    assert list(found.changes.columns) == CHANGE_POINTS_SCHEMA.names
+    assert "Of 3 groups no best changed by 1.00 % or more." in found.markdown()
+
+
+def test_a_group_that_some_runs_lack_counts_its_own_runs(otava: str) -> None:
+    """The place that otava tells is one among the runs that have the group."""
+    runs = made(slower=0.05)
+    for i in (0, 5):
+        cells = runs[i].cells
+        runs[i] = replace(runs[i], cells=cells[cells["variant"] != "v0"])
+    (change,) = bests_of(history_of(runs, otava)).to_dict("records")
+    assert (change["number"], change["run"]) == (5, "r5")
+
+
+def test_a_best_among_other_cells_is_told(otava: str) -> None:
+    """A run that swept less has another best, of the same code."""
+    runs = made(n=6)
+    for i in (3, 4, 5):
+        cells = runs[i].cells
+        runs[i] = replace(runs[i], cells=cells[(cells["variant"] != "v1") | (cells["block"] > 1)])
+    found = bests_of(history_of(runs, otava))
+    assert [(c["variant"], c["run"]) for c in found.to_dict("records")] == [("v1", "r4")]
+    assert found["differences"].tolist() == [["verified cells: 6 → 4"]]
+    assert "| verified cells: 6 → 4 |" in history_of(runs, otava).markdown()
+
+
+def test_rows_hold_the_best_of_each_run(otava: str) -> None:
+    runs = made(n=3)
+    rows = history_of(runs, otava).rows
+    assert list(rows.columns) == HISTORY_SCHEMA.names
+    assert len(rows) == 3 * 3
+    assert set(rows["candidates"]) == {6}
+    first = rows[(rows["number"] == 1) & (rows["variant"] == "v1")].iloc[0]
+    cells = runs[0].cells
+    of_group = cells[cells["variant"] == "v1"]
+    assert first["bandwidth_gbs"] == of_group["bandwidth_gbs"].max()
+    assert first["params"] == "block=0"
+    assert first["over_copy"] == pytest.approx(first["bandwidth_gbs"] / first["copy_gbs"])
+
+
+def test_runs_come_in_the_order_in_which_they_were_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = {run.name: run for run in made(n=3)}
+    monkeypatch.setattr("gpushmoo.comparing.history.read_run", lambda place: runs[str(place)])
+    assert [run.name for run in read_runs(["r3", "r1", "r2"])] == ["r1", "r2", "r3"]
+
+
+def test_tables_summary_and_pictures_are_written(
+    otava: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = {run.name: run for run in made(slower=0.05, drift=0.1)}
+    monkeypatch.setattr("gpushmoo.comparing.history.read_run", lambda place: runs[str(place)])
+    # Continuous integration sets it, and otava takes it for an option of its own.
+    monkeypatch.setenv("BRANCH", "main")
+    out = tmp_path / "out"
+    assert main(["history", *runs, "--otava", otava, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert read_summed(out / "summary.md").decode().startswith(printed.rstrip("\n"))
+    assert "![made](made.svg)" in read_summed(out / "summary.md").decode()
+    assert "* The machine: the runtime's own copy changed from r5 on in 3 groups" in printed
+    rows = read_table(out / "history.parquet", HISTORY_SCHEMA)
+    changes = read_table(out / "change_points.parquet", CHANGE_POINTS_SCHEMA)
+    assert rows.num_rows == 24
+    assert changes.num_rows == printed.count("| r5 (5) |") + 3 + 1
+    svg = read_summed(out / "made.svg").decode()
+    words = "".join(ElementTree.fromstring(svg).itertext())
+    assert words.count("best (GB/s)") == words.count("copy (GB/s)") == 3
+    # Of the best and of the copy, in each panel.
+    assert words.count(" %") == 6
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("import sys; print('ERROR: no such test', file=sys.stderr); sys.exit(1)", "no such test"),
+        ("print('No regressions found')", "status 0 and does not answer as otava"),
+        ('print(\'{"g0": [{"changes": [{"metric": "b"}]}]}\')', "'index'"),
+        ("print('[]')", "does not answer"),
+        ("", "'g0'"),
+    ],
+)
+def test_a_program_that_answers_otherwise_is_named(
+    source: str, sentence: str, tmp_path: Path
+) -> None:
+    program = program_of(source, tmp_path / "other")
+    with pytest.raises(CompareError, match=sentence) as told:
+        series_changes([{"b": [1.0, 2.0]}], 0.01, program)
+    assert "\n" not in str(told.value)
+    assert "'" + program in str(told.value)
+
+
+def test_without_the_program_a_sentence_says_how_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    recorded = str(ROOT / "reports/reference/nvidia-h200-repeated/r00")
+    assert main(["history", recorded, recorded]) == 2
+    said = capsys.readouterr().err
+    assert "'otava' is not on the PATH" in said
+    assert "pip install apache-otava" in said
+    with pytest.raises(CompareError, match="is no program"):
+        history_of(made(n=2), str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda runs: runs[:1], "two runs or more, not 1"),
+        (lambda runs: [replace(run, cells=run.cells.assign(status="invalid")) for run in runs],
+         "no verified cell"),
+        (lambda runs: [*runs, replace(runs[0], name="old", provenance=[{"protocol_version": 0}])],
+         "different protocols"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_history_is_refused(
+    change: Callable[[list[RunCells]], list[RunCells]], sentence: str, otava: str
+) -> None:
+    with pytest.raises(CompareError, match=sentence):
+        history_of(change(made(n=3)), otava)
+    with pytest.raises(CompareError, match="delta is 1"):
+        history_of(made(n=2), otava, 1.5)
+
+
+def test_recorded_runs_are_read(otava: str, tmp_path: Path) -> None:
+    folder = ROOT / "reports/reference/nvidia-h200-repeated"
+    found = gpushmoo.history([folder / "r01", folder / "r00"], otava=otava, out=tmp_path)
+    assert found.rows.drop_duplicates("number")["run"].tolist() == ["r00", "r01"]
+    assert sorted(path.name for path in tmp_path.glob("*.svg")) == sorted(
+        f"{kernel}.svg" for kernel in set(found.rows["kernel"])
+    )
+    assert os.access(tmp_path / "summary.md", os.R_OK)
+
+
+def test_the_recorded_answer_of_otava_finds_what_was_planted_and_nothing_else() -> None:
+    """`tests/benchmarks/change_points.py` asked the real program."""
+    path = ROOT / "reports/reference/comparing/history.json"
+    recorded = json.loads(path.read_text(encoding="utf-8"))
+    groups = recorded["groups"]
+    planted = [group for group in groups if group["kernel"] == "copy_planted"]
+    assert (len(planted), len(groups)) == (4, 9)
+    for group in groups:
+        changed = [c for c in group["changes"] if c["quantity"] == "bandwidth_gbs"]
+        assert [(c["run"], c["cause"]) for c in changed] == (
+            [("planted-03-00", "kernel")] if group in planted else []
+        )
+        assert all(-0.04 < c["change"] < -0.02 for c in changed)
+    # In whatever order the runs of the same thing come.
+    assert recorded["same_in_other_orders"] == {"series": 900, "changed": 0}

@@ -288,6 +288,7 @@ def counted_cells(cells: pd.DataFrame) -> dict[str, str]:
         "narrow_l2": span(busy, " %"),
         "float3_sent": significant(float(sent), 2),
         "column_writes": span(writes),
+        "half_counted": str(int(cells["sm_percent"].isna().sum())),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -13,6 +14,8 @@ from ..analysis.energy import EnergyGroup, EnergyTable, Row, energy_groups, laun
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save
 
 _ACROSS = 3
+# Characters that a panel's title has room for.
+TITLE_WIDTH = 32
 # Panels that have room on a page.
 MOST_PANELS = 12
 _FRONT, _OTHER = OKABE_ITO[1], OKABE_ITO[0]
@@ -86,7 +89,8 @@ def _panel(ax: Axes, group: EnergyGroup) -> None:
     lines.append(f"fastest: {launch_text(fastest)}")
     if group.cheapest is not fastest:
         lines.append(f"cheapest: {launch_text(group.cheapest)}")
-    ax.set_title("\n".join(lines), fontsize=6.5, loc="left")
+    wrapped = [part for line in lines for part in wrap(line, TITLE_WIDTH)]
+    ax.set_title("\n".join(wrapped), fontsize=6.5, loc="left")
     ax.margins(0.12)
     ax.locator_params(nbins=4)
 

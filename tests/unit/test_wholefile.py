@@ -116,6 +116,8 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 WRITERS = {
     "storage/wholefile.py",
     "report/build.py",
+    # What another program reads, in a folder that is gone afterwards.
+    "comparing/otava.py",
     "devices/machine_code/sass.py",
     "storage/joblog.py",
     # What is read while a shard is measured, and goes with it.

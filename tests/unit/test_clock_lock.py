@@ -218,8 +218,9 @@ def test_a_job_frees_the_clocks_that_it_locked_whether_it_ends_well_or_not(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    held = lambda _, uuid, asked, lock: HeldClocks("cuda", UUID, asked, lock)  # noqa: E731
-    monkeypatch.setattr(job, "HeldClocks", held)
+    monkeypatch.setattr(
+        job, "HeldClocks", lambda _, uuid, asked, lock: HeldClocks("cuda", UUID, asked, lock)
+    )
     if fails:
 
         def fail(*_: object) -> None:

@@ -28,12 +28,12 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """The rate itself."""
+        """Hits over trials, 0 to 1; there must have been a trial."""
         return self.hits / self.n
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Its lower and upper end."""
+        """Lower and upper end of the 95 % interval of `share`, 0 to 1."""
         found = binomtest(self.hits, self.n).proportion_ci(CONFIDENCE, "exact")
         return float(found.low), float(found.high)
 
@@ -61,7 +61,7 @@ class FalseAlarms:
         return Rate(sum(bool(len(self.pairs[i][2].slower)) for i in self.apart), len(self.apart))
 
     def markdown(self) -> str:
-        """The rates in words."""
+        """How many pairs raised an alarm, with the interval of the rate, and which, as Markdown."""
         alarms = [f"{a} → {b}" for a, b, found in self.pairs if len(found.slower)]
         groups = sum(len(found.groups) for *_, found in self.pairs)
         slower = sum(int((found.groups["verdict"] == "slower").sum()) for *_, found in self.pairs)

@@ -1,4 +1,4 @@
-"""A history as Markdown."""
+"""A history as Markdown: each group's change points, their causes and what they rest on."""
 
 from __future__ import annotations
 

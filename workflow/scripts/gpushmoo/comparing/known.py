@@ -45,7 +45,10 @@ def known_spreads(run: RunCells) -> KnownSpreads | None:
 
 
 def read_spreads(told: Mapping[str, Any]) -> KnownSpreads:
-    """What `write_spreads` wrote."""
+    """Variances between runs of the same thing, from the JSON that `write_spreads` wrote.
+
+    Their words say how many runs and devices they rest on. Raises KeyError on other JSON.
+    """
     spreads = {kind: Spreads.from_plain(value) for kind, value in told["kinds"].items()}
     words = (
         f"{told['runs']} runs of one and the same thing on {told['devices']} "

@@ -182,12 +182,13 @@ def estimate(
     """
     n = changes.shape[1]
     mean = changes.mean(axis=1)
-    if usual is None and seen is None:
-        unknown = np.full(len(mean), np.inf)
-        return ChangeEstimate(mean, unknown, np.ones(len(mean)))
-    # The mean of a few of these very cells tells nothing that they do not tell themselves.
-    known = usual or seen.spreads(few_df=0.0)  # type: ignore[union-attr]
-    spreads = [known.of(name) for name in classes]
+    if usual is None:
+        if seen is None:
+            unknown = np.full(len(mean), np.inf)
+            return ChangeEstimate(mean, unknown, np.ones(len(mean)))
+        # The mean of a few of these very cells tells nothing that they do not tell themselves.
+        usual = seen.spreads(few_df=0.0)
+    spreads = [usual.of(name) for name in classes]
     prior = np.array([s.own.variance for s in spreads])
     prior_df = np.array([s.own.df for s in spreads])
     shared = np.array([s.shared for s in spreads])

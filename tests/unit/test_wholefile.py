@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 from conftest import ROOT
+from gpushmoo.storage.dataset_seal import SUMS, check, replaced_folder
 from gpushmoo.storage.joblog import job_log
 from gpushmoo.storage.wholefile import (
     DamagedFileError,
@@ -109,6 +110,63 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == [path]
     assert read_json(path) == CONTENT
+
+
+def names_below(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def test_a_folder_goes_when_all_of_the_new_one_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "deep/dataset"
+    with replaced_folder(out) as fresh:
+        write_whole(fresh / "in/old", TEXT)
+    assert names_below(tmp_path) == {"deep", "deep/dataset"} | {
+        f"deep/dataset/{name}" for name in ("in", "in/old", SUMS)
+    }
+    synced = list[tuple[str, bool]]()
+    fsync = os.fsync
+
+    def watched_sync(descriptor: int) -> None:
+        fsync(descriptor)
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced.append((path.name, (out / "in/old").exists()))
+
+    with replaced_folder(out) as fresh:
+        (fresh / "in").mkdir()
+        (fresh / "in/new").write_bytes(TEXT)
+        monkeypatch.setattr(os, "fsync", watched_sync)
+    assert {("in", True), ("new", True)} < set(synced)
+    assert [name for name, old in synced if not old] == ["deep"]
+    assert names_below(out) == {"in", "in/new", SUMS}
+    assert list(out.parent.iterdir()) == [out]
+    check(out, ["in/new"])
+
+
+@pytest.mark.parametrize("fails", ["filling", "fsync"])
+def test_a_folder_that_fails_leaves_the_old_one_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    out = tmp_path / "dataset"
+    with replaced_folder(out) as fresh:
+        write_whole(fresh / "old", TEXT)
+
+    def full_disk(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    def replace() -> None:
+        with replaced_folder(out) as fresh:
+            (fresh / "new").write_bytes(TEXT)
+            if fails == "filling":
+                full_disk()
+            monkeypatch.setattr(os, fails, full_disk)
+
+    with pytest.raises(OSError, match="No space"):
+        replace()
+    monkeypatch.undo()
+    assert names_below(tmp_path) == {"dataset", "dataset/old", f"dataset/{SUMS}"}
+    check(out, ["old"])
 
 
 # Of these some write to folders of one call, in which nobody looks for products.

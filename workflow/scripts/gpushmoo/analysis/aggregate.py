@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -19,10 +16,10 @@ import pyarrow.parquet as pq
 from ..core.run_plan import RunPlan
 from ..core.schema import cell_schema
 from ..core.space import first_repeat_of
-from ..storage.dataset_seal import check, seal
+from ..storage.dataset_seal import check, replaced_folder
 from ..storage.frames import noted
 from ..storage.store import BadParquetError, Shard, open_shard, read_shard
-from ..storage.wholefile import UnusableFilesError, sync
+from ..storage.wholefile import UnusableFilesError
 from .admission import fault_of, fault_of_repeat
 from .clocks_seen import clocks_seen
 from .external_sort import KEY, RUN_BYTES, KeySorter
@@ -89,9 +86,7 @@ def aggregate(
     spread, unread = _spread(shards, reader)
     schema = cell_schema({axis for s in shards for axis in s.axes})
     models: dict[str, list[Path]] = {}
-    fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
-    try:
-        fresh.mkdir(parents=True)
+    with replaced_folder(out) as fresh:
         with pa.CompressedOutputStream(str(fresh / PROVENANCE), "zstd") as lines:
             for partition, group in groupby(shards, key=lambda s: s.partition):
                 members = list(group)
@@ -112,13 +107,6 @@ def aggregate(
             )
         if one_model:
             _refuse_mixture(models)
-        seal(fresh)
-        if out.exists():
-            shutil.rmtree(out)
-        fresh.rename(out)
-        sync(out.parent)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _opened(

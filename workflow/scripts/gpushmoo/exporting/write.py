@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +13,8 @@ from .. import __name__ as library
 from .. import __version__
 from ..analysis.aggregate import dataset_provenance
 from ..storage.dataset import partitions, read_cells
-from ..storage.dataset_seal import SUMS, seal
-from ..storage.wholefile import DamagedFileError, read_json, sync, write_json, write_whole
+from ..storage.dataset_seal import SUMS, replaced_folder
+from ..storage.wholefile import DamagedFileError, read_json, write_json, write_whole
 from .choices import Choice, choices
 from .choices_json import choices_json
 from .errors import ExportError
@@ -59,18 +56,9 @@ def write_exports(dataset: Path, run: str, out: Path, formats: Sequence[str] = F
         named = f"'{unknown[0]}' is none" if unknown else "none was named"
         raise ExportError(f"formats: {named}; there are {', '.join(FORMATS)}.")
     _refuse_foreign(out)
-    fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
-    try:
-        fresh.mkdir(parents=True)
+    with replaced_folder(out) as fresh:
         notes = _fill(fresh, dataset, run, formats)
         files = sorted(p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file())
-        seal(fresh)
-        if out.exists():
-            shutil.rmtree(out)
-        fresh.rename(out)
-        sync(out.parent)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
     return Exported(out, tuple(out / file for file in files), tuple(notes))
 
 

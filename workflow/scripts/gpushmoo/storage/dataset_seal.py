@@ -1,4 +1,6 @@
-"""The list of a data set's files with their sums: written last, checked before anything is read.
+"""The list of a folder's files with their sums: written last, checked before anything is read.
+
+Sealed folders are data sets and exports; each takes the place of an earlier one as a whole.
 
 Apart from reading the cells: planning looks at data sets before every start, and what reads their
 cells takes as long to import as Snakemake.
@@ -7,7 +9,11 @@ cells takes as long to import as Snakemake.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+import os
+import shutil
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .store import BadParquetError, is_whole
@@ -15,6 +21,26 @@ from .wholefile import DamagedFileError, read_json, sync, write_json
 
 # SHA-256 of every file of a dataset. Readers of data sets pass over names that begin with '_'.
 SUMS = "_sha256.json"
+
+
+@contextmanager
+def replaced_folder(out: Path) -> Iterator[Path]:
+    """Give a new folder beside `out` to fill; in the end it is sealed and takes the place of `out`.
+
+    The old one goes only when all of the new one is on the disk. Whatever is raised while it is
+    filled, and OSError (no space), leave `out` as it was and nothing beside it.
+    """
+    fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
+    try:
+        fresh.mkdir(parents=True)
+        yield fresh
+        seal(fresh)
+        if out.exists():
+            shutil.rmtree(out)
+        fresh.rename(out)
+        sync(out.parent)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def seal(dataset: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from ..planning.bounds import Bounds, refuse_impossible, refuse_large
 from ..planning.config_bulk import bulk_fault
 from ..planning.config_schema import ConfigError, check_schema
 from ..planning.sweeps import SweepConfig, read_measure, read_sweep
-from ..workloads.loader import KernelFolder
+from ..workloads.loader import KernelFolder, KernelFolderError, is_folder, load_kernel
 
 # What of a sweep may be given as one value in place of a list of it.
 _LISTS = ("dtypes", "variants", "sizes", "cache", "launch")
@@ -56,6 +58,24 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(fault)
         check_schema(told, _schema())
     return {**_defaults(), **told}
+
+
+def named_folder(kernel: str | os.PathLike[str]) -> Path:
+    """The kernel's folder of that name. Raises ConfigError where it is none."""
+    path = Path(kernel).expanduser().resolve()
+    if not is_folder(path) or not (path / "workload.py").is_file():
+        raise ConfigError(
+            f"kernel: '{kernel}' is no kernel's folder; it must be one that holds workload.py."
+        )
+    return path
+
+
+def loaded(path: Path) -> KernelFolder:
+    """The kernel in a folder. Raises ConfigError where it does not load."""
+    try:
+        return load_kernel(path)
+    except KernelFolderError as err:
+        raise ConfigError(str(err)) from err
 
 
 def read_request(folder: KernelFolder, told: Mapping[str, Any]) -> Request:

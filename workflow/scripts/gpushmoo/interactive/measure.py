@@ -27,8 +27,8 @@ from ..planning.job_params import build_params, sweep_params
 from ..planning.sweeps import SweepConfig, refuse_kinds
 from ..storage.store import write_parquet
 from ..workloads.contract import Workload
-from ..workloads.loader import KernelFolder, KernelFolderError, is_folder, load_kernel
-from .arguments import Request, checked, read_request
+from ..workloads.loader import KernelFolder
+from .arguments import Request, checked, loaded, named_folder, read_request
 from .building import build_apart
 from .result import CELLS, DATASET, LOG, Sweep
 
@@ -96,17 +96,10 @@ def loaded_kernel(
 
         path = write_folder(kernel, source, suffix, work / "kernels")
     else:
-        path = Path(kernel).expanduser().resolve()
         if source is not None:
             raise ConfigError("source: a kernel's folder has its own; only a Workload needs one.")
-        if not is_folder(path) or not (path / "workload.py").is_file():
-            raise ConfigError(
-                f"kernel: '{kernel}' is no kernel's folder; it must be one that holds workload.py."
-            )
-    try:
-        return load_kernel(path)
-    except KernelFolderError as err:
-        raise ConfigError(str(err)) from err
+        path = named_folder(kernel)
+    return loaded(path)
 
 
 @remembered

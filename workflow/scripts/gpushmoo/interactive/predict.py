@@ -20,7 +20,7 @@ from ..devices.machine_code.versions import version_code
 from ..planning.config_schema import ConfigError
 from ..storage.wholefile import DamagedFileError, read_json
 from ..workloads.contract import Workload
-from ..workloads.loader import KernelFolder, KernelFolderError, load_kernel
+from .arguments import loaded, named_folder
 
 # The model of a device that comes with the library.
 KNOWN = Path(__file__).with_name("known_devices") / "nvidia-h200.json"
@@ -68,7 +68,7 @@ def predict(
     the kernel.
     """
     told = _model(KNOWN if model is None else Path(model))
-    folder = _folder(kernel)
+    folder = loaded(named_folder(kernel))
     cell = _cell(folder.workload, folder.name, dtype, variant, size, cache, params)
     launch = _launch(folder.workload, cell)
     arch = told["arch"]
@@ -101,18 +101,6 @@ def _model(path: Path) -> dict[str, Any]:
         known = ", ".join(sorted(MULTIPROCESSORS))
         raise ConfigError(f"model: how many blocks {told['arch']} holds is not known; {known} are.")
     return dict(told)
-
-
-def _folder(kernel: str | os.PathLike[str]) -> KernelFolder:
-    path = Path(kernel).expanduser().resolve()
-    if not (path / "workload.py").is_file():
-        raise ConfigError(
-            f"kernel: '{kernel}' is no kernel's folder; it must be one that holds workload.py."
-        )
-    try:
-        return load_kernel(path)
-    except KernelFolderError as err:
-        raise ConfigError(str(err)) from err
 
 
 def _cell(

@@ -14,14 +14,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from .. import __version__
 from ..core.backends import AUTO, BACKENDS
 from ..core.paths import IMPORTED, KERNELS, ROOT
 from ..core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
@@ -33,6 +31,7 @@ from .counted import to_plain
 from .metrics import COLUMNS, GROUPS
 from .ncu import CountedLaunch, NotCountedError, Replay, count_launches, find_ncu, version_of
 from .sample import FLUSHED, SampledCell, designed_sample, explained_cells
+from .tables import cell_columns, study_facts
 
 log = logging.getLogger(__name__)
 
@@ -217,18 +216,12 @@ def _write(profiling: Profiling, found: Found, facts: Mapping[str, Any], out: Pa
     rows = [
         _row(s, profiling.folders, found) for s in profiling.sample if s.cell.key in found.launched
     ]
+    why = " ".join(found.whys) or None
     metadata = {
         **facts,
-        "study": "counters",
-        "gpushmoo": __version__,
-        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "why": " ".join(found.whys) or None,
+        **study_facts("counters", profiling.folders, profiling.device["backend"], why),
         "device": found.device,
         "metrics": {c: m for group in GROUPS.values() for c, m in group.items()},
-        "kernel_digests": {
-            n: f.digest(BACKENDS[profiling.device["backend"]].source_suffix)
-            for n, f in profiling.folders.items()
-        },
     }
     write_parquet(pa.Table.from_pylist(rows, COUNTERS_SCHEMA), out, metadata)
     busy = {row["cell_key"]: _busy(row) for row in rows}
@@ -253,23 +246,13 @@ def _busy(row: Mapping[str, Any]) -> dict[str, float] | None:
 
 def _row(sampled: SampledCell, folders: Mapping[str, KernelFolder], found: Found) -> dict[str, Any]:
     cell, launched = sampled.cell, found.launched[sampled.cell.key]
-    read, written = folders[cell.kernel].workload.bytes_moved(cell)
     made = launched["message"] is None
     x, y, z = launched["block"]
     across, down, deep = launched["grid"]
     return {
-        "cell_key": cell.key,
-        "kernel": cell.kernel,
-        "dtype": cell.dtype,
-        "variant": cell.variant,
-        "height": cell.problem.height,
-        "width": cell.problem.width,
-        "cache_state": cell.cache_state,
-        "params": " ".join(f"{name}={value}" for name, value in cell.params),
+        **cell_columns(cell, folders),
         "asks": sampled.asks,
         "message": launched["message"],
-        "bytes_read": read,
-        "bytes_written": written,
         "entry": launched["entry"] or None,
         "blocks": across * down * deep if made else None,
         "threads_per_block": x * y * z if made else None,

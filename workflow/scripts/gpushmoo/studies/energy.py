@@ -14,13 +14,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from .. import __version__
 from ..core.backends import AUTO, BACKENDS
 from ..core.chosen_cells import ChosenCell, cells_in, from_plain
 from ..core.energy_schema import ENERGY_SCHEMA
@@ -35,6 +33,7 @@ from ..storage.wholefile import DamagedFileError, read_json
 from ..workloads.contract import Workload
 from ..workloads.loader import KernelFolder, KernelFolderError, find_kernels, load_kernel
 from .metered import EnergyMeter, EnergyPlan, Metered, MeteredCell
+from .tables import cell_columns, params_words, study_facts
 from .windows import NoEnergyError, watched
 
 log = logging.getLogger(__name__)
@@ -132,11 +131,7 @@ def check_cell(chosen: ChosenCell, workload: Workload) -> None:
             f"this one has {', '.join(sorted(named)) or 'none'}."
         )
     if (fault := workload.valid(cell)) is not None:
-        raise ValueError(f"{cell.kernel} has no cell {_params_text(chosen)}: {fault}.")
-
-
-def _params_text(chosen: ChosenCell) -> str:
-    return " ".join(f"{name}={value}" for name, value in chosen.cell.params)
+        raise ValueError(f"{cell.kernel} has no cell {params_words(cell)}: {fault}.")
 
 
 def _facts(device: Device) -> dict[str, Any]:
@@ -147,16 +142,11 @@ def _write(
     out: Path, task: EnergyTask, device: Mapping[str, Any], metered: Metered, why: str | None
 ) -> None:
     idle_w = [window.watts for window in metered.idle]
-    suffix = BACKENDS[task.device["backend"]].source_suffix
     metadata = {
-        "study": "energy",
-        "gpushmoo": __version__,
-        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "why": why,
+        **study_facts("energy", task.folders, task.device["backend"], why),
         "device": device,
         "plan": asdict(task.plan),
         "idle": [{"seconds": w.seconds, "joules": w.joules} for w in metered.idle],
-        "kernel_digests": {n: f.digest(suffix) for n, f in task.folders.items()},
     }
     rows = [_row(cell, task, idle_w, device) for cell in metered.cells]
     write_parquet(pa.Table.from_pylist(rows, ENERGY_SCHEMA), out, metadata)
@@ -165,23 +155,14 @@ def _write(
 def _row(
     metered: MeteredCell, task: EnergyTask, idle_w: Sequence[float], device: Mapping[str, Any]
 ) -> dict[str, Any]:
-    chosen, cell = metered.chosen, metered.chosen.cell
-    read, written = task.folders[cell.kernel].workload.bytes_moved(cell)
+    head = cell_columns(metered.chosen.cell, task.folders)
+    moved = head["bytes_read"] + head["bytes_written"]
     windows = metered.windows if metered.message is None else []
-    gbs = [(read + written) / w.seconds_per_launch / 1e9 for w in windows]
+    gbs = [moved / w.seconds_per_launch / 1e9 for w in windows]
     return {
-        "cell_key": cell.key,
-        "kernel": cell.kernel,
-        "dtype": cell.dtype,
-        "variant": cell.variant,
-        "height": cell.problem.height,
-        "width": cell.problem.width,
-        "cache_state": cell.cache_state,
-        "params": _params_text(chosen),
-        "role": chosen.role,
+        **head,
+        "role": metered.chosen.role,
         "message": metered.message,
-        "bytes_read": read,
-        "bytes_written": written,
         "rounds": len(windows),
         "launches_per_sample": metered.launches or None,
         "window_s": [w.seconds for w in windows],

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 import pytest
+from conftest import examples
 from gpushmoo.analysis.advice import Advice, advice, place
 from gpushmoo.analysis.best import best_table
+from gpushmoo.analysis.ceiling import CeilingRow
 from gpushmoo.report.findings import MOST, Finding, advice_findings, ranked
 from gpushmoo.report.first_page import cost_cell, first_page
 from gpushmoo.report.launches import axes_words, launch_values, launch_words, thumbnail
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 MIB = 2**20
@@ -57,9 +59,18 @@ def group(times: Mapping[tuple[int, int], float], side: int = 8192, **other: Any
     return pd.DataFrame(rows)
 
 
-def advised(*groups: pd.DataFrame) -> list[Advice]:
+def advised(*groups: pd.DataFrame, ceiling: Sequence[CeilingRow] = ()) -> list[Advice]:
     cells = pd.concat(groups, ignore_index=True)
-    return advice(cells, best_table(cells).to_pandas())
+    return advice(cells, best_table(cells, ceiling).to_pandas(), ceiling)
+
+
+def peaks(gbs: float) -> list[CeilingRow]:
+    """A device that loads and stores so fast, known to 1 %."""
+    where, what = ("D", "warm", "back_to_back"), ("p", "float", "v", "")
+    return [
+        CeilingRow(*where, kind, MIB, None, gbs, 0.99 * gbs, 1.01 * gbs, *what)
+        for kind in ("load", "store")
+    ]
 
 
 LARGE = {(32, 8): 1.1, (16, 16): 1.0, (64, 4): 1.0005, (256, 1): 2.0, (4, 4): 9.0}
@@ -126,7 +137,7 @@ def test_a_kernel_without_parameters_has_a_dash() -> None:
     one = group({(8, 8): 1.0}).drop(columns=["block_x", "block_y"])
     [found] = advised(one)
     assert (launch_words(found.cell, found.axes), found.defaults) == ("—", {})
-    page = first_page([found], one, {"k": {"title": "K"}})
+    page = first_page([found], one, {"k": {"title": "K"}}, False)
     [row] = page["kernels"][0]["rows"]
     assert (row["use"], row["worst"]["text"], row["in_cache"]["text"]) == ("—", "—", "—")
     assert page["kernels"][0]["thumbnail"] is None
@@ -189,6 +200,55 @@ def test_costs_are_read_at_a_glance(cost: float | None, text: str, bad: bool) ->
     assert cost_cell(cost) == {"text": text, "bad": bad}
 
 
+def at(**seconds: float) -> list[pd.DataFrame]:
+    """Cells of a type that each take so long."""
+    return [group({(32, 8): s, (4, 4): 9 * s}, dtype=dtype) for dtype, s in seconds.items()]
+
+
+def page_of(groups: Sequence[pd.DataFrame], gbs: float, is_cpu: bool) -> dict[str, Any]:
+    told = advised(*groups, ceiling=peaks(gbs))
+    return first_page(told, pd.concat(groups), {"k": {"title": "K"}}, is_cpu)
+
+
+def test_a_share_of_the_ceiling_that_is_none_is_a_dash_and_said_why() -> None:
+    # One second is half of the ceiling, 0.499 cannot be told from all of it.
+    gbs = 2 * 8192 * 8192 * 8 / 1e9
+    page = page_of(at(double=1.0, float=0.499, float3=0.4, float4=0.25), gbs, True)
+    shown = {row["dtype"]: row["share"] for row in page["kernels"][0]["rows"]}
+    assert shown == {"double": "50 %", "float": "100 %", "float3": "—", "float4": "—"}
+    assert page["above_ceiling"] == (
+        "for 2 of 4: faster than loading and storing one after the other, which is no bound there "
+        "(a CPU's caches do both at once)."
+    )
+    on_a_gpu = page_of(at(double=1.0, float=0.4), gbs, False)["above_ceiling"]
+    assert "(a cache does both at once). In memory (1 of these)" in on_a_gpu
+    small = [group({(32, 8): 0.001}, side=1024)]
+    assert "In memory" not in page_of(small, 1.0, False)["above_ceiling"]
+    assert page_of(at(double=1.0, float=0.499), gbs, True)["above_ceiling"] == ""
+
+
+def test_without_a_ceiling_a_dash_needs_no_reason() -> None:
+    cells = at(float=1.0)
+    page = first_page(advised(*cells), cells[0], {"k": {"title": "K"}}, True)
+    assert page["kernels"][0]["rows"][0]["share"] == "—"
+    assert (page["has_ceiling"], page["above_ceiling"]) == (False, "")
+
+
+@settings(max_examples=examples(20))
+@given(factors=st.lists(st.floats(0.1, 4.0), min_size=1, max_size=3), is_cpu=st.booleans())
+def test_no_share_on_the_first_page_is_above_all(factors: list[float], is_cpu: bool) -> None:
+    gbs = 8192 * 8192 * 8 / 1e9
+    times = {dtype: 1 / f for dtype, f in zip(("double", "float", "float4"), factors, strict=False)}
+    page = page_of(at(**times), gbs, is_cpu)
+    shown = [row["share"] for row in page["kernels"][0]["rows"]]
+    assert all(share == "—" or float(share.removesuffix(" %")) <= 100 for share in shown)
+    dashes = shown.count("—")
+    said = page["above_ceiling"]
+    assert said.startswith(f"for {dashes} of {len(shown)}: ") if dashes else said == ""
+    # Each bandwidth is known to 0.1 %, the ceiling to 1 %.
+    assert dashes == sum(0.999 * f > 1.01 for f in factors)
+
+
 def test_a_small_map_has_the_fastest_of_every_place_and_holes_where_nothing_ran() -> None:
     cells = group({(x, y): x * y / 16.0 for x in (4, 8, 16) for y in (4, 8, 16) if x * y < 200})
     [found] = advised(cells)
@@ -203,6 +263,18 @@ def test_a_small_map_has_the_fastest_of_every_place_and_holes_where_nothing_ran(
 
 
 # Findings
+
+
+def test_only_a_ceiling_that_is_a_bound_says_what_limits() -> None:
+    gbs = 8192 * 8192 * 8 / 1e9
+    said = advice_findings(advised(*at(double=0.5, float=2.0), ceiling=peaks(gbs)), lambda _: None)
+    [one] = [f.sentence for f in said if "ceiling" in f.sentence]
+    assert one == (
+        "No launch brings k, float near what the device can do: its best reaches 50 % of the "
+        "ceiling, so something else than memory limits it."
+    )
+    said = advice_findings(advised(*at(double=0.5), ceiling=peaks(gbs)), lambda _: None)
+    assert not any("ceiling" in f.sentence for f in said)
 
 
 def findings_of(*groups: pd.DataFrame) -> list[Finding]:

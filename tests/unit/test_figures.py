@@ -382,6 +382,22 @@ def test_curve_is_readable_and_has_its_ceiling(
     assert sentences(note_of(svg)["caption"]) == 2
 
 
+def test_what_is_faster_than_its_ceiling_has_no_share(
+    cells: pd.DataFrame, ceiling: list[CeilingRow], predictions: pd.DataFrame, tmp_path: Path
+) -> None:
+    names = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
+    tenth = [replace(r, **{name: getattr(r, name) / 10 for name in names}) for r in ceiling]
+    where = {"kernel": "block_eq_partition", **FLUSHED}
+    curved, sized = tmp_path / "a.svg", tmp_path / "b.svg"
+    shown = matching(cells, where), matching(predictions, where)
+    curve(*shown, "num_partition", "blocks", curved, tenth)
+    workingset(matching(cells, {"kernel": "global_copy"}), "global_copy", sized, tenth)
+    for svg in (curved, sized):
+        caption = note_of(svg)["caption"]
+        assert "GB/s, above the ceiling, which is no bound there" in caption
+        assert "% of the ceiling" not in caption
+
+
 def test_without_a_ceiling_none_is_drawn(
     cells: pd.DataFrame, predictions: pd.DataFrame, drawn: list[Figure], tmp_path: Path
 ) -> None:

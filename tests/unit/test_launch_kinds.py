@@ -301,14 +301,16 @@ def several() -> tuple[pd.DataFrame, list[Advice]]:
 
 def test_each_kind_has_its_launch_and_is_named_where_there_are_several() -> None:
     cells, told = several()
-    page = first_page(told, cells, {"k": {"title": "K"}})
+    page = first_page(told, cells, {"k": {"title": "K"}}, False)
     assert [(k["name"], [r["use"] for r in k["rows"]]) for k in page["kernels"]] == [
         ("k, back to back", ["32 × 8"]),
         ("k, isolated", ["16 × 16"]),
     ]
     usual = of_one_kind(cells)
     one = advice(usual, best_table(usual).to_pandas())
-    assert [k["name"] for k in first_page(one, usual, {"k": {"title": "K"}})["kernels"]] == ["k"]
+    assert [k["name"] for k in first_page(one, usual, {"k": {"title": "K"}}, False)["kernels"]] == [
+        "k"
+    ]
     names = Namer(cells.to_dict("records"))
     assert names.size(told[1].group) == "8192², isolated"
     assert Namer(usual.to_dict("records")).size(told[0].group) == "8192²"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pypdfium2
 import pytest
+from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
 from gpushmoo.core.display import number, percent, seconds, significant, size_bytes
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import CACHE_STATES, Problem
@@ -191,6 +193,24 @@ def test_the_first_page_has_a_row_for_each_kernel_and_type(full: Rendered) -> No
     # The figure that shows it stands in the same report.
     files = {f["file"] for f in full.facts["heatmaps"] + full.facts["curves"]}
     assert {f["figure"] for f in full.facts["findings"]} & files
+
+
+def test_the_first_page_says_why_there_is_no_share(
+    full_shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
+
+    def tenth(cells: pd.DataFrame, kinds: dict[str, str]) -> list[CeilingRow]:
+        rows = ceiling_rows(cells, kinds)
+        return [replace(r, **{name: getattr(r, name) / 10 for name in names}) for r in rows]
+
+    monkeypatch.setattr("rendering.ceiling_rows", tenth)
+    found = render(full_shards, tmp_path)
+    rows = [row for kernel in found.facts["first_page"]["kernels"] for row in kernel["rows"]]
+    above = sum(row["share"] == "—" for row in rows)
+    assert above
+    assert all(float(r["share"][:-2]) <= 100 for r in rows if r["share"] != "—")
+    assert f"— for {above} of {len(rows)}: faster than loading and storing" in found.text
 
 
 def test_several_cache_states_are_told_apart(full: Rendered) -> None:

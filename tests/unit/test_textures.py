@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import ROOT
-from gpushmoo.analysis.ceiling import CeilingRow
+from gpushmoo.analysis.ceiling import CeilingRow, CeilingShare
 from gpushmoo.report.tables import namer
 from gpushmoo.workloads.loader import load_kernel
 from texture_shmoo.analysis import Shmoo, shmoos, written_sums
@@ -125,9 +125,13 @@ def test_each_kernel_size_state_and_device_is_its_own() -> None:
 def test_share_is_that_of_the_load_peak_or_of_the_store_peak() -> None:
     gbs = IMAGE_BYTES * 1e-9
     peaks = [ceiling("load", 4 * gbs), ceiling("store", 2 * gbs)]
-    assert one(cells_of(TIMES), peaks).share == pytest.approx(0.25)
-    assert one(cells_of(TIMES, SURFACE), peaks).share == pytest.approx(0.5)
+    assert one(cells_of(TIMES), peaks).share == CeilingShare(pytest.approx(0.25))
+    assert one(cells_of(TIMES, SURFACE), peaks).share == CeilingShare(pytest.approx(0.5))
     assert one(cells_of(TIMES, SURFACE), peaks[:1]).share is None
+    slow = [ceiling("load", gbs / 2)]
+    (told,) = page_of(cells_of(TIMES), slow)["ours"]
+    assert told["share"] == "—"
+    assert "above the load peak, with" in told["finding"]
     page = page_of(cells_of(TIMES, SURFACE), peaks)
     assert "50 % of the store peak, with" in page["ours"][0]["finding"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.analysis.best import tied_best
-from gpushmoo.analysis.ceiling import CeilingRow, share_of_ceiling
+from gpushmoo.analysis.ceiling import CeilingRow, CeilingShare, told_share
 from gpushmoo.core.schema import Status
 
 # The document's rule for surfaces: so many threads at least, and whole warps.
@@ -37,7 +37,7 @@ class Shmoo:
 
     what: str
     best: Mapping[str, Any]
-    share: float | None
+    share: CeilingShare | None
     tied: tuple[tuple[int, int], ...]
     candidates: int
     worst: float
@@ -88,7 +88,7 @@ def _shmoo(what: str, group: pd.DataFrame, ceiling: Sequence[CeilingRow]) -> Shm
     return Shmoo(
         what=what,
         best=best,
-        share=share_of_ceiling(ceiling, best),
+        share=told_share(ceiling, best),
         tied=tuple((int(x), int(y)) for x, y in zip(tied["block_x"], tied["block_y"], strict=True)),
         candidates=len(group),
         worst=float(speed.min()),

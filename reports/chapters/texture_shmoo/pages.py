@@ -91,7 +91,7 @@ def _shmoo_row(s: Shmoo, names: Namer) -> Json:
     return {
         "where": _where(s, names),
         "bandwidth": bare_interval(s.best),
-        "share": "—" if s.share is None else percent(s.share),
+        "share": "—" if s.share is None else s.share.text,
         "threads": _threads(s),
         "tied": tied,
         "shapes": _shapes(s.tied),
@@ -105,7 +105,8 @@ def _shmoo_row(s: Shmoo, names: Namer) -> Json:
 def _of_peak(s: Shmoo) -> str:
     if s.share is None:
         return ""
-    return f", {percent(s.share)} of the {'store' if s.best['bytes_written'] else 'load'} peak,"
+    peak = f"the {'store' if s.best['bytes_written'] else 'load'} peak"
+    return f", above {peak}," if s.share.share is None else f", {s.share.text} of {peak},"
 
 
 def _threads(s: Shmoo) -> str:

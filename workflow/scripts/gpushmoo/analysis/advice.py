@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES
+from .ceiling import CeilingRow, CeilingShare, told_share
 from .fastest import INSIDE, OUTSIDE, axes_of
 
 # The axes of a block, in the order in which its shape is said.
@@ -48,7 +49,8 @@ class Advice:
     it was swept so, in the fastest variant. `cell` is the
     launch's row of the data set, `axes` the launch parameters of its group. `place` says where that
     problem's bytes lie: ``cache``, ``memory``, ``between``, or ``unknown`` where the device does
-    not tell its cache's size.
+    not tell its cache's size. `of_ceiling` is what that launch reaches there of what loading and
+    storing its bytes allow; None where that is not known.
 
     `tied` of `candidates` launches cannot be told from the fastest. `defaults` has the cost of each
     of DEFAULT_BLOCKS that was swept, `worst` that of the slowest valid launch. Costs are shares of
@@ -61,17 +63,20 @@ class Advice:
     place: str
     tied: int
     candidates: int
-    share_of_ceiling: float | None
+    of_ceiling: CeilingShare | None
     edge: str
     defaults: Mapping[str, float]
     worst: float
     in_cache: InCache | None = None
 
 
-def advice(cells: pd.DataFrame, best: pd.DataFrame) -> list[Advice]:
+def advice(
+    cells: pd.DataFrame, best: pd.DataFrame, ceiling: Sequence[CeilingRow] = ()
+) -> list[Advice]:
     """One for each device, kernel, kind of launch and element type with a verified cell, sorted.
 
-    `best` has the rows of `best_schema`, without those of variants that are not to win.
+    `best` has the rows of `best_schema`, without those of variants that are not to win; those
+    without a share of the ceiling are told none of `ceiling` either.
     """
     ok = cells[cells["status"] == Status.OK]
     groups = dict(list(ok.groupby(list(GROUP), sort=False, observed=True)))
@@ -82,7 +87,7 @@ def advice(cells: pd.DataFrame, best: pd.DataFrame) -> list[Advice]:
         top = _main(own)
         tied = best[(best[list(GROUP)] == top[list(GROUP)].tolist()).all(axis=1)]
         same_variant = own[own["variant"] == top["variant"]]
-        out.append(_advice(top, tied, same_variant, groups))
+        out.append(_advice(top, tied, same_variant, groups, ceiling))
     return out
 
 
@@ -100,6 +105,7 @@ def _advice(
     tied: pd.DataFrame,
     same_variant: pd.DataFrame,
     groups: Mapping[tuple[Any, ...], pd.DataFrame],
+    ceiling: Sequence[CeilingRow],
 ) -> Advice:
     """The advice for the group of `top`, of which `tied` are the best.
 
@@ -119,7 +125,6 @@ def _advice(
         there = groups[cached]
         best_there = there.loc[there["median_s"].idxmin()].to_dict()
         in_cache = InCache(best_there, _cost(times[cached], launch))
-    share = top["share_of_ceiling"]
     defaults = {
         name: times[main][default] / fastest - 1.0
         for name, block in DEFAULT_BLOCKS.items()
@@ -132,7 +137,7 @@ def _advice(
         place=place(cell["working_set_over_cache"]),
         tied=int(top["tied"]),
         candidates=int(top["candidates"]),
-        share_of_ceiling=None if pd.isna(share) else float(share),
+        of_ceiling=None if pd.isna(top["share_of_ceiling"]) else told_share(ceiling, cell),
         edge=str(top["edge"]),
         defaults=defaults,
         worst=float(group["median_s"].max() / fastest - 1.0),

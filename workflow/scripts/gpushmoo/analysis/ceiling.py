@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from ..core.display import percent
 from ..core.schema import DERIVED
 from ..core.space import Condition
 from ..storage.dataset import read_cells
@@ -49,6 +50,29 @@ class CeilingRow:
     dtype: str
     variant: str
     params: str
+
+
+@dataclass(frozen=True)
+class CeilingShare:
+    """What a reader is told of a cell beside its ceiling.
+
+    `share` is at most 1. It is 1 where the cell cannot be told from its ceiling, and None where the
+    cell is surely faster: what was loaded and stored at one time has no bound in their sum.
+    """
+
+    share: float | None
+
+    @property
+    def text(self) -> str:
+        """``97 %``, or a dash where the ceiling is no bound."""
+        return "—" if self.share is None else percent(self.share)
+
+    @property
+    def words(self) -> str:
+        """``97 % of the ceiling``, to go on after a bandwidth."""
+        if self.share is None:
+            return "above the ceiling, which is no bound there"
+        return f"{self.text} of the ceiling"
 
 
 def ceiling_rows(cells: pd.DataFrame, kinds: Mapping[str, str]) -> list[CeilingRow]:
@@ -122,9 +146,27 @@ def cell_ceiling_gbs(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> flo
 
 
 def share_of_ceiling(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> float | None:
-    """Bandwidth of a verified row of the dataset over its ceiling; None where there is none."""
+    """Bandwidth of a verified row of the dataset over its ceiling; None where there is none.
+
+    The plain quotient, for tables of data; what is printed is that of `told_share`.
+    """
     ceiling = cell_ceiling_gbs(rows, cell)
     return None if ceiling is None else float(cell["bandwidth_gbs"]) / ceiling
+
+
+def told_share(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> CeilingShare | None:
+    """The share that may be printed of a verified row of the dataset; None without a ceiling.
+
+    A ceiling is itself measured. It lies below the cell for sure where the lower end of the cell's
+    interval is above what loads and stores allow at the upper ends of theirs.
+    """
+    share = share_of_ceiling(rows, cell)
+    if share is None or share <= 1:
+        return None if share is None else CeilingShare(share)
+    at_most = [replace(row, bandwidth_gbs=row.bandwidth_high_gbs) for row in rows]
+    highest = cell_ceiling_gbs(at_most, cell)
+    surely = highest is not None and cell["bandwidth_low_gbs"] > highest
+    return CeilingShare(None if surely else 1.0)
 
 
 def measure_ceiling(dataset: Path, kinds: Mapping[str, str], out: Path) -> None:

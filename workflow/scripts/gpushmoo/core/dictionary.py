@@ -74,7 +74,9 @@ _LAUNCH = {
     "registers": Meaning("registers of a thread; null if not told"),
 }
 _BEST = {
-    "share_of_ceiling": Meaning("bandwidth over the ceiling; null where there is none", SHARE),
+    "share_of_ceiling": Meaning(
+        "bandwidth over the ceiling, above 1 where the cell is faster; null where there is none"
+    ),
     "slower_than_best": Meaning("median over that of the group's fastest, minus one", SHARE),
     "is_fastest": Meaning("whether the cell has the group's smallest median"),
     "tied": Meaning("cells of the group that cannot be told from its fastest"),

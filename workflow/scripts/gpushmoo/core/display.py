@@ -40,11 +40,6 @@ def percent(share: float) -> str:
     return f"{significant(100 * share, 2)} %"
 
 
-def of_ceiling(share: float | None) -> str:
-    """``, 97 % of the ceiling,`` to go on after a bandwidth; empty where there is no ceiling."""
-    return "" if share is None or math.isnan(share) else f", {percent(share)} of the ceiling,"
-
-
 def seconds(value: float) -> str:
     """A time with the fitting prefix, from ns to s; what is under a picosecond is 0."""
     if abs(value) < 1e-12:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from ..analysis.ceiling import CeilingRow, cell_ceiling_gbs, share_of_ceiling
+from ..analysis.ceiling import CeilingRow, cell_ceiling_gbs, told_share
 from ..analysis.fastest import bytes_touched
 from ..core.display import gbs, percent
 from ..core.schema import Status
@@ -181,8 +181,8 @@ def _caption(
         if part.empty:
             continue
         best = part.loc[part["bandwidth_gbs"].idxmax()]
-        share = share_of_ceiling(ceiling, best)
-        of = "" if share is None else f", {percent(share)} of the ceiling"
+        told = told_share(ceiling, best)
+        of = "" if told is None else f", {told.words}"
         peaks.append(f"{int(best[x])} ({dtype}: {gbs(best['bandwidth_gbs'])}{of})")
     if not peaks:
         return "No valid cell."

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ..analysis.cache_end import CacheEnd, cache_ends
-from ..analysis.ceiling import CeilingRow, share_of_ceiling
+from ..analysis.ceiling import CeilingRow, told_share
 from ..analysis.fastest import (
     BYTES_TOUCHED,
     INSIDE,
@@ -21,7 +21,7 @@ from ..analysis.fastest import (
     cache_bytes,
     fastest,
 )
-from ..core.display import gbs, of_ceiling, significant, size_bytes
+from ..core.display import gbs, significant, size_bytes
 from ..core.text import joined
 from ..workloads.views import FigureData, WorkingSet
 from .light_seaborn import sns
@@ -193,7 +193,8 @@ def _caption(tops: Tops, ends: list[str], ceiling: Sequence[CeilingRow]) -> str:
 
 
 def _speed(cell: Json, ceiling: Sequence[CeilingRow]) -> str:
-    return gbs(cell["bandwidth_gbs"]) + of_ceiling(share_of_ceiling(ceiling, cell))
+    told = told_share(ceiling, cell)
+    return gbs(cell["bandwidth_gbs"]) + ("" if told is None else f", {told.words},")
 
 
 def _ends(ends: list[CacheEnd], word: str) -> list[str]:

@@ -60,7 +60,7 @@ def report_facts(
     variants = zip(own_best["kernel"], own_best["variant"], strict=True)
     is_control = pd.Series([v in controls[k] for k, v in variants], own_best.index, bool)
     own_best = own_best[~is_control]
-    to_use = advice(own_cells, own_best)
+    to_use = advice(own_cells, own_best, ceiling)
     others = [k for k in sorted(set(own_cells["kernel"])) if k not in spec["persistent"]]
     contrasts = contrast_findings(
         own_cells, spec["persistent"], others, names, lambda kernel: _figure_of(kernel, spec)
@@ -76,14 +76,15 @@ def report_facts(
         *(_view_finding(name, figures[name]) for name in figures if "finding" in figures[name]),
     ]
     first = ranked(candidates)
+    is_cpu = provenance[0]["device"]["kind"] == "cpu"
     return {
         "run": spec["run"],
         "recorded": spec["recorded"],
         "title": title_device(provenance),
         "measured": measured_words(provenance),
         "date": measured_date(provenance),
-        "is_cpu": provenance[0]["device"]["kind"] == "cpu",
-        "first_page": first_page(to_use, own_cells, spec["kernels"]),
+        "is_cpu": is_cpu,
+        "first_page": first_page(to_use, own_cells, spec["kernels"], is_cpu),
         "findings": [{"sentence": f.sentence, "figure": f.figure} for f in first],
         "more_faults": sum(f.worth == float("inf") for f in candidates if f not in first),
         "clock_warning": clock_warning(provenance),

@@ -154,8 +154,8 @@ def _faster_in_cache(advice: Sequence[Advice], figure_of: FigureOf) -> Finding |
 
 def _far_below(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
     """The kernel whose best launch is farthest from what loading and storing allow."""
-    far = [a for a in _in_memory(advice) if a.share_of_ceiling is not None]
-    shares = [(a.share_of_ceiling or 0.0, a) for a in far]
+    told = [(a.of_ceiling.share, a) for a in _in_memory(advice) if a.of_ceiling is not None]
+    shares = [(share, a) for share, a in told if share is not None]
     share, a = min(shares, key=lambda pair: pair[0], default=(1.0, None))
     if a is None or share > FAR_BELOW:
         return None

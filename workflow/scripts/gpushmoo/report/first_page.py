@@ -19,12 +19,15 @@ _PLACES = {"cache": "cache", "memory": "memory", "between": "partly cache", "unk
 
 
 def first_page(
-    advice: Sequence[Advice], cells: pd.DataFrame, kernels: Mapping[str, Mapping[str, Any]]
+    advice: Sequence[Advice],
+    cells: pd.DataFrame,
+    kernels: Mapping[str, Mapping[str, Any]],
+    is_cpu: bool,
 ) -> Json:
     """The table of launches to use, a block of rows for each kernel, as display strings.
 
-    `kernels` has the title of each. Columns of which no row has a value are left out: the template
-    asks ``columns`` for those that stand.
+    `kernels` has the title of each, `is_cpu` says what the device is. Columns of which no row
+    has a value are left out: the template asks ``columns`` for those that stand.
     """
     blocks: list[Json] = []
     several_devices = len({a.group["device_name"] for a in advice}) > 1
@@ -43,10 +46,30 @@ def first_page(
     return {
         "kernels": blocks,
         "defaults": [name for name in DEFAULT_BLOCKS if name in used],
-        "has_ceiling": any(a.share_of_ceiling is not None for a in advice),
+        "has_ceiling": any(a.of_ceiling is not None for a in advice),
+        "above_ceiling": above_ceiling(advice, is_cpu),
         "has_cached": any(a.in_cache is not None for a in advice),
         "has_places": any(a.place != "unknown" for a in advice),
     }
+
+
+def above_ceiling(advice: Sequence[Advice], is_cpu: bool) -> str:
+    """Why some launches have no share of the ceiling, as far as it is known; "" where none is so.
+
+    Only the bus of a GPU's memory surely either loads or stores.
+    """
+    above = [a for a in advice if a.of_ceiling is not None and a.of_ceiling.share is None]
+    if not above:
+        return ""
+    why = "a CPU's caches do" if is_cpu else "a cache does"
+    sentence = (
+        f"for {len(above)} of {len(advice)}: faster than loading and storing one after the other, "
+        f"which is no bound there ({why} both at once)."
+    )
+    doubtful = 0 if is_cpu else sum(a.place == "memory" for a in above)
+    if doubtful:
+        sentence += f" In memory ({doubtful} of these) that explains nothing: measure again."
+    return sentence
 
 
 def _row(a: Advice) -> Json:
@@ -63,7 +86,7 @@ def _row(a: Advice) -> Json:
         "place": _PLACES[a.place],
         "bandwidth": significant(cell["bandwidth_gbs"]),
         "half_width": percent(half),
-        "share": "—" if a.share_of_ceiling is None else percent(a.share_of_ceiling),
+        "share": "—" if a.of_ceiling is None else a.of_ceiling.text,
         "tied": str(a.tied),
         "defaults": {name: cost_cell(a.defaults.get(name)) for name in DEFAULT_BLOCKS},
         "worst": cost_cell(a.worst if a.candidates > 1 else None),

@@ -21,6 +21,7 @@ if flow.config.dataset is None:
 
 include: "workflow/rules/analyse.smk"
 include: "workflow/rules/simulate.smk"
+include: "workflow/rules/history.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/compare.smk"
 include: "workflow/rules/export.smk"

@@ -15,6 +15,7 @@ from gpushmoo.comparing.tables import (
 )
 from gpushmoo.core.dictionary import Meaning, meaning
 from gpushmoo.core.energy_schema import ENERGY_SCHEMA
+from gpushmoo.core.history_schema import CHANGE_POINTS_SCHEMA, HISTORY_SCHEMA
 from gpushmoo.core.schema import (
     PREDICTION_SCHEMA,
     PROFILE_SCHEMA,
@@ -59,6 +60,8 @@ TABLES = (
     Table("compared_cells", "compare/cells.parquet", CHANGED_CELLS_SCHEMA, {}),
     Table("compared_groups", "compare/groups.parquet", CHANGED_GROUPS_SCHEMA, {}),
     Table("drift", "compare/drift.parquet: of the runtime's own copy", DRIFT_SCHEMA, {}),
+    Table("history", "history/history.parquet", HISTORY_SCHEMA, {}),
+    Table("change_points", "history/change_points.parquet", CHANGE_POINTS_SCHEMA, {}),
     Table("rivals", "studies/rivals.parquet", RIVALS_SCHEMA, dict(dots.MEANINGS)),
     Table("errors", "studies/errors.parquet", ERRORS_SCHEMA, dict(dots.MEANINGS)),
     Table("timeline", "studies/timeline.parquet", TIMELINE_SCHEMA, dict(dots.MEANINGS)),

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 from gpushmoo.comparing.history import DELTA, history_of
-from gpushmoo.comparing.history_text import BEST
 from gpushmoo.comparing.otava import series_changes
 from gpushmoo.comparing.runs import read_run
+from gpushmoo.core.history_schema import BEST
 from gpushmoo.core.schema import GROUP
 
 LATER = "planted-03-*"

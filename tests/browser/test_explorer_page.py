@@ -22,7 +22,7 @@ from gpushmoo.analysis.models.series import fit_dataset
 from gpushmoo.core.display import significant
 from gpushmoo.core.schema import GROUP
 from gpushmoo.explorer.explore import write_page
-from gpushmoo.explorer.payload import ModelFiles, Unfinished
+from gpushmoo.explorer.payload import StageFiles, Unfinished
 from gpushmoo.explorer.sources import Source
 from gpushmoo.storage.dataset import read_cells
 
@@ -45,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dataset = explored_dataset(folder)
     fitted = folder / "params.json", folder / "predictions.parquet"
     fit_dataset(read_cells(dataset), ["block_eq_partition"], 0.25, 1, *fitted)
-    write_page([Source(dataset, "run", ModelFiles(predictions=fitted[1]))], folder / "page.html")
+    write_page([Source(dataset, "run", StageFiles(predictions=fitted[1]))], folder / "page.html")
     return folder
 
 
@@ -378,7 +378,7 @@ def test_two_data_sets_stand_side_by_side(context: Any, place: Path) -> None:
 
 def test_a_run_that_still_goes_on_says_how_much_is_in(context: Any, place: Path) -> None:
     progress = Unfinished(shards=3, planned_shards=8, planned_cells=4321, about=True)
-    source = Source(place / "dataset", "mine", ModelFiles(), progress)
+    source = Source(place / "dataset", "mine", StageFiles(), progress)
     write_page([source], place / "going.html")
     tab = opened(context, place / "going.html")
     said = tab.inner_text("#progress")

@@ -16,6 +16,7 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_table
 from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
 from gpushmoo.analysis.energy import read_energy
+from gpushmoo.analysis.history import read_history
 from gpushmoo.analysis.models.series import fit_dataset
 from gpushmoo.analysis.models.shapes import fit_shapes
 from gpushmoo.analysis.plausible import TIMES
@@ -26,6 +27,7 @@ from gpushmoo.figures.curve import curve
 from gpushmoo.figures.energy import energy_front
 from gpushmoo.figures.footprint import footprint
 from gpushmoo.figures.heatmap import heatmap
+from gpushmoo.figures.timelines import draw_history
 from gpushmoo.figures.workingset import workingset
 from gpushmoo.report.build import ReportFiles, build_report
 from gpushmoo.storage.dataset import matching, read_cells
@@ -100,10 +102,11 @@ def render(
     out: Path,
     change: Callable[[pd.DataFrame, dict[str, Any]], None] | None = None,
     energy: Path | None = None,
+    history: Path | None = None,
 ) -> Rendered:
     """Aggregate the shards (after `change` of cells and provenance), draw and render them.
 
-    With the table of `energy`, if there is one.
+    With the table of `energy` and the folder of a `history`, if there are any.
     """
     paths = []
     for path in sorted(folder.glob("*.parquet")):
@@ -119,7 +122,7 @@ def render(
         write_parquet(changed, paths[-1], metadata)
     aggregate(paths, out / "dataset")
     cells = read_cells(out / "dataset")
-    conclude(cells, best_table(cells, ceiling_rows(cells, KINDS)), out, energy)
+    conclude(cells, best_table(cells, ceiling_rows(cells, KINDS)), out, energy, history)
     document = pypdfium2.PdfDocument(out / "report.pdf")
     pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
     facts = json.loads((out / "report.json").read_text())
@@ -127,7 +130,13 @@ def render(
     return Rendered(text, facts, (out / "report.pdf").read_bytes(), out / "p.parquet")
 
 
-def conclude(cells: pd.DataFrame, best: pa.Table, out: Path, energy: Path | None = None) -> None:
+def conclude(
+    cells: pd.DataFrame,
+    best: pa.Table,
+    out: Path,
+    energy: Path | None = None,
+    history: Path | None = None,
+) -> None:
     """All stages behind a data set in `out`, of which these are the cells."""
     write_ceiling(ceiling_rows(cells, KINDS), out / "ceiling.json")
     write_parquet(best, out / "best.parquet", {})
@@ -141,8 +150,16 @@ def conclude(cells: pd.DataFrame, best: pa.Table, out: Path, energy: Path | None
     for table in tables:
         drawn.append(out / "energy.svg")
         energy_front(read_energy(table), drawn[-1])
+    folders = () if history is None else (history,)
+    for folder in folders:
+        drawn.append(out / "history.svg")
+        draw_history(read_history(folder), drawn[-1])
     files = ReportFiles(
-        *(out / name for name in names), compared=(), figures=tuple(drawn), energy=tables
+        *(out / name for name in names),
+        compared=(),
+        figures=tuple(drawn),
+        energy=tables,
+        history=folders,
     )
     built = (out / "report.json", out / "report.pdf")
     build_report(files, spec(workloads, drawn), ROOT / "reports", *built)

@@ -50,7 +50,7 @@ def test_a_guard_ends_with_1_where_a_group_got_slower(
     made: dict[str, RunCells], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", "r00", "slow", "--guard", *SAME]) == 1
-    assert "**1 of 6 group's best got slower by more than 1.00 %.**" in capsys.readouterr().out
+    assert "**1 of 6 groups' bests got slower by more than 1.00 %.**" in capsys.readouterr().out
     assert main(["compare", "r00", "slow", *SAME]) == 0
     assert main(["compare", "r00", "r01", "--guard", *SAME]) == 0
     assert main(["compare", "r00", "slow", "--guard", "--delta", "0.5", *SAME]) == 0

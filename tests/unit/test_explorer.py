@@ -30,7 +30,7 @@ from gpushmoo.explorer.code_facts import version_facts
 from gpushmoo.explorer.columns import decimals, sample_steps
 from gpushmoo.explorer.explore import write_run_page
 from gpushmoo.explorer.page import PAGE, VENDOR, modules
-from gpushmoo.explorer.payload import ModelFiles, Payload, payload
+from gpushmoo.explorer.payload import Payload, StageFiles, payload
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import open_shard, read_shard, write_parquet
@@ -51,7 +51,7 @@ def made(place: Path) -> Payload:
     cells = read_cells(place / "dataset")
     fitted = place / "p.json", place / "p.parquet"
     fit_dataset(cells, ["block_eq_partition"], 0.25, 1, *fitted)
-    return payload(place / "dataset", "name", ModelFiles(predictions=place / "p.parquet"))
+    return payload(place / "dataset", "name", StageFiles(predictions=place / "p.parquet"))
 
 
 def unpacked(text: str) -> dict[str, list[Any]]:
@@ -271,7 +271,7 @@ def test_a_finished_run_is_shown_with_its_models(place: Path, made: Payload, run
     out = running / "explorer.html"
     empty = running / "shapes.parquet"
     write_parquet(SHAPE_SCHEMA.empty_table(), empty, {})
-    write_run_page(place / "dataset", ModelFiles(place / "p.parquet", empty), "local", out)
+    write_run_page(place / "dataset", StageFiles(place / "p.parquet", empty), "local", out)
     (told,) = told_by(out)
     assert (told["name"], told["progress"], told["cells"]) == ("local", None, made.index["cells"])
 
@@ -287,7 +287,7 @@ def test_what_the_model_of_the_device_predicts_comes_before_what_others_do(
         told[DEVICE_MODEL_SCHEMA.names], DEVICE_MODEL_SCHEMA, preserve_index=False
     )
     write_parquet(table.replace_schema_metadata(None), tmp_path / "d.parquet", {})
-    model = ModelFiles(predictions=place / "p.parquet", device=tmp_path / "d.parquet")
+    model = StageFiles(predictions=place / "p.parquet", device=tmp_path / "d.parquet")
     both = payload(place / "dataset", "name", model)
     dtype = known.iloc[0]["dtype"]
     before, after = (

@@ -17,7 +17,7 @@ from gpushmoo.planning.bounds import duration
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.job_params import build_params
-from gpushmoo.planning.snakemake_hooks import with_whole_axes
+from gpushmoo.planning.merged import with_whole_axes
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 from gpushmoo.workloads.versions import versions_of
 from hypothesis import given

@@ -7,6 +7,12 @@ try:
         compared_target,
     )
     from gpushmoo.planning.digest import page_digest
+    from gpushmoo.planning.history_rules import (
+        history_files,
+        history_inputs,
+        history_params,
+        history_products,
+    )
     from gpushmoo.planning.html_report import figure_labels, figure_note
     from gpushmoo.planning.snakemake_hooks import (
         build_input,

@@ -65,6 +65,7 @@ rule report:
         device=flow.device_models,
         counted=counted_files(flow),
         energy=flow.energy_files,
+        history=history_files(flow),
         compared=flow.compared_files,
         chapters=flow.chapter_reads,
     output:
@@ -95,6 +96,7 @@ rule explorer:
         predictions=flow.path("model", "predictions.parquet"),
         shapes=flow.path("model", "shapes.parquet"),
         device=flow.device_cells,
+        history=history_files(flow),
     output:
         report(
             flow.path("explorer.html"),

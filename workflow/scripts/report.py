@@ -20,6 +20,7 @@ with job_log(snakemake.log[0]):
         device=tuple(Path(p) for p in snakemake.input.device),
         counted=tuple(Path(p) for p in snakemake.input.counted),
         energy=tuple(Path(p) for p in snakemake.input.energy),
+        history=tuple({Path(p).parent for p in snakemake.input.history}),
         compared=tuple(Path(p) for p in snakemake.input.compared),
         figures=tuple(Path(p) for p in snakemake.input.figures),
     )

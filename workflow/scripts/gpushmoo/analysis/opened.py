@@ -13,6 +13,7 @@ from .. import __name__ as library
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..core.space import shard_name
 from ..storage.dataset_seal import SUMS
+from ..storage.run_folders import sealed_dataset
 from ..storage.store import BadParquetError, open_shard
 from ..storage.wholefile import DamagedFileError, read_json
 from .aggregate import AggregateError, aggregate
@@ -62,6 +63,11 @@ def opened(place: Path) -> Iterator[OpenedSet]:
     name = place.resolve().name
     if (place / SUMS).is_file():
         yield OpenedSet(place, name)
+        return
+    rendered = sealed_dataset(place)
+    if rendered is not None and not (place / PLAN_FILE).is_file():
+        # Of a recorded data set, whose shards lie elsewhere.
+        yield OpenedSet(rendered, name, finished=True)
         return
     shards, plan = _shards(place)
     whole = plan is None or len(shards) == count_planned(plan)
@@ -127,9 +133,8 @@ def count_planned(plan: RunPlan) -> int:
 
 def _finished(place: Path) -> Path | None:
     """The data set of a finished run, if it is newer than the shards."""
-    made = [path / SUMS for path in (place / "dataset", place / "dataset" / "data")]
-    found = next((path for path in made if path.is_file()), None)
+    found = sealed_dataset(place)
     if found is None:
         return None
     shards = (path.stat().st_mtime for path in (place / CELLS).rglob("*.parquet"))
-    return found.parent if max(shards, default=-math.inf) <= found.stat().st_mtime else None
+    return found if max(shards, default=-math.inf) <= (found / SUMS).stat().st_mtime else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,53 +12,109 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ..analysis.history import HistoryTables
+from ..core.history_schema import (
+    BESIDE,
+    BEST,
+    CHANGE_POINTS_FILE,
+    CHANGE_POINTS_SCHEMA,
+    COPY,
+    HISTORY_FILE,
+    HISTORY_SCHEMA,
+)
+from ..core.otava_program import NoOtavaError, find_otava
 from ..core.schema import GROUP, PARAMS
 from ..storage.store import write_parquet
 from ..storage.wholefile import write_summed
 from .assembled import params_of
 from .errors import CompareError
-from .history_text import BESIDE, BEST, COPY, NEAR, Cause, history_summary
-from .otava import SeriesChange, find_otava, series_changes
+from .history_text import NEAR, Cause, history_summary
+from .otava import SeriesChange, series_changes
 from .runs import LOG_COPY, RunCells, bests, read_run
 from .settings import differences, refuse_unlike
-from .tables import CHANGE_POINTS_SCHEMA, HISTORY_SCHEMA
 
 DELTA = 0.01
+Place = str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
-class History:
-    """Each group's best in each run, and where its mean changed.
-
-    `rows` has the columns HISTORY_SCHEMA, `changes` those of CHANGE_POINTS_SCHEMA; `delta` is the
-    change that is not told, a share of the bandwidth.
-    """
-
-    rows: pd.DataFrame
-    changes: pd.DataFrame
-    delta: float
+class History(HistoryTables):
+    """Each group's best in each run, and where its mean changed."""
 
     def markdown(self, pictures: Sequence[str] = ()) -> str:
         """A summary that shows the files `pictures`, named from its own place."""
-        return history_summary(self.rows, self.changes, self.delta, pictures)
+        return history_summary(self, pictures)
 
-    def save(self, folder: str | os.PathLike[str], pictures: Sequence[str] = ()) -> Path:
+    def save(self, folder: Place, pictures: Sequence[str] = ()) -> Path:
         """Write ``history.parquet``, ``change_points.parquet`` and ``summary.md``."""
         out = Path(folder).expanduser()
+        told = {"delta": self.delta, "left_out": self.left_out, "why": self.why}
         for name, frame, schema in (
-            ("history", self.rows, HISTORY_SCHEMA),
-            ("change_points", self.changes, CHANGE_POINTS_SCHEMA),
+            (HISTORY_FILE, self.rows, HISTORY_SCHEMA),
+            (CHANGE_POINTS_FILE, self.changes, CHANGE_POINTS_SCHEMA),
         ):
             table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
-            write_parquet(table, out / f"{name}.parquet", {})
+            write_parquet(table, out / name, told)
         write_summed(out / "summary.md", self.markdown(pictures).encode())
         return out
 
 
-def read_runs(places: Sequence[str | os.PathLike[str]]) -> list[RunCells]:
+def read_runs(places: Sequence[Place]) -> list[RunCells]:
     """Runs in the order in which they were measured. Raises CompareError."""
-    runs = [read_run(place) for place in places]
+    named = zip(places, _told_apart(places), strict=True)
+    return _in_time([replace(read_run(place), name=name) for place, name in named])
+
+
+def _told_apart(places: Sequence[Place]) -> list[str]:
+    """Names of the folders; with as much of what they lie in as tells them from each other."""
+    parts = [Path(place).expanduser().resolve().parts for place in places]
+    depths = range(1, max(map(len, parts), default=0) + 1)
+    tails = (["/".join(part[-depth:]) for part in parts] for depth in depths)
+    names = [part[-1] for part in parts]
+    # One that is named twice is not told apart.
+    return next((tail for tail in tails if len(set(tail)) == len(set(parts))), names)
+
+
+def _in_time(runs: Sequence[RunCells]) -> list[RunCells]:
     return sorted(runs, key=lambda run: run.cells["measured_at"].min())
+
+
+def run_history(
+    dataset: Path, name: str, earlier: Sequence[Place], otava: str | None, delta: float
+) -> History:
+    """The history of the groups of the run `name`, whose cells are `dataset`, over `earlier` ones.
+
+    An earlier run that cannot be read, or was measured by another protocol, is left out and named;
+    where no history can be made of the others, the history says why. Raises BadParquetError or
+    CompareError for `dataset`.
+    """
+    own = replace(read_run(dataset), name=name)
+    runs, left_out = [own], list[str]()
+    for place, called in zip(earlier, _told_apart(earlier), strict=True):
+        try:
+            run = replace(read_run(place), name=called)
+            refuse_unlike([[own, run]])
+        except CompareError as err:
+            left_out.append(f"{called} is left out: {err}")
+        else:
+            runs.append(run)
+    common = (_of_groups(run, own) for run in _in_time(runs))
+    try:
+        found = history_of([run for run in common if len(run.ok)], otava, delta)
+    except CompareError as err:
+        none = (_empty(HISTORY_SCHEMA), _empty(CHANGE_POINTS_SCHEMA))
+        return History(*none, delta, tuple(left_out), f"There is no history: {err}")
+    return replace(found, left_out=tuple(left_out))
+
+
+def _of_groups(run: RunCells, own: RunCells) -> RunCells:
+    """The cells of `run` that are of a group of `own`."""
+    names = list(GROUP)
+    known = pd.MultiIndex.from_frame(own.cells[names])
+    return replace(run, cells=run.cells[pd.MultiIndex.from_frame(run.cells[names]).isin(known)])
+
+
+def _empty(schema: pa.Schema) -> pd.DataFrame:
+    return schema.empty_table().to_pandas()
 
 
 def history_of(runs: Sequence[RunCells], otava: str | None = None, delta: float = DELTA) -> History:
@@ -72,7 +128,10 @@ def history_of(runs: Sequence[RunCells], otava: str | None = None, delta: float 
     if not 0.0 <= delta < 1.0:
         raise CompareError(f"delta is {delta}; it must be a share from 0 to less than 1.")
     refuse_unlike([runs])
-    program = find_otava(otava)
+    try:
+        program = find_otava(otava)
+    except NoOtavaError as err:
+        raise CompareError(str(err)) from err
     rows = pd.concat(
         [_rows(number, run) for number, run in enumerate(runs, start=1)], ignore_index=True
     )

@@ -99,8 +99,8 @@ def headline(groups: pd.DataFrame, delta: float) -> str:
     n, slow = len(groups), int(groups["alarm"].sum())
     bound = percent(delta, sign=False)
     if slow:
-        verb = "group's best" if slow == 1 else "groups' bests"
-        return f"{slow} of {n} {verb} got slower by more than {bound}."
+        whose = "group's best" if n == 1 else "groups' bests"
+        return f"{slow} of {n} {whose} got slower by more than {bound}."
     return f"Of {n} groups no best surely got slower by more than {bound}."
 
 

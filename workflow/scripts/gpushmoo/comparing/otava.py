@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from .errors import CompareError
-
-PROGRAM = "otava"
-INSTALL = "python3 -m venv otava-env && otava-env/bin/pip install apache-otava==0.8.0"
 
 # It leaves out what is younger than now or older than a year, so points have made-up days.
 _FIRST_DAY = datetime(2000, 1, 1, tzinfo=UTC)
@@ -41,18 +37,6 @@ class SeriesChange:
 
 
 Series = Mapping[str, Sequence[float]]
-
-
-def find_otava(program: str | None = None) -> str:
-    """The program's path, of that name or path or, by default, on the PATH. Raises CompareError."""
-    found = shutil.which(str(Path(program).expanduser()) if program else PROGRAM)
-    if found is None:
-        where = f"'{program}' is no program" if program else f"'{PROGRAM}' is not on the PATH"
-        raise CompareError(
-            f"{where}; change points need Apache Otava in an environment of its own: {INSTALL}, "
-            "then --otava otava-env/bin/otava."
-        )
-    return found
 
 
 def series_changes(

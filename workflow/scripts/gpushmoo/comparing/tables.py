@@ -45,33 +45,3 @@ DRIFT_SCHEMA = pa.schema(
         *columns(NUMBER, "change change_low change_high", nullable=True),
     ]
 )
-
-# Of a group's best in each run that has it; `number` counts all runs in time from 1, `candidates`
-# the group's verified cells.
-HISTORY_SCHEMA = pa.schema(
-    [
-        *_GROUP_FIELDS,
-        *columns(SMALL, "number"),
-        *columns(TEXT, "run"),
-        *columns(pa.timestamp("ms", tz="UTC"), "measured_at"),
-        *columns(TEXT, "device_uuid params"),
-        *columns(NUMBER, "bandwidth_gbs bandwidth_low_gbs bandwidth_high_gbs"),
-        *columns(NUMBER, "copy_gbs over_copy", nullable=True),
-        *columns(SMALL, "candidates"),
-    ]
-)
-
-# `quantity` is a column of HISTORY_SCHEMA, which from `run` on has another mean; `change` is a
-# share of that before. `cause` is told of a bandwidth, `differences` are between that run and the
-# one before it.
-CHANGE_POINTS_SCHEMA = pa.schema(
-    [
-        *_GROUP_FIELDS,
-        *columns(TEXT, "quantity"),
-        *columns(SMALL, "number"),
-        *columns(TEXT, "run"),
-        *columns(NUMBER, "before after change"),
-        *columns(TEXT, "cause", nullable=True),
-        *columns(pa.list_(TEXT), "differences"),
-    ]
-)

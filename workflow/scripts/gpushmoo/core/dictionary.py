@@ -188,6 +188,15 @@ _COMPARED = {
     **{v: Meaning(f"cells of the group that are {v}") for v in ("slower", "faster", "same")},
     "undecided": Meaning("cells of the group of which neither is sure"),
 }
+_HISTORY = {
+    "number": Meaning("place of the run among all of the history, in time, from 1"),
+    "run": Meaning("name of the run, with as much of its path as tells it from others"),
+    "quantity": Meaning("which column of the history has another mean from this run on"),
+    "before": Meaning("mean of that column since the change point before", "of that column"),
+    "after": Meaning("mean of that column from this run on", "of that column"),
+    "cause": Meaning("of a best: what changed, as the runtime's own copy tells; else null"),
+    "differences": Meaning("what the run was measured with otherwise than the one before it"),
+}
 MEANINGS: Mapping[str, Meaning] = {
     **_WHICH,
     **_ENDED,
@@ -198,6 +207,7 @@ MEANINGS: Mapping[str, Meaning] = {
     **_ENERGY,
     **_SIMULATED,
     **_COMPARED,
+    **_HISTORY,
 }
 # By table and column.
 APART: Mapping[tuple[str, str], Meaning] = {
@@ -206,6 +216,7 @@ APART: Mapping[tuple[str, str], Meaning] = {
     ("simulated", "tiles"): Meaning("tiles of the array"),
     ("energy", "params"): Meaning("launch parameters, name=value, between blanks"),
     ("energy", "message"): Meaning("why the cell has no figures; null where it has"),
+    ("change_points", "change"): Meaning("after over before, minus one"),
     ("device_model", "limit"): Meaning("which of the limits alone would take longest"),
 }
 

@@ -13,7 +13,7 @@ from ..storage.store import BadParquetError
 from ..storage.wholefile import write_summed
 from .errors import ExplorerError
 from .page import page
-from .payload import ModelFiles, payload
+from .payload import StageFiles, payload
 from .sources import Source, opened
 
 PAGE_NAME = "explorer.html"
@@ -65,12 +65,12 @@ def write_page(sources: Sequence[Source], out: Path) -> None:
     Raises BadParquetError for what is damaged, OSError where nothing can be written.
     """
     shown = [
-        payload(source.dataset, source.name, source.model, source.progress, prefix)
+        payload(source.dataset, source.name, source.stages, source.progress, prefix)
         for source, prefix in zip(sources, "ab", strict=False)
     ]
     write_summed(out, page(shown, " and ".join(source.name for source in sources)))
 
 
-def write_run_page(dataset: Path, model: ModelFiles, run: str, out: Path) -> None:
+def write_run_page(dataset: Path, stages: StageFiles, run: str, out: Path) -> None:
     """Write the page of a finished run's data set and models."""
-    write_page([Source(dataset, run, model)], out)
+    write_page([Source(dataset, run, stages)], out)

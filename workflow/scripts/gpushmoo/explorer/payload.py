@@ -16,12 +16,14 @@ from ..analysis.aggregate import dataset_provenance
 from ..analysis.best import tied_best
 from ..analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from ..analysis.fastest import params_text
+from ..analysis.history import read_history
 from ..analysis.models.shapes import SHAPE_SCHEMA
 from ..core.schema import GROUP, PREDICTION_SCHEMA, Status, is_axis
 from ..storage.dataset import partitions, read_cells
 from ..storage.store import read_table
 from .code_facts import version_facts
 from .columns import SAMPLE_STEP, Block, narrowed, sample_steps
+from .over_runs import over_runs
 
 # What cells are compared by, all bits of it.
 EXACT = ("median_s", "own_low_s", "own_high_s")
@@ -41,12 +43,16 @@ ORDER = "#order"
 
 
 @dataclass(frozen=True)
-class ModelFiles:
-    """What the models predict, as the stages wrote it; None where there is none."""
+class StageFiles:
+    """What stages made of a data set: what the models predict, and the folder of its history.
+
+    None where there is none.
+    """
 
     predictions: Path | None = None
     shapes: Path | None = None
     device: Path | None = None
+    history: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ class Payload:
 def payload(
     dataset: Path,
     name: str,
-    model: ModelFiles,
+    stages: StageFiles,
     progress: Unfinished | None = None,
     prefix: str = "a",
 ) -> Payload:
@@ -90,9 +96,11 @@ def payload(
             "parts": [],
             "kernels": {},
             "codes": version_facts(dataset_provenance(dataset)),
+            "group": list(GROUP),
+            "history": over_runs(read_history(stages.history)) if stages.history else None,
         }
     )
-    predicted = _predictions(model)
+    predicted = _predictions(stages)
     for number, where in enumerate(partitions(dataset)):
         cells = _in_order(read_cells(dataset, where))
         axes = [name for name in sorted(cells) if is_axis(name) and cells[name].notna().any()]
@@ -180,12 +188,12 @@ def _order(cells: pd.DataFrame) -> pd.Series:
     return same.rank("first").sub(1).fillna(0).astype("Int64")
 
 
-def _predictions(model: ModelFiles) -> list[tuple[pd.DataFrame, list[str]]]:
+def _predictions(stages: StageFiles) -> list[tuple[pd.DataFrame, list[str]]]:
     """The tables that there are, the model of the device first, and what names a cell in each."""
     files = (
-        (model.device, DEVICE_MODEL_SCHEMA, "cell_key"),
-        (model.predictions, PREDICTION_SCHEMA, "blocks"),
-        (model.shapes, SHAPE_SCHEMA, "cell_key"),
+        (stages.device, DEVICE_MODEL_SCHEMA, "cell_key"),
+        (stages.predictions, PREDICTION_SCHEMA, "blocks"),
+        (stages.shapes, SHAPE_SCHEMA, "cell_key"),
     )
     return [
         (read_table(path, schema).to_pandas(), [*GROUP, name])

@@ -12,7 +12,7 @@ from ..analysis.opened import OpenedError, OpenedSet, count_planned
 from ..analysis.opened import opened as opened_data_set
 from ..core.space import TYPICAL, asks_the_device, count_cells, expand_axis, space_of
 from .errors import ExplorerError
-from .payload import ModelFiles, Unfinished
+from .payload import StageFiles, Unfinished
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Source:
 
     dataset: Path
     name: str
-    model: ModelFiles
+    stages: StageFiles
     progress: Unfinished | None = None
 
 
@@ -30,8 +30,8 @@ def opened(place: Path) -> Iterator[Source]:
     """What `place` names, as `analysis.opened` opens it. Raises ExplorerError, one sentence."""
     try:
         with opened_data_set(place) as found:
-            models = _models(place) if found.finished else ModelFiles()
-            yield Source(found.dataset, found.name, models, _progress(found))
+            stages = _stages(place) if found.finished else StageFiles()
+            yield Source(found.dataset, found.name, stages, _progress(found))
     except OpenedError as err:
         raise ExplorerError(str(err)) from err
 
@@ -58,7 +58,8 @@ def _cells(params: dict[str, Any]) -> int:
     return count_cells(axes, len(set(space.problems)), len(space.variants), met)
 
 
-def _models(place: Path) -> ModelFiles:
-    """What a finished run's models predict."""
+def _stages(place: Path) -> StageFiles:
+    """What a finished run's models predict, and its history."""
     files = {n: place / "model" / f"{n}.parquet" for n in ("predictions", "shapes", "device")}
-    return ModelFiles(**{name: file for name, file in files.items() if file.is_file()})
+    files["history"] = place / "history"
+    return StageFiles(**{name: file for name, file in files.items() if file.exists()})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from textwrap import wrap
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -10,23 +12,62 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ..analysis.history import HistoryTables
 from ..core.display import kind_words
+from ..core.history_schema import BEST, COPY
 from ..core.schema import GROUP
-from .style import OKABE_ITO, PAGE_WIDTH
+from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save
 
 _ACROSS = 3
 # What stands below each other, each with a scale of its own, as a copy may be many times as fast:
 # column, name, colour, mark, height.
 _LINES = (
-    ("bandwidth_gbs", "best", OKABE_ITO[0], "o", 2.0),
-    ("copy_gbs", "copy", OKABE_ITO[1], "s", 1.0),
+    (BEST, "best", OKABE_ITO[0], "o", 2.0),
+    (COPY, "copy", OKABE_ITO[1], "s", 1.0),
+)
+# Panels that have room on a page, and characters a line that a panel's title has.
+MOST_PANELS, TITLE_WIDTH = 12, 40
+CAPTION = (
+    "Bandwidth of each group's best with its 95 % interval, and below it of the runtime's own "
+    "copy, over runs in the order of time. Scales differ. Dashed: from here on the mean is another."
 )
 # Room above the highest mark for what is written there, a share of the height.
-_HEAD_ROOM = {"bandwidth_gbs": 0.2, "copy_gbs": 0.4}
+_HEAD_ROOM = {BEST: 0.2, COPY: 0.4}
+
+
+def draw_history(found: HistoryTables, svg: Path) -> None:
+    """A page of time lines: of the groups whose bests changed most, then of the largest problems.
+
+    Writes the figure `svg`, and title and caption beside it.
+    """
+    apply_style()
+    if found.why is not None:
+        figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 0.5))
+        ax.set_axis_off()
+        save(figure, svg, "There is no history", found.why)
+        return
+    every = found.rows.drop_duplicates(list(GROUP))
+    shown = _most_changed(found, every)
+    few = f" Of {len(every)} groups the {MOST_PANELS} whose bests changed most."
+    title = f"Each group's best over {found.rows['number'].nunique()} runs"
+    caption = CAPTION + (few if len(every) > MOST_PANELS else "")
+    save(draw_timelines(shown, found.changes), svg, title, caption)
+
+
+def _most_changed(found: HistoryTables, every: pd.DataFrame) -> pd.DataFrame:
+    """The rows of MOST_PANELS of the groups, which `every` has a row of each of."""
+    names = list(GROUP)
+    best = found.changes[found.changes["quantity"] == BEST]
+    size = best["change"].abs().groupby([best[name] for name in names], observed=True).max()
+    keys = pd.MultiIndex.from_frame(every[names])
+    weight = every.assign(size=size.reindex(keys).fillna(0.0).to_numpy())
+    first = weight.sort_values(["size", "height", "width"], ascending=False, kind="stable")
+    chosen = pd.MultiIndex.from_frame(first[names].head(MOST_PANELS))
+    return found.rows[pd.MultiIndex.from_frame(found.rows[names]).isin(chosen)]
 
 
 def draw_timelines(rows: pd.DataFrame, changes: pd.DataFrame) -> Figure:
-    """One panel for each group of one kernel: bandwidth in GB/s over runs in the order of time.
+    """One panel for each group: bandwidth in GB/s over runs in the order of time.
 
     `rows` are its bests by run (HISTORY_SCHEMA), `changes` the change points
     (CHANGE_POINTS_SCHEMA). Scales differ between panels.
@@ -55,7 +96,7 @@ def draw_timelines(rows: pd.DataFrame, changes: pd.DataFrame) -> Figure:
             _mark_changes(ax, of_group[of_group["quantity"] == column], colour)
             ax.set_ylabel(f"{name} (GB/s)", fontsize=6.5, color=colour)
         both[0].set_title(_title(group.iloc[0], _told(rows)), fontsize=6.5, loc="left")
-        both[-1].set_xlabel("run", fontsize=6.5)
+        both[-1].set_xlabel("run (number)", fontsize=6.5)
         both[-1].tick_params(labelbottom=True)
     figure.suptitle(_heading(rows), fontsize=9)
     return figure
@@ -65,7 +106,7 @@ def _line(ax: Axes, group: pd.DataFrame, column: str, colour: str, mark: str) ->
     """One quantity over runs, with its interval where it has one."""
     numbers = group["number"].to_numpy()
     ax.plot(numbers, group[column].to_numpy(float), mark, ls="-", c=colour, ms=2.4, lw=0.7)
-    if column == "bandwidth_gbs":
+    if column == BEST:
         low, high = (group[f"bandwidth_{end}_gbs"].to_numpy(float) for end in ("low", "high"))
         ax.vlines(numbers, low, high, color=colour, lw=0.7)
     bottom, top = ax.get_ylim()
@@ -94,8 +135,9 @@ def _mark_changes(ax: Axes, changes: pd.DataFrame, colour: str) -> None:
 
 def _heading(rows: pd.DataFrame) -> str:
     days = dict.fromkeys(f"{rows['measured_at'].agg(end):%Y-%m-%d}" for end in ("min", "max"))
-    device = f", {rows['device_name'].iloc[0]}" if rows["device_name"].nunique() == 1 else ""
-    return f"{rows['kernel'].iloc[0]}{device}, {' to '.join(days)}"
+    names = ("kernel", "device_name")
+    common = (rows[name].iloc[0] for name in names if rows[name].nunique() == 1)
+    return ", ".join([*common, " to ".join(days)])
 
 
 def _told(rows: pd.DataFrame) -> list[str]:
@@ -108,4 +150,5 @@ def _title(row: pd.Series, told: Sequence[str]) -> str:
     height, width = row["height"], row["width"]
     size = f"{height}²" if height == width else f"{height} × {width}"
     words = {"height": f"{size} elements", "launch_kind": kind_words(row["launch_kind"])}
-    return ", ".join(words.get(name, str(row[name])) for name in told)
+    text = ", ".join(words.get(name, str(row[name])) for name in told)
+    return "\n".join(wrap(text, TITLE_WIDTH, break_long_words=False))

@@ -9,7 +9,8 @@ from pathlib import Path
 from ..comparing.errors import CompareError
 from ..comparing.history import DELTA, History, history_of, read_runs
 from ..figures.style import save, set_style
-from ..figures.timelines import draw_timelines
+from ..figures.timelines import CAPTION, draw_timelines
+from ..storage.run_folders import runs_in
 
 Place = str | os.PathLike[str]
 
@@ -21,20 +22,28 @@ def history(
     delta: float = DELTA,
     out: Place | None = None,
 ) -> History:
-    """The bests of `runs` (results' folders, data sets, folders of shards) in the order of time.
+    """The bests of `runs` in the order of time.
+
+    Each is a run's folder, a data set, a folder of shards, or a folder of runs (its finished ones).
 
     Change points are found by the program `otava` (Apache Otava, in an environment of its own), by
     default that on the PATH; changes under `delta`, a share, are not told. Into the folder `out` go
     ``history.parquet``, ``change_points.parquet``, ``summary.md`` and a picture for each kernel.
     Raises CompareError, a ValueError, with one sentence.
     """
-    found = history_of(read_runs(runs), otava, delta)
+    places = [place for named in runs for place in _runs_in(Path(named).expanduser())]
+    found = history_of(read_runs(places), otava, delta)
     if out is not None:
         try:
             found.save(out, _drawn(found, Path(out).expanduser()))
         except OSError as err:
             raise CompareError(f"'{out}' cannot be written ({err.strerror}).") from err
     return found
+
+
+def _runs_in(place: Path) -> list[Path]:
+    # What is no folder is refused when it is read.
+    return runs_in(place) if place.is_dir() else [place]
 
 
 def _drawn(found: History, folder: Path) -> list[str]:
@@ -48,9 +57,7 @@ def _drawn(found: History, folder: Path) -> list[str]:
             draw_timelines(rows, changes),
             folder / name,
             f"{kernel} over {found.rows['number'].nunique()} runs",
-            "Bandwidth of each group's best with its 95 % interval, and below it of the runtime's "
-            "own copy, over runs in the order of time. Scales differ. Dashed: from here on "
-            "the mean is another.",
+            CAPTION,
         )
         names.append(name)
     return names

@@ -11,7 +11,9 @@ def add_history(commands: Any) -> None:
     told = commands.add_parser(
         "history", help="many runs in the order of time: where a group's best changed"
     )
-    told.add_argument("runs", nargs="+", metavar="RUN", help="runs' folders, or of recorded sets")
+    told.add_argument(
+        "runs", nargs="+", metavar="RUN", help="runs' folders, folders of runs, or of recorded sets"
+    )
     told.add_argument(
         "--otava", metavar="PROGRAM", help="Apache Otava's program; by default that on the PATH"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,18 @@ def compared_target(flow: Flow) -> list[str]:
 
 
 def compared_inputs(flow: Flow) -> list[str]:
-    """The Parquet files of all compared data sets, finished or recorded.
+    """The Parquet files of all compared data sets."""
+    compared = flow.config.compared
+    return data_files((*compared.a, *compared.b, *compared.same)) if compared else []
+
+
+def data_files(folders: Iterable[str]) -> list[str]:
+    """The Parquet files of the data sets in these folders, finished or recorded.
 
     Not the shards of a run that goes on: of this very run they would be measured.
     """
-    compared = flow.config.compared
-    if compared is None:
-        return []
     files: list[Path] = []
-    for folder in map(Path, (*compared.a, *compared.b, *compared.same)):
+    for folder in map(Path, folders):
         if (folder / "dataset").is_dir():
             files += sorted((folder / "dataset").rglob("*.parquet"))
         elif not (folder / PLAN_FILE).is_file():

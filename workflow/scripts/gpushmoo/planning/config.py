@@ -25,6 +25,7 @@ from .compared import ComparedRuns, read_compared
 from .config_bulk import bulk_fault
 from .config_schema import ConfigError, check_schema
 from .config_sentences import did_you_mean
+from .earlier_runs import EarlierRuns, read_earlier
 from .sweeps import (
     SweepConfig,
     check_axis,
@@ -69,6 +70,7 @@ class RunConfig:
     strict: bool
     again: frozenset[Status]
     compared: ComparedRuns | None
+    earlier: EarlierRuns | None
 
 
 def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> RunConfig:
@@ -144,6 +146,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         strict=raw["strict"],
         again=_again(raw),
         compared=read_compared(raw),
+        earlier=read_earlier(raw, results / raw["run"]),
     )
 
 

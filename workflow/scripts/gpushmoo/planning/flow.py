@@ -284,8 +284,9 @@ class Flow(SweptKernels):
             if is_drawn
         ]
         chapters = [name for c in self.chapters.values() for name in c.plan.figures]
-        energy = ["energy"] if self.energy_files else []
-        names = [f.name for f in self.figures] + energy + simulated + chapters
+        own = (("energy", self.energy_files), ("history", self.config.earlier))
+        asked = [name for name, told in own if told]
+        names = [f.name for f in self.figures] + asked + simulated + chapters
         # A chapter may show one of the others on its own page.
         return [self.path("figures", f"{n}.svg") for n in dict.fromkeys(names)]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -26,13 +25,13 @@ from ..storage.wholefile import write_json
 from .again import cells_ended_as, sentence
 from .bounds import size_sentence
 from .digest import code_digest, keep_read_code
+from .earlier_runs import refuse_without_otava
 from .flow import Flow
+from .merged import Part, last_said, located, with_whole_axes
 from .products import damage, damage_of_shard
 from .rule_seconds import benchmark_seconds, seconds_by_rule, seconds_table
 
 _YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
-# A part of the configuration that was given, and the folder that its relative paths refer to.
-_Part = tuple[Mapping[str, Any], Path]
 
 
 def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
@@ -46,11 +45,11 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
     words = {k: _YAML_WORDS.get(v, v) if isinstance(v, str) else v for k, v in config.items()}
     plain: dict[str, Any] = load_configfile(DEFAULTS)
     update_config(plain, words)
-    if _last(parts, "simulate")[0] == {}:
+    if last_said(parts, "simulate")[0] == {}:
         # Merged into what stands before it, that leaves all devices in.
         plain["simulate"] = {}
     for key in ("kernel_folders", "chapter_folders"):
-        plain[key] = _located(*_last(parts, key), plain[key])
+        plain[key] = located(*last_said(parts, key), plain[key])
     plain = with_whole_axes(plain, [part for part, _ in parts])
     shown = plain.get("dataset") is not None or plain.get("before") is not None
     asks = plain.get("backend") == AUTO and not shown
@@ -71,7 +70,7 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
     return flow
 
 
-def _given(config: Mapping[str, Any], workflow: Any) -> list[_Part]:
+def _given(config: Mapping[str, Any], workflow: Any) -> list[Part]:
     """The parts of which the configuration is made, but for the defaults; the last one wins.
 
     A workflow that imports these rules may give the whole of it.
@@ -81,19 +80,6 @@ def _given(config: Mapping[str, Any], workflow: Any) -> list[_Part]:
         return [(config, here)]
     files = [(load_configfile(path), Path(path).parent) for path in settings.configfiles]
     return [*files, (settings.config, here)]
-
-
-def _last(parts: Sequence[_Part], key: str) -> tuple[Any, Path]:
-    """The last word on `key`, and the folder of what said it; None where nothing did."""
-    said = ((part[key], folder) for part, folder in reversed(parts) if key in part)
-    return next(said, (None, Path()))
-
-
-def _located(said: Any, folder: Path, merged: Any) -> Any:
-    """The folders that were said, from `folder` on; what is no list of texts stays as `merged`."""
-    if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
-        return merged
-    return [os.path.join(folder, name) for name in said]
 
 
 def _results(workflow: Any) -> Path:
@@ -106,29 +92,6 @@ def _results(workflow: Any) -> Path:
     results = modifier.path_modifier.replace_prefix("results/")
     modifier.path_modifier = PathModifier(None, None, workflow)
     return Path(results)
-
-
-def with_whole_axes(merged: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The configuration with every axis as the last of the `given` ones says it.
-
-    Merged key by key, a range would keep the step of the one that it is to replace.
-    """
-    axes = {
-        (sweep, axis): spec
-        for config in given
-        for sweep, asked in _mapping(config.get("kernels")).items()
-        for axis, spec in _mapping(_mapping(asked).get("axes")).items()
-    }
-    whole = copy.deepcopy(merged)
-    for (sweep, axis), spec in axes.items():
-        if axis in _mapping(_mapping(_mapping(whole["kernels"]).get(sweep)).get("axes")):
-            whole["kernels"][sweep]["axes"][axis] = spec
-    return whole
-
-
-def _mapping(value: Any) -> Mapping[Any, Any]:
-    """`value`, or an empty mapping in its place where it is something else."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def limit_gpus(flow: Flow, workflow: Any) -> None:
@@ -188,6 +151,7 @@ def check_at_start(flow: Flow, workflow: Any) -> None:
         def both(log: Any) -> None:
             refuse_unwritable(flow, workflow)
             refuse_without_device(flow, workflow, rules)
+            refuse_without_program(flow, workflow, rules)
             write_plan(flow, workflow)
             start_jobs_when_ready(workflow)
             theirs(log)
@@ -268,6 +232,21 @@ def refuse_without_device(flow: Flow, workflow: Any, rules: Collection[Any]) -> 
             probe(flow.choice)
         except NoDeviceError as err:
             raise SystemExit(f"gpushmoo: backend: {err}") from None
+
+
+def refuse_without_program(flow: Flow, workflow: Any, rules: Collection[Any]) -> None:
+    """Say once, before any job starts, that the program which a history needs is missing.
+
+    Raises SystemExit with one sentence.
+    """
+    if flow.config.earlier is None or not workflow.is_main_process:
+        return
+    jobs = (job.rule for job in workflow.dag.needrun_jobs())
+    if any(rule.name.endswith("history") and rule in rules for rule in jobs):
+        try:
+            refuse_without_otava(flow.config.earlier)
+        except ValueError as err:
+            raise SystemExit(f"gpushmoo: {err}") from None
 
 
 def refuse_unwritable(flow: Flow, workflow: Any) -> None:

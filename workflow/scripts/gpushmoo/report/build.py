@@ -20,6 +20,7 @@ from ..analysis.best import read_best
 from ..analysis.ceiling import CeilingRow, read_ceiling
 from ..analysis.device_model.counted import read_counted
 from ..analysis.energy import read_energy
+from ..analysis.history import read_history
 from ..core.paths import ROOT
 from ..core.schema import SAME_MACHINE_SCHEMA, is_axis
 from ..core.text import one_line
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 class ReportFiles:
     """What the report is made of.
 
-    `machine`, `device`, `counted`, `energy` and `compared` may be empty.
+    `machine`, `device`, `counted`, `energy`, `history` (its folder) and `compared` may be empty.
     """
 
     dataset: Path
@@ -51,6 +52,7 @@ class ReportFiles:
     device: tuple[Path, ...] = ()
     counted: tuple[Path, ...] = ()
     energy: tuple[Path, ...] = ()
+    history: tuple[Path, ...] = ()
 
 
 def build_report(
@@ -86,6 +88,7 @@ def build_report(
             if len(points := read_table(path, SAME_MACHINE_SCHEMA).to_pandas())
         ],
         energy=[read_energy(path) for path in files.energy],
+        history=[read_history(path) for path in files.history],
         provenance=provenance,
         figures={p.name: _note(p) for p in files.figures if p.name not in chapter_figures},
         spec=spec,

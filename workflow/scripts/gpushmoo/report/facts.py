@@ -11,6 +11,7 @@ from ..analysis.advice import Advice, advice
 from ..analysis.ceiling import CeilingRow
 from ..analysis.device_model.counted import CountedCells
 from ..analysis.energy import EnergyTable
+from ..analysis.history import HistoryTables
 from ..analysis.steadiness import steadiness
 from ..core.schema import GROUP
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER, SHAPE_MODEL
@@ -25,6 +26,8 @@ from .energy import FIGURE, energy_findings, energy_page
 from .findings import Finding, advice_findings, fault_findings, ranked
 from .first_page import first_page
 from .fits import fit_rows, fit_sentences
+from .history import FIGURE as HISTORY_FIGURE
+from .history import history_findings, history_page
 from .kinds import kind_findings, of_first_kind
 from .method import method_facts
 from .searched import searched_findings
@@ -46,6 +49,7 @@ def report_facts(
     counted: Mapping[str, CountedCells],
     same_machine: Sequence[Json],
     energy: Sequence[EnergyTable],
+    history: Sequence[HistoryTables],
     provenance: Sequence[Json],
     figures: Mapping[str, Json],
     chapters: Mapping[str, Page],
@@ -73,6 +77,7 @@ def report_facts(
         *kind_findings(to_use, own_cells),
         *contrasts,
         *(finding for table in energy for finding in energy_findings(table)),
+        *(finding for found in history for finding in history_findings(found)),
         *(_view_finding(name, figures[name]) for name in figures if "finding" in figures[name]),
     ]
     first = ranked(candidates)
@@ -117,6 +122,10 @@ def report_facts(
         ],
         "energy": [energy_page(table) for table in energy],
         "energy_figures": _named(figures, [FIGURE] if any(t.rows for t in energy) else []),
+        "history": [history_page(found) for found in history],
+        "history_figures": _named(
+            figures, [HISTORY_FIGURE] if any(h.why is None for h in history) else []
+        ),
         "simulated": figures_in(figures, "simulated"),
         "same_machine_figures": figures_in(figures, "same_machine"),
         "same_machine": list(same_machine),

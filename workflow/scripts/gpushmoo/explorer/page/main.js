@@ -12,7 +12,8 @@ import { listenToKeys } from "explorer/keys.js";
 import { markList, scaleBar } from "explorer/legend.js";
 import * as numbers from "explorer/numbers.js";
 import { QUANTITIES, known } from "explorer/quantities.js";
-import { nearBestOfAll, paramsKey, points, rowOf, view } from "explorer/select.js";
+import { drawRuns, lineOf } from "explorer/runs.js";
+import { groupOf, nearBestOfAll, paramsKey, points, rowOf, view } from "explorer/select.js";
 import { PAGE_ROWS, asCsv, columnsOf, drawTable, sortedRows } from "explorer/table.js";
 
 /** What is drawn at the moment. Of two data sets `views` has two entries, null where one has none. */
@@ -128,12 +129,14 @@ function draw() {
   drawMaps();
   drawCell(page.row);
   drawRest();
+  drawHistory();
 }
 
 function drawPictures() {
   drawMaps();
   drawCell(page.row);
   drawSections();
+  drawHistory();
 }
 
 /** Cross-sections and the table: after the answer and the map are on the screen. */
@@ -287,6 +290,24 @@ function drawSections() {
   const model = lead.rows.some((row) => Number.isFinite(lead.part.numbers("#predicted_gbs")[row]));
   byId("charts-note").textContent =
     `Through ${paramsText(lead.part, page.row)}. Upright lines are 95 % intervals, rings tied cells${model ? ", the dashed line is the model" : ""}.`;
+}
+
+/** The group over earlier runs, of each data set that knows them. */
+function drawHistory() {
+  const container = byId("runs");
+  container.replaceChildren();
+  const lines = page.sets.map((set, i) => {
+    const part = page.views[i]?.part ?? null;
+    return lineOf(set, part, groupOf(part, page.choice));
+  });
+  const why = page.sets.map((set) => set.index.history?.why).filter(Boolean);
+  byId("over-runs").hidden = why.length === 0 && lines.every((line) => line === null);
+  container.append(...why.map((sentence) => make("p", { class: "quiet" }, sentence)));
+  lines.forEach((line, i) => {
+    if (line === null) return;
+    if (page.sets.length > 1) container.append(make("p", { class: "set" }, page.sets[i].name));
+    drawRuns(container.appendChild(make("div", {})), line, page.sets[i].index.history.runs);
+  });
 }
 
 function drawListing() {

@@ -6,10 +6,12 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from browsing import chromium, missing, opened
@@ -19,12 +21,15 @@ from gpushmoo import explore
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.fastest import axes_of
 from gpushmoo.analysis.models.series import fit_dataset
+from gpushmoo.comparing.history import history_of
+from gpushmoo.comparing.runs import read_run
 from gpushmoo.core.display import significant
 from gpushmoo.core.schema import GROUP
 from gpushmoo.explorer.explore import write_page
 from gpushmoo.explorer.payload import StageFiles, Unfinished
 from gpushmoo.explorer.sources import Source
 from gpushmoo.storage.dataset import read_cells
+from histories import otava_in
 
 pytestmark = [
     pytest.mark.browser,
@@ -384,6 +389,46 @@ def test_a_run_that_still_goes_on_says_how_much_is_in(context: Any, place: Path)
     said = tab.inner_text("#progress")
     assert re.search(r"mine was .* [0-9]+ of about 4,321 cells are in, from 3 of 8 shards", said)
     tab.close()
+
+
+def history_in(folder: Path, dataset: Path) -> Path:
+    """The folder of a history of six runs; from the fourth on copies in float take a tenth more."""
+    own = read_run(dataset)
+    runs = []
+    for day in range(1, 7):
+        slower = np.where((own.cells["dtype"] == "float") & (day > 3), 1.1, 1.0)
+        times = {"median_s": own.cells["median_s"] * slower}
+        times |= {n: own.cells[n] / slower for n in own.cells if n.startswith("bandwidth_")}
+        at = pd.Timestamp(2026, 1, day, tz="UTC")
+        runs.append(replace(own, name=f"r{day}", cells=own.cells.assign(measured_at=at, **times)))
+    return history_of(runs, otava_in(folder)).save(folder / "history")
+
+
+def test_the_group_that_is_looked_at_is_drawn_over_runs(context: Any, place: Path) -> None:
+    history = history_in(place, place / "dataset")
+    source = Source(place / "dataset", "mine", StageFiles(history=history))
+    write_page([source], place / "over-runs.html")
+    tab = opened(context, place / "over-runs.html", COPY)
+    faults: list[str] = []
+    tab.on("pageerror", lambda err: faults.append(str(err)))
+    assert tab.locator("#runs canvas").count() == 2
+    (said,) = tab.locator("#runs li").all_inner_texts()
+    assert said.startswith("From r4 (4) on −9.09 %: kernel")
+    tab.click("#runs summary")
+    rows = tab.locator("#runs tbody tr").evaluate_all(f"rows => rows.map({TEXTS})")
+    assert [row[1] for row in rows] == [f"r{day}" for day in range(1, 7)]
+    # Moving to another cell leaves the table open; another group has a line of its own.
+    tab.keyboard.press("Tab")
+    tab.mouse.click(*place_of(tab, 2, 2))
+    assert tab.locator("#runs tbody tr").first.is_visible()
+    go(tab, COPY.replace("float", "double"))
+    assert "The mean of this best did not change." in tab.inner_text("#runs")
+    assert faults == []
+    tab.close()
+
+
+def test_without_a_history_nothing_is_said_of_runs(tab: Any) -> None:
+    assert not tab.locator("#over-runs").is_visible()
 
 
 def contrast(first: str, second: str) -> float:

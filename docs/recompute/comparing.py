@@ -17,9 +17,15 @@ from .record import H200
 from .words import Claims, percent, span, whole_percent
 
 FOLDER = ROOT / "reports/reference/comparing"
-ENERGY = ROOT / "reports/reference/nvidia-h200-studies/energy.parquet"
+STUDIES = ROOT / "reports/reference/nvidia-h200-studies"
+ENERGY, FIRST_ENERGY = STUDIES / "energy.parquet", STUDIES / "energy-first.parquet"
 RIVALS = ("nvbench", "nvbench_robust", "google_benchmark")
-PLACES = {"h200": "an H200", "two-cores": "two busy cores"}
+PLACES = {
+    "h200": "an H200",
+    "h200-second": "another one, another hour",
+    "h200-hosts": "pairs of three H200s of three hosts",
+    "two-cores": "two busy cores",
+}
 # What tests/gpu/planted writes, and how false_alarms calls it.
 PLANTED = {"p01": "1 %", "p03": "3 %", "p10": "10 %"}
 
@@ -38,14 +44,18 @@ def values(claims: Claims) -> dict[str, Any]:
         "delta": whole_percent(DELTA),
         "alarms": [_alarm_row(words, told[name]) for name, words in PLACES.items()],
         "every": _every(told["h200"]),
-        "planted": [_planted_row(told["h200"], versus, p) for p in PLANTED],
+        "planted": [_planted_row((told["h200"], told["h200-second"]), versus, p) for p in PLANTED],
+        "hosts": _hosts(told["h200-hosts"], claims),
         "half_width": percent(told["h200"]["same"]["half_width_median"]),
         "cpu_half_width": whole_percent(told["two-cores"]["same"]["half_width_median"]),
         "versus_same": {"pairs": int(plain.sum())}
         | {v: int(plain.get(v, 0)) for v in ("same", "undecided", "slower")},
         "versus_found": _found(versus),
         **_energy(claims),
-        "tuner": _tuner(_read(H200 / "benchmarks/energy-kernel-tuner.json")),
+        "energy_again": _energy_again(claims),
+        "tuner": _tuner(
+            [_read(H200 / f"benchmarks/energy-kernel-tuner{n}.json") for n in ("-first", "")]
+        ),
         **_kinds(_read(H200 / "benchmarks/nvbench-kinds.json")),
     }
 
@@ -62,7 +72,8 @@ def _alarm_row(words: str, told: Told) -> str:
     same = told["same"]
     rivals = (f"{_hits(same[f'{r} (cells)'])} / {_hits(same[f'{r} (bests)'])}" for r in RIVALS)
     alarms = same["alarms"]
-    cells = (words, told["runs"], alarms["n"], _hits(alarms), *rivals)
+    runs = told["runs"] if isinstance(told["runs"], int) else sum(told["runs"])
+    cells = (words, runs, alarms["n"], _hits(alarms), *rivals)
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -77,9 +88,24 @@ def _every(told: Told) -> str:
     )
 
 
-def _planted_row(told: Told, versus: pd.DataFrame, planted: str) -> str:
-    rates, really = told["planted"][PLANTED[planted]], versus[versus["planted"] == planted]
-    found = (_hits(rates[n]) for n in ("alarms", "slower_planted", "slower_cells"))
+def _hosts(told: Told, claims: Claims) -> str:
+    """What lies between devices."""
+    change = told["largest_change"]
+    claims.hold("Bests of two devices lie within 2 %.", change < 0.02)
+    return (
+        f"Between {told['devices']} devices of {len(told['runs'])} hosts no best got slower by "
+        f"more than {percent(change)}."
+    )
+
+
+def _planted_row(devices: Sequence[Told], versus: pd.DataFrame, planted: str) -> str:
+    """Hits on all `devices` together."""
+    really = versus[versus["planted"] == planted]
+    each = [told["planted"][PLANTED[planted]] for told in devices]
+    found = (
+        _hits({key: sum(rates[name][key] for rates in each) for key in ("hits", "n")})
+        for name in ("alarms", "slower_planted", "slower_cells")
+    )
     return f"| {PLANTED[planted]} | {percent(really['estimate'].median())} | {' | '.join(found)} |"
 
 
@@ -142,14 +168,38 @@ def _energy_row(row: Any) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _tuner(told: Told) -> str:
-    every = told["agreement"]["all"]
-    decided = every["pairs"] - every["not_decided"]
+def _energy_again(claims: Claims) -> str:
+    """The same cells on another device, in shorter windows, by the record from before."""
+    first, second = (pd.read_parquet(p).set_index("cell_key") for p in (FIRST_ENERGY, ENERGY))
+    speed = second["gbs"] / first["gbs"]
+    cost = 100 * (second["joules_per_gb"] / first["joules_per_gb"] - 1)
+    claims.hold("Another device is as fast.", abs(speed - 1).max() < 0.01)
+    claims.hold("All cells cost more on the second device.", bool((cost > 0).all()))
+    window = min(first["window_s"].explode().astype(float))
     return (
-        f"of {every['pairs']} pairs of cells our rounds decide {decided}, of which "
-        f"{decided - len(every['opposed'])} stand in the same order there; Kendall's τ is "
-        f"{significant(every['tau'], 2)}. Its figures, instantaneous power times the time of a "
-        f"launch, are {span([100 * x for x in every['kernel_tuner_over_ours']], ' %')} higher."
+        f"On another H200, in windows of {significant(window, 1)} s, all cells were as fast within "
+        f"{percent(abs(speed - 1).max())} and cost {span(cost, ' %')} less, "
+        f"{percent(cost.median() / 100)} in the median: between these devices energy differs more "
+        "than speed."
+    )
+
+
+def _tuner(recorded: Sequence[Told]) -> str:
+    """What Kernel Tuner said on two devices, the first one first."""
+    parts = []
+    for told in recorded:
+        every = told["agreement"]["all"]
+        decided = every["pairs"] - every["not_decided"]
+        parts.append((decided, decided - len(every["opposed"]), every))
+    (first, alike, of), (second, alike_2, of_2) = parts
+    opposed = [abs(x[who]) for x in of_2["opposed"] for who in ("gpushmoo", "kernel_tuner")]
+    over = [100 * x for every in (of, of_2) for x in every["kernel_tuner_over_ours"]]
+    return (
+        f"of {of['pairs']} pairs of cells our rounds decide {first} on one H200 and {second} on "
+        f"another, of which {alike} and {alike_2} stand in the same order there; the cells of the "
+        f"others lie within {percent(max(opposed))} of each other by both. Kernel Tuner measures a "
+        f"cell once and tells no interval; its figures, instantaneous power times the time of a "
+        f"launch, are {span(over, ' %')} above ours."
     )
 
 

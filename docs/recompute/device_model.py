@@ -288,7 +288,6 @@ def counted_cells(cells: pd.DataFrame) -> dict[str, str]:
         "narrow_l2": span(busy, " %"),
         "float3_sent": significant(float(sent), 2),
         "column_writes": span(writes),
-        "half_counted": str(int(cells["sm_percent"].isna().sum())),
     }
 
 
@@ -298,9 +297,15 @@ def backed_words() -> str:
     counted = read_counted([H200 / "counters.json"])[device["device"]]
     limits = [counted.of_limit(why["cell_key"], why["limit"]) for why in device["whys"]]
     told = [limit for limit in limits if limit is not None]
+    others = [
+        f"`{why['kernel']}` {why['dtype']} ({why['limit']}: {limit.words})"
+        for why, limit in zip(device["whys"], limits, strict=True)
+        if limit is not None and not limit.backed
+    ]
     return (
         f"Of the {len(limits)} limits that the report of the record names, {len(told)} were "
-        f"counted and {sum(limit.backed for limit in told)} are backed."
+        f"counted and {sum(limit.backed for limit in told)} are backed. The others are those of "
+        f"{'; '.join(others)}."
     )
 
 

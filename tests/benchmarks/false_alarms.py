@@ -34,15 +34,16 @@ def judged(folder: Path, all_pairs: bool = False, delta: float = DELTA) -> dict[
     runs = [read_run(path) for path in sorted(folder.glob("r[0-9]*"))]
     levels = levels_of(runs)
     pairs = [
-        _pair(runs, levels, i, runs[i + 1], (i, i + 1), delta) for i in range(0, len(runs) - 1, 2)
+        judged_pair(runs, levels, i, runs[i + 1], (i, i + 1), delta)
+        for i in range(0, len(runs) - 1, 2)
     ]
     places = combinations(range(len(runs)), 2) if all_pairs else ()
-    every = [_pair(runs, levels, i, runs[j], (i, j), delta) for i, j in places]
+    every = [judged_pair(runs, levels, i, runs[j], (i, j), delta) for i, j in places]
     planted: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(folder.glob("planted-*")):
         _, per_cent, number = path.name.split("-")
         beside = min(2 * int(number) + 1, len(runs) - 1)
-        found = _pair(runs, levels, beside, read_run(path), (beside,), delta)
+        found = judged_pair(runs, levels, beside, read_run(path), (beside,), delta)
         planted.setdefault(per_cent, []).append(found)
     return {
         "runs": len(runs),
@@ -51,16 +52,16 @@ def judged(folder: Path, all_pairs: bool = False, delta: float = DELTA) -> dict[
         "delta": delta,
         "groups": pairs[0]["groups"],
         "cells": pairs[0]["cells"],
-        "same": _rates(pairs),
-        **({"same_all_pairs": _rates(every)} if every else {}),
-        "planted": {f"{int(p)} %": _rates(found) for p, found in sorted(planted.items())},
+        "same": rates(pairs),
+        **({"same_all_pairs": rates(every)} if every else {}),
+        "planted": {f"{int(p)} %": rates(found) for p, found in sorted(planted.items())},
         "pairs": [
             {k: v for k, v in pair.items() if k not in ("groups", "cells")} for pair in pairs
         ],
     }
 
 
-def _pair(
+def judged_pair(
     runs: Sequence[RunCells],
     levels: Mapping[str, LevelLogs],
     first: int,
@@ -98,7 +99,7 @@ def _slower_planted(found: Comparison) -> int:
     return int((of_kernel["verdict"] == "slower").sum())
 
 
-def _rates(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def rates(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """In how many pairs there is any of each."""
     ours = ("alarms", "slower_groups", "slower_cells")
     ours += ("slower_planted", "slower_planted_at_half_delta")
@@ -122,8 +123,8 @@ def main(folder: Path, out: Path, all_pairs: bool) -> None:
     """Write what was found, and print the rates."""
     found = judged(folder, all_pairs)
     out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    for what, rates in {"same": found["same"], **found["planted"]}.items():
-        for name, rate in rates.items():
+    for what, each in {"same": found["same"], **found["planted"]}.items():
+        for name, rate in each.items():
             if isinstance(rate, dict):
                 print(f"{what:10} {name:30} {Rate(rate['hits'], rate['n'])}")
 

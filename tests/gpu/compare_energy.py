@@ -2,7 +2,7 @@
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
     python -m gpushmoo.studies.energy --cells tests/gpu/energy_cells_h200.json \
-        --rounds 3 --window 0.8 --warm 0.25 --settle 3 --out energy.parquet
+        --rounds 3 --window 2 --warm 0.4 --settle 4 --out energy.parquet
     PYTHONPATH=$PYTHONPATH:WHEELS python tests/gpu/compare_energy.py energy.parquet OUT.json
 
 The cells of `copy2d_coalesced` in the table are measured again by Kernel Tuner, in a process of its

@@ -9,11 +9,11 @@
 Of each group in `GROUPS` the fastest launch of the record, the tied one that is least like it where
 there is one, and the launches that are named. Sizes are of arrays of 1 GiB where the record says
 that they are far outside of the cache; that of `copy2d_coalesced` in float is four times as large
-as the recorded one. The list is made so that all of it takes three minutes at most, with what
+as the recorded one. The list is made so that all of it takes six minutes at most, with what
 compare_energy.py adds:
 
     python -m gpushmoo.studies.energy --cells tests/gpu/energy_cells_h200.json \
-        --rounds 3 --window 0.8 --warm 0.25 --settle 3 --out energy.parquet
+        --rounds 3 --window 2 --warm 0.4 --settle 4 --out energy.parquet
 """
 
 from __future__ import annotations

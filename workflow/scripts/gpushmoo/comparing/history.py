@@ -88,7 +88,7 @@ def run_history(
     CompareError for `dataset`.
     """
     own = replace(read_run(dataset), name=name)
-    runs, left_out = [own], list[str]()
+    runs, left_out = list[RunCells](), list[str]()
     for place, called in zip(earlier, _told_apart(earlier), strict=True):
         try:
             run = replace(read_run(place), name=called)
@@ -97,7 +97,7 @@ def run_history(
             left_out.append(f"{called} is left out: {err}")
         else:
             runs.append(run)
-    common = (_of_groups(run, own) for run in _in_time(runs))
+    common = (_of_groups(run, own) for run in _in_time([*runs, own]))
     try:
         found = history_of([run for run in common if len(run.ok)], otava, delta)
     except CompareError as err:

@@ -123,6 +123,17 @@ def test_launches_are_named_in_short(params: str, text: str) -> None:
     assert launch_text({"params": params}) == text
 
 
+def test_a_difference_that_counts_for_none_is_drawn_as_none(
+    written: list[Figure], tmp_path: Path
+) -> None:
+    near = energy_row("block_x=8 block_y=4", 2500.05, [0.1980, 0.1981, 0.1982])
+    table = read_energy(write_energy(tmp_path / "e.parquet", [FAST, near]))
+    energy_front(table, tmp_path / "energy.svg")
+    (low, high), ticks = written[0].axes[0].get_xlim(), written[0].axes[0].xaxis
+    assert high - low == pytest.approx(0.02 * 2500, rel=1e-3)
+    assert ticks.get_offset_text().get_text() == ""
+
+
 def test_another_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "e.parquet").write_bytes(b"x")
     with pytest.raises(BadParquetError):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from gpushmoo.core.display import significant
 from gpushmoo.core.schema import SIMULATION_SCHEMA, Status
 from gpushmoo.report.chapter_pages import Measured, Page, figures_of
 from gpushmoo.report.simulated import LEVELS, signed
@@ -200,8 +201,8 @@ def doubling_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
                 {
                     "series": series,
                     "blocks": str(int(n)),
-                    "float": f"{single:.3g}",
-                    "double": f"{double:.3g}",
+                    "float": significant(single),
+                    "double": significant(double),
                     "ratio": f"{double / single:.2f}",
                     "float_gain": f"{single / table.loc[1, 'float']:.2f}"
                     if 1 in table.index

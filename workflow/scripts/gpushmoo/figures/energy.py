@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ..analysis.energy import EnergyGroup, EnergyTable, Row, energy_groups, launch_text
+from ..analysis.energy import TIED_SPEED, EnergyGroup, EnergyTable, Row, energy_groups, launch_text
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save
 
 _ACROSS = 3
@@ -92,7 +92,17 @@ def _panel(ax: Axes, group: EnergyGroup) -> None:
     wrapped = [part for line in lines for part in wrap(line, TITLE_WIDTH)]
     ax.set_title("\n".join(wrapped), fontsize=6.5, loc="left")
     ax.margins(0.12)
+    _widened(ax)
     ax.locator_params(nbins=4)
+    ax.ticklabel_format(useOffset=False)
+
+
+def _widened(ax: Axes) -> None:
+    """Show no difference as large that counts for none: TIED_SPEED either way has room."""
+    for (low, high), widen in ((ax.get_xlim(), ax.set_xlim), (ax.get_ylim(), ax.set_ylim)):
+        middle, half = (low + high) / 2, (high - low) / 2
+        if half < TIED_SPEED * middle:
+            widen((1 - TIED_SPEED) * middle, (1 + TIED_SPEED) * middle)
 
 
 def _mark(row: Row, group: EnergyGroup) -> str:

@@ -81,13 +81,13 @@ class Recorded:
     @property
     def name(self) -> str:
         """``copy2d_coalesced float element 1024x1024 warm``."""
-        kernel, dtype, variant, height, width, state, _ = self.key
+        kernel, dtype, variant, height, width, state = self.key[:6]
         return f"{kernel} {dtype} {variant} {height}x{width} {state}"
 
     @property
     def family(self) -> str:
         """Kernel, and what the sizes differ by: whether the data stay in the cache."""
-        kernel, _, _, height, width, state, _ = self.key
+        kernel, _, _, height, width, state = self.key[:6]
         return f"{kernel} {height}x{width} {state}" if kernel in TWO_D else str(kernel)
 
     def relatives(self, groups: Sequence[Recorded]) -> list[Recorded]:

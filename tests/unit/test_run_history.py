@@ -271,6 +271,14 @@ def test_a_folder_of_runs_stands_for_its_finished_ones_without_the_run_itself(
     assert read_earlier(ASKED, own) is None
 
 
+def test_the_first_run_of_all_has_no_folder_of_runs_yet(tmp_path: Path) -> None:
+    own = tmp_path / "results" / "own"
+    asked = {**ASKED, "history": str(own.parent)}
+    assert read_earlier(asked, own) == EarlierRuns((), None, 0.01)
+    (own.parent / "planted" / "notes").mkdir(parents=True)
+    assert read_earlier(asked, own) == EarlierRuns((), None, 0.01)
+
+
 def test_one_run_a_data_set_and_shards_stand_for_themselves(tmp_path: Path) -> None:
     one = run_in(tmp_path / "one", finished=False)
     assert runs_in(one) == [one]

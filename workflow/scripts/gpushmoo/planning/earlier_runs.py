@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.otava_program import NoOtavaError, find_otava
-from ..storage.run_folders import runs_in
+from ..storage.run_folders import finished_runs, runs_in
 from .config_schema import ConfigError
 
 
@@ -33,13 +33,16 @@ def read_earlier(raw: Mapping[str, Any], own: Path) -> EarlierRuns | None:
             raise ConfigError("otava: it finds change points in a history, and history is null.")
         return None
     named = [asked] if isinstance(asked, str) else asked
-    found = [path for name in named for path in _runs_in(name)]
+    found = [path for name in named for path in _runs_in(name, own.parent)]
     others = (path for path in found if path.resolve() != own.resolve())
     return EarlierRuns(tuple(dict.fromkeys(map(str, others))), raw["otava"], raw["delta"])
 
 
-def _runs_in(name: str) -> list[Path]:
+def _runs_in(name: str, results: Path) -> list[Path]:
+    """The runs that a folder stands for; in that of all `results` there may be none yet."""
     folder = Path(name).expanduser()
+    if folder.resolve() == results.resolve():
+        return finished_runs(folder)
     if not folder.is_dir():
         raise ConfigError(f"history: '{name}' is not the folder of a run, of runs or of shards.")
     return runs_in(folder)

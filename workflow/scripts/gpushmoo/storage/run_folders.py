@@ -15,12 +15,17 @@ def sealed_dataset(run: Path) -> Path | None:
     return next((place for place in places if (place / SUMS).is_file()), None)
 
 
+def finished_runs(folder: Path) -> list[Path]:
+    """The runs in a folder of runs that have a data set, by name; none where it is missing."""
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in inside if sealed_dataset(path)]
+
+
 def runs_in(folder: Path) -> list[Path]:
     """The finished runs of a folder of runs, by name; `folder` itself where it is none."""
     if _is_run(folder):
         return [folder]
-    inside = [path for path in sorted(folder.iterdir()) if path.is_dir() and _is_run(path)]
-    return [path for path in inside if sealed_dataset(path)] if inside else [folder]
+    return finished_runs(folder) if any(map(_is_run, folder.iterdir())) else [folder]
 
 
 def _is_run(folder: Path) -> bool:

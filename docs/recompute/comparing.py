@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -46,6 +46,7 @@ def values(claims: Claims) -> dict[str, Any]:
         "every": _every(told["h200"]),
         "planted": [_planted_row((told["h200"], told["h200-second"]), versus, p) for p in PLANTED],
         "hosts": _hosts(told["h200-hosts"], claims),
+        "false_verdicts": _false_verdicts(told.values()),
         "half_width": percent(told["h200"]["same"]["half_width_median"]),
         "cpu_half_width": whole_percent(told["two-cores"]["same"]["half_width_median"]),
         "versus_same": {"pairs": int(plain.sum())}
@@ -88,6 +89,17 @@ def _every(told: Told) -> str:
     )
 
 
+def _false_verdicts(told: Iterable[Told]) -> str:
+    """Of all pairs of the same thing, those in which anything is called slower."""
+    rates = [place["same"] for place in told]
+    names = ("slower_groups", "slower_wholes", "slower_cells")
+    hits = [sum(rate[name]["hits"] for rate in rates) for name in names]
+    return (
+        f"In these {sum(rate['alarms']['n'] for rate in rates)} pairs a best is called slower in "
+        f"{hits[0]}, a group as a whole in {hits[1]}, a cell in {hits[2]}."
+    )
+
+
 def _hosts(told: Told, claims: Claims) -> str:
     """What lies between devices."""
     change = told["largest_change"]
@@ -104,7 +116,7 @@ def _planted_row(devices: Sequence[Told], versus: pd.DataFrame, planted: str) ->
     each = [told["planted"][PLANTED[planted]] for told in devices]
     found = (
         _hits({key: sum(rates[name][key] for rates in each) for key in ("hits", "n")})
-        for name in ("alarms", "slower_planted", "slower_cells")
+        for name in ("alarms", "slower_planted", "slower_planted_wholes", "slower_cells")
     )
     return f"| {PLANTED[planted]} | {percent(really['estimate'].median())} | {' | '.join(found)} |"
 

@@ -81,7 +81,9 @@ def judged_pair(
         "cells": len(found.cells),
         "alarms": len(found.slower),
         "slower_groups": int((found.groups["verdict"] == "slower").sum()),
+        "slower_wholes": int((found.groups["whole_verdict"] == "slower").sum()),
         "slower_planted": _slower_planted(found),
+        "slower_planted_wholes": _slower_planted(found, "whole_verdict"),
         "slower_planted_at_half_delta": _slower_planted(finer),
         "same_groups": int((found.groups["verdict"] == "same").sum()),
         "slower_cells": int((found.cells["verdict"] == "slower").sum()),
@@ -94,15 +96,15 @@ def judged_pair(
     }
 
 
-def _slower_planted(found: Comparison) -> int:
+def _slower_planted(found: Comparison, verdict: str = "verdict") -> int:
     of_kernel = found.groups[found.groups["kernel"] == PLANTED_KERNEL]
-    return int((of_kernel["verdict"] == "slower").sum())
+    return int((of_kernel[verdict] == "slower").sum())
 
 
 def rates(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """In how many pairs there is any of each."""
-    ours = ("alarms", "slower_groups", "slower_cells")
-    ours += ("slower_planted", "slower_planted_at_half_delta")
+    ours = ("alarms", "slower_groups", "slower_wholes", "slower_cells")
+    ours += ("slower_planted", "slower_planted_wholes", "slower_planted_at_half_delta")
     return {
         **{name: _rate([bool(pair[name]) for pair in pairs]) for name in ours},
         **{

@@ -11,8 +11,8 @@ import pandas as pd
 from ..analysis.best import tied_best
 from ..analysis.fastest import axes_of, params_text
 from ..core.schema import GROUP, PARAMS, Status
-from .decisions import FALSE_SHARE, adjusted, alarms, believed_cells, verdicts
-from .levels import Pairs
+from .decisions import FALSE_SHARE, Became, adjusted, alarms, believed_cells, verdicts
+from .levels import Pairs, verified_by_all
 from .runs import KEY, PLACE, RunCells
 from .spreads import ChangeEstimate
 from .tables import CHANGED_CELLS_SCHEMA, CHANGED_GROUPS_SCHEMA, DRIFT_SCHEMA
@@ -63,7 +63,7 @@ def missing_cells(first: Sequence[RunCells], second: Sequence[RunCells]) -> pd.D
 
     With columns `verified_in` (A or B), `status` in the other side, PARAMS, and those of GROUP.
     """
-    verified = [_common([run.ok.index for run in side]) for side in (first, second)]
+    verified = [verified_by_all(side) for side in (first, second)]
     parts = []
     for name, mine, has, other, others in (
         ("A", first, verified[0], verified[1], second),
@@ -82,13 +82,6 @@ def missing_cells(first: Sequence[RunCells], second: Sequence[RunCells]) -> pd.D
     return pd.concat(parts, ignore_index=True)
 
 
-def _common(indices: Sequence[pd.Index]) -> pd.Index:
-    common = indices[0]
-    for index in indices[1:]:
-        common = common.intersection(index)
-    return common
-
-
 def _tied(runs: Sequence[RunCells], swept: pd.Index) -> dict[Any, set[str]]:
     """For each group the cells that half of the runs or more cannot tell from their fastest."""
     counts: dict[Any, dict[str, int]] = {}
@@ -103,15 +96,25 @@ def _tied(runs: Sequence[RunCells], swept: pd.Index) -> dict[Any, set[str]]:
     }
 
 
+def _whole_changes(wholes: Pairs, index: pd.Index, delta: float) -> pd.DataFrame:
+    """What all common cells of each group changed by, together, and the verdict on it."""
+    believed = adjusted(wholes.changes.p) <= FALSE_SHARE
+    columns = _shares(wholes.changes.raw, "whole")
+    told = [v.value for v in verdicts(wholes.changes, believed, delta)]
+    table = pd.DataFrame({**columns, "whole_verdict": told}).set_index(wholes.index)
+    return table.reindex(index).fillna({"whole_verdict": Became.UNDECIDED.value})
+
+
 def group_table(
     pairs: Pairs,
+    wholes: Pairs,
     cells: pd.DataFrame,
     missing: pd.DataFrame,
     sides: tuple[Sequence[RunCells], Sequence[RunCells]],
     swept: pd.Index,
     delta: float,
 ) -> pd.DataFrame:
-    """A row for each group that both sides have, with what became of its best cells.
+    """A row for each group that both sides have, with what became of its best cells and of all.
 
     `cells` is the `cell_table`, `missing` that of `missing_cells` (CHANGED_GROUPS_SCHEMA).
     """
@@ -131,6 +134,7 @@ def group_table(
         tied_a=[len(s) for s in sets[0]],
         tied_b=[len(s) for s in sets[1]],
         tied_both=[len(a & b) for a, b in zip(*sets, strict=True)],
+        **_whole_changes(wholes, pairs.index, delta).reset_index(drop=True),
     )
     counts = cells.groupby([*GROUP, "verdict"], observed=True).size().unstack(fill_value=0)
     lost = missing.groupby([*GROUP, "verified_in"], observed=True).size().unstack(fill_value=0)

@@ -20,15 +20,17 @@ from .levels import (
     BEST,
     CELL,
     COPY,
+    WHOLE,
     Pairs,
     changes_of,
     levels_of,
     sample_shift,
     swept_by_all,
     usual_spreads,
+    verified_by_all,
 )
 from .markdown import Told, summary
-from .runs import RunCells, bests, copies, read_run
+from .runs import RunCells, bests, copies, read_run, wholes
 from .settings import differences, refuse_unlike
 from .spreads import Spreads
 from .tables import CHANGED_CELLS_SCHEMA, CHANGED_GROUPS_SCHEMA, DRIFT_SCHEMA
@@ -120,6 +122,8 @@ def compare_runs(
     swept = swept_by_all(runs)
     cells = _changes(CELL, first, second, lambda r: r.ok, usual, by_repeats, sample_shift)
     groups = _changes(BEST, first, second, lambda r: bests(r, swept), usual, by_repeats)
+    verified = verified_by_all(runs)
+    whole = _changes(WHOLE, first, second, lambda r: wholes(r, verified), usual, by_repeats)
     copied = _changes(COPY, first, second, copies, usual, False)
     if not len(cells.index):
         raise CompareError("A and B have no verified cell in common.")
@@ -136,7 +140,7 @@ def compare_runs(
     )
     return Comparison(
         changed,
-        group_table(groups, changed, missing, (first, second), swept, delta),
+        group_table(groups, whole, changed, missing, (first, second), swept, delta),
         drift_table(copied),
         told,
     )

@@ -1,7 +1,7 @@
-"""What changes between runs, at three levels: cells, each group's best, and the machine's copies.
+"""What changes between runs: cells, each group's best, a group as a whole, the machine's copies.
 
-All three are tables of logarithms with a column for each run, or each pair of runs, and are judged
-alike.
+All of these levels are tables of logarithms with a column for each run, or each pair of runs, and
+are judged alike.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from .runs import (
     classes_of,
     copies,
     flat,
+    wholes,
     within_variances,
 )
 from .shift import shifts
 from .spreads import ChangeEstimate, Floats, Spreads, estimate, replicated
 
 # The levels, and those of them that are looked at beside the copy as well.
-CELL, BEST, COPY = "cell", "best", "copy"
+CELL, BEST, WHOLE, COPY = "cell", "best", "whole", "copy"
 OVER_COPY = "_over_copy"
-KINDS = (CELL, CELL + OVER_COPY, BEST, BEST + OVER_COPY, COPY)
+KINDS = (*(name + end for name in (CELL, BEST, WHOLE) for end in ("", OVER_COPY)), COPY)
 
 
 @dataclass(frozen=True)
@@ -61,22 +62,32 @@ def _whole(values: Floats) -> Booleans:
 
 
 def levels_of(runs: Sequence[RunCells]) -> dict[str, LevelLogs]:
-    """The three levels of several runs: what all of them have."""
-    swept = swept_by_all(runs)
+    """The levels of several runs: what all of them have."""
+    swept, verified = swept_by_all(runs), verified_by_all(runs)
     return {
         CELL: _level([run.ok for run in runs]),
         BEST: _level([bests(run, swept) for run in runs]),
+        WHOLE: _level([wholes(run, verified) for run in runs]),
         COPY: _level([copies(run) for run in runs]),
     }
 
 
 def swept_by_all(runs: Sequence[RunCells]) -> pd.Index:
     """Cells that every run tried, whatever came of them."""
-    tried = [run.cells.index[run.cells["status"] != Status.UNPROPOSED] for run in runs]
-    common = tried[0]
-    for index in tried[1:]:
-        common = common.intersection(index)
-    return common
+    return common([run.cells.index[run.cells["status"] != Status.UNPROPOSED] for run in runs])
+
+
+def verified_by_all(runs: Sequence[RunCells]) -> pd.Index:
+    """Cells that are verified in every run."""
+    return common([run.ok.index for run in runs])
+
+
+def common(indices: Sequence[pd.Index]) -> pd.Index:
+    """What is in all of these."""
+    found = indices[0]
+    for index in indices[1:]:
+        found = found.intersection(index)
+    return found
 
 
 def _level(tables: Sequence[pd.DataFrame]) -> LevelLogs:

@@ -12,6 +12,16 @@ from ..core.display import significant
 from ..core.schema import PARAMS
 from .decisions import Became
 
+# Of the groups that changed.
+HEADS = (
+    "group",
+    "best of A → B in GB/s",
+    "change",
+    "beside the copy",
+    "verdict",
+    "A's best in B",
+    "all its cells",
+)
 # Rows of each table; the rest is in the tables that are saved.
 MOST_ROWS = 20
 VERDICTS = tuple(verdict.value for verdict in Became)
@@ -59,7 +69,8 @@ def group_words(row: Mapping[str, Any]) -> str:
 
 METHOD = (
     "Changes are of the time of a launch, with 95 % intervals; {copy} is without what the "
-    "runtime's own copy changed by in the same rounds. {same}: both intervals lie within ±{delta}."
+    "runtime's own copy changed by in the same rounds. {same}: both intervals lie within ±{delta}. "
+    "All cells of a group together tell a change that its best alone does not."
 )
 
 
@@ -105,10 +116,14 @@ def headline(groups: pd.DataFrame, delta: float) -> str:
 
 
 def counts(cells: pd.DataFrame, groups: pd.DataFrame) -> list[tuple[str, list[int]]]:
-    """How many groups' bests, and how many cells, have each of VERDICTS."""
+    """How many groups' bests, groups and cells have each of VERDICTS."""
     return [
-        (what, [int((frame["verdict"] == verdict).sum()) for verdict in VERDICTS])
-        for what, frame in (("groups' bests", groups), ("cells", cells))
+        (what, [int((told == verdict).sum()) for verdict in VERDICTS])
+        for what, told in (
+            ("groups' bests", groups["verdict"]),
+            ("groups as a whole", groups["whole_verdict"]),
+            ("cells", cells["verdict"]),
+        )
     ]
 
 
@@ -120,7 +135,8 @@ def _counts(cells: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
 
 def changed_groups(groups: pd.DataFrame) -> pd.DataFrame:
     """The groups to be named: those with an alarm first, then what changed, the most first."""
-    named = groups[groups["alarm"] | groups["verdict"].isin(["slower", "faster"])]
+    changed = groups[["verdict", "whole_verdict"]].isin([Became.SLOWER, Became.FASTER])
+    named = groups[groups["alarm"] | changed.any(axis=1)]
     size = named["change"].abs()
     return (
         named.assign(size=size).sort_values(["alarm", "size"], ascending=False).drop(columns="size")
@@ -132,18 +148,23 @@ def _table(groups: pd.DataFrame) -> str:
     if named.empty:
         return ""
     rows = [
-        "| group | best of A → B in GB/s | change | beside the copy | verdict | A's best in B |",
-        "|---|---|---|---|---|---|",
+        f"| {' | '.join(HEADS)} |",
+        "|---" * len(HEADS) + "|",
     ]
     for row in named.head(MOST_ROWS).to_dict("records"):
         speeds = f"{significant(row['a_gbs'])} → {significant(row['b_gbs'])}"
         verdict = f"**{row['verdict']}**" if row["alarm"] else row["verdict"]
         rows.append(
             f"| {group_words(row)} | {speeds} | {change(row)} | {change(row, 'beside_copy')} | "
-            f"{verdict} | {winner_words(row)} |"
+            f"{verdict} | {winner_words(row)} | {whole_words(row)} |"
         )
     left = len(named) - MOST_ROWS
     return "\n".join(rows) + (f"\n\n{left} more changed." if left > 0 else "")
+
+
+def whole_words(row: Mapping[str, Any]) -> str:
+    """What all cells of the group changed by, together."""
+    return f"{row['whole_verdict']}: {change(row, 'whole')}"
 
 
 def winner_words(row: Mapping[str, Any]) -> str:

@@ -102,6 +102,44 @@ def bests(run: RunCells, of: pd.Index) -> pd.DataFrame:
     return best.assign(**{LOG_COPY: copies.reindex(best.index)}).sort_index()
 
 
+def wholes(run: RunCells, of: pd.Index) -> pd.DataFrame:
+    """The typical of the verified cells `of` of each group, indexed by GROUP.
+
+    LOG_S is their mean, so that what all of them changed by is known better than what one did;
+    LOG_COPY is their median. The repeats are those of the mean and of the median.
+    """
+    ok = run.ok.loc[run.ok.index.intersection(of)]
+    by_group = ok.groupby(list(GROUP), observed=True)
+    typical = by_group[[LOG_S]].mean()
+    states = typical.index.get_level_values("cache_state")
+    return typical.assign(
+        **{
+            LOG_COPY: by_group[LOG_COPY].median(),
+            "cache_state": states,
+            "within_half_width": by_group["within_half_width"].agg(_half_width_of_mean),
+            "repeat_medians_s": by_group["repeat_medians_s"].agg(_mean_of_each),
+            "repeat_copy_gbs": by_group["repeat_copy_gbs"].agg(_median_of_each),
+        }
+    ).rename_axis([None] * len(GROUP))
+
+
+def _half_width_of_mean(widths: pd.Series) -> float:
+    return float(np.sqrt((widths.fillna(0.0) ** 2).sum()) / len(widths))
+
+
+def _mean_of_each(repeats: pd.Series) -> Floats:
+    """The geometric mean over cells of each repeat that all of them have."""
+    n = min(map(len, repeats))
+    mean: Floats = np.exp(np.mean([np.log(values[:n]) for values in repeats], axis=0))
+    return mean
+
+
+def _median_of_each(repeats: pd.Series) -> Floats:
+    n = min(map(len, repeats))
+    middle: Floats = np.median([values[:n] for values in repeats], axis=0)
+    return middle
+
+
 def copies(run: RunCells) -> pd.DataFrame:
     """The runtime's own copy in each PLACE: LOG_S, minus the logarithm of its bandwidth.
 

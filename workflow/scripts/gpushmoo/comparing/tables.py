@@ -32,6 +32,8 @@ CHANGED_GROUPS_SCHEMA = pa.schema(
         *columns(NUMBER, "p_value"),
         *columns(TEXT, "verdict"),
         *columns(pa.bool_(), "alarm winner_held"),
+        *columns(NUMBER, "whole whole_low whole_high", nullable=True),
+        *columns(TEXT, "whole_verdict"),
         *columns(SMALL, "tied_a tied_b tied_both"),
         *columns(SMALL, "only_a only_b slower faster same undecided"),
     ]

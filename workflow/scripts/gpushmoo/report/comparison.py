@@ -65,6 +65,7 @@ def comparison_facts(found: Comparison) -> dict[str, Any]:
         "headline": markdown.headline(found.groups, told.delta),
         "verdicts": list(markdown.VERDICTS),
         "counts": [[what, *map(str, numbers)] for what, numbers in counted],
+        "heads": list(markdown.HEADS),
         "changed": [
             [
                 markdown.group_words(row),
@@ -73,6 +74,7 @@ def comparison_facts(found: Comparison) -> dict[str, Any]:
                 markdown.change(row, "beside_copy"),
                 row["verdict"],
                 markdown.winner_words(row),
+                markdown.whole_words(row),
             ]
             for row in rows
         ],

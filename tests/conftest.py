@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from compiled import compile_modules
 from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve
@@ -63,6 +64,12 @@ FIRST = (
     *("test_report_textures", "test_dots", "test_dot_resident"),
     *("test_dot_streamed", "test_report", "test_atlas", "test_mutations"),
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile before there are workers."""
+    if not hasattr(config, "workerinput"):
+        compile_modules()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

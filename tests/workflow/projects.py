@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import warm
 import yaml
 from gpushmoo.devices.select import DeviceChoice, resolve
 
@@ -178,6 +179,18 @@ class Project:
         self, *args: str, config: tuple[str, ...] = ("tiny.yaml",), cores: str | None = "all"
     ) -> Outcome:
         """Run `snakemake` in the project and wait for it."""
+        command = self.command(*args, config=config, cores=cores)
+        with tempfile.NamedTemporaryFile() as screen:
+            out = Path(screen.name)
+            status = warm.call(command[3:], self.root, self.environment, out, DEADLINE_S)
+            if status is not None:
+                return Outcome(status, out.read_text(encoding="utf-8"))
+        return self.snakemake_afresh(*args, config=config, cores=cores)
+
+    def snakemake_afresh(
+        self, *args: str, config: tuple[str, ...] = ("tiny.yaml",), cores: str | None = "all"
+    ) -> Outcome:
+        """As `snakemake`, in a new process."""
         done = subprocess.run(
             self.command(*args, config=config, cores=cores),
             cwd=self.root,

@@ -37,7 +37,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedProject:
         if not terminal.exists():
             compile_simulator(shared)
             new_project(made.root)
-            outcome = made.snakemake()
+            outcome = made.snakemake_afresh()
             assert outcome.status == 0, outcome.text
             terminal.write_text(outcome.text)
     mine = tmp_path_factory.mktemp("workflow") / "finished"

@@ -7,11 +7,13 @@ how Python hashes texts, so that the run at which most of them look is started a
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +26,8 @@ PACKAGES = (
     *("snakemake.cli", "snakemake.report.html_reporter", "smart_open", "jsonschema"),
     *("pandas", "pyarrow.parquet"),
 )
+# Far more than the end takes where no call hangs.
+END_S = 60
 # What may differ from the environment in which the process was started, and have an effect.
 FREE = {"GPUSHMOO_LOCK_DIR"}
 
@@ -37,7 +41,7 @@ def call(
     """
     if "PYTHONPATH" in environment:
         return None
-    channel, started_in, _ = _server()
+    channel, started_in = _server()
     if any(environment.get(k) != started_in.get(k) for k in {*environment, *started_in} - FREE):
         return None
     channel.settimeout(limit_s)
@@ -48,7 +52,7 @@ def call(
 
 
 @functools.cache
-def _server() -> tuple[socket.socket, dict[str, str], subprocess.Popen[bytes]]:
+def _server() -> tuple[socket.socket, dict[str, str]]:
     """The channel to a server, which ends with this process, and the environment it has."""
     ours, theirs = socket.socketpair()
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "SNAKEMAKE"))}
@@ -62,7 +66,18 @@ def _server() -> tuple[socket.socket, dict[str, str], subprocess.Popen[bytes]]:
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
-    return ours, environment, process
+    atexit.register(_end, ours, process)
+    return ours, environment
+
+
+def _end(channel: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    """Wait for the server, so that its seconds count for the process that has asked for them."""
+    channel.close()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def serve(channel: socket.socket) -> dict[str, Any] | None:

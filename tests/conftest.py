@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from compiled import compile_modules
 from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve
@@ -55,14 +56,20 @@ def examples(in_test: int) -> int:
 # tests/workflow copy, with long ones that do not wait for it; then all others that take more than
 # some 5 s of a core, so that no worker is left with one of them at the end.
 FIRST = (
-    *("test_complete_run", "test_cuda_compiles", "test_whole_runs", "test_blocks"),
-    *("test_dot_run", "test_what_runs_again", "test_faults", "test_user_kernel", "test_isolation"),
+    *("test_complete_run", "test_dot_run", "test_cuda_compiles", "test_whole_runs", "test_blocks"),
+    *("test_what_runs_again", "test_faults", "test_user_kernel", "test_isolation"),
     *("test_document_figures", "test_devices", "test_killed_run", "test_bad_config"),
     *("test_build_rule", "test_event_loop", "test_same_machine", "test_config"),
     *("test_profiles", "test_figure_errors", "test_figures", "test_summation"),
     *("test_report_textures", "test_dots", "test_dot_resident"),
     *("test_dot_streamed", "test_report", "test_atlas", "test_mutations"),
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile before there are workers."""
+    if not hasattr(config, "workerinput"):
+        compile_modules()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -40,7 +40,7 @@ class Mount:
 
     def undo(self) -> None:
         """Unmount them."""
-        for folder in self._folders:
+        for folder in reversed(self._folders):
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
         self._folders = []
 

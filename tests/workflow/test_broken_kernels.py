@@ -71,7 +71,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> BrokenRun:
     config = {
         "run": "broken",
         "backend": "opencl",
-        "opencl_runtime": "auto",
         "kernel_folders": ["own"],
         "only": list(KERNELS),
         "kernels": {name: {} for name in KERNELS},

@@ -12,6 +12,7 @@ import pytest
 from gpushmoo.storage.dataset import read_cells
 from projects import Project
 from streamed_dot.timeline import COPY, KERNEL, read_timeline
+from workflow_fixtures import new_project
 
 pytest_plugins = ("workflow_fixtures",)
 
@@ -79,9 +80,9 @@ ERRORS_OF = {"dot_streamed", "dot_host", "dot_square", "dot_resident"}
 
 @pytest.fixture(scope="module")
 def text_and_project(
-    copy_finished: Any, tmp_path_factory: pytest.TempPathFactory
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[str, Project]:
-    project = copy_finished(tmp_path_factory.mktemp("dots") / "project")
+    project = new_project(tmp_path_factory.mktemp("dots") / "project")
     outcome = project.snakemake(config=(project.write_config("dots.yaml", CONFIG),))
     assert outcome.status == 0, outcome.text
     return outcome.text, project

@@ -20,12 +20,18 @@ pytest_plugins = ("workflow_fixtures",)
 
 SHARDS = "results/gated/cells/gated"
 FLOAT = f"{SHARDS}/float/0000-of-0001.parquet"
+TINY_DATASET, TINY_CELLS = "results/tiny/dataset", 4 * 12 + 4 * 9
 
 
-def test_a_killed_measuring_process_costs_no_cell(bare: Project) -> None:
+def test_a_run_refuses_a_second_one_and_outlives_its_measuring_process(bare: Project) -> None:
     gate = Gate(bare, ["float"])
     with bare.start(DATASET, config=gate.config) as run:
         first = gate.wait_for("float")
+        second = bare.snakemake(DATASET, config=gate.config)
+        assert second.status != 0
+        assert "Directory cannot be locked" in second.text
+        assert "--unlock" in second.text
+        assert gate.workers("float") == {first}
         os.kill(first, signal.SIGKILL)
         gate.open()
         assert run.end() == 0, run.text
@@ -37,50 +43,15 @@ def test_a_killed_measuring_process_costs_no_cell(bare: Project) -> None:
         "ended by SIGKILL while workload.py's inputs ran; what it had not ended is measured again"
     )
     assert said in log
-
-
-def test_a_second_run_in_the_same_directory_is_refused(bare: Project) -> None:
-    gate = Gate(bare, ["float"])
-    with bare.start(DATASET, config=gate.config) as run:
-        gate.wait_for("float")
-        second = bare.snakemake(DATASET, config=gate.config)
-        assert second.status != 0
-        assert "Directory cannot be locked" in second.text
-        assert "--unlock" in second.text
-        gate.open()
-        assert run.end() == 0, run.text
-    assert len(gate.workers("float")) == 1
-    gate.cells()
     again = bare.snakemake(DATASET, config=gate.config)
     assert again.status == 0, again.text
     assert again.jobs == {}
 
 
-def test_a_full_disk_is_waited_for(bare: Project, mount: Mount) -> None:
-    gate = Gate(bare, ["float"])
-    results = bare.root / "results/gated/cells"
-    mount(results, "size=64k")
-    with bare.start(DATASET, config=gate.config) as run:
-        gate.wait_for("float")
-        fill(results / "filler")
-        gate.open()
-        wait_until(lambda: "min for room: free some" in run.text or run.ended, "word of the disk")
-        assert not run.ended, run.text
-        assert not (bare.root / FLOAT).exists()
-        (results / "filler").unlink()
-        assert run.end() == 0, run.text
-    assert "No space left on device" in run.text
-    # Nothing was measured again, and nothing half-written is left.
-    assert len(gate.workers("float")) == 1
-    gate.cells()
-    assert [p.name for p in (bare.root / FLOAT).parent.iterdir()] == ["0000-of-0001.parquet"]
-
-
-def test_a_read_only_folder_is_refused_before_anything_is_measured(
+def test_a_read_only_folder_is_refused_and_a_full_disk_is_waited_for(
     bare: Project, mount: Mount
 ) -> None:
     gate = Gate(bare, ["float"])
-    gate.open()
     mount(bare.root / "results", "ro")
     refused = bare.snakemake(DATASET, config=gate.config)
     assert refused.status != 0
@@ -91,38 +62,54 @@ def test_a_read_only_folder_is_refused_before_anything_is_measured(
     assert "make it writable" in said[0]
     assert "Traceback" not in refused.text
     assert gate.workers("float") == set()
+
     mount(bare.root / "results", "rw")
-    again = bare.snakemake(DATASET, config=gate.config)
-    assert again.status == 0, again.text
+    cells = bare.root / "results/gated/cells"
+    mount(cells, "size=64k")
+    with bare.start(DATASET, config=gate.config) as run:
+        gate.wait_for("float")
+        fill(cells / "filler")
+        gate.open()
+        wait_until(lambda: "min for room: free some" in run.text or run.ended, "word of the disk")
+        assert not run.ended, run.text
+        assert not (bare.root / FLOAT).exists()
+        (cells / "filler").unlink()
+        assert run.end() == 0, run.text
+    assert "No space left on device" in run.text
+    # Nothing was measured again, and nothing half-written is left.
+    assert len(gate.workers("float")) == 1
     gate.cells()
+    assert [p.name for p in (bare.root / FLOAT).parent.iterdir()] == ["0000-of-0001.parquet"]
 
 
-def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(bare: Project) -> None:
+def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(project: Project) -> None:
     # Of two models that have as many shards each the name would decide.
-    gate = Gate(bare, ["float", "double", "float2"])
-    gate.open()
-    assert bare.snakemake(DATASET, config=gate.config).status == 0
-    own = (bare.root / FLOAT).read_bytes()
-    shard = ShardFile.read(bare.root / FLOAT)
+    path, *_ = project.shards
+    name, own = str(path.relative_to(project.root)), path.read_bytes()
+    shard = ShardFile.read(path)
     for row in shard.rows:
         row |= {"device_name": "Another GPU", "device_uuid": "Another GPU"}
     shard.metadata["device"] |= {"name": "Another GPU", "uuid": "Another GPU"}
     shard.write()
 
-    refused = bare.snakemake(DATASET, config=gate.config)
+    refused = project.snakemake(TINY_DATASET)
     assert refused.status != 0
     lines = [x for x in refused.text.splitlines() if x.startswith("gpushmoo: ")]
     [said] = set(lines[1:])
-    assert f"'{FLOAT}'" in said
+    assert f"'{name}'" in said
     assert "'Another GPU'" in said
     assert "start the run again" in said
-    assert not (bare.root / FLOAT).exists()
-    assert len(list(((bare.root / FLOAT).parents[3] / "quarantine").rglob("*.parquet"))) == 1
-    again = bare.snakemake(DATASET, config=gate.config)
+    assert not path.exists()
+    assert len(list((project.results / "quarantine").rglob("*.parquet"))) == 1
+    again = project.snakemake(TINY_DATASET)
     assert again.status == 0, again.text
-    assert again.jobs["measure"] == 1
-    gate.cells()
-    assert (bare.root / FLOAT).read_bytes() != own
+    assert again.jobs == {"measure": 1, "aggregate": 1}
+    cells = read_cells(project.root / TINY_DATASET)
+    assert len(cells) == TINY_CELLS
+    assert cells["cell_key"].is_unique
+    assert cells["device_name"].nunique() == 1
+    assert "Another GPU" not in set(cells["device_name"])
+    assert path.read_bytes() != own
 
 
 def test_a_job_that_outlives_its_run_writes_nothing(bare: Project) -> None:

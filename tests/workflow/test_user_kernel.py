@@ -265,8 +265,6 @@ def test_a_kernel_alone_simulates_nothing_and_has_no_chapters_page(user_run: Use
     alone = {"run": "alone", "only": ["mine"], "chapters": {CHAPTER: None}}
     config = (*user_run.config, user_run.project.write_config("alone.yaml", alone))
     assert set(user_run.project.plan(config=config)) == GENERIC
-    user_run.project.write_config("alone.yaml", alone | {"chapters": {}})
-    assert set(user_run.project.plan(config=config)) == GENERIC | {"tally"}
 
 
 @pytest.mark.parametrize("simulate", [None, {}])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compiled import copy_compiled
 from conftest import ROOT
 from filelock import FileLock
 from gpushmoo.simulation.stages import simulate_device
@@ -36,7 +37,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedProject:
         if not terminal.exists():
             compile_simulator(shared)
             new_project(made.root)
-            outcome = made.snakemake()
+            outcome = made.snakemake_afresh()
             assert outcome.status == 0, outcome.text
             terminal.write_text(outcome.text)
     mine = tmp_path_factory.mktemp("workflow") / "finished"
@@ -71,7 +72,6 @@ def copy_project(root: Path) -> None:
     """Copy the project's own files to `root`: no results, no virtual environment.
 
     The record of an H200, most of the bytes, is linked: copies of a copy need not hold it, too.
-    What Numba keeps beside a source goes with it; it is taken where the source is of the same time.
     """
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
@@ -85,10 +85,7 @@ def copy_project(root: Path) -> None:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, root / name)
     (root / RECORD).symlink_to(ROOT / RECORD)
-    for kept in (ROOT / "workflow").rglob("__pycache__/*.nb[ci]"):
-        copied = root / kept.relative_to(ROOT)
-        copied.parent.mkdir(exist_ok=True)
-        shutil.copy2(kept, copied)
+    copy_compiled(root)
 
 
 @pytest.fixture(scope="session")

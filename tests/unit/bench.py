@@ -43,8 +43,7 @@ class Bench:
         """Rows by variant and threads."""
         out = self._tmp / "shard.parquet"
         params = self.params(variants, threads) | other
-        cache = self._tmp / "cache"
-        task = ShardTask(params, (1, 1), cache, build=build, log_file="the.log")
+        task = ShardTask(params, (1, 1), self._choice.cache, build=build, log_file="the.log")
         run_shard(task, out, self.terminal, self._tmp / "plan.json")
         table, _ = read_shard(out)
         return table.to_pandas()

@@ -1,10 +1,10 @@
-"""For the tests of dot products: cells of many in which every two values meet, data, faults."""
+"""Some of many builds or cells, in which every two values meet; data and faults of dot products."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pytest
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell
+from gpushmoo.workloads.contract import Workload
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
 Choice = Callable[[list[Cell]], list[Cell]]
@@ -46,6 +47,16 @@ CHOSEN = pytest.mark.parametrize(
         pytest.param(list, id="all", marks=pytest.mark.hunt),
     ],
 )
+
+
+def crossed(workload: Workload, variants: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+    """Type, variant and marks of every build; most of them are for a hunt.
+
+    The others are all variants of the first type and the first variant of all types.
+    """
+    for dtype, variant in itertools.product(workload.dtypes, variants):
+        few = dtype == workload.dtypes[0] or variant == variants[0]
+        yield dtype, variant, () if few else pytest.mark.hunt
 
 
 def integers(n: int, dtype: str) -> dict[str, npt.NDArray[Any]]:

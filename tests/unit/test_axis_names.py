@@ -8,6 +8,7 @@ import keyword
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -219,10 +220,16 @@ def test_beside_axes_no_column_has_a_name_that_an_axis_may_have(
     assert plain <= {*OWN_AXES, NEW_AXIS}
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All of a module's syntax."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def column_words(path: Path) -> set[str]:
     """Every text by which a module looks something up, and every new column that it names."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             found.add(str(node.slice.value))
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".assign"):
@@ -233,7 +240,7 @@ def column_words(path: Path) -> set[str]:
 def all_words(path: Path) -> set[str]:
     """Every name that a module has, and every text in it."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         for part in ("value", "attr", "id", "arg", "name"):
             found.add(str(getattr(node, part, None)))
     return found

@@ -369,8 +369,21 @@ def cells() -> pd.DataFrame:
     return both.drop(columns=["threads", "warps", *LAYOUTS, *map(requests, LAYOUTS)])
 
 
-def test_stage_fits_each_series_and_says_what_it_found(cells: pd.DataFrame, tmp_path: Path) -> None:
-    found, table = stage(cells, tmp_path)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stage")
+
+
+@pytest.fixture(scope="module")
+def staged(cells: pd.DataFrame, folder: Path) -> tuple[dict[str, Any], pd.DataFrame]:
+    """What the stage made of the cells, in `folder`."""
+    return stage(cells, folder)
+
+
+def test_stage_fits_each_series_and_says_what_it_found(
+    staged: tuple[dict[str, Any], pd.DataFrame],
+) -> None:
+    found, table = staged
     assert found["left_out"] == []
     surface, texture = found["fits"]
     assert (surface["kernel"], texture["kernel"]) == ("surf2d_memset", "tex2d_sum")
@@ -392,8 +405,10 @@ def test_stage_fits_each_series_and_says_what_it_found(cells: pd.DataFrame, tmp_
     assert row["memory"] > 1.2 * tile["memory"]
 
 
-def test_table_stands_beside_what_was_measured(cells: pd.DataFrame, tmp_path: Path) -> None:
-    _, table = stage(cells, tmp_path)
+def test_table_stands_beside_what_was_measured(
+    cells: pd.DataFrame, staged: tuple[dict[str, Any], pd.DataFrame]
+) -> None:
+    _, table = staged
     both = table.merge(cells, on="cell_key", suffixes=("", "_cell"))
     assert len(both) == len(table) == len(cells)
     assert (both["measured_s"] == both["median_s"]).all()
@@ -410,12 +425,11 @@ def test_table_stands_beside_what_was_measured(cells: pd.DataFrame, tmp_path: Pa
     assert set(table["limit"]) <= set(LIMITS)
 
 
-def test_same_cells_give_the_same_files(cells: pd.DataFrame, tmp_path: Path) -> None:
-    for name, rows in (("a", cells), ("b", cells.sample(frac=1, random_state=1))):
-        (tmp_path / name).mkdir()
-        stage(rows, tmp_path / name)
+@pytest.mark.usefixtures("staged")
+def test_same_cells_give_the_same_files(cells: pd.DataFrame, folder: Path, tmp_path: Path) -> None:
+    stage(cells.sample(frac=1, random_state=1), tmp_path)
     for file in ("s.json", "s.parquet"):
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+        assert (folder / file).read_bytes() == (tmp_path / file).read_bytes()
 
 
 def test_cells_that_say_nothing_are_left_out(cells: pd.DataFrame, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +15,7 @@ from gpushmoo.devices.base import compile_error
 from gpushmoo.measuring.builds import first_printf
 from gpushmoo.workloads.loader import load_kernel
 
-# A copy that gives cells of 64 threads and of `height` 8 something of its own to break.
+# A copy that gives cells of 64 threads and problems something of their own to break.
 WORKLOAD = """
 import numpy as np
 from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Launch
@@ -53,8 +53,7 @@ class Mine(CopyWorkload):
         x = cell["block_x"]
         entry, grid, args = "copy_" + cell.variant, (ceil_div(n, x), 1, 1), [
             BufferRef("dst"), BufferRef("src"), np.uint64(n)]
-        if x == 64:
-            LAUNCH
+        LAUNCH
         return Launch(entry, grid, (x, 1, 1), tuple(args), n)
 
 WORKLOAD = Mine()
@@ -71,31 +70,39 @@ STRAYS = """
     if (i == 5) src[i] += 1.0f; }
 """
 PLACES = ("DEFINES", "INPUTS", "REFERENCE", "BYTES", "LAUNCH")
+Lines = Mapping[str, Sequence[str]]
+NOTHING: Lines = {}
 
 
 @pytest.fixture(params=BACKENDS)
 def measure(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[pd.DataFrame, str]]:
-    """Measures the kernel with a line at one of PLACES; its rows and what the terminal said."""
+    """Measures the kernel with lines at some of PLACES; its rows and what the terminal said."""
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
 
-    def run(place: str, line: str, variant: str = "good") -> tuple[pd.DataFrame, str]:
-        bench = Bench(choice_of(request, tmp_path), written(tmp_path, place, line), tmp_path)
-        rows = bench.measure([variant], threads=[32, 64], sizes=[[8, 64], [16, 64]])
-        assert len(rows) == 4
+    def run(
+        lines: Lines = NOTHING,
+        variant: str = "good",
+        threads: Sequence[int] = (32, 64),
+        heights: Sequence[int] = (8, 16),
+    ) -> tuple[pd.DataFrame, str]:
+        bench = Bench(choice_of(request, tmp_path), written(tmp_path, lines), tmp_path)
+        sizes = [[height, 64] for height in heights]
+        rows = bench.measure([variant], threads=[*threads], sizes=sizes)
+        assert len(rows) == len(threads) * len(heights)
         return rows, bench.terminal.getvalue()
 
     return run
 
 
-def written(root: Path, place: str, line: str) -> Path:
-    """The kernel's folder, with `line` at `place` of its workload."""
+def written(root: Path, lines: Lines = NOTHING) -> Path:
+    """The kernel's folder, with these `lines` in its workload."""
     folder = root / "kernels/mine"
     folder.mkdir(parents=True, exist_ok=True)
     text = WORKLOAD
     for name in PLACES:
-        text = text.replace(name, line if name == place else "pass")
+        text = text.replace(name, "\n        ".join(lines.get(name, ["pass"])))
     (folder / "workload.py").write_text(text)
     (folder / "kernel.cu").write_text(USER_CUDA + STRAYS % CUDA_WORDS)
     (folder / "kernel.cl").write_text(USER_OPENCL + STRAYS % OPENCL_WORDS)
@@ -120,6 +127,7 @@ LAUNCHES = {
         ("args[1] = TextureRef('src')", "'src' is a buffer and no image"),
     ],
 }
+# Of a problem that is 8 high; where several are broken, each has a height of its own in place of 8.
 INPUTS = [
     ("if problem.height == 8: 1 / 0", r"workload.py:\d+: ZeroDivisionError"),
     ("if problem.height == 8: return [1]", r"inputs returns \[1\] \(list\)"),
@@ -132,20 +140,12 @@ INPUTS = [
         "import os; os.chdir('/' if problem.height == 8 else os.getcwd())",
         "workload.py: inputs changes the working directory to '/'; name files by",
     ),
-    (
-        "import os; problem.height == 8 and os._exit(0)",
-        "^kernels/mine: the measuring process ended with status 0 while workload.py's inputs r",
-    ),
 ]
 REFERENCES = [
     ("inputs['a']", r"workload.py:\d+: KeyError: 'a'"),
     ("return None", r"reference returns None"),
     ("return [1.0]", r"reference returns \[1.0\]"),
     ("return inputs['src'] * np.float32('nan')", r"reference returns NaN at \[0, 0\]"),
-    (
-        "import os; os.abort()",
-        "^kernels/mine: the measuring process was ended by SIGABRT while workload.py's ref",
-    ),
     (
         "return inputs['src'][:, :-1].copy()",
         r"^mine: reference has shape \(8, 63\), the output \(8, 64\)$",
@@ -159,26 +159,63 @@ BYTES = [
     ("if problem.height == 8: return 1.5", r"bytes_read returns 1.5 \(float\)"),
     ("if problem.height == 8: 1 / 0", r"workload.py:\d+: ZeroDivisionError"),
 ]
+# What ends the process.
+ENDS = [
+    (
+        "INPUTS",
+        "import os; problem.height == 8 and os._exit(0)",
+        "^kernels/mine: the measuring process ended with status 0 while workload.py's inputs r",
+    ),
+    (
+        "REFERENCE",
+        "if len(inputs['src']) == 8: import os; os.abort()",
+        "^kernels/mine: the measuring process was ended by SIGABRT while workload.py's ref",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("place", "line", "status", "said"),
-    [
-        *(("LAUNCH", line, s, said) for s, cases in LAUNCHES.items() for line, said in cases),
-        *(("INPUTS", line, "workload_failed", said) for line, said in INPUTS),
-        *(
-            ("REFERENCE", f"if len(inputs['src']) == 8: {line}", "workload_failed", said)
-            for line, said in REFERENCES
-        ),
-        *(("BYTES", line, "workload_failed", said) for line, said in BYTES),
-    ],
-)
-def test_an_error_costs_the_cells_of_its_launch_or_problem_and_no_others(
-    measure: Callable[..., tuple[pd.DataFrame, str]], place: str, line: str, status: str, said: str
+def test_each_faulty_launch_costs_its_own_cells(
+    measure: Callable[..., tuple[pd.DataFrame, str]],
 ) -> None:
-    rows, _ = measure(place, line)
-    bad = rows["block_x"] == 64 if place == "LAUNCH" else rows["height"] == 8
-    assert set(rows.loc[bad, "status"]) == {status}
+    faults = [(line, s, said) for s, cases in LAUNCHES.items() for line, said in cases]
+    lines = [f"if x == {64 + i}: {line}" for i, (line, _, _) in enumerate(faults)]
+    threads = range(64, 64 + len(faults))
+    rows, _ = measure({"LAUNCH": lines}, threads=[32, *threads])
+    assert set(rows.loc[rows["block_x"] == 32, "status"]) == {"ok"}
+    for n, (line, status, said) in zip(threads, faults, strict=True):
+        bad = rows[rows["block_x"] == n]
+        assert set(bad["status"]) == {status}, line
+        assert all(re.search(said, message) for message in bad["message"]), line
+
+
+def test_each_faulty_problem_costs_its_own_cells(
+    measure: Callable[..., tuple[pd.DataFrame, str]],
+) -> None:
+    faults = [
+        *(("INPUTS", line, said) for line, said in INPUTS),
+        *(("REFERENCE", f"if len(inputs['src']) == 8: {line}", said) for line, said in REFERENCES),
+        *(("BYTES", line, said) for line, said in BYTES),
+    ]
+    heights = range(17, 17 + len(faults))
+    lines: dict[str, list[str]] = {}
+    for height, (place, line, _) in zip(heights, faults, strict=True):
+        lines.setdefault(place, []).append(line.replace("== 8", f"== {height}"))
+    rows, _ = measure(lines, heights=[8, *heights])
+    assert set(rows.loc[rows["height"] == 8, "status"]) == {"ok"}
+    for height, (_, line, said) in zip(heights, faults, strict=True):
+        bad = rows[rows["height"] == height]
+        assert set(bad["status"]) == {"workload_failed"}, line
+        words = said.replace(r"\(8, ", rf"\({height}, ")
+        assert all(re.search(words, message) for message in bad["message"]), line
+
+
+@pytest.mark.parametrize(("place", "line", "said"), ENDS)
+def test_an_end_of_the_process_costs_the_cells_of_its_problem_and_no_others(
+    measure: Callable[..., tuple[pd.DataFrame, str]], place: str, line: str, said: str
+) -> None:
+    rows, _ = measure({place: [line]})
+    bad = rows["height"] == 8
+    assert set(rows.loc[bad, "status"]) == {"workload_failed"}
     assert set(rows.loc[~bad, "status"]) == {"ok"}
     assert all(re.search(said, message) for message in rows.loc[bad, "message"])
 
@@ -186,8 +223,8 @@ def test_an_error_costs_the_cells_of_its_launch_or_problem_and_no_others(
 def test_an_entry_that_is_not_in_the_source_is_a_failed_build(
     measure: Callable[..., tuple[pd.DataFrame, str]],
 ) -> None:
-    assert set(measure("LAUNCH", "pass")[0]["status"]) == {"ok"}
-    rows, _ = measure("LAUNCH", "pass", "absent")
+    assert set(measure()[0]["status"]) == {"ok"}
+    rows, _ = measure(variant="absent")
     assert set(rows["status"]) == {"build_failed"}
     assert rows["message"].str.contains("has no kernel 'copy_absent'").all()
 
@@ -204,7 +241,7 @@ def test_an_entry_that_is_not_in_the_source_is_a_failed_build(
 def test_a_kernel_that_writes_what_it_must_not_is_a_wrong_result(
     measure: Callable[..., tuple[pd.DataFrame, str]], variant: str, said: str
 ) -> None:
-    rows, _ = measure("LAUNCH", "pass", variant)
+    rows, _ = measure(variant=variant)
     assert set(rows["status"]) == {"wrong_result"}
     for height, message in zip(rows["height"], rows["message"], strict=True):
         assert re.search(said.format(n=64 * height), message)
@@ -213,7 +250,7 @@ def test_a_kernel_that_writes_what_it_must_not_is_a_wrong_result(
 def test_an_error_before_the_build_costs_the_variant(
     measure: Callable[..., tuple[pd.DataFrame, str]],
 ) -> None:
-    rows, terminal = measure("DEFINES", "raise LookupError")
+    rows, terminal = measure({"DEFINES": ["raise LookupError"]})
     assert set(rows["status"]) == {"workload_failed"}
     assert rows["message"].str.contains(r"kernels/mine/workload.py:\d+: LookupError$").all()
     assert re.search(r"mine, float, variant good: kernels/mine/workload.py:\d+: Look", terminal)
@@ -222,7 +259,7 @@ def test_an_error_before_the_build_costs_the_variant(
 def test_a_kernel_that_does_not_compile_is_said_with_its_first_error_and_its_log(
     measure: Callable[..., tuple[pd.DataFrame, str]],
 ) -> None:
-    rows, terminal = measure("LAUNCH", "pass", "broken")
+    rows, terminal = measure(variant="broken")
     assert set(rows["status"]) == {"build_failed"}
     said = r"kernel.c[lu] does not compile: kernel.c[lu]:\d+: error: .*\bthis\b"
     assert all(re.match(said, message) for message in rows["message"])
@@ -254,11 +291,11 @@ def test_an_end_before_the_device_is_asked_for_is_said_in_one_sentence(
         "^kernels/mine: the measuring process ended with status 3 while workload.py's defines ran"
     )
     with pytest.raises(DeviceError, match=said):
-        measure("DEFINES", "import os; os._exit(3)")
+        measure({"DEFINES": ["import os; os._exit(3)"]})
 
 
 def test_a_kernel_that_prints_is_said_once(tmp_path: Path) -> None:
-    kernel = load_kernel(written(tmp_path, "LAUNCH", "pass"))
+    kernel = load_kernel(written(tmp_path))
     assert first_printf(kernel, ".cl") is None
     with (kernel.path / "kernel.cl").open("a") as source:
         source.write('// printf("no");\n/* printf("no");\n */ void fprintf(void);\n')
@@ -269,6 +306,6 @@ def test_a_kernel_that_prints_is_said_once(tmp_path: Path) -> None:
 
 
 def test_an_error_beside_the_users_files_names_the_method(tmp_path: Path) -> None:
-    workload = load_kernel(written(tmp_path, "LAUNCH", "pass")).workload
+    workload = load_kernel(written(tmp_path)).workload
     with pytest.raises(WorkloadError, match=r"^kernels/mine/workload.py: in bytes_written: "):
         workload.bytes_written()  # type: ignore[call-arg]

@@ -17,6 +17,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from conftest import ROOT, USER_CUDA
+from covering import crossed
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, LaunchFailedError, NoDeviceError
 from gpushmoo.core.space import Cell, Problem
@@ -86,13 +87,13 @@ def test_kernel_compiles(folder: KernelFolder, dtype: str, variant: str, arch: s
 
 
 code_of = functools.cache(lambda cubin: parse(listing(cubin)))
-# Nearly all of the time is the start of nvdisasm, most of a second: of a kernel with more variants
-# than this the first dtype is tried in those that differ from the first variant in one part of its
-# name or have another number of parts, and the others in the first and the last variant.
+# Nearly all of the time is the start of nvdisasm, most of a second. Of a kernel with more variants
+# than this those are tried that differ from the first in one part of its name or have another
+# number of parts.
 MANY_VARIANTS = 4
 
 
-def tried(workload: Workload, dtype: str) -> tuple[str, ...]:
+def tried(workload: Workload) -> tuple[str, ...]:
     def differing(variant: str) -> int:
         pairs = itertools.zip_longest(variants[0].split("-"), variant.split("-"))
         parts = [(a, b) for a, b in pairs if None not in (a, b)]
@@ -101,8 +102,6 @@ def tried(workload: Workload, dtype: str) -> tuple[str, ...]:
     variants = workload.variants
     if len(variants) <= MANY_VARIANTS:
         return variants
-    if dtype != workload.dtypes[0]:
-        return (variants[0], variants[-1])
     return tuple(v for v in variants if differing(v) <= 1)
 
 
@@ -111,17 +110,16 @@ def test_of_many_variants_each_part_is_tried() -> None:
         return {part for variant in variants for part in enumerate(variant.split("-"))}
 
     for workload in (folder.workload for folder in FOLDERS):
-        assert parts(tried(workload, workload.dtypes[0])) == parts(workload.variants)
+        assert parts(tried(workload)) == parts(workload.variants)
 
 
 @pytest.mark.parametrize(
     ("folder", "dtype", "variant"),
     [
-        pytest.param(folder, dtype, variant, id=f"{folder.name}-{dtype}-{variant}")
+        pytest.param(folder, dtype, variant, id=f"{folder.name}-{dtype}-{variant}", marks=marks)
         for folder in FOLDERS
         if folder.workload.device_code
-        for dtype in folder.workload.dtypes
-        for variant in tried(folder.workload, dtype)
+        for dtype, variant, marks in crossed(folder.workload, tried(folder.workload))
     ],
 )
 def test_built_in_kernels_do_what_they_are_timed_for(

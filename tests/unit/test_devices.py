@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT, USER_CUDA, USER_OPENCL, examples
+from covering import crossed
 from dot_products.workloads import PUBLISHED
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.dtypes import DTYPES
@@ -157,10 +158,9 @@ def test_block_eq_partition_is_right_for_any_size(
 
 
 EVERY_BUILD = [
-    pytest.param(name, dtype, variant, id=f"{name}-{dtype}-{variant}")
-    for name, folder in KERNELS.items()
-    for dtype in folder.workload.dtypes
-    for variant in folder.workload.default_variants or folder.workload.variants
+    pytest.param(name, dtype, variant, id=f"{name}-{dtype}-{variant}", marks=marks)
+    for name, w in ((name, folder.workload) for name, folder in KERNELS.items())
+    for dtype, variant, marks in crossed(w, w.default_variants or w.variants)
 ]
 
 

@@ -124,10 +124,14 @@ def test_figure_of_the_c1060(number: int, written: list[Figure], tmp_path: Path)
     assert number not in CHART_NUMBERS or (tmp_path / "a.svg").stat().st_size < 200_000
 
 
+# Of those whose caption is not held here a third is drawn in every run, of charts for both.
+SOME = {n for n in TOLD if n % 3 == 0 or n in TOLD_OF_OTHER}
+
+
 @pytest.mark.parametrize(
     ("number", "machine"),
     [
-        pytest.param(n, m, id=f"{n}-{m.name}")
+        pytest.param(n, m, id=f"{n}-{m.name}", marks=() if n in SOME else pytest.mark.hunt)
         for n in TOLD
         for m in ((SMALL, NARROW) if n in CHART_NUMBERS else (OTHER,))
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class Run:
         earlier.read(again)
         self.terminal = io.StringIO()
         before = None if repeat == 1 else first
-        task = ShardTask(told, (1, 1), self.root / ".cache", before, earlier=earlier)
+        task = ShardTask(told, (1, 1), self._choice.cache, before, earlier=earlier)
         run_shard(task, out, self.terminal, self.root / "plan.json")
         self.table, self.metadata = read_shard(out)
         assert fault_of(out, self.table, self.metadata, None) is None
@@ -69,13 +69,34 @@ class Run:
         return sorted((self.root / "cells/.kept").rglob("*.kept"))
 
 
-@pytest.fixture
-def run(opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: Any) -> Iterator[Run]:
-    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
-    params = Bench(opencl_choice, FOLDER, tmp_path).params(["plain"])
+def run_in(folder: Path, choice: DeviceChoice) -> Run:
+    """Of which nothing was measured."""
+    params = Bench(choice, FOLDER, folder).params(["plain"])
     params["measure"] |= SIX
     params["axes"] = {"block_x": [32, 64], "unroll": 1, "passes": 1}
-    return Run(opencl_choice, tmp_path, params)
+    return Run(choice, folder, params)
+
+
+@pytest.fixture
+def run(opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+    return run_in(tmp_path, opencl_choice)
+
+
+@pytest.fixture(scope="module")
+def original(opencl_choice: DeviceChoice, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("begun")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUSHMOO_LOCK_DIR", str(folder / "locks"))
+        run_in(folder / "run", opencl_choice).measure()
+    return folder / "run"
+
+
+@pytest.fixture
+def begun(run: Run, original: Path) -> Run:
+    """Both cells of its sweep were measured once."""
+    shutil.copytree(original, run.root, dirs_exist_ok=True)
+    return run
 
 
 def test_only_what_is_new_is_measured(run: Run) -> None:
@@ -108,9 +129,9 @@ def test_only_what_is_new_is_measured(run: Run) -> None:
 
 @pytest.mark.parametrize("other", ["code", "seed", "settings", "device", "build", "damage"])
 def test_under_other_conditions_all_is_measured(
-    run: Run, other: str, monkeypatch: pytest.MonkeyPatch
+    begun: Run, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run.measure()
+    run = begun
     if other == "code":
         run.measure(code="other code")
     elif other == "seed":
@@ -191,8 +212,8 @@ def test_the_report_says_what_was_measured_earlier() -> None:
     assert earlier_finding([{"params": {"repeat": 1}}]) == []
 
 
-def test_a_provenance_that_does_not_fit_its_rows_is_refused(run: Run) -> None:
-    run.measure()
+def test_a_provenance_that_does_not_fit_its_rows_is_refused(begun: Run) -> None:
+    run = begun
     run.measure(axes={"block_x": [32, 64, 128], "unroll": 1, "passes": 1})
     path = Path("shard.parquet")
     for earlier in ([], [{**run.metadata["earlier"][0], "cells": 1}]):

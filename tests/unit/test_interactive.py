@@ -27,11 +27,11 @@ AXES = {"block_x": [32, 64], "PER_THREAD": {"from": 1, "to": 2}}
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder in which runtimes keep what they compile, too."""
+def place(tmp_path_factory: pytest.TempPathFactory, opencl_cache: Path) -> Iterator[Path]:
+    """A folder."""
     folder = tmp_path_factory.mktemp("interactive")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("XDG_CACHE_HOME", str(opencl_cache))
         yield folder
 
 

@@ -149,7 +149,7 @@ from bench import Bench
 from gpushmoo.devices.select import DeviceChoice
 tmp = Path(sys.argv[2])
 with joblog.job_log(sys.argv[1]) as terminal:
-    choice = DeviceChoice("opencl", 0, sys.argv[3], tmp)
+    choice = DeviceChoice("opencl", 0, sys.argv[3], Path(sys.argv[4]))
     bench = Bench(choice, tmp / "kernels/chatty", tmp)
     bench.terminal = terminal
     rows = bench.measure(["good"], threads=[32], sizes=[[16, 32]])
@@ -160,7 +160,7 @@ with joblog.job_log(sys.argv[1]) as terminal:
     assert says in source
     make_kernel("chatty", USER_CUDA, source)
     log = tmp_path / "x.log"
-    args = (str(tmp_path), opencl_choice.runtime)
+    args = (str(tmp_path), opencl_choice.runtime, str(opencl_choice.cache))
     done = job(code, log, *args, GPUSHMOO_LOCK_DIR=str(tmp_path / "locks"))
     assert done.returncode == 0, done.stderr
     told = log.read_text()

@@ -253,7 +253,7 @@ def test_calls_of_a_library_are_queued_and_no_graph_holds_them() -> None:
 def test_an_isolated_sweep_on_this_machine_is_verified_and_never_competes(
     opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(opencl_choice.cache))
     place = {"backend": opencl_choice.backend, "runtime": opencl_choice.runtime}
     few = {"min_samples": 6, "max_samples": 6, "warmup": 0, "progress": False}
     kernel = ROOT / "kernels/copy2d_coalesced"

@@ -104,11 +104,22 @@ def test_the_plan_for_a_gpu_has_the_planted_sweeps_alone_where_anything_is_plant
     assert len(digests) == 3
 
 
+def kept_in(out: Path, cache: Path) -> Path:
+    """The folder `out`, whose runtimes keep what they compile in `cache`."""
+    cache.mkdir(exist_ok=True)
+    out.mkdir(exist_ok=True)
+    (out / script.record_run.cache_of(out).name).symlink_to(cache)
+    return out
+
+
 def test_runs_are_recorded_and_packed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    opencl_cache: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", ":".join(filter(None, sys.path)))
-    plan, out = tmp_path / "plan.json", tmp_path / "out"
+    plan, out = tmp_path / "plan.json", kept_in(tmp_path / "out", opencl_cache)
     order = script.order(1, 1, 1)[:2]
     told = [p for p in script.plans(CPU, "opencl") if p["run"] in dict(order).values()]
     plan.write_text(json.dumps({"plans": told, "runs": order}))
@@ -150,9 +161,12 @@ def test_what_was_measured_of_each_planted_number_is_judged_together() -> None:
     assert planted["estimate"] == pytest.approx(np.log(1.1), abs=1e-3)
 
 
-def test_pairs_of_a_plan_are_measured_beside_what_nothing_is_planted_in(tmp_path: Path) -> None:
+def test_pairs_of_a_plan_are_measured_beside_what_nothing_is_planted_in(
+    tmp_path: Path, opencl_cache: Path
+) -> None:
     plans = [p for p in script.plans(CPU, "opencl") if p["run"] in ("p00", "p10")]
-    rows = list(judging.measured(plans, 4, tmp_path / "samples.json", 300.0))
+    out = kept_in(tmp_path, opencl_cache) / "samples.json"
+    rows = list(judging.measured(plans, 4, out, 300.0))
     assert [row["planted"] for row in rows] == ["p10"] * 8 + ["p00"] * 8
     assert {row["status"] for row in rows} == {"ok"}
     assert len(list(judging.judged_rows(json.loads(json.dumps(rows))))) == 16

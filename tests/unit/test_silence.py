@@ -290,9 +290,9 @@ from pathlib import Path
 from gpushmoo.storage.joblog import job_log
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.signalled import JobSignalledError, raises_signals
-params, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
+params, folder, cache = json.loads(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
 with job_log(folder / "log", (JobSignalledError,)) as terminal, raises_signals():
-    task = ShardTask(params, (1, 1), folder / "cache")
+    task = ShardTask(params, (1, 1), cache)
     run_shard(task, folder / "out" / "shard.parquet", terminal, Path("plan.json"))
 """
 
@@ -324,7 +324,7 @@ def test_a_job_that_is_told_to_end_says_so_and_leaves_nothing_behind(
         workload.write(HELD)
     params = Bench(opencl_choice, folder, tmp_path).params(["good"])
     with subprocess.Popen(
-        [sys.executable, "-c", JOB, json.dumps(params), str(tmp_path)],
+        [sys.executable, "-c", JOB, json.dumps(params), tmp_path, opencl_choice.cache],
         env=environment(GPUSHMOO_LOCK_DIR=str(tmp_path / "locks")),
         stderr=subprocess.PIPE,
         text=True,

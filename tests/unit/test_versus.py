@@ -300,7 +300,7 @@ WORKLOAD = Copies()
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def place(tmp_path_factory: pytest.TempPathFactory, opencl_cache: Path) -> Iterator[Path]:
     """Folders of two versions of a kernel of one name.
 
     Blocks of 64 threads of the other one write a terabyte beyond their buffer.
@@ -313,7 +313,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         text = WORKLOAD.replace('"FAULT": "0"', f'"FAULT": "{fault}"')
         (kernel / "workload.py").write_text(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("XDG_CACHE_HOME", str(opencl_cache))
         patch.setenv("GPUSHMOO_LOCK_DIR", str(folder / "locks"))
         yield folder
 

@@ -59,10 +59,13 @@ THREADS = 2
 STUDIES = {"timeline": run_timelines, "errors": run_errors, "rivals": run_comparisons}
 
 
-def run_all(raw: Mapping[str, Any]) -> Flow:
-    """Measure, analyse, draw and render in the working directory, as the rules would."""
+def run_all(raw: Mapping[str, Any], cache: Path) -> Flow:
+    """Measure, analyse, draw and render in the working directory, as the rules would.
+
+    What runtimes compile is kept in `cache`.
+    """
     flow = Flow(raw, ask_device=False)
-    _measure(flow)
+    _measure(flow, cache)
     dataset = Path(flow.path("dataset"))
     aggregate([Path(f) for f in flow.shard_files], dataset, one_model=True)
     _analyse(flow, dataset)
@@ -74,8 +77,8 @@ def run_all(raw: Mapping[str, Any]) -> Flow:
     return flow
 
 
-def _measure(flow: Flow) -> None:
-    cache, terminal = Path(flow.cache), io.StringIO()
+def _measure(flow: Flow, cache: Path) -> None:
+    terminal = io.StringIO()
     for shard in flow.shards:
         out = Path(flow.path("cells", shard.path))
         place = replace(shard, repeat=1).name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -111,13 +112,19 @@ def _options(path: Path) -> Mapping[str, Any]:
     if not file.is_file():
         return {"type": "object", "additionalProperties": False}
     try:
-        schema: Mapping[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
-        jsonschema.Draft202012Validator.check_schema(schema)
+        return _schema(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeError, jsonschema.SchemaError) as err:
         what = err.message if isinstance(err, jsonschema.SchemaError) else str(err)
         raise ChapterFolderError(
             f"Chapter '{path.name}': options.schema.yaml is no JSON schema ({one_line(what)})."
         ) from err
+
+
+@cache
+def _schema(text: str) -> Mapping[str, Any]:
+    """The schema that is written so. Raises yaml.YAMLError, jsonschema.SchemaError."""
+    schema: Mapping[str, Any] = yaml.safe_load(text)
+    jsonschema.Draft202012Validator.check_schema(schema)
     return schema
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,14 @@ class RunConfig:
     earlier: EarlierRuns | None
 
 
+@cache
+def _schema(text: str) -> Mapping[str, Any]:
+    """The schema that is written so, with the backends that there are."""
+    schema: dict[str, Any] = yaml.safe_load(text)
+    schema["properties"]["backend"]["enum"] = [AUTO, *BACKENDS]
+    return schema
+
+
 def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> RunConfig:
     """Check `raw` (the merged YAML) against schema and cross-field rules.
 
@@ -82,10 +91,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
     fault = bulk_fault(raw)
     if fault is not None:
         raise ConfigError(fault)
-    schema = yaml.safe_load(
-        (root / "workflow/schemas/config.schema.yaml").read_text(encoding="utf-8")
-    )
-    schema["properties"]["backend"]["enum"] = [AUTO, *BACKENDS]
+    schema = _schema((root / "workflow/schemas/config.schema.yaml").read_text(encoding="utf-8"))
     check_schema(raw, schema)
     raw = _with_studies(raw, root)
     try:

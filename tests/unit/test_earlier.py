@@ -52,7 +52,9 @@ class Run:
         earlier.read(again)
         self.terminal = io.StringIO()
         before = None if repeat == 1 else first
-        task = ShardTask(told, (1, 1), self._choice.cache, before, earlier=earlier)
+        # Its own: what another worker compiles at the same time may be other machine code, and
+        # cells of other code are not taken over.
+        task = ShardTask(told, (1, 1), self.root / ".cache", before, earlier=earlier)
         run_shard(task, out, self.terminal, self.root / "plan.json")
         self.table, self.metadata = read_shard(out)
         assert fault_of(out, self.table, self.metadata, None) is None

@@ -46,9 +46,11 @@ PARAMS = {"n_sm": 30, "half_warp": 16, "memory_clock_mhz": 400, "board_clock_mhz
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything that is simulated of the C1060, its questions at two sizes."""
+    """Everything that is simulated of the C1060, its questions at three sizes."""
     path = tmp_path_factory.mktemp("simulated")
-    answer_questions(DEVICE, [256, 512], path / "questions.parquet", path / "profile.parquet", 2)
+    answer_questions(
+        DEVICE, [256, 512, 1024], path / "questions.parquet", path / "profile.parquet", 2
+    )
     simulate_tables(DEVICE, ["bus", "banks"], [256, 512], [1, 2, 8, 30], path / "tables.parquet", 2)
     simulate_device(DEVICE, ["bus", "partitions"], [256], [16, 30, 32], path / "blocks.parquet", 2)
     return path
@@ -78,7 +80,7 @@ def test_double_falls_and_float_stays_where_an_sm_takes_one_block_at_a_time(size
     """At every size and level, whatever between 7.5 and 10 % is taken as a change."""
     alone = at_levels(sizes, BOARD, ALONE)
     assert [(a.side, a.level) for a in alone] == [
-        (side, level.value) for side in (256, 512) for level in Level
+        (side, level.value) for side in (256, 512, 1024) for level in Level
     ]
     assert max(abs(a.float_change) for a in alone) < 0.075
     assert max(a.double_change for a in alone) < -CHANGED

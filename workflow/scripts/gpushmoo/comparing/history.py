@@ -38,7 +38,7 @@ Place = str | os.PathLike[str]
 
 
 class History(HistoryTables):
-    """Each group's best in each run, and where its mean changed."""
+    """The tables of a history, which can be printed as Markdown and saved to a folder."""
 
     def markdown(self, pictures: Sequence[str] = ()) -> str:
         """A summary that shows the files `pictures`, named from its own place."""

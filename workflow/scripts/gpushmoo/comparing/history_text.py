@@ -12,7 +12,7 @@ from ..analysis.history import HistoryTables
 from ..core.display import kind_words, significant
 from ..core.history_schema import BESIDE, BEST, COPY
 from ..core.schema import GROUP
-from .markdown import MOST_ROWS, group_words, percent
+from .markdown import MOST_ROWS, group_words, percent, table
 
 # Change points of two series that lie as near as this, in runs, are one and the same.
 NEAR = 1
@@ -112,12 +112,9 @@ def _table(found: HistoryTables) -> str:
     rows = change_rows(found)
     if not rows:
         return ""
-    lines = [CHANGE_HEADS, ["---"] * len(CHANGE_HEADS), *rows[:MOST_ROWS]]
     left = len(rows) - MOST_ROWS
-    text = "\n".join(
-        f"| {' | '.join(w.replace('|', chr(92) + '|') for w in line)} |" for line in lines
-    )
-    return text + (f"\n\n{left} more change points." if left > 0 else "")
+    more = f"\n\n{left} more change points." if left > 0 else ""
+    return table(CHANGE_HEADS, rows[:MOST_ROWS]) + more
 
 
 def differences_words(told: Sequence[str]) -> str:

@@ -74,16 +74,16 @@ def levels_of(runs: Sequence[RunCells]) -> dict[str, LevelLogs]:
 
 def swept_by_all(runs: Sequence[RunCells]) -> pd.Index:
     """Cells that every run tried, whatever came of them."""
-    return common([run.cells.index[run.cells["status"] != Status.UNPROPOSED] for run in runs])
+    return _common([run.cells.index[run.cells["status"] != Status.UNPROPOSED] for run in runs])
 
 
 def verified_by_all(runs: Sequence[RunCells]) -> pd.Index:
     """Cells that are verified in every run."""
-    return common([run.ok.index for run in runs])
+    return _common([run.ok.index for run in runs])
 
 
-def common(indices: Sequence[pd.Index]) -> pd.Index:
-    """What is in all of these."""
+def _common(indices: Sequence[pd.Index]) -> pd.Index:
+    """The labels that every index has, in the order of the first; cells or groups, as they are."""
     found = indices[0]
     for index in indices[1:]:
         found = found.intersection(index)
@@ -91,9 +91,7 @@ def common(indices: Sequence[pd.Index]) -> pd.Index:
 
 
 def _level(tables: Sequence[pd.DataFrame]) -> LevelLogs:
-    index = tables[0].index
-    for table in tables[1:]:
-        index = index.intersection(table.index)
+    index = _common([table.index for table in tables])
     same = [table.loc[index] for table in tables]
     raw = np.column_stack([t[LOG_S].to_numpy(np.float64) for t in same])
     copy = np.column_stack([t[LOG_COPY].to_numpy(np.float64) for t in same])
@@ -144,9 +142,7 @@ def changes_of(
     With `by_repeats` the repeats within a pair's two runs tell the spread. `shift` gives the raw
     changes in the place of the differences of LOG_S.
     """
-    index = tables[0][0].index
-    for table in (t for pair in tables for t in pair):
-        index = index.intersection(table.index)
+    index = _common([table.index for pair in tables for table in pair])
     same = [(a.loc[index], b.loc[index]) for a, b in tables]
     first, second = same[0]
     times = first.get(LOG_CELL, first[LOG_S]).to_numpy(np.float64)

@@ -91,7 +91,7 @@ def summary(cells: pd.DataFrame, groups: pd.DataFrame, drift: pd.DataFrame, told
     parts = [
         f"## {title(told)}",
         f"**{headline(groups, told.delta)}**",
-        "\n".join(_counts(cells, groups)),
+        table(["", *VERDICTS], [[what, *map(str, n)] for what, n in counts(cells, groups)]),
         _table(groups),
         "\n".join(f"* {line}" for line in remarks(drift, told)),
         "What else differs (A → B):\n\n" + "\n".join(differ) if differ else "",
@@ -127,10 +127,12 @@ def counts(cells: pd.DataFrame, groups: pd.DataFrame) -> list[tuple[str, list[in
     ]
 
 
-def _counts(cells: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
-    rows = [["", *VERDICTS], *([what, *map(str, n)] for what, n in counts(cells, groups))]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; a bar in a cell's text is no border."""
+    lines = [heads, *rows]
+    texts = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
+    first, *others = (f"| {text} |" for text in texts)
+    return "\n".join([first, "|---" * len(heads) + "|", *others])
 
 
 def changed_groups(groups: pd.DataFrame) -> pd.DataFrame:
@@ -147,19 +149,15 @@ def _table(groups: pd.DataFrame) -> str:
     named = changed_groups(groups)
     if named.empty:
         return ""
-    rows = [
-        f"| {' | '.join(HEADS)} |",
-        "|---" * len(HEADS) + "|",
-    ]
+    rows = []
     for row in named.head(MOST_ROWS).to_dict("records"):
         speeds = f"{significant(row['a_gbs'])} → {significant(row['b_gbs'])}"
         verdict = f"**{row['verdict']}**" if row["alarm"] else row["verdict"]
-        rows.append(
-            f"| {group_words(row)} | {speeds} | {change(row)} | {change(row, 'beside_copy')} | "
-            f"{verdict} | {winner_words(row)} | {whole_words(row)} |"
-        )
+        changes = change(row), change(row, "beside_copy")
+        last = winner_words(row), whole_words(row)
+        rows.append([group_words(row), speeds, *changes, verdict, *last])
     left = len(named) - MOST_ROWS
-    return "\n".join(rows) + (f"\n\n{left} more changed." if left > 0 else "")
+    return table(HEADS, rows) + (f"\n\n{left} more changed." if left > 0 else "")
 
 
 def whole_words(row: Mapping[str, Any]) -> str:

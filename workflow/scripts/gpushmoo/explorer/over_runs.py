@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -17,6 +17,9 @@ _DIGITS = 5
 def over_runs(found: HistoryTables) -> dict[str, Any]:
     """Plain values: the runs by their number, and the groups by their names (see `group_key`)."""
     runs = found.rows.drop_duplicates("number").sort_values("number")
+    changes: dict[str, list[Mapping[str, Any]]] = {}
+    for row in found.changes.to_dict("records"):
+        changes.setdefault(group_key(row), []).append(row)
     return {
         "why": found.why,
         "runs": [
@@ -24,7 +27,7 @@ def over_runs(found: HistoryTables) -> dict[str, Any]:
             for row in runs[["number", "run", "measured_at"]].to_dict("records")
         ],
         "groups": {
-            group_key(rows.iloc[0].to_dict()): _line(rows, found.changes)
+            (key := group_key(rows.iloc[0].to_dict())): _line(rows, changes.get(key, ()))
             for _, rows in found.rows.groupby(list(GROUP), observed=True)
         },
     }
@@ -35,10 +38,9 @@ def group_key(row: Mapping[str, Any]) -> str:
     return "\n".join(str(row[name]) for name in GROUP)
 
 
-def _line(rows: pd.DataFrame, changes: pd.DataFrame) -> dict[str, Any]:
+def _line(rows: pd.DataFrame, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A group's bests in the order of runs, GB/s, and its change points as shares."""
     group = rows.sort_values("number")
-    key = group_key(group.iloc[0].to_dict())
     columns = {
         "best": BEST,
         "low": "bandwidth_low_gbs",
@@ -58,8 +60,8 @@ def _line(rows: pd.DataFrame, changes: pd.DataFrame) -> dict[str, Any]:
                 "cause": row["cause"],
                 "differences": list(row["differences"]),
             }
-            for row in changes.to_dict("records")
-            if row["quantity"] in (BEST, COPY) and group_key(row) == key
+            for row in changes
+            if row["quantity"] in (BEST, COPY)
         ],
     }
 

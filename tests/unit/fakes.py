@@ -413,7 +413,7 @@ class FakeWorker:
     def stop(self) -> None:
         pass
 
-    def join(self) -> None:
+    def done(self) -> None:
         pass
 
 

@@ -185,6 +185,10 @@ def test_digest_tells_which_module_holds_the_code(project: Path) -> None:
     assert fresh(project / "scripts/one.py") != fresh(project / "scripts/two.py")
 
 
+# Does the measuring jobs.
+MEASURING = "gpushmoo/measuring/server.py"
+
+
 def names_of(script: str) -> set[str]:
     paths = modules_of(SCRIPTS / script)
     return {p.relative_to(PACKAGE).as_posix() for p in paths if p.is_relative_to(PACKAGE)}
@@ -198,7 +202,7 @@ def test_reading_the_data_set_is_part_of_every_stage_that_does(script: str) -> N
     assert "storage/dataset.py" in names_of(script)
 
 
-@pytest.mark.parametrize("script", ["measure.py", "figure.py", "report.py"])
+@pytest.mark.parametrize("script", ["aggregate.py", "figure.py", "report.py"])
 def test_what_python_imports_for_a_script_is_behind_its_digest(script: str) -> None:
     """Python's own word on it, of what is imported at the top of modules."""
     tree = ast.parse((SCRIPTS / script).read_text())
@@ -217,7 +221,7 @@ def test_what_python_imports_for_a_script_is_behind_its_digest(script: str) -> N
 
 
 def test_measuring_depends_on_devices_and_sampling() -> None:
-    behind = names_of("measure.py")
+    behind = names_of(MEASURING)
     sampling = {f"measuring/sampling/{p.name}" for p in (PACKAGE / "measuring/sampling").glob("*")}
     expected = {"devices/probe.py", "measuring/rounds.py", "measuring/rows.py", "storage/store.py"}
     expected |= {"measuring/worker/worker.py", "devices/functions.py"}
@@ -227,7 +231,7 @@ def test_measuring_depends_on_devices_and_sampling() -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        "measure.py",
+        MEASURING,
         *(str(CHAPTERS / f"streamed_dot/scripts/{s}.py") for s in ("errors", "timeline")),
     ],
 )
@@ -244,7 +248,7 @@ def test_figures_depend_on_no_device() -> None:
 
 
 def test_a_module_that_is_imported_by_its_name_has_a_digest_of_its_own() -> None:
-    assert {PACKAGE / "devices/cuda/device.py"}.isdisjoint(modules_of(SCRIPTS / "measure.py"))
+    assert {PACKAGE / "devices/cuda/device.py"}.isdisjoint(modules_of(SCRIPTS / MEASURING))
     module = PACKAGE / "devices/cuda/backend.py"
     assert PACKAGE / "devices/cuda/device.py" in modules_of(module)
     assert module_digest("gpushmoo.devices.cuda.backend") == code_digest(module)

@@ -248,14 +248,17 @@ LENDER = """
 import socket, subprocess, sys
 from multiprocessing.connection import Connection
 from gpushmoo.measuring.locks import lock_one
-from gpushmoo.measuring.worker.handle import lend
+from multiprocessing.reduction import send_handle
+from gpushmoo.measuring.worker.protocol import Locked
 mine, its = socket.socketpair()
 borrower = subprocess.Popen(
     [sys.executable, "-c", sys.argv[1], str(its.fileno())], pass_fds=[its.fileno()]
 )
 its.close()
 connection = Connection(mine.detach())
-lend(connection, *lock_one([(7, "GPU-a")], lambda: None), borrower.pid)
+index, lock = lock_one([(7, "GPU-a")], lambda: None)
+connection.send(Locked(index))
+send_handle(connection, lock.descriptor, borrower.pid)
 connection.recv()
 print(borrower.pid, flush=True)
 sys.stdin.read()
@@ -264,9 +267,10 @@ sys.stdin.read()
 BORROWER = """
 import sys, time
 from multiprocessing.connection import Connection
-from gpushmoo.measuring.worker.worker import receiver
+from gpushmoo.measuring.worker.worker import Caller
 connection = Connection(int(sys.argv[1]))
-assert receiver(connection)().index == 7
+caller = Caller(connection)
+assert caller.receive().index == 7
 connection.send("held")
 time.sleep(600)
 """

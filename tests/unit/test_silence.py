@@ -283,7 +283,7 @@ def held(self, problem, dtype, rng):
 
 type(WORKLOAD).inputs = held
 """
-# As workflow/scripts/measure.py.
+# As the measuring server does it.
 JOB = """
 import json, sys
 from pathlib import Path

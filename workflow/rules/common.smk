@@ -17,6 +17,7 @@ try:
     from gpushmoo.planning.snakemake_hooks import (
         build_input,
         check_at_start,
+        job_python,
         limit_gpus,
         load_flow,
         remake_damaged,

@@ -49,14 +49,12 @@ rule measure:
         gpu=1,
     params:
         spec=flow.measure_params,
-        place=flow.shard_place,
-        again=flow.statuses_again,
-        cache=flow.cache,
-        plan=flow.plan_file,
+        request=flow.measure_request,
+        python=job_python(workflow),
         backend=flow.backend_code,
         library=flow.library_code,
     script:
-        "../scripts/measure.py"
+        "../scripts/measure.sh"
 
 
 # The same once more, in another process and some time later: the cells that were ok, with as many

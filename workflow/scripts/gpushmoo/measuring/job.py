@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -17,6 +17,7 @@ from ..core.backends import BACKENDS
 from ..core.errors import DeviceError
 from ..core.paths import ROOT
 from ..core.sampled import fully_sampled
+from ..core.schema import FAULTS
 from ..core.space import CellGroup, asks_the_device
 from ..devices.base import DeviceInfo
 from ..devices.building import failure_sentences
@@ -34,7 +35,13 @@ from .provenance import provenance
 from .rows import cell_table
 from .settings import settings_of
 from .steps import TOGETHER
-from .worker.handle import WorkerGoneError, WorkerKilledError, WorkerProcess, WorkerSilentError
+from .worker.handle import (
+    WorkerGoneError,
+    WorkerKilledError,
+    WorkerProcess,
+    Workers,
+    WorkerSilentError,
+)
 from .worker.opening import opened_by
 from .worker.protocol import Job, Measure, Opened
 from .worker.supervise import Supervisor
@@ -74,7 +81,8 @@ class ShardTask:
     None if this is the first; `build` the kernel's build file, without which the measuring process
     compiles, and `log_file` then has the compilers' messages. `earlier` is what may be taken over
     from jobs before this one. The measuring process prints into `worker_log`, or where this one
-    does. `live` is the file for those who watch (see `live`), None for none.
+    does. `live` is the file for those who watch (see `live`), None for none. `workers` start the
+    measuring processes.
     """
 
     params: Mapping[str, Any]
@@ -86,6 +94,7 @@ class ShardTask:
     earlier: Earlier | None = None
     worker_log: Path | None = None
     live: Path | None = None
+    workers: Workers = field(default_factory=lambda: Workers(keep=False))
 
 
 @dataclass(frozen=True)
@@ -182,6 +191,9 @@ def _measured(
         finished = finish(MeasuredShard(table, metadata))
     session.release()
     statuses = Counter(table.column("status").to_pylist())
+    if not statuses.keys().isdisjoint(FAULTS):
+        # What a faulty kernel left in the process costs no other kernel's cells.
+        task.workers.drop()
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
     return finished
 
@@ -290,7 +302,7 @@ class _Session:
     ) -> None:
         self.label = _label(folder, task.params, task.place)
         self._job = Job(task.params, task.cache, time.monotonic(), task.build)
-        self._worker_log = task.worker_log
+        self._workers, self._worker_log = task.workers, task.worker_log
         self._earlier, self._workload = task.earlier, folder.workload
         self._before, self._terminal = before, terminal
         self._held: tuple[int, DeviceLock] | None = None
@@ -317,7 +329,8 @@ class _Session:
         return self.do
 
     def start(self, do: Measure) -> WorkerProcess:
-        """A further process, at work on what it is told to measure; see `_started`."""
+        """A fresh process, at work on what it is told to measure; see `_started`."""
+        self._workers.drop()
         return self._started(lambda _: do)
 
     def _started(self, work: Callable[[Opened], Measure]) -> WorkerProcess:
@@ -338,7 +351,7 @@ class _Session:
                 log.error("%s while it started; another one is started", err)
 
     def _start_once(self, work: Callable[[Opened], Measure]) -> WorkerProcess:
-        worker = WorkerProcess(self._job, self._worker_log)
+        worker = self._workers.take(self._job, self._worker_log)
         try:
             opened = opened_by(worker, self._locked)
             assert isinstance(opened, Opened)

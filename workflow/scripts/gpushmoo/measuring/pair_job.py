@@ -151,7 +151,7 @@ class PairSupervisor:
                 worker.stop()
                 raise
             if fall is None:
-                worker.join()
+                worker.done()
                 self._end(asked & self._left, Status.LOST_DEVICE, "the process left it out")
             else:
                 worker.stop()

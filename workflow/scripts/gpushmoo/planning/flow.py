@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,6 +29,9 @@ from .job_params import build_params
 from .plan import ShardJob, named_shard, plan_shards, run_plan
 from .sweeps import refuse_kinds
 from .swept_kernels import SweptKernels
+
+# Does the measuring jobs.
+MEASURING = "gpushmoo.measuring.server"
 
 
 class Flow(SweptKernels):
@@ -105,6 +109,22 @@ class Flow(SweptKernels):
         shard = named_shard(wildcards)
         return self.plan.sweeps[shard.sweep][shard.dtype].shard_params(shard.index, shard.repeat)
 
+    def measure_request(self, wildcards: Any, output: Any) -> str:
+        """What the measuring server is told of a job, besides its files.
+
+        The argument `output` keeps Snakemake from comparing this with the last run's value.
+        """
+        code = module_digest(MEASURING), self.backend_code, self.library_code(wildcards)
+        request = {
+            "spec": self.measure_params(wildcards),
+            "place": self.shard_place(wildcards),
+            "again": sorted(self.config.again),
+            "cache": self.cache,
+            "code": " ".join(code),
+            "plan": self.plan_file,
+        }
+        return json.dumps(request)
+
     @property
     def shard_plan(self) -> dict[str, Any] | None:
         """The plan for `aggregate`; None of a recorded data set, whose own each shard tells."""
@@ -171,16 +191,9 @@ class Flow(SweptKernels):
         """Number of cores of this host; 1 where the operating system does not say."""
         return os.cpu_count() or 1
 
-    def shard_place(self, wildcards: Any, output: Any) -> tuple[int, int]:
-        """Number (from 1) of the shard that a measuring job makes, and how many there are.
-
-        The argument `output` keeps Snakemake from comparing this with the last run's value.
-        """
+    def shard_place(self, wildcards: Any) -> tuple[int, int]:
+        """Number (from 1) of the shard that a measuring job makes, and how many there are."""
         return self._shard_numbers[named_shard(wildcards).path], len(self.shards)
-
-    def statuses_again(self, wildcards: Any, output: Any) -> list[str]:
-        """Cells that ended so are measured again by whatever job has them; see `shard_place`."""
-        return sorted(self.config.again)
 
     @cached_property
     def _shard_numbers(self) -> dict[str, int]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import socket
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from functools import cache
@@ -13,20 +18,21 @@ from typing import Any
 from snakemake.common.configfile import load_configfile
 from snakemake.io import ancient
 from snakemake.path_modifier import PathModifier
-from snakemake.settings.types import Quietness
+from snakemake.settings.types import DeploymentMethod, Quietness
 from snakemake.utils import update_config
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
-from ..core.paths import DEFAULTS
+from ..core.paths import DEFAULTS, IMPORTED
 from ..devices.functions import functions_of
 from ..devices.select import probe
+from ..measuring.client import ADDRESS
 from ..storage.wholefile import write_json
 from .again import cells_ended_as, sentence
 from .bounds import size_sentence
-from .digest import code_digest, keep_read_code
+from .digest import code_digest, keep_read_code, module_digest
 from .earlier_runs import refuse_without_otava
-from .flow import Flow
+from .flow import MEASURING, Flow
 from .merged import Part, last_said, located, with_whole_axes
 from .products import damage, damage_of_shard
 from .rule_seconds import benchmark_seconds, seconds_by_rule, seconds_table
@@ -105,9 +111,8 @@ def limit_gpus(flow: Flow, workflow: Any) -> None:
     if backend is None or not _plans_jobs(workflow) or _on_cluster(workflow):
         return
     if "gpu" not in workflow.global_resources:
-        devices = functions_of(backend).count_devices() if flow.config.device == "all" else 1
         # Without any device, too: of 0 a job would claim nothing, and not be refused.
-        workflow.register_resource("gpu", 2 * max(1, devices))
+        workflow.register_resource("gpu", 2 * _devices(flow))
 
 
 def tell_lost_jobs(workflow: Any) -> None:
@@ -153,6 +158,7 @@ def check_at_start(flow: Flow, workflow: Any) -> None:
             refuse_without_device(flow, workflow, rules)
             refuse_without_program(flow, workflow, rules)
             write_plan(flow, workflow)
+            serve_measuring(flow, workflow, rules)
             start_jobs_when_ready(workflow)
             theirs(log)
 
@@ -211,6 +217,66 @@ def start_jobs_when_ready(workflow: Any) -> None:
     is_default = limit is not None and (limit.max_jobs, limit.timespan) == (100, 1)
     if is_default and not _on_cluster(workflow):
         workflow.scheduler.job_rate_limiter = None
+
+
+def job_python(workflow: Any) -> Callable[[Any, Any], str]:
+    """The Python of the measuring jobs, as a parameter that Snakemake does not compare."""
+    python = "python" if _in_environments(workflow) else sys.executable
+    return lambda wildcards, output: python
+
+
+def _in_environments(workflow: Any) -> bool:
+    """Whether jobs run in conda environments of their own."""
+    return DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+
+
+def serve_measuring(flow: Flow, workflow: Any, rules: Collection[Any]) -> None:
+    """Start the measuring servers: one for each device that shards are measured on here."""
+    if not (workflow.is_main_process and workflow.local_exec) or _in_environments(workflow):
+        return
+    jobs = (job for job in workflow.dag.needrun_jobs() if job.rule in rules)
+    if any("shard" in job.rule.wildcard_names for job in jobs):
+        start_servers(_devices(flow))
+
+
+def start_servers(number: int) -> list[subprocess.Popen[bytes]]:
+    """Start so many measuring servers for all clients that this process starts.
+
+    They end with this process. Only they listen: where none is left, no client waits for one.
+    """
+    # No other user may have something measured here.
+    folder = tempfile.mkdtemp(prefix="gpushmoo-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    address = str(Path(folder, "server"))
+    paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
+    with socket.socket(socket.AF_UNIX) as listening:
+        try:
+            listening.bind(address)
+        except OSError:  # a longer path than sockets may have: each job has its own processes
+            return []
+        listening.listen(64)
+        fd = listening.fileno()
+        servers = [
+            subprocess.Popen(
+                [sys.executable, "-m", MEASURING, str(fd)],
+                pass_fds=(fd,),
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                # A signal from the terminal reaches a job by its client.
+                start_new_session=True,
+            )
+            for _ in range(number)
+        ]
+    os.environ[ADDRESS] = address
+    return servers
+
+
+def _devices(flow: Flow) -> int:
+    """How many devices measure at once on this host."""
+    backend = flow.gpu_backend
+    if backend is None or flow.config.device != "all":
+        return 1
+    return max(1, functions_of(backend).count_devices())
 
 
 def refuse_without_device(flow: Flow, workflow: Any, rules: Collection[Any]) -> None:
@@ -309,7 +375,10 @@ def rerun_changed_scripts(workflow: Any) -> None:
     for rule in workflow.modifier.rules:
         if rule.script is not None:
             script = rule.basedir.join(rule.script).get_path_or_uri(secret_free=True)
-            rule.set_params(code=code_digest(Path(script).resolve()))
+            shell = script.endswith(".sh")
+            rule.set_params(
+                code=module_digest(MEASURING) if shell else code_digest(Path(script).resolve())
+            )
     keep_read_code()
 
 

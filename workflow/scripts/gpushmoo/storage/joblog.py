@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
@@ -28,14 +28,18 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def job_log(path: str | Path, expected: tuple[type[BaseException], ...] = ()) -> Iterator[TextIO]:
+def job_log(
+    path: str | Path,
+    expected: tuple[type[BaseException], ...] = (),
+    end: Callable[[int], NoReturn] = os._exit,
+) -> Iterator[TextIO]:
     """Send file descriptors 1 and 2 to `path`; yield the terminal's stderr for progress lines.
 
     Snakemake leaves ``log:`` empty when a script does not do this, also for output of libraries
     written in C. All processes of the job together print at most MOST_BYTES into it; a job that
     printed more says so on the terminal. An exception of the `expected` types is a message to the
-    user: it is said in one line on the terminal and ends the process with status 1, without a
-    traceback. So is one on files that must not be used, which are set aside. Any other one is
+    user: it is said in one line on the terminal, without a traceback, and `end` is called with
+    status 1. So is one on files that must not be used, which are set aside. Any other one is
     written to the log with its traceback and named on the terminal.
     """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -53,14 +57,17 @@ def job_log(path: str | Path, expected: tuple[type[BaseException], ...] = ()) ->
             yield terminal
         except expected as err:
             print(err, file=sys.stderr)
-            _end(log, str(err))
+            log.end(str(err))
+            end(1)
         except UnusableFilesError as err:
             print(err, file=sys.stderr)
-            _end(log, f"{err}{_aside(err.files, Path(path))}")
+            log.end(f"{err}{_aside(err.files, Path(path))}")
+            end(1)
         except Exception as err:
             traceback.print_exc()
             sentence = one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)
-            _end(log, f"{sentence} (details: {path})")
+            log.end(f"{sentence} (details: {path})")
+            end(1)
         finally:
             log.close()
 
@@ -99,6 +106,8 @@ class _Log:
 
     def close(self) -> None:
         """Return when the file is written; what is printed later goes straight to its end."""
+        if self._file.closed:
+            return
         sys.stdout.flush()
         sys.stderr.flush()
         with self._file:
@@ -112,16 +121,15 @@ class _Log:
                     "beginning and the end; where a kernel or workload.py prints, times include it."
                 )
 
+    def end(self, sentence: str) -> None:
+        """Say what ended the job, and return when the file is written."""
+        self.say(sentence)
+        self.close()
+
     def say(self, sentence: str) -> None:
         """Write `sentence` to the terminal, behind the name of the program."""
         self._terminal.write(f"gpushmoo: {sentence}\n")
         self._terminal.flush()
-
-
-def _end(log: _Log, sentence: str) -> NoReturn:
-    log.say(sentence)
-    log.close()
-    os._exit(1)
 
 
 def _aside(unusable: Sequence[Path], log: Path) -> str:

@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
@@ -67,16 +68,6 @@ def end_of(status: int) -> WorkerGoneError:
     return WorkerGoneError(text) if -status in FAULT_SIGNALS else WorkerKilledError(text)
 
 
-def lend(connection: Connection[Any, Any], index: int, lock: DeviceLock, pid: int) -> None:
-    """Tell the process `pid` over its socket which device is locked, and let it hold the lock."""
-    assert lock.descriptor is not None
-    try:
-        connection.send(Locked(index))
-        send_handle(connection, lock.descriptor, pid)
-    except (BrokenPipeError, ConnectionResetError):
-        return
-
-
 class WorkerProcess:
     """Starts `module`, by default `worker`, and talks with it.
 
@@ -88,11 +79,11 @@ class WorkerProcess:
     ) -> None:
         own, theirs = socket.socketpair()
         paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
-        self._kernel = job.kernel
         self._last_words = LastWords()
+        # Who keeps the process for another job; None where it ends with its first.
+        self.keeper: Workers | None = None
         descriptors = theirs.fileno(), self._last_words.descriptor
-        with theirs, ExitStack() as stack:
-            prints = None if log_file is None else stack.enter_context(log_file.open("ab"))
+        with theirs, _prints(log_file) as prints:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", (module or worker).__name__, *map(str, descriptors)],
                 pass_fds=descriptors,
@@ -102,7 +93,14 @@ class WorkerProcess:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             )
         self._connection: Connection[Any, Any] = Connection(own.detach())
+        self.begin(job, log_file)
+
+    def begin(self, job: Job | PairJob, log_file: Path | None = None) -> None:
+        """Give the process a job; what it prints from now on goes where the class says."""
+        self._kernel = job.kernel
         self.say(job)
+        with _prints(log_file) as prints:
+            self._hand_over(prints)
 
     def say(self, message: object) -> None:
         """Send `message`; a process that is gone is found by the next `hear`."""
@@ -117,7 +115,15 @@ class WorkerProcess:
         So the device stays locked until both have ended: when the caller is killed, the process may
         still be in a kernel for a moment.
         """
-        lend(self._connection, index, lock, self._process.pid)
+        assert lock.descriptor is not None
+        self.say(Locked(index))
+        self._hand_over(lock.descriptor)
+
+    def _hand_over(self, descriptor: int) -> None:
+        try:
+            send_handle(self._connection, descriptor, self._process.pid)
+        except (BrokenPipeError, ConnectionResetError):
+            return
 
     def hear(self, limit_s: float) -> Message:
         """The next message within `limit_s` seconds of silence that counts (see `Silence`).
@@ -164,8 +170,15 @@ class WorkerProcess:
         self._process.kill()
         self._process.wait()
 
+    def done(self) -> None:
+        """The process has done its work: its keeper has it, or its end is waited for."""
+        if self.keeper is None:
+            self.join()
+        else:
+            self.keeper.keep(self)
+
     def join(self) -> None:
-        """Wait for a process that has nothing more to do."""
+        """Wait for the end of a process that has nothing more to do."""
         self._close()
         try:
             self._process.wait(timeout=30)
@@ -175,3 +188,49 @@ class WorkerProcess:
     def _close(self) -> None:
         self._connection.close()
         self._last_words.close()
+
+
+@contextmanager
+def _prints(log_file: Path | None) -> Iterator[int]:
+    """The descriptor into which a process prints: of `log_file`, or this process's output."""
+    if log_file is None:
+        yield 1
+    else:
+        with log_file.open("ab") as file:
+            yield file.fileno()
+
+
+class Workers:
+    """Starts measuring processes for jobs, and may keep one from each job to the next.
+
+    A process is kept by jobs of one device and repeat only: what another repeat shall tell is how
+    far times lie apart between processes.
+    """
+
+    def __init__(self, keep: bool) -> None:
+        self._keeps = keep
+        self._kept: WorkerProcess | None = None
+        self._for: object = None
+
+    def take(self, job: Job, log_file: Path | None) -> WorkerProcess:
+        """The process that is kept, if it may do `job`, or a new one; at work on the job."""
+        same = job.process_key
+        if self._kept is not None and self._for == same:
+            worker, self._kept = self._kept, None
+            worker.begin(job, log_file)
+            return worker
+        self.drop()
+        worker = WorkerProcess(job, log_file)
+        if self._keeps:
+            worker.keeper, self._for = self, same
+        return worker
+
+    def keep(self, worker: WorkerProcess) -> None:
+        """Have `worker`, which has done its work, wait for the next job."""
+        self._kept = worker
+
+    def drop(self) -> None:
+        """End the process that waits, if there is one."""
+        worker, self._kept = self._kept, None
+        if worker is not None:
+            worker.join()

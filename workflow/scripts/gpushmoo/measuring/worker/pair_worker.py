@@ -21,16 +21,18 @@ from ..builds import ReadyPrograms, programs_for
 from ..paired import Contender, PairedRun, matched
 from ..settings import settings_of
 from ..shard_cells import plan_cells
-from .protocol import Finished, MeasurePairs, Message, PairJob, PairsOpened
+from .protocol import MeasurePairs, Message, PairJob, PairsOpened
 from .standstill import StandstillWatch
 from .worker import Throttled, main, open_locked, refuse_misfits
 
 log = logging.getLogger(__name__)
 
 
-def serve(job: PairJob, receive: Callable[[], Any], send: Callable[[Message], None]) -> None:
+def serve(
+    job: PairJob, device: Device | None, receive: Callable[[], Any], send: Callable[[Message], None]
+) -> Device:
     """Build both versions, tell which cells they have in common, measure those that are wanted."""
-    device = open_locked(job, None, receive, send)
+    device = open_locked(job, None, receive, send, device)
     # One folder is loaded once: what both have in common is seen by its being the same.
     loaded = {s["folder"]: load_kernel(ROOT / s["folder"]) for s in job.sides}
     folders = [loaded[s["folder"]] for s in job.sides]
@@ -62,8 +64,8 @@ def serve(job: PairJob, receive: Callable[[], Any], send: Callable[[Message], No
         StandstillWatch(),
     )
     run.measure({i: pair for i, pair in enumerate(pairs) if i in do.places})
-    send(Finished())
     device.close()
+    return device
 
 
 def _ready(

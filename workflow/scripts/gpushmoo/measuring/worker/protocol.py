@@ -30,6 +30,12 @@ class Job:
         """The kernel's folder as sentences name it."""
         return named_folder(self.params)
 
+    @property
+    def process_key(self) -> tuple[object, ...]:
+        """Jobs of which this is the same may be done by one process: the device, and the repeat."""
+        named = ("backend", "device", "opencl_runtime", "repeat")
+        return (*(self.params[name] for name in named), self.cache)
+
 
 def named_folder(params: Mapping[str, Any]) -> str:
     """The last two parts of a kernel's folder."""

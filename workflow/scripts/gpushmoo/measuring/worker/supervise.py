@@ -55,8 +55,8 @@ class Worker(Protocol):
     def stop(self) -> None:
         """End the process at once, whatever it does."""
 
-    def join(self) -> None:
-        """Wait until the process has ended."""
+    def done(self) -> None:
+        """The process has done its work, and may end or be kept."""
 
 
 class Supervisor:
@@ -107,7 +107,7 @@ class Supervisor:
                 worker.stop()
                 raise
             if fall is None:
-                worker.join()
+                worker.done()
                 for key in self._asked & self._left():
                     self._run(key).end(Status.LOST_DEVICE, "the measuring process left it out")
             else:

@@ -2,13 +2,17 @@
 
 It is a process of its own so that a kernel that faults, hangs or takes the runtime down with it
 costs one cell: the caller (`process`, `supervise`) replaces it. Messages are pickled dataclasses
-over the socket FD, first a Job, then answers to what the caller says. WORDS is the descriptor of
-memory that tells what of the user's runs (see `last_words`).
+over the socket FD, first a Job, then answers to what the caller says; after one Job may come
+another of the same device. WORDS is the descriptor of memory that tells what of the user's runs
+(see `last_words`).
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import logging
+import os
 import signal
 import sys
 import time
@@ -58,19 +62,26 @@ log = logging.getLogger(__name__)
 _TELL_EVERY_S = 0.5
 
 
-Serve = Callable[[Any, Callable[[], Any], Callable[[Message], None]], None]
+# Does a job on the device that is open, or opens one, and returns it.
+Serve = Callable[[Any, Device | None, Callable[[], Any], Callable[[Message], None]], Device]
 
 
 def main(fd: int, serve: Serve) -> None:
-    """Serve one job on the socket `fd`; the caller's end of the socket closing ends it."""
+    """Do the jobs that come on the socket `fd`; the caller's end of the socket closing ends it."""
     end_with_parent()
     # An interrupt ends it at once, as other signals do, and not as an error in a program.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     connection: Connection[Any, Any] = Connection(fd)
+    device: Device | None = None
     try:
-        receive = receiver(connection)
-        serve(receive(), receive, connection.send)
+        while True:
+            caller = Caller(connection)
+            device = serve(caller.receive_job(), device, caller.receive, caller.send)
+            # A reference cycle may hold buffers.
+            gc.collect()
+            caller.release()
+            connection.send(Finished())
     except (EOFError, BrokenPipeError):
         return
     except DeviceLostError as err:
@@ -82,23 +93,55 @@ def main(fd: int, serve: Serve) -> None:
         connection.send(Crashed(one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)))
 
 
-def receiver(connection: Connection[Any, Any]) -> Callable[[], Any]:
-    """Receives messages; of a locked device also the lock, which this process then holds."""
+class Caller:
+    """The other end of the socket, for one job."""
 
-    def receive() -> Any:
-        message = connection.recv()
+    def __init__(self, connection: Connection[Any, Any]) -> None:
+        self._connection = connection
+        self.send: Callable[[Message], None] = connection.send
+        self._lock: int | None = None
+
+    def receive_job(self) -> Any:
+        """The job; what this process prints goes from now on where the job says."""
+        job = self._connection.recv()
+        prints = recv_handle(self._connection)
+        _print_into(prints)
+        os.close(prints)
+        return job
+
+    def receive(self) -> Any:
+        """A message; of a locked device also the lock, which this process then holds.
+
+        The device is free when the job is done, or this process has ended.
+        """
+        message = self._connection.recv()
         if isinstance(message, Locked):
-            # Never closed: the device is free when this process has ended.
-            recv_handle(connection)
+            self._lock = recv_handle(self._connection)
         return message
 
-    return receive
+    def release(self) -> None:
+        """Hold nothing of the job any more: neither the lock nor its log."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        _print_into(nowhere)
+        os.close(nowhere)
+        if self._lock is not None:
+            os.close(self._lock)
 
 
-def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]) -> None:
+def _print_into(descriptor: int) -> None:
+    sys.stdout.flush()
+    # What kernels and libraries print, too.
+    ctypes.CDLL(None).fflush(None)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+
+
+def _serve(
+    job: Job, device: Device | None, receive: Callable[[], Any], send: Callable[[Message], None]
+) -> Device:
     params = job.params
     build = None if job.build is None else read_build(job.build)
-    device = open_locked(job, build, receive, send)
+    device = open_locked(job, build, receive, send, device)
     log.info("device %s (%s), %s", device.info.name, device.info.uuid, device.info.runtime)
     folder = load_kernel(ROOT / params["folder"])
     space = space_of(params)
@@ -135,8 +178,8 @@ def _serve(job: Job, receive: Callable[[], Any], send: Callable[[Message], None]
         recorded,
     )
     run.measure([c for c in cells if do.keys is None or c.key in do.keys])
-    send(Finished())
     device.close()
+    return device
 
 
 def open_locked(
@@ -144,14 +187,21 @@ def open_locked(
     build: KernelBuild | None,
     receive: Callable[[], Any],
     send: Callable[[Message], None],
+    kept: Device | None = None,
 ) -> Device:
-    """Offer the devices that may measure, open the one that the caller has locked."""
+    """Offer the devices that may measure, open the one that the caller has locked.
+
+    Where one is `kept` open from a job before, it is offered alone.
+    """
 
     def lock(devices: Sequence[tuple[int, str]]) -> int:
         send(Candidates(tuple(devices)))
         locked: Locked = receive()
         return locked.index
 
+    if kept is not None:
+        lock([(0, kept.info.uuid)])
+        return kept
     return open_for_job(job.params, job.cache, lock, {} if build is None else build.own_kernels)
 
 

@@ -1,0 +1,77 @@
+"""``python client.py OUT LOG FIRST BUILD``: has a shard measured by the run's measuring server.
+
+The job's parameters stand on the standard input, as JSON. Where there is no server, as on a
+cluster's node, or where it is gone before the shard is measured, this process becomes the job.
+It imports nothing of the library, so that it starts in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+
+# The environment variable that names the server's socket.
+ADDRESS = "GPUSHMOO_MEASURING_SERVER"
+# Bytes of the length that stands before a request.
+LENGTH = 8
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def served(address: str, request: bytes) -> int | None:
+    """The exit status of the job that the server at `address` has done; None where it has not.
+
+    Of a signal that ends the job the server is told, and a second one ends this process.
+    """
+    with socket.socket(socket.AF_UNIX) as server:
+        try:
+            server.connect(address)
+            length = len(request).to_bytes(LENGTH, "big")
+            socket.send_fds(server, [length], [1, 2])
+            for number in _ENDING:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, lambda ended, _: _tell(server, ended))
+            server.sendall(request)
+            status = server.recv(1)
+        except OSError:
+            return None
+        return status[0] if status else None
+
+
+def _tell(server: socket.socket, number: int) -> None:
+    for ending in _ENDING:
+        signal.signal(ending, signal.SIG_DFL)
+    with suppress(OSError):
+        server.send(bytes([number]))
+
+
+def main() -> None:
+    """Do the job that the arguments and the standard input tell."""
+    parent = os.getppid()
+    out, log, first, build = sys.argv[1:]
+    job = {**json.load(sys.stdin), "out": out, "log": log, "first": first, "build": build}
+    request = json.dumps(job).encode()
+    if address := os.environ.get(ADDRESS):
+        status = served(address, request)
+        if status is not None or os.getppid() != parent:
+            sys.exit(1 if status is None else status)
+        for number in _ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+    import tempfile  # here, as it is seldom needed and takes as long as all the rest
+
+    with tempfile.TemporaryFile() as file:
+        file.write(request)
+        file.seek(0)
+        os.dup2(file.fileno(), 0)
+    library = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    paths = filter(None, [library, os.environ.get("PYTHONPATH")])
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    os.execv(sys.executable, [sys.executable, "-m", "gpushmoo.measuring.server"])
+
+
+if __name__ == "__main__":
+    main()

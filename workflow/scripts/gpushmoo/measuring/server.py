@@ -1,0 +1,133 @@
+"""The measuring server: a run's measuring jobs, one after the other, in one process.
+
+``python -m gpushmoo.measuring.server FD`` serves the clients (`client`) that come to the listening
+socket FD, until the process that started it ends. It keeps the process that measures, with its
+open device, from one job of a repeat to the next: to start that costs more than most shards take.
+Without FD it does the one job that stands on its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ..core.errors import DeviceError
+from ..core.process import end_with_parent
+from ..storage.joblog import job_log
+from ..storage.store import NotWrittenError
+from .client import LENGTH
+from .earlier import Earlier
+from .job import ShardTask, run_shard
+from .orphans import OrphanError
+from .signalled import JobSignalledError, raises_signals
+from .worker.handle import Workers
+
+_EXPECTED = (DeviceError, NotWrittenError, OrphanError, JobSignalledError)
+
+
+def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoReturn]) -> None:
+    """Do a measuring job; where it fails that is said, and `end` called with the exit status."""
+    with job_log(job["log"], _EXPECTED, end) as terminal:
+        out = Path(job["out"])
+        earlier = Earlier(out, job["spec"], job["code"])
+        earlier.read(job["again"])
+        task = ShardTask(
+            job["spec"],
+            (job["place"][0], job["place"][1]),
+            Path(job["cache"]),
+            Path(job["first"]) if job["first"] else None,
+            Path(job["build"]) if job["build"] else None,
+            job["log"],
+            earlier,
+            workers=workers,
+        )
+        run_shard(task, out, terminal, Path(job["plan"]))
+
+
+def serve(listening: socket.socket) -> None:
+    """Do the jobs of all clients, for ever."""
+    workers = Workers(keep=True)
+    while True:
+        client, _ = listening.accept()
+        with client:
+            _serve(client, workers)
+
+
+def _serve(client: socket.socket, workers: Workers) -> None:
+    try:
+        length, output, _, _ = socket.recv_fds(client, LENGTH, 2)
+        request = b""
+        while len(request) < int.from_bytes(length, "big"):
+            if not (more := client.recv(2**16)):
+                return
+            request += more
+    except OSError:
+        return
+    status = 0
+    with _as_output(output):
+        try:
+            with raises_signals(), _signals_of(client):
+                measure(json.loads(request), workers, sys.exit)
+        except SystemExit as end:
+            status = int(end.code or 0)
+        except JobSignalledError:  # while it had no log
+            status = 1
+    try:
+        client.sendall(bytes([status]))
+    except OSError:
+        return
+
+
+@contextmanager
+def _as_output(descriptors: list[int]) -> Iterator[None]:
+    """Within it file descriptors 1 and 2 are these, which are closed then."""
+    own = [os.dup(1), os.dup(2)]
+    try:
+        for number, descriptor in enumerate(descriptors, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        yield
+    finally:
+        for number, descriptor in enumerate(own, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+
+
+@contextmanager
+def _signals_of(client: socket.socket) -> Iterator[None]:
+    """Within it this process gets the signal that the client got, or SIGTERM where that is gone."""
+    lock = threading.Lock()
+    over = False
+
+    def listen() -> None:
+        try:
+            told = client.recv(1)
+        except OSError:
+            told = b""
+        with lock:
+            if not over:
+                os.kill(os.getpid(), told[0] if told else signal.SIGTERM)
+
+    threading.Thread(target=listen, daemon=True).start()
+    try:
+        yield
+    finally:
+        with lock:
+            over = True
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        end_with_parent()
+        serve(socket.socket(fileno=int(sys.argv[1])))
+    else:
+        with raises_signals():
+            measure(json.load(sys.stdin), Workers(keep=False), os._exit)

@@ -47,7 +47,7 @@ hunt: .venv/dev.stamp
 
 # Instruments that attack the project; bounded, unattended, repeatable by the seed that they print.
 # Figures: results/chaos/*.json. `make chaos SEED=7 REPLAY=12` plays round 12 of that run alone.
-CHAOS := PYTHONPATH=workflow/scripts:kernels:reports/chapters:tests:tests/unit:tests/workflow:tests/chaos .venv/bin/python tests/chaos
+CHAOS := PYTHONPATH=workflow/scripts:kernels:reports/chapters:tests:tests/unit:tests/workflow:experiments/chaos .venv/bin/python experiments/chaos
 .PHONY: chaos mutations soak
 chaos: .venv/dev.stamp
 	$(CHAOS)/chaos.py --strikes $(or $(STRIKES),200) --minutes $(or $(MINUTES),25) --seed $(SEED) \

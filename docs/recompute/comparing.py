@@ -26,7 +26,7 @@ PLACES = {
     "h200-hosts": "pairs of three H200s of three hosts",
     "two-cores": "two busy cores",
 }
-# What tests/gpu/planted writes, and how false_alarms calls it.
+# What experiments/gpu/planted writes, and how false_alarms calls it.
 PLANTED = {"p01": "1 %", "p03": "3 %", "p10": "10 %"}
 
 Told = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What tests/benchmarks/explorer.py has measured."""
+"""What experiments/benchmarks/explorer.py has measured."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Record:
         return pd.DataFrame(rows)
 
     def benchmark(self, name: str) -> dict[str, Any]:
-        """A comparison that a script of tests/gpu wrote beside the shards."""
+        """A comparison that a script of experiments/gpu wrote beside the shards."""
         found: dict[str, Any] = json.loads(
             (self.folder / "benchmarks" / f"{name}.json").read_text(encoding="utf-8")
         )

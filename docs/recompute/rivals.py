@@ -131,7 +131,7 @@ def _difference(modes: dict[str, dict[str, Any]]) -> list[list[str]]:
 
 
 def _machine(found: dict[str, Any]) -> dict[str, str]:
-    """What tests/gpu/measure_machine.py wrote: latency of a load, rates of memory."""
+    """What experiments/gpu/measure_machine.py wrote: latency of a load, rates of memory."""
     l2 = [m["median"] for m in found["latency_cycles"] if not m["cold"]]
     memory = [m["median"] for m in found["latency_cycles"] if m["cold"]]
     rates = found["rate_gbs"]

@@ -1,4 +1,4 @@
-"""What tests/benchmarks/search_replay.py has found."""
+"""What experiments/benchmarks/search_replay.py has found."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _rule(record: Record, claims: Claims) -> dict[str, str]:
 
 
 def _cpp(compared: dict[str, Any], claims: Claims) -> dict[str, Any]:
-    """Ours beside the plain C++ version, as tests/gpu/compare_textures.py wrote it."""
+    """Ours beside the plain C++ version, as experiments/gpu/compare_textures.py wrote it."""
     lines, discordant, pairs = [], [], []
     same_order = True
     for case in compared["cases"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -230,20 +229,3 @@ def test_recorded_runs_are_read(otava: str, tmp_path: Path) -> None:
         f"{kernel}.svg" for kernel in set(found.rows["kernel"])
     )
     assert os.access(tmp_path / "summary.md", os.R_OK)
-
-
-def test_the_recorded_answer_of_otava_finds_what_was_planted_and_nothing_else() -> None:
-    """`tests/benchmarks/change_points.py` asked the real program."""
-    path = ROOT / "reports/reference/comparing/history.json"
-    recorded = json.loads(path.read_text(encoding="utf-8"))
-    groups = recorded["groups"]
-    planted = [group for group in groups if group["kernel"] == "copy_planted"]
-    assert (len(planted), len(groups)) == (4, 9)
-    for group in groups:
-        changed = [c for c in group["changes"] if c["quantity"] == "bandwidth_gbs"]
-        assert [(c["run"], c["cause"]) for c in changed] == (
-            [("planted-03-00", "kernel")] if group in planted else []
-        )
-        assert all(-0.04 < c["change"] < -0.02 for c in changed)
-    # In whatever order the runs of the same thing come.
-    assert recorded["same_in_other_orders"] == {"series": 900, "changed": 0}

@@ -136,7 +136,7 @@ def test_measured_widths_stand_on_the_page_as_the_simulated_do() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
 def test_only_the_index_is_between_the_clocks(arch: str) -> None:
-    source = (ROOT / "tests/gpu/index_computation.cu").read_text(encoding="utf-8")
+    source = (ROOT / "experiments/gpu/index_computation.cu").read_text(encoding="utf-8")
     code = listing(compile_cubin(source, "index", ("-std=c++17",), arch).code)
     loops = {}
     for entry, instructions in _entries(code).items():

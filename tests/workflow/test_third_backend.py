@@ -93,7 +93,7 @@ class MadeUpRun:
 def run(tmp_path_factory: pytest.TempPathFactory) -> MadeUpRun:
     project = new_project(tmp_path_factory.mktemp("madeup") / "project")
     library = project.root / "workflow/scripts/gpushmoo"
-    shutil.copytree(ROOT / "tests/backends/madeup", library / "devices/madeup")
+    shutil.copytree(ROOT / "experiments/backends/madeup", library / "devices/madeup")
     registry = library / "core/backends.py"
     before, after = registry.read_text().split('        Backend("opencl"')
     registry.write_text(f'{before}{ENTRY}        Backend("opencl"{after}')

@@ -11,7 +11,7 @@ PUBLISHED_CYCLES = 18.2
 
 
 def index_table(found: Json) -> Json:
-    """Rows of the page from what tests/gpu/measure_index.py wrote."""
+    """Rows of the page from what experiments/gpu/measure_index.py wrote."""
     return {
         "device": str(found["device"]["name"]),
         "published": f"{PUBLISHED_CYCLES:g}",

@@ -26,7 +26,7 @@ export async function start() {
   tellProgress();
   listen();
   await choose(fromFragment(location.hash));
-  // For whoever measures: see tests/benchmarks/explorer.py.
+  // For whoever measures: see experiments/benchmarks/explorer.py.
   requestAnimationFrame(() => performance.mark("drawn"));
   document.documentElement.dataset.ready = "true";
   for (const set of page.sets) {

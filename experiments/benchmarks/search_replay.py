@@ -1,0 +1,455 @@
+"""How many cells and samples a search needs, replayed on recorded samples, beside other ways.
+
+    export PYTHONPATH=workflow/scripts:kernels OPENBLAS_NUM_THREADS=1
+    .venv/bin/python experiments/benchmarks/search_replay.py reports/reference/nvidia-h200 \
+        [--kernel-tuner PYTHON] --out reports/reference/search/nvidia-h200.json
+
+Needs no device. What a search asks for it is given from the samples that were recorded of that
+cell, in an order drawn by the seed; even seeds draw from one repeat, odd ones from the other, and
+where a cell has too few they begin again. A hit is a cell within the tolerance of the best recorded
+median (over all repeats), or whose interval meets the best one's. A search is wrong when what it
+ends with is no hit. Shares of samples are of those that the sweep of one repeat took.
+
+Other ways are told recorded medians instead, without noise: all cells in random order; the aligned
+blocks of a sensible grid in random order; and strategies of Kernel Tuner in its own simulation mode
+(`kernel_tuner_replay.py`), where an interpreter that has Kernel Tuner is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.paths import KERNELS
+from gpushmoo.core.schema import GROUP, Status, is_axis
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.exporting.groups import ExportGroup
+from gpushmoo.exporting.kernel_tuner import cache_text
+from gpushmoo.search.candidates import Candidate, Prior
+from gpushmoo.search.open import planner_for
+from gpushmoo.search.settings import SearchMode, SearchSettings
+from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.wholefile import write_json
+from gpushmoo.workloads.contract import Workload
+from gpushmoo.workloads.loader import load_kernel
+
+Floats = npt.NDArray[np.float64]
+
+TWO_D = ("copy2d_coalesced", "surf2d_memset", "tex2d_sum")
+OTHERS = ("block_eq_partition", "dot_streamed", "dot_resident")
+FEWEST_CELLS = {**dict.fromkeys(TWO_D, 2000), "block_eq_partition": 100}
+# As the record's own sweeps, of two repeats each (config/full.yaml).
+RULE, HALF_WIDTH = (6, 16), 0.01 * 2**0.5
+GRID_X = (4, 8, 16, 32, 64)
+WARP = 32
+GUIDED = "guided"
+# Of the cells: what a peer may take.
+PEER_SHARE = 0.1
+STRATEGIES = ("diff_evo", "bayes_opt")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A group of the record: `samples[cell][repeat]`, medians over all repeats, what is a hit.
+
+    `rows` are its cells in the data set, in the order of the others.
+    """
+
+    key: tuple[Any, ...]
+    rows: pd.DataFrame
+    candidates: list[Candidate]
+    samples: list[list[Floats]]
+    median_s: Floats
+    hits: npt.NDArray[np.bool_]
+    swept_samples: float
+
+    @property
+    def name(self) -> str:
+        """``copy2d_coalesced float element 1024x1024 warm``."""
+        kernel, dtype, variant, height, width, state = self.key[:6]
+        return f"{kernel} {dtype} {variant} {height}x{width} {state}"
+
+    @property
+    def family(self) -> str:
+        """Kernel, and what the sizes differ by: whether the data stay in the cache."""
+        kernel, _, _, height, width, state = self.key[:6]
+        return f"{kernel} {height}x{width} {state}" if kernel in TWO_D else str(kernel)
+
+    def relatives(self, groups: Sequence[Recorded]) -> list[Recorded]:
+        """Groups of the same kernel, variant and cache state, of another type or size."""
+        mine = (self.key[0], self.key[2], self.key[5])
+        return [g for g in groups if (g.key[0], g.key[2], g.key[5]) == mine and g.key != self.key]
+
+    @property
+    def priors(self) -> list[Prior]:
+        """What this group tells to the search of another one."""
+        best = float(self.median_s.min())
+        return [
+            Prior(c.params, float(s) / best)
+            for c, s in zip(self.candidates, self.median_s, strict=True)
+        ]
+
+
+def recorded(folder: Path, tolerance: float) -> Iterator[Recorded]:
+    """The groups of the record that are worth a search."""
+    with tempfile.TemporaryDirectory() as scratch:
+        dataset = Path(scratch) / "dataset"
+        # Not by folders: one kernel may have several, of sweeps of their own.
+        aggregate(sorted(folder.rglob("*.parquet")), dataset)
+        for kernel in (*TWO_D, *OTHERS):
+            cells = read_cells(dataset, {"kernel": kernel})
+            workload = load_kernel(KERNELS / kernel).workload
+            ok = cells[cells["status"] == Status.OK]
+            for key, rows in ok.groupby(list(GROUP), observed=True):
+                if len(rows) >= FEWEST_CELLS.get(kernel, 200):
+                    yield group_of(key, rows, workload, tolerance)
+
+
+def group_of(
+    key: tuple[Any, ...], rows: pd.DataFrame, workload: Workload, tolerance: float
+) -> Recorded:
+    """A group as the searches see it."""
+    medians = rows["median_s"].to_numpy()
+    best = int(np.argmin(medians))
+    meets = rows["own_low_s"].to_numpy() <= rows["own_high_s"].to_numpy()[best]
+    repeats = [len(r) for r in rows["repeat_samples"]]
+    return Recorded(
+        key=key,
+        rows=rows,
+        candidates=[candidate_of(row, workload) for row in rows.to_dict("records")],
+        samples=[
+            np.split(np.asarray(all_s), np.cumsum(counts)[:-1])
+            for all_s, counts in zip(rows["samples_s"], rows["repeat_samples"], strict=True)
+        ],
+        median_s=medians,
+        hits=(medians <= (1.0 + tolerance) * medians[best]) | meets,
+        swept_samples=float(sum(map(len, rows["samples_s"])) / np.mean(repeats)),
+    )
+
+
+def candidate_of(row: dict[str, Any], workload: Workload) -> Candidate:
+    """What a search knows of a recorded cell."""
+    params = tuple(
+        sorted((n, int(v)) for n, v in row.items() if is_axis(str(n)) and not pd.isna(v))
+    )
+    problem = Problem(int(row["height"]), int(row["width"]))
+    cell = Cell(row["kernel"], row["dtype"], row["variant"], problem, params, row["cache_state"])
+    resident = row["resident_per_unit"]
+    return Candidate(
+        params=params,
+        block=workload.launch(cell).block,
+        blocks=int(row["blocks"]),
+        height=problem.height,
+        width=problem.width,
+        element_bytes=DTYPES[row["dtype"]].itemsize,
+        units=int(row["units"]),
+        resident_per_unit=None if pd.isna(resident) else int(resident),
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """One search: after how many cells the first hit came (None: never), and how it ended.
+
+    `beaten` tells whether a cell without samples is faster than the best by more than the
+    tolerance, by recorded medians: what `promised` is the expected number of.
+    """
+
+    first: int | None
+    cells: int
+    samples: int
+    wrong: bool
+    beaten: bool = False
+    promised: float | None = None
+    seconds: float = 0.0
+
+
+def replayed(group: Recorded, settings: SearchSettings, seed: int, priors: list[Prior]) -> Run:
+    """Search the group with samples drawn by `seed`."""
+    draw = np.random.default_rng([seed, 1])
+    begun: dict[int, Floats] = {}
+    taken: dict[int, int] = {}
+    first = None
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    planner = planner_for(group.candidates, settings, RULE, seed, priors, HALF_WIDTH)
+    while asks := planner.propose():
+        for ask in asks:
+            if ask.place not in begun:
+                repeats = group.samples[ask.place]
+                begun[ask.place] = draw.permutation(repeats[seed % len(repeats)])
+                if first is None and group.hits[ask.place]:
+                    first = len(begun)
+            at = taken.get(ask.place, 0)
+            taken[ask.place] = at + ask.samples
+            planner.tell(
+                ask.place, np.take(begun[ask.place], range(at, at + ask.samples), mode="wrap")
+            )
+    verdict = planner.verdict()
+    assert verdict.best is not None
+    left = np.setdiff1d(np.arange(len(group.candidates)), list(begun))
+    bound = group.median_s[verdict.best] * (1.0 - settings.tolerance)
+    return Run(
+        first=first,
+        cells=verdict.measured,
+        samples=verdict.samples,
+        wrong=not group.hits[verdict.best],
+        beaten=bool((group.median_s[left] < bound).any()),
+        promised=verdict.better_probability,
+        seconds=resource.getrusage(resource.RUSAGE_SELF).ru_utime - before,
+    )
+
+
+def ordered(group: Recorded, order: Sequence[int]) -> Run:
+    """Whoever measures these cells in this order and takes the fastest."""
+    hits = group.hits[list(order)]
+    best = order[int(np.argmin(group.median_s[list(order)]))]
+    first = int(np.argmax(hits)) + 1 if hits.any() else None
+    return Run(first, len(order), 0, not group.hits[best])
+
+
+def aligned(group: Recorded) -> list[int]:
+    """The blocks of a sensible grid: few widths, whole warps."""
+    return [
+        place
+        for place, c in enumerate(group.candidates)
+        if dict(c.params).get("block_x") in GRID_X and c.threads % WARP == 0
+    ]
+
+
+def own_ways(
+    groups: Sequence[Recorded],
+) -> dict[str, Callable[[Recorded, int], Run | None]]:
+    """Every way that needs no other program, by name: a run for a group and seed."""
+
+    def transferred(group: Recorded, seed: int) -> Run | None:
+        others = group.relatives(groups)
+        if not others:
+            return None
+        source = others[int(np.random.default_rng([seed, 2]).integers(len(others)))]
+        return replayed(group, SearchSettings(SearchMode.GUIDED), seed, source.priors)
+
+    def at_random(group: Recorded, seed: int) -> Run:
+        draw = np.random.default_rng([seed, 3])
+        return ordered(group, draw.permutation(len(group.candidates)).tolist())
+
+    def grid(group: Recorded, seed: int) -> Run | None:
+        places = aligned(group) if group.key[0] in TWO_D else []
+        draw = np.random.default_rng([seed, 4])
+        return ordered(group, draw.permutation(places).tolist()) if places else None
+
+    return {
+        GUIDED: lambda g, s: replayed(g, SearchSettings(SearchMode.GUIDED), s, []),
+        "guided, transfer": transferred,
+        "race": lambda g, s: replayed(g, SearchSettings(SearchMode.RACE), s, []),
+        "random": at_random,
+        "aligned grid": grid,
+    }
+
+
+def peers(
+    groups: Sequence[Recorded], python: Path, strategies: Sequence[str], seeds: int
+) -> tuple[dict[str, Any], dict[tuple[str, str], list[Run]]]:
+    """What Kernel Tuner's strategies do: its version and time, runs by group and strategy."""
+    script = Path(__file__).with_name("kernel_tuner_replay.py")
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    with tempfile.TemporaryDirectory() as folder:
+        files = (Path(folder) / f"{number}.json" for number in range(len(groups)))
+        spaces = [tuner_space(group, file) for group, file in zip(groups, files, strict=True)]
+        asked = {
+            "groups": [space for space in spaces if space is not None],
+            "strategies": list(strategies),
+            "seeds": list(range(seeds)),
+        }
+        done = subprocess.run(
+            [str(python), str(script)],
+            input=json.dumps(asked),
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            env=env,
+            check=True,
+        )
+    found = json.loads(done.stdout)
+    by_name = {group.name: group for group in groups}
+    runs = {
+        (name, f"Kernel Tuner, {strategy}"): [ordered(by_name[name], order) for order in orders]
+        for name, of_group in found["orders"].items()
+        for strategy, orders in of_group.items()
+    }
+    about = {
+        "version": found["version"],
+        "processor_s": round(found["seconds"]),
+        "seeds": seeds,
+        "most_share": PEER_SHARE,
+    }
+    return about, runs
+
+
+def tuner_space(group: Recorded, file: Path) -> dict[str, Any] | None:
+    """A group for `kernel_tuner_replay.py`, which finds its cells in the cache `file`.
+
+    None where a rule of its axes cannot be stated.
+    """
+    params = [dict(c.params) for c in group.candidates]
+    axes = {n: sorted({p[n] for p in params}) for n in sorted(params[0])}
+    axes = {name: values for name, values in axes.items() if len(values) > 1}
+    whole = int(np.prod([len(values) for values in axes.values()]))
+    restrictions = []
+    if len(params) < whole:
+        if group.key[0] not in TWO_D:
+            return None
+        most = max(c.threads for c in group.candidates)
+        restrictions = [f"block_x * block_y <= {most}"]
+    key = dict(zip(GROUP, group.key, strict=True))
+    file.write_text(cache_text(ExportGroup(key, group.rows, list(axes))), encoding="utf-8")
+    return {
+        "name": group.name,
+        "cache": str(file),
+        "cells": [[p[n] for n in axes] for p in params],
+        "restrictions": restrictions,
+        "most": max(1, round(PEER_SHARE * len(params))),
+    }
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """An observed value, so that a miss (infinite) counts as what it is."""
+    return float(np.quantile(np.asarray(values, dtype=np.float64), share, method="higher"))
+
+
+def finite(value: float) -> float | None:
+    """For JSON: None stands for never."""
+    return round(value, 4) if np.isfinite(value) else None
+
+
+def told(runs: Sequence[tuple[Recorded, Run]]) -> dict[str, Any]:
+    """What the runs of one way say together: medians, 95th percentiles and shares.
+
+    ``first``: cells until the first hit; ``cells`` and ``cells_share`` until the search ended;
+    ``within_5``: share of the runs with a hit after 5 % of the cells. None: never.
+    """
+    firsts = [float("inf") if r.first is None else float(r.first) for _, r in runs]
+    sizes = [len(g.candidates) for g, _ in runs]
+    shares = [r.cells / n for (_, r), n in zip(runs, sizes, strict=True)]
+    samples = [r.samples / g.swept_samples for g, r in runs]
+    promised = [r.promised for _, r in runs if r.promised is not None]
+    found: dict[str, Any] = {
+        "runs": len(runs),
+        "first": [finite(quantile(firsts, q)) for q in (0.5, 0.95)],
+        "within_5": finite(
+            float(np.mean([f <= n / 20 for f, n in zip(firsts, sizes, strict=True)]))
+        ),
+        "cells": [finite(quantile([r.cells for _, r in runs], q)) for q in (0.5, 0.95)],
+        "cells_share": [finite(quantile(shares, q)) for q in (0.5, 0.95)],
+        "wrong": finite(float(np.mean([r.wrong for _, r in runs]))),
+    }
+    if any(samples):
+        found["samples_share"] = [finite(quantile(samples, q)) for q in (0.5, 0.95)]
+        seconds = [r.seconds for _, r in runs]
+        found["processor_s"] = [finite(quantile(seconds, q)) for q in (0.5, 0.95)]
+    if promised:
+        found["promised"] = finite(float(np.mean(promised)))
+        found["beaten"] = finite(float(np.mean([r.beaten for _, r in runs])))
+    return found
+
+
+def summary(groups: Sequence[Recorded], runs: dict[tuple[str, str], list[Run]]) -> dict[str, Any]:
+    """By way: of all 2-D groups together, of each family, of each group."""
+    families = {group.name: group.family for group in groups}
+    sets: dict[str, dict[str, list[Recorded]]] = {
+        "together": {"2-D": [g for g in groups if g.key[0] in TWO_D]},
+        "families": {f: [g for g in groups if g.family == f] for f in families.values()},
+        "groups": {g.name: [g] for g in groups},
+    }
+    ways = list(dict.fromkeys(way for _, way in runs))
+    return {
+        part: {
+            name: {
+                way: told(pairs)
+                for way in ways
+                if (pairs := [(g, r) for g in members for r in runs.get((g.name, way), [])])
+            }
+            for name, members in named.items()
+            if members
+        }
+        for part, named in sets.items()
+    }
+
+
+def table(found: dict[str, Any]) -> Iterator[str]:
+    """Lines for who watches."""
+    yield (f"{'':44} {'way':32} first hit      <= 5 %  cells at the end     samples        wrong")
+    for part in ("together", "families"):
+        for name, ways in found[part].items():
+            for way, t in ways.items():
+                samples = t.get("samples_share", [float("nan")] * 2)
+                first = "/".join(f"{'-' if f is None else int(f):>5}" for f in t["first"])
+                yield (
+                    f"{name:44} {way:32} {first}   {t['within_5']:6.1%}  "
+                    f"{t['cells_share'][0]:6.1%}/{t['cells_share'][1]:6.1%}  "
+                    f"{samples[0]:6.1%}/{samples[1]:6.1%}  {t['wrong']:6.1%}"
+                )
+
+
+def main() -> int:
+    """Replay, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("record", type=Path, help="a folder of recorded shards")
+    parser.add_argument("--seeds", type=int, default=32)
+    parser.add_argument("--other-seeds", type=int, default=8, help="of all ways but 'guided'")
+    parser.add_argument("--groups", default="", help="a regular expression of groups' names")
+    parser.add_argument("--ways", default="", help="a regular expression of ways' names")
+    parser.add_argument("--kernel-tuner", type=Path, help="a Python that has Kernel Tuner")
+    parser.add_argument("--strategies", default=",".join(STRATEGIES))
+    parser.add_argument("--peer-seeds", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="where the record goes, as JSON")
+    given = parser.parse_args()
+    tolerance = SearchSettings().tolerance
+    every = list(recorded(given.record, tolerance))
+    groups = [g for g in every if re.search(given.groups, g.name)]
+    runs: dict[tuple[str, str], list[Run]] = {}
+    for name, way in own_ways(every).items():
+        if re.search(given.ways, name):
+            for group in groups:
+                seeds = given.seeds if name == GUIDED else given.other_seeds
+                found = [way(group, seed) for seed in range(seeds)]
+                runs[group.name, name] = [run for run in found if run is not None]
+            print(f"{name}: done", file=sys.stderr)
+    record: dict[str, Any] = {
+        "seeds": given.seeds,
+        "other_seeds": given.other_seeds,
+        "tolerance": tolerance,
+        "groups": len(groups),
+        "settings": asdict(SearchSettings(SearchMode.GUIDED)),
+        "cores": os.cpu_count(),
+        "numpy": np.__version__,
+    }
+    if given.kernel_tuner is None or not given.kernel_tuner.exists():
+        print("Kernel Tuner is left out: --kernel-tuner names no interpreter.", file=sys.stderr)
+    else:
+        about, theirs = peers(
+            groups, given.kernel_tuner, given.strategies.split(","), given.peer_seeds
+        )
+        record["kernel_tuner"], runs = about, runs | theirs
+    record |= {"ways": summary(groups, runs)}
+    print("\n".join(table(record["ways"])))
+    if given.out is not None:
+        write_json(given.out, record)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

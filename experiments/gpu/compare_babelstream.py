@@ -1,0 +1,227 @@
+"""Compares the five kernels of BabelStream with ours, at our best launch and at its own.
+
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
+    python experiments/gpu/compare_babelstream.py FOLDER OUT.json
+
+FOLDER holds BabelStream's CUDA version, built, as ``cuda-stream``. For each element type and number
+of elements our kernels `stream` and `stream_dot` are swept once; the fastest launch of each and
+BabelStream's own (blocks of 1024 threads, one element a thread; for Dot four blocks a
+multiprocessor) are verified. Then both programs are timed in rounds, each first in every other
+round.
+
+The clocks differ. BabelStream's is the host's, from the call to the end of the wait for it; Dot's
+holds the last additions on the host. Its figure, ``max``, is that of its fastest call of a hundred;
+``average`` is that of their mean. Ours is the device's, over launches that follow each other; our
+figure is that of the median sample, ``fastest`` that of the fastest.
+
+Needs a CUDA device and CuPy. Exit status 1 when the device slowed itself down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gpushmoo import __version__
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.median import median_interval
+from gpushmoo.core.paths import ROOT
+from gpushmoo.core.space import Cell, enumerate_cells
+from gpushmoo.devices.base import Bound
+from gpushmoo.devices.cuda.device import CudaDevice
+from gpushmoo.measuring.buffers import open_space
+from gpushmoo.workloads.loader import load_kernel
+
+# Kernel folder and variant of each of BabelStream's functions.
+FUNCTIONS = {
+    "Copy": ("stream", "copy"),
+    "Mul": ("stream", "mul"),
+    "Add": ("stream", "add"),
+    "Triad": ("stream", "triad"),
+    "Dot": ("stream_dot", "packs"),
+}
+SIZES = (2**25, 2**28)
+CALLS = 101  # of BabelStream, which leaves the first out
+TRIES, SAMPLES = 5, 50  # of a launch in our sweep, and in a round
+SAMPLE_S = 1e-3  # a sample has as many launches as take about so long
+THREADS, UNROLLS, WAVES = (128, 256, 512, 1024), (1, 2, 4, 8), (2, 4, 8, 16)
+THEIR_THREADS, THEIR_WAVES = 1024, 4
+
+Rates = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Ours of one function: the fastest launch and BabelStream's own, bound to their buffers."""
+
+    gb: float
+    best: Cell
+    bound: Mapping[str, Bound]
+
+    def rates(self) -> Rates:
+        """GB/s of the median and of the fastest sample of both launches."""
+        found = {}
+        for launch, bound in self.bound.items():
+            samples = timed(bound, SAMPLES)
+            found[launch] = self.gb / float(np.median(samples))
+            found[f"{launch}, fastest"] = self.gb / min(samples)
+        return found
+
+
+def timed(bound: Bound, samples: int) -> list[float]:
+    """Seconds of a launch, each the mean over a sample."""
+    launches = max(1, round(SAMPLE_S / bound.sample(1)))
+    return [bound.sample(launches) for _ in range(samples)]
+
+
+def axes_of(kernel: str, units: int) -> dict[str, list[int]]:
+    """What is swept on a device of so many multiprocessors."""
+    axes = {"threads": list(THREADS), "unroll": list(UNROLLS)}
+    return axes | ({"grid": [w * units for w in WAVES]} if kernel == "stream_dot" else {})
+
+
+def is_theirs(cell: Cell, units: int) -> bool:
+    """Whether BabelStream launches its kernel as `cell` is launched."""
+    grid = dict(cell.params).get("grid", THEIR_WAVES * units)
+    return (cell["threads"], cell["unroll"], grid) == (THEIR_THREADS, 1, THEIR_WAVES * units)
+
+
+def opened(device: CudaDevice, function: str, dtype: str, n: int) -> Peer:
+    """Sweep our kernel of `function`; both launches that are kept are verified."""
+    kernel, variant = FUNCTIONS[function]
+    folder = load_kernel(ROOT / "kernels" / kernel)
+    workload, units = folder.workload, device.info.units
+    problem = workload.problem(n)
+    space = open_space(device, workload, problem, dtype, variant, seed=1)
+    program = device.build(folder.path, DTYPES[dtype], workload.defines(dtype, variant))
+    cells = enumerate_cells(kernel, dtype, [variant], [problem], axes_of(kernel, units))
+    bounds = {cell: space.bind(program, cell) for cell in cells}
+    medians = {cell: float(np.median(timed(bound, TRIES))) for cell, bound in bounds.items()}
+    best = min(cells, key=lambda cell: medians[cell])
+    kept = {"best": best, "theirs": next(cell for cell in cells if is_theirs(cell, units))}
+    for cell in kept.values():
+        space.poison()
+        bounds[cell].run()
+        verdict = space.verdict(cell, bounds[cell])
+        if verdict.wrong_words:
+            raise SystemExit(f"{kernel} {variant} {dtype} is wrong: {verdict.message}")
+    gb = sum(workload.bytes_moved(best)) * 1e-9
+    return Peer(gb, best, {launch: bounds[cell] for launch, cell in kept.items()})
+
+
+def babelstream(binary: Path, dtype: str, n: int) -> dict[str, Rates]:
+    """GB/s of each function by its fastest call and by the mean of all."""
+    command = [str(binary), "--csv", "-s", str(n), "-n", str(CALLS)]
+    command += ["--float"] if dtype == "float" else []
+    # Its check of the float sum fails whatever computes it: its own reference is a running sum.
+    return read_csv(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+
+
+def read_csv(text: str) -> dict[str, Rates]:
+    """The lines of FUNCTIONS in what BabelStream prints. Raises SystemExit where one is missing."""
+    rows = {line.split(",")[0]: line.split(",")[1:] for line in text.splitlines()}
+    missing = [name for name in FUNCTIONS if len(rows.get(name, ())) != 7]
+    if missing:
+        raise SystemExit(f"BabelStream printed no line of {missing[0]}:\n{text}")
+    found = {}
+    for name in FUNCTIONS:
+        _, _, _, megabytes, fastest, _, mean = map(float, rows[name])
+        rate = megabytes * 1e-3
+        found[name] = {"max": rate, "average": rate * fastest / mean}
+    return found
+
+
+def rounds_of(
+    device: CudaDevice, binary: Path, dtype: str, n: int, rounds: int
+) -> tuple[dict[str, Peer], dict[str, list[Rates]]]:
+    """Ours of each function, and GB/s of both programs by function and round."""
+    ours = {function: opened(device, function, dtype, n) for function in FUNCTIONS}
+    found: dict[str, list[Rates]] = {function: [] for function in FUNCTIONS}
+    for number in range(rounds):
+        first = babelstream(binary, dtype, n) if number % 2 else None
+        mine = {function: peer.rates() for function, peer in ours.items()}
+        theirs = first or babelstream(binary, dtype, n)
+        for function, rates in found.items():
+            rates.append(mine[function] | theirs[function])
+            print(dtype, n, function, {k: round(v) for k, v in rates[-1].items()}, flush=True)
+    return ours, found
+
+
+def ratios(rounds: Sequence[Rates]) -> dict[str, dict[str, float]]:
+    """Ours over theirs, within a round: median with its 95 % interval, least and greatest."""
+    pairs = {
+        "best launch, median, over max": ("best", "max"),
+        "best launch, median, over average": ("best", "average"),
+        "best launch, fastest, over max": ("best, fastest", "max"),
+        "their launch, median, over max": ("theirs", "max"),
+        "their launch, median, over average": ("theirs", "average"),
+    }
+    found = {}
+    for name, (ours, theirs) in pairs.items():
+        values = [rates[ours] / rates[theirs] for rates in rounds]
+        m = median_interval(values)
+        spread = {"least": min(values), "greatest": max(values)}
+        found[name] = {"median": m.median, "low": m.low, "high": m.high, **spread}
+    return found
+
+
+def compared(device: CudaDevice, binary: Path, dtype: str, n: int, rounds: int) -> dict[str, Any]:
+    """All that is said of one element type and length, by function."""
+    ours, found = rounds_of(device, binary, dtype, n, rounds)
+    return {
+        function: {
+            "best launch": dict(ours[function].best.params),
+            "ours over theirs": ratios(found[function]),
+            "rounds_gbs": found[function],
+        }
+        for function in FUNCTIONS
+    }
+
+
+def main() -> int:
+    """Measure, write OUT, print the ratios, and say by the exit status whether they count."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("folder", type=Path, help="holds the built cuda-stream")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--rounds", type=int, default=7, help="six at least, for an interval")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of elements")
+    args = parser.parse_args()
+    binary = args.folder.resolve() / "cuda-stream"
+    if not binary.is_file():
+        parser.error(f"there is no {binary}; build BabelStream with CUDA into that folder")
+    with tempfile.TemporaryDirectory() as cache:
+        device = CudaDevice(0, Path(cache))
+        found = [
+            {"dtype": d, "elements": n, "functions": compared(device, binary, d, n, args.rounds)}
+            for n in args.sizes
+            for d in ("double", "float")
+        ]
+        reading = device.reading()
+        told = {
+            "gpushmoo": __version__,
+            "device": {**asdict(device.info), "extra": dict(device.info.extra)},
+            "python": platform.python_version(),
+            "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "slowed": reading is not None and reading.slowed,
+            "compared": found,
+        }
+    args.out.write_text(json.dumps(told, indent=1) + "\n")
+    for part in found:
+        for function, said in part["functions"].items():
+            medians = {k: round(v["median"], 3) for k, v in said["ours over theirs"].items()}
+            print(part["dtype"], part["elements"], function, said["best launch"], medians)
+    return int(told["slowed"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,418 @@
+"""Compares the speed of a sweep with Kernel Tuner's (PyPI ``kernel_tuner``), everything counted.
+
+    python experiments/gpu/compare_kernel_tuner.py OUT.json --kernel transpose --verification host
+
+Both tools sweep the same cells of the same kernel on the same device: the block shapes of
+`copy2d_coalesced`, or tile, rows a thread, padding and block width of `transpose`, of which all but
+the last are compiled in. gpushmoo runs as the command ``snakemake``, verifying every cell, Kernel
+Tuner as kernel_tuner_sweep.py, which says how it is set up and what ``--verification`` means there.
+A sweep's time is that of its process, from the start over imports, context, compilation (no process
+finds a compiled kernel of another) and verification to the written results. One small sweep of each
+goes before, so that neither pays for cold files.
+
+Needs a CUDA device, CuPy and kernel_tuner. Exit status 1 when gpushmoo does fewer times Kernel
+Tuner's cells a second than `SPACES` wants, when its medians repeat worse, or when the cells are not
+the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = "compare-kernel-tuner"
+
+Axes = dict[str, list[int]]
+# Axes and their values.
+Point = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is swept of a kernel, and how many times Kernel Tuner's speed is wanted there."""
+
+    variant: str
+    axes: Axes
+    wanted: float
+
+    def every(self, step: int) -> Axes:
+        """Every `step`-th value of each axis."""
+        return {axis: values[::step] for axis, values in self.axes.items()}
+
+    @property
+    def ends(self) -> Axes:
+        """The small sweep that goes before."""
+        return {axis: [values[0], values[-1]] for axis, values in self.axes.items()}
+
+
+SPACES = {
+    "copy2d_coalesced": Space(
+        "element", {"block_x": list(range(4, 65)), "block_y": list(range(4, 65))}, wanted=5.0
+    ),
+    "transpose": Space(
+        "tile",
+        {
+            "TILE": [8, 16, 24, 32, 48, 64],
+            "ROWS": [1, 2, 4, 8, 16, 32],
+            "PAD": list(range(9)),
+            "block_x": [8, 16, 32, 64],
+        },
+        wanted=10.0,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What both tools are asked for; `size` is the side of the array in elements."""
+
+    kernel: str
+    axes: Axes
+    size: int
+    verification: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep: wall seconds, the median seconds of every valid cell, and its facts."""
+
+    wall_s: float
+    device: str
+    medians: dict[Point, float]
+    facts: dict[str, Any]
+
+
+# What is said about sweeps
+
+
+def speed(sweep: Sweep) -> dict[str, Any]:
+    """Wall time, valid cells, and one by the other."""
+    cells = len(sweep.medians)
+    return {
+        "wall_s": sweep.wall_s,
+        "cells": cells,
+        "cells_per_s": cells / sweep.wall_s,
+        "ms_per_cell": 1e3 * sweep.wall_s / cells,
+    }
+
+
+def speed_line(tool: str, sweep: Sweep) -> str:
+    """One sweep for a person."""
+    s = speed(sweep)
+    return (
+        f"{tool}: {s['wall_s']:.1f} s for {s['cells']} cells, "
+        f"{s['cells_per_s']:.1f} cells/s, {s['ms_per_cell']:.2f} ms a cell"
+    )
+
+
+def repeatability(first: dict[Point, float], second: dict[Point, float]) -> dict[str, float]:
+    """|difference| / mean of the two medians of a cell, over the cells that both have."""
+    shared = sorted(first.keys() & second.keys())
+    a, b = np.array([first[s] for s in shared]), np.array([second[s] for s in shared])
+    relative = 2.0 * np.abs(a - b) / (a + b)
+    return {"median": float(np.median(relative)), "p95": float(np.quantile(relative, 0.95))}
+
+
+def agreement(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, float]:
+    """(ours − theirs) / theirs of a cell's time, each the median of its rounds; over the cells."""
+    a, b = _over_rounds(ours), _over_rounds(theirs)
+    relative = np.array([a[s] / b[s] - 1.0 for s in sorted(a.keys() & b.keys())])
+    return {"median": float(np.median(relative)), "median_abs": float(np.median(abs(relative)))}
+
+
+def difference(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, float]:
+    """theirs − ours of a cell's time: a constant for each launch, or a share of the time?
+
+    ``constant_us`` and ``share`` (of our time) are those of a straight line through all cells,
+    ``short_us`` and ``long_us`` the medians over the shorter and the longer half of them.
+    """
+    a, b = _over_rounds(ours), _over_rounds(theirs)
+    shared = sorted(a.keys() & b.keys(), key=lambda point: a[point])
+    time_us = 1e6 * np.array([a[s] for s in shared])
+    more_us = 1e6 * np.array([b[s] for s in shared]) - time_us
+    share, constant = np.polyfit(time_us, more_us, 1) if len(shared) > 1 else (0.0, more_us[0])
+    half = max(1, len(shared) // 2)
+    return {
+        "constant_us": float(constant),
+        "share": float(share),
+        "short_us": float(np.median(more_us[:half])),
+        "long_us": float(np.median(more_us[-half:])),
+    }
+
+
+def _over_rounds(sweeps: Sequence[Sweep]) -> dict[Point, float]:
+    shared = set.intersection(*(set(s.medians) for s in sweeps))
+    return {c: float(np.median([s.medians[c] for s in sweeps])) for c in shared}
+
+
+def fastest(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, Any]:
+    """Each tool's fastest cell, and how much slower than its own the other tool finds it.
+
+    `shared_of_ten` counts the cells that are among the ten fastest of both.
+    """
+    a, b = _over_rounds(ours), _over_rounds(theirs)
+    shared = a.keys() & b.keys()
+    by_a, by_b = sorted(shared, key=a.__getitem__), sorted(shared, key=b.__getitem__)
+    x, y = by_a[0], by_b[0]
+    return {
+        "gpushmoo": {"cell": dict(x), "slower_by_the_other": b[x] / b[y] - 1.0},
+        "kernel_tuner": {"cell": dict(y), "slower_by_the_other": a[y] / a[x] - 1.0},
+        "shared_of_ten": len({*by_a[:10]} & {*by_b[:10]}),
+    }
+
+
+def compare(ours: Sequence[Sweep], theirs: Sequence[Sweep], wanted: float) -> dict[str, Any]:
+    """Everything that is said about the rounds of each tool; one round repeats nothing."""
+    rounds = [
+        {"gpushmoo": speed(a), "kernel_tuner": speed(b)} for a, b in zip(ours, theirs, strict=True)
+    ]
+    ratios = [r["gpushmoo"]["cells_per_s"] / r["kernel_tuner"]["cells_per_s"] for r in rounds]
+    sweeps = [*ours, *theirs]
+    return {
+        "devices": sorted({s.device for s in sweeps}),
+        "same_cells": all(s.medians.keys() == sweeps[0].medians.keys() for s in sweeps),
+        "passes": rounds,
+        "ratio": {
+            "median": float(np.median(ratios)),
+            "least": min(ratios),
+            "greatest": max(ratios),
+            "wanted": wanted,
+        },
+        "repeatability": {
+            tool: repeatability(done[0].medians, done[1].medians)
+            for tool, done in (("gpushmoo", ours), ("kernel_tuner", theirs))
+            if len(done) > 1
+        },
+        "agreement": agreement(ours, theirs),
+        "difference": difference(ours, theirs),
+        "fastest": fastest(ours, theirs),
+    }
+
+
+def complaints(result: dict[str, Any]) -> list[str]:
+    """Why the comparison fails; empty when it holds."""
+    found = []
+    if len(result["devices"]) != 1:
+        found.append(f"the sweeps ran on several devices: {', '.join(result['devices'])}")
+    if not result["same_cells"]:
+        found.append("the sweeps have different valid cells")
+    if result["ratio"]["median"] < result["ratio"]["wanted"]:
+        found.append(f"the ratio is below {result['ratio']['wanted']:g}")
+    if both := result["repeatability"]:
+        ours, theirs = both["gpushmoo"], both["kernel_tuner"]
+        found += [f"gpushmoo's {q} repeats worse" for q in ("median", "p95") if ours[q] > theirs[q]]
+    return found
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """What follows from the rounds, for a person: one line for each figure."""
+    r = result["ratio"]
+    text = [
+        f"device: {', '.join(result['devices'])}",
+        f"ratio: gpushmoo does {r['median']:.2f} times the cells/s "
+        f"({r['least']:.2f} to {r['greatest']:.2f}; {r['wanted']:g} wanted)",
+    ]
+    text += [
+        f"repeatability, {name}: {q['median']:.3%} median, {q['p95']:.3%} 95th percentile"
+        for name, q in result["repeatability"].items()
+    ]
+    a = result["agreement"]
+    text.append(
+        f"agreement: gpushmoo's times differ by {a['median']:+.2%} (median; "
+        f"{a['median_abs']:.2%} without the sign)"
+    )
+    d = result["difference"]
+    text.append(
+        f"Kernel Tuner's times are longer by {d['constant_us']:+.2f} µs and {d['share']:+.2%} of "
+        f"ours (by {d['short_us']:+.2f} µs in the shorter half of the cells, "
+        f"{d['long_us']:+.2f} µs in the longer)"
+    )
+    f = result["fastest"]
+    for tool, other in (("gpushmoo", "kernel_tuner"), ("kernel_tuner", "gpushmoo")):
+        cell = " ".join(f"{axis}={value}" for axis, value in f[tool]["cell"].items())
+        slower = f[tool]["slower_by_the_other"]
+        text.append(f"fastest by {tool}: {cell}; by {other} {slower:.2%} slower than its fastest")
+    text.append(f"{f['shared_of_ten']} cells are among the ten fastest of both")
+    return text
+
+
+# Running the tools
+
+
+def sweep_config(asked: Asked) -> dict[str, Any]:
+    """gpushmoo's configuration: this kernel alone, measured as the full sweep is."""
+    base = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    full = yaml.safe_load((ROOT / "config/full.yaml").read_text())
+    swept = {
+        "dtypes": ["float"],
+        "variants": [SPACES[asked.kernel].variant],
+        "sizes": [asked.size],
+        "axes": asked.axes,
+    }
+    return {
+        "run": RUN,
+        "backend": "cuda",
+        "kernels": dict.fromkeys(base["kernels"]) | {asked.kernel: swept},
+        # As many samples as Kernel Tuner takes by default, more only where their interval is wide.
+        # One shard, measured once as by Kernel Tuner: a process more would cost another start.
+        "measure": full["measure"]
+        | {
+            "min_samples": 7,
+            "relative_half_width": 0.01,
+            "cells_per_shard": 1_000_000,
+            "max_cells": 2_000_000,
+            "max_builds": 20_000,
+            "repeats": 1,
+        },
+        "simulate": None,
+        "chapters": None,
+    }
+
+
+def read_shards(folder: Path, axes: Axes, wall_s: float) -> Sweep:
+    """gpushmoo's sweep over `axes` from the shards under `folder`."""
+    tables = [pq.ParquetFile(p).read() for p in sorted(folder.rglob("*.parquet"))]
+    told = json.loads(tables[0].schema.metadata[b"gpushmoo"])
+    rows = pa.concat_tables(tables).to_pylist()
+    valid = [r for r in rows if r["status"] == "ok"]
+    facts = {
+        "versions": {
+            "gpushmoo": told["gpushmoo"],
+            "snakemake": version("snakemake"),
+            "runtime": told["device"]["runtime"],
+            "driver": told["device"]["driver"],
+            "python": told["host"]["python"],
+        },
+        "settings": told["params"],
+        "samples": sum(len(r["samples_s"]) for r in valid),
+    }
+    medians = {point_of(r, axes): r["median_s"] for r in valid}
+    return Sweep(wall_s, told["device"]["name"], medians, facts)
+
+
+def point_of(row: dict[str, Any], axes: Axes) -> Point:
+    """Where a tool's row lies in the space."""
+    return tuple((axis, row[axis]) for axis in axes)
+
+
+def read_kernel_tuner(file: Path, axes: Axes, wall_s: float) -> Sweep:
+    """Kernel Tuner's sweep from the file that kernel_tuner_sweep.py wrote."""
+    told = json.loads(file.read_text())
+    cells = told.pop("cells")
+    medians = {point_of(c, axes): 1e-3 * float(np.median(c["times_ms"])) for c in cells}
+    facts = told | {"samples": sum(len(c["times_ms"]) for c in cells)}
+    return Sweep(wall_s, facts.pop("device"), medians, facts)
+
+
+def timed(command: Sequence[str], cwd: Path, scratch: Path) -> float:
+    """Wall seconds of `command`, which finds CuPy's compile cache empty; its end when it fails."""
+    cache = Path(tempfile.mkdtemp(dir=scratch))
+    started = time.perf_counter()
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, "CUPY_CACHE_DIR": str(cache)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    wall_s = time.perf_counter() - started
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout}")
+    return wall_s
+
+
+def run_gpushmoo(asked: Asked, scratch: Path) -> Sweep:
+    """A whole sweep by Snakemake, with nothing left of the last one."""
+    results = ROOT / "results" / RUN
+    shutil.rmtree(results, ignore_errors=True)
+    config = scratch / "sweep.yaml"
+    config.write_text(yaml.safe_dump(sweep_config(asked)))
+    command = [sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", str(config)]
+    wall_s = timed([*command, "--", "cells"], ROOT, scratch)
+    return read_shards(results / "cells" / asked.kernel, asked.axes, wall_s)
+
+
+def run_kernel_tuner(asked: Asked, scratch: Path) -> Sweep:
+    """A whole sweep by Kernel Tuner in a folder of its own, where it finds no cache file."""
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    script = Path(__file__).with_name("kernel_tuner_sweep.py")
+    command = [sys.executable, str(script), str(folder / "sweep.json")]
+    command += ["--kernel", asked.kernel, "--axes", json.dumps(asked.axes)]
+    command += ["--size", str(asked.size), "--verification", asked.verification]
+    wall_s = timed(command, folder, scratch)
+    return read_kernel_tuner(folder / "sweep.json", asked.axes, wall_s)
+
+
+def record(
+    asked: Asked,
+    ours: Sequence[Sweep],
+    theirs: Sequence[Sweep],
+    result: dict[str, Any],
+    failed: Sequence[str],
+) -> dict[str, Any]:
+    """What is kept of the rounds so far."""
+    return {
+        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "asked": asdict(asked),
+        **result,
+        "failed": failed,
+        "facts": {"gpushmoo": [s.facts for s in ours], "kernel_tuner": [s.facts for s in theirs]},
+    }
+
+
+def main() -> int:
+    """Sweep, write OUT, print it, and say by the exit status whether it holds."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--kernel", choices=sorted(SPACES), default="copy2d_coalesced")
+    parser.add_argument("--step", type=int, default=1, help="take every N-th value of an axis")
+    parser.add_argument("--size", type=int, default=8192, help="side of the array in elements")
+    parser.add_argument("--rounds", type=int, default=2, help="sweeps of each tool")
+    parser.add_argument("--verification", choices=("none", "host", "device"), default="none")
+    args = parser.parse_args()
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    space = SPACES[args.kernel]
+    asked = Asked(args.kernel, space.every(args.step), args.size, args.verification)
+    ours: list[Sweep] = []
+    theirs: list[Sweep] = []
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        before = replace(asked, axes=space.ends)
+        run_gpushmoo(before, scratch)
+        run_kernel_tuner(before, scratch)
+        for number in range(1, args.rounds + 1):
+            ours.append(run_gpushmoo(asked, scratch))
+            print(speed_line(f"round {number}, gpushmoo", ours[-1]), flush=True)
+            theirs.append(run_kernel_tuner(asked, scratch))
+            print(speed_line(f"round {number}, Kernel Tuner", theirs[-1]), flush=True)
+            # After every round: a run that is ended keeps what it measured.
+            result = compare(ours, theirs, space.wanted)
+            failed = complaints(result)
+            args.out.write_text(json.dumps(record(asked, ours, theirs, result, failed), indent=1))
+    print("\n".join([*lines(result), *(f"FAILED: {c}" for c in failed)]))
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+"""Compares our kinds of launch with both figures of NVIDIA's own harness (PyPI ``cuda-bench``).
+
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
+    python experiments/gpu/compare_nvbench.py OUT.json
+
+Both harnesses launch the same compiled kernels on the same buffers in one process; in each of
+ROUNDS rounds ours samples right before and right after nvbench, so that a drift of the device would
+show. nvbench's ``cold`` figure is of a launch by itself, after a flush of the L2 cache and behind a
+kernel that waits for the host: our isolated flushed cells are the like of it. Its ``batch`` figure
+is of launches that are queued one by one without a pause: our warm cells of a stream are. What
+sweeps take by default, back to back, stands beside both, and so do graphs. All but the first two of
+a batch are queued while the device works already: where a launch takes the host half as long as the
+device or longer, the batch is the host's figure and is compared with nothing.
+
+Needs a CUDA device, CuPy and cuda-bench 0.3 or newer. Exit status 1 when one of the first two pairs
+differs by more than 1 % in the median of the rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cuda.bench as nvbench
+import cupy
+import numpy as np
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.median import median_interval
+from gpushmoo.core.paths import ROOT
+from gpushmoo.core.space import USUAL, Cell, Condition, Problem
+from gpushmoo.devices.base import Sample
+from gpushmoo.devices.cuda.device import CudaDevice
+from gpushmoo.devices.cuda.timing import CudaBound
+from gpushmoo.measuring.sampling.batching import launches_of_group
+from gpushmoo.workloads.loader import load_kernel
+
+LIMIT = 0.01
+ROUNDS = 3
+# Samples of ours before, and as many after, nvbench's.
+SAMPLES = 15
+# Seconds that nvbench takes for each of its figures, at least.
+NVBENCH_S = 0.05
+# Our kinds beside each of nvbench's figures; the first one is its like.
+LIKE = {
+    "cold": (Condition("flushed", "isolated"), Condition("flushed")),
+    "batch": (Condition("warm", "stream"), Condition("warm"), Condition("warm", "graph")),
+}
+TAGS = {"cold": "nv/cold/time/gpu/mean", "batch": "nv/batch/time/gpu/mean"}
+# Seconds of each sample, by what its launches met.
+Samples = dict[Condition, list[float]]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A launch ready to run; `launch_s` is what one takes, `host_s` what it takes the host."""
+
+    cell: Cell
+    bound: CudaBound
+    launch_s: float
+    host_s: float
+
+    @property
+    def host_bound(self) -> bool:
+        """Whether launches that are queued one by one are too short for the host to keep up."""
+        return 2 * self.host_s > self.launch_s
+
+    def samples(self) -> Samples:
+        """Samples in seconds of every kind, each taken as the sweep takes it."""
+        return {
+            met: [
+                Sample(self.bound, launches_of_group([self.launch_s], met), met).take()
+                for _ in range(SAMPLES)
+            ]
+            for kinds in LIKE.values()
+            for met in kinds
+        }
+
+
+def cells() -> Iterator[Cell]:
+    """Fast and slow shapes of two kernels, inside of an L2 cache, about its size, far outside."""
+    for dtype in ("float", "float4"):
+        for side in (1024, 2048, 8192):
+            problem = Problem(side, side)
+            for variant, x, y in (("element", 64, 4), ("element", 4, 64), ("tile32", 32, 8)):
+                params = (("block_x", x), ("block_y", y))
+                yield Cell("copy2d_coalesced", dtype, variant, problem, params)
+            for blocks in (528, 529):
+                params = (("num_partition", blocks),)
+                yield Cell("block_eq_partition", dtype, "exact", problem, params)
+
+
+def prepare(device: CudaDevice) -> list[Subject]:
+    """Compile, upload and bind every cell; problems share their buffers."""
+    buffers: dict[tuple[Problem, str], dict[str, Any]] = {}
+    found = []
+    for cell in cells():
+        folder = load_kernel(ROOT / "kernels" / cell.kernel)
+        workload = folder.workload
+        key = (cell.problem, cell.dtype)
+        if key not in buffers:
+            inputs = workload.inputs(cell.problem, cell.dtype, np.random.default_rng(1))
+            uploaded = {n: device.upload(a) for n, a in inputs.items()}
+            output = device.allocate(workload.reference(inputs).nbytes)
+            buffers[key] = uploaded | {workload.output: output}
+        program = device.build(
+            folder.path, DTYPES[cell.dtype], workload.defines(cell.dtype, cell.variant)
+        )
+        bound = device.bind(program, workload.launch(cell), buffers[key])
+        bound.run()
+        launch_s = float(np.median([bound.sample(1, USUAL) for _ in range(5)]))
+        found.append(Subject(cell, bound, launch_s, host_seconds(device, bound)))
+    return found
+
+
+def host_seconds(device: CudaDevice, bound: CudaBound, launches: int = 50) -> float:
+    """What queueing a launch takes the host, on a stream that has room for all of them."""
+    with device.stream:
+        before = time.perf_counter()
+        for _ in range(launches):
+            bound.enqueue()
+        taken_s = time.perf_counter() - before
+        device.stream.synchronize()
+    return taken_s / launches
+
+
+@dataclass(frozen=True)
+class Round:
+    """One cell in one round: our samples before and after, and nvbench's figures in seconds."""
+
+    before: Samples
+    after: Samples
+    theirs: dict[str, float]
+
+
+def rounds(subjects: list[Subject]) -> dict[int, list[Round]]:
+    """All rounds, by the place of the subject."""
+    around: dict[tuple[int, int], tuple[Samples, Samples]] = {}
+
+    def bench(state: nvbench.State) -> None:
+        place = state.get_int64("cell")
+        subject = subjects[place]
+        streams: dict[int, Any] = {}
+
+        def launch(go: nvbench.Launch) -> None:
+            address = go.get_stream().addressof()
+            if address not in streams:
+                streams[address] = cupy.cuda.ExternalStream(address)
+            with streams[address]:
+                subject.bound.enqueue()
+
+        # A device that has just begun to work is a few per cent faster.
+        subject.samples()
+        before = subject.samples()
+        state.exec(launch, batched=True)
+        around[place, state.get_int64("round")] = before, subject.samples()
+
+    registered = nvbench.register(bench)
+    registered.add_int64_axis("cell", range(len(subjects)))
+    registered.add_int64_axis("round", range(ROUNDS))
+    registered.set_batch_target_time(NVBENCH_S)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "nvbench.json"
+        nvbench.run_all_benchmarks(["compare", "--json", str(out), "--min-time", str(NVBENCH_S)])
+        report = json.loads(out.read_text())
+    found: dict[int, list[Round]] = {}
+    for state in report["benchmarks"][0]["states"]:
+        axes = {value["name"]: int(value["value"]) for value in state["axis_values"]}
+        told = {summary["tag"]: summary for summary in state["summaries"] or ()}
+        theirs = {name: value_of(told[tag]) for name, tag in TAGS.items() if tag in told}
+        pair = around[axes["cell"], axes["round"]]
+        found.setdefault(axes["cell"], []).append(Round(*pair, theirs))
+    return found
+
+
+def value_of(summary: dict[str, Any]) -> float:
+    """The number of a summary, in seconds."""
+    return float(next(d["value"] for d in summary["data"] if d["name"] == "value"))
+
+
+def compared(subject: Subject, found: list[Round]) -> Iterator[dict[str, Any]]:
+    """A row for each of nvbench's figures and each of our kinds beside it."""
+    cell = subject.cell
+    for name, kinds in LIKE.items():
+        for met in kinds:
+            told = [one for one in found if name in one.theirs]
+            if not told:
+                continue
+            ours = [np.mean(one.before[met] + one.after[met]) for one in told]
+            ratios = [float(mean / one.theirs[name]) for mean, one in zip(ours, told, strict=True)]
+            median = median_interval([s for one in told for s in one.before[met] + one.after[met]])
+            yield {
+                "kernel": cell.kernel,
+                "dtype": cell.dtype,
+                "variant": cell.variant,
+                "params": dict(cell.params),
+                "side": cell.problem.width,
+                **met._asdict(),
+                "nvbench": name,
+                "is_like": met == kinds[0] and not (name == "batch" and subject.host_bound),
+                "launches": launches_of_group([subject.launch_s], met),
+                "host_s": subject.host_s,
+                "ours_median_s": median.median,
+                "ours_low_s": median.low,
+                "ours_high_s": median.high,
+                "ours_mean_s": float(np.mean(ours)),
+                "nvbench_mean_s": [one.theirs[name] for one in told],
+                # Means, because nvbench tells no median of a batch.
+                "ratio": float(np.median(ratios)),
+                "ratios": ratios,
+                "ratios_before": [float(np.mean(o.before[met]) / o.theirs[name]) for o in told],
+                "ratios_after": [float(np.mean(o.after[met]) / o.theirs[name]) for o in told],
+            }
+
+
+def main(out: Path) -> int:
+    """Write the comparison to `out`, print it, and say by the exit status whether it holds."""
+    device = CudaDevice(0, ROOT / "results" / "compare-nvbench")
+    subjects = prepare(device)
+    found = rounds(subjects)
+    rows = [
+        row for place, subject in enumerate(subjects) for row in compared(subject, found[place])
+    ]
+    for row in rows:
+        what = f"{row['kernel']} {row['dtype']} {row['side']} {row['variant']} {row['params']}"
+        spread = f"{min(row['ratios']):.4f} to {max(row['ratios']):.4f}"
+        met = f"{row['launch_kind']} {row['cache_state']} / {row['nvbench']}"
+        like = "" if row["is_like"] else " (not judged)"
+        print(
+            f"{what}: {row['ours_median_s'] * 1e6:.2f} us, {met} {row['ratio']:.4f}, {spread}{like}"
+        )
+    worst = {
+        name: max(
+            (abs(r["ratio"] - 1) for r in rows if r["is_like"] and r["nvbench"] == name),
+            default=None,
+        )
+        for name in LIKE
+    }
+    text = json.dumps({"device": device.info.name, "worst": worst, "cells": rows}, indent=1)
+    out.write_text(text)
+    for name, difference in worst.items():
+        said = "nothing was judged" if difference is None else f"{100 * difference:.2f} %"
+        print(f"{name}: worst difference {said}; {100 * LIMIT:.0f} % is allowed")
+    return int(any(difference is None or difference > LIMIT for difference in worst.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,106 @@
+"""How much longer copies take in which a slow-down is planted, each beside the one without.
+
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
+    python experiments/gpu/record_pairs.py plan --plan pairs.json
+    python experiments/gpu/versus_planted.py measure --plan pairs.json --out samples.json --limit-s 60
+    python experiments/gpu/versus_planted.py judge --samples samples.json --out planted.json
+
+It measures the cells of `record_pairs`, alternately in one process, so that what that plants is
+known by its true size; beside itself, what nothing is planted in must cost nothing. The second
+command needs a CUDA device with what `record_run` needs, the others the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import record_run
+from planted.folders import written
+from record_pairs import planted_folder
+
+DELTA = 0.01
+
+
+def main() -> None:
+    """Measure, or judge what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("step", choices=("measure", "judge"))
+    parser.add_argument("--plan", type=Path)
+    parser.add_argument("--samples", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--blocks", type=int, default=12)
+    parser.add_argument("--limit-s", type=float, default=60.0)
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    try:
+        if options.step == "measure":
+            plans = json.loads(options.plan.read_text())["plans"]
+            rows.extend(measured(plans, options.blocks, options.out, options.limit_s))
+        else:
+            rows.extend(judged_rows(json.loads(options.samples.read_text())))
+    finally:
+        # What was measured before a fault is kept.
+        options.out.write_text(json.dumps(rows, indent=1))
+
+
+def measured(
+    plans: list[dict[str, Any]], blocks: int, out: Path, limit_s: float
+) -> Iterator[dict[str, Any]]:
+    """A row for each pair of cells: what was planted, which cell it is, its samples in seconds."""
+    from gpushmoo.measuring.pair_job import measure_pairs
+    from gpushmoo.measuring.worker.protocol import PairJob
+
+    begin, longest_s = time.monotonic(), 0.0
+    written(planted_folder())
+    cache = record_run.cache_of(out.parent)
+    cache.mkdir(parents=True, exist_ok=True)
+    planted = {(sweep, dtype) for sweep, dtype, *_ in plans[-1]["shards"]}
+    usual = {tuple(told[:3]): told[4] for told in plans[0]["shards"]}
+    # What is planted most first: a short time then tells most.
+    for plan in reversed(plans):
+        for sweep, dtype, name, _, params in plan["shards"]:
+            if (sweep, dtype) not in planted:
+                continue
+            began_s = time.monotonic() - begin
+            if began_s + longest_s > limit_s:
+                print(f"{plan['run']} {sweep} {dtype}: left out, the time is over", flush=True)
+                continue
+            job = PairJob((usual[sweep, dtype, name], params), ((), ()), blocks, cache)
+            log = out.with_suffix(".log")
+            done = measure_pairs(job, f"{plan['run']} {sweep} {dtype}", sys.stdout, log)
+            longest_s = max(longest_s, time.monotonic() - begin - began_s)
+            for (cell, _), ended in zip(done.opened.pairs, done.ended, strict=True):
+                yield {
+                    "planted": plan["run"],
+                    "device": done.opened.info.name,
+                    "dtype": dtype,
+                    "height": cell.problem.height,
+                    **dict(cell.params),
+                    **asdict(ended),
+                }
+
+
+def judged_rows(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows with the change in place of the samples, judged together for what was planted."""
+    from gpushmoo.comparing.paired import block_changes, judged, paired_change
+
+    for planted in dict.fromkeys(row["planted"] for row in rows):
+        some = [row for row in rows if row["planted"] == planted and row["status"] == "ok"]
+        changes = [paired_change(block_changes(row["a_s"], row["b_s"]), DELTA) for row in some]
+        for row, told in zip(some, judged(changes), strict=True):
+            which = {k: v for k, v in row.items() if k not in ("a_s", "b_s", "message", "status")}
+            said = {"verdict": told.verdict, "beyond": told.beyond}
+            yield {**which, **asdict(told.change), **said}
+
+
+if __name__ == "__main__":
+    main()

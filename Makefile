@@ -26,10 +26,21 @@ watch: .venv/run.stamp
 docs: .venv/run.stamp
 	PYTHONPATH=docs:workflow/scripts:kernels:reports/chapters .venv/bin/python docs/build.py
 
-# More workers than the smallest machine has cores: some of the time is waiting. Each more costs 9 s of
-# a core to import all tests.
-test: lint
-	.venv/bin/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := .venv/bin/python -m pytest -q --dist loadfile --no-loadscope-reorder
+
+# What takes long among the linters runs beside the tests, and has the last word where it fails. More
+# workers than the smallest machine has cores: some of the time is waiting. The documents' tests run
+# where their files have changed.
+test: style
+	@said=$$(mktemp); $(MAKE) --no-print-directory types >$$said 2>&1 & types=$$!; \
+	$(PYTEST) -n 3 tests/workflow tests/unit $$(.venv/bin/python tests/documents/changed.py); \
+	failed=$$?; wait $$types || { failed=1; cat $$said; }; rm -f $$said; exit $$failed
+
+# Chapters, the simulator of 2008, docs/ and what is published; says so in a file when they pass.
+.PHONY: test-documents
+test-documents: .venv/dev.stamp
+	$(PYTEST) -n 2 tests/documents
+	.venv/bin/python tests/documents/changed.py --passed
 
 # Ten runs of the drawn configurations, five of them with all cores busy.
 .PHONY: ten-runs
@@ -39,10 +50,11 @@ ten-runs: .venv/dev.stamp
 # Ten times as many draws as `make test`, new ones each time, and what is too long for every change:
 # full products, other architectures. `make hunt SEED=7` repeats that hunt's draws; TESTS: some files.
 SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
-hunt: .venv/dev.stamp
+hunt: .venv/dev.stamp $(if $(TESTS),,test-documents)
 	@echo "make hunt SEED=$(SEED)"
 	@.venv/bin/python -m pytest -q -n 4 --dist loadfile -m "hypothesis or hunt" \
-		--hypothesis-profile=hunt --hypothesis-seed=$(SEED) $(TESTS) \
+		--hypothesis-profile=hunt --hypothesis-seed=$(SEED) \
+		$(or $(TESTS),tests/workflow tests/unit tests/documents) \
 		|| { echo "To repeat it: make hunt SEED=$(SEED)"; exit 1; }
 
 # Instruments that attack the project; bounded, unattended, repeatable by the seed that they print.
@@ -71,11 +83,16 @@ test-browser: .venv/dev.stamp
 	sh tests/browser/install.sh
 	.venv/bin/python -m pytest -q tests/browser
 
-lint: .venv/dev.stamp
+.PHONY: style types
+lint: style types
+
+style: .venv/dev.stamp
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/snakefmt --check Snakefile workflow/rules
+
+types: .venv/dev.stamp
 	.venv/bin/mypy
+	.venv/bin/snakefmt --check Snakefile workflow/rules
 	$(SNAKEMAKE) --lint
 
 .venv/run.stamp: requirements/run.lock requirements/bootstrap.sh

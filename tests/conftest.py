@@ -56,13 +56,14 @@ def examples(in_test: int) -> int:
 # tests/workflow copy, with long ones that do not wait for it; then all others that take more than
 # some 5 s of a core, so that no worker is left with one of them at the end.
 FIRST = (
-    *("test_complete_run", "test_dot_run", "test_cuda_compiles", "test_whole_runs", "test_blocks"),
+    *("test_complete_run", "test_cuda_compiles", "test_whole_runs", "test_blocks"),
     *("test_what_runs_again", "test_faults", "test_user_kernel", "test_isolation"),
-    *("test_document_figures", "test_devices", "test_killed_run", "test_bad_config"),
-    *("test_build_rule", "test_event_loop", "test_same_machine", "test_config"),
-    *("test_profiles", "test_figure_errors", "test_figures", "test_summation"),
-    *("test_report_textures", "test_dots", "test_dot_resident"),
-    *("test_dot_streamed", "test_report", "test_atlas", "test_mutations"),
+    *("test_devices", "test_killed_run", "test_bad_config", "test_build_rule", "test_config"),
+    *("test_profiles", "test_figures", "test_summation", "test_dot_resident"),
+    *("test_dot_streamed", "test_report", "test_mutations"),
+    # Of the documents.
+    *("test_dot_run", "test_document_figures", "test_event_loop", "test_same_machine"),
+    *("test_figure_errors", "test_report_textures", "test_dots", "test_atlas"),
 )
 
 

@@ -1,4 +1,4 @@
-"""What one model of a device predicts, and how well: what the judges in experiments/benchmarks wrote."""
+"""What one model of a device predicts, and how well: what its judges wrote."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FLAT = ("copy2d_coalesced", "surf2d_memset", "tex2d_sum")
 NOTHING = "nothing"
 # A fitted value this far from its own measurement is named.
 FAR = 0.1
-# How near to the fastest a named cell shall be (experiments/benchmarks/judge_unseen.py), and how often.
+# How near to the fastest a named cell shall be (`judge_unseen.py`), and how often.
 NEAR, NEAR_AIM = 0.05, 0.9
 
 Told = Mapping[str, Any]

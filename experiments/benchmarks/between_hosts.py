@@ -3,7 +3,7 @@
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
     python experiments/benchmarks/between_hosts.py OUT.json HOST HOST ...
 
-Each HOST is a folder of runs as `experiments/gpu/record_pairs.py` measures them on one host; those of the
+Each HOST is a folder of runs as `record_pairs.py` measures them on one host; those of the
 same thing (``r00``, ``r01``, ...) count. The first half of each host's runs is held against the
 second half of the next one's, so that no run stands in two pairs. How far runs lie apart is told by
 all runs that are not of the pair. Needs no device.

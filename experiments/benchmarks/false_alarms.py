@@ -3,7 +3,7 @@
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
     python experiments/benchmarks/false_alarms.py CELLS OUT.json [every]
 
-CELLS is a folder of runs as `experiments/gpu/record_pairs.py` measures them: ``r00``, ``r01``, ... of the
+CELLS is a folder of runs as `record_pairs.py` measures them: ``r00``, ``r01``, ... of the
 same thing, ``planted-03-00``, ... with 3 % of work planted. Needs no device. Runs 2i and 2i + 1
 make a pair in which no run stands twice; a planted run i is held against run 2i + 1.
 With `every` all pairs are judged besides, which are many and share runs.

@@ -1,6 +1,6 @@
 """What a sweep costs beside measuring: of Snakemake, of the workflow, and of a call from Python.
 
-    PYTHONPATH=workflow/scripts .venv/bin/python experiments/benchmarks/fixed_cost.py --out fixed.json
+    PYTHONPATH=workflow/scripts python experiments/benchmarks/fixed_cost.py --out fixed.json
 
 In each of the repeats everything is done once, in turn: `import snakemake.cli` and `snakemake -n`
 of config/gallery.yaml (processor seconds, and their ratio within a repeat), `snakemake cells` of a

@@ -1,7 +1,7 @@
 """How well the model of a device predicts recordings that had no part in it.
 
     export PYTHONPATH=workflow/scripts:kernels OPENBLAS_NUM_THREADS=1
-    sk/bin/python experiments/benchmarks/judge_unseen.py --trained described.parquet --out unseen.json \
+    python experiments/benchmarks/judge_unseen.py --trained described.parquet --out unseen.json \
         --unseen gallery=gallery.parquet documents=documents.parquet
 
 Fits the model to a few cells of the first file and judges it by all cells of the others, which are

@@ -5,7 +5,7 @@
     python experiments/gpu/record_pairs.py measure --plan pairs.json --out pairs --limit-s 280
 
 The first command needs the environment but no GPU, the second what `record_run` needs. The runs
-r00, r01 and so on measure all of experiments/gpu/repeated.yaml without a slow-down. Between them, in an
+r00, r01 and so on measure all of repeated.yaml without a slow-down. Between them, in an
 order drawn by the seed, come planted-01-00 and so on: copies of which 1, 3 or 10 percent are done
 twice (see planted/folders.py), and nothing else. What is written are shards below
 ``pairs/<run>/<sweep>/<dtype>/``, ``pairs/runs.json`` (when each run began and how long it took) and

@@ -1,8 +1,8 @@
 """Runs kernels, or the device tests, under compute-sanitizer and sums up what it finds.
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
-    .venv/bin/python experiments/gpu/sanitize.py --out FOLDER          # every kernel: sanitized_cells.py
-    .venv/bin/python experiments/gpu/sanitize.py --out FOLDER --suite  # the tests marked `gpu`
+    python experiments/gpu/sanitize.py --out FOLDER          # every kernel: sanitized_cells.py
+    python experiments/gpu/sanitize.py --out FOLDER --suite  # the tests marked `gpu`
 
 Each of TOOLS runs at the same time as the others, on a GPU of its own where there are as many.
 FOLDER gets the tools' logs, what the cells or tests themselves said, and ``sanitize.json``. Ends

@@ -1,9 +1,9 @@
 """How much longer copies take in which a slow-down is planted, each beside the one without.
 
-    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
-    python experiments/gpu/record_pairs.py plan --plan pairs.json
-    python experiments/gpu/versus_planted.py measure --plan pairs.json --out samples.json --limit-s 60
-    python experiments/gpu/versus_planted.py judge --samples samples.json --out planted.json
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters G=experiments/gpu
+    python $G/record_pairs.py plan --plan pairs.json
+    python $G/versus_planted.py measure --plan pairs.json --out samples.json --limit-s 60
+    python $G/versus_planted.py judge --samples samples.json --out planted.json
 
 It measures the cells of `record_pairs`, alternately in one process, so that what that plants is
 known by its true size; beside itself, what nothing is planted in must cost nothing. The second

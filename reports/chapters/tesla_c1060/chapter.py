@@ -120,7 +120,7 @@ def _check_tiles(machine: Machine, tiles: Mapping[str, Any] | None) -> None:
 
 
 def _recorded_index(run: ChapterRun) -> dict[str, tuple[str, ...]]:
-    """What experiments/gpu/measure_index.py wrote, where the recorded data set that is shown has it."""
+    """What measure_index.py wrote, where the recorded data set that is shown has it."""
     if run.dataset is None:
         return {}
     file = run.root / run.dataset / "benchmarks" / "index.json"

@@ -1,0 +1,36 @@
+"""Prints this folder's name where what its tests are of has changed since they last passed.
+
+    python tests/documents/changed.py            # what `make test` adds to its tests
+    python tests/documents/changed.py --passed   # what `make test-documents` says when they pass
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PASSED = HERE / "passed.sha256"
+FOLDERS = (
+    *("docs", "reports/chapters", "reports/reference", "tests/documents"),
+    "workflow/scripts/gpushmoo/simulation",
+)
+
+
+def digest() -> str:
+    """SHA-256 over the names and bytes of the documents, the simulator and their tests."""
+    found = hashlib.sha256()
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*")):
+        if path.is_file() and path != PASSED and "__pycache__" not in path.parts:
+            found.update(f"{path.relative_to(ROOT)}\0".encode())
+            found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest() + "\n"
+
+
+if __name__ == "__main__":
+    if "--passed" in sys.argv:
+        PASSED.write_text(digest())
+    elif not PASSED.exists() or PASSED.read_text() != digest():
+        print(HERE.relative_to(ROOT))

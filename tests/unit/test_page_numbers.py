@@ -1,0 +1,83 @@
+"""Numbers with units in a page: computed from the record, a constant of the code, or seen once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from gpushmoo.analysis.steadiness import STEADY
+from gpushmoo.devices.cuda.timing import SPINS_US
+from gpushmoo.devices.guard_bands import zone_bytes
+from gpushmoo.measuring.sampling.batching import LONGEST_S, SHORT_S
+from gpushmoo.measuring.steps import TOGETHER
+from gpushmoo.storage.joblog import MOST_BYTES
+from gpushmoo.storage.store import ROOM_LIMIT_S
+
+DOCS = ROOT / "docs"
+NUMBER = re.compile(
+    r"(?<![\w.,²×–-])\d[\d.,]*(?:\s(?:to|and)\s\d[\d.,]*)?\s?"
+    r"(?:%|GB/s|[nµm]s|s|min|minutes|seconds|[MG]Hz|W|°C|times|cycles|cells|samples|[KMG]i?B)(?!\w)"
+)
+# Definitions, thresholds that a sentence names, sizes that a configuration or a document fixes.
+CONSTANTS = frozenset(
+    {"95 %", "100 %", "20 %", "1 %", "1 GB", "4 GiB", "32 MiB", "4 KiB", "2 s", "500 MB"}
+)
+# What the code says itself.
+SETTINGS = frozenset(
+    {
+        f"{ROOM_LIMIT_S / 60:.0f} minutes",
+        f"{MOST_BYTES / 1e6:.0f} MB",
+        f"{SHORT_S * 1e6:.0f} µs",
+        f"{LONGEST_S:.2f} s",
+        f"{zone_bytes(2**40) / 2**20:.0f} MiB",
+        f"{STEADY:.0%}".replace("%", " %"),
+        f"{TOGETHER} cells",
+        f"{SPINS_US[-1] / 1e3:.0f} ms",
+        f"{LONGEST_S:.2f} s",
+        f"{STEADY:.0%}".replace("%", " %"),
+        f"{zone_bytes(2**30) / 2**20:.0f} MiB",
+    }
+)
+
+
+def pages_to_check() -> list[Path]:
+    templates = sorted((DOCS / "templates").glob("*.md"))
+    made = {template.name for template in templates}
+    plain = [page for page in sorted(DOCS.glob("*.md")) if page.name not in made]
+    return [*templates, *plain, ROOT / "README.md", ROOT / "CHANGELOG.md"]
+
+
+def loose_numbers(text: str) -> list[str]:
+    """Numbers with units of a page in Markdown that neither a value nor 'seen once' stands for."""
+    lead, *sections = text.split("\n## ")
+    if sections and "seen once" in " ".join(lead.split()).lower():
+        return []
+    text = re.sub(r"(?s)```.*?```|\{\{.*?\}\}|\{%.*?%\}|<!--.*?-->", "", text)
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
+    found = []
+    for paragraph in re.split(r"\n\s*\n|\n(?=[*|] )", text):
+        words = " ".join(paragraph.split())
+        if "seen once" not in words.lower():
+            found += [n for n in NUMBER.findall(words) if n not in CONSTANTS | SETTINGS]
+    return found
+
+
+@pytest.mark.parametrize("page", pages_to_check(), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_no_number_with_a_unit_was_written_by_hand(page: Path) -> None:
+    assert loose_numbers(page.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("It takes 12 ms.", ["12 ms"]),
+        ("It takes {{ a.b }} ms, 5 to 7 % of `30 s`.", ["5 to 7 %"]),
+        ("Seen once, 2026-11-21: 12 ms.", []),
+        ("float3 of 16384² in 2026 by 64 × 4 threads, 95 % of them", []),
+        ("* 3 times\n* seen once: 4 times", ["3 times"]),
+    ],
+)
+def test_which_numbers_count(text: str, found: list[str]) -> None:
+    assert loose_numbers(text) == found

@@ -47,7 +47,7 @@ test-documents: .venv/dev.stamp
 ten-runs: .venv/dev.stamp
 	sh tests/ten_runs.sh
 
-# Ten times as many draws as `make test`, new ones each time, and what is too long for every change:
+# Twenty times as many draws as `make test`, new ones each time, and what is too long for every change:
 # full products, other architectures. `make hunt SEED=7` repeats that hunt's draws; TESTS: some files.
 SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 hunt: .venv/dev.stamp $(if $(TESTS),,test-documents)

@@ -1,7 +1,7 @@
 """Prints this folder's name where what its tests are of has changed since they last passed.
 
-    python tests/documents/changed.py            # what `make test` adds to its tests
-    python tests/documents/changed.py --passed   # what `make test-documents` says when they pass
+python tests/documents/changed.py            # what `make test` adds to its tests
+python tests/documents/changed.py --passed   # what `make test-documents` says when they pass
 """
 
 from __future__ import annotations

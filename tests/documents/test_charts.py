@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from conftest import C1060, examples
+from conftest import C1060
 from gpushmoo.simulation.machine import Machine
 from gpushmoo.simulation.reference import (
     CORRECTED_ASSUMPTIONS,
@@ -18,7 +18,7 @@ from gpushmoo.simulation.reference import (
     Event,
     TileCopy,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tesla_c1060.charts import (
     Bar,
@@ -209,7 +209,6 @@ def cases(draw: st.DrawFn) -> tuple[Machine, TileCopy, int, Chart, Assumptions]:
 
 
 @given(cases())
-@settings(max_examples=examples(150))
 def test_transfers_never_overlap_and_end_with_their_bars(
     case: tuple[Machine, TileCopy, int, Chart, Assumptions],
 ) -> None:
@@ -233,7 +232,6 @@ def test_transfers_never_overlap_and_end_with_their_bars(
 
 
 @given(cases(), st.integers(0, 200))
-@settings(max_examples=examples(150))
 def test_every_half_warp_is_in_one_queue(
     case: tuple[Machine, TileCopy, int, Chart, Assumptions], time: int
 ) -> None:

@@ -10,13 +10,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from conftest import examples
 from gpushmoo.simulation import dram_controller as c
 from gpushmoo.simulation.machine import Banks, Level, Machine, MachineError, load_machine
 from gpushmoo.simulation.reference import TileCopy
 from gpushmoo.simulation.run import Watch, simulate_tiles
 from gpushmoo.simulation.tiling import Tiling
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_event_loop import simulate_fast
 
@@ -77,7 +76,6 @@ tilings = st.builds(
 
 
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 3))
-@settings(max_examples=examples(60))
 def test_one_partition_is_one_bus(
     machine: Machine, tiling: Tiling, blocks: int, commands: int
 ) -> None:
@@ -95,7 +93,6 @@ def test_one_partition_is_one_bus(
 
 
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 2))
-@settings(max_examples=examples(100))
 def test_no_command_comes_too_early_and_every_byte_is_read_and_written(
     machine: Machine, tiling: Tiling, blocks: int, commands: int
 ) -> None:
@@ -161,7 +158,6 @@ def _check_partition(machine: Machine, log: list[tuple[float, int, int, int]]) -
 
 
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12))
-@settings(max_examples=examples(60))
 def test_in_order_data_come_in_the_order_of_the_requests(
     machine: Machine, tiling: Tiling, blocks: int
 ) -> None:

@@ -379,7 +379,6 @@ def widened(parts: list[tuple[float, float, float]], factor: float) -> pd.DataFr
     return frame([(m * (1 - factor * a), m, m * (1 + factor * b)) for a, m, b in parts])
 
 
-@settings(deadline=None, max_examples=examples(60))
 @given(parts=st.lists(PARTS, min_size=1, max_size=12), factor=st.floats(1.0, 3.0))
 def test_wider_intervals_never_shrink_the_set(
     parts: list[tuple[float, float, float]], factor: float

@@ -79,6 +79,9 @@ import signal, sys
 from gpushmoo.measuring.clocks import HeldClocks
 from gpushmoo.measuring.locks import device_lock
 
+# As from a terminal, also where the tests run under nohup.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 lock = device_lock(sys.argv[1])
 lock.acquire()
 clocks = HeldClocks("cuda", sys.argv[1], 1500, lock)
@@ -87,8 +90,16 @@ signal.pause()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-@pytest.mark.parametrize("whole_group", [False, True])
+@pytest.mark.parametrize(
+    ("number", "whole_group"),
+    [
+        (signal.SIGKILL, False),
+        (signal.SIGTERM, False),
+        (signal.SIGINT, True),
+        (signal.SIGHUP, True),
+        (signal.SIGKILL, True),
+    ],
+)
 def test_a_process_that_is_killed_leaves_free_clocks_behind(
     number: signal.Signals, whole_group: bool, calls: Callable[[], list[list[object]]]
 ) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import ROOT, examples
+from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.models import fit as fit_module
 from gpushmoo.analysis.models.closed import ModelInputs, Parameters, total_s
 from gpushmoo.analysis.models.fit import Fit, choose_held_out, fit_series
 from gpushmoo.analysis.models.series import fit_dataset
 from gpushmoo.storage.dataset import read_cells
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 H200 = ModelInputs(units=132, per_unit=4, tiles=131072)
@@ -215,7 +215,6 @@ def test_optimiser_that_does_not_converge_is_reported(monkeypatch: pytest.Monkey
     assert found.parameters is None
 
 
-@settings(max_examples=examples(60))
 @given(
     blocks=st.lists(st.integers(1, 999), min_size=1, max_size=60, unique=True),
     share=st.floats(0.0, 0.5),

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, examples
+from conftest import ROOT
 from gpushmoo.chapters.loader import find_chapters, load_chapter
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import CHAPTERS
@@ -24,7 +24,7 @@ from gpushmoo.planning.plan import plan_shards
 from gpushmoo.planning.sweeps import SweepConfig, _apart
 from gpushmoo.simulation.machine import load_machine
 from gpushmoo.workloads.loader import load_kernel
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from snakemake.utils import update_config
 
@@ -606,7 +606,6 @@ def shares_a_cell(one: SweepConfig, other: SweepConfig, residency: Residency) ->
     return not mine.isdisjoint(its)
 
 
-@settings(max_examples=examples(300))
 @given(one=sweeps_of(EXPLICIT), other=sweeps_of(EXPLICIT))
 def test_sweeps_with_known_axes_are_apart_where_no_cell_is_shared(
     one: SweepConfig, other: SweepConfig
@@ -615,7 +614,6 @@ def test_sweeps_with_known_axes_are_apart_where_no_cell_is_shared(
     assert _apart(one, other) == _apart(other, one) == (not shared)
 
 
-@settings(max_examples=examples(200))
 @given(
     one=sweeps_of(ASKED | st.lists(ASKED | EXPLICIT, min_size=1, max_size=2)),
     other=sweeps_of(EXPLICIT | ASKED),
@@ -718,7 +716,6 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(child)
 
 
-@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_any_configuration_is_either_taken_or_refused_by_a_sentence(data: st.DataObject) -> None:
     config = copy.deepcopy(DEFAULT)

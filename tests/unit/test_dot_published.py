@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from conftest import ROOT, examples
+from conftest import ROOT
 from covering import edited, integers
 from dot_products.workloads import StreamedDot
 from gpushmoo.core.dtypes import DTYPES
@@ -16,7 +16,7 @@ from gpushmoo.devices.base import Device
 from gpushmoo.measuring.buffers import FedSpace
 from gpushmoo.workloads.contract import Launch
 from gpushmoo.workloads.loader import load_kernel
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_host_pipeline import Bench, does_nothing
 
@@ -38,7 +38,6 @@ def cell(n: int, kernel: str = "dot_streamed", dtype: str = "float", **params: i
     return Cell(kernel, dtype, "published", Problem(1, n), tuple(sorted(every.items())))
 
 
-@settings(max_examples=examples(200))
 @given(
     n=st.integers(4, 2**28) | st.integers(4, 5000),
     streams=st.integers(1, 64),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from conftest import ROOT, examples
+from conftest import ROOT
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import BufferRef, Launch
 from gpushmoo.workloads.host_fed import (
@@ -20,7 +20,7 @@ from gpushmoo.workloads.host_fed import (
     share_of_host,
 )
 from gpushmoo.workloads.loader import load_kernel
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 # Chunks that cut a problem into so many pieces at most, so that an example takes milliseconds.
@@ -55,7 +55,6 @@ def covered(found: Sequence[Cut | Piece]) -> list[tuple[int, int]]:
     return joined
 
 
-@settings(max_examples=examples(300))
 @given(asked=requests())
 def test_every_element_is_in_one_piece_and_every_stream_has_its_share(
     asked: tuple[int, int, int, int],
@@ -147,7 +146,6 @@ def launch_of(piece: Piece) -> Launch:
     return piece.launch
 
 
-@settings(max_examples=examples(200))
 @given(
     asked=requests(),
     blocks=st.integers(1, 40),

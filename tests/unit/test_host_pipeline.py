@@ -11,7 +11,6 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import pytest
-from conftest import examples
 from fakes import FakeClock
 from gpushmoo.core.errors import (
     DeviceError,
@@ -26,7 +25,7 @@ from gpushmoo.devices.stream_by_stream import StreamsInTurn
 from gpushmoo.measuring.host_pipeline import Feed, Pool
 from gpushmoo.workloads.contract import BufferRef, Launch
 from gpushmoo.workloads.host_fed import Piece, Pipeline, StreamSetup, cuts
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 Array = npt.NDArray[Any]
@@ -467,7 +466,6 @@ OPERATIONS = st.sampled_from(["open", "allocate", "copy_in", "launch", "wait", "
 FAULTS = st.dictionaries(st.tuples(OPERATIONS, st.integers(0, 40)), st.just(None), max_size=4)
 
 
-@settings(max_examples=examples(150))
 @given(plans=st.lists(PLANS, min_size=1, max_size=5), where=FAULTS, capacity=st.integers(0, 3000))
 def test_every_feed_is_right_or_raises_and_none_leaves_memory(
     plans: list[Pipeline], where: dict[tuple[str, int], None], capacity: int

@@ -7,7 +7,6 @@ from statistics import median
 
 import numpy as np
 import pytest
-from conftest import examples
 from gpushmoo.comparing.paired import (
     LEAST_BLOCKS,
     PairedVerdict,
@@ -16,7 +15,7 @@ from gpushmoo.comparing.paired import (
     judged,
     paired_change,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 DELTA = 0.01
@@ -33,14 +32,12 @@ def verdicts(shift: float, seed: int = 1) -> list[PairedVerdict]:
     return [j.verdict for j in judged([paired_change(c, DELTA) for c in drawn(shift, seed)])]
 
 
-@settings(max_examples=examples(50))
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=12))
 def test_the_estimate_is_the_median_of_all_means_of_two(values: list[float]) -> None:
     means = [(x + y) / 2 for x, y in combinations_with_replacement(values, 2)]
     assert hodges_lehmann(np.array(values)) == pytest.approx(median(means), abs=1e-12)
 
 
-@settings(max_examples=examples(50))
 @given(st.floats(0.5, 2.0), st.floats(-0.1, 0.1), st.integers(0, 2**32 - 1))
 def test_a_steady_drift_is_in_no_change(ratio: float, drift: float, seed: int) -> None:
     """Log seconds that grow by the same amount from sample to sample, A B B A and mirrored."""
@@ -83,7 +80,6 @@ def test_beyond_is_what_is_slower_by_more_than_delta() -> None:
         assert sum(j.beyond for j in found) == pytest.approx(expected, abs=0.01 * CELLS)
 
 
-@settings(max_examples=examples(50))
 @given(st.integers(0, 2**32 - 1), st.floats(1e-6, 0.5), st.floats(-0.05, 0.05))
 def test_what_is_beyond_is_slower(seed: int, noise: float, shift: float) -> None:
     rng = np.random.default_rng(seed)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, environment, examples
+from conftest import ROOT, environment
 from gpushmoo.core.space import Residency, expand_axis, most_values, space_of
 from gpushmoo.measuring.settings import settings_of
 from gpushmoo.planning.config import RunConfig, load_config
@@ -25,7 +25,7 @@ from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import ShardJob, plan_shards, run_plan
 from gpushmoo.workloads.host_fed import count_cuts, cuts
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 RAW = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
@@ -217,7 +217,6 @@ PART = st.one_of(
 )
 
 
-@settings(max_examples=examples(200))
 @given(
     spec=PART | st.lists(PART, min_size=1, max_size=3),
     units=st.integers(1, 20),

@@ -17,7 +17,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import examples
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
 from gpushmoo.core.schema import (
     METADATA_KEY,
@@ -40,7 +39,7 @@ from gpushmoo.storage.store import (
     write_parquet,
     write_result,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 AXES = ["threads", "chunks"]
@@ -213,7 +212,6 @@ def test_truncated_file_is_refused_at_every_length(shard: Path, tmp_path: Path) 
         assert "truncated" in refused(cut)
 
 
-@settings(deadline=None, max_examples=examples(150))
 @given(where=st.floats(0.0, 1.0, exclude_max=True), bit=st.integers(0, 7))
 def test_damaged_bytes_are_refused_or_without_effect(
     table: pa.Table, tmp_path_factory: pytest.TempPathFactory, where: float, bit: int

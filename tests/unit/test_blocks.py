@@ -126,8 +126,13 @@ def measured(
     return rows.assign(median_s=times)
 
 
-def fitted(truth: Mapping[str, float], layout: str, seed: int = 0, **options: Any) -> BlockFit:
-    rows = measured(truth, layout, seed, **options)
+def fitted(truth: Mapping[str, float], layout: str, seed: int = 0, noise: float = 0.01) -> BlockFit:
+    return _fitted(tuple(truth.items()), layout, seed, noise)
+
+
+@cache
+def _fitted(truth: tuple[tuple[str, float], ...], layout: str, seed: int, noise: float) -> BlockFit:
+    rows = measured(dict(truth), layout, seed, noise)
     return fit_blocks(blocks_of(rows), rows["median_s"].to_numpy(), 0.25, seed)
 
 
@@ -200,7 +205,7 @@ def test_derivatives_are_those_of_the_residuals(free: Sequence[str]) -> None:
 # The fit
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 10])
 def test_known_parameters_are_recovered_and_each_limit_is_missed(seed: int) -> None:
     fit = fitted(TRUTH, "tiled", seed)
     assert fit.best == "tiled"
@@ -226,7 +231,7 @@ def test_fit_of_exact_data_is_exact() -> None:
 
 def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
     covered = []
-    for seed in range(10, 18):
+    for seed in range(10, 14):
         for name, e in fitted(TRUTH, "tiled", seed).hypotheses["tiled"].estimates.items():
             assert e.identified
             covered.append(e.low <= TRUTH[name] <= e.high)
@@ -293,10 +298,10 @@ def test_whole_numbers_of_threads_are_held_out_and_the_extremes_are_not() -> Non
 def test_fit_is_deterministic_and_its_split_follows_the_seed() -> None:
     rows = measured(TRUTH, "tiled")
     cells, seconds = blocks_of(rows), rows["median_s"].to_numpy()
-    a, b, c = (fit_blocks(cells, seconds, 0.25, s) for s in (1, 1, 2))
+    a, b = fitted(TRUTH, "tiled"), fit_blocks(cells, seconds, 0.25, 0)
     assert a.hypotheses == b.hypotheses
     assert (a.held_out == b.held_out).all()
-    assert (a.held_out != c.held_out).any()
+    assert (a.held_out != fitted(TRUTH, "tiled", 10).held_out).any()
 
 
 def test_without_held_out_cells_the_seen_ones_decide_and_outliers_do_not_bend_the_fit() -> None:
@@ -338,7 +343,8 @@ def test_optimiser_that_does_not_converge_is_reported(monkeypatch: pytest.Monkey
         return SimpleNamespace(status=0, x=start, cost=1.0, message="evaluations exceeded")
 
     monkeypatch.setattr(blocks_module.scipy.optimize, "least_squares", stuck)
-    fit = fitted(TRUTH, "tiled")
+    rows = measured(TRUTH, "tiled")
+    fit = fit_blocks(blocks_of(rows), rows["median_s"].to_numpy(), 0.25, 0)
     assert fit.best is None
     assert "evaluations exceeded" in fit.reason
 
@@ -370,14 +376,11 @@ def cells() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("stage")
-
-
-@pytest.fixture(scope="module")
-def staged(cells: pd.DataFrame, folder: Path) -> tuple[dict[str, Any], pd.DataFrame]:
-    """What the stage made of the cells, in `folder`."""
-    return stage(cells, folder)
+def staged(
+    cells: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """What the stage made of the cells."""
+    return stage(cells, tmp_path_factory.mktemp("stage"))
 
 
 def test_stage_fits_each_series_and_says_what_it_found(
@@ -423,13 +426,6 @@ def test_table_stands_beside_what_was_measured(
     row = plain[plain["variant"] == variant_of("row")].iloc[0]
     assert (row["tiled_sectors_per_warp"], row["rows_sectors_per_warp"]) == (8, 4)
     assert set(table["limit"]) <= set(LIMITS)
-
-
-@pytest.mark.usefixtures("staged")
-def test_same_cells_give_the_same_files(cells: pd.DataFrame, folder: Path, tmp_path: Path) -> None:
-    stage(cells.sample(frac=1, random_state=1), tmp_path)
-    for file in ("s.json", "s.parquet"):
-        assert (folder / file).read_bytes() == (tmp_path / file).read_bytes()
 
 
 def test_cells_that_say_nothing_are_left_out(cells: pd.DataFrame, tmp_path: Path) -> None:

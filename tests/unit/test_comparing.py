@@ -10,10 +10,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from gpushmoo.comparing.compare import Comparison, compare_runs
+from gpushmoo.comparing.decisions import Changes, alarms
 from gpushmoo.comparing.errors import CompareError
 from gpushmoo.comparing.false_alarms import Rate, false_alarms_of
 from gpushmoo.comparing.levels import levels_of, usual_spreads
 from gpushmoo.comparing.runs import RunCells
+from gpushmoo.comparing.spreads import ChangeEstimate
 from gpushmoo.comparing.tables import (
     CHANGED_CELLS_SCHEMA,
     CHANGED_GROUPS_SCHEMA,
@@ -21,6 +23,7 @@ from gpushmoo.comparing.tables import (
 )
 from gpushmoo.storage.wholefile import read_summed
 from made_runs import Machine
+from scipy.stats import t
 
 
 def verdicts(found: Comparison) -> dict[str, str]:
@@ -84,25 +87,31 @@ def test_without_a_copy_the_raw_change_decides() -> None:
     assert "No copy of the runtime was timed" in found.markdown()
 
 
-@pytest.mark.parametrize(
-    "drifts",
-    [
-        pytest.param((0.0, 0.01), id="in turn"),
-        *(pytest.param((drift,), id=f"{drift}", marks=pytest.mark.hunt) for drift in (0.0, 0.01)),
-    ],
-)
+@pytest.mark.parametrize("groups", [1, 40])
+def test_an_alarm_has_a_chance_of_one_in_forty_where_nothing_changed(groups: int) -> None:
+    """Of `groups` one changed: it alarms beyond the quantile of its share of 2.5 %, not before."""
+    error, df = np.full(groups, 0.002), np.full(groups, 20.0)
+    for factor, alarm in ((1.001, True), (0.999, False)):
+        change = np.zeros(groups)
+        change[0] = np.log1p(0.01) + factor * t.isf(0.025 / groups, 20.0) * 0.002
+        of = ChangeEstimate(change, error, df)
+        assert alarms(Changes(of, of), 0.01).tolist() == [alarm] + [False] * (groups - 1)
+
+
+@pytest.mark.hunt
+@pytest.mark.parametrize("drifts", [(0.0, 0.01), (0.0,), (0.01,)], ids=str)
 def test_runs_of_the_same_thing_raise_few_alarms_even_at_the_smallest_delta(
     drifts: Sequence[float],
 ) -> None:
     """At most one in forty is promised where nothing changed; more than 4 of 40 has p < 0.003."""
-    alarms = 0
+    alarmed = 0
     for seed in range(40):
         drift = drifts[seed % len(drifts)]
         machine = Machine(seed, groups=5, cells=4, drift=drift, copied=0.0)
         same = machine.runs(6)
         found = compare_runs([machine.run("a")], [machine.run("b")], same, delta=1e-9)
-        alarms += bool(len(found.slower))
-    assert alarms <= 4
+        alarmed += bool(len(found.slower))
+    assert alarmed <= 4
 
 
 def test_several_pairs_tell_the_spread_themselves() -> None:

@@ -47,6 +47,13 @@ except KeyboardInterrupt:
     # Most of the time before the first job goes by here.
     raise SystemExit("gpushmoo: stopped before anything was started.")
 
+
+def placed(*parts):
+    """A file of the run, or what the record holds of it, which lies here wherever results go."""
+    path = flow.path(*parts)
+    return local(flow.recorded[path]) if path in flow.recorded else path
+
+
 # Scripts of a chapter's rules import the chapter, wherever its folder lies.
 lend_imports(c.folder.path.parent.resolve() for c in flow.chapters.values())
 # What compiles for a device or opens it; all else needs no CuPy.

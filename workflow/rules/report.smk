@@ -67,7 +67,10 @@ rule report:
         energy=flow.energy_files,
         history=history_files(flow),
         compared=flow.compared_files,
-        chapters=flow.chapter_reads,
+        chapters=[
+            local(flow.recorded[file]) if file in flow.recorded else file
+            for file in flow.chapter_reads
+        ],
     output:
         facts=flow.path("report.json"),
         pdf=report(

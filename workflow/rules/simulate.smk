@@ -1,6 +1,21 @@
 # Simulated devices: bandwidth over the number of blocks, and predictions of what was measured.
 
 
+# Makes anew what the repository holds of what no measurement enters.
+rule record:
+    input:
+        list(flow.constants),
+    log:
+        flow.path("logs", "record.log"),
+    localrule: True
+    conda:
+        "../../environment.yml"
+    params:
+        constants=flow.constants,
+    script:
+        "../scripts/record.py"
+
+
 rule simulate:
     output:
         flow.path("simulated", "{machine}-blocks.parquet"),
@@ -16,6 +31,33 @@ rule simulate:
         spec=flow.simulation_params,
     script:
         "../scripts/simulate.py"
+
+
+# A figure that the record holds is copied, not drawn.
+rule recorded_figure_simulated:
+    input:
+        svg=lambda wildcards: placed("figures", f"simulated-{wildcards.machine}.svg"),
+        note=lambda wildcards: placed("figures", f"simulated-{wildcards.machine}.json"),
+    output:
+        svg=report(
+            flow.path("figures", "simulated-{machine}.svg"),
+            caption="../report/figure.rst",
+            category="Simulated devices",
+            labels=figure_labels,
+        ),
+        note=flow.path("figures", "simulated-{machine}.json"),
+    log:
+        flow.path("logs", "figure-simulated-{machine}.log"),
+    wildcard_constraints:
+        machine=flow.recorded_machines("simulated"),
+    localrule: True
+    params:
+        note=figure_note,
+    shell:
+        "(cp {input.svg:q} {output.svg:q} && cp {input.note:q} {output.note:q}) 2> {log:q}"
+
+
+ruleorder: recorded_figure_simulated > figure_simulated
 
 
 rule same_machine:
@@ -39,7 +81,7 @@ rule same_machine:
 
 rule figure_simulated:
     input:
-        flow.path("simulated", "{machine}-blocks.parquet"),
+        lambda wildcards: placed("simulated", f"{wildcards.machine}-blocks.parquet"),
     output:
         svg=report(
             flow.path("figures", "simulated-{machine}.svg"),

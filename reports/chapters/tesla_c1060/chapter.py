@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,25 +12,40 @@ from typing import Any
 from gpushmoo.chapters.contract import Chapter, ChapterError, ChapterPlan, ChapterRun
 from gpushmoo.core.paths import KERNELS, ROOT
 from gpushmoo.planning.digest import file_digest
-from gpushmoo.simulation.machine import Level, Machine, MachineError, load_machine
+from gpushmoo.planning.recorded import recorded_name
+from gpushmoo.simulation.machine import Level, Machine, MachineError
 from gpushmoo.simulation.request import Simulation, check_levels
 from gpushmoo.simulation.tiling import Tiling, residency
 
 from .clocks import at_board_clock
 
 DEVICE = "tesla-c1060"
+SCRIPTS = Path(__file__).resolve().parent / "scripts"
+# What each script makes, in the run's folder.
+MADE = {
+    "simulate_tables": (f"simulated/{DEVICE}-tables.parquet",),
+    "simulate_questions": tuple(
+        f"simulated/{DEVICE}-{part}.parquet" for part in ("questions", "profile")
+    ),
+    "simulate_tile_widths": (f"simulated/{DEVICE}-tiles.parquet",),
+    "check_published": (f"simulated/{DEVICE}-checks.json",),
+    "atlas": (f"figures-{DEVICE}.pdf",),
+}
+# What the page is made of.
+READ = frozenset({"tables", "questions", "tiles", "checks"})
+# What the PDF of figures prints and is laid out by.
+PRINTED = (
+    KERNELS / "block_eq_partition" / "kernel.cu",
+    SCRIPTS.with_name("atlas.typ"),
+    SCRIPTS.with_name("published") / "slips.json",
+)
 
 
 @dataclass(frozen=True)
 class DevicePlan(ChapterPlan):
-    """Parameters of the jobs that ask the simulated device; None where it is not simulated."""
+    """What each script is asked of the simulated device; nothing where that is not simulated."""
 
-    device: Mapping[str, Any] | None = None
-
-    @property
-    def listing_digest(self) -> str:
-        """Digest of the kernel's source that the PDF of figures quotes."""
-        return file_digest(KERNELS / "block_eq_partition/kernel.cu")
+    asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class TeslaC1060(Chapter):
@@ -50,28 +65,39 @@ class TeslaC1060(Chapter):
             return DevicePlan(reads=recorded)
         tables, questions = options.get("tables"), options.get("questions") or []
         latencies, tiles = options.get("latency_cycles") or [], options.get("tiles")
+        machine = simulation.machine
         try:
-            machine = load_machine(simulation.device_file)
             _check(machine, simulation, tables, questions, latencies)
             _check_tiles(machine, tiles)
         except MachineError as err:
             raise ChapterError(f"chapters.tesla_c1060: {str(err).removesuffix('.')}") from err
-        is_made = {
-            "checks.json": bool(options.get("figures")),
-            "tables.parquet": tables is not None,
-            "questions.parquet": bool(questions),
-            "tiles.parquet": tiles is not None,
+        asks: dict[str, dict[str, Any]] = {}
+        if tables is not None:
+            asks["simulate_tables"] = {"tables": tables}
+        if questions:
+            asks["simulate_questions"] = {"questions": questions}
+        if tiles is not None:
+            asks["simulate_tile_widths"] = {"tiles": tiles}
+        if options.get("figures"):
+            asks["check_published"] = {"latency_cycles": latencies}
+            asks["atlas"] = {"printed": file_digest(*PRINTED)}
+        device = {
+            "file": os.path.relpath(simulation.device_file, ROOT),
+            "machine": repr(machine),
+            "levels": list(simulation.levels),
         }
+        asked = {script: device | ask for script, ask in asks.items()}
+        made = {run.path(file): script for script in asked for file in MADE[script]}
         kinds = ("simulated",) * bool(simulation.sizes)
         kinds += ("questions", "float3") * bool(questions)
         return DevicePlan(
             figures=tuple(f"{kind}-{DEVICE}" for kind in kinds),
-            products=(run.path(f"figures-{DEVICE}.pdf"),) * is_made["checks.json"],
+            products=tuple(file for file in made if file.endswith(".pdf")),
             reads=recorded
             | {
-                Path(file).stem: (run.path("simulated", f"{DEVICE}-{file}"),)
-                for file, is_read in is_made.items()
-                if is_read
+                kind: (file,)
+                for file in made
+                if (kind := Path(file).stem.removeprefix(f"{DEVICE}-")) in READ
             },
             params={
                 "n_sm": machine.n_sm,
@@ -79,16 +105,25 @@ class TeslaC1060(Chapter):
                 "memory_clock_mhz": machine.memory_clock_mhz,
                 "board_clock_mhz": machine.board_clock_mhz,
             },
-            device={
-                "file": os.path.relpath(simulation.device_file, ROOT),
-                "file_digest": file_digest(simulation.device_file),
-                "levels": list(simulation.levels),
-                "tables": tables,
-                "questions": questions,
-                "tiles": tiles,
-                "latency_cycles": latencies,
-            },
+            constants=_constants(run, made, asked),
+            asked=asked,
         )
+
+
+def _constants(
+    run: ChapterRun, made: Mapping[str, str], asked: Mapping[str, Any]
+) -> dict[str, str]:
+    """The names in the record of what is `made`, and of the figures that are drawn from it."""
+    names = {
+        file: recorded_name(file, SCRIPTS / f"{script}.py", asked[script])
+        for file, script in made.items()
+    }
+    drawn_from = names.get(run.path(*MADE["simulate_questions"][:1]))
+    for kind in ("questions", "float3") if drawn_from else ():
+        for end in ("svg", "json"):
+            figure = run.path("figures", f"{kind}-{DEVICE}.{end}")
+            names[figure] = recorded_name(figure, SCRIPTS / f"figure_{kind}.py", drawn_from)
+    return names
 
 
 def _check(

@@ -6,9 +6,10 @@ from a formula.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from math import ceil
+from pathlib import Path
 
 from gpushmoo.simulation.dram import (
     burst_cycles,
@@ -16,7 +17,7 @@ from gpushmoo.simulation.dram import (
     read_cycle_cycles,
     transfer_beats,
 )
-from gpushmoo.simulation.machine import Machine
+from gpushmoo.simulation.machine import Machine, load_machine
 from gpushmoo.simulation.reference import (
     CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
@@ -28,10 +29,11 @@ from gpushmoo.simulation.reference import (
     simulate,
 )
 from gpushmoo.simulation.tiling import Tiling
+from gpushmoo.storage.wholefile import write_json
 
 from .charts import charted
 from .coalescing import compiled_loads, whole_accesses
-from .latency import DECIMALS, MEASURED_GBS
+from .latency import DECIMALS, MEASURED_GBS, latency_sweep
 from .maps import assign_blocks, partitions_by_step, tile_row_stretches
 from .saturation import Multiplier, SaturatedCopy, double_over_float, saturated_bandwidth_gbs
 
@@ -61,6 +63,15 @@ class Check:
     def agrees(self) -> bool:
         """Whether ours, rounded to the printed decimals, is the published number."""
         return self.ours is not None and round(self.ours, self.decimals) == self.published
+
+
+def check_published(
+    device_file: Path, levels: Sequence[str], latencies: Sequence[int], checks: Path
+) -> None:
+    """Write the published quantities recomputed, and one block of float at all `latencies`."""
+    machine = load_machine(device_file)
+    rows = [asdict(check) for check in published_checks(machine)]
+    write_json(checks, {"checks": rows, "latency": latency_sweep(machine, levels, latencies)})
 
 
 def published_checks(machine: Machine) -> list[Check]:

@@ -14,7 +14,7 @@ rule simulate_tables:
         "../../../environment.yml"
     threads: 2
     params:
-        spec=tesla_c1060.device,
+        spec=tesla_c1060.asked.get("simulate_tables"),
     script:
         "scripts/simulate_tables.py"
 
@@ -32,7 +32,7 @@ rule simulate_questions:
         "../../../environment.yml"
     threads: 2
     params:
-        spec=tesla_c1060.device,
+        spec=tesla_c1060.asked.get("simulate_questions"),
     script:
         "scripts/simulate_questions.py"
 
@@ -49,7 +49,7 @@ rule simulate_tile_widths:
         "../../../environment.yml"
     threads: 2
     params:
-        spec=tesla_c1060.device,
+        spec=tesla_c1060.asked.get("simulate_tile_widths"),
     script:
         "scripts/simulate_tile_widths.py"
 
@@ -65,14 +65,14 @@ rule check_published:
     conda:
         "../../../environment.yml"
     params:
-        spec=tesla_c1060.device,
+        spec=tesla_c1060.asked.get("check_published"),
     script:
         "scripts/check_published.py"
 
 
 rule figure_questions:
     input:
-        flow.path("simulated", "{machine}-questions.parquet"),
+        lambda wildcards: placed("simulated", f"{wildcards.machine}-questions.parquet"),
     output:
         svg=report(
             flow.path("figures", "questions-{machine}.svg"),
@@ -96,8 +96,8 @@ rule figure_questions:
 
 rule figure_float3:
     input:
-        cells=flow.path("simulated", "{machine}-questions.parquet"),
-        profile=flow.path("simulated", "{machine}-profile.parquet"),
+        cells=lambda wildcards: placed("simulated", f"{wildcards.machine}-questions.parquet"),
+        profile=lambda wildcards: placed("simulated", f"{wildcards.machine}-profile.parquet"),
     output:
         svg=report(
             flow.path("figures", "float3-{machine}.svg"),
@@ -135,8 +135,55 @@ rule atlas:
     conda:
         "../../../environment.yml"
     params:
-        spec=tesla_c1060.device,
-        template=flow.template_digest(),
-        listing=tesla_c1060.listing_digest,
+        spec=tesla_c1060.asked.get("atlas"),
     script:
         "scripts/atlas.py"
+
+
+# Figures that the record holds are copied, not drawn.
+rule recorded_figure_c1060:
+    input:
+        svg=lambda wildcards: placed("figures", f"{wildcards.kind}-{wildcards.machine}.svg"),
+        note=lambda wildcards: placed("figures", f"{wildcards.kind}-{wildcards.machine}.json"),
+    output:
+        svg=report(
+            flow.path("figures", "{kind}-{machine}.svg"),
+            caption="../../../workflow/report/figure.rst",
+            category="The first document beside ours",
+            labels=figure_labels,
+        ),
+        note=flow.path("figures", "{kind}-{machine}.json"),
+    log:
+        flow.path("logs", "figure-{kind}-{machine}.log"),
+    wildcard_constraints:
+        kind="questions|float3",
+        machine=flow.recorded_machines("questions"),
+    localrule: True
+    params:
+        note=figure_note,
+    shell:
+        "(cp {input.svg:q} {output.svg:q} && cp {input.note:q} {output.note:q}) 2> {log:q}"
+
+
+rule recorded_atlas:
+    input:
+        lambda wildcards: placed(f"figures-{wildcards.machine}.pdf"),
+    output:
+        pdf=report(
+            flow.path("figures-{machine}.pdf"),
+            caption="atlas.rst",
+            category="The first document beside ours",
+            labels={"figure": "Every figure of the document, drawn again"},
+        ),
+    log:
+        flow.path("logs", "atlas-{machine}.log"),
+    wildcard_constraints:
+        machine=flow.recorded_machines("figures"),
+    localrule: True
+    shell:
+        "cp {input:q} {output:q} 2> {log:q}"
+
+
+ruleorder: recorded_figure_c1060 > figure_questions
+ruleorder: recorded_figure_c1060 > figure_float3
+ruleorder: recorded_atlas > atlas

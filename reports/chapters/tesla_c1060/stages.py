@@ -1,10 +1,10 @@
-"""The document's tables as predictions, and its numbers beside ours."""
+"""What the simulated device is asked: the document's tables, and tiles of other widths."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gpushmoo.simulation.cases import (
     BLOCK_EQ,
@@ -15,11 +15,8 @@ from gpushmoo.simulation.cases import (
 )
 from gpushmoo.simulation.machine import Level, load_machine
 from gpushmoo.simulation.stages import SIMULATED_DTYPES
-from gpushmoo.storage.wholefile import write_json
 
-from .checks import published_checks
 from .clocks import clocks
-from .latency import latency_sweep
 
 COALESCED_DTYPES = ("float", "double", "float3")
 
@@ -59,10 +56,21 @@ def simulate_tables(
     write_cases(machines, cases, cells, threads)
 
 
-def check_published(
-    device_file: Path, levels: Sequence[str], latencies: Sequence[int], checks: Path
+def simulate_tile_widths(
+    device_file: Path, levels: Sequence[str], asked: Mapping[str, Any], cells: Path, threads: int
 ) -> None:
-    """Write the published quantities recomputed, and one block of float at all `latencies`."""
-    machine = load_machine(device_file)
-    rows = [asdict(check) for check in published_checks(machine)]
-    write_json(checks, {"checks": rows, "latency": latency_sweep(machine, levels, latencies)})
+    """Every width and pitch that is `asked`, at the board's clock (SIMULATION_SCHEMA).
+
+    Not on one bus, which knows no addresses.
+    """
+    clock, machine = list(clocks(load_machine(device_file)).items())[-1]
+    cases = [
+        Case(BLOCK_EQ, dtype, asked["size"], n, level, 1, clock, row_bytes, pad_bytes)
+        for level in map(Level, levels)
+        if level is not Level.BUS
+        for dtype in SIMULATED_DTYPES
+        for n in asked["num_partition"]
+        for row_bytes in asked["row_bytes"]
+        for pad_bytes in asked["pad_bytes"]
+    ]
+    write_cases({clock: machine}, cases, cells, threads)

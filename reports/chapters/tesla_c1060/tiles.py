@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from gpushmoo.core.schema import Status
 from gpushmoo.report.simulated import LEVELS
 from gpushmoo.report.tables import Json, Namer
-from gpushmoo.simulation.cases import BLOCK_EQ, Case, write_cases
-from gpushmoo.simulation.machine import Level, load_machine
-from gpushmoo.simulation.stages import SIMULATED_DTYPES
-
-from .clocks import clocks
 
 MEASURED = "block_tiles"
 # Bytes of a partition's width in the document, which the rule takes for a tile's row.
 RULE = 256
 # Within this share a bandwidth is as good as the best.
 GOOD = 0.02
-
-
-def simulate_tile_widths(
-    device_file: Path, levels: Sequence[str], asked: Mapping[str, Any], cells: Path, threads: int
-) -> None:
-    """Every width and pitch that is `asked`, at the board's clock (SIMULATION_SCHEMA).
-
-    Not on one bus, which knows no addresses.
-    """
-    clock, machine = list(clocks(load_machine(device_file)).items())[-1]
-    cases = [
-        Case(BLOCK_EQ, dtype, asked["size"], n, level, 1, clock, row_bytes, pad_bytes)
-        for level in map(Level, levels)
-        if level is not Level.BUS
-        for dtype in SIMULATED_DTYPES
-        for n in asked["num_partition"]
-        for row_bytes in asked["row_bytes"]
-        for pad_bytes in asked["pad_bytes"]
-    ]
-    write_cases({clock: machine}, cases, cells, threads)
 
 
 def simulated_widths(cells: pd.DataFrame) -> Json:

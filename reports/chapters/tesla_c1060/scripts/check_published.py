@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gpushmoo.core.paths import ROOT
 from gpushmoo.storage.joblog import job_log
-from tesla_c1060.stages import check_published
+from tesla_c1060.checks import check_published
 
 with job_log(snakemake.log[0]):
     spec = snakemake.params.spec

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gpushmoo.core.paths import ROOT
 from gpushmoo.storage.joblog import job_log
-from tesla_c1060.tiles import simulate_tile_widths
+from tesla_c1060.stages import simulate_tile_widths
 
 with job_log(snakemake.log[0]):
     spec = snakemake.params.spec

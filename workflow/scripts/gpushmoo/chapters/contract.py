@@ -64,7 +64,8 @@ class ChapterPlan:
     `figures` are names of figures (``figures/<name>.svg`` and ``.json`` beside it), in their order
     on the page. `measured` are files that a job on the device makes, `products` stand beside the
     report, and `reads` are what the page is made of besides the run's cells, by what they hold.
-    `params` are plain values that the page is told.
+    `params` are plain values that the page is told. `constants` are those of the files that no
+    measurement enters, with their names in the record (`planning.recorded.recorded_name`).
     """
 
     figures: tuple[str, ...] = ()
@@ -72,6 +73,7 @@ class ChapterPlan:
     products: tuple[str, ...] = ()
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, str] = field(default_factory=dict)
     # Cells that its own jobs launch, by the configuration's key: they must fit the device's memory.
     cells: Mapping[str, Cell] = field(default_factory=dict)
 

@@ -25,13 +25,19 @@ class PlannedChapter:
     folder: ChapterFolder
     plan: ChapterPlan
 
-    def page_params(self, results: Path) -> dict[str, Any]:
-        """What the report is told to make the chapter's page of; `results` is the run's folder."""
+    def page_params(self, results: Path, recorded: Mapping[str, str]) -> dict[str, Any]:
+        """What the report is told to make the chapter's page of; `results` is the run's folder.
+
+        Files that are `recorded` are read where the record has them.
+        """
         figures = [str(results.joinpath("figures", f"{name}.svg")) for name in self.plan.figures]
         return {
             "code": code_digest(self.folder.path / "pages.py"),
             "folder": os.path.relpath(self.folder.path, ROOT),
-            "reads": {kind: list(files) for kind, files in self.plan.reads.items()},
+            "reads": {
+                kind: [recorded.get(file, file) for file in files]
+                for kind, files in self.plan.reads.items()
+            },
             "params": dict(self.plan.params),
             "tells": sorted(self.folder.chapter.tells),
             "figures": figures,

@@ -69,6 +69,7 @@ class RunConfig:
     holdout: float
     dataset: Path | None
     strict: bool
+    simulate_anew: bool
     again: frozenset[Status]
     compared: ComparedRuns | None
     earlier: EarlierRuns | None
@@ -150,6 +151,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         holdout=raw["fit"]["holdout"],
         dataset=dataset,
         strict=raw["strict"],
+        simulate_anew=raw["simulate_anew"],
         again=_again(raw),
         compared=read_compared(raw),
         earlier=read_earlier(raw, results / raw["run"]),

@@ -51,6 +51,13 @@ def library_digest(file: Path) -> str:
     return _digest_of(modules_of(file) - {file}, _folders(file))
 
 
+def product_digest(file: Path) -> str:
+    """`code_digest` without what only words and files are made of: `core` and `storage`."""
+    shared = (PACKAGE / "core", PACKAGE / "storage", PACKAGE / "__init__.py")
+    deciding = (m for m in modules_of(file) if not any(m.is_relative_to(s) for s in shared))
+    return _digest_of(deciding, _folders(file))
+
+
 @cache
 def modules_of(file: Path) -> frozenset[Path]:
     """`file` and the files of all of the project's modules that it imports.

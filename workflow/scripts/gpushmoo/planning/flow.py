@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -18,15 +19,11 @@ from ..devices.select import DeviceChoice, resolve
 from ..workloads.host_fed import HostFedWorkload
 from .chapters import PlannedChapter
 from .config import RunConfig, check_memory, load_config
-from .digest import (
-    file_digest,
-    library_digest,
-    module_digest,
-    template_digest,
-)
+from .digest import library_digest, module_digest, template_digest
 from .figure_plan import FigureSpec, figures_of
 from .job_params import build_params
 from .plan import ShardJob, named_shard, plan_shards, run_plan
+from .recorded import asked_of, found, simulated_constants
 from .sweeps import refuse_kinds
 from .swept_kernels import SweptKernels
 
@@ -357,16 +354,28 @@ class Flow(SweptKernels):
             sections.setdefault(figure.view.section(), []).append(f"{figure.name}.svg")
         return sections
 
+    @cached_property
+    def constants(self) -> dict[str, str]:
+        """Files of this run that no measurement enters, with their names in the record."""
+        constants = simulated_constants(self.results, self.config.simulations.values())
+        for chapter in self.chapters.values():
+            constants |= chapter.plan.constants
+        return constants
+
+    @cached_property
+    def recorded(self) -> dict[str, str]:
+        """Those of the constants that are taken from the record, and where they lie there."""
+        return {} if self.config.simulate_anew else found(self.constants)
+
+    def recorded_machines(self, kind: str) -> str:
+        """Devices whose figure of this kind the record holds, as a regular expression."""
+        stems = (Path(file).stem.partition("-") for file in self.recorded)
+        machines = {re.escape(machine) for start, _, machine in stems if start == kind}
+        return "|".join(sorted(machines)) or "(?!)"
+
     def simulation_params(self, wildcards: Any) -> dict[str, Any]:
-        """What is asked of a simulated device, and its file's digest."""
-        s = self.config.simulations[wildcards.machine]
-        return {
-            "file": os.path.relpath(s.device_file, ROOT),
-            "file_digest": file_digest(s.device_file),
-            "levels": list(s.levels),
-            "sizes": list(s.sizes),
-            "num_partition": s.num_partition,
-        }
+        """What is asked of a simulated device, and the device itself."""
+        return asked_of(self.config.simulations[wildcards.machine])
 
     @property
     def compared_files(self) -> list[str]:
@@ -388,7 +397,9 @@ class Flow(SweptKernels):
             "host_fed": self.host_fed_kernels,
             "recorded": self.config.dataset is not None,
             "seed": self.config.seed,
-            "chapters": {n: c.page_params(self.results) for n, c in self.chapters.items()},
+            "chapters": {
+                n: c.page_params(self.results, self.recorded) for n, c in self.chapters.items()
+            },
         }
 
     def template_digest(self) -> str:

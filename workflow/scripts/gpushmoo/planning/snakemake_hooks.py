@@ -159,6 +159,7 @@ def check_at_start(flow: Flow, workflow: Any) -> None:
             refuse_without_program(flow, workflow, rules)
             write_plan(flow, workflow)
             serve_measuring(flow, workflow, rules)
+            tell_unrecorded(flow, workflow)
             start_jobs_when_ready(workflow)
             theirs(log)
 
@@ -342,6 +343,19 @@ def write_plan(flow: Flow, workflow: Any) -> None:
         write_json(path, flow.plan.as_plain())
     except OSError as err:
         raise SystemExit(f"gpushmoo: '{path}' could not be written ({err.strerror}).") from None
+
+
+def tell_unrecorded(flow: Flow, workflow: Any) -> None:
+    """Say what takes long without need: the record would hold it, had nothing been changed."""
+    jobs = workflow.dag.needrun_jobs() if workflow.is_main_process else ()
+    made = {str(file) for job in jobs for file in job.output} & set(flow.constants)
+    if anew := sorted(Path(file).name for file in made - set(flow.recorded)):
+        where = (
+            "is asked for"
+            if flow.config.simulate_anew
+            else "the record is of other code or options"
+        )
+        print(f"gpushmoo: computed anew, as {where}: {', '.join(anew)}.", file=sys.stderr)
 
 
 def shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:

@@ -20,7 +20,7 @@ class SimulationError(ValueError):
 
 @dataclass(frozen=True)
 class Simulation:
-    """One simulated device and what is asked of it.
+    """One simulated `machine` and what is asked of it.
 
     `levels` are how much of the memory is simulated. `sizes` (sides of square arrays, in elements)
     over the axis `num_partition` make a figure; where they are empty there is none. `measured`
@@ -29,6 +29,7 @@ class Simulation:
 
     name: str
     device_file: Path
+    machine: Machine
     levels: tuple[str, ...]
     sizes: tuple[int, ...]
     num_partition: Any
@@ -41,25 +42,20 @@ def read_simulation(name: str, spec: Mapping[str, Any], root: Path) -> Simulatio
     if name not in known:
         names = ", ".join(sorted(known))
         raise SimulationError(f"simulate.{name}: there is no such simulated device; found: {names}")
-    simulation = Simulation(
-        name=name,
-        device_file=known[name],
-        levels=tuple(spec["levels"]),
-        sizes=tuple(spec.get("sizes") or ()),
-        num_partition=spec.get("num_partition"),
-        measured=bool(spec.get("measured")),
-    )
-    if bool(simulation.sizes) != (simulation.num_partition is not None):
+    levels, sizes = tuple(spec["levels"]), tuple(spec.get("sizes") or ())
+    num_partition = spec.get("num_partition")
+    if bool(sizes) != (num_partition is not None):
         raise SimulationError(f"simulate.{name}: sizes and num_partition go together, give both")
     try:
-        machine = load_machine(simulation.device_file)
-        check_levels(machine, simulation.device_file, simulation.levels)
-        for size in simulation.sizes:
+        machine = load_machine(known[name])
+        check_levels(machine, known[name], levels)
+        for size in sizes:
             for itemsize in (4, 8):
                 residency(machine, Tiling.partition_wide(machine, size, itemsize))
     except MachineError as err:
         raise SimulationError(f"simulate.{name}: {str(err).removesuffix('.')}") from err
-    return simulation
+    measured = bool(spec.get("measured"))
+    return Simulation(name, known[name], machine, levels, sizes, num_partition, measured)
 
 
 def check_levels(machine: Machine, file: Path, levels: Iterable[str]) -> None:

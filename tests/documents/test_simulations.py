@@ -108,8 +108,8 @@ def test_the_chapter_makes_what_is_asked_of_its_device_and_no_more(tmp_path: Pat
     assert plan.figures == ("questions-tesla-c1060", "float3-tesla-c1060")
     assert plan.products == ("results/r/figures-tesla-c1060.pdf",)
     assert set(plan.reads) == {"checks", "tables", "questions"}
-    assert plan.device is not None
-    assert (plan.device["tables"], plan.device["questions"]) == (every["tables"], [256])
+    assert plan.asked["simulate_tables"]["tables"] == every["tables"]
+    assert plan.asked["simulate_questions"]["questions"] == [256]
 
 
 def test_an_unknown_device_is_told_which_there_are(tmp_path: Path) -> None:

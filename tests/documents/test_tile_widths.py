@@ -22,7 +22,8 @@ from gpushmoo.simulation.request import read_simulation
 from gpushmoo.workloads.loader import load_kernel
 from tesla_c1060.chapter import CHAPTER, DEVICE
 from tesla_c1060.pages import page
-from tesla_c1060.tiles import measured_widths, simulate_tile_widths, simulated_widths
+from tesla_c1060.stages import simulate_tile_widths
+from tesla_c1060.tiles import measured_widths, simulated_widths
 
 C1060 = ROOT / "config" / "devices" / "tesla-c1060.yaml"
 CHAPTER_FOLDER = ROOT / "reports/chapters/tesla_c1060"

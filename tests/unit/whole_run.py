@@ -48,11 +48,11 @@ from streamed_dot.rivals import RIVALS_SCHEMA
 from streamed_dot.study_job import run_comparisons, run_errors, run_timelines
 from streamed_dot.timeline import read_timeline
 from tesla_c1060.chapter import DevicePlan
+from tesla_c1060.checks import check_published
 from tesla_c1060.figures.float3 import float3
 from tesla_c1060.figures.questions import questions
 from tesla_c1060.questions import answer_questions
-from tesla_c1060.stages import check_published, simulate_tables
-from tesla_c1060.tiles import simulate_tile_widths
+from tesla_c1060.stages import simulate_tables, simulate_tile_widths
 
 W = SimpleNamespace
 THREADS = 2
@@ -118,23 +118,27 @@ def _simulate(flow: Flow, dataset: Path) -> None:
                 file, levels, dataset, out / f"{s.name}-measured.parquet", THREADS
             )
     for chapter in flow.chapters.values():
-        if isinstance(chapter.plan, DevicePlan) and chapter.plan.device is not None:
-            _simulate_c1060(chapter.plan.device, chapter.plan.reads)
+        if isinstance(chapter.plan, DevicePlan):
+            _simulate_c1060(chapter.plan.asked, chapter.plan.reads)
 
 
-def _simulate_c1060(spec: Mapping[str, Any], reads: Mapping[str, tuple[str, ...]]) -> None:
-    file, of = ROOT / spec["file"], {kind: Path(files[0]) for kind, files in reads.items()}
-    if "tables" in of:
-        tables = spec["tables"]
-        blocks = tables["num_partition"]
-        simulate_tables(file, spec["levels"], tables["sizes"], blocks, of["tables"], THREADS)
-    if "questions" in of:
+def _simulate_c1060(
+    asked: Mapping[str, Mapping[str, Any]], reads: Mapping[str, tuple[str, ...]]
+) -> None:
+    of = {kind: Path(files[0]) for kind, files in reads.items()}
+    if spec := asked.get("simulate_tables"):
+        sizes, blocks = spec["tables"]["sizes"], spec["tables"]["num_partition"]
+        simulate_tables(ROOT / spec["file"], spec["levels"], sizes, blocks, of["tables"], THREADS)
+    if spec := asked.get("simulate_questions"):
         profile = of["questions"].with_name("tesla-c1060-profile.parquet")
-        answer_questions(file, spec["questions"], of["questions"], profile, THREADS)
-    if "tiles" in of:
-        simulate_tile_widths(file, spec["levels"], spec["tiles"], of["tiles"], THREADS)
-    if "checks" in of:
-        check_published(file, spec["levels"], spec["latency_cycles"], of["checks"])
+        file, sides = ROOT / spec["file"], spec["questions"]
+        answer_questions(file, sides, of["questions"], profile, THREADS)
+    if spec := asked.get("simulate_tile_widths"):
+        file, tiles = ROOT / spec["file"], spec["tiles"]
+        simulate_tile_widths(file, spec["levels"], tiles, of["tiles"], THREADS)
+    if spec := asked.get("check_published"):
+        file, latencies = ROOT / spec["file"], spec["latency_cycles"]
+        check_published(file, spec["levels"], latencies, of["checks"])
 
 
 def _draw(flow: Flow, dataset: Path) -> None:

@@ -46,6 +46,7 @@ TINY: dict[str, Any] = {
         "tesla_c1060": {
             "tables": {"sizes": [256, 512], "num_partition": [1, 8, 30]},
             "questions": [256],
+            "latency_cycles": [400],
             "tiles": {
                 "size": 256,
                 "row_bytes": [128, 256],

@@ -50,11 +50,24 @@ def test_every_promised_file_is_there(finished: FinishedProject) -> None:
     promised += ["model/params.json", "model/predictions.parquet"]
     promised += ["report.pdf", "report.json", "summary/verdict.txt", "figures-tesla-c1060.pdf"]
     promised += ["explorer.html"]
+    promised += ["simulated/tesla-c1060-checks.json"]
     parts = ("blocks", "tables", "questions", "profile", "tiles")
     promised += [f"simulated/tesla-c1060-{part}.parquet" for part in parts]
     empty = [p for p in promised if not (results / p).is_file() or not (results / p).stat().st_size]
     assert empty == []
     assert (results / "report.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_what_is_not_recorded_as_asked_is_made_anew_and_named_and_the_rest_is_copied(
+    finished: FinishedProject,
+) -> None:
+    """The tiny run asks little of the simulated device, and all figures of the document."""
+    jobs, text = finished.outcome.jobs, finished.outcome.text
+    assert (jobs["recorded_atlas"], jobs["simulate_tables"], jobs["figure_float3"]) == (1, 1, 1)
+    assert not {"atlas", "recorded_figure_simulated", "recorded_figure_c1060"} & set(jobs)
+    (anew,) = (line for line in text.splitlines() if line.startswith("gpushmoo: made anew"))
+    assert "tesla-c1060-tables.parquet" in anew
+    assert "figures-tesla-c1060.pdf" not in anew
 
 
 def test_every_cell_of_the_grid_is_exactly_one_row(cells: pd.DataFrame) -> None:

@@ -346,16 +346,12 @@ def write_plan(flow: Flow, workflow: Any) -> None:
 
 
 def tell_unrecorded(flow: Flow, workflow: Any) -> None:
-    """Say what takes long without need: the record would hold it, had nothing been changed."""
+    """Say which files the record would hold, were it of this code and these options."""
     jobs = workflow.dag.needrun_jobs() if workflow.is_main_process else ()
     made = {str(file) for job in jobs for file in job.output} & set(flow.constants)
     if anew := sorted(Path(file).name for file in made - set(flow.recorded)):
-        where = (
-            "is asked for"
-            if flow.config.simulate_anew
-            else "the record is of other code or options"
-        )
-        print(f"gpushmoo: computed anew, as {where}: {', '.join(anew)}.", file=sys.stderr)
+        why = "asked for" if flow.config.simulate_anew else "recorded with other code or options"
+        print(f"gpushmoo: made anew, as {why}: {', '.join(anew)}.", file=sys.stderr)
 
 
 def shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:

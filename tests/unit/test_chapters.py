@@ -61,7 +61,7 @@ def make_chapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ma
 
     yield make
     for module in set(sys.modules) - before:
-        if module.split(".")[0] == NAME:
+        if module.startswith(NAME):
             del sys.modules[module]
 
 
@@ -177,35 +177,31 @@ def test_folders_that_hold_no_chapter_or_one_twice_are_refused(
 # Its page
 
 
-@pytest.mark.parametrize(
-    ("changed", "fault"),
-    [
-        ({}, None),
-        ({"pages.py": PAGES.replace("str(len", "1 / 0 * (len")}, "pages.py:5: ZeroDivisionError"),
-        ({"pages.py": "import no_such_module"}, "pages.py:1: ModuleNotFoundError"),
-        ({"pages.py": PAGES.replace("str(", "object(*")}, "TypeError"),
-        (
-            {"pages.py": PAGES.replace('{"cells": str(len(measured.cells))}', "{1j: 2}")},
-            "TypeError",
-        ),
-        ({"pages.py": "def page(measured): return 3"}, "page returns int, not a Page"),
-        ({"pages.typ": "#let pages(d, kit) = [#d.nothing]"}, "pages.typ: "),
-        ({"pages.typ": "#let pages(d"}, "pages.typ: "),
-    ],
-)
+FAULTS: list[tuple[dict[str, str], str]] = [
+    ({"pages.py": PAGES.replace("str(len", "1 / 0 * (len")}, "pages.py:5: ZeroDivisionError"),
+    ({"pages.py": "import no_such_module"}, "pages.py:1: ModuleNotFoundError"),
+    ({"pages.py": PAGES.replace("str(", "object(*")}, "TypeError"),
+    ({"pages.py": PAGES.replace('{"cells": str(len(measured.cells))}', "{1j: 2}")}, "TypeError"),
+    ({"pages.py": "def page(measured): return 3"}, "page returns int, not a Page"),
+    ({"pages.typ": "#let pages(d, kit) = [#d.nothing]"}, "pages.typ: "),
+    ({"pages.typ": "#let pages(d"}, "pages.typ: "),
+]
+
+
 def test_a_page_that_fails_leaves_the_report_and_a_sentence_in_its_place(
-    make_chapter: Make,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    changed: dict[str, str],
-    fault: str | None,
+    make_chapter: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = make_chapter(**changed)
+    faults = {f"{NAME}_{i}": fault for i, (_, fault) in enumerate(FAULTS)}
+    folders = [make_chapter()]
+    folders += [
+        make_chapter(name, **changed) for name, (changed, _) in zip(faults, FAULTS, strict=True)
+    ]
 
     def with_notes(*args: Any) -> dict[str, Any]:
         asked = spec(*args)
-        told = {"folder": str(folder), "reads": {}, "params": {}, "tells": [], "figures": []}
-        return asked | {"chapters": asked["chapters"] | {NAME: told}}
+        told = {"reads": {}, "params": {}, "tells": [], "figures": []}
+        notes = {folder.name: {**told, "folder": str(folder)} for folder in folders}
+        return asked | {"chapters": asked["chapters"] | notes}
 
     monkeypatch.setattr("rendering.spec", with_notes)
     path = tmp_path / "shards" / "1.parquet"
@@ -213,17 +209,17 @@ def test_a_page_that_fails_leaves_the_report_and_a_sentence_in_its_place(
     found = render(path.parent, tmp_path)
     assert found.chapter("tesla_c1060") is not None
     assert "Provenance" in found.text
-    if fault is None:
-        assert found.facts["broken_chapters"] == []
-        assert f"There are {found.chapter(NAME)['cells']} cells" in found.text
-        assert "Noted." in found.text
-        return
-    assert found.chapter(NAME) is None
-    [broken] = found.facts["broken_chapters"]
-    assert fault in broken["fault"]
-    assert len(broken["fault"].splitlines()) == 1
-    assert broken["fault"] in found.facts["findings"][0]["sentence"]
-    assert f"Chapter {NAME}" in found.text
+    assert f"There are {found.chapter(NAME)['cells']} cells" in found.text
+    assert "Noted." in found.text
+    broken = {chapter["name"]: chapter["fault"] for chapter in found.facts["broken_chapters"]}
+    assert set(broken) == set(faults)
+    # As many as page one has room for.
+    assert broken[f"{NAME}_0"] in found.facts["findings"][0]["sentence"]
+    for name, fault in faults.items():
+        assert found.chapter(name) is None
+        assert fault in broken[name]
+        assert len(broken[name].splitlines()) == 1
+        assert f"Chapter {name}" in found.text
 
 
 def test_every_chapter_of_the_project_keeps_the_contract(raw_config: dict[str, Any]) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from gpushmoo.analysis.clocks_seen import clocks_seen
 from gpushmoo.report.clocks import clock_warning, locked_clause
-from rendering import render
-from synthetic import write_shard
 
 
 def shard(*clocks: int, memory: int = 3201, reasons: tuple[str, ...] = (), **other: Any) -> Any:
@@ -62,17 +58,3 @@ def test_a_run_that_asked_for_it_says_how_far_clocks_were_locked() -> None:
         "The core's clocks were locked at their base for 1 of 2 shards.",
         "The clocks were not locked as asked: it may not.",
     ]
-
-
-def test_page_one_shows_the_warning(tmp_path: Path) -> None:
-    axes = {"block_x": [16, 32, 64], "block_y": [4, 8, 16]}
-    shards = tmp_path / "shards"
-    write_shard(shards / "s.parquet", "copy2d_coalesced", "float", axes=axes, variants=["element"])
-
-    def slow_down(_: pd.DataFrame, metadata: dict[str, Any]) -> None:
-        state = {"temperature_c": 60, "power_w": 500.0, "memory_clock_mhz": 3201, "reasons": []}
-        metadata["readings"] = [{"at_s": 0.0, "sm_clock_mhz": c, **state} for c in (1410, 1980)]
-
-    rendered = render(shards, tmp_path / "out", slow_down)
-    assert "were not locked and moved: its core ran at 1,410 to 1,980 MHz" in rendered.text
-    assert "not locked" in rendered.facts["clock_warning"]

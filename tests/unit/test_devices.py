@@ -128,10 +128,10 @@ def test_words_are_copied_and_read_back_from_anywhere(device: Device) -> None:
     assert device.words(target, 990, 10).tolist() == list(range(990, 1000))
 
 
-@pytest.mark.parametrize("dtype", ["float", "double", "float3", "float4"])
-@pytest.mark.parametrize("variant", ["element", "tile32"])
-@settings(max_examples=examples(12))
+@settings(max_examples=examples(24))
 @given(
+    dtype=st.sampled_from(["float", "double", "float3", "float4"]),
+    variant=st.sampled_from(["element", "tile32"]),
     height=st.integers(1, 150),
     width=st.integers(1, 150),
     block_x=st.integers(1, 64),
@@ -145,10 +145,14 @@ def test_copy2d_is_right_for_any_shape(
     assert wrong_words(device, KERNELS[cell.kernel], cell) == 0
 
 
-@pytest.mark.parametrize("dtype", ["float", "double", "float3", "float4"])
-@pytest.mark.parametrize("variant", ["exact", "reciprocal"])
-@settings(max_examples=examples(12))
-@given(height=st.integers(1, 200), width=st.integers(1, 300), blocks=st.integers(1, 40))
+@settings(max_examples=examples(24))
+@given(
+    dtype=st.sampled_from(["float", "double", "float3", "float4"]),
+    variant=st.sampled_from(["exact", "reciprocal"]),
+    height=st.integers(1, 200),
+    width=st.integers(1, 300),
+    blocks=st.integers(1, 40),
+)
 def test_block_eq_partition_is_right_for_any_size(
     device: Device, dtype: str, variant: str, height: int, width: int, blocks: int
 ) -> None:
@@ -165,8 +169,8 @@ EVERY_BUILD = [
 
 
 @pytest.mark.parametrize(("kernel", "dtype", "variant"), EVERY_BUILD)
-@pytest.mark.parametrize("problem", [Problem(1, 1), Problem(33, 31), Problem(61, 130)])
-def test_every_kernel_is_right_at_both_ends_of_its_axes(
+@pytest.mark.parametrize("problem", [Problem(1, 1), Problem(61, 130)])
+def test_every_kernel_is_right_at_the_ends_of_its_axes(
     device: Device, kernel: str, dtype: str, variant: str, problem: Problem
 ) -> None:
     # PoCL has no images of two channels.
@@ -177,7 +181,9 @@ def test_every_kernel_is_right_at_both_ends_of_its_axes(
         for name, spec in KERNELS[kernel].workload.axes.items()
     }
     workload = KERNELS[kernel].workload
-    for step in (1, -1):
+    # Each other size of a block is compiled anew by a CPU's runtime: most builds have one.
+    whole = (dtype, variant) == (workload.dtypes[0], workload.variants[0])
+    for step in (1, -1) if whole else (-1,):
         points = product(*(axes[name][::step] for name in sorted(axes)))
         every = (tuple(zip(sorted(axes), point, strict=True)) for point in points)
         cells = (Cell(kernel, dtype, variant, problem, params) for params in every)

@@ -38,7 +38,7 @@ AXES: dict[str, dict[str, list[int]]] = {
         "host_percent": [0, 37],
     },
 }
-SIZES = [1, 2, 3, 4, 5, 31, 1000, 65537]
+SIZES = [1, 3, 5, 1000, 65537]
 
 
 def cells(name: str, n: int, dtype: str) -> list[Cell]:
@@ -103,8 +103,7 @@ def test_every_cell_is_right(device: Device, chosen: Choice, name: str, n: int, 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("name", ["dot_resident", "dot_square"])
-@pytest.mark.parametrize("place", [0, 500, 1002])
-@pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(("place", "special"), [(0, math.nan), (500, math.inf), (1002, -math.inf)])
 def test_special_values_come_through(device: Device, name: str, place: int, special: float) -> None:
     data = integers(1003, "float")
     data["x"][place] = special

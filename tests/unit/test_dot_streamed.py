@@ -87,11 +87,12 @@ def value(device: Device, space: FedSpace, cell: Cell) -> float:
     return proof.value
 
 
-SIZES = [0, 1, 2, 3, 4, 5, 31, 1000, 65537]
+SIZES = [0, 1, 3, 5, 1000, 65537]
 
 
-@pytest.mark.parametrize("dtype", ["float", "double"])
-@pytest.mark.parametrize("variant", CUT)
+@pytest.mark.parametrize(
+    ("dtype", "variant"), [*(("float", variant) for variant in CUT), ("double", CUT[0])]
+)
 @pytest.mark.parametrize("n", SIZES)
 @CHOSEN
 def test_every_cell_is_right(
@@ -141,17 +142,16 @@ def expect(device: Device, inputs: dict[str, Array], dtype: str, expected: float
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")  # NumPy's word for a NaN that comes about
-@pytest.mark.parametrize("dtype", ["float", "double"])
 @pytest.mark.parametrize("place", [0, INSIDE, N - 3, N - 1])
 @pytest.mark.parametrize(("changes", "expected"), SPECIAL)
 def test_special_values_come_through_from_everywhere(
-    device: Device, changes: dict[str, float], expected: float, place: int, dtype: str
+    device: Device, changes: dict[str, float], expected: float, place: int
 ) -> None:
     """First, in the vector loop, in its tail, and last: the host's, where it has a part."""
-    inputs = integers(N, dtype)
+    inputs = integers(N, "float")
     for name, special in changes.items():
         inputs[name][place] = special
-    expect(device, inputs, dtype, expected)
+    expect(device, inputs, "float", expected)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")

@@ -14,8 +14,6 @@ from gpushmoo.figures.energy import MOST_PANELS, energy_front
 from gpushmoo.report.energy import FIGURE, energy_findings, energy_page
 from gpushmoo.storage.store import BadParquetError
 from matplotlib.figure import Figure
-from rendering import render
-from synthetic import write_shard
 from test_figures import assert_readable
 
 # Known to 0.1 % of each.
@@ -166,15 +164,3 @@ def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
     energy_front(table, tmp_path / "energy.svg")
     note = json.loads((tmp_path / "energy.json").read_text(encoding="utf-8"))
     assert note["caption"] == "Nothing counts it."
-
-
-def test_the_report_shows_energy_where_it_was_measured(tmp_path: Path) -> None:
-    shards = tmp_path / "shards"
-    axes = {"block_x": [16, 32, 64], "block_y": [4, 8, 16]}
-    write_shard(shards / "s.parquet", "copy2d_coalesced", "float", axes=axes, variants=["element"])
-    energy = write_energy(tmp_path / "energy.parquet", ROWS)
-    text = render(shards, tmp_path / "out", energy=energy).text
-    assert "What a gigabyte costs" in text
-    assert "Bandwidth and energy of launches: NVIDIA H200" in text
-    assert "it took 120 W before" in text
-    assert "198.1" in text

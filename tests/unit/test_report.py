@@ -9,20 +9,28 @@ from typing import Any
 import pandas as pd
 import pypdfium2
 import pytest
+from energetic import energy_row, write_energy
 from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
+from gpushmoo.comparing.history import history_of
 from gpushmoo.core.display import number, percent, seconds, significant, size_bytes
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import CACHE_STATES, Problem
 from gpushmoo.report.appendix import device_numbers
 from gpushmoo.report.device import device_card
+from gpushmoo.report.history import FIGURE
 from gpushmoo.report.tables import NAMED_TIES
 from gpushmoo.storage.store import read_shard
+from histories import made, otava_in
 from rendering import HOSTILE, PEAKS, Rendered, render
 from synthetic import GPU, other_device, write_shard
 
 SHAPES = {"block_x": [8, 16, 64], "block_y": [4, 32]}
 COUNTS = {"num_partition": [*range(1, 33), *range(66, 1057, 66), 529]}
 PEAK_AXES = {"block_x": [128, 1024], "unroll": [1], "passes": [4]}
+ENERGY = [
+    energy_row("block_x=64 block_y=4", 2500.0, [0.1980, 0.1982, 0.1981]),
+    energy_row("block_x=48 block_y=4", 2400.0, [0.1900, 0.1901, 0.1899]),
+]
 PEAK_SIZES = [Problem(2**i, 2**i) for i in range(9, 15)]
 
 
@@ -57,7 +65,43 @@ def plain(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
 
 @pytest.fixture(scope="module")
 def full(full_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    return render(full_shards, tmp_path_factory.mktemp("rendered"))
+    """With a table of energy, a history and clocks that moved."""
+    folder = tmp_path_factory.mktemp("rendered")
+
+    def slow_down(_: pd.DataFrame, metadata: dict[str, Any]) -> None:
+        state = {"temperature_c": 60, "power_w": 500.0, "memory_clock_mhz": 3201, "reasons": []}
+        metadata["readings"] = [{"at_s": 0.0, "sm_clock_mhz": c, **state} for c in (1410, 1980)]
+
+    energy = write_energy(folder / "energy.parquet", ENERGY)
+    history = history_of(made(slower=0.05), otava_in(folder)).save(folder / "history")
+    return render(full_shards, folder, slow_down, energy, history)
+
+
+@pytest.fixture(scope="module")
+def changed(full_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    """Little of which is right: names, fits, results, intervals and ceilings."""
+    names = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
+
+    def change(cells: pd.DataFrame, metadata: dict[str, Any]) -> None:
+        metadata["device"]["name"] = cells["device_name"] = HOSTILE
+        metadata["host"]["system"] = HOSTILE
+        if "num_partition" in cells.columns:
+            cells.loc[cells["num_partition"] > 3, "status"] = Status.TIMEOUT.value
+        first, *_ = cells.index[cells["status"] == Status.OK]
+        cells.loc[first, ["status", "message"]] = [Status.LAUNCH_FAILED.value, HOSTILE]
+        fastest = cells["median_s"].where(cells["status"] == Status.OK).idxmin()
+        wrong = [Status.WRONG_RESULT.value, "7 of 9 words differ"]
+        cells.loc[fastest, ["status", "message"]] = wrong
+        widest = cells.loc[cells["status"] == Status.OK, "within_half_width"].nlargest(3)
+        metadata["params"]["measure"]["relative_half_width"] = float(widest.iloc[1:].mean())
+
+    def tenth(cells: pd.DataFrame, kinds: dict[str, str]) -> list[CeilingRow]:
+        rows = ceiling_rows(cells, kinds)
+        return [replace(r, **{name: getattr(r, name) / 10 for name in names}) for r in rows]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rendering.ceiling_rows", tenth)
+        return render(full_shards, tmp_path_factory.mktemp("changed"), change)
 
 
 def test_report_shows_what_was_measured(plain: Rendered, shards: Path) -> None:
@@ -90,48 +134,50 @@ def test_same_data_give_the_same_bytes(plain: Rendered, shards: Path, tmp_path: 
     assert render(shards, tmp_path).pdf == plain.pdf
 
 
-def test_cells_whose_interval_stayed_wide_are_counted(shards: Path, tmp_path: Path) -> None:
-    def narrow_but_two(cells: pd.DataFrame, metadata: dict[str, Any]) -> None:
-        widest = cells["within_half_width"].nlargest(3)
-        metadata["params"]["measure"]["relative_half_width"] = float(widest.iloc[1:].mean())
-
-    words = " ".join(render(shards, tmp_path, narrow_but_two).text.split())
-    # Two of each of the kernels.
-    assert "of the measured cells (4) stopped at the most samples" in words
+def test_cells_whose_interval_stayed_wide_are_counted(changed: Rendered) -> None:
+    # Two of each of seven shards.
+    assert "of the measured cells (14) stopped at the most samples" in changed.text
 
 
-def test_strings_from_data_are_text(shards: Path, tmp_path: Path) -> None:
-    def hostile(cells: pd.DataFrame, metadata: dict[str, Any]) -> None:
-        metadata["device"]["name"] = cells["device_name"] = HOSTILE
-        metadata["host"]["system"] = HOSTILE
-        cells.loc[0, ["status", "message"]] = [Status.LAUNCH_FAILED.value, HOSTILE]
-
-    found = render(shards, tmp_path, hostile)
-    shown = found.text.replace("“", '"').replace("”", '"')
+def test_strings_from_data_are_text(changed: Rendered) -> None:
+    shown = changed.text.replace("“", '"').replace("”", '"')
     # Once as the device, once as the host, once for each kernel's fault.
     assert shown.count('#panic("x") *bold* <b>&amp; $1/0$ @ref // \\ "quoted" `raw`') >= 3
 
 
-def test_fit_that_does_not_converge_is_said(shards: Path, tmp_path: Path) -> None:
-    def almost_empty(cells: pd.DataFrame, metadata: dict[str, Any]) -> None:
-        if "num_partition" in cells.columns:
-            cells.loc[cells["num_partition"] > 3, "status"] = Status.TIMEOUT.value
-
-    found = render(shards, tmp_path, almost_empty)
-    assert "did not converge" in found.text
-    assert "points are too few" in found.text
-    assert "timeout" in found.text
-    assert all(not f["converged"] for f in found.facts["fits"])
+def test_fit_that_does_not_converge_is_said(changed: Rendered) -> None:
+    assert "did not converge" in changed.text
+    assert "points are too few" in changed.text
+    assert "timeout" in changed.text
+    assert all(not f["converged"] for f in changed.facts["fits"])
 
 
-def test_wrong_results_are_named_and_never_best(shards: Path, tmp_path: Path) -> None:
-    def fastest_is_wrong(cells: pd.DataFrame, metadata: dict[str, Any]) -> None:
-        i = cells["median_s"].idxmin()
-        cells.loc[i, ["status", "message"]] = [Status.WRONG_RESULT.value, "7 of 9 words differ"]
+def test_wrong_results_are_named_and_never_best(changed: Rendered) -> None:
+    assert "7 cells computed a wrong result" in changed.text
+    assert "7 of 9 words differ" in changed.text
 
-    found = render(shards, tmp_path, fastest_is_wrong)
-    assert "2 cells computed a wrong result" in found.text
-    assert "7 of 9 words differ" in found.text
+
+def test_clocks_that_moved_stand_on_page_one(full: Rendered) -> None:
+    assert "were not locked and moved: its core ran at 1,410 to 1,980 MHz" in full.text
+    assert "not locked" in full.facts["clock_warning"]
+
+
+def test_energy_is_shown_where_it_was_measured(full: Rendered) -> None:
+    assert "What a gigabyte costs" in full.text
+    assert "Bandwidth and energy of launches: NVIDIA H200" in full.text
+    assert "it took 120 W before" in full.text
+    assert "198.1" in full.text
+
+
+def test_a_history_has_a_page_and_a_sentence_on_the_first(full: Rendered) -> None:
+    assert "History of 8 runs: r1 to r8, 2026-01-01 to 2026-01-08" in full.text
+    assert "1 of 3 groups' bests changed by 1.00 % or more" in full.text
+    assert "Each group's best over 8 runs" in full.text
+    assert "code of made: old → new" in full.text
+    (finding,) = [f for f in full.facts["findings"] if "Since run r5" in f["sentence"]]
+    assert finding["figure"] == FIGURE
+    assert "the best of made, float, 64² moves 4.7 % less" in finding["sentence"]
+    assert finding["sentence"].endswith("the kernel changed, not the machine.")
 
 
 def test_display_strings() -> None:
@@ -195,22 +241,12 @@ def test_the_first_page_has_a_row_for_each_kernel_and_type(full: Rendered) -> No
     assert {f["figure"] for f in full.facts["findings"]} & files
 
 
-def test_the_first_page_says_why_there_is_no_share(
-    full_shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
-
-    def tenth(cells: pd.DataFrame, kinds: dict[str, str]) -> list[CeilingRow]:
-        rows = ceiling_rows(cells, kinds)
-        return [replace(r, **{name: getattr(r, name) / 10 for name in names}) for r in rows]
-
-    monkeypatch.setattr("rendering.ceiling_rows", tenth)
-    found = render(full_shards, tmp_path)
-    rows = [row for kernel in found.facts["first_page"]["kernels"] for row in kernel["rows"]]
+def test_the_first_page_says_why_there_is_no_share(changed: Rendered) -> None:
+    rows = [row for kernel in changed.facts["first_page"]["kernels"] for row in kernel["rows"]]
     above = sum(row["share"] == "—" for row in rows)
     assert above
     assert all(float(r["share"][:-2]) <= 100 for r in rows if r["share"] != "—")
-    assert f"— for {above} of {len(rows)}: faster than loading and storing" in found.text
+    assert f"— for {above} of {len(rows)}: faster than loading and storing" in changed.text
 
 
 def test_several_cache_states_are_told_apart(full: Rendered) -> None:

@@ -21,13 +21,11 @@ from gpushmoo.explorer.over_runs import group_key, over_runs
 from gpushmoo.figures.timelines import MOST_PANELS, draw_history
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.earlier_runs import EarlierRuns, read_earlier, refuse_without_otava
-from gpushmoo.report.history import FIGURE, history_findings, history_page
+from gpushmoo.report.history import history_findings, history_page
 from gpushmoo.storage.dataset_seal import SUMS
 from gpushmoo.storage.run_folders import runs_in
 from histories import made, otava_in
 from matplotlib.figure import Figure
-from rendering import render
-from synthetic import write_shard
 from test_figures import assert_readable
 
 ASKED: dict[str, Any] = {"history": None, "otava": None, "delta": 0.01}
@@ -143,21 +141,6 @@ def test_runs_of_one_name_have_as_much_of_their_path_as_tells_them_apart(
 
 
 # The report
-
-
-def test_the_report_has_a_page_and_a_sentence_on_the_first(told: Path, tmp_path: Path) -> None:
-    shards = tmp_path / "cells"
-    blocks = {"block_x": [8, 32], "block_y": [4, 8]}
-    write_shard(shards / "copy.parquet", "copy2d_coalesced", "float", axes=blocks)
-    shown = render(shards, tmp_path / "out", history=told)
-    assert "History of 8 runs: r1 to r8, 2026-01-01 to 2026-01-08" in shown.text
-    assert "1 of 3 groups' bests changed by 1.00 % or more" in shown.text
-    assert "Each group's best over 8 runs" in shown.text
-    assert "code of made: old → new" in shown.text
-    (finding,) = [f for f in shown.facts["findings"] if "Since run r5" in f["sentence"]]
-    assert finding["figure"] == FIGURE
-    assert "the best of made, float, 64² moves 4.7 % less" in finding["sentence"]
-    assert finding["sentence"].endswith("the kernel changed, not the machine.")
 
 
 def findings(runs: list[RunCells], otava: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from gpushmoo.devices.build_file import read_build
 from gpushmoo.storage.store import read_shard
 from projects import Project, print_of
@@ -60,30 +59,13 @@ def test_facts_of_every_entry_are_recorded(bare: Project) -> None:
     assert 0 < entries["copy_element"]["registers"] <= 255
 
 
-@pytest.mark.parametrize(
-    ("line", "instead", "fault"),
-    [
-        pytest.param(
-            "dst[y * width + x] = src[y * width + x];",
-            "dst[y * width + x] = element_t();",
-            "optimised away",
-            id="no load",
-        ),
-        pytest.param(
-            "dst[y * width + x] = src[y * width + x];",
-            "if (src[y * width + x].x == 0.25f) return;",
-            "optimised away",
-            id="no store",
-        ),
-    ],
-)
-def test_kernel_that_does_not_do_what_is_timed_is_named_and_recorded(
-    bare: Project, line: str, instead: str, fault: str
-) -> None:
+def test_kernel_that_does_not_do_what_is_timed_is_named_and_recorded(bare: Project) -> None:
+    """It stores a constant: nothing is left to load."""
+    line, fault = "dst[y * width + x] = src[y * width + x];", "optimised away"
     source = bare.root / "kernels/copy2d_coalesced/kernel.cu"
     text = source.read_text()
     assert line in text
-    source.write_text(text.replace(line, instead))
+    source.write_text(text.replace(line, "dst[y * width + x] = element_t();"))
     status, terminal = build(bare)
     assert status != 0
     _, *said = [x for x in terminal.splitlines() if x.startswith("gpushmoo: ")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
 from conftest import ROOT
 from gpushmoo.storage.store import open_shard, read_shard, write_parquet
 from gpushmoo.storage.wholefile import read_summed
@@ -40,35 +39,27 @@ def compared(project: Project, *config: str) -> tuple[int, str]:
     return outcome.status, outcome.text
 
 
-@pytest.fixture
-def sides(bare: Project, tmp_path: Path) -> Project:
+def test_a_slower_run_is_written_down_and_stopped_by_the_guard(bare: Project) -> None:
     slowed(bare.root / "before", 1.0)
     slowed(bare.root / "after", 1.2)
-    return bare
-
-
-def test_a_slower_run_is_written_down_and_stopped_by_the_guard(sides: Project) -> None:
-    status, text = compared(sides, "before=before", "after=after")
+    status, text = compared(bare, "before=before", "after=after")
     assert status == 0, text
-    out = sides.root / "results/held/compare"
+    out = bare.root / "results/held/compare"
     assert b"got slower by more than 1.00 %" in read_summed(out / "summary.md")
     assert {path.name for path in out.iterdir()} == {
         *("cells.parquet", "groups.parquet", "drift.parquet", "summary.md", "changes.svg"),
         *("changes.json", "compare.pdf", "explorer.html"),
     }
     # What stands in results/held is no plan of a run, and nothing was measured.
-    assert not (sides.root / "results/held/plan.json").exists()
-    status, text = compared(sides, "before=before", "after=after", "guard=true")
+    assert not (bare.root / "results/held/plan.json").exists()
+    status, text = compared(bare, "before=before", "after=after", "guard=true")
     assert status != 0
     assert "surely got slower" in text
     assert (out / "summary.md").exists()
-    shutil.rmtree(sides.root / "after")
-    status, text = compared(sides, "before=before", "after=after")
+    shutil.rmtree(bare.root / "after")
+    status, text = compared(bare, "before=before", "after=after")
     assert status != 0
     assert "after: 'after' is not the folder of a run" in text
-
-
-def test_the_guard_lets_the_same_pass(sides: Project) -> None:
-    status, text = compared(sides, "before=before", "after=before", "guard=true")
+    status, text = compared(bare, "before=before", "after=before", "guard=true")
     assert status == 0, text
-    assert (sides.root / "results/held/compare/guard.txt").exists()
+    assert (out / "guard.txt").exists()

@@ -16,6 +16,8 @@ from projects import Outcome, Project
 from workflow_fixtures import new_project
 
 pytest_plugins = ("workflow_fixtures",)
+# A whole run for what no change of a kernel or a page can break.
+pytestmark = pytest.mark.hunt
 
 ENTRY = '        Backend("madeup", ".np", "store", True, claims_gpu=True),\n'
 KERNEL = """

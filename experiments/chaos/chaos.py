@@ -27,6 +27,7 @@ from typing import Any
 
 from attack import START_LIMIT_S, Attack
 from damage import digest_of, results_of
+from figures_file import parser_of, provenance, write_figures
 from judge import (
     Finding,
     hidden_files,
@@ -37,7 +38,6 @@ from judge import (
     products,
 )
 from projects import Project
-from record import parser_of, provenance, write_figures
 from strikes import Drawn, draw_round
 from sweeps import BASE, Config, other_config, write_config, write_kernel
 from terminal import foreign_lines, raw_exceptions

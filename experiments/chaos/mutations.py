@@ -20,8 +20,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from figures_file import parser_of, provenance, write_figures
 from mutants import CLASSES, UNCHANGED, UNTELLABLE
-from record import parser_of, provenance, write_figures
 from shards import ShardSet, make_shards, refusal
 
 

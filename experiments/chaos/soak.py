@@ -27,10 +27,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from copies import write_copy
+from figures_file import parser_of, provenance, write_figures
 from growth import Sample, judge_growth, read_process
 from processes import JOB, MARK, WORKER, Process, end_all, gone, marked
 from projects import Project
-from record import parser_of, provenance, write_figures
 from workflow_fixtures import new_project
 
 KERNEL = "soak_copy"

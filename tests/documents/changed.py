@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PASSED = HERE / "passed.sha256"
 FOLDERS = (
-    *("docs", "reports/chapters", "reports/reference", "tests/documents"),
+    *("docs", "reports/chapters", "reports/recorded", "reports/reference", "tests/documents"),
     "workflow/scripts/gpushmoo/simulation",
 )
 

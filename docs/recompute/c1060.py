@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import yaml
 from gpushmoo.core.schema import PROFILE_SCHEMA, SIMULATION_SCHEMA
+from gpushmoo.planning.recorded import RECORD
 from gpushmoo.simulation.machine import Level, Machine, load_machine
 from gpushmoo.simulation.reference import Chart, TileCopy, simulate
 from gpushmoo.storage.store import read_table
@@ -18,7 +18,7 @@ from tesla_c1060.figures.float3 import evenness
 from tesla_c1060.latency import MEASURED_GBS
 from tesla_c1060.questions import answer_questions
 from tesla_c1060.saturation import Multiplier, SaturatedCopy, start_up_cycles, streaming_cycles
-from tesla_c1060.tiles import GOOD, RULE, judge, simulate_tile_widths
+from tesla_c1060.tiles import GOOD, RULE, judge
 
 from .record import ROOT
 from .slow import Slow, key_of
@@ -128,12 +128,8 @@ def values(slow: Slow, claims: Claims) -> dict[str, Any]:
 
 def _tiles(claims: Claims) -> dict[str, str]:
     """The rule "tiles as wide as a partition", simulated as the default configuration says."""
-    config = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
-    asked = config["chapters"]["tesla_c1060"]["tiles"]
-    with TemporaryDirectory() as scratch:
-        written = Path(scratch) / "tiles.parquet"
-        simulate_tile_widths(DEVICE, [level.value for level in Level], asked, written, 1)
-        cells = read_table(written, SIMULATION_SCHEMA).to_pandas()
+    (file,) = RECORD.glob("tesla-c1060-tiles-*.parquet")
+    cells = read_table(file, SIMULATION_SCHEMA).to_pandas()
     queued = cells[(cells["level"] == "partitions") & (cells["num_partition"] == 8)]
     by_width = queued[queued["dtype"] == "float"].groupby("row_bytes")["bandwidth_gbs"]
     spread = by_width.max() / by_width.min() - 1

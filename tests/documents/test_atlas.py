@@ -11,13 +11,11 @@ import pypdfium2
 import pytest
 import yaml
 from conftest import ROOT
+from gpushmoo.planning.recorded import RECORD
 from gpushmoo.simulation.machine import load_machine
-from projects import FinishedProject
 from rendering import HOSTILE
 from tesla_c1060.atlas import KERNEL, atlas_facts, build_atlas, index_statements, timing_rows
 from tesla_c1060.figures import atlas as drawings
-
-pytest_plugins = ("workflow_fixtures",)
 
 DEVICE = ROOT / "config" / "devices" / "tesla-c1060.yaml"
 DRAWN = [*range(1, 11), *range(12, 37)]
@@ -45,9 +43,10 @@ def built(device: Path, folder: Path) -> Atlas:
 
 
 @pytest.fixture(scope="module")
-def atlas(finished: FinishedProject) -> Atlas:
-    """The whole one, as the run that all tests share has drawn it."""
-    return read(finished.results / f"figures-{DEVICE.stem}.pdf")
+def atlas() -> Atlas:
+    """The whole one, which test_recorded_anew draws again."""
+    (pdf,) = RECORD.glob(f"figures-{DEVICE.stem}-*.pdf")
+    return read(pdf)
 
 
 @pytest.fixture

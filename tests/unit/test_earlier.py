@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import shutil
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,16 @@ import pyarrow as pa
 import pytest
 from bench import Bench
 from conftest import ROOT
+from fakes import INFO, FakeDevice
 from gpushmoo.analysis.admission import fault_of
 from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.core.errors import DeviceError
 from gpushmoo.core.python_digest import python_digest
+from gpushmoo.devices.base import identity
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.earlier import Earlier
 from gpushmoo.measuring.job import ShardTask, run_shard
+from gpushmoo.measuring.worker.worker import refuse_misfits
 from gpushmoo.report.earlier import earlier_finding, earlier_words
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.workloads.loader import load_kernel
@@ -134,6 +139,7 @@ def test_under_other_conditions_all_is_measured(
     begun: Run, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = begun
+    said = None
     if other == "code":
         run.measure(code="other code")
     elif other == "seed":
@@ -147,10 +153,15 @@ def test_under_other_conditions_all_is_measured(
         assert len(run.kept) == 1
     else:
         taken = Earlier.taken
+        said = {"device": "another driver (1 → 2): 2 cells", "build": "machine code of plain"}[
+            other
+        ]
 
         def elsewhere(self: Earlier, opened: Any, *args: Any) -> Any:
             if other == "device":
-                opened = replace(opened, info=replace(opened.info, driver="another"))
+                for _, metadata in self._read.values():
+                    metadata["device"]["driver"] = "1"
+                opened = replace(opened, info=replace(opened.info, driver="2"))
             else:
                 opened = replace(opened, codes=dict.fromkeys(opened.codes, "another"))
             return taken(self, opened, *args)
@@ -158,6 +169,44 @@ def test_under_other_conditions_all_is_measured(
         monkeypatch.setattr(Earlier, "taken", elsewhere)
         run.measure()
     assert run.asked == 2
+    assert ("measured again for another" in run.terminal.getvalue()) == (said is not None)
+    assert (said or "") in run.terminal.getvalue()
+
+
+def test_memory_that_the_host_has_free_is_no_other_device(
+    begun: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PoCL's memory follows it, and is as little as this at times."""
+    monkeypatch.setenv("POCL_MEMORY_LIMIT", "1")
+    begun.measure()
+    assert begun.asked == 0
+    assert "measured again" not in begun.terminal.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_a_job_refuses_no_size_for_what_a_cpus_host_has_free(kind: str) -> None:
+    params = {"axes": {}, "sizes": [[64, 64]], "dtype": "float", "variants": ["plain"]}
+    params |= {"cache_states": ["warm"], "shard": [0, 1], "thread_limit": None}
+    device = FakeDevice()
+    device.info = replace(device.info, kind=kind, global_memory=1, max_allocation=1)
+    with pytest.raises(DeviceError) if kind == "gpu" else nullcontext():
+        refuse_misfits(device, load_kernel(FOLDER), params)
+    params["sizes"] = [[10**8, 10**8]]
+    with pytest.raises(DeviceError, match="choose a smaller size"):
+        refuse_misfits(device, load_kernel(FOLDER), params)
+
+
+def test_of_a_device_counts_what_changes_times() -> None:
+    def told(**facts: Any) -> dict[str, Any]:
+        return identity(asdict(replace(INFO, **facts)))
+
+    for facts in ({"global_memory": 1}, {"max_allocation": 1}, {"max_image": (1, 1)}):
+        assert told(**facts) == told()
+    others = {"driver": "2", "runtime": "2", "units": 8, "uuid": "fake-1", "extra": {"ecc": "1"}}
+    for name, value in {**others, "core_clock_mhz": 999}.items():
+        assert told(**{name: value}) != told()
+    # What a runtime tells of a CPU's clock may be that of the moment.
+    assert told(kind="cpu", core_clock_mhz=999) == told(kind="cpu")
 
 
 def test_cells_that_are_asked_for_again_are_measured_again(run: Run) -> None:

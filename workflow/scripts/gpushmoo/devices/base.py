@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ class DeviceInfo:
 
     `kind` is ``gpu`` or ``cpu``; `uuid` names this very device on this host, for its lock;
     `max_image` is the largest width and height of an image in texels, None where there are none;
-    `extra` holds what only one backend knows (ECC, PCI bus, runtime settings), as strings.
+    a CPU's memory and largest buffer are what its runtime would give at this moment; `extra` holds
+    what only one backend knows (ECC, PCI bus, runtime settings), as strings.
     """
 
     backend: str
@@ -55,6 +57,30 @@ class DeviceInfo:
     core_clock_mhz: int
     extra: Mapping[str, str] = field(default_factory=dict)
     max_image: tuple[int, int] | None = None
+
+
+# What a device has room for. PoCL tells less of all three while its host has less memory free.
+_ROOM = ("global_memory", "max_allocation", "max_image")
+
+
+def identity(device: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a DeviceInfo, as plain values, changes times; `extra` stands among the others.
+
+    Of a CPU the clock does not count: its runtimes may tell that of the moment.
+    """
+    left_out = {*_ROOM, "extra", *(["core_clock_mhz"] if device["kind"] == "cpu" else [])}
+    return {**{k: v for k, v in device.items() if k not in left_out}, **device["extra"]}
+
+
+def steady_room(info: DeviceInfo) -> tuple[int, int]:
+    """Bytes of memory and of the largest buffer, the same whenever in a run they are asked for.
+
+    Of a CPU both are its host's memory: its runtime refuses more than it can give by itself.
+    """
+    if info.kind != "cpu":
+        return info.global_memory, info.max_allocation
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return host, host
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import logging
 import os
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 from .. import PROTOCOL_VERSION, __version__
 from ..core.run_plan import plain
 from ..core.space import CellGroup, Problem
+from ..devices.base import identity
 from ..storage.store import BadParquetError, read_shard
 from ..workloads.contract import Workload
 from .worker.protocol import Opened
@@ -41,12 +43,13 @@ class Taken:
     """Cells that are not measured again, with the provenance of those jobs that measured them.
 
     `launches` is how many make a sample of the groups to which they belong, so that new cells of
-    these groups are measured alike.
+    these groups are measured alike. `refused` says why others are measured again, a sentence each.
     """
 
-    table: pa.Table | None
-    sources: tuple[Mapping[str, Any], ...]
-    launches: Mapping[CellGroup, int]
+    table: pa.Table | None = None
+    sources: tuple[Mapping[str, Any], ...] = ()
+    launches: Mapping[CellGroup, int] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
 
     @property
     def keys(self) -> frozenset[str]:
@@ -67,7 +70,7 @@ class Taken:
         ]
 
 
-NOTHING = Taken(None, (), {})
+NOTHING = Taken()
 
 
 class Earlier:
@@ -119,22 +122,32 @@ class Earlier:
         Of a later repeat `launches` are those of each cell's sample in the first one: there must
         be as many.
         """
-        device = plain({**asdict(opened.info), "extra": dict(opened.info.extra)})
-        now = {"device": device, "gpushmoo": __version__, "protocol_version": PROTOCOL_VERSION}
+        device = {**asdict(opened.info), "extra": dict(opened.info.extra)}
         versions = {cell.key: workload.version(cell).name for cell in opened.cells}
         found: dict[str, tuple[Path, int]] = {}
+        refused: dict[str, str] = {}
         for path, (table, metadata) in self._newest_last():
-            if any(metadata[key] != value for key, value in now.items()):
-                continue
+            other = _difference(metadata, plain(device))
+            codes = metadata.get("codes", {}), opened.codes
             keys = table.column("cell_key").to_pylist()
             samples = table.column("launches_per_sample").to_pylist()
             for place, (key, launched) in enumerate(zip(keys, samples, strict=True)):
                 name = versions.get(key)
-                alike = launches is None or launches.get(key) == launched
-                codes = metadata.get("codes", {}), opened.codes
-                if name is not None and alike and codes[0].get(name) == codes[1].get(name):
+                if name is None or (launches is not None and key not in launches):
+                    continue
+                if other is not None:
+                    refused[key] = other
+                elif launches is not None and launches[key] != launched:
+                    refused[key] = f"number of launches a sample ({launched} → {launches[key]})"
+                elif (old := codes[0].get(name)) != (new := codes[1].get(name)):
+                    refused[key] = f"machine code of {name} ({old} → {new})"
+                else:
                     found[key] = (path, place)
-        return self._gathered(found)
+        reasons = Counter(why for key, why in refused.items() if key not in found)
+        told = tuple(f"measured again for another {why}: {n} cells" for why, n in reasons.items())
+        for sentence in told:
+            log.info(sentence)
+        return replace(self._gathered(found), refused=told)
 
     def taken_whole(self, opened: Opened, taken: Taken) -> Taken:
         """Of the cells of `taken` those of whole groups: a search is of nothing less."""
@@ -144,8 +157,8 @@ class Earlier:
             return taken
         table = taken.table.filter(pc.is_in(taken.table.column("cell_key"), pa.array(kept)))
         if not len(table):
-            return NOTHING
-        return Taken(table, taken.sources, launches_by_group(table))
+            return Taken(refused=taken.refused)
+        return replace(taken, table=table, launches=launches_by_group(table))
 
     def _newest_last(self) -> Iterable[tuple[Path, tuple[pa.Table, dict[str, Any]]]]:
         return sorted(self._read.items(), key=lambda item: str(item[1][1]["written_at"]))
@@ -175,6 +188,21 @@ class Earlier:
         for older, (table, _) in self._read.items():
             if set(table.column("cell_key").to_pylist()) <= set(keys):
                 older.unlink(missing_ok=True)
+
+
+def _difference(shard: Mapping[str, Any], device: Mapping[str, Any]) -> str | None:
+    """What else `shard` was measured with than is measured with now: its old and its new value."""
+    now = {"gpushmoo": __version__, "protocol": PROTOCOL_VERSION, **identity(device)}
+    old = {"gpushmoo": shard["gpushmoo"], "protocol": shard["protocol_version"]}
+    old |= identity(shard["device"])
+    return next(
+        (
+            f"{name} ({old.get(name)} → {now.get(name)})"
+            for name in now | old
+            if old.get(name) != now.get(name)
+        ),
+        None,
+    )
 
 
 def _digest(values: Mapping[str, Any]) -> str:

@@ -169,6 +169,7 @@ def _measured(
     progress.announce()
     if taken.keys:
         terminal.write(f"{session.label}: {len(taken.keys)} cells were measured before\n")
+    terminal.writelines(f"{session.label}: {why}\n" for why in taken.refused)
     if task.first is None:
         log_file = task.log_file if task.build is None else None
         _say_of_source(folder, params, opened, log_file, terminal)

@@ -27,7 +27,7 @@ from ...core.paths import ROOT
 from ...core.process import end_with_parent
 from ...core.space import space_of
 from ...core.text import MOST_SENTENCE, one_line
-from ...devices.base import Device
+from ...devices.base import Device, steady_room
 from ...devices.build_file import KernelBuild, read_build
 from ...devices.select import open_for_job
 from ...storage.wholefile import DamagedFileError
@@ -206,8 +206,8 @@ def open_locked(
 
 
 def refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, Any]) -> None:
-    """Raise DeviceError where a problem cannot fit the device."""
-    memory, allocation = device.info.global_memory, device.info.max_allocation
+    """Raise DeviceError where a problem cannot fit the device, at no moment of a run."""
+    memory, allocation = steady_room(device.info)
     for problem in space_of(params).problems:
         try:
             reason = misfit(folder.workload, problem, params["dtype"], memory, allocation)

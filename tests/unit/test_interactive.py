@@ -162,6 +162,14 @@ def test_without_a_device_the_shell_says_what_is_missing(
     assert capsys.readouterr().err == "gpushmoo: There is none.\n"
 
 
+def test_what_does_not_fit_is_refused_before_anything_is_compiled(
+    device: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "build_apart", pytest.fail)
+    with pytest.raises(ConfigError, match=r"needs .* GiB, the device holds .* smaller size"):
+        sweep(folder, sizes=[10**6], progress=False, **device)
+
+
 class Defined(CopyWorkload):
     """As a notebook defines it; one variant takes the measuring process down."""
 

@@ -20,11 +20,12 @@ from ..analysis.aggregate import aggregate
 from ..core.backends import AUTO, BACKENDS
 from ..core.run_plan import SweepPlan
 from ..core.space import shard_name
+from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice, resolve
 from ..measuring.job import ShardTask, measure_shard
 from ..planning.config_schema import ConfigError
 from ..planning.job_params import build_params, sweep_params
-from ..planning.sweeps import SweepConfig, refuse_kinds
+from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
 from ..storage.store import write_parquet
 from ..workloads.contract import Workload
 from ..workloads.loader import KernelFolder
@@ -68,18 +69,20 @@ def sweep(
     """
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "variants": variants}
     what |= {"cache": cache, "launch": launch}
-    choice = {"backend": backend, "device": device, "runtime": runtime, "repeats": repeats}
-    told = checked({**what, **choice, **measure})
+    where = {"backend": backend, "device": device, "runtime": runtime, "repeats": repeats}
+    told = checked({**what, **where, **measure})
     place = tempfile.TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
     chosen = partial(answering, told["backend"], told["device"], told["runtime"])
     folder = loaded_kernel(
-        kernel, source, lambda: BACKENDS[chosen().backend].source_suffix, Path(place.name)
+        kernel, source, lambda: BACKENDS[chosen()[0].backend].source_suffix, Path(place.name)
     )
     request = read_request(folder, told)
-    refuse_kinds({folder.name: request.sweep}, chosen().backend)
+    sweeps, (choice, info) = {folder.name: request.sweep}, chosen()
+    refuse_kinds(sweeps, choice.backend)
+    refuse_too_large(sweeps, info.global_memory, info.max_allocation)
     terminal = sys.stderr if progress else io.StringIO()
     with logged(Path(place.name) / LOG) as log_file:
-        _measure(request, chosen(), Path(place.name), terminal, log_file)
+        _measure(request, choice, Path(place.name), terminal, log_file)
     return Sweep(request, place)
 
 
@@ -103,9 +106,9 @@ def loaded_kernel(
 
 
 @remembered
-def answering(backend: str, device: int, runtime: str) -> DeviceChoice:
+def answering(backend: str, device: int, runtime: str) -> tuple[DeviceChoice, DeviceInfo]:
     """The device that is meant. A process that asks again gets the answer that it had."""
-    return resolve(DeviceChoice(backend, device, runtime, _cache_folder()))[0]
+    return resolve(DeviceChoice(backend, device, runtime, _cache_folder()))
 
 
 def _cache_folder() -> Path:

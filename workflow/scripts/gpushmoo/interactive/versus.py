@@ -23,7 +23,7 @@ from ..measuring.settings import MeasureSettings
 from ..measuring.worker.protocol import PairJob
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..planning.job_params import sweep_params
-from ..planning.sweeps import SweepConfig, refuse_kinds
+from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
 from ..workloads.loader import KernelFolder, has_neighbours
 from .arguments import checked, read_request
 from .measure import answering, loaded_kernel, logged
@@ -80,8 +80,10 @@ def versus(
         folders = _load(a, a if b is None else b, Path(place))
         variants = _variants(folders, variant_a, variant_b)
         sweeps, settings = _sweeps(folders, variants, told)
-        choice = answering(told["backend"], told["device"], told["runtime"])
+        choice, info = answering(told["backend"], told["device"], told["runtime"])
         refuse_kinds({folders[0].name: sweeps[0]}, choice.backend)
+        for folder, sweep in zip(folders, sweeps, strict=True):
+            refuse_too_large({folder.name: sweep}, info.global_memory, info.max_allocation)
         measured = {}
         with logged(Path(place) / LOG) as log_file:
             for dtype in sweeps[0].dtypes:

@@ -34,6 +34,7 @@ from .sweeps import (
     read_measure,
     refuse_kinds,
     refuse_shared_cells,
+    refuse_too_large,
 )
 
 # Numbers of blocks of one simulated device.
@@ -239,12 +240,7 @@ def _dataset(value: str | None, root: Path) -> Path | None:
 
 def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
     """Refuse problems that do not fit `memory` bytes, `allocation` in one buffer: ConfigError."""
-    for name, sweep in config.sweeps.items():
-        for problem in sweep.problems:
-            for dtype in sweep.dtypes:
-                reason = misfit(sweep.folder.workload, problem, dtype, memory, allocation)
-                if reason is not None:
-                    raise ConfigError(f"kernels.{name}.sizes: {reason}; choose a smaller size.")
+    refuse_too_large(config.sweeps, memory, allocation)
     workloads = {s.folder.name: s.folder.workload for s in config.sweeps.values()}
     single = (item for c in config.chapters.values() for item in c.plan.cells.items())
     for key, cell in single:

@@ -7,10 +7,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ..core.backends import BACKENDS
+from ..core.errors import WorkloadError
 from ..core.paths import ROOT
 from ..core.space import (
     LAUNCH_KINDS,
@@ -29,6 +31,7 @@ from ..measuring.settings import MeasureSettings
 from ..search.settings import SearchMode, SearchSettings
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel
+from ..workloads.memory import misfit
 from ..workloads.versions import refusal, versions_of
 from .config_schema import ConfigError, refuse_unknown
 from .config_sentences import did_you_mean
@@ -220,6 +223,18 @@ def check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> 
                 f"{key}: the range from {part['from']} to {part['to']} is empty; "
                 "'to' must be at least 'from'."
             )
+
+
+def refuse_too_large(sweeps: Mapping[str, SweepConfig], memory: int, allocation: int) -> None:
+    """Raise ConfigError where a problem needs more than `memory`, or `allocation` in a buffer."""
+    for name, sweep in sweeps.items():
+        for problem, dtype in product(sweep.problems, sweep.dtypes):
+            try:
+                reason = misfit(sweep.folder.workload, problem, dtype, memory, allocation)
+            except WorkloadError:  # which the problem's cells will tell
+                continue
+            if reason is not None:
+                raise ConfigError(f"kernels.{name}.sizes: {reason}; choose a smaller size.")
 
 
 def refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:

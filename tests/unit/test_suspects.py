@@ -33,8 +33,8 @@ FIRST = CELLS[0]
 ALL = frozenset("abcdef")
 
 
-def fall(running: str, outside: bool = False) -> Fall:
-    return Fall(tuple(running), Status.LAUNCH_FAILED, "fell", outside)
+def fall(running: str, outside: bool = False, status: Status = Status.LAUNCH_FAILED) -> Fall:
+    return Fall(tuple(running), status, "fell", outside)
 
 
 def supervised(
@@ -66,6 +66,16 @@ def test_who_ran_in_a_fall_comes_last_and_alone() -> None:
     assert suspects.next(frozenset("bd")) == (frozenset("b"), 1)
     assert suspects.accuse(frozenset("b"), fall("b")) == "b"
     assert suspects.next(frozenset("d")) == (frozenset("d"), 1)
+
+
+def test_of_several_that_hung_at_once_one_that_hangs_by_itself_is_blamed() -> None:
+    """A third wait for it would tell nothing; one that hangs alone at first is still waited for."""
+    suspects = Suspects()
+    assert suspects.accuse(ALL, fall("abc", status=Status.TIMEOUT)) is None
+    assert suspects.accuse(ALL - set("abc"), fall("d", status=Status.TIMEOUT)) is None
+    assert suspects.next(frozenset("abcd")) == (frozenset("abc"), 1)
+    assert suspects.accuse(frozenset("abc"), fall("b")) is None
+    assert suspects.accuse(frozenset("abc"), fall("c", status=Status.TIMEOUT)) == "c"
 
 
 def test_the_last_cell_of_a_shard_is_taken_again_before_it_is_blamed() -> None:

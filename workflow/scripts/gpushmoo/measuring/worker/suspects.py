@@ -42,7 +42,8 @@ class Suspects:
     """Says which cells a process measures next, and whom a fall is to be blamed on.
 
     A cell is blamed only for what happened to a fresh process that measured it alone, after an
-    earlier process fell while it ran: for one fault, or for STRIKES_ALONE signals from outside.
+    earlier process fell while it ran: for one fault, or for STRIKES_ALONE signals from outside. Of
+    several that ran at once when one hung, one that hangs when it runs by itself is blamed as well.
     Suspects come last, when nothing else is left, so that cells that compete stay together; those
     that ran several at once first one by one in one process, to find who is to be taken alone.
     """
@@ -80,7 +81,10 @@ class Suspects:
         if fall.from_outside and self._strikes <= STRIKES_FORGIVEN:
             return None
         if len(fall.running) == 1:
-            self._single.setdefault(fall.running[0], 0)
+            (key,) = fall.running
+            if fall.status is Status.TIMEOUT and any(key in crowd for crowd in self._crowds):
+                return key
+            self._single.setdefault(key, 0)
         elif fall.running:
             self._crowds.append(frozenset(fall.running))
         return None

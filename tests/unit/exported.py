@@ -21,7 +21,11 @@ def cells(
     over_cache: float = 0.5,
     **columns: Any,
 ) -> pd.DataFrame:
-    """The rows of a group with the axis ``block_x``, by its value: times, or how a cell ended."""
+    """The rows of a group with the axis ``block_x``, by its value: times, or how a cell ended.
+
+    The times are what tells competing cells apart; every other number is one of its own, so that
+    a test sees whose column was taken.
+    """
     rows = []
     for value, told in times.items():
         is_ok = not isinstance(told, Status)
@@ -42,13 +46,17 @@ def cells(
             "own_low_s": low,
             "own_high_s": high,
             "coverage": 0.95,
-            "median_low_s": low,
-            "median_high_s": high,
-            "bandwidth_gbs": 1 / median,
-            "bandwidth_low_gbs": 1 / high,
-            "bandwidth_high_gbs": 1 / low,
-            "copy_gbs": 1.0,
-            "over_copy": 1 / median,
+            "median_low_s": 0.9 * low,
+            "median_high_s": 1.2 * high,
+            "within_half_width": 0.013,
+            "between_spread": 0.017,
+            "bytes_read": 3_000_000_000,
+            "bytes_written": 2_000_000_000,
+            "bandwidth_gbs": 5 / median,
+            "bandwidth_low_gbs": 5 / (1.2 * high),
+            "bandwidth_high_gbs": 5 / (0.9 * low),
+            "copy_gbs": 7.0,
+            "over_copy": 5 / median / 7.0,
             "samples_s": [low, median, high] if is_ok else [],
             "sampled_at_s": [],
             "launches_per_sample": 2 if is_ok else math.nan,

@@ -46,6 +46,8 @@ def group(times: Mapping[tuple[int, int], float], side: int = 8192, **other: Any
                 "median_s": seconds,
                 "own_low_s": 0.999 * seconds,
                 "own_high_s": 1.001 * seconds,
+                "median_low_s": 0.5 * seconds,
+                "median_high_s": 2.0 * seconds,
                 "bandwidth_gbs": gbs,
                 "bandwidth_low_gbs": 0.999 * gbs,
                 "bandwidth_high_gbs": 1.001 * gbs,
@@ -90,6 +92,14 @@ def test_of_a_tied_set_the_launch_that_loses_least_elsewhere_is_told() -> None:
     assert kept.in_cache is not None
     assert kept.in_cache.cost == pytest.approx(1.0)
     assert launch_words(kept.in_cache.best, kept.axes) == "64 × 4"
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(1.0045, "64 × 4"), (1.0055, "16 × 16")])
+def test_for_other_sizes_half_a_percent_is_given_up_and_no_more(seconds: float, told: str) -> None:
+    wide = {"own_low_s": 0.5, "own_high_s": 2.0}
+    large = group({(16, 16): 1.0, (64, 4): seconds}, **wide)
+    [found] = advised(large, group(SMALL, side=1024))
+    assert (found.tied, launch_words(found.cell, found.axes)) == (2, told)
 
 
 def test_the_largest_problem_stands_for_all_warm_where_it_was_swept_so() -> None:
@@ -175,7 +185,10 @@ def test_what_is_told_is_tied_and_costs_are_never_negative_by_more_than_the_tie(
 
 @pytest.mark.parametrize(
     ("share", "expected"),
-    [(None, "unknown"), (float("nan"), "unknown"), (0.5, "cache"), (2.0, "between"), (8, "memory")],
+    [
+        *((None, "unknown"), (float("nan"), "unknown")),
+        *((1.0, "cache"), (1.01, "between"), (3.99, "between"), (4.0, "memory")),
+    ],
 )
 def test_where_data_lie(share: float | None, expected: str) -> None:
     assert place(share) == expected

@@ -52,6 +52,10 @@ def test_without_a_fall_or_with_few_sizes_there_is_none(values: list[float]) -> 
     assert fall_interval(SIZES[: len(values)], values) is None
 
 
+def test_four_sizes_and_a_fall_by_more_than_a_tenth_show_an_end() -> None:
+    assert fall_interval(SIZES[:4], [10.0, 10.0, 8.9, 8.9]) == (SIZES[1], SIZES[2])
+
+
 @given(st.lists(st.floats(1.0, 1e4), max_size=len(SIZES)))
 def test_any_series_has_an_interval_of_its_sizes_or_none(values: list[float]) -> None:
     found = fall_interval(SIZES[: len(values)], values)

@@ -19,6 +19,7 @@ from gpushmoo.comparing.spreads import ChangeEstimate, Spreads, estimate, replic
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import polygamma
+from scipy.stats import t as students_t
 from scipy.stats import ttest_1samp
 
 times = st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=9)
@@ -89,6 +90,8 @@ def test_the_moments_are_those_of_the_paper() -> None:
 def test_few_variances_and_zeros_give_their_mean() -> None:
     assert fit_prior(np.array([1.0, 3.0]), 2) == UsualVariance(2.0, 2)
     assert fit_prior(np.zeros(FEWEST), 2) == UsualVariance(0.0, 2)
+    assert fit_prior(np.geomspace(1.0, 64.0, 7), 2).df == 2
+    assert fit_prior(np.geomspace(1.0, 64.0, 8), 2).df != 2
     with pytest.raises(ValueError, match="no cells"):
         fit_prior(np.empty(0), 2)
 
@@ -127,6 +130,13 @@ def test_what_cells_share_counts_as_often_as_there_are_runs() -> None:
     assert change.error[0] == pytest.approx(math.sqrt(2.0 * shared.var(ddof=1)), rel=0.01)
 
 
+def test_a_cell_is_believed_at_the_share_of_groups_that_changed() -> None:
+    """Half of the groups changed: within them 2.5 % have to do, and not 5 %."""
+    p = np.array([1e-4, 0.04, 0.9, 0.9])
+    assert believed_cells(p, ["a", "a", "b", "b"]).tolist() == [True, False, False, False]
+    assert believed_cells(p[:2], ["a", "a"]).tolist() == [True, True]
+
+
 def test_no_error_is_smaller_than_what_the_samples_tell() -> None:
     usual = replicated([np.zeros((9, 3))], ["x"] * 9).spreads()
     found = estimate(np.zeros((1, 1)), ["x"], np.array([0.02]), usual, None)
@@ -156,6 +166,12 @@ def test_both_ways_of_looking_have_to_agree() -> None:
     changes = changes_of([0.05, 0.05, 0.05, 0.0], [0.05, 0.0, -0.05, 0.05])
     assert (changes.p < 0.05).tolist() == [True, False, False, False]
     assert alarms(changes, 0.01).tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize(("p", "alarm"), [(0.024, True), (0.026, False)])
+def test_an_alarm_is_raised_at_one_in_forty_beyond_delta(p: float, alarm: bool) -> None:
+    changes = changes_of([math.log1p(0.01) + 0.002 * float(students_t(20).isf(p))], [1.0])
+    assert alarms(changes, 0.01).tolist() == [alarm]
 
 
 def test_an_alarm_is_corrected_for_the_number_of_groups() -> None:

@@ -49,6 +49,8 @@ def test_an_end_that_cannot_be_passed_is_no_edge() -> None:
     assert edges_of((64, 8), swept([4, 16, 64], [4, 8, 16]), Limits({"k": {"block_x": 64}})) == []
     # The next larger block would have more than 1,024 threads, whatever its height.
     assert edges_of((1024, 1), swept([256, 512, 1024], [1, 2, 4])) == []
+    # It may have exactly as many.
+    assert edges_of((768, 1), swept([256, 512, 768], [1, 2, 4])) == ["block_x up"]
     # An axis that does not change the block is not limited by its threads.
     assert edges_of((64, 16), SHAPES.assign(threads_per_block=1024)) == ["block_x up"]
     # Two values make no range.
@@ -109,6 +111,17 @@ def test_short_copies_do_not_make_a_machine_unsteady() -> None:
     long = [shard(n, [1e-3] * 4, size=2) for n in (1, 2)]
     assert steadiness([*short, *long]).between == (0.0, 0.0)
     assert not steadiness(short).steady
+
+
+@pytest.mark.parametrize(("change", "steady"), [(1.019, True), (1.021, False)])
+def test_copies_may_change_by_two_percent(change: float, steady: bool) -> None:
+    assert steadiness([shard(1, [1.0] * 4), shard(2, [change] * 4)]).steady == steady
+    assert steadiness([shard(1, [1.0, 1.0, change, change])]).steady == steady
+
+
+@pytest.mark.parametrize(("seconds", "counted"), [(49e-6, 1), (51e-6, 2)])
+def test_a_copy_of_fifty_microseconds_counts(seconds: float, counted: int) -> None:
+    assert steadiness([shard(1, [seconds] * 4, size=1), shard(1, [1.0] * 4)]).controls == counted
 
 
 def test_a_single_repeat_says_that_its_intervals_cover_it_alone() -> None:

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import warnings
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from gpushmoo.exporting.choices_json import choices_json
 from gpushmoo.exporting.groups import ExportGroup, groups_of
 from gpushmoo.exporting.header import c_header, cpp_header, entries, identifier
 from gpushmoo.exporting.kernel_tuner import cache_text, is_whole
-from gpushmoo.exporting.t4 import INVALIDITY, t4_results
+from gpushmoo.exporting.t4 import INVALIDITY, t4_metadata, t4_results
 from gpushmoo.exporting.write import write_exports
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import partitions, read_cells
@@ -280,17 +281,31 @@ def test_t4_has_every_way_a_cell_ends_but_those_that_are_no_result() -> None:
     assert ok["times"]["runtimes"] == pytest.approx([990.0, 1000.0, 1010.0])
     assert ok["times"]["benchmark"] == pytest.approx(6000.0)
     measured = {m["name"]: (m["value"], m["unit"]) for m in ok["measurements"]}
-    assert measured["time"] == (1000.0, "ms")
-    assert measured["bandwidth"] == (1.0, "GB/s")
+    assert measured == {
+        "time": (1000.0, "ms"),
+        "time_low": (pytest.approx(0.9 * 990.0), "ms"),
+        "time_high": (pytest.approx(1.2 * 1010.0), "ms"),
+        "bandwidth": (5.0, "GB/s"),
+        "bandwidth_low": (pytest.approx(5 / 1.2 / 1.01), "GB/s"),
+        "bandwidth_high": (pytest.approx(5 / 0.9 / 0.99), "GB/s"),
+        "copy_bandwidth": (7.0, "GB/s"),
+    }
     assert ok["correctness"] == 1.0
     assert all(r["correctness"] == 0.0 for r in told["results"] if r is not ok)
 
 
+def test_t4_has_a_device_once_though_its_free_memory_moved() -> None:
+    infos = [GPU, replace(GPU, global_memory=1, max_allocation=1), replace(GPU, uuid="b", units=7)]
+    shards = [shard_metadata(shard_params("k", "float", {"axes": {}}, i), i) for i in infos]
+    hardware = t4_metadata(shards)["metadata"]["hardware"]["hardware_description"]
+    assert [device["units"] for device in hardware] == [GPU.units, 7]
+
+
 def test_kernel_tuners_cache_ends_as_it_looks_for_and_has_a_key_for_each_cell() -> None:
-    text = cache_text(group({8: close(1.0), **FAILED}))
+    text = cache_text(group({8: close(1.0), **FAILED}, width=512))
     assert text.endswith("}\n}")
     cache = json.loads(text)
-    assert (cache["kernel_name"], cache["problem_size"]) == ("copy", [1024, 1024])
+    assert (cache["kernel_name"], cache["problem_size"]) == ("copy", [512, 1024])
     assert cache["tune_params"] == {"block_x": [8, *FAILED]}
     assert cache["cache"]["8"]["time"] == 1000.0
     words = {

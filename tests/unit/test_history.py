@@ -66,6 +66,24 @@ def test_a_kernel_whose_change_the_machine_hides_is_told_by_the_copy(otava: str)
     assert "* Beside the copy alone 1 group changed" in found.markdown()
 
 
+# The best changed at the fifth run, and beside the copy so many runs later.
+APART = """
+import json
+points = [("bandwidth_gbs", 4), ("over_copy", 4 + {apart})]
+means = {{"mean_before": "2", "mean_after": "1"}}
+told = [{{"changes": [{{"metric": name, "index": i, **means}}]}} for name, i in points]
+print(json.dumps({{f"g{{i}}": told for i in range(3)}}))
+"""
+
+
+@pytest.mark.parametrize("apart", [-2, -1, 0, 1, 2])
+def test_changes_one_run_apart_are_one_change(apart: int, tmp_path: Path) -> None:
+    found = history_of(made(), program_of(APART.format(apart=apart), tmp_path / "otava"))
+    near = abs(apart) <= 1
+    assert set(bests_of(found)["cause"]) == {"kernel" if near else "not told apart"}
+    assert ("Beside the copy alone 3 groups changed" in found.markdown()) != near
+
+
 def test_nothing_is_told_apart_where_a_run_has_no_copy(otava: str) -> None:
     runs = made(slower=0.05)
     runs[2] = replace(runs[2], cells=runs[2].cells.assign(copy_gbs=np.nan))

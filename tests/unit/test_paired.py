@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations_with_replacement
 from statistics import median
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from gpushmoo.comparing.paired import (
     LEAST_BLOCKS,
+    PairedChange,
     PairedVerdict,
     block_changes,
     hodges_lehmann,
@@ -97,6 +99,17 @@ def test_blocks_without_any_spread_have_a_verdict(shift: float, verdict: PairedV
     [told] = judged([paired_change(np.full(4, shift), DELTA)])
     assert told.verdict is verdict
     assert told.beyond == (shift > DELTA)
+
+
+@pytest.mark.parametrize(("p", "told"), [(0.049, True), (0.051, False)])
+def test_one_verdict_in_twenty_may_be_wrong_and_one_in_forty_that_is_beyond(
+    p: float, told: bool
+) -> None:
+    of_change = PairedChange(0.02, 0.01, 0.03, p_other=p, p_same=1.0, p_beyond=p / 2)
+    [found] = judged([of_change])
+    assert (found.verdict is PairedVerdict.SLOWER, found.beyond) == (told, told)
+    [found] = judged([replace(of_change, p_same=p)])
+    assert (found.verdict is PairedVerdict.SAME) == told
 
 
 def test_too_few_blocks_and_no_cells() -> None:

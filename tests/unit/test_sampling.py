@@ -151,6 +151,20 @@ def test_a_sample_ends_before_it_looks_like_a_hang(launches: int, launch_s: floa
     assert n == launches or (n + 1) * launch_s > LONGEST_S
 
 
+def test_limits_of_launches_in_a_sample() -> None:
+    """What a sample costs rests on them; other tests read these numbers where the code does."""
+    shortest, longest = [1e-9], [1.0]
+    assert launches_of_group(shortest, Condition("flushed")) == 4
+    assert launches_of_group(shortest, Condition("warm", "isolated")) == 4
+    for kind in ("stream", "graph"):
+        of_kind = [
+            launches_of_group(s, Condition("warm", kind)) for s in (shortest, [1e-4], longest)
+        ]
+        assert of_kind == [128, 16, 4]
+    assert [launches_of_cell(n, 0.0625) for n in (4, 5, 64)] == [4, 4, 4]
+    assert StoppingRule(7, 31, 0.002, 2.0).shared_among(31).max_samples == 6
+
+
 @given(st.lists(st.integers(), max_size=30), st.integers(0, 2**32 - 1))
 def test_round_is_a_permutation_that_the_seed_decides(items: list[int], seed: int) -> None:
     one, two = (list(shuffled(items, np.random.default_rng(seed))) for _ in range(2))

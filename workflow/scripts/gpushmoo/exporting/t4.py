@@ -89,9 +89,9 @@ def _result(row: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
 def t4_metadata(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What measured, in T4's form: each different device, operating system and version once."""
     shards = list(provenance)
-    devices = _different(
-        {k: v for k, v in shard["device"].items() if k != "uuid"} for shard in shards
-    )
+    # Once even if what a CPU has room for changed meanwhile.
+    by_uuid = {shard["device"]["uuid"]: shard["device"] for shard in shards}
+    devices = _different({k: v for k, v in d.items() if k != "uuid"} for d in by_uuid.values())
     systems = _different(shard["host"].get("system", "unknown") for shard in shards)
     versions = _different(
         text

@@ -93,6 +93,8 @@ class Machine:
         shard = {
             "protocol_version": 1,
             "written_at": "2026-01-01T00:00:00+00:00",
+            "device": {"name": "Made"},
+            "controls": [],
             "params": {"folder": "kernels/made", "dtype": "float", "measure": {"min_samples": 7}},
             **provenance,
         }

@@ -98,6 +98,18 @@ def test_an_alarm_has_a_chance_of_one_in_forty_where_nothing_changed(groups: int
         assert alarms(Changes(of, of), 0.01).tolist() == [alarm] + [False] * (groups - 1)
 
 
+def test_copies_that_are_no_peers_of_the_cells_tell_what_the_machine_did() -> None:
+    """As of kernels that read more than they write."""
+    machine = Machine(7)
+    place = {"height": 64, "width": 64, "cache_state": "warm"}
+    timed = [[{**place, "seconds": [s, 1.1 * s, 0.9 * s]}] for s in (1e-3, 1.25e-3)]
+    first, second = (machine.run(name, controls=c) for name, c in zip("ab", timed, strict=True))
+    for run in (first, second):
+        run.cells["copy_gbs"] = np.nan
+    found = compare_runs([first], [second], machine.runs(12))
+    assert found.drift["change"].tolist() == pytest.approx([0.25])
+
+
 @pytest.mark.hunt
 @pytest.mark.parametrize("drifts", [(0.0, 0.01), (0.0,), (0.01,)], ids=str)
 def test_runs_of_the_same_thing_raise_few_alarms_even_at_the_smallest_delta(

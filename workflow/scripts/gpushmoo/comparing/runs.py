@@ -144,12 +144,36 @@ def copies(run: RunCells) -> pd.DataFrame:
     """The runtime's own copy in each PLACE: LOG_S, minus the logarithm of its bandwidth.
 
     LOG_CELL is that of the place's median cell time, by which its class is told; LOG_COPY is NaN.
+    Where no cell has the bandwidth of a copy that is its peer, copies were timed all the same:
+    LOG_S and LOG_CELL are then the logarithm of their seconds.
     """
     ok = run.ok[run.ok[LOG_COPY].notna()]
+    if ok.empty:
+        return _timed_copies(run)
     by_place = ok.groupby(PLACE, observed=True)
     log_s, log_cell = -by_place[LOG_COPY].median(), by_place[LOG_S].median()
     states = log_s.index.get_level_values("cache_state")
     columns = {LOG_S: log_s, LOG_CELL: log_cell, LOG_COPY: np.nan, "cache_state": states}
+    return pd.DataFrame(columns, index=log_s.index)
+
+
+def _timed_copies(run: RunCells) -> pd.DataFrame:
+    """As `copies`, from what the shards tell of them."""
+    rows = [
+        (
+            Path(shard["params"]["folder"]).name,
+            shard["params"]["dtype"],
+            *(control[name] for name in ("height", "width", "cache_state")),
+            shard["device"]["name"],
+            float(np.log(np.median(control["seconds"]))),
+        )
+        for shard in run.provenance
+        for control in shard["controls"]
+        if control["seconds"]
+    ]
+    log_s = pd.DataFrame(rows, columns=[*PLACE, LOG_S]).groupby(PLACE)[LOG_S].median()
+    states = log_s.index.get_level_values("cache_state")
+    columns = {LOG_S: log_s, LOG_CELL: log_s, LOG_COPY: np.nan, "cache_state": states}
     return pd.DataFrame(columns, index=log_s.index)
 
 

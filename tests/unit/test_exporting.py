@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pandas as pd
 import pytest
 from conftest import ROOT
 from exported import cells, close, group
 from gpushmoo import ExportError, export
+from gpushmoo.analysis.advice import advice
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.analysis.best import best_of_dataset, tied_best
+from gpushmoo.analysis.best import best_of_dataset, best_table, tied_best
 from gpushmoo.core.schema import GROUP, Status
 from gpushmoo.core.space import Problem
 from gpushmoo.devices.machine_code.nvrtc import compile_cubin
@@ -97,6 +99,16 @@ def test_of_launches_tied_everywhere_the_one_that_loses_least_at_its_worst_is_ta
     other = {8: (1.05, 0.9, 1.1), 16: (1.0, 0.9, 1.1), 32: (1.01, 0.9, 1.1)}
     first, second = choices([group(wide, size=1024), group(other, size=8192, over_cache=9.0)])
     assert points(first) == points(second) == 32
+
+
+def test_the_report_tells_to_use_what_the_header_does() -> None:
+    wide = {8: (1.0, 0.9, 1.1), 16: (1.02, 0.9, 1.1), 32: (1.01, 0.9, 1.1)}
+    other = {8: (1.05, 0.9, 1.1), 16: (1.0, 0.9, 1.1), 32: (1.01, 0.9, 1.1)}
+    groups = [group(wide, size=1024), group(other, size=8192, over_cache=9.0)]
+    both = pd.concat([g.cells for g in groups], ignore_index=True)
+    both = both.assign(bytes_read=1, bytes_written=1)
+    [told] = advice(both, best_table(both).to_pandas())
+    assert told.cell["block_x"] == points(choices(groups)[0]) == 32
 
 
 def test_states_of_the_cache_are_told_apart() -> None:

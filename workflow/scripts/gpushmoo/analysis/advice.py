@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES
+from ..storage.dataset import matching
 from .ceiling import CeilingRow, CeilingShare, told_share
 from .fastest import INSIDE, OUTSIDE, axes_of
 
@@ -21,12 +24,50 @@ DEFAULT_BLOCKS = {
     "16 × 16": {"block_x": 16, "block_y": 16},
     "32 × 8": {"block_x": 32, "block_y": 8},
 }
-# Values of a group's axes, and the median time of each launch in seconds.
+# Values of a group's axes.
 Launch = tuple[Any, ...]
-Times = Mapping[Launch, float]
-# Of a tied set so many, and those that take at most so much longer than the fastest, are asked how
-# well they do elsewhere.
-_ASKED, _CLOSE = 64, 0.005
+# What a program compiles one launch for.
+VERSION = ("device_name", "kernel", "variant", "dtype")
+# What tells a launch from others of its kernel, whatever a caller calls it by.
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True)
+class Contest(Generic[_Key]):
+    """The launches of one group: seconds of each that is verified, and which cannot be told apart.
+
+    `tied` are those that are not to be told from the fastest.
+    """
+
+    times: Mapping[_Key, float]
+    tied: frozenset[_Key]
+
+    def slower(self, launch: _Key) -> float | None:
+        """The share by which a launch takes longer than the fastest; None if it is not verified."""
+        return None if launch not in self.times else self.times[launch] / self._least - 1.0
+
+    @cached_property
+    def _least(self) -> float:
+        return min(self.times.values())
+
+
+def launch_to_use(members: Sequence[Contest[_Key]], groups: Sequence[Contest[_Key]]) -> _Key:
+    """The launch for `members`, groups that are alike, of all `groups` of a kernel's version.
+
+    One that is tied in all groups, where there is such a one: a program then needs one launch. Else
+    one tied in all members, else in the last of them. Of several the one that loses least at its
+    worst.
+    """
+    pool, asked = frozenset.intersection(*(g.tied for g in groups)), groups
+    if not pool:
+        asked = members
+        pool = frozenset.intersection(*(g.tied for g in members)) or members[-1].tied
+
+    def worst(launch: _Key) -> float:
+        costs = [g.slower(launch) for g in asked]
+        return max(math.inf if c is None else c for c in costs)
+
+    return min(sorted(pool), key=worst)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
@@ -69,6 +110,11 @@ class Advice:
     worst: float
     in_cache: InCache | None = None
 
+    @property
+    def undecided(self) -> bool:
+        """Whether no launch can be told from any other, so that none of them is the best."""
+        return self.tied == self.candidates > 1
+
 
 def advice(
     cells: pd.DataFrame, best: pd.DataFrame, ceiling: Sequence[CeilingRow] = ()
@@ -83,11 +129,11 @@ def advice(
     tops = best[best["is_fastest"]]
     out = []
     names = ["device_name", "kernel", "launch_kind", "dtype"]
+    tied = {key: set(rows["cell_key"]) for key, rows in best.groupby(list(GROUP), observed=True)}
     for _, own in tops.groupby(names, sort=True, observed=True):
         top = _main(own)
-        tied = best[(best[list(GROUP)] == top[list(GROUP)].tolist()).all(axis=1)]
-        same_variant = own[own["variant"] == top["variant"]]
-        out.append(_advice(top, tied, same_variant, groups, ceiling))
+        same_version = matching(tops, {name: top[name] for name in VERSION})
+        out.append(_advice(top, same_version, groups, tied, ceiling))
     return out
 
 
@@ -102,33 +148,40 @@ def _main(tops: pd.DataFrame) -> pd.Series:
 
 def _advice(
     top: pd.Series,
-    tied: pd.DataFrame,
-    same_variant: pd.DataFrame,
+    same_version: pd.DataFrame,
     groups: Mapping[tuple[Any, ...], pd.DataFrame],
+    tied: Mapping[tuple[Any, ...], set[str]],
     ceiling: Sequence[CeilingRow],
 ) -> Advice:
-    """The advice for the group of `top`, of which `tied` are the best.
+    """The advice for the group of `top`; `tied` are the best cells of each of all `groups`.
 
-    `same_variant` are the fastest cells of all groups of its kernel, type, device and variant.
+    `same_version` are the fastest cells of all groups that agree with `top` in VERSION.
     """
-    keys = [tuple(row) for row in same_variant[list(GROUP)].itertuples(index=False, name=None)]
     main = tuple(top[list(GROUP)])
     group = groups[main]
     axes = axes_of(group)
-    times = {key: _times(groups[key], axes) for key in keys}
-    members = group[group["cell_key"].isin(set(tied["cell_key"]))].sort_values("median_s")
-    close = members[members["median_s"] <= (1 + _CLOSE) * members["median_s"].min()]
-    cell = _steadiest(close.head(_ASKED), list(times.values()), axes)
-    launch, fastest = _launch(cell, axes), cell["median_s"]
+    contests = {
+        key: _contest(groups[key], tied[key], axes)
+        for key in same_version[list(GROUP)].itertuples(index=False, name=None)
+    }
+    alike = [key for key in contests if _class(key, groups) == _class(main, groups)]
+    # No other is larger than the main one.
+    members = [contests[key] for key in alike if key != main] + [contests[main]]
+    launch = launch_to_use(members, list(contests.values()))
+    times = contests[main].times
+    own = group[(group[axes] == list(launch)).all(axis=1)]
+    cell = own.loc[own["median_s"].idxmin()].to_dict()
+    fastest = cell["median_s"]
     in_cache = None
-    if (cached := _cached(keys, groups)) is not None:
+    kind = GROUP.index("launch_kind")
+    if (cached := _cached([k for k in contests if k[kind] == main[kind]], groups)) is not None:
         there = groups[cached]
         best_there = there.loc[there["median_s"].idxmin()].to_dict()
-        in_cache = InCache(best_there, _cost(times[cached], launch))
+        in_cache = InCache(best_there, contests[cached].slower(launch))
     defaults = {
-        name: times[main][default] / fastest - 1.0
+        name: times[default] / fastest - 1.0
         for name, block in DEFAULT_BLOCKS.items()
-        if (default := default_launch(launch, axes, block)) is not None and default in times[main]
+        if (default := default_launch(launch, axes, block)) is not None and default in times
     }
     return Advice(
         group=dict(zip(GROUP, main, strict=True)),
@@ -154,34 +207,21 @@ def place(working_set_over_cache: float | None) -> str:
     return "memory" if working_set_over_cache >= OUTSIDE else "between"
 
 
-def _launch(row: Mapping[str, Any], axes: Sequence[str]) -> Launch:
-    return tuple(row[axis] for axis in axes)
+def _class(key: tuple[Any, ...], groups: Mapping[tuple[Any, ...], pd.DataFrame]) -> tuple[Any, ...]:
+    """What groups of one version have in common for which one launch is chosen."""
+    named = dict(zip(GROUP, key, strict=True))
+    where = place(groups[key]["working_set_over_cache"].iloc[0])
+    size = (named["height"], named["width"]) if where == "unknown" else ()
+    return where, *size, named["cache_state"], named["launch_kind"]
 
 
-def _times(group: pd.DataFrame, axes: Sequence[str]) -> Times:
-    """The median time in seconds of each launch of a group."""
-    launches = zip(*(group[axis] for axis in axes), strict=True) if axes else [()] * len(group)
-    return dict(zip(launches, group["median_s"], strict=True))
-
-
-def _cost(times: Times, launch: Launch) -> float | None:
-    """How much slower than the fastest of `times` a launch is there, if it was measured."""
-    return times[launch] / min(times.values()) - 1.0 if launch in times else None
-
-
-def _steadiest(
-    members: pd.DataFrame, groups: Sequence[Times], axes: Sequence[str]
-) -> dict[str, Any]:
-    """Of tied cells, the fastest first, the one that loses least at its worst in the `groups`."""
-    rows: list[dict[str, Any]] = members.to_dict("records")
-    if len(rows) == 1 or len(groups) == 1:
-        return rows[0]
-
-    def worst(row: Mapping[str, Any]) -> float:
-        costs = [_cost(times, _launch(row, axes)) for times in groups]
-        return max((c for c in costs if c is not None), default=0.0)
-
-    return min(rows, key=worst)
+def _contest(group: pd.DataFrame, tied: set[str], axes: Sequence[str]) -> Contest[Launch]:
+    ranked = group.sort_values("median_s", ascending=False)
+    # A frame without columns has no tuples.
+    launches = [*ranked[list(axes)].itertuples(index=False, name=None)] or [()] * len(ranked)
+    among = zip(launches, ranked["cell_key"], strict=True)
+    times = dict(zip(launches, ranked["median_s"], strict=True))
+    return Contest(times, frozenset(launch for launch, key in among if key in tied))
 
 
 def _cached(

@@ -1,19 +1,16 @@
 """Which launch a program is told to use: for each device, kernel, type and class of sizes one.
 
-Of launches that cannot be told from the fastest any may be taken. Taken is one that is tied with
-the fastest on every problem that was measured, where there is such a one: a program then needs one
-launch for all sizes. Else it is one tied on all problems of the class, else one tied on as many of
-them as possible; what it costs on the others is said.
+Of launches that cannot be told from the fastest any may be taken; which one, the report and this
+ask the same function (`analysis.advice.launch_to_use`). What it costs where it is not tied is said.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..analysis.advice import DEFAULT_BLOCKS, default_launch, place
+from ..analysis.advice import DEFAULT_BLOCKS, Contest, default_launch, launch_to_use, place
 from .groups import TARGET, USUAL, ExportGroup, Point
 
 # Where a class's bytes lie, by what `analysis.advice.place` says.
@@ -88,11 +85,9 @@ def _of_target(target: Mapping[str, str], groups: Sequence[ExportGroup]) -> list
         rank = order.index(name) if name in order else group.elements
         unusual = [(value not in USUAL, value) for value in group.conditions]
         classes.setdefault((*unusual, rank, name), []).append(group)
-    everywhere = _common(groups)
     made = []
     for (*_, name), members in sorted(classes.items()):
-        pool = everywhere or _common(members) or _most_often(members)
-        point = _steadiest(pool, groups if everywhere else members)
+        point = launch_to_use(*([_contest(g) for g in some] for some in (members, groups)))
         main = members[-1]
         made.append(
             Choice(
@@ -102,7 +97,7 @@ def _of_target(target: Mapping[str, str], groups: Sequence[ExportGroup]) -> list
                 point=point,
                 tied=[g for g in _first(members, groups) if point in g.tied],
                 not_tied=[g for g in members if point not in g.tied],
-                everywhere=bool(everywhere),
+                everywhere=all(point in g.tied for g in groups),
                 main=main,
                 margins=margins(main, point),
             )
@@ -115,26 +110,8 @@ def _first(members: Sequence[ExportGroup], groups: Sequence[ExportGroup]) -> lis
     return sorted(groups, key=lambda group: all(group is not member for member in members))
 
 
-def _common(groups: Sequence[ExportGroup]) -> frozenset[Point]:
-    return frozenset.intersection(*(g.tied for g in groups))
-
-
-def _most_often(groups: Sequence[ExportGroup]) -> frozenset[Point]:
-    counts: dict[Point, int] = {}
-    for point in (p for g in groups for p in g.tied):
-        counts[point] = counts.get(point, 0) + 1
-    most = max(counts.values())
-    return frozenset(p for p, n in counts.items() if n == most)
-
-
-def _steadiest(pool: Iterable[Point], groups: Sequence[ExportGroup]) -> Point:
-    """Of `pool` the launch that loses least at its worst; all where it was not measured."""
-
-    def worst(point: Point) -> float:
-        costs = [g.slower(point) for g in groups]
-        return max(math.inf if c is None else c for c in costs)
-
-    return min(pool, key=lambda p: (worst(p), p))
+def _contest(group: ExportGroup) -> Contest[Point]:
+    return Contest({p: float(row["median_s"]) for p, row in group.ok.items()}, group.tied)
 
 
 def margins(group: ExportGroup, point: Point) -> list[Margin]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..analysis.advice import VERSION
 from ..analysis.best import tied_best
 from ..analysis.fastest import axes_of
 from ..core.schema import GROUP, Status
@@ -21,8 +22,8 @@ NUMBERS = (
     *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
     *("copy_gbs", "over_copy", "working_set_over_cache"),
 )
-# What a program compiles one launch for, and what a launch meets besides the problem.
-TARGET = ("device_name", "kernel", "variant", "dtype")
+# What one launch is chosen for, and what a launch meets besides the problem.
+TARGET = VERSION
 CONDITIONS = tuple(name for name in GROUP if name not in (*TARGET, "height", "width"))
 # Conditions that go without saying: launches that follow each other on the same data.
 USUAL = frozenset({CACHE_STATES[0], LAUNCH_KINDS[0]})

@@ -76,7 +76,7 @@ def known(x: int, y: int, status: str | None = "ok", gbs: float | None = 100.0) 
     return which | {"cache_state": "warm", "params": params, "status": status, "gbs": gbs}
 
 
-HEAD = {"label": "shard 1/2 copy2d_coalesced float", "cells": 24, "taken": 0}
+HEAD = {"label": "shard 1/2 copy2d_coalesced float", "cells": 24, "taken": 0, "begun_at": 1.0}
 
 
 def text(state: RunState, width: int = 100, coloured: bool = False, height: Any = None) -> str:
@@ -95,7 +95,7 @@ def test_of_a_run_without_a_shard_the_plan_is_said(run: Path) -> None:
     state = Watched(run).state()
     assert (state.planned, state.ended, state.shards, state.left_s) == (48, 0, [0, 2], None)
     said = text(state)
-    assert said.startswith("mine: 0 of 48 cells, 0 of 2 shards, 0 % of the work\n")
+    assert said.startswith("mine: 0 of 48 cells, 0 of 2 shards, 0 % of the work, no cell has begun")
     assert "Cells that have ended: none yet." in said
 
 
@@ -123,13 +123,15 @@ def test_a_shard_on_its_way_fills_the_map(run: Path) -> None:
 
 def test_what_is_measured_says_how_long_the_rest_takes(run: Path) -> None:
     started = (run / PLAN_FILE).stat().st_mtime
-    path = begin(run, HEAD, {"share": 0.0, "cells": []})
-    os.utime(path, (started + 10.0, started + 10.0))
+    # Before that it compiled, which takes as long however many cells there are.
+    head = HEAD | {"begun_at": started + 90.0}
+    path = begin(run, head, {"share": 0.0, "cells": []})
+    os.utime(path, (started + 100.0, started + 100.0))
     # As long as nothing is measured, by what a cell takes on such a device.
-    assert Watched(run).state(started + 10.0).left_s == pytest.approx(48 * 0.005)
-    begin(run, HEAD, {"share": 0.5, "cells": []})
-    os.utime(path, (started + 10.0, started + 10.0))
-    assert Watched(run).state(started + 10.0).left_s == pytest.approx(30.0)
+    assert Watched(run).state(started + 100.0).left_s == pytest.approx(48 * 0.005)
+    begin(run, head, {"share": 0.5, "cells": []})
+    os.utime(path, (started + 100.0, started + 100.0))
+    assert Watched(run).state(started + 100.0).left_s == pytest.approx(30.0)
 
 
 def test_a_shard_whose_job_was_killed_does_not_count(run: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,8 +51,8 @@ class LiveShard:
     """A shard on its way: `cells` to measure besides those `taken` over, `share` (0..1) done.
 
     `known` are those that have ended or were launched, the latest last. `label` is what the
-    terminal calls the shard; `told_at` when its file was last written, in seconds of the system's
-    clock.
+    terminal calls the shard; `told_at` when its file was last written, `begun_at` when first, in
+    seconds of the system's clock.
     """
 
     label: str
@@ -60,6 +61,7 @@ class LiveShard:
     share: float
     known: tuple[LiveCell, ...]
     told_at: float
+    begun_at: float
 
 
 def live_path(run: Path, out: Path) -> Path:
@@ -84,7 +86,10 @@ class LiveFile:
             with suppress(OSError):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(
-                    json.dumps({"label": label, "cells": cells, "taken": taken}) + "\n",
+                    json.dumps(
+                        {"label": label, "cells": cells, "taken": taken, "begun_at": time.time()}
+                    )
+                    + "\n",
                     encoding="utf-8",
                 )
 
@@ -147,7 +152,8 @@ def read_live(path: Path) -> LiveShard | None:
             known[cell.key] = cell
         share = float(rest[-1]["share"]) if rest else 0.0
         counts = int(head["cells"]), int(head["taken"])
-        return LiveShard(head["label"], *counts, share, tuple(known.values()), told_at)
+        begun_at = float(head["begun_at"])
+        return LiveShard(head["label"], *counts, share, tuple(known.values()), told_at, begun_at)
     except (LookupError, TypeError, ValueError):
         return None
 

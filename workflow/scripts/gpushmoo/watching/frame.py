@@ -55,6 +55,8 @@ def _headline(state: RunState) -> Text:
         return Text(f"{text}, all measured", style="bold")
     if state.left_s is not None:
         text += f", about {duration(state.left_s)} left"
+    elif state.begun_at is None and not state.ended:
+        text += ", no cell has begun yet"
     elif state.quiet_s > QUIET_S:
         text += f", nothing heard for {duration(state.quiet_s)}"
     return Text(text, style="bold")

@@ -77,7 +77,8 @@ class RunState:
     """A run at one moment. `left_s` is None as long as nothing tells how fast it goes.
 
     `labels` are shards that are being measured, `shards` how many are finished and how many there
-    are to be; `quiet_s` is how long nothing was heard of it.
+    are to be; `quiet_s` is how long nothing was heard of it. Its first cell was begun at
+    `begun_at`; while that is None, kernels are compiled.
     """
 
     name: str
@@ -87,6 +88,12 @@ class RunState:
     shards: list[int]
     quiet_s: float
     left_s: float | None
+    begun_at: float | None = None
+
+    def note_begin(self, at: float | None) -> None:
+        """A cell was begun at that moment, or none was."""
+        if at is not None:
+            self.begun_at = min(at, self.begun_at or at)
 
     @property
     def done(self) -> float:
@@ -165,7 +172,7 @@ class Watched:
                 fresh += self._add(state, here, plan, path, repeat, guess, started, now)
             state.sweeps.append(here)
             state.statuses.update(str(cell.status) for cell in here.cells)
-        state.left_s = _left_s(state, plan, fresh, now - started)
+        state.left_s = _left_s(state, plan, fresh, now)
         return state
 
     def _add(
@@ -185,24 +192,27 @@ class Watched:
         if finished is not None and finished.params == plan.shard_params(path):
             state.shards[0] += 1
             heard, planned, ended = finished.written_at, len(finished.cells), finished.cells
-            fresh = float(sum(at >= started for at in finished.measured_at))
+            measured = [at for at in finished.measured_at if at >= started]
+            fresh, begun = float(len(measured)), min(measured, default=None)
             done, taken = float(planned), 0
         elif live is not None and now - live.told_at < QUIET_S:
             state.labels.append(live.label)
             heard, planned = live.told_at, live.cells + live.taken
             ended = [cell for cell in live.known if cell.status is not None]
-            fresh = live.share * live.cells
+            fresh, begun = live.share * live.cells, live.begun_at
             done, taken = live.taken + fresh, live.taken
             sweep.latest = live.known[-1] if live.known else sweep.latest
             sweep.begun += [cell for cell in live.known if cell.status is None]
         else:
             sweep.planned += guess
+            state.note_begin(None if live is None else live.begun_at)
             return 0.0
         sweep.planned += planned
         sweep.done += done
         sweep.ended += taken + len(ended)
         sweep.cells += ended if repeat == 1 else []
         state.quiet_s = min(state.quiet_s, now - heard)
+        state.note_begin(begun)
         return fresh
 
     def _finished(self, path: Path) -> _Finished | None:
@@ -266,14 +276,15 @@ def _most_cells(sweep: SweepPlan) -> int:
     return prod(_lengths(sweep).values()) * prod(map(len, others))
 
 
-def _left_s(state: RunState, plan: RunPlan, fresh: float, elapsed_s: float) -> float | None:
-    """Seconds for what is left, by what was measured since the start; before that by a guess.
+def _left_s(state: RunState, plan: RunPlan, fresh: float, now: float) -> float | None:
+    """Seconds for what is left, by what was measured since the first cell; before by a guess.
 
     None where nothing is being measured.
     """
     left = state.planned - state.done
-    if fresh > _TELLING * state.planned and state.quiet_s < QUIET_S:
-        return left * elapsed_s / fresh
+    telling = fresh > _TELLING * state.planned and state.quiet_s < QUIET_S
+    if telling and state.begun_at is not None:
+        return left * (now - state.begun_at) / fresh
     backend = next((str(sweep.params["backend"]) for _, _, sweep in _sweeps(plan)), "")
     if not state.labels or backend not in BACKENDS:
         return None

@@ -41,6 +41,8 @@ from gpushmoo.figures.curve import curve
 from gpushmoo.figures.heatmap import heatmap
 from gpushmoo.measuring.events import CellRun, ShardResult
 from gpushmoo.measuring.rows import cell_table
+from gpushmoo.planning.config import load_config
+from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.storage.dataset import read_cells, read_medians
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.storage.wholefile import read_summed
@@ -109,6 +111,17 @@ def test_a_column_of_the_result_is_refused_in_any_case(name: str) -> None:
 def test_axes_that_differ_in_case_alone_are_refused() -> None:
     assert "axes 'Tile' and 'tile' differ in case alone" in str(axis_fault(["Tile", "x", "tile"]))
     assert axis_fault(["tile", "x", "tile"]) is None
+
+
+def test_kernels_whose_axes_collide_are_named(
+    make_kernel: Callable[..., Path], raw_config: dict[str, Any]
+) -> None:
+    workload = make_kernel("mine", "", "") / "workload.py"
+    workload.write_text(workload.read_text().replace("block_x", "BLOCK_X"))
+    raw_config |= {"kernel_folders": [str(workload.parents[1])], "only": ["mine", "transpose"]}
+    raw_config["kernels"] = {"mine": {}, "transpose": {}}
+    with pytest.raises(ConfigError, match=r"differ in case alone.* \(mine, transpose\)"):
+        load_config(raw_config, ROOT)
 
 
 # What is concluded

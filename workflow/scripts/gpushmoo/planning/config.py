@@ -110,7 +110,8 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
     sweeps = _chosen(raw["only"], configured, raw["kernels"])
     fault = axis_fault(axis for sweep in sweeps.values() for axis in sweep.axes)
     if fault is not None:
-        raise ConfigError(f"kernels: {fault}.")
+        named = {s.folder.name for s in sweeps.values() if any(f"'{a}'" in fault for a in s.axes)}
+        raise ConfigError(f"kernels: {fault}, or leave one out ({', '.join(sorted(named))}).")
     m = raw["measure"]
     refuse_large(sweeps, raw["backend"], Bounds(m["max_cells"], m["max_builds"]))
     refuse_shared_cells(sweeps)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import duckdb
 import nbformat
-import pandas as pd
 import pytest
 from conftest import ROOT, environment
 from gpushmoo.analysis.aggregate import aggregate
@@ -58,13 +57,6 @@ def test_the_query_of_the_readme_answers_its_question(
     assert found["loses_percent"].tolist() == pytest.approx(
         (100 - 100 * expected).tolist(), abs=0.051
     )
-
-
-def test_the_frames_of_the_readme_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    assert 'pd.read_parquet("results/local/dataset")' in README
-    cells = pd.read_parquet("results/local/dataset")
-    assert {str(cells[axis].dtype) for axis in ("block_x", "num_partition")} == {"Int64"}
 
 
 @pytest.mark.parametrize("table", dictionary.TABLES, ids=lambda table: table.name)

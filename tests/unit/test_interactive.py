@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, environment
 from gpushmoo import BufferRef, ConfigError, CopyWorkload, Launch, Sweep, ceil_div, sweep
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.core.errors import NoDeviceError
@@ -19,6 +21,7 @@ from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import measure
 from gpushmoo.interactive.shell import main
 from gpushmoo.planning.config import load_config
+from gpushmoo.planning.merged import located
 from gpushmoo.storage.dataset import read_cells
 from matplotlib.figure import Figure
 
@@ -93,16 +96,24 @@ def test_what_is_kept_is_admitted_as_a_recorded_data_set(
     pd.testing.assert_frame_equal(read_cells(tmp_path / "dataset"), swept.cells)
     own = yaml.safe_load((kept / "report.yaml").read_text(encoding="utf-8"))
     own["kernels"] |= raw_config["kernels"]
+    own["kernel_folders"] = located(own["kernel_folders"], kept, None)
     config = load_config({**raw_config, **own}, ROOT)
     assert config.dataset == kept
+    # A run of the kernel itself, whose report stays.
+    assert config.run != "mine"
     assert config.sweeps["mine"].folder.path == kept / "kernels" / "mine"
     with pytest.raises(ConfigError, match="exists already"):
         swept.save(kept)
 
 
 def test_the_shell_prints_the_best_in_a_table(
-    folder: Path, device: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    folder: Path,
+    device: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     asked = "--axis block_x=32:64:32 --axis PER_THREAD=1 --dtype float --size 64"
     asked += " --measure min_samples=6 --measure max_samples=6"
     chosen = [word for name, value in device.items() for word in (f"--{name}", value)]
@@ -110,8 +121,26 @@ def test_the_shell_prints_the_best_in_a_table(
     said = capsys.readouterr()
     assert said.out.startswith("Sweep of mine: 2 ok.\n\nfloat, plain, 64 x 64, warm, ")
     assert " PER_THREAD  block_x" in said.out
-    assert f"--configfile {tmp_path / 'x' / 'report.yaml'}" in said.out
     assert "shard 1/1 mine float: 2 ok in " in said.err
+    assert "measure" not in plan_printed(said.out, tmp_path)
+
+
+def test_what_a_new_kernel_is_told_to_run_next_runs_from_anywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "mine", "--in", "a folder"]) == 0
+    assert "measure" in plan_printed(capsys.readouterr().out, tmp_path)
+
+
+def plan_printed(text: str, folder: Path) -> str:
+    """What a dry run of the `snakemake` command in `text` says; fails where it does."""
+    [command] = re.findall("^  (.*snakemake .*)", text, re.M)
+    done = subprocess.run(
+        f"{command} -n", shell=True, cwd=folder, env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -120,6 +149,7 @@ def test_the_shell_prints_the_best_in_a_table(
         ("sweep {} --axis TILE=16", "axes: 'TILE' is not known; allowed: block_x, PER_THREAD."),
         ("sweep {} --axis block_x=0", "Argument 'axes.block_x' is 0; it must be at least 1."),
         ("sweep {} --axis block_x", "argument --axis: 'block_x' must be NAME=VALUES, such as"),
+        ("sweep {} --search gided", "'search.mode' is 'gided'; allowed are all, race, guided"),
         ("sweep {} --size 8y", "argument --size: '8y' must be a number or such as 512x1024"),
         ("sweep {} --dtype int", "dtypes: 'int' is not known; allowed: float, double."),
         ("sweep {} --measure samples=9", "Unknown argument 'samples'; allowed here: axes, "),

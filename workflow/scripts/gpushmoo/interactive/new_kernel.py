@@ -7,11 +7,10 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from ..core.paths import KERNELS
 from ..planning.config_schema import ConfigError
 
 # Stands for the new name in the template's files.
-_NAME, _FOLDERS = "my_kernel", "[kernels]"
+_NAME = "my_kernel"
 # A file of the template that is no Python module of the library.
 _AS_TEXT = ".txt"
 _CONFIG = "my_kernel.yaml"
@@ -37,14 +36,8 @@ def write_kernel(name: str, parent: Path) -> tuple[Path, Path]:
             text = item.read_text(encoding="utf-8").replace(_NAME, name)
             out = folder / item.name.removesuffix(_AS_TEXT)
             if item.name == _CONFIG:
-                out, text = config, text.replace(_FOLDERS, _folders(parent))
+                out = config
             out.write_text(text, encoding="utf-8")
     except OSError as err:
         raise ConfigError(f"--in: '{folder}' cannot be written ({err.strerror}).") from err
     return folder, config
-
-
-def _folders(parent: Path) -> str:
-    """Where a configuration finds the new kernel, beside those of the project."""
-    here = parent.resolve()
-    return _FOLDERS if here == KERNELS else f"[kernels, '{here}']"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -157,15 +158,16 @@ class Sweep:
         sweep = self._request.sweep
         shutil.copytree(self._path(CELLS), out / CELLS)
         shutil.copy(self._path(LOG), out / LOG)
-        kernel_folders = [KERNELS.name]
+        own: dict[str, Any] = {}
         if sweep.folder.path.parent != KERNELS:
             ours = shutil.ignore_patterns("__pycache__")
             shutil.copytree(sweep.folder.path, out / "kernels" / sweep.folder.name, ignore=ours)
-            kernel_folders.append(str(out / "kernels"))
+            own = {"kernel_folders": ["kernels"]}
         config = {
-            "run": sweep.folder.name,
+            # Not the kernel's name alone, which a run of it may have.
+            "run": re.sub("[^A-Za-z0-9_.-]", "_", f"{sweep.folder.name}-{out.name}")[:64],
             "dataset": str(out),
-            "kernel_folders": kernel_folders,
+            **own,
             "only": [sweep.folder.name],
             "kernels": {sweep.folder.name: self._spec()},
         }

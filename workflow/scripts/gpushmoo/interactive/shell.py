@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ from .. import __version__
 from ..comparing.errors import CompareError
 from ..core.display import kind_words
 from ..core.errors import DeviceError
+from ..core.paths import ROOT
 from ..core.schema import GROUP, Status
 from ..explorer.errors import ExplorerError
 from ..exporting.errors import ExportError
@@ -74,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         help="variants of the kernel",
     )
     _add_swept(measured)
+    measured.add_argument("--search", metavar="MODE", help="all, race or guided")
     measured.add_argument("--repeats", type=int, metavar="N", help="how often all is measured")
     measured.add_argument("--save", metavar="FOLDER", help="keep the cells in this new folder")
     shown = commands.add_parser(
@@ -118,11 +122,17 @@ def _add_swept(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_axis,
         metavar="NAME=VALUES",
-        help="values of a launch parameter: TILE=16,32 or block_x=4:64:4 (from:to:step)",
+        help="values of a launch parameter: TILE=16,32 or block_x=4:64:4, which a configuration "
+        "calls {from: 4, to: 64, step: 4}",
     )
     for flag, example, meaning in (
         ("--dtype", "float,double", "element types"),
-        ("--size", "2048,512x1024", "sizes: the side of a square, or height and width"),
+        (
+            "--size",
+            "2048,512x1024",
+            "sizes: the side of a square, or height and width, "
+            "which a configuration calls [512, 1024]",
+        ),
         ("--cache", "warm,flushed", "what the last cache holds before a launch"),
         ("--launch", "back_to_back,isolated", "how launches come to the device"),
     ):
@@ -211,7 +221,8 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _sweep(given: argparse.Namespace) -> int:
-    chosen = {name: getattr(given, name) for name in ("backend", "device", "runtime", "repeats")}
+    names = ("backend", "device", "runtime", "repeats", "search")
+    chosen = {name: getattr(given, name) for name in names}
     result = sweep(
         given.kernel,
         axes=dict(given.axis) or None,
@@ -226,8 +237,7 @@ def _sweep(given: argparse.Namespace) -> int:
     print(report(result))
     if given.save is not None:
         folder = result.save(given.save)
-        print(f"\nSaved in {folder}; its report:\n  {_tool('snakemake')} --cores all", end="")
-        print(f" --configfile {folder / 'report.yaml'}")
+        print(f"\nSaved in {folder}; its report:\n  {_snakemake(folder / 'report.yaml')}")
     return 0 if Status.OK in result.statuses else _FAILED
 
 
@@ -292,8 +302,8 @@ def _share(value: float | None) -> str:
 def _new(given: argparse.Namespace) -> int:
     folder, config = write_kernel(given.name, Path(given.parent))
     print(f"{folder} holds a kernel that runs as it is; every line says what it is for. Next:")
-    print(f"  {_tool('python')} -m {library} sweep {folder}")
-    print(f"  {_tool('snakemake')} --cores all --configfile {config}")
+    print(f"  {_tool('python')} -m {library} sweep {shlex.quote(str(folder))}")
+    print(f"  {_snakemake(config)}")
     return 0
 
 
@@ -325,13 +335,21 @@ def _watch(given: argparse.Namespace) -> int:
     return 0
 
 
+def _snakemake(config: Path) -> str:
+    """The command that renders a report as the file `config` says, as it is typed here."""
+    snakefile = ROOT / "Snakefile"
+    if not snakefile.is_file():
+        return f"in a clone of {library}: snakemake --cores all --configfile {config.resolve()}"
+    there = "" if Path.cwd() == ROOT else f" -s {shlex.quote(str(snakefile))}"
+    return f"{_tool('snakemake')}{there} --cores all --configfile {shlex.quote(str(config))}"
+
+
 def _tool(name: str) -> str:
     """A program of this environment as it is typed here: ``.venv/bin/snakemake``."""
     program = Path(sys.executable).with_name(name)
-    try:
+    if program.is_relative_to(Path.cwd()):
         return str(program.relative_to(Path.cwd()))
-    except ValueError:  # an environment elsewhere, which is the active one
-        return name
+    return name if shutil.which(name) == str(program) else shlex.quote(str(program))
 
 
 _COMMANDS = {

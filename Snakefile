@@ -68,4 +68,3 @@ rule cells:
 rerun_changed_scripts(workflow)
 remake_damaged(flow, workflow)
 check_at_start(flow, workflow)
-tell_seconds(workflow)

@@ -13,7 +13,7 @@ from gpushmoo.analysis.advice import Advice, advice, place
 from gpushmoo.analysis.best import best_table
 from gpushmoo.analysis.ceiling import CeilingRow
 from gpushmoo.report.findings import MOST, Finding, advice_findings, ranked
-from gpushmoo.report.first_page import cost_cell, first_page
+from gpushmoo.report.first_page import closing_lines, cost_cell, first_page
 from gpushmoo.report.launches import axes_words, launch_values, launch_words, thumbnail
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -273,6 +273,23 @@ def test_a_small_map_has_the_fastest_of_every_place_and_holes_where_nothing_ran(
     assert drawn is not None
     assert drawn["kind"] == "line"
     assert drawn["points"] == [[0.0, 1.0], [0.3333, 0.5], [1.0, 0.25]]
+
+
+def test_where_all_launches_are_tied_none_of_them_stands_out() -> None:
+    noisy = group({(4, 4): 1.0, (8, 8): 1.1, (16, 16): 1.2, (32, 8): 1.3})
+    noisy["own_low_s"], noisy["own_high_s"] = 0.5 * noisy["median_s"], 2 * noisy["median_s"]
+    told = advised(noisy, group(LARGE, dtype="double"))
+    page = first_page(told, noisy, {"k": {"title": "K"}}, False)
+    decided, undecided = page["kernels"][0]["rows"]
+    assert (decided["undecided"], decided["tied"]) == (False, "2 of 5")
+    assert (undecided["undecided"], undecided["tied"]) == (True, "4 of 4")
+    costs = [*undecided["defaults"].values(), undecided["worst"]]
+    assert any(cost["text"].startswith("+2") for cost in costs)
+    assert not any(cost["bad"] for cost in costs)
+    assert decided["worst"]["bad"]
+    [_, *lines] = closing_lines(page, "report.pdf")
+    assert [line.endswith("4 of 4 tied: no difference shown") for line in lines] == [False, True]
+    assert advice_findings(told[1:], lambda _: None) == []
 
 
 # Findings

@@ -99,6 +99,9 @@ def test_sentences_name_the_kernel_and_the_size() -> None:
     assert [f.worth for f in found] == [pytest.approx(0.25), 0.0]
     assert {f.figure for f in found} == {"curve-k.svg"}
     assert told(CELLS[CELLS["dtype"] == "float"], [], ["k"], names) == []
+    # Within the noise there is nothing to tell.
+    alike = pd.DataFrame([cell(t, n, 100.0 + n) for t, n in (("float", 2), ("double", 2))])
+    assert told(alike, [], ["k"], names) == []
 
 
 FIGURES = {"k": "curve-k.svg"}

@@ -154,18 +154,20 @@ def test_the_terminal_shows_shards_and_cells_and_no_traceback(finished: Finished
     assert "Traceback" not in text
 
 
-def test_a_run_ends_with_each_rules_seconds_and_only_where_jobs_ran(
+def test_a_run_ends_with_the_launches_to_use_and_where_the_report_is(
     finished: FinishedProject, second: Outcome
 ) -> None:
-    head = r"gpushmoo: \d+ s from start to end.*\n +rule +jobs +seconds +longest\n"
-    table = re.search(head + r"((?:  \S.*\n)+)", finished.outcome.text)
-    assert table
-    rows = [line.split() for line in table[1].splitlines()]
-    totals = [float(row[-2]) for row in rows if row[1] != "others"]
-    assert totals == sorted(totals, reverse=True)
-    assert ["measure", str(len(TINY_SHARDS))] in [row[:2] for row in rows]
-    assert (finished.results / "benchmarks" / "report.tsv").is_file()
-    assert "from start to end" not in second.text
+    found = re.search(r"gpushmoo: the report is (\S+); .*\n((?:  .*\n)+)", finished.outcome.text)
+    assert found
+    assert finished.root / found[1] == finished.results / "report.pdf"
+    page = read_json(finished.results / "report.json")["first_page"]
+    told = [(k["name"], row) for k in page["kernels"] for row in k["rows"]]
+    lines = found[2].splitlines()
+    assert len(lines) == len(told) > 0
+    for line, (kernel, row) in zip(lines, told, strict=True):
+        words = (kernel, row["dtype"], row["use"], f"{row['tied']} tied")
+        assert all(word in line for word in words), line
+    assert "the report is" not in second.text
 
 
 def test_a_second_run_has_nothing_to_do(second: Outcome) -> None:

@@ -219,6 +219,7 @@ def test_the_terminal_and_the_report_name_the_faults(user_run: UserRun) -> None:
         ("mine, float, broken", "build_failed"): 2,
         ("mine, float, forgets", "wrong_result"): 2,
     }
+    assert all(f["at"].count("block_x=") == 2 for f in facts["faults"])
 
 
 def test_a_view_of_its_own_stands_in_the_report_under_its_heading(user_run: UserRun) -> None:

@@ -24,7 +24,6 @@ try:
         rerun_changed_scripts,
         shards_anew,
         tell_lost_jobs,
-        tell_seconds,
     )
     from gpushmoo.planning.studies import (
         counted_files,

@@ -125,6 +125,7 @@ rule explorer:
 rule verdict:
     input:
         report=flow.path("report.pdf"),
+        facts=flow.path("report.json"),
         explorer=flow.path("explorer.html"),
         dataset=flow.dataset,
         others=flow.chapter_products,

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ from .earlier_runs import refuse_without_otava
 from .flow import MEASURING, Flow
 from .merged import Part, last_said, located, with_whole_axes
 from .products import damage, damage_of_shard
-from .rule_seconds import benchmark_seconds, seconds_by_rule, seconds_table
 
 _YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
@@ -167,45 +165,6 @@ def check_at_start(flow: Flow, workflow: Any) -> None:
 
     workflow._onstart = with_ours(workflow._onstart)
     workflow.onstart = lambda theirs: register(with_ours(theirs))
-
-
-def tell_seconds(workflow: Any) -> None:
-    """Have a run that succeeds end with a table of each rule's seconds, where any job ran.
-
-    Snakemake passes over ``onsuccess:`` as over ``onstart:``; see `check_at_start`.
-    """
-    rules, register = frozenset(workflow.modifier.rules), workflow.onsuccess
-
-    def with_ours(theirs: Callable[[Any], None]) -> Callable[[Any], None]:
-        def both(log: Any) -> None:
-            theirs(log)
-            _print_seconds(workflow, rules)
-
-        return both
-
-    workflow._onsuccess = with_ours(workflow._onsuccess)
-    workflow.onsuccess = lambda theirs: register(with_ours(theirs))
-
-
-def _print_seconds(workflow: Any, rules: Collection[Any]) -> None:
-    quiet = workflow.output_settings.quiet or ()
-    if not workflow.is_main_process or Quietness.ALL in quiet:
-        return
-    jobs = [job for job in workflow.dag.finished_jobs if job.rule in rules and job.output]
-    if times := seconds_by_rule((job.rule.name, _seconds_of(workflow, job)) for job in jobs):
-        run = datetime.now() - workflow.start_time
-        print(seconds_table(times, run.total_seconds()), file=sys.stderr)
-
-
-def _seconds_of(workflow: Any, job: Any) -> float | None:
-    """Of a job without a benchmark file, what Snakemake itself keeps of each output.
-
-    A measuring job has none: Snakemake would read the process's memory map every half second.
-    """
-    if job.benchmark:
-        return benchmark_seconds(Path(job.benchmark))
-    record = workflow.persistence.metadata(job.output[0])
-    return record["endtime"] - record["starttime"] if record else None
 
 
 def start_jobs_when_ready(workflow: Any) -> None:

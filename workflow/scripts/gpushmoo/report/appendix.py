@@ -8,19 +8,35 @@ from typing import Any
 
 import pandas as pd
 
+from ..analysis.fastest import axes_of, params_text
 from ..analysis.statuses import faults
 from ..core.display import gbs, percent, seconds
 from .earlier import earlier_words
 from .tables import Json
 
+# Cells of a row of faults whose launch parameters are named.
+_NAMED = 3
+
 
 def fault_rows(cells: pd.DataFrame) -> list[Json]:
-    """Faults grouped by their message, so that a broken build is one line."""
+    """Faults grouped by their message, so that a broken build is one line.
+
+    ``at`` names the launch parameters of the first of them.
+    """
     bad = faults(cells).fillna({"message": ""})
     groups = bad.groupby(["kernel", "dtype", "variant", "status", "message"], observed=True)
     return [
-        {"where": f"{k}, {d}, {v}", "status": s, "message": m or "no message", "cells": str(n)}
-        for (k, d, v, s, m), n in groups.size().items()
+        {
+            "where": f"{k}, {d}, {v}",
+            "status": s,
+            "message": m or "no message",
+            "cells": str(len(some)),
+            "at": "; ".join(
+                params_text(cell, axes_of(some)) for cell in some.head(_NAMED).to_dict("records")
+            )
+            + ("; …" if len(some) > _NAMED else ""),
+        }
+        for (k, d, v, s, m), some in groups
     ]
 
 

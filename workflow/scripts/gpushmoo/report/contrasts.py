@@ -81,9 +81,12 @@ def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -
 
 
 def _gap(cells: pd.DataFrame) -> str | None:
+    """How much double moves of what float does; None where no difference is shown."""
     try:
         gap, at = double_over_float(cells, axes_of(cells))
     except ValueError:
+        return None
+    if gap.low <= 1.0 <= gap.high:
         return None
     launch = params_text(at, axes_of(cells))
     return f"{_range(gap, 1, ' ×')} ({at['variant']}, {launch})"

@@ -46,8 +46,9 @@ def ranked(findings: Sequence[Finding]) -> list[Finding]:
 
 def advice_findings(advice: Sequence[Advice], figure_of: FigureOf) -> list[Finding]:
     """What follows from the launches to use: at most one sentence of each kind."""
+    told_apart = [a for a in advice if not a.undecided]
     found = (
-        _defaults(advice, figure_of),
+        _defaults(told_apart, figure_of),
         _in_cache(advice, figure_of),
         _types(advice, figure_of),
         _faster_in_cache(advice, figure_of),
@@ -169,7 +170,7 @@ def _far_below(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
 
 def _edges(advice: Sequence[Advice]) -> Finding | None:
     """Where a better launch may lie outside of what was swept."""
-    at_edge = [a for a in advice if a.edge]
+    at_edge = [a for a in advice if a.edge and not a.undecided]
     if not at_edge:
         return None
     axes = sorted({part.split(" ")[0] for a in at_edge for part in a.edge.split(", ")})

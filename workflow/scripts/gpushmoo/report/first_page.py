@@ -72,14 +72,43 @@ def above_ceiling(advice: Sequence[Advice], is_cpu: bool) -> str:
     return sentence
 
 
+def closing_lines(page: Json, report: str) -> list[str]:
+    """What a run ends with on a terminal: where the `report` is, and the page's launches."""
+    rows = [
+        (
+            kernel["name"],
+            row["dtype"],
+            row["variant"],
+            f"{row['use']} ({kernel['axes']})" if kernel["axes"] else row["use"],
+            f"{row['bandwidth']} GB/s ± {row['half_width']}",
+            f"{row['tied']} tied" + (": no difference shown" if row["undecided"] else ""),
+        )
+        for kernel in page["kernels"]
+        for row in kernel["rows"]
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    head = f"gpushmoo: the report is {report}" + ("; the launches to use:" if rows else ".")
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return [head, *(f"  {line}" for line in lines)]
+
+
 def _row(a: Advice) -> Json:
     cell = a.cell
+
+    def cost(share: float | None) -> Json:
+        shown = cost_cell(share)
+        # What cannot be told from the fastest is no worse.
+        return {**shown, "bad": shown["bad"] and not a.undecided}
+
     half = (cell["bandwidth_high_gbs"] - cell["bandwidth_low_gbs"]) / 2 / cell["bandwidth_gbs"]
     return {
         "dtype": a.group["dtype"],
         "use": launch_values(cell, a.axes),
+        "undecided": a.undecided,
         "edge": " ".join(
-            f"{axis.removeprefix('block_')}\u00a0{ARROWS[way]}" for axis, way in ways(a.edge)
+            f"{axis.removeprefix('block_')}\u00a0{ARROWS[way]}"
+            for axis, way in ways(a.edge)
+            if not a.undecided
         ),
         "variant": a.group["variant"],
         "size": size_words(int(cell["height"]), int(cell["width"])),
@@ -87,9 +116,9 @@ def _row(a: Advice) -> Json:
         "bandwidth": significant(cell["bandwidth_gbs"]),
         "half_width": percent(half),
         "share": "—" if a.of_ceiling is None else a.of_ceiling.text,
-        "tied": str(a.tied),
-        "defaults": {name: cost_cell(a.defaults.get(name)) for name in DEFAULT_BLOCKS},
-        "worst": cost_cell(a.worst if a.candidates > 1 else None),
+        "tied": f"{a.tied} of {a.candidates}",
+        "defaults": {name: cost(a.defaults.get(name)) for name in DEFAULT_BLOCKS},
+        "worst": cost(a.worst if a.candidates > 1 else None),
         "in_cache": _in_cache(a),
     }
 

@@ -9,7 +9,6 @@ import pandas as pd
 
 from ..analysis.advice import BLOCK_AXES, Advice
 from ..core.schema import Status
-from .tables import Json
 
 # A line over fewer values shows nothing.
 _FEWEST_POINTS = 3
@@ -38,7 +37,7 @@ def launch_words(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
     return ", ".join(words) or "—"
 
 
-def thumbnail(a: Advice, cells: pd.DataFrame) -> Json | None:
+def thumbnail(a: Advice, cells: pd.DataFrame) -> dict[str, Any] | None:
     """A small picture of bandwidth over the launch parameters of the advice's group.
 
     A ``map`` over two axes has rows of shades from 0 to 255, the fastest launch's, and None where

@@ -16,6 +16,7 @@ from ..core.display import bare_interval, kind_words, percent, significant
 from ..core.schema import GROUP
 from ..core.space import CONDITIONS
 from ..storage.dataset import matching
+from .launches import launch_values
 
 Json = dict[str, Any]
 
@@ -77,20 +78,21 @@ def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> lis
         alike = matching(best, {name: a.group[name] for name in problem})
         group = alike[alike["variant"] == a.group["variant"]]
         top = group[group["is_fastest"]].iloc[0]
-        tied = [_short(c) for c in group["params"] if c != top["params"]]
-        others = alike[alike["is_fastest"] & (alike["variant"] != a.group["variant"])]
-        shares = others["bandwidth_gbs"] / top["bandwidth_gbs"]
+        others = group[group["params"] != top["params"]].to_dict("records")
+        tied = [launch_values(row, a.axes) for row in others]
+        variants = alike[alike["is_fastest"] & (alike["variant"] != a.group["variant"])]
+        shares = variants["bandwidth_gbs"] / top["bandwidth_gbs"]
         rows.append(
             {
                 "kernel": top["kernel"],
                 "dtype": top["dtype"],
                 "variant": top["variant"],
                 "size": names.size(a.group),
-                "fastest": _short(top["params"]),
+                "fastest": launch_values(top, a.axes),
                 "bandwidth": bare_interval(top),
                 "over_copy": "—" if pd.isna(top["over_copy"]) else significant(top["over_copy"]),
                 "tied": f"{len(group)} of {top['candidates']}",
-                "tied_with": ", ".join(tied[:NAMED_TIES]) + ",\u00a0…" * (len(tied) > NAMED_TIES),
+                "tied_with": "; ".join(tied[:NAMED_TIES]) + ";\u00a0…" * (len(tied) > NAMED_TIES),
                 "variants": _range(shares),
             }
         )
@@ -110,13 +112,6 @@ ARROWS = {"up": "↑", "down": "↓"}
 def ways(edge: str) -> list[list[str]]:
     """Axis, and ``up`` or ``down``, of each part of the column `edge` of `best_schema`."""
     return [part.split(" ") for part in edge.split(", ") if part]
-
-
-def _short(params: str) -> str:
-    """``block_x=64, block_y=4`` as ``64×4``; a single parameter as its value; none as a dash."""
-    if not params:
-        return "—"
-    return "×".join(p.split("=")[1] for p in params.split(", "))
 
 
 def ceiling_table(rows: Sequence[CeilingRow]) -> list[Json]:

@@ -59,7 +59,8 @@ def counted(
     ]
 
 
-# Kernels of both languages, of which each says the words in capitals. One word that changes always
+# Kernels of both languages, of which each says the words in capitals: of n words a thread looks at
+# FIRST(n), at every STEP-th from there on, and ends before END(n). One word that changes always
 # changes the sum, as its mixing is one to one.
 KERNELS = (
     f"#define NEAR {NEAR}"
@@ -70,7 +71,7 @@ KERNEL void strays(GLOBAL const WORD *words, const WORD guard, const LONG zone, 
     const LONG near = zone < NEAR ? zone : NEAR;
     const LONG looked_at = near + (zone - near) / stride;
     WORD before = 0, past = 0;
-    for (LONG i = FIRST; i < looked_at; i += STEP) {
+    for (LONG i = FIRST(looked_at); i < END(looked_at); i += STEP) {
         const LONG away = i < near ? i : near + (i - near) * stride;
         before += words[zone - 1 - away] != guard;
         past += words[zone + inner + away] != guard;
@@ -84,7 +85,7 @@ KERNEL void strays(GLOBAL const WORD *words, const WORD guard, const LONG zone, 
 KERNEL void checksum(GLOBAL const WORD *words, const LONG n, GLOBAL WORD *found)
 {
     WORD sum = 0;
-    for (LONG i = FIRST; i < n; i += STEP) {
+    for (LONG i = FIRST(n); i < END(n); i += STEP) {
         WORD mixed = words[i] + (WORD)i * 0x9E3779B1u;
         mixed = (mixed ^ (mixed >> 16)) * 0x85EBCA6Bu;
         mixed = (mixed ^ (mixed >> 13)) * 0xC2B2AE35u;

@@ -42,7 +42,8 @@ _WORDS = """
 #define GLOBAL
 #define WORD unsigned int
 #define LONG unsigned long long
-#define FIRST ((LONG)blockIdx.x * blockDim.x + threadIdx.x)
+#define FIRST(n) ((LONG)blockIdx.x * blockDim.x + threadIdx.x)
+#define END(n) (n)
 #define STEP ((LONG)gridDim.x * blockDim.x)
 #define ADD atomicAdd
 """

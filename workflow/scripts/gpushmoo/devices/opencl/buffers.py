@@ -16,7 +16,7 @@ __kernel void compare(__global const uint *a, __global const uint *b, const ulon
                       volatile __global uint *differing)
 {
     uint mine = 0;
-    for (ulong i = get_global_id(0); i < n; i += get_global_size(0))
+    for (ulong i = FIRST(n); i < END(n); i += STEP)
         mine += a[i] != b[i];
     if (mine)
         atomic_add(differing, mine);
@@ -27,9 +27,19 @@ _WORDS = """
 #define GLOBAL __global
 #define WORD uint
 #define LONG ulong
-#define FIRST get_global_id(0)
-#define STEP get_global_size(0)
 #define ADD atomic_add
+"""
+# Work-items of a GPU take words side by side, which it reads at once. A core of a CPU runs one
+# after the other, and fetches each cache line anew unless it has a range of its own.
+_STRIDE = """
+#define FIRST(n) get_global_id(0)
+#define END(n) (n)
+#define STEP get_global_size(0)
+"""
+_RANGE = """
+#define FIRST(n) ((n) * get_global_id(0) / get_global_size(0))
+#define END(n) ((n) * (get_global_id(0) + 1) / get_global_size(0))
+#define STEP 1
 """
 
 
@@ -49,7 +59,11 @@ class OpenCLBuffers:
     ) -> None:
         """Build the kernels; pyopencl's errors come out as they are."""
         self._cl, self._context, self._queue, self._translated = cl, context, queue, translated
-        program = cl.Program(context, _COMPARE + _WORDS + KERNELS).build()
+        device = context.devices[0]
+        cpu = device.type & cl.device_type.CPU
+        self._sizes = ((8 * device.max_compute_units,), (1,)) if cpu else ((4096,), (64,))
+        source = (_RANGE if cpu else _STRIDE) + _COMPARE + _WORDS + KERNELS
+        program = cl.Program(context, source).build()
         self._compare, self._strays, self._checksum = (
             cl.Kernel(program, name) for name in ("compare", "strays", "checksum")
         )
@@ -90,7 +104,7 @@ class OpenCLBuffers:
             sizes = (zone_bytes(buffer.size) // 4, buffer.size // 4, stride)
             numbers = map(np.uint64, sizes)
             word = _guard_word(buffer)
-            self._strays(self._queue, (4096,), (64,), buffer.whole, word, *numbers, found)
+            self._strays(self._queue, *self._sizes, buffer.whole, word, *numbers, found)
 
         return [Strays(int(before), int(past)) for before, past in self._found(buffers, queue)]
 
@@ -99,7 +113,7 @@ class OpenCLBuffers:
 
         def queue(buffer: Any, found: Any) -> None:
             words = np.uint64(buffer.size // 4)
-            self._checksum(self._queue, (4096,), (64,), buffer, words, found)
+            self._checksum(self._queue, *self._sizes, buffer, words, found)
 
         return [int(total) for total, _ in self._found(buffers, queue)]
 
@@ -108,7 +122,7 @@ class OpenCLBuffers:
 
         def queue(buffer: Any, found: Any) -> None:
             words = np.uint64(buffer.size // 4)
-            self._compare(self._queue, (4096,), (64,), buffer, expected, words, found)
+            self._compare(self._queue, *self._sizes, buffer, expected, words, found)
 
         return int(self._found([buffer], queue)[0][0])
 

@@ -23,24 +23,35 @@ SHARED = 2**16
 def host_dot(x: Array, y: Array) -> float:
     """x · y of flat arrays of one length and type; all cores work where that is worth their start.
 
-    The first call with elements compiles, which takes about a second (see `prepare`).
+    The first call with elements may compile, which takes about a second (see `prepare`).
     """
     if x.size == 0:
         return 0.0
     cores = len(os.sched_getaffinity(0))
     parts = np.zeros(cores if x.size >= SHARED else 1)
-    _compiled()(x, y, parts)
+    # Not BLAS on blocks from Python's threads: where NumPy's BLAS has threads of its own, these
+    # wait for each other (on 16 cores 15 GB/s instead of 150), and how many it may use is a
+    # setting for all.
+    loops().share(x, y, parts, BLOCK)
     return float(parts.sum())
 
 
 def one_core_dot(x: Array, y: Array) -> float:
     """As `host_dot` by the calling thread alone, in one block: the sum is of the arrays' type."""
-    return float(_block()(x, y)) if x.size else 0.0
+    return float(loops().block(x, y)) if x.size else 0.0
+
+
+@cache
+def loops() -> Any:
+    """The compiled loops: with their module comes Numba, only where the host has a part."""
+    from . import host_loops
+
+    return host_loops
 
 
 @cache
 def prepare(dtype: np.dtype[Any]) -> None:
-    """Compile `host_dot` and `one_core_dot` for `dtype`, so that no later call does."""
+    """Have `host_dot` and `one_core_dot` compiled for `dtype`, so that no later call does that."""
     for dot in (host_dot, one_core_dot):
         dot(np.ones(1, dtype), np.ones(1, dtype))
 
@@ -50,40 +61,3 @@ def host_dot_depth(n: int) -> int:
     if n == 0:
         return 0
     return sequential_depth(min(n, BLOCK)) + -(-n // BLOCK)
-
-
-# Not BLAS on blocks from Python's threads: where NumPy's BLAS has threads of its own, these wait
-# for each other (on 16 cores 15 GB/s instead of 150), and how many it may use is a setting for all.
-@cache
-def _block() -> Any:
-    """Numba takes a second to import: only where the host has a part."""
-    from numba import njit
-
-    # Sums may be reordered, as the widest vectors want; NaN and infinities count as everywhere.
-    @njit(fastmath={"reassoc", "contract", "nsz"})
-    def block(x: Array, y: Array) -> Any:
-        total = x.dtype.type(0)
-        for i in range(x.size):
-            total += x[i] * y[i]
-        return total
-
-    return block
-
-
-@cache
-def _compiled() -> Any:
-    from numba import njit, prange
-
-    block = _block()
-
-    @njit(parallel=True)
-    def share(x: Array, y: Array, parts: Array) -> None:
-        for k in prange(parts.size):
-            end = x.size * (k + 1) // parts.size
-            total = 0.0
-            for i in range(x.size * k // parts.size, end, BLOCK):
-                j = min(i + BLOCK, end)
-                total += block(x[i:j], y[i:j])
-            parts[k] = total
-
-    return share

@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 import os
-from functools import cache
-from typing import Any
 
 import numpy as np
 from gpushmoo.workloads.contract import Array
 from threadpoolctl import ThreadpoolController
 
-from .host_dot import host_dot
+from .host_dot import host_dot, loops
 
 CORES = len(os.sched_getaffinity(0))
 # Looked up once: finding the libraries takes longer than a short dot product.
 _BLAS = ThreadpoolController()
 
-
-def naive(x: Array, y: Array) -> Any:
-    """The products added up one after the other in the arrays' type: the document's loop."""
-    total = x.dtype.type(0)
-    for i in range(x.size):
-        total += x[i] * y[i]
-    return total
-
-
-@cache
-def compiled() -> Any:
-    """`naive` by Numba, which takes a second to import: only where it is run."""
-    from numba import njit
-
-    return njit(naive)
-
-
 WAYS = ("blas-all", "blas-one", "naive", "blocks-all")
-# Their threads go on for tens of milliseconds after a call, and would share the cores with others.
+# Their threads go on for a while after a call, and would share the cores with others.
 THREADED = frozenset({"blas-all", "blocks-all"})
 
 
 def dot_by(way: str, x: Array, y: Array) -> float:
     """x · y by NumPy's BLAS with all threads or one, a compiled loop, or the hybrid's blocks."""
     if way == "naive":
-        return float(compiled()(x, y))
+        return float(loops().naive(x, y))
     if way == "blocks-all":
         return host_dot(x, y)
     # Of the controller's own context manager a short dot product would see little else.

@@ -11,10 +11,8 @@ count of terms or roundings, and for less than one leaf, thread, lane or partial
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,7 +30,6 @@ _SEGMENT = 2**24
 # A significand in [1/2, 1) is cut into three digits of 18 bits, a product into five columns.
 _DIGIT = 18
 _COLUMNS = 5
-_MASK = 2**_DIGIT - 1
 # The sum of two exponents of `frexp`: −1073 is that of the smallest double, 1024 of the largest.
 _LEAST = -2 * 1073
 _BINS = 2 * 1024 - _LEAST + 1
@@ -114,7 +111,7 @@ def _digits(significand: Array) -> tuple[Array, Array, Array]:
 def _exact_sums(x: Array, y: Array) -> tuple[int, int]:
     """Sums of the positive and of the negated negative products, in units of 2^−_GRAIN."""
     positive = negative = 0
-    binned = _binned if x.size < COMPILED_FROM else _compiled_binned()
+    binned = _binned if x.size < COMPILED_FROM else _compiled_binned
     for start in range(0, x.size, _SEGMENT):
         bins = binned(x[start : start + _SEGMENT], y[start : start + _SEGMENT])
         positive += _joined(bins[:, :_BINS])
@@ -144,39 +141,11 @@ def _binned(x: Array, y: Array) -> npt.NDArray[np.int64]:
     return bins
 
 
-@cache
-def _compiled_binned() -> Callable[[Array, Array], npt.NDArray[np.int64]]:
-    """`_binned` by Numba on all cores, each with bins of its own: the same digits one by one."""
-    from numba import get_num_threads, njit, prange
+def _compiled_binned(x: Array, y: Array) -> npt.NDArray[np.int64]:
+    """`_binned` by all cores."""
+    from .host_loops import binned
 
-    @njit(parallel=True)
-    def share(x: Array, y: Array, bins: npt.NDArray[np.int64]) -> None:
-        parts = bins.shape[0]
-        for part in prange(parts):
-            for i in range(x.size * part // parts, x.size * (part + 1) // parts):
-                a, b = np.float64(x[i]), np.float64(y[i])
-                u, a_exponent = math.frexp(abs(a))
-                v, b_exponent = math.frexp(abs(b))
-                # Three digits of each, as integers, the most significant first.
-                p, q = np.int64(u * 2.0**54), np.int64(v * 2.0**54)
-                p0, p1, p2 = p >> 36, p >> 18 & _MASK, p & _MASK
-                q0, q1, q2 = q >> 36, q >> 18 & _MASK, q & _MASK
-                where = a_exponent + b_exponent - _LEAST
-                # A product of zeros adds nothing wherever it goes.
-                if (a < 0) != (b < 0):
-                    where += _BINS
-                bins[part, 0, where] += p0 * q0
-                bins[part, 1, where] += p0 * q1 + p1 * q0
-                bins[part, 2, where] += p0 * q2 + p1 * q1 + p2 * q0
-                bins[part, 3, where] += p1 * q2 + p2 * q1
-                bins[part, 4, where] += p2 * q2
-
-    def binned(x: Array, y: Array) -> npt.NDArray[np.int64]:
-        bins = np.zeros((get_num_threads(), _COLUMNS, 2 * _BINS), np.int64)
-        share(x, y, bins)
-        return np.asarray(bins.sum(axis=0))
-
-    return binned
+    return binned(x, y, (_COLUMNS, 2 * _BINS), _LEAST)
 
 
 def _joined(bins: npt.NDArray[np.int64]) -> int:

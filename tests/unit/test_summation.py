@@ -140,7 +140,7 @@ def over_all_exponents(n: int, dtype: np.dtype[Any], seed: int) -> tuple[Array, 
 def test_compiled_bins_are_those_of_numpy(dtype: np.dtype[Any], n: int) -> None:
     x, y = over_all_exponents(n, dtype, seed=n)
     bins = _binned(x, y)
-    np.testing.assert_array_equal(_compiled_binned()(x, y), bins)
+    np.testing.assert_array_equal(_compiled_binned(x, y), bins)
     if dtype == F64 and n > 3 * CHUNK:
         # The data reach both ends: the largest has the exponent 1024, the smallest −1073.
         used = np.flatnonzero(bins.any(axis=0)) % summation._BINS
@@ -150,7 +150,7 @@ def test_compiled_bins_are_those_of_numpy(dtype: np.dtype[Any], n: int) -> None:
 @given(vectors())
 def test_compiled_bins_are_those_of_numpy_for_any_pairs(pair: tuple[Array, Array]) -> None:
     x, y = (np.ascontiguousarray(v) for v in pair)
-    np.testing.assert_array_equal(_compiled_binned()(x, y), _binned(x, y))
+    np.testing.assert_array_equal(_compiled_binned(x, y), _binned(x, y))
 
 
 @each_dtype
@@ -170,14 +170,14 @@ def test_compiled_dot_products_of_strided_or_read_only_data_are_the_same(
 def compiled_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes of what is binned by the compiled way, which begins at 100 pairs."""
     calls: list[int] = []
-    compiled = _compiled_binned()
+    compiled = _compiled_binned
 
     def note(x: Array, y: Array) -> npt.NDArray[np.int64]:
         calls.append(x.size)
         return compiled(x, y)
 
     monkeypatch.setattr(summation, "COMPILED_FROM", 100)
-    monkeypatch.setattr(summation, "_compiled_binned", lambda: note)
+    monkeypatch.setattr(summation, "_compiled_binned", note)
     return calls
 
 

@@ -48,22 +48,23 @@ static inline element_t group_sum(__local element_t *sums, element_t mine)
         for (i = groups * 4 + mine; i < n; i += step)                                             \
             total += x[i] * y[i];                                                                 \
                                                                                                   \
-        total = group_sum(sums, total);                                                           \
-        if (get_local_id(0) == 0) {                                                               \
-            partials[get_group_id(0)] = total;                                                    \
-            mem_fence(CLK_GLOBAL_MEM_FENCE);                                                      \
-            last = atomic_inc(done) == get_num_groups(0) - 1;                                     \
-        }                                                                                         \
-        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);                                      \
-        if (!last)                                                                                \
-            return;                                                                               \
-        element_t rest = 0;                                                                       \
-        for (size_t k = get_local_id(0); k < get_num_groups(0); k += get_local_size(0))           \
-            rest += partials[k];                                                                  \
-        rest = group_sum(sums, rest);                                                             \
-        if (get_local_id(0) == 0) {                                                               \
-            *dst = rest;                                                                          \
-            *done = 0;                                                                            \
+        /* One tree for both sums: a compiler for CPUs takes seconds for each. */                 \
+        for (int end = 0; end < 2; end++) {                                                       \
+            total = group_sum(sums, total);                                                       \
+            if (get_local_id(0) == 0 && end == 0) {                                               \
+                partials[get_group_id(0)] = total;                                                \
+                mem_fence(CLK_GLOBAL_MEM_FENCE);                                                  \
+                last = atomic_inc(done) == get_num_groups(0) - 1;                                 \
+            } else if (get_local_id(0) == 0) {                                                    \
+                *dst = total;                                                                     \
+                *done = 0;                                                                        \
+            }                                                                                     \
+            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);                                  \
+            if (!last)                                                                            \
+                return;                                                                           \
+            total = 0;                                                                            \
+            for (size_t k = get_local_id(0); k < get_num_groups(0); k += get_local_size(0))       \
+                total += partials[k];                                                             \
         }                                                                                         \
     }
 

@@ -124,7 +124,7 @@ EDITS = {
         ("k < get_num_groups(0);", "k + 1 < get_num_groups(0);"),
         ("i < gridDim.x;", "i + 1 < gridDim.x;"),
     ],
-    "the result": [("*dst = rest;", "")],
+    "the result": [("*dst = total;", ""), ("*dst = rest;", "")],
 }
 
 

@@ -77,8 +77,9 @@ EIGHTHS = (8, 9, 10, 12, 14, 15, 16)
 
 # Short calls are repeated for so long, but not too often.
 LEAST_S, MOST_CALLS = 2e-4, 20
-# Threads of a way before go on for so long; arrays up to BRIEF are computed by one thread anyway.
-SETTLE_S, BRIEF = 0.03, 2**12
+# Threads of a way before are at rest after so long (see `gpushmoo.measuring`); arrays up to BRIEF
+# are computed by one thread anyway.
+SETTLE_S, BRIEF = 0.005, 2**12
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from ..core.errors import DeviceLostError, TypedError
 from ..core.schema import Status
 from ..core.space import CONDITIONS, Cell, CellGroup, Condition, Problem
 from ..devices.base import Device, Sample
+from ..workloads.contract import ReducingWorkload
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .admission import Admission
@@ -34,8 +35,8 @@ from .steps import TOGETHER, TOGETHER_S, CellSteps
 log = logging.getLogger(__name__)
 
 # Seconds before cells of which the host computes a part. Threads of a library that cells before
-# them used may go on spinning (OpenBLAS's for 2^26 cycles), and would share the cores.
-SETTLE_S = 0.1
+# them used still spin for a moment (see `measuring`), and would share the cores.
+SETTLE_S = 0.005
 
 # Rounds of one problem that may be lost to throttling before its cells are given up.
 SLOWED_ROUNDS = 5
@@ -80,6 +81,7 @@ class ShardRun:
         )
         self._admission = Admission(self._steps)
         self._recorded = recorded
+        self._kept: tuple[Problem, Space] | None = None
         self._rng = np.random.default_rng([settings.seed, settings.repeat])
 
     def measure(self, cells: Sequence[Cell]) -> None:
@@ -116,14 +118,7 @@ class ShardRun:
     def _measure_open(self, problem: Problem, runs: list[CellRun]) -> None:
         steps = self._steps
         steps.emit(Preparing(problem, frozenset(r.cell.variant for r in runs)))
-        space = open_space(
-            steps.device,
-            steps.folder.workload,
-            problem,
-            runs[0].cell.dtype,
-            runs[0].cell.variant,
-            steps.settings.seed,
-        )
+        space = self._space(problem, runs[0].cell)
         log.info("buffers of %s are ready", problem.label)
         if isinstance(steps.folder.workload, HostFedWorkload):
             time.sleep(SETTLE_S)
@@ -137,6 +132,22 @@ class ShardRun:
             alike = [r for r in runs if r.cell.condition == met and r.status is None]
             self._prepare(alike)
             self._sample(alike, met, space)
+
+    def _space(self, problem: Problem, cell: Cell) -> Space:
+        """What the cells are measured in: that of the group before, where it is the same.
+
+        A space whose result is one number does not depend on the variant.
+        """
+        if self._kept is not None and self._kept[0] == problem:
+            return self._kept[1]
+        # Its memory is given back first.
+        self._kept = None
+        steps, workload = self._steps, self._steps.folder.workload
+        seed = steps.settings.seed
+        space = open_space(steps.device, workload, problem, cell.dtype, cell.variant, seed)
+        if isinstance(workload, ReducingWorkload):
+            self._kept = problem, space
+        return space
 
     def _search_all(self, runs: list[CellRun], space: Space) -> None:
         """Measure those cells that a search of each group asks for."""

@@ -187,7 +187,27 @@ def test_repeats_share_the_samples_of_a_cell(repeats: int) -> None:
     rule = StoppingRule(7, 31, 0.002, 2.0)
     each = rule.shared_among(repeats)
     for mine, all_samples in ((each.min_samples, 7), (each.max_samples, 31)):
-        assert mine >= FEWEST
-        assert repeats * mine >= all_samples > repeats * (mine - 1) or mine == FEWEST
+        fewest = 3 if repeats >= 3 and all_samples == 7 else FEWEST
+        assert mine >= fewest
+        assert repeats * mine >= all_samples > repeats * (mine - 1) or mine == fewest
     assert each.budget_s * repeats == pytest.approx(2.0)
     assert each.relative_half_width == pytest.approx(0.002 * math.sqrt(repeats))
+    assert each.gives_up is (repeats >= 3)
+
+
+@pytest.mark.parametrize(
+    ("samples", "gives_up", "stops"),
+    [
+        pytest.param(NOISY, True, 3, id="hopeless: at the minimum"),
+        pytest.param(NOISY, False, 12, id="but with few repeats at the maximum"),
+        pytest.param([1.0] * 12, True, FEWEST, id="steady: once that counts"),
+        # Half of the range is 0.015, times √(5/12) less than 0.01, times √(6/12) more.
+        pytest.param([1.0, 1.03, 1.0] + [1.0, 1.03] * 9, True, 6, id="until it is out of reach"),
+        pytest.param([1.0, 1.05, 1.0] + [1.0] * 9, True, 3, id="out of reach"),
+    ],
+)
+def test_many_repeats_spend_no_samples_on_cells_that_stay_unsure(
+    samples: list[float], gives_up: bool, stops: int
+) -> None:
+    rule = StoppingRule(3, 12, 0.01, 5.0, gives_up)
+    assert next(n for n in range(41) if rule.done(samples[:n], 0.0)) == stops

@@ -8,22 +8,28 @@ from dataclasses import dataclass
 
 from ...core.median import median_interval
 
-# Samples of a cell in one repeat: fewer have no 95 % interval, and a cell that was fast four times
-# in a row by luck stopped there and won.
+# Samples of a cell in one repeat by which it may be known as well as asked: fewer have no 95 %
+# interval, and a cell that was fast four times in a row by luck stopped there and won.
 FEWEST = 6
+# From so many repeats on, these tell by themselves how far a cell's times lie apart; a cell that
+# would not be known as well as asked by all its samples then has no more than this in each.
+TELLING_REPEATS, FEWEST_OF_MANY = 3, 3
 
 
 @dataclass(frozen=True)
 class StoppingRule:
     """Stop at a narrow interval, at `max_samples`, or when `budget_s` seconds are spent.
 
-    `min_samples`, which should be six or more for the interval to be one of 95 %, are always taken.
+    `min_samples` are always taken, and FEWEST before an interval counts as narrow. With
+    `gives_up`, a cell also stops where `max_samples` would not narrow its interval enough, which is
+    about as the root of their number.
     """
 
     min_samples: int
     max_samples: int
     relative_half_width: float
     budget_s: float
+    gives_up: bool = False
 
     def done(self, samples: Sequence[float], spent_s: float) -> bool:
         """Whether a cell with these samples, having cost `spent_s` seconds, needs no more."""
@@ -32,16 +38,22 @@ class StoppingRule:
             return False
         if n >= self.max_samples or spent_s >= self.budget_s:
             return True
-        return median_interval(samples).relative_half_width <= self.relative_half_width
+        half = median_interval(samples).relative_half_width
+        if self.gives_up and half * math.sqrt(n / self.max_samples) > self.relative_half_width:
+            return True
+        return n >= FEWEST and half <= self.relative_half_width
 
     def shared_among(self, repeats: int) -> StoppingRule:
         """The rule of each of so many repeats, which together take what this one rule takes.
 
         The mean of k medians is known √k times as well as each of them.
         """
+        many = repeats >= TELLING_REPEATS
+        fewest = FEWEST_OF_MANY if many else FEWEST
         return StoppingRule(
-            min_samples=max(FEWEST, math.ceil(self.min_samples / repeats)),
+            min_samples=max(fewest, math.ceil(self.min_samples / repeats)),
             max_samples=max(FEWEST, math.ceil(self.max_samples / repeats)),
             relative_half_width=self.relative_half_width * math.sqrt(repeats),
             budget_s=self.budget_s / repeats,
+            gives_up=many,
         )

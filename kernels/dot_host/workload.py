@@ -23,8 +23,8 @@ class DotHost(HostDot):
     def result_of(self, variant: str) -> str:
         """Its own name: no two variants are measured in turns.
 
-        The threads of a BLAS go on spinning after a call. Others that are started meanwhile wait for
-        cores: what takes 0.1 ms alone then takes 1 to 20 ms.
+        The threads of a BLAS go on spinning after a call. Others that are started meanwhile wait
+        for cores: what takes 0.1 ms alone then takes 1 to 20 ms.
         """
         return variant
 

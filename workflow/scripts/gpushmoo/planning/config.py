@@ -79,7 +79,7 @@ class RunConfig:
 @cache
 def _schema(text: str) -> Mapping[str, Any]:
     """The schema that is written so, with the backends that there are."""
-    schema: dict[str, Any] = yaml.safe_load(text)
+    schema: dict[str, Any] = yaml.load(text, yaml.CSafeLoader)
     schema["properties"]["backend"]["enum"] = [AUTO, *BACKENDS]
     return schema
 
@@ -173,7 +173,8 @@ def _with_studies(raw: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
     """`raw` with the sweeps of its studies' files as ``<study>_<sweep>``, unless it has its own."""
     kernels, only = raw["kernels"], raw["only"]
     for study in SWEPT_STUDIES.intersection(raw["studies"]):
-        file = yaml.safe_load((root / f"config/{study}.yaml").read_text(encoding="utf-8"))
+        text = (root / f"config/{study}.yaml").read_text(encoding="utf-8")
+        file = yaml.load(text, yaml.CSafeLoader)
         added = {f"{study}_{n}": {"kernel": n, **file["kernels"][n]} for n in file["only"]}
         kernels = added | kernels
         only = only and [*only, *(n for n in added if kernels[n] is not None)]

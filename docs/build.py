@@ -75,7 +75,7 @@ def computed(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         **{name: module.values(record, claims) for name, module in BY_RECORD.items()},
         "footprints": footprints.values(record, slow, claims),
         "simulated": simulated.values(record, slow, claims),
-        "c1060": c1060.values(slow, claims),
+        "c1060": c1060.values(claims),
         "documents": documents.values(claims),
         "followups": followups.values(claims),
         "dictionary": dictionary.values(),

@@ -4,41 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 from gpushmoo.core.schema import PROFILE_SCHEMA, SIMULATION_SCHEMA
 from gpushmoo.planning.recorded import RECORD
 from gpushmoo.simulation.machine import Level, Machine, load_machine
 from gpushmoo.simulation.reference import Chart, TileCopy, simulate
 from gpushmoo.storage.store import read_table
+from gpushmoo.storage.wholefile import read_json
 from tesla_c1060.answers import ALONE, BOARD, CHANGED, EVEN, HALF, Answer, answers, named
-from tesla_c1060.checks import FLOAT, published_checks, simulate_saturated
+from tesla_c1060.checks import FLOAT, Check, simulate_saturated
 from tesla_c1060.figures.float3 import evenness
 from tesla_c1060.latency import MEASURED_GBS
-from tesla_c1060.questions import answer_questions
 from tesla_c1060.saturation import Multiplier, SaturatedCopy, start_up_cycles, streaming_cycles
 from tesla_c1060.tiles import GOOD, RULE, judge
 
 from .record import ROOT
-from .slow import Slow, key_of
 from .words import Claims, whole, whole_percent, whole_percent_span
 
 DEVICE = ROOT / "config" / "devices" / "tesla-c1060.yaml"
-# The first is that of the table.
-SIDES = (512, 256, 1024)
-MODULES = (
-    "gpushmoo.simulation.machine",
-    "gpushmoo.simulation.tiling",
-    "gpushmoo.simulation.agenda",
-    "gpushmoo.simulation.event_loop",
-    "gpushmoo.simulation.dram_controller",
-    "gpushmoo.simulation.run",
-    "gpushmoo.simulation.cases",
-    "tesla_c1060.clocks",
-    "tesla_c1060.questions",
-    "tesla_c1060.answers",
-)
 # Variant, and its words in the table.
 SHOWN = (
     (named(HALF, Level.BUS), "document's halved memory clock, one bus"),
@@ -56,12 +42,12 @@ SHOWN = (
 BANKS, SPREAD = named(HALF, Level.BANKS), f"board's clock: partitions, hashed, {ALONE}"
 
 
-def values(slow: Slow, claims: Claims) -> dict[str, Any]:
+def values(claims: Claims) -> dict[str, Any]:
     """Table and sentences of the simulated Tesla C1060; nothing of it was measured."""
     machine = load_machine(DEVICE)
-    kept = slow.get("questions C1060", key_of([DEVICE], MODULES), _questions)
-    sizes = kept["variants"]
-    found = sizes[str(SIDES[0])]
+    asked = _cells("questions")
+    sizes = {side: {n: _plain(a) for n, a in by.items()} for side, by in answers(asked).items()}
+    found = next(iter(sizes.values()))
 
     def every(clock: str, changed: str, key: str, levels: Iterable[Level] = Level) -> list[float]:
         """A number of one machine at all sizes and `levels`, in percent."""
@@ -88,7 +74,7 @@ def values(slow: Slow, claims: Claims) -> dict[str, Any]:
         max(every(BOARD, ALONE, "double_change", [Level.BUS]))
         <= min(every(BOARD, ALONE, "double_change", [Level.PARTITIONS])),
     )
-    checks = published_checks(machine)
+    checks = recorded_checks()
     plain = [c for c in checks if not c.corrects and c.ours is not None]
     claims.hold(
         "Every number of the text comes out as published.",
@@ -119,8 +105,7 @@ def values(slow: Slow, claims: Claims) -> dict[str, Any]:
         "float3_one": f"{found[BANKS]['float3 1']:.1f}",
         "float_one": f"{found[BANKS]['float 1']:.1f}",
         "float3_three": f"{found[BANKS]['float3 3']:.0f}",
-        "even": whole_percent(kept["even"]),
-        "hits": whole_percent(kept["hits"]),
+        **{name: whole_percent(share) for name, share in _float3(asked).items()},
         **_slips(machine),
         **_tiles(claims),
     }
@@ -128,8 +113,7 @@ def values(slow: Slow, claims: Claims) -> dict[str, Any]:
 
 def _tiles(claims: Claims) -> dict[str, str]:
     """The rule "tiles as wide as a partition", simulated as the default configuration says."""
-    (file,) = RECORD.glob("tesla-c1060-tiles-*.parquet")
-    cells = read_table(file, SIMULATION_SCHEMA).to_pandas()
+    cells = _cells("tiles")
     queued = cells[(cells["level"] == "partitions") & (cells["num_partition"] == 8)]
     by_width = queued[queued["dtype"] == "float"].groupby("row_bytes")["bandwidth_gbs"]
     spread = by_width.max() / by_width.min() - 1
@@ -176,29 +160,33 @@ def _facts(v: dict[str, Any]) -> str:
     return f"only: {', '.join(shown)}" if shown else "none"
 
 
-def _questions() -> dict[str, Any]:
-    """Simulate every variant, and what the plain numbers of its answer are."""
-    with TemporaryDirectory() as scratch:
-        written, over_time = Path(scratch) / "cells.parquet", Path(scratch) / "profile.parquet"
-        answer_questions(DEVICE, SIDES, written, over_time, 1)
-        cells = read_table(written, SIMULATION_SCHEMA).to_pandas()
-        profile = read_table(over_time, PROFILE_SCHEMA).to_pandas()
+def recorded_checks() -> list[Check]:
+    """The document's numbers beside ours, as recorded."""
+    return [Check(**row) for row in read_json(_recorded("checks"))["checks"]]
+
+
+def _recorded(kind: str) -> Path:
+    """The file of this kind that the record has of the simulated device."""
+    (file,) = RECORD.glob(f"{DEVICE.stem}-{kind}-*")
+    return file
+
+
+def _cells(kind: str, schema: pa.Schema = SIMULATION_SCHEMA) -> pd.DataFrame:
+    return read_table(_recorded(kind), schema).to_pandas()
+
+
+def _float3(cells: pd.DataFrame) -> dict[str, float]:
+    """How even the partitions' work is in the copy by one access, and how often rows are open."""
     copies = cells[
         (cells["variant"] == BANKS)
-        & (cells["width"] == SIDES[0])
+        & (cells["width"] == cells["width"].iloc[0])
         & (cells["dtype"] == "float3")
         & (cells["commands"] == 1)
         & (cells["kernel"] == "copy2d_coalesced")
     ]
+    profile = _cells("profile", PROFILE_SCHEMA)
     one = profile[(profile["dtype"] == "float3") & (profile["commands"] == 1)]
-    return {
-        "variants": {
-            str(side): {name: _plain(a) for name, a in by.items()}
-            for side, by in answers(cells).items()
-        },
-        "even": evenness(one),
-        "hits": float(copies["row_hit_share"].iloc[0]),
-    }
+    return {"even": evenness(one), "hits": float(copies["row_hit_share"].iloc[0])}
 
 
 def _plain(a: Answer) -> dict[str, Any]:

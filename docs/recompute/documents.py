@@ -19,13 +19,11 @@ from typing import Any
 import yaml
 from gpushmoo.chapters.contract import Chapter
 from gpushmoo.core.paths import CHAPTERS, KERNELS
-from gpushmoo.simulation.machine import load_machine
 from gpushmoo.workloads.loader import load_kernel
 from tesla_c1060.atlas import LISTING
-from tesla_c1060.checks import published_checks
 from tesla_c1060.figures.atlas import DRAWINGS
 
-from .c1060 import DEVICE
+from .c1060 import recorded_checks
 from .record import ROOT, MissingError
 from .words import Claims, joined
 
@@ -171,7 +169,7 @@ def _check(folder: str, part: str) -> str:
 
 @cache
 def _quantities() -> tuple[str, ...]:
-    return tuple(check.quantity for check in published_checks(load_machine(DEVICE)))
+    return tuple(check.quantity for check in recorded_checks())
 
 
 def _section(folder: str, heading: str, page: str) -> str:

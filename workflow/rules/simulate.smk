@@ -51,6 +51,8 @@ rule recorded_figure_simulated:
     wildcard_constraints:
         machine=flow.recorded_machines("simulated"),
     localrule: True
+    conda:
+        "../../environment.yml"
     params:
         note=figure_note,
     shell:

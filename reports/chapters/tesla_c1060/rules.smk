@@ -159,6 +159,8 @@ rule recorded_figure_c1060:
         kind="questions|float3",
         machine=flow.recorded_machines("questions"),
     localrule: True
+    conda:
+        "../../../environment.yml"
     params:
         note=figure_note,
     shell:
@@ -180,6 +182,8 @@ rule recorded_atlas:
     wildcard_constraints:
         machine=flow.recorded_machines("figures"),
     localrule: True
+    conda:
+        "../../../environment.yml"
     shell:
         "cp {input:q} {output:q} 2> {log:q}"
 

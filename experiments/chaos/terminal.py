@@ -19,6 +19,7 @@ _NOT_RAW = re.compile(r"^(WorkflowError|CreateRuleException|RuleException|LockEx
 _OURS = (
     r"gpushmoo: .+",
     r"shard \d+/\d+ .+",
+    r"  .+ \d+ of \d+ tied(: no difference shown)?",
 )
 # Snakemake's, and of the shell that it starts.
 _SNAKEMAKES = (

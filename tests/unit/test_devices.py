@@ -16,10 +16,16 @@ from covering import crossed
 from dot_products.workloads import PUBLISHED
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import BuildError, LaunchRefusedError, OutOfDeviceMemoryError
+from gpushmoo.core.errors import (
+    BuildError,
+    LaunchRefusedError,
+    NoDeviceError,
+    OutOfDeviceMemoryError,
+)
 from gpushmoo.core.space import CONDITIONS, Cell, Condition, Problem, Residency, expand_axis
-from gpushmoo.devices.base import Device, Sample
+from gpushmoo.devices.base import Device, DeviceInfo, Sample
 from gpushmoo.devices.guard_bands import Strays, zone_bytes
+from gpushmoo.devices.select import DeviceChoice, resolve
 from gpushmoo.workloads.contract import BufferRef, Launch, ReducingWorkload
 from gpushmoo.workloads.loader import find_kernels, load_kernel
 from hypothesis import HealthCheck, given, settings
@@ -357,3 +363,20 @@ def test_resident_blocks_are_at_least_one(device: Device) -> None:
     assert resident >= 1
     if device.info.backend == "cuda":
         assert resident * 512 <= int(device.info.extra["threads_per_multiprocessor"])
+
+
+@pytest.mark.parametrize(("gpus", "tried"), [(0, "opencl"), (1, "cuda")])
+def test_auto_probes_a_backend_that_seems_to_have_no_device_after_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: int, tried: str
+) -> None:
+    def answers_none(choice: DeviceChoice) -> DeviceInfo:
+        probed.append(choice.backend)
+        raise NoDeviceError("none")
+
+    probed: list[str] = []
+    monkeypatch.setattr("gpushmoo.devices.cuda.backend.count_devices", lambda: gpus)
+    monkeypatch.setattr("gpushmoo.devices.select.probe", answers_none)
+    with pytest.raises(NoDeviceError):
+        resolve(DeviceChoice("auto", 0, "auto", tmp_path))
+    assert probed[0] == tried
+    assert {"cuda", "opencl"} == set(probed)

@@ -123,7 +123,7 @@ def _options(path: Path) -> Mapping[str, Any]:
 @cache
 def _schema(text: str) -> Mapping[str, Any]:
     """The schema that is written so. Raises yaml.YAMLError, jsonschema.SchemaError."""
-    schema: Mapping[str, Any] = yaml.load(text, yaml.CSafeLoader)
+    schema: Mapping[str, Any] = yaml.CSafeLoader(text).get_single_data()
     jsonschema.Draft202012Validator.check_schema(schema)
     return schema
 

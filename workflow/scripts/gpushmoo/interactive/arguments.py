@@ -107,7 +107,7 @@ def _defaults() -> dict[str, Any]:
     The package holds the default configuration as a link, and an installed one as a copy.
     """
     text = files(__package__).joinpath("config.yaml").read_text(encoding="utf-8")
-    run = yaml.load(text, yaml.CSafeLoader)
+    run = yaml.CSafeLoader(text).get_single_data()
     named = {"seed": run["seed"], "thread_limit": run["thread_limit"]}
     return {**run["measure"], **named, "repeats": 1, "backend": AUTO, "device": 0, "runtime": AUTO}
 
@@ -117,7 +117,7 @@ def _schema() -> dict[str, Any]:
     """What each argument may be, by the schema of the configuration."""
     planning = files(check_schema.__module__.rpartition(".")[0])
     text = planning.joinpath("config.schema.yaml").read_text(encoding="utf-8")
-    run = yaml.load(text, yaml.CSafeLoader)
+    run = yaml.CSafeLoader(text).get_single_data()
     whole, of_sweep = run["properties"], run["$defs"]["kernel"]["properties"]
     of_measure = whole["measure"]["properties"]
     return {

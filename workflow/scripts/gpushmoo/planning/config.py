@@ -79,7 +79,7 @@ class RunConfig:
 @cache
 def _schema(text: str) -> Mapping[str, Any]:
     """The schema that is written so, with the backends that there are."""
-    schema: dict[str, Any] = yaml.load(text, yaml.CSafeLoader)
+    schema: dict[str, Any] = yaml.CSafeLoader(text).get_single_data()
     schema["properties"]["backend"]["enum"] = [AUTO, *BACKENDS]
     return schema
 
@@ -174,7 +174,7 @@ def _with_studies(raw: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
     kernels, only = raw["kernels"], raw["only"]
     for study in SWEPT_STUDIES.intersection(raw["studies"]):
         text = (root / f"config/{study}.yaml").read_text(encoding="utf-8")
-        file = yaml.load(text, yaml.CSafeLoader)
+        file = yaml.CSafeLoader(text).get_single_data()
         added = {f"{study}_{n}": {"kernel": n, **file["kernels"][n]} for n in file["only"]}
         kernels = added | kernels
         only = only and [*only, *(n for n in added if kernels[n] is not None)]

@@ -79,6 +79,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(item.path.stem, len(FIRST)))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test waits for a device on which another process measures, and says so unasked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def opencl_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What an OpenCL runtime compiled, kept for all tests of all workers, as a user's jobs keep it.

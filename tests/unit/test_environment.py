@@ -221,7 +221,7 @@ def test_a_second_bootstrap_waits_for_the_first(clone: Clone) -> None:
     assert waits(second)
     assert clone.calls == ["begin venv"]
     clone.let_go()
-    said = [process.communicate(timeout=60)[1] for process in (first, second)]
+    said = [process.communicate(timeout=600)[1] for process in (first, second)]
     assert (said, first.returncode, second.returncode) == (["", ""], 0, 0)
     # The second finds an environment, and has only to look whether all packages are there.
     assert clone.calls == [*WHOLE, "begin pip", "end pip"]
@@ -237,9 +237,9 @@ def test_a_killed_bootstrap_is_not_waited_for_and_its_environment_completed(clon
     second = clone.bootstrap()
     assert waits(second)
     os.killpg(first.pid, signal.SIGKILL)
-    first.communicate(timeout=60)
+    first.communicate(timeout=600)
     clone.wait_in_the_middle()
     clone.let_go()
-    assert second.communicate(timeout=60)[1] == ""
+    assert second.communicate(timeout=600)[1] == ""
     assert second.returncode == 0
     assert clone.calls == ["begin venv", *WHOLE]

@@ -119,7 +119,7 @@ def test_device_is_held_by_one_process_at_a_time(lock_dir: Path) -> None:
         assert holder.stdout.readline() == "held\n"
         assert not device_lock("GPU-1").acquire()
         assert device_lock("GPU-2").acquire()
-        holder.communicate(timeout=60)  # its input ends, it leaves by itself
+        holder.communicate(timeout=600)  # its input ends, it leaves by itself
         assert holder.returncode == 0
         assert device_lock("GPU-1").acquire()
 

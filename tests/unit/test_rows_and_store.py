@@ -381,7 +381,7 @@ def test_two_jobs_of_one_shard_leave_the_whole_file_of_one_of_them(
     writers = [spawned.Process(target=_write_often, args=(t, path, start)) for t in tables]
     for writer in writers:
         writer.start()
-    start.wait(timeout=60)
+    start.wait(timeout=600)
     seen = 0
     while any(w.is_alive() for w in writers) or not seen:
         if path.exists():

@@ -167,6 +167,13 @@ def test_block_eq_partition_is_right_for_any_size(
     assert wrong_words(device, KERNELS[cell.kernel], cell) == 0
 
 
+# Every variant of their first type has a test of its own: test_gallery, test_dot_*, test_images.
+ELSEWHERE = {
+    *("stream", "stream_dot", "reduce_sum", "stencil5", "gather_stride", "chase", "dispatch"),
+    *("issue", "dot_resident", "dot_square", "dot_streamed", "surf2d_memset", "tex2d_sum"),
+}
+
+
 def every_build() -> Iterator[Any]:
     """The first build of a kernel at both ends of its axes and with a single element, too.
 
@@ -176,6 +183,8 @@ def every_build() -> Iterator[Any]:
         variants = w.default_variants or w.variants
         for dtype, variant, marks in crossed(w, variants):
             first = (dtype, variant) == (w.dtypes[0], variants[0])
+            if name in ELSEWHERE and dtype == w.dtypes[0] and not marks:
+                marks = pytest.mark.hunt
             for problem in (Problem(61, 130), Problem(1, 1)) if first else (Problem(61, 130),):
                 yield pytest.param(
                     *(name, dtype, variant, problem, (1, -1) if first else (-1,)),

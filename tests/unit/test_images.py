@@ -105,7 +105,7 @@ def mappings_of(kernel: KernelFolder) -> Sequence[str]:
     ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-@settings(max_examples=examples(10))
+@settings(max_examples=examples(5))
 @given(
     problem=st.builds(Problem, st.integers(1, 130), st.integers(1, 130)),
     block=st.tuples(st.integers(1, 64), st.integers(1, 16)),

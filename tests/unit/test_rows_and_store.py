@@ -187,16 +187,24 @@ def test_file_appears_under_its_name_only_when_it_is_whole(
 ) -> None:
     path = tmp_path / "a.parquet"
     seen: list[bool] = []
-    write = pq.write_table
+    add_sum = store.add_sum
 
-    def watched(*args: Any, **options: Any) -> None:
-        write(*args, **options)
+    def watched(own: Path) -> None:
+        add_sum(own)
         seen.append(path.exists())
 
-    monkeypatch.setattr("gpushmoo.storage.store.pq.write_table", watched)
+    monkeypatch.setattr(store, "add_sum", watched)
     write_parquet(table, path, METADATA)
     assert seen == [False]
     assert path.exists()
+
+
+def test_the_provenance_stands_in_the_file_once(table: pa.Table, tmp_path: Path) -> None:
+    """Arrow's own copy of the schema, in base64, would hold it again."""
+    path = tmp_path / "a.parquet"
+    write_parquet(table, path, {**METADATA, "told": 3000 * "once "})
+    assert pq.read_metadata(path).metadata.keys() == {METADATA_KEY}
+    assert read_shard(path)[0].schema.remove_metadata() == table.schema
 
 
 def test_truncated_file_is_refused_at_every_length(shard: Path, tmp_path: Path) -> None:
@@ -321,16 +329,16 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, refusals: int, code: int) -> None:
         self.left, self._code = refusals, code
-        self._write = store.pq.write_table
-        monkeypatch.setattr(store.pq, "write_table", self)
+        self._writer = store.pq.ParquetWriter
+        monkeypatch.setattr(store.pq, "ParquetWriter", self)
         monkeypatch.setattr(store, "_ROOM_POLL_S", 0.0)
 
-    def __call__(self, table: pa.Table, where: Path, **options: Any) -> None:
+    def __call__(self, where: Path, schema: pa.Schema, **options: Any) -> Any:
         if self.left > 0:
             self.left -= 1
             Path(where).write_bytes(b"PAR1 half a file")
             raise OSError(self._code, os.strerror(self._code))
-        self._write(table, where, **options)
+        return self._writer(where, schema, **options)
 
 
 @pytest.mark.parametrize("code", [28, 122], ids=["no space", "quota"])

@@ -47,15 +47,20 @@ class BadParquetError(DamagedFileError):
 def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
     """Write `table` to `path` as `whole_file` does.
 
-    `metadata` is stored as JSON in the schema, and the file carries a sum of itself. Raises OSError
-    (no space, read-only), leaving nothing behind.
+    `metadata` is stored as JSON beside the rows, and the file carries a sum of itself. Raises
+    OSError (no space, read-only), leaving nothing behind.
     """
+    beside = dict(table.schema.metadata or {})
     if metadata is not None:
-        payload = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
-        others = table.schema.metadata or {}
-        table = table.replace_schema_metadata({**others, METADATA_KEY: payload.encode()})
+        told = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
+        beside[METADATA_KEY] = told.encode()
     with whole_file(path) as own:
-        pq.write_table(table, own, compression="zstd", write_page_checksum=True)
+        # Arrow's copy of the schema would hold all that stands beside once more.
+        with pq.ParquetWriter(
+            own, table.schema, compression="zstd", write_page_checksum=True, store_schema=False
+        ) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(beside)
         add_sum(own)
 
 

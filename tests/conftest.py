@@ -15,6 +15,7 @@ from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve
 from gpushmoo.simulation.machine import load_machine
+from gpushmoo.storage.packed import unpacked
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from matplotlib.figure import Figure
@@ -40,6 +41,11 @@ settings.load_profile("test")
 # Hypothesis also draws constants of whatever modules happen to be imported. Which these are depends
 # on the tests that a worker had before, so that the same draws need none of them.
 providers._get_local_constants = lambda: providers._local_constants
+
+
+def record(name: str) -> Path:
+    """The recorded shards of ``nvidia-h200``, or of a part of it: ``nvidia-h200/global_load``."""
+    return unpacked(ROOT / "reports/reference" / name)
 
 
 def environment(**changes: str) -> dict[str, str]:

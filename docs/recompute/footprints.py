@@ -18,7 +18,7 @@ from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA, fit_shapes
 from gpushmoo.storage.store import read_table
 from gpushmoo.workloads.loader import load_kernel
 
-from .record import ROOT, Record, shards_of
+from .record import ROOT, Record
 from .slow import Slow, key_of
 from .words import Claims, percent, span, whole_percent
 
@@ -48,7 +48,7 @@ def values(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
     found = {
         (kernel, dtype, size): slow.get(
             f"shapes {kernel} {dtype} {size}",
-            key_of(shards_of(record, kernel), MODULES),
+            key_of([record.packed], MODULES),
             partial(_judged, record, kernel, dtype, size),
         )
         for kernel, dtype, size in SERIES

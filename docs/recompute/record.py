@@ -17,6 +17,7 @@ from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
 from gpushmoo.analysis.fastest import fastest
 from gpushmoo.storage.dataset import read_medians
+from gpushmoo.storage.packed import PACKED, unpacked
 from gpushmoo.storage.store import open_shard
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,10 +91,15 @@ class Record:
         )
         return found
 
-    @cached_property
+    @property
+    def packed(self) -> Path:
+        """The file that all shards are packed in."""
+        return self.folder / PACKED
+
+    @property
     def n_bytes(self) -> int:
-        """Size of all shards on disk in bytes."""
-        return sum(p.stat().st_size for p in _shards(self.folder))
+        """Size of the packed shards in bytes."""
+        return self.packed.stat().st_size
 
 
 def read_record(folder: Path = H200) -> Record:
@@ -114,10 +120,5 @@ def digest(paths: Iterable[Path]) -> str:
     return found.hexdigest()
 
 
-def shards_of(record: Record, kernel: str) -> list[Path]:
-    """The shard files of the sweeps whose names begin with `kernel`."""
-    return [p for p in _shards(record.folder) if p.parts[-3].startswith(kernel)]
-
-
 def _shards(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.rglob("*.parquet") if p.is_file())
+    return sorted(unpacked(folder).rglob("*.parquet"))

@@ -21,6 +21,7 @@ from gpushmoo.analysis.device_model.stage import recorded_codes
 from gpushmoo.core.paths import ROOT
 from gpushmoo.core.schema import is_axis
 from gpushmoo.storage.dataset import partitions, read_medians
+from gpushmoo.storage.packed import unpacked
 from gpushmoo.workloads.loader import load_kernel
 
 
@@ -37,7 +38,7 @@ def described_cells(record: Path) -> pd.DataFrame:
     """The described cells of the shards in `record`, with launch parameters and results."""
     with TemporaryDirectory() as folder:
         dataset = Path(folder) / "dataset"
-        aggregate(sorted(record.rglob("*.parquet")), dataset)
+        aggregate(sorted(unpacked(record).rglob("*.parquet")), dataset)
         cells, provenance = read_medians(dataset), dataset_provenance(dataset)
         kernels = {str(where["kernel"]) for where in partitions(dataset)}
     code = record / "code_paths.json"

@@ -21,6 +21,7 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.core.schema import GROUP, Status
 from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.packed import unpacked
 
 _NAMES = ["median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s", "copy_gbs"]
 
@@ -29,7 +30,7 @@ def cells_of(folder: Path) -> pd.DataFrame:
     """The aggregated ``ok`` cells of the shards under `folder`."""
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "dataset"
-        aggregate(sorted(folder.rglob("*.parquet")), out)
+        aggregate(sorted(unpacked(folder).rglob("*.parquet")), out)
         cells = read_cells(out)
     return cells[cells["status"] == Status.OK]
 

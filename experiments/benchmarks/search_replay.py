@@ -44,6 +44,7 @@ from gpushmoo.search.candidates import Candidate, Prior
 from gpushmoo.search.open import planner_for
 from gpushmoo.search.settings import SearchMode, SearchSettings
 from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.packed import unpacked
 from gpushmoo.storage.wholefile import write_json
 from gpushmoo.workloads.contract import Workload
 from gpushmoo.workloads.loader import load_kernel
@@ -110,7 +111,7 @@ def recorded(folder: Path, tolerance: float) -> Iterator[Recorded]:
     with tempfile.TemporaryDirectory() as scratch:
         dataset = Path(scratch) / "dataset"
         # Not by folders: one kernel may have several, of sweeps of their own.
-        aggregate(sorted(folder.rglob("*.parquet")), dataset)
+        aggregate(sorted(unpacked(folder).rglob("*.parquet")), dataset)
         for kernel in (*TWO_D, *OTHERS):
             cells = read_cells(dataset, {"kernel": kernel})
             workload = load_kernel(KERNELS / kernel).workload

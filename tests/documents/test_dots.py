@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import ROOT
+from conftest import ROOT, record
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.report.chapter_pages import Measured, Page
 from gpushmoo.report.tables import Json
@@ -190,7 +190,7 @@ def test_the_page_holds_what_is_on_the_device_against_the_library() -> None:
 
 
 def test_the_record_of_an_h200_makes_a_whole_page(tmp_path: Path) -> None:
-    folder = ROOT / "reports/reference/nvidia-h200"
+    folder = record("nvidia-h200")
     aggregate(sorted(folder.glob("dot_*/*/*.parquet")), tmp_path / "dataset")
     studies = ROOT / "reports/reference/nvidia-h200-studies"
     rows = read_table(studies / "rivals.parquet", RIVALS_SCHEMA).to_pandas()

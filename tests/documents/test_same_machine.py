@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import ROOT
+from conftest import ROOT, record
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.core.schema import SAME_MACHINE_SCHEMA
 from gpushmoo.figures.same_machine import same_machine
@@ -23,14 +23,13 @@ from matplotlib.figure import Figure
 from test_figures import assert_readable
 
 DEVICE = ROOT / "config" / "devices" / "nvidia-h200.yaml"
-RECORD = ROOT / "reports" / "reference" / "nvidia-h200"
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recorded cells of block_eq_partition."""
     out = tmp_path_factory.mktemp("recorded") / "dataset"
-    folders = (RECORD / "block_eq_partition" / dtype for dtype in ("float", "double"))
+    folders = (record(f"nvidia-h200/block_eq_partition/{name}") for name in ("float", "double"))
     aggregate([path for folder in folders for path in sorted(folder.glob("*.parquet"))], out)
     return out
 

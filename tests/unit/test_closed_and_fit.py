@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import ROOT
+from conftest import record
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.models import fit as fit_module
 from gpushmoo.analysis.models.closed import ModelInputs, Parameters, total_s
@@ -233,7 +233,7 @@ def test_smallest_and_largest_point_are_never_held_out(
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    folder = ROOT / "reports/reference/nvidia-h200/block_eq_partition"
+    folder = record("nvidia-h200/block_eq_partition")
     dataset = tmp_path_factory.mktemp("recorded") / "dataset"
     aggregate(sorted(folder.rglob("*.parquet")), dataset)
     # Far outside the L2 cache, warm: the flushed series are the same there.

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, record
 from gpushmoo.chapters.loader import find_chapters, load_chapter
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import CHAPTERS
@@ -220,7 +220,7 @@ def test_both_sweeps_make_one_run() -> None:
 
 
 def test_the_record_holds_the_cells_of_the_sweep_of_dot_products() -> None:
-    folder = ROOT / "reports/reference/nvidia-h200"
+    folder = record("nvidia-h200")
     for name, sweep in overlaid("dots.yaml").sweeps.items():
         for dtype in sweep.dtypes:
             paths = sorted((folder / name / dtype).glob("*.parquet"))

@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 import pandas as pd
 import pytest
-from conftest import ROOT
+from conftest import record
 from exported import cells, close, group
 from gpushmoo import ExportError, export
 from gpushmoo.analysis.advice import advice
@@ -345,7 +345,7 @@ def test_kernel_tuner_replays_the_recorded_sweep_of_an_h200_and_finds_its_winner
 ) -> None:
     """In its own simulation mode, which looks every configuration up in the cache file."""
     tuner = pytest.importorskip("kernel_tuner", reason="kernel-tuner is not installed")
-    recorded = ROOT / "reports/reference/nvidia-h200"
+    recorded = record("nvidia-h200")
     kernels = recorded / "copy2d_coalesced/float", recorded / "block_eq_partition/float4"
     aggregate([p for k in kernels for p in sorted(k.glob("*.parquet"))], tmp_path / "dataset")
     winners = {

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT, examples
+from conftest import examples, record
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
 from gpushmoo.analysis.external_sort import KeySorter
 from gpushmoo.core.space import Problem
@@ -181,7 +181,7 @@ def test_provenance_stands_beside_the_partitions_without_readings(
 
 
 def test_a_large_shard_is_read_in_pieces(tmp_path: Path) -> None:
-    table, metadata = read_shard(ROOT / "reports/reference/nvidia-h200" / LARGE)
+    table, metadata = read_shard(record("nvidia-h200") / LARGE)
     path = tmp_path / "large.parquet"
     rows = 40_000
     many = pa.concat_tables((rows // len(table) + 1) * [table]).slice(0, rows)

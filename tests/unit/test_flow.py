@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, record
 from energetic import write_energy
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
@@ -446,8 +446,7 @@ def test_energy_is_measured_of_the_runs_own_kernels_and_shown_where_it_was(
     assert flow.path("figures", "energy.svg") in flow.figure_files
     told = energy_params(flow)
     assert set(told["kernels"]) == set(told["folders"]) >= {"copy2d_coalesced", "chase"}
-    record = ROOT / "reports/reference/nvidia-h200/global_load"
-    shutil.copytree(record, tmp_path / "mine/global_load")
+    shutil.copytree(record("nvidia-h200/global_load"), tmp_path / "mine/global_load")
     recorded = raw_config | {"dataset": str(tmp_path / "mine"), "studies": []}
     assert Flow(recorded, ask_device=False).energy_files == []
     write_energy(tmp_path / "mine-studies/energy.parquet", [])

@@ -50,6 +50,8 @@ MAY_SEE = {
 # Beside its packages: its short names, for Python and for type checkers, and the command line.
 ROOT_FILES = ("__init__.py", "__init__.pyi", "__main__.py", "py.typed", "__pycache__")
 MOST_LINES = 600
+# Tracked files that may be over 2 MB.
+LARGE = {"reports/reference/nvidia-h200/packed.parquet"}
 # What only a document says.
 WORDS = re.compile(
     r"tesla|c1060|\bthe document|(first|second|third) document|dot product|texture shmoo|gantt|gtx",
@@ -199,6 +201,14 @@ def test_no_class_name_stands_twice() -> None:
 def test_no_module_is_longer_than_one_reads() -> None:
     lines = Counter({name: len(m.text.splitlines()) for name, m in MODULES.items()})
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_a_clone_stays_light() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    files = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+    sizes = {f.relative_to(ROOT).as_posix(): f.stat().st_size for f in files if f.is_file()}
+    assert {name for name, size in sizes.items() if size > 2e6} <= LARGE
+    assert sum(sizes.values()) <= 25e6
 
 
 def test_the_instrument_does_not_speak_of_a_document() -> None:

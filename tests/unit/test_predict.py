@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT
+from conftest import ROOT, record
 from described import FACTS, described, measured
 from gpushmoo.analysis.device_model import fit_device
 from gpushmoo.analysis.device_model.bands import Bands, measured_bands
@@ -23,7 +23,6 @@ from gpushmoo.core.space import TYPICAL, expand_axis
 from gpushmoo.interactive.predict import KNOWN
 from gpushmoo.workloads.loader import load_kernel
 
-H200 = ROOT / "reports/reference/nvidia-h200"
 COPY = ROOT / "kernels/copy2d_coalesced"
 BLOCK = {"block_x": 32, "block_y": 8}
 
@@ -31,7 +30,7 @@ BLOCK = {"block_x": 32, "block_y": 8}
 @pytest.mark.parametrize("kernel", ["copy2d_coalesced", "block_eq_partition", "tex2d_sum"])
 def test_occupancy_is_what_the_driver_said(kernel: str) -> None:
     columns = ["threads_per_block", "registers", "resident_per_unit", "status"]
-    files = sorted((H200 / kernel).rglob("*.parquet"))
+    files = sorted(record(f"nvidia-h200/{kernel}").rglob("*.parquet"))
     told = pd.concat([pq.read_table(f, columns=columns).to_pandas() for f in files])
     told = told[told["status"] == "ok"].drop_duplicates()
     own = [
@@ -56,7 +55,7 @@ def test_a_small_block_is_limited_by_the_number_of_blocks(arch: str) -> None:
 @pytest.mark.parametrize(("block_x", "block_y"), [(32, 8), (16, 16), (64, 4), (32, 32)])
 def test_a_recorded_cell_lies_in_the_band(block_x: int, block_y: int) -> None:
     said = gpushmoo.predict(COPY, dtype="float", size=8192, block_x=block_x, block_y=block_y)
-    files = (H200 / "copy2d_coalesced/float").glob("*.parquet")
+    files = record("nvidia-h200/copy2d_coalesced/float").glob("*.parquet")
     where = [("block_x", "=", block_x), ("block_y", "=", block_y), ("width", "=", 8192)]
     where += [("cache_state", "=", "warm")]
     told = pd.concat([pq.read_table(f, filters=where).to_pandas() for f in files])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import ROOT
+from conftest import ROOT, record
 from gpushmoo.core.space import (
     CONDITIONS,
     Cell,
@@ -96,7 +96,7 @@ def cells_of(x: list[int], y: list[int], variants: tuple[str, ...] = ("v",)) -> 
 
 
 def test_key_of_a_cell_is_the_one_that_recorded_data_carries() -> None:
-    folder = ROOT / "reports/reference/nvidia-h200/copy2d_coalesced/float3"
+    folder = record("nvidia-h200/copy2d_coalesced/float3")
     recorded = pd.concat(pd.read_parquet(p) for p in folder.glob("*.parquet"))
     assert len(recorded) > 100
     for row in recorded.itertuples():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from conftest import ROOT
+from conftest import record
 from gpushmoo.storage.store import open_shard, read_shard, write_parquet
 from gpushmoo.storage.wholefile import read_summed
 from projects import Project
@@ -13,13 +13,13 @@ from projects import Project
 pytest_plugins = ["workflow_fixtures"]
 
 KERNEL = "stencil5"
-RECORDED = ROOT / "reports/reference/nvidia-h200-gallery" / KERNEL
 TIMES = ("samples_s", "median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s")
 
 
 def slowed(folder: Path, factor: float) -> None:
     """A copy of the recorded shards in which every launch takes `factor` times as long."""
-    for path in sorted(RECORDED.rglob("*.parquet")):
+    recorded = record(f"nvidia-h200-gallery/{KERNEL}")
+    for path in sorted(recorded.rglob("*.parquet")):
         table, metadata = read_shard(path)
         rows = table.to_pylist()
         for row in rows:
@@ -30,7 +30,7 @@ def slowed(folder: Path, factor: float) -> None:
             for name in ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "over_copy"):
                 row[name] = row[name] and row[name] / factor
         new = type(table).from_pylist(rows, schema=table.schema)
-        write_parquet(new, folder / path.relative_to(RECORDED), metadata)
+        write_parquet(new, folder / path.relative_to(recorded), metadata)
     assert open_shard(next(folder.rglob("*.parquet"))).metadata
 
 

@@ -13,6 +13,7 @@ from .. import __name__ as library
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..core.space import shard_name
 from ..storage.dataset_seal import SUMS
+from ..storage.packed import unpacked
 from ..storage.run_folders import sealed_dataset
 from ..storage.store import BadParquetError, open_shard
 from ..storage.wholefile import DamagedFileError, read_json
@@ -56,11 +57,15 @@ def opened(place: Path) -> Iterator[OpenedSet]:
     `place` is a run's folder (``results/NAME``), the folder of its data set, or one of shards. Of a
     run that still goes on the finished shards are taken. Raises OpenedError, one sentence.
     """
+    named, name = place, place.resolve().name
+    try:
+        place = unpacked(place)
+    except (BadParquetError, OSError) as err:
+        raise OpenedError(f"'{named}' cannot be unpacked: {err}") from err
     if not place.exists():
-        raise OpenedError(f"'{place}' does not exist; name a run's folder, such as results/local.")
+        raise OpenedError(f"'{named}' does not exist; name a run's folder, such as results/local.")
     if not place.is_dir():
-        raise OpenedError(f"'{place}' is a file; name the folder of a run or of a data set.")
-    name = place.resolve().name
+        raise OpenedError(f"'{named}' is a file; name the folder of a run or of a data set.")
     if (place / SUMS).is_file():
         yield OpenedSet(place, name)
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,10 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..core.median import median_intervals
 from ..core.schema import MOST_THREADS, Status
-
-Floats = npt.NDArray[np.float64]
+from ..storage.restored import Floats, derived, numbers
 
 # Far above what any memory or cache of a device moves, in GB/s.
 MOST_GBS = 1e6
@@ -106,19 +103,19 @@ def _faults_of_measured(rows: pa.Table, metadata: Mapping[str, Any]) -> Iterator
     if fault is not None:
         yield fault
         return
-    with np.errstate(divide="ignore", invalid="ignore"):
-        derived = _derived(rows, metadata)
-    for name, values in derived.items():
-        if not _agree(_numbers(rows, name), values):
+    for name, values in derived(rows, metadata["device"]["cache"]).items():
+        if not _agree(numbers(rows, name), values):
             yield f"holds an ok cell whose {name} does not follow from the rest of its row"
-    if np.nanmax(_numbers(rows, "bandwidth_high_gbs")) > MOST_GBS:
+    if np.nanmax(numbers(rows, "bandwidth_high_gbs")) > MOST_GBS:
         yield f"holds a bandwidth of over {MOST_GBS:.0e} GB/s, which nothing has"
     yield from _faults_of_groups(rows)
 
 
 def _faults_of_samples(rows: pa.Table, measure: Mapping[str, Any]) -> Iterator[str]:
     lengths = pc.list_value_length(rows.column("samples_s")).to_numpy()
-    for name in LISTS:
+    # A record that was packed has no moments, of any cell.
+    timed = len(pc.list_flatten(rows.column("sampled_at_s"))) > 0
+    for name in LISTS if timed else LISTS[:1]:
         column = rows.column(name)
         values = pc.list_flatten(column)
         if values.null_count or not np.array_equal(
@@ -126,9 +123,9 @@ def _faults_of_samples(rows: pa.Table, measure: Mapping[str, Any]) -> Iterator[s
         ):
             yield f"holds {name} that are not one for each sample"
             return
-        numbers = values.to_numpy()
+        found = values.to_numpy()
         least = np.nextafter(0.0, 1.0) if name == "samples_s" else 0.0
-        if not np.all(np.isfinite(numbers) & (numbers >= least)):
+        if not np.all(np.isfinite(found) & (found >= least)):
             yield f"holds {name} that no clock gives"
             return
     samples, moments = (pc.list_flatten(rows.column(n)).to_numpy() for n in LISTS)
@@ -136,7 +133,7 @@ def _faults_of_samples(rows: pa.Table, measure: Mapping[str, Any]) -> Iterator[s
         limit_s = measure["timeout_s"]
         yield f"holds a sample of {samples.max():.3g} s, and a launch may take {limit_s:g} s"
     launches = np.repeat(rows.column("launches_per_sample").to_numpy(), lengths)
-    if _overlap(moments, samples * launches, lengths):
+    if timed and _overlap(moments, samples * launches, lengths):
         yield "holds samples of a cell that began before the one before them had ended"
     if lengths.min() < 1 or lengths.max() > max(measure["max_samples"], 6):
         yield f"holds a cell of {lengths.min()} to {lengths.max()} samples"
@@ -151,44 +148,6 @@ def _overlap(moments: Floats, took_s: Floats, lengths: npt.NDArray[np.int64]) ->
     early = np.diff(moments) < took_s[:-1] * (1.0 - _CLOCKS)
     early[np.cumsum(lengths)[:-1] - 1] = False
     return bool(early.any())
-
-
-def _derived(rows: pa.Table, metadata: Mapping[str, Any]) -> dict[str, Floats]:
-    """The columns that follow from samples, bytes and copy; see `rows.cell_table`."""
-    samples = rows.column("samples_s")
-    lengths = pc.list_value_length(samples).to_numpy()
-    m = median_intervals(pc.list_flatten(samples).to_numpy(), lengths)
-    gb = (_numbers(rows, "bytes_read") + _numbers(rows, "bytes_written")) * 1e-9
-    copy, cache = _numbers(rows, "copy_gbs"), metadata["device"]["cache"]
-    return {
-        "median_s": m.median,
-        "median_low_s": m.low,
-        "median_high_s": m.high,
-        "own_low_s": m.low,
-        "own_high_s": m.high,
-        "coverage": m.coverage,
-        "bandwidth_gbs": gb / m.median,
-        "bandwidth_low_gbs": gb / m.high,
-        "bandwidth_high_gbs": gb / m.low,
-        "within_half_width": (m.high - m.low) / (2.0 * m.median),
-        "over_copy": gb / m.median / copy,
-        "between_spread": np.full(len(rows), math.nan),
-        "working_set_over_cache": gb * 1e9 / cache if cache else np.full(len(rows), math.nan),
-        "repeat_medians_s": m.median,
-        "repeat_samples": lengths.astype(float),
-        "repeat_copy_gbs": copy,
-    }
-
-
-def _numbers(rows: pa.Table, name: str) -> Floats:
-    """A column as floats, NaN for null; of lists the only entry, NaN without one, inf for more."""
-    column = rows.column(name)
-    if pa.types.is_list(column.type):
-        lengths = pc.list_value_length(column).to_numpy()
-        padded = np.where(lengths == 0, math.nan, math.inf)
-        padded[lengths == 1] = pc.list_flatten(column.filter(pa.array(lengths == 1))).to_numpy()
-        return padded
-    return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(), np.float64)
 
 
 def _agree(stored: Floats, derived: Floats) -> bool:

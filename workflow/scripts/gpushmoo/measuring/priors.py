@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from ..core.schema import Status
 from ..core.space import CellGroup, Problem
 from ..search.candidates import Prior
+from ..storage.packed import unpacked
 from ..storage.store import open_shard
 
 # A recorded group: its element type, and what a cell's group is.
@@ -56,7 +57,7 @@ def _elements(problem: Problem) -> int:
 def recorded_launches(folder: Path, kernel: str) -> RecordedLaunches:
     """Those of `kernel` in all shards under `folder`. Raises BadParquetError."""
     found: dict[RecordedGroup, list[tuple[tuple[tuple[str, int], ...], float]]] = {}
-    for path in sorted(folder.rglob("*.parquet")):
+    for path in sorted(unpacked(folder).rglob("*.parquet")):
         shard = open_shard(path)
         if Path(shard.metadata["params"]["folder"]).name == kernel:
             table = pa.Table.from_batches(list(shard.batches()), schema=shard.schema)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.run_plan import PLAN_FILE
+from ..storage.packed import unpacked
 from .flow import Flow
 
 # What a comparison writes below ``results/<run>/compare/``.
@@ -46,7 +47,7 @@ def data_files(folders: Iterable[str]) -> list[str]:
         if (folder / "dataset").is_dir():
             files += sorted((folder / "dataset").rglob("*.parquet"))
         elif not (folder / PLAN_FILE).is_file():
-            files += sorted(folder.rglob("*.parquet"))
+            files += sorted(unpacked(folder).rglob("*.parquet"))
     return [str(file) for file in dict.fromkeys(files)]
 
 

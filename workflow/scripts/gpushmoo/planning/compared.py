@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..storage.packed import unpacked
 from .config_schema import ConfigError
 
 
@@ -45,7 +46,7 @@ def read_compared(raw: Mapping[str, Any]) -> ComparedRuns | None:
         raise ConfigError("same: one run does not tell how far runs lie apart; name two or more.")
     for key, folders in (("before", sides[0]), ("after", sides[1]), ("same", raw["same"])):
         for folder in folders:
-            if not Path(folder).is_dir():
+            if not unpacked(Path(folder)).is_dir():
                 raise ConfigError(f"{key}: '{folder}' is not the folder of a run or of shards.")
     return ComparedRuns(sides[0], sides[1], tuple(raw["same"]), raw["delta"], raw["guard"])
 

@@ -18,6 +18,8 @@ from ..core.schema import FAULTS, Status, axis_fault
 from ..core.space import TYPICAL, most_values
 from ..measuring.settings import MeasureSettings
 from ..simulation.request import Simulation, SimulationError, read_simulation
+from ..storage.packed import unpacked
+from ..storage.store import BadParquetError
 from ..workloads.loader import KernelFolderError, find_kernels
 from ..workloads.memory import misfit
 from .bounds import Bounds, refuse_impossible, refuse_large
@@ -227,13 +229,16 @@ def _dataset(value: str | None, root: Path) -> Path | None:
         return None
     path = root / value
     try:
-        usable = path.is_dir() and any(path.rglob("*.parquet"))
+        shards = unpacked(path)
+        usable = shards.is_dir() and any(shards.rglob("*.parquet"))
+    except BadParquetError as err:
+        raise ConfigError(f"dataset: {err}") from err
     except OSError as err:
         raise ConfigError(f"dataset: '{value}' cannot be read ({err.strerror}).") from err
     if not usable:
         raise ConfigError(f"dataset: '{value}' is not a folder that holds Parquet files.")
     try:
-        for file in path.rglob("*.parquet"):
+        for file in shards.rglob("*.parquet"):
             refuse_braces(os.path.relpath(file))
     except UnreadableError as err:
         raise ConfigError(f"dataset: {err}") from err

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.otava_program import NoOtavaError, find_otava
+from ..storage.packed import unpacked
 from ..storage.run_folders import finished_runs, runs_in
 from .config_schema import ConfigError
 
@@ -43,9 +44,9 @@ def _runs_in(name: str, results: Path) -> list[Path]:
     folder = Path(name).expanduser()
     if folder.resolve() == results.resolve():
         return finished_runs(folder)
-    if not folder.is_dir():
+    if not unpacked(folder).is_dir():
         raise ConfigError(f"history: '{name}' is not the folder of a run, of runs or of shards.")
-    return runs_in(folder)
+    return runs_in(folder) if folder.is_dir() else [folder]
 
 
 def refuse_without_otava(earlier: EarlierRuns) -> None:

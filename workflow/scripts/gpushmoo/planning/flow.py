@@ -16,6 +16,7 @@ from ..core.paths import RESULTS, ROOT, cache_folder
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice, resolve
+from ..storage.packed import unpacked
 from ..workloads.host_fed import HostFedWorkload
 from .chapters import PlannedChapter
 from .config import RunConfig, check_memory, load_config
@@ -80,7 +81,8 @@ class Flow(SweptKernels):
     def shard_files(self) -> list[str]:
         """The raw shards: measured ones, or those of a recorded data set."""
         if self.config.dataset is not None:
-            return sorted(os.path.relpath(p) for p in self.config.dataset.rglob("*.parquet"))
+            shards = unpacked(self.config.dataset)
+            return sorted(os.path.relpath(p) for p in shards.rglob("*.parquet"))
         return [self.path("cells", s.path) for s in self.shards]
 
     def shard_file(self, wildcards: Any) -> str:

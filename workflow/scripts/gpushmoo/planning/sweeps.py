@@ -29,6 +29,7 @@ from ..core.space import (
 from ..measuring.sampling.stopping import StoppingRule
 from ..measuring.settings import MeasureSettings
 from ..search.settings import SearchMode, SearchSettings
+from ..storage.packed import unpacked
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel
 from ..workloads.memory import misfit
@@ -192,7 +193,7 @@ def read_measure(
         most_share=asked["most_share"],
     )
     transfer = asked["transfer"]
-    if transfer is not None and not any((ROOT / transfer).rglob("*.parquet")):
+    if transfer is not None and not any(unpacked(ROOT / transfer).rglob("*.parquet")):
         raise ConfigError(
             f"{key}search.transfer: '{transfer}' is not a folder that holds Parquet files."
         )

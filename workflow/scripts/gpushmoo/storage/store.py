@@ -124,7 +124,7 @@ class Shard:
         """
         keys = []
         # Checked again: another job may have replaced the file since it was opened.
-        with _opened(self.path) as file:
+        with checked_file(self.path) as file:
             rows = file.metadata.num_rows
             size = max(1, min(rows, rows * BATCH_BYTES // max(1, self.n_bytes)))
             for batch in file.iter_batches(size):
@@ -139,7 +139,7 @@ def open_shard(path: Path) -> Shard:
 
     Raises BadParquetError naming the file and the fault.
     """
-    with _opened(path) as file:
+    with checked_file(path) as file:
         schema, n_bytes = file.schema_arrow, _bytes_in_memory(file.metadata)
         raw = _metadata_text(path, file)
     try:
@@ -189,7 +189,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
     Raises BadParquetError naming the file and the fault.
     """
-    with _opened(path) as file:
+    with checked_file(path) as file:
         _metadata_text(path, file)
         table = file.read().replace_schema_metadata()
     if not table.schema.equals(schema):
@@ -199,19 +199,19 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """What `write_parquet` was given beside the table. Raises BadParquetError."""
-    with _opened(path) as file:
+    with checked_file(path) as file:
         metadata: dict[str, Any] = json.loads(_metadata_text(path, file))
     return metadata
 
 
 def check_table(path: Path) -> None:
     """Raise BadParquetError, naming the file and the fault, unless it is as it was written."""
-    with _opened(path):
+    with checked_file(path):
         return
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+def checked_file(path: Path) -> Iterator[pq.ParquetFile]:
     """A whole file that is as it was written; what goes wrong in it is a BadParquetError."""
     if not is_whole(path):
         raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")

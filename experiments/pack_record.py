@@ -1,0 +1,160 @@
+"""Packs a folder of recorded shards into one file, and holds that against the shards.
+
+    .venv/bin/python experiments/pack_record.py pack reports/reference/nvidia-h200
+    .venv/bin/python experiments/pack_record.py verify reports/reference/nvidia-h200 ORIGINALS
+
+`pack` writes ``packed.parquet`` beside the shards, and ``originals.sha256``, their sums as
+`sha256sum` has them; it unpacks what it wrote, compares every cell bit for bit but for
+``sampled_at_s``, which is left out, and only then removes the shards. `verify` compares a record
+with a folder of its shards, such as one that an older revision has, and their sums.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow/scripts"))
+
+from gpushmoo.storage.filesum import add_sum
+from gpushmoo.storage.packed import PACKED, UNPACKED
+from gpushmoo.storage.restored import KEY, MOMENTS, PROVENANCE, SHARD, derived, restored, unpack
+from gpushmoo.storage.store import read_shard
+from gpushmoo.storage.wholefile import whole_file
+
+SUMS = "originals.sha256"
+# One page for each column, whatever its length: neighbours help to compress.
+OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 19,
+    "store_schema": False,
+    "write_statistics": False,
+    "write_page_checksum": True,
+    "row_group_size": 2**31,
+    "data_page_size": 2**30,
+    "max_rows_per_page": 2**31 - 1,
+    "dictionary_pagesize_limit": 2**30,
+}
+
+
+def shards_in(folder: Path) -> list[Path]:
+    """The shards of a record that is not packed, or not yet."""
+    found = (p for p in folder.rglob("*.parquet") if p.name != PACKED)
+    return sorted(p for p in found if UNPACKED not in p.parts)
+
+
+def without_moments(table: pa.Table) -> pa.Table:
+    """The cells as `restored` has them."""
+    place = table.schema.get_field_index(MOMENTS)
+    none = pa.array([[]] * len(table), table.schema.field(place).type)
+    return table.set_column(place, table.schema.field(place), none)
+
+
+def packed_table(folder: Path) -> pa.Table:
+    """All shards of `folder`, without the columns that can be computed of every shard."""
+    shards = {path: read_shard(path) for path in shards_in(folder)}
+    tables = [table.replace_schema_metadata() for table, _ in shards.values()]
+    names = [KEY, *derived(tables[0].slice(0, 0), None)]
+    again = [
+        restored(t.drop_columns(names), m)
+        for t, (_, m) in zip(tables, shards.values(), strict=True)
+    ]
+    same = [
+        name
+        for name in names
+        if all(a.column(name).equals(t.column(name)) for a, t in zip(again, tables, strict=True))
+    ]
+    print(f"kept, as they do not follow bit for bit: {sorted({*names} - {*same})}")
+    kept = [t.drop_columns([MOMENTS, *same]) for t in tables]
+    for number, (path, (_, metadata)) in enumerate(shards.items()):
+        told = json.dumps(metadata, sort_keys=True)
+        # Neighbours are alike so, and keys, by which shards are sorted, are as good as random.
+        order = ["variant", "height", "width", "cache_state", "launch_kind", *metadata["axes"]]
+        kept[number] = kept[number].sort_by([(name, "ascending") for name in order])
+        rows = len(kept[number])
+        where = pa.array([path.relative_to(folder).as_posix()] * rows)
+        first = pa.array([told, *[None] * (rows - 1)], pa.string())
+        kept[number] = kept[number].append_column(SHARD, where).append_column(PROVENANCE, first)
+    return pa.concat_tables(kept, promote_options="default").combine_chunks()
+
+
+def smallest_forms(table: pa.Table) -> dict[str, list[str]]:
+    """Which columns are smaller as a dictionary and which with their bytes split."""
+    forms: dict[str, list[str]] = {"use_dictionary": [], "use_byte_stream_split": []}
+    for field in table.schema:
+        listed = pa.types.is_list(field.type)
+        kind = field.type.value_type if listed else field.type
+        leaf = f"{field.name}.list.element" if listed else field.name
+        if pa.types.is_floating(kind):
+            sizes = {form: written(table.select([field.name]), **{form: [leaf]}) for form in forms}
+            forms[min(sizes, key=lambda form: sizes[form])].append(leaf)
+        elif field.name != PROVENANCE:
+            forms["use_dictionary"].append(leaf)
+    return forms
+
+
+def written(table: pa.Table, **forms: list[str]) -> int:
+    """How many bytes the table takes so."""
+    out = io.BytesIO()
+    pq.write_table(table, out, **OPTIONS, **{"use_dictionary": False, **forms})
+    return out.tell()
+
+
+def pack(folder: Path) -> None:
+    """Write the packed record and the sums of its shards, and remove these once it is verified."""
+    table, shards = packed_table(folder), shards_in(folder)
+    with whole_file(folder / PACKED) as own:
+        pq.write_table(table, own, **OPTIONS, **smallest_forms(table))
+        add_sum(own)
+    lines = [f"{sum_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in shards]
+    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
+    before = sum(path.stat().st_size for path in shards)
+    verify(folder, folder)
+    for path in shards:
+        path.unlink()
+    for path in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
+        if not any(path.iterdir()):
+            path.rmdir()
+    print(f"{folder}: {before} -> {(folder / PACKED).stat().st_size} bytes, {len(table)} cells")
+
+
+def verify(record: Path, originals: Path) -> None:
+    """Raise SystemExit unless the record holds the shards in `originals`, and their sums."""
+    lines = (record / SUMS).read_text(encoding="utf-8").splitlines()
+    sums = {name: told for told, name in (line.split("  ", 1) for line in lines)}
+    found = {p.relative_to(originals).as_posix(): p for p in shards_in(originals)}
+    if {name: sum_of(path) for name, path in found.items()} != sums:
+        raise SystemExit(f"{record}: the shards' sums are not those of {SUMS}")
+    with TemporaryDirectory() as scratch:
+        unpack(record / PACKED, Path(scratch))
+        for name, path in found.items():
+            (own, told), (cells, metadata) = read_shard(Path(scratch) / name), read_shard(path)
+            if told != metadata or not own.equals(without_moments(cells)):
+                raise SystemExit(f"{record}: {name} is not what was packed")
+    print(f"{record}: {len(found)} shards are what they were, but for {MOMENTS}")
+
+
+def sum_of(path: Path) -> str:
+    """Its SHA-256."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=["pack", "verify"])
+    parser.add_argument("record", type=Path)
+    parser.add_argument("originals", type=Path, nargs="?")
+    given = parser.parse_args()
+    if given.what == "pack":
+        pack(given.record)
+    else:
+        verify(given.record, given.originals)

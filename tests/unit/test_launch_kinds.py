@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 from fakes import INFO, FakeDevice, cell_tag, make_cells, measure_cells
 from gpushmoo import ConfigError, sweep
 from gpushmoo.analysis.advice import Advice, advice
-from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_table
 from gpushmoo.core.errors import LaunchRefusedError
-from gpushmoo.core.schema import METADATA_KEY, WITHOUT_KIND, Status
+from gpushmoo.core.schema import Status
 from gpushmoo.core.space import LAUNCH_KINDS, USUAL, Cell, Condition, Problem
 from gpushmoo.devices.cuda.timing import CudaBound, CudaLibraryBound, EventTimer
 from gpushmoo.devices.select import DeviceChoice
@@ -33,9 +30,7 @@ from gpushmoo.planning.job_params import sweep_params
 from gpushmoo.report.first_page import first_page
 from gpushmoo.report.kinds import kind_findings, of_first_kind
 from gpushmoo.report.tables import Namer
-from gpushmoo.storage.dataset import of_one_kind, read_cells
-from gpushmoo.storage.filesum import add_sum
-from gpushmoo.storage.store import read_shard
+from gpushmoo.storage.dataset import of_one_kind
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import write_shard
@@ -266,26 +261,6 @@ def test_an_isolated_sweep_on_this_machine_is_verified_and_never_competes(
     assert found.cells.groupby("launch_kind")["copy_gbs"].nunique().tolist() == [1, 1]
     with pytest.raises(ConfigError, match="opencl has no launches of the kind 'stream'; it has: b"):
         sweep(kernel, **COPY, launch="stream", **few, **place)
-
-
-# What was recorded
-
-
-def test_a_shard_from_before_is_read_as_the_usual_kind(tmp_path: Path) -> None:
-    shard = written(tmp_path / "0000-of-0001.parquet")
-    table, metadata = read_shard(shard)
-    older = pq.read_table(shard, partitioning=None).drop_columns(["launch_kind"])
-    text = json.dumps({**metadata, "schema_version": WITHOUT_KIND}).encode()
-    pq.write_table(older.replace_schema_metadata({METADATA_KEY: text}), shard)
-    add_sum(shard)
-    read, told = read_shard(shard)
-    assert read.replace_schema_metadata().equals(table.replace_schema_metadata())
-    assert told == metadata
-    newer = written(tmp_path / "1" / "0000-of-0001.parquet", kinds=("isolated",))
-    aggregate([shard, newer], tmp_path / "dataset")
-    cells = read_cells(tmp_path / "dataset")
-    assert cells.groupby("launch_kind").size().to_dict() == dict.fromkeys(TWO, len(table))
-    assert set(of_one_kind(cells)["launch_kind"]) == {"back_to_back"}
 
 
 # The report

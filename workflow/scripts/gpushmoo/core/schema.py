@@ -9,8 +9,6 @@ from enum import StrEnum
 import pyarrow as pa
 
 SCHEMA_VERSION = 4
-# The version before, which files of recorded data sets have: without the column ``launch_kind``.
-WITHOUT_KIND = 3
 METADATA_KEY = b"gpushmoo"
 
 

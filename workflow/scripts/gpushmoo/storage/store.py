@@ -15,13 +15,11 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..core.schema import METADATA_KEY, SCHEMA_VERSION, WITHOUT_KIND, cell_schema
-from ..core.space import LAUNCH_KINDS
+from ..core.schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
 from .filesum import add_sum, sum_fault
 from .wholefile import DamagedFileError, whole_file
 
 MAGIC = b"PAR1"
-KIND = "launch_kind"
 # What a reader that goes through a shard holds of it at once.
 BATCH_BYTES = 8 * 2**20
 # Of each column's chunk, which else were read whole.
@@ -129,7 +127,7 @@ class Shard:
             size = max(1, min(rows, rows * BATCH_BYTES // max(1, self.n_bytes)))
             for batch in file.iter_batches(size):
                 keys.append(batch.column("cell_key"))
-                yield with_kind(batch)
+                yield batch
         if len(pa.chunked_array(keys, pa.string()).unique()) != rows:
             raise BadParquetError(self.path, "holds a cell twice.")
 
@@ -145,37 +143,17 @@ def open_shard(path: Path) -> Shard:
     try:
         metadata = json.loads(raw)
         version = metadata["schema_version"]
-        expected = _schema_of(version, metadata)
+        # Of another version the columns may be others.
+        expected = cell_schema(metadata["axes"]) if version == SCHEMA_VERSION else None
     except (ValueError, TypeError, KeyError) as err:
         raise BadParquetError(path, "carries a provenance that cannot be read.") from err
     if expected is None:
         raise BadParquetError(
-            path,
-            f"has schema version {version}; this program reads versions {WITHOUT_KIND} and "
-            f"{SCHEMA_VERSION}.",
+            path, f"has schema version {version}; this program reads version {SCHEMA_VERSION}."
         )
     if not schema.remove_metadata().equals(expected):
         raise BadParquetError(path, "has other columns than its schema version says.")
-    # What is read of an older file is of this version: `with_kind` has filled it.
-    named = cell_schema(metadata["axes"]).with_metadata(schema.metadata)
-    return Shard(path, named, {**metadata, "schema_version": SCHEMA_VERSION}, n_bytes)
-
-
-def _schema_of(version: int, metadata: Mapping[str, Any]) -> pa.Schema | None:
-    """The columns of a shard's file; None of a version that this program does not read."""
-    if version not in (WITHOUT_KIND, SCHEMA_VERSION):
-        return None
-    schema = cell_schema(metadata["axes"])
-    return schema if version == SCHEMA_VERSION else schema.remove(schema.get_field_index(KIND))
-
-
-def with_kind(cells: pa.RecordBatch) -> pa.RecordBatch:
-    """The cells with the column of the kind of launch; where it was the only one, it is not."""
-    if KIND in cells.schema.names:
-        return cells
-    place = cells.schema.get_field_index("cache_state") + 1
-    kinds = pa.repeat(pa.scalar(LAUNCH_KINDS[0]), len(cells))
-    return cells.add_column(place, pa.field(KIND, pa.string(), nullable=False), kinds)
+    return Shard(path, expected.with_metadata(schema.metadata), metadata, n_bytes)
 
 
 def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:

@@ -259,7 +259,7 @@ def test_shards_are_named_once_and_cover_every_kernel_and_dtype(
         places = [(n, i) for n in range(1, config.repeats + 1) for i in range(s.count)]
         assert sorted((m.repeat, m.index) for m in mates) == places
     # A whole repeat comes after the other.
-    assert config.repeats == 3
+    assert config.repeats > 1
     assert [s.repeat for s in shards] == sorted(s.repeat for s in shards)
     raw_config["measure"]["cells_per_shard"] = 2
     assert len(plan_shards(load_config(raw_config, ROOT))) > len(shards), "smaller ones are more"

@@ -7,8 +7,10 @@ import math
 from collections.abc import Collection
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from gpushmoo.core.median import CONFIDENCE, median_interval
+from gpushmoo.core.sampled import FEWEST, fully_sampled
 from gpushmoo.core.space import Condition
 from gpushmoo.measuring.sampling.batching import (
     LONGEST_S,
@@ -19,7 +21,7 @@ from gpushmoo.measuring.sampling.batching import (
     launches_of_group,
     shuffled,
 )
-from gpushmoo.measuring.sampling.stopping import FEWEST, StoppingRule
+from gpushmoo.measuring.sampling.stopping import StoppingRule
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -211,3 +213,18 @@ def test_many_repeats_spend_no_samples_on_cells_that_stay_unsure(
 ) -> None:
     rule = StoppingRule(3, 12, 0.01, 5.0, gives_up)
     assert next(n for n in range(41) if rule.done(samples[:n], 0.0)) == stops
+
+
+@pytest.mark.parametrize(("repeats", "least"), [(2, 6), (3, 4), (5, 3)])
+def test_later_repeats_measure_the_cells_that_have_their_least_samples(
+    repeats: int, least: int
+) -> None:
+    """Not those that a search left at fewer, and none that ended in a fault."""
+    counts = [least - 1, least, least + 1, 0, least]
+    statuses = ["ok", "ok", "ok", "wrong_result", "timeout"]
+    table = pa.table({"status": statuses, "samples_s": [[1.0] * n or None for n in counts]})
+    measure = {"min_samples": 10, "repeats": repeats}
+    rule = StoppingRule(10, 41, 0.01, 2.0).shared_among(repeats)
+    assert rule.min_samples == least
+    whole = fully_sampled(table, measure).to_pylist()
+    assert whole == [False, True, True, False, False]

@@ -59,9 +59,10 @@ def fault_of(
         return f"carries a provenance that cannot be read ({type(err).__name__}: {err})"
 
 
-def fault_of_repeat(first: pa.Table, later: pa.Table) -> str | None:
+def fault_of_repeat(first: pa.Table, metadata: Mapping[str, Any], later: pa.Table) -> str | None:
     """What is wrong with a later repeat of the shard whose first repeat is `first`."""
-    measured = first.filter(fully_sampled(first)).column("cell_key")
+    whole = fully_sampled(first, metadata["params"]["measure"])
+    measured = first.filter(whole).column("cell_key")
     return _fault_of_keys(set(measured.to_pylist()), later.column("cell_key").to_pylist())
 
 

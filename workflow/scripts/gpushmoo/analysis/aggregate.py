@@ -188,7 +188,7 @@ class _Reader:
         for path, table, metadata in zip(file.paths, tables, provenance, strict=True):
             fault = fault_of(path, table, metadata, self._plan)
             if fault is None and path != file.path:
-                fault = fault_of_repeat(tables[0], table)
+                fault = fault_of_repeat(tables[0], provenance[0], table)
             if fault is not None:
                 faults.append((path, f"'{path}' {fault}."))
         return faults

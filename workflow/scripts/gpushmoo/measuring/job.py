@@ -65,8 +65,8 @@ class FirstRepeat:
 
 def read_first(path: Path) -> FirstRepeat:
     """Of the file that the first repeat wrote. Raises BadParquetError."""
-    table, _ = read_shard(path)
-    ok = table.filter(fully_sampled(table))
+    table, metadata = read_shard(path)
+    ok = table.filter(fully_sampled(table, metadata["params"]["measure"]))
     names = ("cell_key", "launches_per_sample")
     of_cells = zip(*(ok.column(name).to_pylist() for name in names), strict=True)
     return FirstRepeat(dict(of_cells), launches_by_group(ok))

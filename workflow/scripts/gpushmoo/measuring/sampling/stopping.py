@@ -7,13 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.median import median_interval
-
-# Samples of a cell in one repeat by which it may be known as well as asked: fewer have no 95 %
-# interval, and a cell that was fast four times in a row by luck stopped there and won.
-FEWEST = 6
-# From so many repeats on, these tell by themselves how far a cell's times lie apart; a cell that
-# would not be known as well as asked by all its samples then has no more than this in each.
-TELLING_REPEATS, FEWEST_OF_MANY = 3, 3
+from ...core.sampled import FEWEST, TELLING_REPEATS, least_samples
 
 
 @dataclass(frozen=True)
@@ -48,12 +42,10 @@ class StoppingRule:
 
         The mean of k medians is known √k times as well as each of them.
         """
-        many = repeats >= TELLING_REPEATS
-        fewest = FEWEST_OF_MANY if many else FEWEST
         return StoppingRule(
-            min_samples=max(fewest, math.ceil(self.min_samples / repeats)),
+            min_samples=least_samples(self.min_samples, repeats),
             max_samples=max(FEWEST, math.ceil(self.max_samples / repeats)),
             relative_half_width=self.relative_half_width * math.sqrt(repeats),
             budget_s=self.budget_s / repeats,
-            gives_up=many,
+            gives_up=repeats >= TELLING_REPEATS,
         )

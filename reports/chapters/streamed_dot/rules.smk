@@ -14,6 +14,8 @@ if flow.config.dataset is None:
             flow.path("studies", "timeline.parquet"),
         log:
             flow.path("logs", "timeline.log"),
+        # Before the figures, which run beside each other.
+        priority: 1
         conda:
             device_environment
         threads: flow.all_cores
@@ -33,7 +35,8 @@ if flow.config.dataset is None:
             flow.path("logs", "errors.log"),
         conda:
             device_environment
-        threads: flow.all_cores
+        # Nothing is timed.
+        threads: 1
         resources:
             gpu=1,
         params:
@@ -48,6 +51,8 @@ if flow.config.dataset is None:
             flow.path("studies", "rivals.parquet"),
         log:
             flow.path("logs", "rivals.log"),
+        # Before the figures, which run beside each other.
+        priority: 1
         conda:
             device_environment
         threads: flow.all_cores

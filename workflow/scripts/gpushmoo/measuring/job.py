@@ -194,7 +194,7 @@ def _measured(
     statuses = Counter(table.column("status").to_pylist())
     if not statuses.keys().isdisjoint(FAULTS):
         # What a faulty kernel left in the process costs no other kernel's cells.
-        task.workers.drop()
+        session.drop()
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
     return finished
 
@@ -331,8 +331,12 @@ class _Session:
 
     def start(self, do: Measure) -> WorkerProcess:
         """A fresh process, at work on what it is told to measure; see `_started`."""
-        self._workers.drop()
+        self.drop()
         return self._started(lambda _: do)
+
+    def drop(self) -> None:
+        """Have the next job start with a fresh process."""
+        self._workers.drop(self._job)
 
     def _started(self, work: Callable[[Opened], Measure]) -> WorkerProcess:
         """A process that is at work on what `work` makes of its device and cells.

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
@@ -80,8 +80,8 @@ class WorkerProcess:
         own, theirs = socket.socketpair()
         paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
         self._last_words = LastWords()
-        # Who keeps the process for another job; None where it ends with its first.
-        self.keeper: Workers | None = None
+        # Has the process wait for another job; None where it ends with its first.
+        self.keep: Callable[[], None] | None = None
         descriptors = theirs.fileno(), self._last_words.descriptor
         with theirs, _prints(log_file) as prints:
             self._process = subprocess.Popen(
@@ -171,11 +171,8 @@ class WorkerProcess:
         self._process.wait()
 
     def done(self) -> None:
-        """The process has done its work: its keeper has it, or its end is waited for."""
-        if self.keeper is None:
-            self.join()
-        else:
-            self.keeper.keep(self)
+        """The process has done its work: it is kept for another job, or its end is waited for."""
+        (self.keep or self.join)()
 
     def join(self) -> None:
         """Wait for the end of a process that has nothing more to do."""
@@ -201,36 +198,29 @@ def _prints(log_file: Path | None) -> Iterator[int]:
 
 
 class Workers:
-    """Starts measuring processes for jobs, and may keep one from each job to the next.
+    """Starts measuring processes for jobs, and may keep them from each job to the next.
 
-    A process is kept by jobs of one device and repeat only: what another repeat shall tell is how
+    A process is kept for jobs of its own device and repeat: what another repeat shall tell is how
     far times lie apart between processes.
     """
 
     def __init__(self, keep: bool) -> None:
         self._keeps = keep
-        self._kept: WorkerProcess | None = None
-        self._for: object = None
+        self._kept: dict[object, WorkerProcess] = {}
 
     def take(self, job: Job, log_file: Path | None) -> WorkerProcess:
-        """The process that is kept, if it may do `job`, or a new one; at work on the job."""
-        same = job.process_key
-        if self._kept is not None and self._for == same:
-            worker, self._kept = self._kept, None
+        """The process that is kept for jobs like this, or a new one; at work on the job."""
+        worker = self._kept.pop(job.process_key, None)
+        if worker is not None:
             worker.begin(job, log_file)
             return worker
-        self.drop()
         worker = WorkerProcess(job, log_file)
         if self._keeps:
-            worker.keeper, self._for = self, same
+            worker.keep = lambda: self._kept.update({job.process_key: worker})
         return worker
 
-    def keep(self, worker: WorkerProcess) -> None:
-        """Have `worker`, which has done its work, wait for the next job."""
-        self._kept = worker
-
-    def drop(self) -> None:
-        """End the process that waits, if there is one."""
-        worker, self._kept = self._kept, None
+    def drop(self, job: Job) -> None:
+        """End the process that is kept for jobs like this, if there is one."""
+        worker = self._kept.pop(job.process_key, None)
         if worker is not None:
             worker.join()

@@ -94,14 +94,6 @@ def test_of_a_tied_set_the_launch_that_loses_least_elsewhere_is_told() -> None:
     assert launch_words(kept.in_cache.best, kept.axes) == "64 × 4"
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(1.0045, "64 × 4"), (1.0055, "16 × 16")])
-def test_for_other_sizes_half_a_percent_is_given_up_and_no_more(seconds: float, told: str) -> None:
-    wide = {"own_low_s": 0.5, "own_high_s": 2.0}
-    large = group({(16, 16): 1.0, (64, 4): seconds}, **wide)
-    [found] = advised(large, group(SMALL, side=1024))
-    assert (found.tied, launch_words(found.cell, found.axes)) == (2, told)
-
-
 def test_the_largest_problem_stands_for_all_warm_where_it_was_swept_so() -> None:
     flushed = group({(8, 8): 0.5, (4, 4): 1.0}, cache_state="flushed")
     [found] = advised(group(SMALL, side=1024), flushed)

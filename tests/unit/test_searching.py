@@ -114,7 +114,7 @@ def test_a_lost_process_is_replaced_and_the_search_goes_on() -> None:
 def test_a_later_repeat_measures_the_cells_that_were_not_outrun() -> None:
     result = searched(Valley(), SearchMode.GUIDED, 1, 2)
     table = cell_table(result, FOLDER.workload, INFO, ["chunks", "threads"])
-    again = table.filter(fully_sampled(table))
+    again = table.filter(fully_sampled(table, {"min_samples": 12, "repeats": 2}))
     assert 2 <= len(again) < statuses(result)[Status.OK]
     assert min(again.column("median_s").to_pylist()) == min(
         s for s in table.column("median_s").to_pylist() if s is not None

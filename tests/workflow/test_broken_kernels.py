@@ -111,7 +111,8 @@ def test_the_terminal_names_the_first_error_with_its_log_and_every_failed_sweep(
     run: BrokenRun,
 ) -> None:
     own = [x for x in run.outcome.text.splitlines() if x.startswith("gpushmoo: ")]
-    asked, build, counts, failed = own
+    asked, build, report, counts, failed = own
+    assert "results/broken/report.pdf" in report
     assert asked.startswith("gpushmoo: 15 cells, ")
     log = "results/broken/logs/build/unbuilt-float.log"
     assert re.search(r"own/unbuilt, float, variant broken: .*kernel.cl:\d+: error: ", build)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +42,11 @@ settings.load_profile("test")
 # Hypothesis also draws constants of whatever modules happen to be imported. Which these are depends
 # on the tests that a worker had before, so that the same draws need none of them.
 providers._get_local_constants = lambda: providers._local_constants
+
+
+# A shell's nohup ignores these for all that it starts, and tests send them.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def record(name: str) -> Path:

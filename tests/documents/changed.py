@@ -13,6 +13,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PASSED = HERE / "passed.sha256"
+# What running the tests leaves behind.
+MADE = {"__pycache__", ".unpacked"}
 FOLDERS = (
     *("docs", "reports/chapters", "reports/recorded", "reports/reference", "tests/documents"),
     "workflow/scripts/gpushmoo/simulation",
@@ -23,7 +25,7 @@ def digest() -> str:
     """SHA-256 over the names and bytes of the documents, the simulator and their tests."""
     found = hashlib.sha256()
     for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*")):
-        if path.is_file() and path != PASSED and "__pycache__" not in path.parts:
+        if path.is_file() and path != PASSED and not MADE.intersection(path.parts):
             found.update(f"{path.relative_to(ROOT)}\0".encode())
             found.update(hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest() + "\n"

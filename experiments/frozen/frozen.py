@@ -1,0 +1,128 @@
+"""Holds what a refactoring must not change against frozen values.
+
+    make report-h200
+    PYTHONPATH=workflow/scripts .venv/bin/python experiments/frozen/frozen.py results/h200
+    … frozen.py results/h200 --update     # freezes today's values
+
+Of the recorded H200 run: page one and what the report concludes, every group's fastest launch with
+its bandwidth and tied set, the measured peaks, the device model's parameters, errors and a sample
+of its predictions; the verdicts of `compare` on recorded pairs; the refusals of docs/mistakes.md.
+Floats are kept to nine digits. The documents' golden numbers are held by `make test-documents`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+from gpushmoo import compare
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+FROZEN = HERE / "frozen.json"
+GROUP = ["kernel", "dtype", "variant", "height", "width", "cache_state", "launch_kind"]
+PAGES = ("first_page", "findings", "ceilings", "contrasts", "curves", "sureness", "energy")
+# The same thing twice, and two amounts of planted work.
+PAIRS = {
+    "same": ("nvidia-h200-repeated/r00", "nvidia-h200-repeated/r01"),
+    "planted 3 %": ("nvidia-h200-repeated/r00", "nvidia-h200-repeated/planted-03-06"),
+    "planted 10 %": ("nvidia-h200-repeated/r01", "nvidia-h200-repeated/planted-10-04"),
+}
+EVERY = 997
+
+
+def rounded(value: Any) -> Any:
+    """`value` with all floats to nine digits."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}") if value == value else "nan"
+    if isinstance(value, dict):
+        return {str(k): rounded(v) for k, v in sorted(value.items(), key=lambda kv: str(kv[0]))}
+    if isinstance(value, list | tuple):
+        return [rounded(v) for v in value]
+    return value
+
+
+def digest(values: Any) -> str:
+    """The first digits of a SHA-256 over `values` as JSON."""
+    return hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()[:12]
+
+
+def best(run: Path) -> dict[str, Any]:
+    """Each group's fastest launch, bandwidth, and the digest of its tied set."""
+    frame = pq.read_table(run / "summary/best.parquet").to_pandas()
+    groups = {}
+    for name, cells in frame.groupby(GROUP, dropna=False):
+        (fastest,) = cells[cells.is_fastest].to_dict("records")
+        tied = sorted(cells.cell_key)
+        groups[" ".join(map(str, name))] = [
+            *(fastest[k] for k in ("cell_key", "bandwidth_gbs", "bandwidth_low_gbs")),
+            *(fastest["share_of_ceiling"], len(tied), digest(tied)),
+        ]
+    return groups
+
+
+def model(run: Path) -> dict[str, Any]:
+    """The device model's fit, and every EVERY-th of its predictions."""
+    (device,) = json.loads((run / "model/device.json").read_text())["devices"]
+    cells = pq.read_table(run / "model/device.parquet").to_pandas().sort_values("cell_key")
+    sample = cells.iloc[::EVERY]
+    predictions = zip(sample.cell_key, sample.predicted_s, sample.limit, strict=True)
+    return {"fit": device, "predictions": list(predictions)}
+
+
+def compared() -> dict[str, Any]:
+    """The verdicts of `compare` on recorded pairs."""
+    said = {}
+    for name, (a, b) in PAIRS.items():
+        found = compare(ROOT / "reports/reference" / a, ROOT / "reports/reference" / b)
+        groups: pd.DataFrame = found.groups
+        said[name] = {
+            "cells": found.cells["verdict"].value_counts().to_dict(),
+            "groups": groups[[c for c in groups if c.endswith("verdict")]].to_dict("list"),
+            "changes": groups.select_dtypes("number").round(9).to_dict("list"),
+        }
+    return said
+
+
+def main() -> None:
+    """Compare, or freeze."""
+    run = Path(sys.argv[1])
+    report = json.loads((run / "report.json").read_text())
+    parts = {
+        "best": best(run),
+        "ceiling": json.loads((run / "summary/ceiling.json").read_text()),
+        "compare": compared(),
+        "mistakes": (ROOT / "docs/mistakes.md").read_text().splitlines(),
+        "model": model(run),
+        "report": {name: report[name] for name in PAGES},
+    }
+    now = json.loads(json.dumps(rounded(parts), default=str))
+    # What is large is kept as digests of its parts; a difference still names the part.
+    now["ceiling"] = {"count": len(now["ceiling"]["ceiling"]), "digest": digest(now["ceiling"])}
+    if "--update" in sys.argv:
+        FROZEN.write_text(json.dumps(now, ensure_ascii=False, indent=0) + "\n")
+        return
+    found = list(differences(json.loads(FROZEN.read_text()), now))
+    print(*([*found[:40], f"{len(found)} differences"] if found else ["all as frozen"]), sep="\n")
+    sys.exit(bool(found))
+
+
+def differences(old: Any, new: Any, where: str = "") -> Any:
+    """A line for each place where `new` differs from `old`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            yield from differences(old.get(key), new.get(key), f"{where}/{key}")
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for place, (a, b) in enumerate(zip(old, new, strict=True)):
+            yield from differences(a, b, f"{where}/{place}")
+    elif old != new:
+        yield f"{where}: {old!r} -> {new!r}"
+
+
+if __name__ == "__main__":
+    main()

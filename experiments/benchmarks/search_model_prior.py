@@ -40,8 +40,7 @@ from gpushmoo.analysis.device_model.first import first_values
 from gpushmoo.analysis.device_model.form import COLUMNS, Floats, Launches, Model
 from gpushmoo.analysis.device_model.parameters import FIRST, PARAMETERS
 from gpushmoo.core.schema import GROUP, is_axis
-from gpushmoo.search.candidates import Prior
-from gpushmoo.search.settings import SearchMode, SearchSettings
+from gpushmoo.search.planner import Prior, SearchMode, SearchSettings
 from gpushmoo.storage.wholefile import write_json
 from search_replay import TWO_D, Recorded, Run, recorded, replayed, summary, table
 

@@ -40,9 +40,8 @@ from gpushmoo.core.schema import GROUP, Status, is_axis
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.exporting.groups import ExportGroup
 from gpushmoo.exporting.kernel_tuner import cache_text
-from gpushmoo.search.candidates import Candidate, Prior
-from gpushmoo.search.open import planner_for
-from gpushmoo.search.settings import SearchMode, SearchSettings
+from gpushmoo.search.guided import planner_for
+from gpushmoo.search.planner import Candidate, Prior, SearchMode, SearchSettings
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.packed import unpacked
 from gpushmoo.storage.wholefile import write_json

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from gpushmoo.search.candidates import Candidate
-from gpushmoo.search.planner import Planner
+from gpushmoo.search.planner import Candidate
+from gpushmoo.search.race import Planner
 
 MOST_ROUNDS = 10_000
 

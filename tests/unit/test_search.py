@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from gpushmoo.search.candidates import Candidate, Prior
-from gpushmoo.search.open import FEWEST_GUIDED, planner_for
-from gpushmoo.search.planner import Planner, SearchEnd
-from gpushmoo.search.settings import SearchMode, SearchSettings
+from gpushmoo.search.guided import FEWEST_GUIDED, planner_for
+from gpushmoo.search.planner import Candidate, Prior, SearchEnd, SearchMode, SearchSettings
+from gpushmoo.search.race import Planner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_cases import Trial, blocks_of, led, line_of, never, noisy, smooth_s

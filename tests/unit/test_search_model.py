@@ -9,12 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gpushmoo.search.candidates import Candidate, Prior
-from gpushmoo.search.features import _sectors, features_of
-from gpushmoo.search.guided import improvement, normal
-from gpushmoo.search.process import Posterior, Process, minimised
-from gpushmoo.search.tally import Tally
-from gpushmoo.search.transfer import expected_of
+from gpushmoo.search.guided import expected_of, improvement, normal
+from gpushmoo.search.model import Posterior, Process, _sectors, features_of, minimised
+from gpushmoo.search.planner import Candidate, Prior
+from gpushmoo.search.race import Tally
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import check_grad
 from scipy.stats import norm
@@ -164,24 +162,24 @@ def test_what_is_expected_from_elsewhere() -> None:
 
 
 def test_a_cell_is_full_as_measuring_has_it() -> None:
-    tally = Tally(3, 6, 16, 0.01)
-    tally.add(0, [1.0] * 6)
+    tally = Tally(3, (6, 16, 0.01))
+    tally.tell(0, [1.0] * 6)
     assert tally.wanted(0, 2) == 0
-    tally.add(1, [1.0, 2.0, 3.0])
+    tally.tell(1, [1.0, 2.0, 3.0])
     assert tally.wanted(1, 2) == 2
-    tally.add(1, [1.0, 2.0, 3.0])
+    tally.tell(1, [1.0, 2.0, 3.0])
     assert tally.wanted(1, 2) == 3
-    tally.add(1, [1.0, 2.0, 3.0] * 3)
+    tally.tell(1, [1.0, 2.0, 3.0] * 3)
     assert tally.wanted(1, 2) == 1
     assert tally.wanted(2, 2) == 2
-    tally.drop(2)
+    tally.fail(2)
     assert tally.wanted(2, 2) == 0
 
 
 def test_the_front_holds_who_may_be_the_fastest() -> None:
-    tally = Tally(4, 6, 16, 0.01)
+    tally = Tally(4, (6, 16, 0.01))
     for place, seconds in enumerate((1.0, 1.005, 2.0)):
-        tally.add(place, [seconds * f for f in (0.99, 1.0, 1.01)])
+        tally.tell(place, [seconds * f for f in (0.99, 1.0, 1.01)])
     assert tally.front().tolist() == [0, 1]
     assert (tally.measured.tolist(), tally.unmeasured.tolist(), tally.best) == ([0, 1, 2], [3], 0)
 
@@ -190,7 +188,7 @@ def test_a_search_imports_neither_scipy_nor_pandas() -> None:
     """They take longer to import than a guided search of a large group takes."""
     program = """
 import sys
-import gpushmoo.search.open
+import gpushmoo.search.guided
 print(sorted({"scipy", "pandas", "sklearn"} & set(sys.modules)))
 """
     done = subprocess.run(

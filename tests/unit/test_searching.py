@@ -18,9 +18,7 @@ from gpushmoo.measuring.sampling.stopping import StoppingRule
 from gpushmoo.measuring.searching import LEFT_OUT
 from gpushmoo.measuring.settings import MeasureSettings
 from gpushmoo.report.searched import searched_findings
-from gpushmoo.search.candidates import Prior
-from gpushmoo.search.planner import SearchEnd
-from gpushmoo.search.settings import SearchMode, SearchSettings
+from gpushmoo.search.planner import Prior, SearchEnd, SearchMode, SearchSettings
 
 FASTEST = 40
 CELLS = make_cells(threads=tuple(range(1, 65)), chunks=(1,))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ..core.schema import Status
 from ..core.space import CellGroup, Problem
-from ..search.candidates import Prior
+from ..search.planner import Prior
 from ..storage.packed import unpacked
 from ..storage.store import open_shard
 

@@ -9,9 +9,9 @@ from ..core.dtypes import DTYPES
 from ..core.errors import TypedError
 from ..core.schema import Status
 from ..core.space import CellGroup
-from ..search.candidates import Candidate
-from ..search.open import planner_for
-from ..search.planner import Planner
+from ..search.guided import planner_for
+from ..search.planner import Candidate
+from ..search.race import Planner
 from .events import CellRun, Searched
 from .priors import RecordedLaunches
 from .sampling.stopping import StoppingRule

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..search.settings import SearchMode, SearchSettings
+from ..search.planner import SearchMode, SearchSettings
 from .sampling.stopping import StoppingRule
 
 EVERY_CELL = SearchSettings()

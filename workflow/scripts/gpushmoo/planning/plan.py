@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.run_plan import RunPlan, SweepPlan
 from ..core.space import TYPICAL, count_cells, expand_axis, shard_count, shard_name
-from ..search.settings import SearchMode
+from ..search.planner import SearchMode
 from .config import RunConfig
 from .config_schema import ConfigError
 from .job_params import sweep_params

@@ -28,7 +28,7 @@ from ..core.space import (
 )
 from ..measuring.sampling.stopping import StoppingRule
 from ..measuring.settings import MeasureSettings
-from ..search.settings import SearchMode, SearchSettings
+from ..search.planner import SearchMode, SearchSettings
 from ..storage.packed import unpacked
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel

@@ -1,22 +1,24 @@
-"""A model of the times measured so far says which cells are measured next, and when to end."""
+"""A guided search: a model of the times so far says what is measured next, and when to end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from .candidates import Candidate, Prior
-from .features import WARP, features_of
-from .planner import Ask, SearchEnd, SearchVerdict
-from .process import Posterior, Process, unit_of
-from .race import further
-from .settings import SearchMode, SearchSettings
-from .tallied import TalliedSearch
-from .tally import LEAST_SPREAD, Tally
-from .transfer import expected_of
+from .model import WARP, Posterior, Process, features_of, unit_of
+from .planner import (
+    Ask,
+    Candidate,
+    Prior,
+    SearchEnd,
+    SearchMode,
+    SearchSettings,
+    SearchVerdict,
+)
+from .race import LEAST_SPREAD, FullRule, Planner, RacePlanner
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -31,11 +33,13 @@ CAUTION = 1.5
 FEWEST_BATCHES = 25
 # How many times as many cells there are when the model is fitted again.
 FIT_AGAIN = 1.2
+# A group of fewer cells is raced: a model needs half of them before it says anything.
+FEWEST_GUIDED = 24
 _GRID = np.arange(-8.0, 8.001, 0.004)
 _NORMAL = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in _GRID])
 
 
-class GuidedPlanner(TalliedSearch):
+class GuidedPlanner(Planner):
     """Expected improvement over a Gaussian process of the log times.
 
     After Jones, Schonlau and Welch 1998; the cells of a batch are chosen one after the other, each
@@ -44,22 +48,23 @@ class GuidedPlanner(TalliedSearch):
     `transfer` says what to begin with, and what the model has for one more feature.
     """
 
+    mode = SearchMode.GUIDED
+
     def __init__(
         self,
         candidates: Sequence[Candidate],
-        tally: Tally,
         settings: SearchSettings,
+        rule: FullRule,
         seed: int,
-        transfer: Sequence[Prior] = (),
+        transfer: Sequence[Prior],
     ) -> None:
-        super().__init__(tally)
-        self._settings = settings
+        super().__init__(len(candidates), settings, rule)
         expected = expected_of(candidates, transfer)
         self._process = Process(with_expected(features_of(candidates), expected))
         self._size = max(1, min(settings.batch, len(candidates) // FEWEST_BATCHES))
         # Of fewer times there is no spread.
         self._needed = max(2, settings.first)
-        self._most = max(1, math.ceil(settings.most_share * len(candidates)))
+        self._most_cells = max(1, math.ceil(settings.most_share * len(candidates)))
         drawn = np.random.default_rng(seed).permutation(len(candidates))
         self._first = first_of(whole_first(candidates, drawn), expected, settings.first)
         self._fitted = 0
@@ -70,20 +75,19 @@ class GuidedPlanner(TalliedSearch):
         """See `Planner`."""
         fewest = self._settings.fewest
         new, reason = self._new()
-        asks = further(self._tally, fewest) + [Ask(place, fewest) for place in new]
+        asks = self._further() + [Ask(place, fewest) for place in new]
         self._ended = SearchEnd.OPEN if asks else reason
         return asks
 
     def _new(self) -> tuple[list[int], SearchEnd]:
         """Cells without samples that are worth some; why the search ends where there is none."""
-        tally = self._tally
-        left, measured = tally.unmeasured, len(tally.measured)
-        room = max(0, self._most - int(np.count_nonzero(tally.taken)))
+        left, measured = self.unmeasured, len(self.measured)
+        room = max(0, self._most_cells - int(np.count_nonzero(self.taken)))
         if not len(left):
             self._better = 0.0
             return [], SearchEnd.EXHAUSTED
         if measured < self._needed:
-            still = [place for place in self._first if tally.is_new(place)]
+            still = [place for place in self._first if self.is_new(place)]
             return still[: min(self._needed - measured, room)], SearchEnd.BUDGET
         values, posterior = self._modelled()
         self._better = self._better_of(posterior, left)
@@ -94,10 +98,10 @@ class GuidedPlanner(TalliedSearch):
 
     def _modelled(self) -> tuple[Floats, Posterior]:
         """The log times that the model sees, and what it says of all candidates."""
-        places = self._tally.measured
-        log_s = self._tally.log_s[places]
+        places = self.measured
+        log_s = self.log_s[places]
         values = np.minimum(log_s, log_s.min() + CLIP)
-        errors = self._tally.standard_errors()
+        errors = self.standard_errors()
         if len(places) >= FIT_AGAIN * self._fitted:
             self._process.fit(places, values, errors)
             self._fitted = len(places)
@@ -105,7 +109,7 @@ class GuidedPlanner(TalliedSearch):
 
     def _better_of(self, posterior: Posterior, left: Places) -> float:
         """The summed probability that one of these beats the best by more than the tolerance."""
-        bound = float(self._tally.log_s.min()) + math.log1p(-self._settings.tolerance)
+        bound = float(self.log_s.min()) + math.log1p(-self._settings.tolerance)
         deviation = CAUTION * np.sqrt(posterior.variance[left])
         return float(normal((bound - posterior.mean[left]) / deviation).sum())
 
@@ -126,7 +130,7 @@ class GuidedPlanner(TalliedSearch):
 
     def verdict(self) -> SearchVerdict:
         """See `Planner`."""
-        return self._verdict(SearchMode.GUIDED, self._better, self._ended)
+        return self._verdict(self._better, self._ended)
 
 
 def with_expected(features: Floats, expected: Floats | None) -> Floats:
@@ -178,3 +182,67 @@ def normal(z: Floats) -> Floats:
     """The normal distribution's probability under `z`, to six digits, without SciPy."""
     under: Floats = np.interp(z, _GRID, _NORMAL)
     return under
+
+
+def expected_of(candidates: Sequence[Candidate], priors: Sequence[Prior]) -> Floats | None:
+    """The logarithm of how much slower than the best each candidate was elsewhere.
+
+    Several priors of the same launch parameters count as their geometric mean. A candidate whose
+    parameters were not measured elsewhere (values of some axes follow from the device) is as slow
+    as the one with the nearest parameters, by the sum of the differences of their logarithms. None
+    where no prior has the candidates' axes. Raises ValueError for a prior faster than the best.
+    """
+    names = [name for name, _ in candidates[0].params]
+    known: dict[tuple[tuple[str, int], ...], list[float]] = {}
+    for prior in priors:
+        if not 1.0 <= prior.slower < math.inf:
+            raise ValueError(f"a cell cannot be {prior.slower} times as slow as the fastest")
+        if [name for name, _ in prior.params] == names:
+            known.setdefault(prior.params, []).append(math.log(prior.slower))
+    if not known:
+        return None
+    means = {params: sum(found) / len(found) for params, found in known.items()}
+    places = np.array([_logarithms(params) for params in means])
+    slower = np.array(list(means.values()))
+    return np.array(
+        [
+            means[c.params] if c.params in means else _nearest(c.params, places, slower)
+            for c in candidates
+        ]
+    )
+
+
+def _nearest(params: Iterable[tuple[str, int]], places: Floats, slower: Floats) -> float:
+    away = np.abs(places - _logarithms(params)).sum(axis=1)
+    return float(slower[np.argmin(away)])
+
+
+def _logarithms(params: Iterable[tuple[str, int]]) -> Floats:
+    values = np.array([value for _, value in params], dtype=np.float64)
+    logarithms: Floats = np.sign(values) * np.log2(1.0 + np.abs(values))
+    return logarithms
+
+
+def planner_for(
+    candidates: Sequence[Candidate],
+    settings: SearchSettings,
+    rule_samples: tuple[int, int],
+    seed: int,
+    transfer: Sequence[Prior] | None = None,
+    half_width: float = 0.01,
+) -> Planner:
+    """A planner of one group, whose candidates differ in their launch alone.
+
+    `rule_samples` are the fewest and the most samples of a cell that may be the fastest; between
+    them it is full where half of the 95 % interval is at most the share `half_width` of its median.
+    Of equal arguments and equal samples equal questions follow. Raises ValueError for the mode
+    `all`, in which nothing is planned, and where there are no candidates.
+    """
+    if not candidates:
+        raise ValueError("a search among no candidates")
+    if settings.mode == SearchMode.ALL:
+        raise ValueError(f"nothing is planned in the mode '{settings.mode}'")
+    rule = (*rule_samples, half_width)
+    if settings.mode == SearchMode.RACE or len(candidates) < FEWEST_GUIDED:
+        return RacePlanner(len(candidates), settings, rule)
+    return GuidedPlanner(candidates, settings, rule, seed, transfer or ())

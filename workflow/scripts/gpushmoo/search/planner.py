@@ -1,11 +1,72 @@
-"""What every search of a group can be asked, and what it answers."""
+"""What a search of a group is given, what it asks for, and its verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One cell of a group: how it is launched, on which problem, on which device.
+
+    `params` are sorted by name; `block` holds the threads of a block along x, y and z, `blocks` the
+    blocks of the grid; the problem has `height` rows of `width` elements of `element_bytes` bytes;
+    the device has `units` multiprocessors, each of which holds `resident_per_unit` of these blocks
+    at once (None where that is not told).
+    """
+
+    params: tuple[tuple[str, int], ...]
+    block: tuple[int, int, int]
+    blocks: int
+    height: int
+    width: int
+    element_bytes: int
+    units: int
+    resident_per_unit: int | None
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+
+@dataclass(frozen=True)
+class Prior:
+    """A cell with these launch parameters elsewhere: on another size, type or device.
+
+    `slower` is its time over that of the fastest cell of its own group, 1.0 or more.
+    """
+
+    params: tuple[tuple[str, int], ...]
+    slower: float
+
+
+class SearchMode(StrEnum):
+    """`all`: every cell has all samples. `race`: slow cells have few. `guided`: or none."""
+
+    ALL = "all"
+    RACE = "race"
+    GUIDED = "guided"
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How a group is searched; all but `mode` and `fewest` matter to guided searches alone.
+
+    A search ends once an unmeasured cell is faster than the best by more than the share
+    `tolerance` with less than `better_probability`, all cells together, or once `most_share` of the
+    cells have samples. It begins with `first` cells and goes on with `batch` at a time, fewer in a
+    small group. Every cell has `fewest` samples before it is judged.
+    """
+
+    mode: str = SearchMode.ALL
+    tolerance: float = 0.01
+    better_probability: float = 0.05
+    first: int = 8
+    batch: int = 8
+    fewest: int = 2
+    most_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,34 +107,3 @@ class SearchVerdict:
     best: int | None
     better_probability: float | None
     ended: SearchEnd
-
-
-class Planner(Protocol):
-    """Searches one group: asks for samples, is told what they were, and at last gives a verdict.
-
-    Places count the candidates from 0. Of what was asked nothing has to be told before the next
-    question; what was neither told nor failed may be asked again.
-    """
-
-    def propose(self) -> list[Ask]:
-        """What to sample next, each place at most once; empty when the search has ended."""
-        ...
-
-    def tell(self, place: int, samples_s: Sequence[float]) -> None:
-        """New samples of a candidate, in seconds of a launch; more or fewer than were asked.
-
-        Raises ValueError for a time that is not positive and finite.
-        """
-        ...
-
-    def fail(self, place: int) -> None:
-        """The candidate gave no time, or can give no more; it is out."""
-        ...
-
-    def enough(self, place: int) -> None:
-        """The candidate is to get no more samples, and counts with those that it has."""
-        ...
-
-    def verdict(self) -> SearchVerdict:
-        """What is known so far."""
-        ...

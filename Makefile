@@ -71,6 +71,11 @@ mutations: .venv/dev.stamp
 soak: .venv/dev.stamp
 	$(CHAOS)/soak.py --cells $(or $(CELLS),200000) --minutes $(or $(MINUTES),30) --seed $(SEED)
 
+# Changes lines of the library, one at a time: does a test see it? Hours; 100 mutants by default.
+.PHONY: mutants
+mutants: .venv/dev.stamp
+	.venv/bin/python experiments/mutants.py --count $(or $(COUNT),100) --seed $(SEED)
+
 # Installs a Slurm where there is none (Debian's packages, as root), starts one of virtual nodes, runs
 # a sweep on it and lets jobs, nodes and the controller fail.
 test-cluster: .venv/dev.stamp

@@ -13,7 +13,7 @@ from .record import Record
 from .words import joined, percent, whole, whole_percent
 
 DOT = "dot_"
-# A launch that lasts so long is sampled alone (gpushmoo.measuring.sampling.batching).
+# A launch that lasts so long is sampled alone (gpushmoo.measuring.rounds).
 LONG_S = 50e-6
 COPIES = ("copy2d_", "block_eq_partition", "global_")
 

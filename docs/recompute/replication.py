@@ -14,7 +14,7 @@ from .words import Claims, joined, percent, signed, whole, whole_percent
 DISJOINT, HOLDING, WINNER = 0.02, 0.80, 0.97
 # How much longer a sweep may take than before repeats.
 SLOWER = 1.3
-# A launch that lasts so long is sampled alone (gpushmoo.measuring.sampling.batching).
+# A launch that lasts so long is sampled alone (gpushmoo.measuring.rounds).
 
 
 def values(record: Record, claims: Claims) -> dict[str, Any]:

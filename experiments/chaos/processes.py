@@ -69,7 +69,7 @@ def marked(mark: str, variable: str = MARK) -> list[Process]:
 
 def role_of(command: str) -> str:
     """What a process is by its command line."""
-    if "gpushmoo.measuring.worker.worker" in command:
+    if "gpushmoo.measuring.worker" in command:
         return WORKER
     if ".snakemake/scripts/" in command:
         return JOB

@@ -20,11 +20,9 @@ from gpushmoo.analysis.aggregate import AggregateError, aggregate
 from gpushmoo.core.run_plan import RunPlan
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, space_of
-from gpushmoo.measuring.earlier import NOTHING
-from gpushmoo.measuring.events import CellRun, ShardResult, planned
+from gpushmoo.measuring.events import CellRun, Opened, ShardResult, planned
 from gpushmoo.measuring.job import _metadata as shard_metadata
-from gpushmoo.measuring.rows import cell_table
-from gpushmoo.measuring.worker.protocol import Opened
+from gpushmoo.measuring.shard_file import NOTHING, cell_table
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.plan import plan_shards, run_plan
 from gpushmoo.storage.store import write_parquet

@@ -24,8 +24,7 @@ from gpushmoo.devices.cuda.device import CudaDevice
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import Copied, Ended, Event, Timed
 from gpushmoo.measuring.rounds import ShardRun
-from gpushmoo.measuring.sampling.stopping import StoppingRule
-from gpushmoo.measuring.settings import MeasureSettings
+from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.workloads.loader import load_kernel
 
 SAMPLES = 7

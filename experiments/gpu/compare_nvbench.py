@@ -37,7 +37,7 @@ from gpushmoo.core.space import USUAL, Cell, Condition, Problem
 from gpushmoo.devices.base import Sample
 from gpushmoo.devices.cuda.device import CudaDevice
 from gpushmoo.devices.cuda.timing import CudaBound
-from gpushmoo.measuring.sampling.batching import launches_of_group
+from gpushmoo.measuring.rounds import launches_of_group
 from gpushmoo.workloads.loader import load_kernel
 
 LIMIT = 0.01

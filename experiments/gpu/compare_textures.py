@@ -44,8 +44,8 @@ from gpushmoo.devices.base import Bound, Sample
 from gpushmoo.devices.cuda.device import CudaDevice
 from gpushmoo.devices.machine_code.nvrtc import nvrtc_version
 from gpushmoo.measuring.buffers import open_space
-from gpushmoo.measuring.sampling.batching import shuffled
-from gpushmoo.measuring.steps import TOGETHER
+from gpushmoo.measuring.rounds import shuffled
+from gpushmoo.measuring.settings import TOGETHER
 from gpushmoo.workloads.loader import load_kernel
 from scipy.stats import rankdata
 

@@ -56,8 +56,8 @@ def measured(
     plans: list[dict[str, Any]], blocks: int, out: Path, limit_s: float
 ) -> Iterator[dict[str, Any]]:
     """A row for each pair of cells: what was planted, which cell it is, its samples in seconds."""
+    from gpushmoo.measuring.events import PairJob
     from gpushmoo.measuring.pair_job import measure_pairs
-    from gpushmoo.measuring.worker.protocol import PairJob
 
     begin, longest_s = time.monotonic(), 0.0
     written(planted_folder())

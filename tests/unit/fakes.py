@@ -34,14 +34,20 @@ from gpushmoo.devices.base import (
 from gpushmoo.devices.guard_bands import Strays, guard_word
 from gpushmoo.devices.one_by_one import prove_each, take_each
 from gpushmoo.measuring.builds import build_variants
-from gpushmoo.measuring.events import CellRun, Event, ShardResult, Worked
+from gpushmoo.measuring.events import (
+    CellRun,
+    Event,
+    Finished,
+    Lost,
+    Measure,
+    Message,
+    ShardResult,
+    Worked,
+)
+from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.rounds import ShardRun
-from gpushmoo.measuring.sampling.stopping import StoppingRule
-from gpushmoo.measuring.settings import MeasureSettings
-from gpushmoo.measuring.steps import TOGETHER
-from gpushmoo.measuring.worker.handle import WorkerGoneError, WorkerKilledError, WorkerSilentError
-from gpushmoo.measuring.worker.protocol import Finished, Lost, Measure, Message
-from gpushmoo.measuring.worker.supervise import Supervisor
+from gpushmoo.measuring.settings import TOGETHER, MeasureSettings, StoppingRule
+from gpushmoo.measuring.supervise import Supervisor
 from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Launch
 from gpushmoo.workloads.loader import KernelFolder
 

@@ -15,7 +15,7 @@ from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem, conditions, enumerate_cells
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.measuring.events import CellRun, ShardResult
-from gpushmoo.measuring.rows import cell_table
+from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.storage.store import write_parquet
 from gpushmoo.workloads.contract import Launch, Workload
 from gpushmoo.workloads.loader import load_kernel

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
 from gpushmoo.core.schema import FAULTS, Status
-from gpushmoo.measuring.rows import cell_table
+from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.planning.again import cells_ended_as, sentence
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.config_schema import ConfigError

@@ -32,7 +32,7 @@ from gpushmoo.analysis.statuses import (
 from gpushmoo.core.schema import FAULTS, SAMPLE_COUNT, Status
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.measuring.events import CellRun, ShardResult
-from gpushmoo.measuring.rows import cell_table
+from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.storage.dataset import matching, partitions, read_cells, read_medians
 from gpushmoo.storage.frames import axes_for_pandas
 from gpushmoo.storage.quarantine import set_aside

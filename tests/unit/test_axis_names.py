@@ -40,7 +40,7 @@ from gpushmoo.core.space import Cell, Problem
 from gpushmoo.figures.curve import curve
 from gpushmoo.figures.heatmap import heatmap
 from gpushmoo.measuring.events import CellRun, ShardResult
-from gpushmoo.measuring.rows import cell_table
+from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.storage.dataset import read_cells, read_medians
@@ -55,7 +55,7 @@ from synthetic import write_shard
 LIBRARY = ROOT / "workflow/scripts/gpushmoo"
 # What the stages after measuring are made of.
 STAGES = [
-    LIBRARY / "measuring/rows.py",
+    LIBRARY / "measuring/shard_file.py",
     *(
         f
         for name in ("core", "storage", "analysis", "figures", "report", "simulation")

@@ -137,7 +137,7 @@ def test_damage_is_done_and_its_healing_seen(kind: str, left: int, tmp_path: Pat
 
 
 def test_roles_are_told_by_the_command_line() -> None:
-    assert role_of("python -m gpushmoo.measuring.worker.worker 6") == WORKER
+    assert role_of("python -m gpushmoo.measuring.worker 6") == WORKER
     assert role_of("python /x/.snakemake/scripts/tmp1.measure.py") == JOB
     assert role_of("python -m snakemake --cores all") == SNAKEMAKE
 

@@ -15,8 +15,7 @@ from bench import Bench
 from conftest import ROOT
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import job
-from gpushmoo.measuring.clocks import HeldClocks
-from gpushmoo.measuring.locks import DeviceLock, device_lock, lock_one
+from gpushmoo.measuring.locks import DeviceLock, HeldClocks, device_lock, lock_one
 from gpushmoo.storage.store import read_shard
 
 UUID = "GPU-00112233445566778899aabbccddeeff"
@@ -76,7 +75,7 @@ def test_a_uuid_that_is_not_whole_tells_the_place_on_the_bus(
 
 HOLDS = """
 import signal, sys
-from gpushmoo.measuring.clocks import HeldClocks
+from gpushmoo.measuring.locks import HeldClocks
 from gpushmoo.measuring.locks import device_lock
 
 # As from a terminal, also where the tests run under nohup.

@@ -25,8 +25,7 @@ from gpushmoo.measuring.buffers import FedSpace, open_space
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import CellRun, Ended, Event
 from gpushmoo.measuring.rounds import ShardRun
-from gpushmoo.measuring.sampling.stopping import StoppingRule
-from gpushmoo.measuring.settings import MeasureSettings
+from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 

@@ -21,9 +21,9 @@ from gpushmoo.core.errors import DeviceError
 from gpushmoo.core.python_digest import python_digest
 from gpushmoo.devices.base import identity
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring.earlier import Earlier
 from gpushmoo.measuring.job import ShardTask, run_shard
-from gpushmoo.measuring.worker.worker import refuse_misfits
+from gpushmoo.measuring.shard_file import Earlier
+from gpushmoo.measuring.worker import refuse_misfits
 from gpushmoo.report.earlier import earlier_finding, earlier_words
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.workloads.loader import load_kernel

@@ -16,8 +16,7 @@ from gpushmoo.measuring import rounds
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import Began, Ended, Event
 from gpushmoo.measuring.rounds import ShardRun
-from gpushmoo.measuring.sampling.stopping import StoppingRule
-from gpushmoo.measuring.settings import MeasureSettings
+from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.workloads.loader import load_kernel
 
 CORES = len(os.sched_getaffinity(0))

@@ -21,8 +21,7 @@ from gpushmoo.devices.opencl.device import OpenCLDevice
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import CellRun, Ended, Event
 from gpushmoo.measuring.rounds import ShardRun
-from gpushmoo.measuring.sampling.stopping import StoppingRule
-from gpushmoo.measuring.settings import MeasureSettings
+from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -16,16 +16,15 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import gpushmoo.measuring.worker.supervise as supervise
+import gpushmoo.measuring.supervise as supervise
 import pandas as pd
 import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import ROOT
 from gpushmoo.core.errors import DeviceError
 from gpushmoo.devices.base import Device
-from gpushmoo.measuring.events import Began
-from gpushmoo.measuring.worker.handle import WorkerProcess
-from gpushmoo.measuring.worker.protocol import Message
+from gpushmoo.measuring.events import Began, Message
+from gpushmoo.measuring.process import WorkerProcess
 from gpushmoo.workloads.loader import load_kernel
 
 # `wrong` is what a volatile load keeps the compiler from knowing: 1.

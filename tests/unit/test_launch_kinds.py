@@ -17,7 +17,7 @@ from gpushmoo.core.schema import Status
 from gpushmoo.core.space import LAUNCH_KINDS, USUAL, Cell, Condition, Problem
 from gpushmoo.devices.cuda.timing import CudaBound, CudaLibraryBound, EventTimer
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring.sampling.batching import (
+from gpushmoo.measuring.rounds import (
     LEAST_IN_A_RUN,
     MAX_ISOLATED,
     MOST_IN_A_RUN,

@@ -13,7 +13,7 @@ from gpushmoo.analysis.lines import half_way, line
 from gpushmoo.analysis.machine import machine_facts
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell, CellGroup, Residency
-from gpushmoo.measuring.sampling.batching import launches_of_group
+from gpushmoo.measuring.rounds import launches_of_group
 from gpushmoo.planning.sweeps import SweepConfig
 from test_config import cells_of, overlaid
 

@@ -30,14 +30,21 @@ from fakes import (
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import USUAL, Cell, Condition, Problem, ShardSpace
 from gpushmoo.devices.base import Reading
-from gpushmoo.measuring.builds import build_variants
-from gpushmoo.measuring.events import Began, CellRun, Copied, Ended, Grouped, Read
-from gpushmoo.measuring.sampling.stopping import StoppingRule
-from gpushmoo.measuring.settings import MeasureSettings
-from gpushmoo.measuring.shard_cells import plan_cells
-from gpushmoo.measuring.worker.handle import WorkerCrashedError
-from gpushmoo.measuring.worker.protocol import Finished, Lost, Measure
-from gpushmoo.measuring.worker.supervise import FAULTS_PER_VARIANT, Supervisor
+from gpushmoo.measuring.builds import build_variants, plan_cells
+from gpushmoo.measuring.events import (
+    Began,
+    CellRun,
+    Copied,
+    Ended,
+    Finished,
+    Grouped,
+    Lost,
+    Measure,
+    Read,
+)
+from gpushmoo.measuring.process import WorkerCrashedError
+from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
+from gpushmoo.measuring.supervise import FAULTS_PER_VARIANT, Supervisor
 from gpushmoo.workloads.contract import Launch
 from gpushmoo.workloads.versions import versions_of
 from hypothesis import example, given, settings

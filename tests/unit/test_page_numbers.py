@@ -10,8 +10,8 @@ from conftest import ROOT
 from gpushmoo.analysis.steadiness import STEADY
 from gpushmoo.devices.cuda.timing import SPINS_US
 from gpushmoo.devices.guard_bands import zone_bytes
-from gpushmoo.measuring.sampling.batching import LONGEST_S, SHORT_S
-from gpushmoo.measuring.steps import TOGETHER
+from gpushmoo.measuring.rounds import LONGEST_S, SHORT_S
+from gpushmoo.measuring.settings import TOGETHER
 from gpushmoo.storage.joblog import MOST_BYTES
 from gpushmoo.storage.store import ROOM_LIMIT_S
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conftest import ROOT
 from gpushmoo.core.space import CellGroup, Problem
-from gpushmoo.measuring.priors import recorded_launches
+from gpushmoo.measuring.searching import recorded_launches
 
 RECORD = ROOT / "reports/reference/nvidia-h200-gallery"
 

@@ -249,7 +249,7 @@ import socket, subprocess, sys
 from multiprocessing.connection import Connection
 from gpushmoo.measuring.locks import lock_one
 from multiprocessing.reduction import send_handle
-from gpushmoo.measuring.worker.protocol import Locked
+from gpushmoo.measuring.events import Locked
 mine, its = socket.socketpair()
 borrower = subprocess.Popen(
     [sys.executable, "-c", sys.argv[1], str(its.fileno())], pass_fds=[its.fileno()]
@@ -267,7 +267,7 @@ sys.stdin.read()
 BORROWER = """
 import sys, time
 from multiprocessing.connection import Connection
-from gpushmoo.measuring.worker.worker import Caller
+from gpushmoo.measuring.worker import Caller
 connection = Connection(int(sys.argv[1]))
 caller = Caller(connection)
 assert caller.receive().index == 7

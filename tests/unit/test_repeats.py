@@ -15,7 +15,7 @@ from gpushmoo.analysis.best import tied_best
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import USUAL, Cell, Problem, shard_name
 from gpushmoo.measuring.events import CellRun, ShardResult
-from gpushmoo.measuring.rows import cell_table
+from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.workloads.contract import Launch

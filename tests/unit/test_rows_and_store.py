@@ -26,7 +26,7 @@ from gpushmoo.core.schema import (
 )
 from gpushmoo.core.space import Condition
 from gpushmoo.measuring.events import CellRun, ShardResult
-from gpushmoo.measuring.rows import cell_table
+from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.storage import store
 from gpushmoo.storage.filesum import MARK, add_sum, sum_fault
 from gpushmoo.storage.store import (

@@ -12,7 +12,7 @@ import pytest
 from gpushmoo.core.median import CONFIDENCE, median_interval
 from gpushmoo.core.sampled import FEWEST, fully_sampled
 from gpushmoo.core.space import Condition
-from gpushmoo.measuring.sampling.batching import (
+from gpushmoo.measuring.rounds import (
     LONGEST_S,
     MAX_FLUSHED,
     MAX_LAUNCHES,
@@ -21,7 +21,7 @@ from gpushmoo.measuring.sampling.batching import (
     launches_of_group,
     shuffled,
 )
-from gpushmoo.measuring.sampling.stopping import StoppingRule
+from gpushmoo.measuring.settings import StoppingRule
 from hypothesis import given
 from hypothesis import strategies as st
 

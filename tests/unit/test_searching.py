@@ -12,11 +12,9 @@ from gpushmoo.core.sampled import fully_sampled
 from gpushmoo.core.schema import FAULTS, LIMITS, Status
 from gpushmoo.core.space import Cell, CellGroup
 from gpushmoo.measuring.events import ShardResult
-from gpushmoo.measuring.priors import RecordedLaunches
-from gpushmoo.measuring.rows import cell_table
-from gpushmoo.measuring.sampling.stopping import StoppingRule
-from gpushmoo.measuring.searching import LEFT_OUT
-from gpushmoo.measuring.settings import MeasureSettings
+from gpushmoo.measuring.searching import LEFT_OUT, RecordedLaunches
+from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
+from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.report.searched import searched_findings
 from gpushmoo.search.planner import Prior, SearchEnd, SearchMode, SearchSettings
 

@@ -15,19 +15,22 @@ from types import SimpleNamespace
 import pytest
 from bench import Bench
 from conftest import USER_OPENCL, environment
+from gpushmoo.core.process import JobSignalledError, raises_signals
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring.signalled import JobSignalledError, raises_signals
-from gpushmoo.measuring.worker import handle
-from gpushmoo.measuring.worker.handle import (
+from gpushmoo.measuring import process
+from gpushmoo.measuring.events import Finished, Job
+from gpushmoo.measuring.process import (
+    SLICE_S,
+    Silence,
+    Standing,
     WorkerGoneError,
     WorkerKilledError,
     WorkerProcess,
     WorkerSilentError,
     end_of,
+    standing,
 )
-from gpushmoo.measuring.worker.protocol import Finished, Job
-from gpushmoo.measuring.worker.silence import SLICE_S, Silence, Standing, standing
-from gpushmoo.measuring.worker.standstill import StandstillWatch
+from gpushmoo.measuring.worker import StandstillWatch
 
 # Real processes are waited for so long at most; what passes is never decided by it.
 DEADLINE_S = 60.0
@@ -118,7 +121,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 WORKER = """
 import os, signal, sys, time
 from multiprocessing.connection import Connection
-from gpushmoo.measuring.worker.protocol import Finished
+from gpushmoo.measuring.events import Finished
 
 connection = Connection(int(sys.argv[1]))
 job = connection.recv()
@@ -141,7 +144,7 @@ def start(
     """Starts a real process that sends itself `signals`, waits for the file ``go``, or hangs."""
     (tmp_path / "obedient.py").write_text(WORKER)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(handle, "worker", SimpleNamespace(__name__="obedient"))
+    monkeypatch.setattr(process, "worker", SimpleNamespace(__name__="obedient"))
     started: list[WorkerProcess] = []
 
     def open_one(*signals: str, waits: bool = False, hangs: bool = False) -> WorkerProcess:
@@ -193,7 +196,7 @@ def test_a_measuring_process_that_is_stopped_is_waited_for(
             if len(stopped) == 4:
                 os.kill(int((tmp_path / "ready").read_text()), signal.SIGCONT)
 
-    monkeypatch.setattr(handle, "Silence", Watched)
+    monkeypatch.setattr(process, "Silence", Watched)
     assert start("SIGSTOP").hear(DEADLINE_S) == Finished()
     assert stopped[:4] == [0.0] * 4
     assert caplog.text.count("is stopped: waiting") == 1
@@ -204,18 +207,18 @@ CALLER = """
 import sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from gpushmoo.measuring.worker import handle
-from gpushmoo.measuring.worker.protocol import Job
+from gpushmoo.measuring import process
+from gpushmoo.measuring.events import Job
 
-handle.worker = SimpleNamespace(__name__="obedient")
+process.worker = SimpleNamespace(__name__="obedient")
 silences = []
-class Kept(handle.Silence):
+class Kept(process.Silence):
     def __init__(self, limit_s):
         super().__init__(limit_s)
         silences.append(self)
-handle.Silence = Kept
+process.Silence = Kept
 params = {"folder": "kernels/k", "signals": [], "waits": True, "hangs": False}
-worker = handle.WorkerProcess(Job(params, Path(sys.argv[1]), 0.0))
+worker = process.WorkerProcess(Job(params, Path(sys.argv[1]), 0.0))
 began = time.monotonic()
 worker.hear(60.0)
 print(time.monotonic() - began, silences[0].counted_s)
@@ -289,7 +292,7 @@ import json, sys
 from pathlib import Path
 from gpushmoo.storage.joblog import job_log
 from gpushmoo.measuring.job import ShardTask, run_shard
-from gpushmoo.measuring.signalled import JobSignalledError, raises_signals
+from gpushmoo.core.process import JobSignalledError, raises_signals
 params, folder, cache = json.loads(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
 with job_log(folder / "log", (JobSignalledError,)) as terminal, raises_signals():
     task = ShardTask(params, (1, 1), cache)

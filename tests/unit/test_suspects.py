@@ -11,18 +11,18 @@ from conftest import examples
 from fakes import FOLDER, FakeDevice, FakeWorker, Fault, cell_tag, make_cells, measure_cells
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell
-from gpushmoo.measuring.events import Began, CellRun, Ended, Preparing
-from gpushmoo.measuring.steps import TOGETHER
-from gpushmoo.measuring.worker.handle import WorkerGoneError, WorkerKilledError, WorkerSilentError
-from gpushmoo.measuring.worker.protocol import Finished, Measure, Message
-from gpushmoo.measuring.worker.supervise import FAULTS_PER_VARIANT, Supervisor
-from gpushmoo.measuring.worker.suspects import (
+from gpushmoo.measuring.events import Began, CellRun, Ended, Finished, Measure, Message, Preparing
+from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
+from gpushmoo.measuring.settings import TOGETHER
+from gpushmoo.measuring.supervise import (
     FAULTS_OF_NOBODY,
+    FAULTS_PER_VARIANT,
     MOST_UNEXPLAINED,
     STRIKES_ALONE,
     STRIKES_FORGIVEN,
     STRIKES_OF_NOBODY,
     Fall,
+    Supervisor,
     Suspects,
 )
 from hypothesis import given, settings

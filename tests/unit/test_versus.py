@@ -22,14 +22,7 @@ from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.shell import main
 from gpushmoo.interactive.versus_result import Side
 from gpushmoo.measuring.builds import build_variants
-from gpushmoo.measuring.pair_job import MeasuredPairs, PairSupervisor
-from gpushmoo.measuring.paired import Contender, PairedRun, matched
-from gpushmoo.measuring.rounds import SLOWED_ROUNDS
-from gpushmoo.measuring.sampling.stopping import StoppingRule
-from gpushmoo.measuring.settings import MeasureSettings
-from gpushmoo.measuring.steps import TOGETHER
-from gpushmoo.measuring.worker.handle import WorkerGoneError, WorkerKilledError, WorkerSilentError
-from gpushmoo.measuring.worker.protocol import (
+from gpushmoo.measuring.events import (
     Finished,
     MeasurePairs,
     Message,
@@ -37,6 +30,11 @@ from gpushmoo.measuring.worker.protocol import (
     PairEnded,
     PairsOpened,
 )
+from gpushmoo.measuring.pair_job import MeasuredPairs, PairSupervisor
+from gpushmoo.measuring.paired import Contender, PairedRun, matched
+from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
+from gpushmoo.measuring.rounds import SLOWED_ROUNDS
+from gpushmoo.measuring.settings import TOGETHER, MeasureSettings, StoppingRule
 from gpushmoo.workloads.loader import KernelFolder
 
 BLOCKS = 4

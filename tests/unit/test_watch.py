@@ -16,8 +16,7 @@ from conftest import ROOT
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.shell import main
-from gpushmoo.measuring import live
-from gpushmoo.measuring.live import LiveFile, LiveShard, live_path, read_live
+from gpushmoo.measuring.progress import FOLDER, LiveFile, LiveShard, live_path, read_live
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import write_json
 from gpushmoo.watching import follow
@@ -289,11 +288,11 @@ def test_a_job_tells_of_every_cell_and_leaves_no_file(
 ) -> None:
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
     kept: list[LiveShard | None] = []
-    monkeypatch.setattr("gpushmoo.measuring.worker.worker._TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("gpushmoo.measuring.worker._TELL_EVERY_S", 0.0)
     close = LiveFile.close
 
     def keep(file: LiveFile) -> None:
-        (path,) = (tmp_path / live.FOLDER).iterdir()
+        (path,) = (tmp_path / FOLDER).iterdir()
         kept.append(read_live(path))
         close(file)
 
@@ -310,14 +309,14 @@ def test_a_job_tells_of_every_cell_and_leaves_no_file(
         assert cell.gbs is not None
         if cell.status is not None:
             assert cell.gbs == pytest.approx(cells.loc[cell.key, "bandwidth_gbs"])
-    assert list((tmp_path / live.FOLDER).iterdir()) == []
+    assert list((tmp_path / FOLDER).iterdir()) == []
 
 
 def test_where_nothing_can_be_written_the_measurement_goes_on(
     opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
-    (tmp_path / live.FOLDER).write_text("a file in the folder's place")
+    (tmp_path / FOLDER).write_text("a file in the folder's place")
     bench = Bench(opencl_choice, ROOT / "kernels/global_copy", tmp_path)
     cells = bench.measure(["plain"], axes={"block_x": [32], "unroll": [1], "passes": 1})
     assert cells["status"].tolist() == ["ok"]

@@ -180,7 +180,7 @@ WRITERS = {
     "devices/machine_code/sass.py",
     "storage/joblog.py",
     # What is read while a shard is measured, and goes with it.
-    "measuring/live.py",
+    "measuring/progress.py",
     # Folders that are new and a person's own: a kernel, and what a sweep is saved as.
     "interactive/in_memory.py",
     "interactive/new_kernel.py",

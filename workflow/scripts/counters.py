@@ -6,7 +6,7 @@ be read; and how busy each unit was, as JSON.
 
 from pathlib import Path
 
-from gpushmoo.measuring.signalled import JobSignalledError, raises_signals
+from gpushmoo.core.process import JobSignalledError, raises_signals
 from gpushmoo.storage.joblog import job_log
 from gpushmoo.studies.counters import count_sample
 

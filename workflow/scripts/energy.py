@@ -5,7 +5,7 @@ In: the file of cells. Out: the table of energy; without rows where nothing coun
 
 from pathlib import Path
 
-from gpushmoo.measuring.signalled import JobSignalledError, raises_signals
+from gpushmoo.core.process import JobSignalledError, raises_signals
 from gpushmoo.storage.joblog import job_log
 from gpushmoo.studies.energy import energy_of_run
 

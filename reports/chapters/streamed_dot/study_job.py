@@ -18,7 +18,7 @@ from gpushmoo.core.paths import ROOT
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import open_for_job
 from gpushmoo.measuring.locks import lock_one
-from gpushmoo.measuring.provenance import provenance
+from gpushmoo.measuring.shard_file import provenance
 from gpushmoo.storage.store import write_result
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, load_kernel

@@ -18,9 +18,9 @@ from ..core.backends import AUTO
 from ..core.run_plan import SweepPlan
 from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.select import DeviceChoice
+from ..measuring.events import PairJob
 from ..measuring.pair_job import measure_pairs
 from ..measuring.settings import MeasureSettings
-from ..measuring.worker.protocol import PairJob
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..planning.job_params import sweep_params
 from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,36 +17,70 @@ import pyarrow as pa
 from ..core.backends import BACKENDS
 from ..core.errors import DeviceError
 from ..core.paths import ROOT
+from ..core.run_plan import RunPlan, plain
 from ..core.sampled import fully_sampled
 from ..core.schema import FAULTS
 from ..core.space import CellGroup, asks_the_device
 from ..devices.base import DeviceInfo
 from ..devices.building import failure_sentences
 from ..storage.store import read_shard, write_result
+from ..storage.wholefile import DamagedFileError, read_json
 from ..workloads.loader import KernelFolder, load_kernel
 from .builds import first_printf
-from .clocks import HeldClocks
-from .earlier import NOTHING, Earlier, Taken, joined, launches_by_group
-from .events import ShardResult, planned
-from .live import LiveFile, live_path
-from .locks import DeviceLock, lock_one
-from .orphans import Membership
-from .progress import Progress
-from .provenance import provenance
-from .rows import cell_table
-from .settings import settings_of
-from .steps import TOGETHER
-from .worker.handle import (
+from .events import Job, Measure, Opened, ShardResult, planned
+from .locks import DeviceLock, HeldClocks, lock_one
+from .process import (
     WorkerGoneError,
     WorkerKilledError,
     WorkerProcess,
     Workers,
     WorkerSilentError,
+    opened_by,
 )
-from .worker.opening import opened_by
-from .worker.protocol import Job, Measure, Opened
-from .worker.supervise import Supervisor
-from .worker.suspects import FAULTS_OF_NOBODY, STRIKES_OF_NOBODY
+from .progress import LiveFile, Progress, live_path
+from .settings import TOGETHER, settings_of
+from .shard_file import NOTHING, Earlier, Taken, cell_table, joined, launches_by_group, provenance
+from .supervise import FAULTS_OF_NOBODY, STRIKES_OF_NOBODY, Supervisor
+
+
+class OrphanError(Exception):
+    """The job is no longer part of a run; one sentence."""
+
+
+class Membership:
+    """Whether this process is still a job of the run that started it."""
+
+    def __init__(self, params: Mapping[str, Any], out: Path, plan_file: Path) -> None:
+        """Remember who started this process, which measures `out` with `params`."""
+        self._params, self._out, self._plan_file = params, out, plan_file
+        self._parent = os.getppid()
+
+    def check_parent(self) -> None:
+        """Raise OrphanError when the process that started this one has ended."""
+        if os.getppid() != self._parent:
+            raise OrphanError(
+                f"Snakemake, which had '{self._out}' measured, has ended; nothing was written, and "
+                "the next start measures it."
+            )
+
+    def check(self) -> None:
+        """The same, and raise OrphanError when the run is no longer to have this shard.
+
+        Where the plan cannot be read (a job on another host, a damaged file) it says nothing: no
+        result is lost for it, and `aggregate` compares the shard with the plan once more.
+        """
+        self.check_parent()
+        try:
+            plan = RunPlan.from_plain(read_json(self._plan_file))
+            wanted = plan.shard_params(self._out)
+        except (DamagedFileError, TypeError, KeyError, AttributeError):
+            return
+        if wanted != plain(self._params):
+            raise OrphanError(
+                f"The run has got another configuration since '{self._out}' was begun; nothing was "
+                "written."
+            )
+
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -12,30 +12,27 @@ from typing import TextIO
 from ..core.errors import DeviceError
 from ..core.schema import Status
 from ..core.space import Cell
-from .events import Worked
+from . import pair_worker
+from .events import Finished, Lost, MeasurePairs, PairBegan, PairEnded, PairJob, PairsOpened, Worked
 from .locks import DeviceLock, lock_one
-from .progress import Progress
-from .steps import TOGETHER
-from .worker import pair_worker
-from .worker.handle import (
+from .process import (
+    IDLE_LIMIT_S,
     WorkerCrashedError,
     WorkerGoneError,
     WorkerKilledError,
     WorkerProcess,
     WorkerSilentError,
+    opened_by,
 )
-from .worker.opening import opened_by
-from .worker.protocol import (
-    Finished,
-    Lost,
-    MeasurePairs,
-    PairBegan,
-    PairEnded,
-    PairJob,
-    PairsOpened,
+from .progress import Progress
+from .settings import TOGETHER
+from .supervise import (
+    FAULTS_OF_NOBODY,
+    FAULTS_PER_VARIANT,
+    LAUNCH_GRACE_S,
+    STRIKES_ALONE,
+    Worker,
 )
-from .worker.supervise import FAULTS_PER_VARIANT, IDLE_LIMIT_S, LAUNCH_GRACE_S, Worker
-from .worker.suspects import FAULTS_OF_NOBODY, STRIKES_ALONE
 
 log = logging.getLogger(__name__)
 

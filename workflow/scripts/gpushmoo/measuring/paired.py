@@ -18,21 +18,23 @@ from ..devices.base import Device
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
-from .admission import Admission
 from .buffers import Space, Workspace, open_space
 from .builds import Builds
-from .events import Began, CellRun, Event, Preparing, Worked, planned
-from .outcome import status_of
-from .rounds import SLOWED, SLOWED_ROUNDS
-from .sampling.batching import (
-    chunked,
-    launches_of_cell,
-    launches_of_group,
-    shuffled,
+from .events import (
+    Began,
+    CellRun,
+    Event,
+    Message,
+    PairBegan,
+    PairEnded,
+    Preparing,
+    Worked,
+    planned,
+    status_of,
 )
-from .settings import MeasureSettings
-from .steps import TOGETHER, TOGETHER_S, CellSteps
-from .worker.protocol import Message, PairBegan, PairEnded
+from .rounds import SLOWED, SLOWED_ROUNDS, chunked, launches_of_cell, launches_of_group, shuffled
+from .settings import TOGETHER, TOGETHER_S, MeasureSettings
+from .verify import Admission, CellSteps
 
 log = logging.getLogger(__name__)
 

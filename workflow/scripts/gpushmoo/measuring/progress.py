@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TextIO
+from pathlib import Path
+from typing import Any, TextIO
+
+from ..core.errors import WorkloadError
+from ..core.schema import Status
+from ..core.space import LAUNCH_KINDS
+from ..workloads.contract import Workload
+from .events import CellRun
 
 
 @dataclass
@@ -93,3 +103,152 @@ class Work:
     def end(self, key: str) -> None:
         """The cell has ended; the steps that it did not need count as done."""
         self._done += self._left.pop(key)
+
+
+# In the run's folder, a file for each shard that is being measured.
+FOLDER = "live"
+# The names of sweep, dtype and shard, which are names of files, are put together by it.
+_BETWEEN = "@"
+
+
+@dataclass(frozen=True)
+class LiveCell:
+    """A cell that was launched or has ended, `status` is then how.
+
+    `params` are values of axes. `gbs` is GB/s, None where the cell is not ok; of one that has not
+    ended it is that of its first launch.
+    """
+
+    key: str
+    variant: str
+    height: int
+    width: int
+    cache_state: str
+    params: dict[str, int]
+    status: str | None
+    gbs: float | None
+    launch_kind: str = LAUNCH_KINDS[0]
+
+
+@dataclass(frozen=True)
+class LiveShard:
+    """A shard on its way: `cells` to measure besides those `taken` over, `share` (0..1) done.
+
+    `known` are those that have ended or were launched, the latest last. `label` is what the
+    terminal calls the shard; `told_at` when its file was last written, `begun_at` when first, in
+    seconds of the system's clock.
+    """
+
+    label: str
+    cells: int
+    taken: int
+    share: float
+    known: tuple[LiveCell, ...]
+    told_at: float
+    begun_at: float
+
+
+def live_path(run: Path, out: Path) -> Path:
+    """The file in a run's folder for the shard ``…/<sweep>/<dtype>/<shard>.parquet``."""
+    name = _BETWEEN.join((*out.parts[-3:-1], out.stem))
+    return run / FOLDER / f"{name}.jsonl"
+
+
+class LiveFile:
+    """Writes the file of one shard; None as its path writes nothing.
+
+    What cannot be written is left out: to be watched is not worth a measurement.
+    """
+
+    def __init__(
+        self, path: Path | None, workload: Workload, label: str, cells: int, taken: int
+    ) -> None:
+        self._path, self._workload = path, workload
+        # The status that was told of a cell, None of one that had not ended.
+        self._told: dict[str, str | None] = {}
+        if path is not None:
+            with suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(
+                    json.dumps(
+                        {"label": label, "cells": cells, "taken": taken, "begun_at": time.time()}
+                    )
+                    + "\n",
+                    encoding="utf-8",
+                )
+
+    def tell(self, runs: Mapping[str, CellRun], timed_s: Mapping[str, float], share: float) -> None:
+        """Add the cells of `runs` of which something is new, and the share (0..1) of all work.
+
+        `timed_s` are seconds of a launch. Both are by the cell's key, which takes longer to make
+        than to look up. A cell is told twice at most.
+        """
+        if self._path is None:
+            return
+        new = []
+        for key, run in runs.items():
+            if run.status is None and key in timed_s and key not in self._told:
+                new.append(self._cell(key, run, timed_s[key]))
+            elif run.status is not None and self._told.get(key) is None:
+                new.append(self._cell(key, run, _median_s(run)))
+        self._told.update((cell.key, cell.status) for cell in new)
+        line = {"share": share, "cells": [vars(cell) for cell in new]}
+        with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _cell(self, key: str, run: CellRun, seconds: float | None) -> LiveCell:
+        cell, gbs = run.cell, None
+        if seconds is not None:
+            with suppress(WorkloadError):
+                gbs = sum(self._workload.bytes_moved(cell)) * 1e-9 / seconds
+        return LiveCell(
+            key,
+            cell.variant,
+            int(cell.problem.height),
+            int(cell.problem.width),
+            cell.cache_state,
+            {axis: int(value) for axis, value in cell.params},
+            None if run.status is None else str(run.status),
+            gbs,
+            cell.launch_kind,
+        )
+
+    def close(self) -> None:
+        """Remove the file at the shard's end; one that cannot be removed costs nothing."""
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+
+def read_live(path: Path) -> LiveShard | None:
+    """What the file says; None where it is gone or does not yet say which shard it is of."""
+    try:
+        told_at = path.stat().st_mtime
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    lines = list(_whole_lines(text))
+    try:
+        head, rest = lines[0], lines[1:]
+        known: dict[str, LiveCell] = {}
+        for cell in (LiveCell(**told) for line in rest for told in line["cells"]):
+            known.pop(cell.key, None)
+            known[cell.key] = cell
+        share = float(rest[-1]["share"]) if rest else 0.0
+        counts = int(head["cells"]), int(head["taken"])
+        begun_at = float(head["begun_at"])
+        return LiveShard(head["label"], *counts, share, tuple(known.values()), told_at, begun_at)
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+def _median_s(run: CellRun) -> float | None:
+    ok = run.status is Status.OK and run.samples_s
+    return statistics.median(run.samples_s) if ok else None
+
+
+def _whole_lines(text: str) -> Iterable[Any]:
+    """The lines without the last one where it is being written."""
+    for line in text.splitlines():
+        with suppress(ValueError):
+            yield json.loads(line)

@@ -20,15 +20,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..core.errors import DeviceError
-from ..core.process import end_with_parent
+from ..core.process import JobSignalledError, end_with_parent, raises_signals
 from ..storage.joblog import job_log
 from ..storage.store import NotWrittenError
 from .client import LENGTH
-from .earlier import Earlier
-from .job import ShardTask, run_shard
-from .orphans import OrphanError
-from .signalled import JobSignalledError, raises_signals
-from .worker.handle import Workers
+from .job import OrphanError, ShardTask, run_shard
+from .process import Workers
+from .shard_file import Earlier
 
 _EXPECTED = (DeviceError, NotWrittenError, OrphanError, JobSignalledError)
 

@@ -26,8 +26,7 @@ from ..core.space import (
     expand_axis,
     most_values,
 )
-from ..measuring.sampling.stopping import StoppingRule
-from ..measuring.settings import MeasureSettings
+from ..measuring.settings import MeasureSettings, StoppingRule
 from ..search.planner import SearchMode, SearchSettings
 from ..storage.packed import unpacked
 from ..workloads.host_fed import HostFedWorkload

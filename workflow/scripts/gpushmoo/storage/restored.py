@@ -65,7 +65,7 @@ def restored(rows: pa.Table, metadata: Mapping[str, Any]) -> pa.Table:
 
 
 def derived(rows: pa.Table, cache: int | None) -> dict[str, Floats]:
-    """What follows of ``ok`` cells of one repeat, bit for bit as `measuring.rows` writes it.
+    """What follows of ``ok`` cells of one repeat, bit for bit as `measuring.shard_file` writes it.
 
     NaN stands for null; of a list it is the only entry. `cache` is the device's, in bytes.
     """

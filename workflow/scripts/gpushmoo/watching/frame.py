@@ -11,8 +11,7 @@ from rich.text import Text
 
 from ..core.display import kind_words, significant
 from ..core.space import LAUNCH_KINDS
-from ..measuring.live import LiveCell
-from ..measuring.progress import duration
+from ..measuring.progress import LiveCell, duration
 from .state import QUIET_S, RunState, SweepState
 
 # From slow to fast, readable by those who do not see red or green: viridis.

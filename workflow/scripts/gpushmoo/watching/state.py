@@ -19,7 +19,7 @@ from ..core.backends import BACKENDS
 from ..core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from ..core.schema import METADATA_KEY, is_axis
 from ..core.space import TYPICAL, most_values, shard_name, space_of
-from ..measuring.live import LiveCell, live_path, read_live
+from ..measuring.progress import LiveCell, live_path, read_live
 from ..storage.wholefile import DamagedFileError, read_json
 
 # A shard of which nothing was heard for so long is not being measured; its job was killed, or the

@@ -11,19 +11,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...core.paths import ROOT
-from ...core.space import Cell, space_of
-from ...devices.base import Device
-from ...workloads.last_words import share
-from ...workloads.loader import KernelFolder, load_kernel
-from ...workloads.versions import versions_of
-from ..builds import ReadyPrograms, programs_for
-from ..paired import Contender, PairedRun, matched
-from ..settings import settings_of
-from ..shard_cells import plan_cells
-from .protocol import MeasurePairs, Message, PairJob, PairsOpened
-from .standstill import StandstillWatch
-from .worker import Throttled, main, open_locked, refuse_misfits
+from ..core.paths import ROOT
+from ..core.space import Cell, space_of
+from ..devices.base import Device
+from ..workloads.last_words import share
+from ..workloads.loader import KernelFolder, load_kernel
+from ..workloads.versions import versions_of
+from .builds import ReadyPrograms, plan_cells, programs_for
+from .events import MeasurePairs, Message, PairJob, PairsOpened
+from .paired import Contender, PairedRun, matched
+from .settings import settings_of
+from .worker import StandstillWatch, Throttled, main, open_locked, refuse_misfits
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""``python -m gpushmoo.measuring.worker.worker FD WORDS``: opens the device and runs kernels.
+"""``python -m gpushmoo.measuring.worker FD WORDS``: opens the device and runs kernels.
 
 It is a process of its own so that a kernel that faults, hangs or takes the runtime down with it
 costs one cell: the caller (`process`, `supervise`) replaces it. Messages are pickled dataclasses
@@ -20,28 +20,24 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
+from types import FrameType
 from typing import Any
 
-from ...core.errors import DeviceError, DeviceLostError, WorkloadError
-from ...core.paths import ROOT
-from ...core.process import end_with_parent
-from ...core.space import space_of
-from ...core.text import MOST_SENTENCE, one_line
-from ...devices.base import Device, steady_room
-from ...devices.build_file import KernelBuild, read_build
-from ...devices.select import open_for_job
-from ...storage.wholefile import DamagedFileError
-from ...workloads.last_words import share
-from ...workloads.loader import KernelFolder, load_kernel
-from ...workloads.memory import misfit
-from ...workloads.versions import versions_of
-from ..builds import programs_for
-from ..events import Worked
-from ..priors import NOTHING_RECORDED, recorded_launches
-from ..rounds import ShardRun
-from ..settings import settings_of
-from ..shard_cells import plan_cells
-from .protocol import (
+from ..core.errors import DeviceError, DeviceLostError, WorkloadError
+from ..core.paths import ROOT
+from ..core.process import end_with_parent
+from ..core.space import space_of
+from ..core.text import MOST_SENTENCE, one_line
+from ..devices.base import Device, steady_room
+from ..devices.build_file import KernelBuild, read_build
+from ..devices.select import open_for_job
+from ..storage.wholefile import DamagedFileError
+from ..workloads.last_words import share
+from ..workloads.loader import KernelFolder, load_kernel
+from ..workloads.memory import misfit
+from ..workloads.versions import versions_of
+from .builds import plan_cells, programs_for
+from .events import (
     Candidates,
     Crashed,
     Finished,
@@ -53,8 +49,50 @@ from .protocol import (
     Opened,
     PairJob,
     Refused,
+    Worked,
 )
-from .standstill import StandstillWatch
+from .rounds import ShardRun
+from .searching import NOTHING_RECORDED, recorded_launches
+from .settings import settings_of
+
+# Seconds of suspension under which the two clocks were merely not read at the same moment.
+_NOISE_S = 0.05
+
+
+def suspended_s() -> float:
+    """Seconds that this machine was suspended since it started (Linux; 0 elsewhere).
+
+    By them the clock that goes on during suspension is ahead of the one that times samples.
+    """
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+class StandstillWatch:
+    """Whether the process was stopped and continued, or the machine suspended, since last asked.
+
+    It costs nothing while nothing happens: the system itself tells a process that it is continued.
+    Must be made in the main thread, where samples are taken.
+    """
+
+    def __init__(self, suspended: Callable[[], float] = suspended_s) -> None:
+        """`suspended` tells the seconds of suspension so far."""
+        self._suspended, self._before_s = suspended, suspended()
+        self._continued = False
+        signal.signal(signal.SIGCONT, self._on_continue)
+        # What a runtime waits for in the system goes on.
+        signal.siginterrupt(signal.SIGCONT, False)
+
+    def _on_continue(self, number: int, frame: FrameType | None) -> None:
+        self._continued = True
+
+    def __call__(self) -> bool:
+        """Whether anything stood still since the last call, or since this was made."""
+        continued, self._continued = self._continued, False
+        before_s, self._before_s = self._before_s, self._suspended()
+        return continued or self._before_s - before_s > _NOISE_S
+
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,0 @@
-"""Which cells are sampled next, how many launches a sample has, and when a cell has enough."""

@@ -1,1 +1,0 @@
-"""The process that measures, and the one that watches over it."""

@@ -43,18 +43,15 @@ rule all:
 
 
 # Compiles all kernels; fails where a run would go on with what is left.
-rule build:
+use rule stage as build with:
     input:
-        flow.build_files,
+        builds=flow.build_files,
     log:
         flow.path("logs", "build.log"),
     benchmark:
         flow.path("benchmarks", "build.tsv")
-    localrule: True
-    conda:
-        "environment.yml"
-    script:
-        "workflow/scripts/refuse_builds.py"
+    params:
+        call="gpushmoo.devices.building:refuse_failures",
 
 
 rule cells:

@@ -154,10 +154,10 @@ def test_the_guard_of_a_run_names_the_groups(tmp_path: Path) -> None:
     first = machine.run("a")
     compare_runs([first], [machine.run("b", {"v1": 0.1})], same).save(tmp_path)
     with pytest.raises(SlowerError, match=r"1 of 6 groups' bests surely got slower: made.*v1"):
-        guard(tmp_path, tmp_path / "guard.txt")
+        guard(tmp_path / "groups.parquet", tmp_path / "guard.txt")
     assert not (tmp_path / "guard.txt").exists()
     compare_runs([first], [machine.run("b")], same).save(tmp_path)
-    guard(tmp_path, tmp_path / "guard.txt")
+    guard(tmp_path / "groups.parquet", tmp_path / "guard.txt")
     assert b"No best of 6 groups" in read_summed(tmp_path / "guard.txt")
 
 

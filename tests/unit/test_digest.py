@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -194,19 +195,28 @@ def names_of(script: str) -> set[str]:
     return {p.relative_to(PACKAGE).as_posix() for p in paths if p.is_relative_to(PACKAGE)}
 
 
-@pytest.mark.parametrize(
-    "script",
-    ["best.py", "ceiling.py", "figure.py", "fit.py", "report.py", "shapes.py", "verdict.py"],
-)
-def test_reading_the_data_set_is_part_of_every_stage_that_does(script: str) -> None:
-    assert "storage/dataset.py" in names_of(script)
+def called() -> dict[str, str]:
+    """The module behind each rule that names the function which it calls."""
+    files = [ROOT / "Snakefile", *ROOT.glob("workflow/rules/*.smk")]
+    rules = "".join(path.read_text(encoding="utf-8") for path in files)
+    found = re.findall(
+        r'rule (?:stage as )?(\w+)(?: with)?:(?:(?!\n(?:use )?rule ).)*?call="([\w.]+):',
+        rules,
+        re.S,
+    )
+    return {rule: f"{module.replace('.', '/')}.py" for rule, module in found}
 
 
-@pytest.mark.parametrize("script", ["aggregate.py", "figure.py", "report.py"])
-def test_what_python_imports_for_a_script_is_behind_its_digest(script: str) -> None:
+@pytest.mark.parametrize("rule", ["best", "ceiling", "figure", "report", "verdict", "explorer"])
+def test_reading_the_data_set_is_part_of_every_stage_that_does(rule: str) -> None:
+    assert "storage/dataset.py" in names_of(called()[rule])
+
+
+@pytest.mark.parametrize("rule", ["aggregate", "figure", "report"])
+def test_what_python_imports_for_a_stage_is_behind_its_digest(rule: str) -> None:
     """Python's own word on it, of what is imported at the top of modules."""
-    tree = ast.parse((SCRIPTS / script).read_text())
-    lines = [ast.unparse(n) for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
+    module = called()[rule]
+    lines = [f"import {module.removesuffix('.py').replace('/', '.')}"]
     show = "import sys; print(*(m.__file__ for m in sys.modules.values() if '__file__' in vars(m)))"
     done = subprocess.run(
         [sys.executable, "-c", "\n".join([*lines, show])],
@@ -217,7 +227,7 @@ def test_what_python_imports_for_a_script_is_behind_its_digest(script: str) -> N
     )
     loaded = {Path(f) for f in done.stdout.split() if f.startswith(tuple(map(str, IMPORTED)))}
     assert len(loaded) > 10
-    assert loaded <= modules_of(SCRIPTS / script)
+    assert {path for path in loaded if path.name != "__init__.py"} <= modules_of(SCRIPTS / module)
 
 
 def test_measuring_depends_on_devices_and_sampling() -> None:
@@ -242,7 +252,7 @@ def test_nothing_is_measured_again_for_what_reads_the_data(script: str) -> None:
 def test_figures_depend_on_no_device() -> None:
     drawn = modules_of(PACKAGE / "figures/heatmap.py")
     assert {PACKAGE / "figures/style.py", PACKAGE / "analysis/best.py"} <= drawn
-    behind = names_of("figure.py") | {path.relative_to(PACKAGE).as_posix() for path in drawn}
+    behind = names_of(called()["figure"]) | {path.relative_to(PACKAGE).as_posix() for path in drawn}
     assert [name for name in behind if name.startswith(("devices/", "measuring/"))] == []
 
 

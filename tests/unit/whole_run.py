@@ -17,7 +17,6 @@ from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import write_best
 from gpushmoo.analysis.ceiling import measure_ceiling
-from gpushmoo.analysis.edges import Limits
 from gpushmoo.analysis.models.series import fit_kernels
 from gpushmoo.analysis.models.shapes import fit_mapped_kernels
 from gpushmoo.analysis.statuses import judge_dataset
@@ -98,8 +97,7 @@ def _analyse(flow: Flow, dataset: Path) -> None:
     split = (flow.config.holdout, flow.config.seed)
     top, model = Path(flow.path("summary", "ceiling.json")), Path(flow.path("model"))
     measure_ceiling(dataset, flow.ceiling_kernels, top)
-    limits = Limits(flow.largest_values, flow.config.measure.thread_limit or 1024)
-    write_best(dataset, top, flow.host_fed_kernels, limits, top.with_name("best.parquet"))
+    write_best(dataset, top, flow.host_fed_kernels, flow.limits, top.with_name("best.parquet"))
     fits = (model / "params.json", model / "predictions.parquet")
     fit_kernels(dataset, flow.persistent_kernels, *split, *fits)
     fits = (model / "shapes.json", model / "shapes.parquet")

@@ -2,7 +2,7 @@
 # minute of one core each: as local rules, since on a cluster not worth a job's start, let alone a GPU.
 
 
-rule aggregate:
+use rule stage as aggregate with:
     input:
         # A recorded data set lies here, wherever the results go.
         shards=local(flow.shard_files) if flow.config.dataset else flow.shard_files,
@@ -12,18 +12,14 @@ rule aggregate:
         flow.path("logs", "aggregate.log"),
     benchmark:
         flow.path("benchmarks", "aggregate.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.analysis.aggregate:aggregate_run",
         # Recorded ones may be of several: their names keep them apart.
         one_model=flow.config.dataset is None,
         plan=flow.shard_plan,
-    script:
-        "../scripts/aggregate.py"
 
 
-rule ceiling:
+use rule stage as ceiling with:
     input:
         dataset=flow.dataset,
     output:
@@ -32,16 +28,12 @@ rule ceiling:
         flow.path("logs", "ceiling.log"),
     benchmark:
         flow.path("benchmarks", "ceiling.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.analysis.ceiling:measure_ceiling",
         kinds=flow.ceiling_kernels,
-    script:
-        "../scripts/ceiling.py"
 
 
-rule best:
+use rule stage as best with:
     input:
         dataset=flow.dataset,
         ceiling=flow.path("summary", "ceiling.json"),
@@ -51,15 +43,10 @@ rule best:
         flow.path("logs", "best.log"),
     benchmark:
         flow.path("benchmarks", "best.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.analysis.best:write_best",
         host_fed=flow.host_fed_kernels,
-        most=flow.largest_values,
-        threads=flow.config.measure.thread_limit or 1024,
-    script:
-        "../scripts/best.py"
+        limits=flow.limits,
 
 
 rule fit:
@@ -106,7 +93,7 @@ rule shapes:
 
 
 # Only in runs that sweep `chase`.
-rule machine:
+use rule stage as machine with:
     input:
         dataset=flow.dataset,
     output:
@@ -115,29 +102,22 @@ rule machine:
         flow.path("logs", "machine.log"),
     benchmark:
         flow.path("benchmarks", "machine.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
-    script:
-        "../scripts/machine.py"
+    params:
+        call="gpushmoo.analysis.machine:measure_machine",
 
 
-rule device_model:
+use rule stage as device_model with:
     input:
         dataset=flow.dataset,
         code=flow.recorded_code,
     output:
         fits=flow.path("model", "device.json"),
-        cells=flow.path("model", "device.parquet"),
+        table=flow.path("model", "device.parquet"),
     log:
         flow.path("logs", "device-model.log"),
     benchmark:
         flow.path("benchmarks", "device-model.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.analysis.device_model.stage:fit_devices",
         folders=flow.kernel_places,
         digests=flow.kernel_digests,
-    script:
-        "../scripts/device_model.py"

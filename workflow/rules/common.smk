@@ -69,3 +69,12 @@ wildcard_constraints:
     repeat="[0-9]+",
     figure=flow.figure_pattern,
     machine="[A-Za-z0-9][A-Za-z0-9._-]*",
+
+
+# What stages of a minute at most have in common. Each names the function that it calls.
+rule stage:
+    localrule: True
+    conda:
+        "../../environment.yml"
+    script:
+        "../scripts/stage.py"

@@ -7,38 +7,47 @@ rule compare:
     localrule: True
 
 
-rule compared:
+use rule stage as compared with:
     input:
         lambda _: compared_inputs(flow),
     output:
-        compared_files(flow),
+        tables=compared_files(flow),
     log:
         flow.path("logs", "compare.log"),
     benchmark:
         flow.path("benchmarks", "compare.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.report.comparison:compare_runs",
         spec=compared_params(flow),
         template=flow.template_digest(),
+
+
+use rule stage as explore_compared with:
+    input:
+        lambda _: compared_inputs(flow),
+    output:
+        flow.path("compare", "explorer.html"),
+    log:
+        flow.path("logs", "explore-compared.log"),
+    benchmark:
+        flow.path("benchmarks", "explore-compared.tsv")
+    params:
+        call="gpushmoo.explorer.explore:explore_compared",
+        spec=compared_params(flow),
         page=page_digest(),
-    script:
-        "../scripts/compared.py"
 
 
 # May fail, so that all else comes before it.
-rule guard:
+use rule stage as guard with:
     input:
         compared_files(flow),
+        flow.path("compare", "explorer.html"),
+        groups=flow.path("compare", "groups.parquet"),
     output:
         flow.path("compare", "guard.txt"),
     log:
         flow.path("logs", "guard.log"),
     benchmark:
         flow.path("benchmarks", "guard.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
-    script:
-        "../scripts/guard.py"
+    params:
+        call="gpushmoo.comparing.guarding:guard",

@@ -1,7 +1,7 @@
 # The results for other programs; only where the target `export` asks for them.
 
 
-rule export:
+use rule stage as export with:
     input:
         dataset=flow.dataset,
     output:
@@ -10,10 +10,6 @@ rule export:
         flow.path("logs", "export.log"),
     benchmark:
         flow.path("benchmarks", "export.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.exporting.write:export_run",
         run=flow.config.run,
-    script:
-        "../scripts/export.py"

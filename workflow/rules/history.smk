@@ -1,28 +1,24 @@
 # The run beside earlier ones; only where the key `history` names some.
 
 
-rule history:
+use rule stage as history with:
     input:
         lambda _: history_inputs(flow),
         dataset=flow.dataset,
     output:
-        history_products(flow),
+        tables=history_products(flow),
     log:
         flow.path("logs", "history.log"),
     benchmark:
         flow.path("benchmarks", "history.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.comparing.history:write_history",
         spec=history_params(flow),
-    script:
-        "../scripts/history.py"
 
 
-rule figure_history:
+use rule stage as figure_history with:
     input:
-        history_products(flow),
+        tables=history_products(flow),
     output:
         svg=report(
             flow.path("figures", "history.svg"),
@@ -35,10 +31,6 @@ rule figure_history:
         flow.path("logs", "figure-history.log"),
     benchmark:
         flow.path("benchmarks", "figure-history.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.figures.timelines:history_figure",
         note=figure_note,
-    script:
-        "../scripts/figure_history.py"

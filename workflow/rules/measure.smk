@@ -21,12 +21,13 @@ rule build_kernel:
     resources:
         gpu=lambda wildcards: 0 if flow.config.cuda_arch or workflow.local_exec else 1,
     params:
+        call="gpushmoo.devices.building:build_kernel",
         spec=flow.build_params,
         cache=flow.cache,
         backend=flow.backend_code,
         library=flow.library_code,
     script:
-        "../scripts/build_kernel.py"
+        "../scripts/stage.py"
 
 
 # Has no benchmark file: Snakemake would look at its processes' memory twice a second, which disturbs

@@ -1,7 +1,7 @@
 # Figures of measured cells, the report, and the verdict on faults.
 
 
-rule figure:
+use rule stage as figure with:
     input:
         unpack(flow.figure_inputs),
     output:
@@ -16,21 +16,17 @@ rule figure:
         flow.path("logs", "figure-{figure}.log"),
     benchmark:
         flow.path("benchmarks", "figure-{figure}.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.figures.stage:draw_figure",
         note=figure_note,
         spec=flow.figure_params,
         views=flow.figure_code,
-    script:
-        "../scripts/figure.py"
 
 
 # Only in runs with the study of energy, or with a recorded one.
-rule figure_energy:
+use rule stage as figure_energy with:
     input:
-        flow.energy_files,
+        energy=flow.energy_files[0] if flow.energy_files else [],
     output:
         svg=report(
             flow.path("figures", "energy.svg"),
@@ -43,16 +39,12 @@ rule figure_energy:
         flow.path("logs", "figure-energy.log"),
     benchmark:
         flow.path("benchmarks", "figure-energy.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.figures.energy:energy_figure",
         note=figure_note,
-    script:
-        "../scripts/figure_energy.py"
 
 
-rule report:
+use rule stage as report with:
     input:
         figures=flow.figure_files,
         notes=flow.figure_notes,
@@ -83,17 +75,13 @@ rule report:
         flow.path("logs", "report.log"),
     benchmark:
         flow.path("benchmarks", "report.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.report.build:report_of_run",
         spec=flow.report_params,
         template=flow.template_digest(),
-    script:
-        "../scripts/report.py"
 
 
-rule explorer:
+use rule stage as explorer with:
     input:
         dataset=flow.dataset,
         predictions=flow.path("model", "predictions.parquet"),
@@ -111,18 +99,14 @@ rule explorer:
         flow.path("logs", "explorer.log"),
     benchmark:
         flow.path("benchmarks", "explorer.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.explorer.explore:write_run_page",
         run=flow.config.run,
         page=page_digest(),
-    script:
-        "../scripts/explorer.py"
 
 
 # May fail, so that all else comes before it.
-rule verdict:
+use rule stage as verdict with:
     input:
         report=flow.path("report.pdf"),
         facts=flow.path("report.json"),
@@ -135,11 +119,7 @@ rule verdict:
         flow.path("logs", "verdict.log"),
     benchmark:
         flow.path("benchmarks", "verdict.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.report.first_page:verdict",
         strict=flow.config.strict,
         sweeps=flow.swept,
-    script:
-        "../scripts/verdict.py"

@@ -15,14 +15,15 @@ rule counters:
     resources:
         gpu=1,
     params:
+        call="gpushmoo.studies.counters:count_of_run",
         spec=lambda _: counters_params(flow),
         cache=flow.cache,
         backend=flow.backend_code,
     script:
-        "../scripts/counters.py"
+        "../scripts/stage.py"
 
 
-rule energy_cells:
+use rule stage as energy_cells with:
     input:
         dataset=flow.dataset,
         best=flow.path("summary", "best.parquet"),
@@ -32,20 +33,16 @@ rule energy_cells:
         flow.path("logs", "energy-cells.log"),
     benchmark:
         flow.path("benchmarks", "energy-cells.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        call="gpushmoo.analysis.energy_cells:write_energy_cells",
         left_out=flow.host_fed_kernels,
         controls=flow.control_variants,
-    script:
-        "../scripts/energy_cells.py"
 
 
 # As `counters`.
 rule energy:
     input:
-        flow.path("summary", "energy_cells.json"),
+        cells=flow.path("summary", "energy_cells.json"),
     output:
         flow.path("studies", "energy.parquet"),
     log:
@@ -55,8 +52,9 @@ rule energy:
     resources:
         gpu=1,
     params:
+        call="gpushmoo.studies.energy:energy_of_run",
         spec=lambda _: energy_params(flow),
         cache=flow.cache,
         backend=flow.backend_code,
     script:
-        "../scripts/energy.py"
+        "../scripts/stage.py"

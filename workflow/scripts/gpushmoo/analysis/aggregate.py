@@ -59,6 +59,14 @@ class ShardFile:
         return self.paths[0]
 
 
+def aggregate_run(
+    shards: Sequence[Path], out: Path, one_model: bool, plan: Mapping[str, Any] | None
+) -> None:
+    """`aggregate` by a plan in plain values (`RunPlan.as_plain`)."""
+    planned = None if plan is None else RunPlan.from_plain(plan)
+    aggregate(shards, out, one_model, plan=planned)
+
+
 def aggregate(
     paths: Sequence[Path],
     out: Path,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,14 @@ def best_of_dataset(
 
 
 def write_best(
-    dataset: Path, ceiling: Path, host_fed: Collection[str], limits: Limits, out: Path
+    dataset: Path,
+    ceiling: Path,
+    host_fed: Collection[str],
+    limits: Mapping[str, Any],
+    out: Path,
 ) -> None:
     """Write `best_of_dataset` as Parquet to `out`; `ceiling` is the file of `measure_ceiling`."""
-    best = best_of_dataset(dataset, read_ceiling(ceiling), host_fed, limits)
+    best = best_of_dataset(dataset, read_ceiling(ceiling), host_fed, Limits(**limits))
     write_parquet(axes_for_pandas(best), out, {})
 
 

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 import pandas as pd
 
+from ..core.errors import UserError
 from ..core.schema import FAULTS, Status
 from ..storage.dataset import read_cells
 from ..storage.wholefile import write_summed
@@ -35,11 +36,11 @@ COLUMNS = (
 )
 
 
-class StrictError(Exception):
+class StrictError(UserError):
     """A strict run has cells that ended in a fault; one sentence."""
 
 
-class FailedSweepError(Exception):
+class FailedSweepError(UserError):
     """Nothing of a sweep could be measured; a sentence for each such sweep."""
 
 

@@ -1,5 +1,7 @@
 """What is wrong with what was asked to be compared."""
 
+from ..core.errors import UserError
 
-class CompareError(ValueError):
+
+class CompareError(UserError, ValueError):
     """What was asked cannot be compared; one sentence."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,16 @@ class History(HistoryTables):
             write_parquet(table, out / name, told)
         write_summed(out / "summary.md", self.markdown(pictures).encode())
         return out
+
+
+def write_history(
+    dataset: Path, spec: Mapping[str, Any], tables: Sequence[Path], say: Callable[[str], None]
+) -> None:
+    """Write the `tables` of the history that `spec` names, and `say` what is not in them."""
+    found = run_history(dataset, spec["run"], spec["earlier"], spec["otava"], spec["delta"])
+    for sentence in (*found.left_out, *filter(None, [found.why])):
+        say(sentence)
+    found.save(tables[0].parent)
 
 
 def read_runs(places: Sequence[Place]) -> list[RunCells]:

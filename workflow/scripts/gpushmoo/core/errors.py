@@ -1,8 +1,12 @@
-"""Errors whose type says how a cell ends, for kernels, backends and measuring alike."""
+"""Errors that more than one package raises or catches."""
 
 from __future__ import annotations
 
 from .text import MOST_SENTENCE, one_line
+
+
+class UserError(Exception):
+    """An error whose text, one sentence, is all that the user of a run needs to know."""
 
 
 class TypedError(Exception):
@@ -16,7 +20,7 @@ class WorkloadError(TypedError, ValueError):
     """A workload raised an error or returned what is of no use; one sentence with its file."""
 
 
-class DeviceError(TypedError):
+class DeviceError(TypedError, UserError):
     """A device could not do what was asked; one sentence."""
 
 

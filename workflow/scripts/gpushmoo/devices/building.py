@@ -32,31 +32,36 @@ class MachineCodeError(DeviceError):
 
 
 def build_kernel(
-    params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO, log_file: str, cores: int
+    spec: Mapping[str, Any],
+    cache: Path | str,
+    out: Path,
+    terminal: TextIO,
+    log_file: str,
+    threads: int,
 ) -> None:
     """Compile all versions of a kernel and dtype, on so many cores, and write the build file `out`.
 
-    `params` hold ``folder``, ``kernel_digest``, ``dtype`` and ``versions``, and what a BuildRequest
+    `spec` holds ``folder``, ``kernel_digest``, ``dtype`` and ``versions``, and what a BuildRequest
     does. A version that does not compile, ends its compiler or lacks what is to be timed is named
     on `terminal`, with its message in `log_file`; it costs nothing but its own cells. No device's
     runtime may have been initialised in this process. Raises NoDeviceError when no device or tool
     answers.
     """
-    folder = load_kernel(ROOT / params["folder"])
+    folder = load_kernel(ROOT / spec["folder"])
     request = BuildRequest(
-        params["backend"], params["device"], params["opencl_runtime"], params["cuda_arch"], cache
+        spec["backend"], spec["device"], spec["opencl_runtime"], spec["cuda_arch"], Path(cache)
     )
     if request.opencl_runtime == AUTO and BACKENDS[request.backend].runtimes:
-        choice = DeviceChoice(request.backend, 0, AUTO, cache)
+        choice = DeviceChoice(request.backend, 0, AUTO, request.cache)
         request = replace(request, opencl_runtime=resolve(choice)[0].runtime)
-    build = _built(request, folder, params, cores)
+    build = _built(request, folder, spec, threads)
     for target, versions in build.targets.items():
         for name, made in versions.items():
             if made.failure is not None:
                 log.error("%s, variant %s: %s\n%s", target, name, made.failure, made.log)
         failures = {name: made.failure for name, made in versions.items() if made.failure}
         for sentence in failure_sentences(failures):
-            where = f"{params['folder']}, {params['dtype']}"
+            where = f"{spec['folder']}, {spec['dtype']}"
             terminal.write(f"gpushmoo: {where}, {sentence} (whole message: {log_file})\n")
     write_build(out, build)
 
@@ -72,11 +77,11 @@ def failure_sentences(failures: Mapping[str, str]) -> list[str]:
     ]
 
 
-def refuse_failures(files: Sequence[Path]) -> None:
+def refuse_failures(builds: Sequence[Path]) -> None:
     """Raise MachineCodeError when a build file holds a variant that cannot be measured."""
     failures = sorted(
         f"{path.parent.name}, {path.stem}, {name}"
-        for path in files
+        for path in builds
         for versions in read_build(path).targets.values()
         for name, made in versions.items()
         if made.failure is not None

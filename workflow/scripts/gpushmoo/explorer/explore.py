@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..core.run_plan import PLAN_FILE
 from ..storage.store import BadParquetError
@@ -71,6 +72,21 @@ def write_page(sources: Sequence[Source], out: Path) -> None:
     write_summed(out, page(shown, " and ".join(source.name for source in sources)))
 
 
-def write_run_page(dataset: Path, stages: StageFiles, run: str, out: Path) -> None:
-    """Write the page of a finished run's data set and models."""
+def write_run_page(
+    dataset: Path,
+    predictions: Path,
+    shapes: Path,
+    device: Sequence[Path],
+    history: Sequence[Path],
+    run: str,
+    out: Path,
+) -> None:
+    """Write the page of a finished run's data set, its models and its history, if there is one."""
+    earlier = history[0].parent if history else None
+    stages = StageFiles(predictions, shapes, next(iter(device), None), earlier)
     write_page([Source(dataset, run, stages)], out)
+
+
+def explore_compared(spec: Mapping[str, Any], out: Path) -> None:
+    """Write the page of the first runs of both sides of a comparison."""
+    explore(spec["a"][0], spec["b"][0], out=out)

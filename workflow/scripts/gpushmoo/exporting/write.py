@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,12 @@ class Exported:
     folder: Path
     files: tuple[Path, ...]
     notes: tuple[str, ...]
+
+
+def export_run(dataset: Path, run: str, out: Path, say: Callable[[str], None]) -> None:
+    """`write_exports` in all formats, and `say` what could not be told."""
+    for sentence in write_exports(dataset, run, out).notes:
+        say(sentence)
 
 
 def write_exports(dataset: Path, run: str, out: Path, formats: Sequence[str] = FORMATS) -> Exported:

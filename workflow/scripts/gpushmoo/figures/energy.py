@@ -10,7 +10,15 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ..analysis.energy import TIED_SPEED, EnergyGroup, EnergyTable, Row, energy_groups, launch_text
+from ..analysis.energy import (
+    TIED_SPEED,
+    EnergyGroup,
+    EnergyTable,
+    Row,
+    energy_groups,
+    launch_text,
+    read_energy,
+)
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save
 
 _ACROSS = 3
@@ -19,6 +27,11 @@ TITLE_WIDTH = 32
 # Panels that have room on a page.
 MOST_PANELS = 12
 _FRONT, _OTHER = OKABE_ITO[1], OKABE_ITO[0]
+
+
+def energy_figure(energy: Path, svg: Path) -> None:
+    """`energy_front` of a run's table of energy."""
+    energy_front(read_energy(energy), svg)
 
 
 def energy_front(table: EnergyTable, svg: Path) -> None:

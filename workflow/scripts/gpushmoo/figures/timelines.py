@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..analysis.history import HistoryTables
+from ..analysis.history import HistoryTables, read_history
 from ..core.display import kind_words
 from ..core.history_schema import BEST, COPY
 from ..core.schema import GROUP
@@ -33,6 +33,11 @@ CAPTION = (
 )
 # Room above the highest mark for what is written there, a share of the height.
 _HEAD_ROOM = {BEST: 0.2, COPY: 0.4}
+
+
+def history_figure(tables: Sequence[Path], svg: Path) -> None:
+    """`draw_history` of the `tables` that a run's stage of history wrote."""
+    draw_history(read_history(tables[0].parent), svg)
 
 
 def draw_history(found: HistoryTables, svg: Path) -> None:

@@ -12,7 +12,7 @@ from .flow import Flow
 
 # What a comparison writes below ``results/<run>/compare/``.
 PRODUCTS = ("cells.parquet", "groups.parquet", "drift.parquet", "summary.md")
-PAGES = ("changes.svg", "changes.json", "compare.pdf", "explorer.html")
+PAGES = ("changes.svg", "changes.json", "compare.pdf")
 
 
 def compared_files(flow: Flow) -> list[str]:
@@ -28,7 +28,7 @@ def compared_target(flow: Flow) -> list[str]:
             "before=results/one after=results/other"
         )
     guard = [flow.path("compare", "guard.txt")] if flow.config.compared.guard else []
-    return [*compared_files(flow), *guard]
+    return [*compared_files(flow), flow.path("compare", "explorer.html"), *guard]
 
 
 def compared_inputs(flow: Flow) -> list[str]:

@@ -338,16 +338,16 @@ def shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:
 def rerun_changed_scripts(workflow: Any) -> None:
     """Give every rule of ours with a script the parameter ``code``, which has its jobs run again.
 
-    It is the digest of the script and of all code that this imports. Taken of the rule, it can miss
-    none; Snakemake itself knows but the script's time.
+    It is the digest of the function that the rule calls, or of its script, and of all code that
+    this imports. Taken of the rule, it can miss none; Snakemake itself knows but the script's time.
     """
     for rule in workflow.modifier.rules:
         if rule.script is not None:
             script = rule.basedir.join(rule.script).get_path_or_uri(secret_free=True)
-            shell = script.endswith(".sh")
-            rule.set_params(
-                code=module_digest(MEASURING) if shell else code_digest(Path(script).resolve())
-            )
+            called = MEASURING if script.endswith(".sh") else rule.params.get("call", "")
+            module = called.partition(":")[0]
+            code = module_digest(module) if module else code_digest(Path(script).resolve())
+            rule.set_params(code=code)
     keep_read_code()
 
 

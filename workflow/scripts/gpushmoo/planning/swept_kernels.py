@@ -85,6 +85,7 @@ class SweptKernels:
         return {n: list(w.controls) for n, w in self.workloads.items() if w.controls}
 
     @property
-    def largest_values(self) -> dict[str, dict[str, int]]:
-        """The largest value that a kernel takes of an axis, by kernel and axis."""
-        return {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
+    def limits(self) -> dict[str, Any]:
+        """The largest value that a kernel takes of an axis, and the most threads of a block."""
+        most = {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
+        return {"most": most, "threads": self.config.measure.thread_limit or 1024}

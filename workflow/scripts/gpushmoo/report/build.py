@@ -6,7 +6,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,13 +46,23 @@ class ReportFiles:
     ceiling: Path
     model: Path
     shapes: Path
-    compared: tuple[Path, ...]
-    figures: tuple[Path, ...]
-    machine: tuple[Path, ...] = ()
-    device: tuple[Path, ...] = ()
-    counted: tuple[Path, ...] = ()
-    energy: tuple[Path, ...] = ()
-    history: tuple[Path, ...] = ()
+    compared: Sequence[Path]
+    figures: Sequence[Path]
+    machine: Sequence[Path] = ()
+    device: Sequence[Path] = ()
+    counted: Sequence[Path] = ()
+    energy: Sequence[Path] = ()
+    history: Sequence[Path] = ()
+
+
+def report_of_run(
+    files: Mapping[str, Any], spec: Mapping[str, Any], facts: Path, pdf: Path
+) -> None:
+    """`build_report` of the rule's input `files`, by name."""
+    names = {field.name for field in fields(ReportFiles)}
+    named = {name: found for name, found in files.items() if name in names}
+    named["history"] = sorted({path.parent for path in files["history"]})
+    build_report(ReportFiles(**named), spec, ROOT / "reports", facts, pdf)
 
 
 def build_report(

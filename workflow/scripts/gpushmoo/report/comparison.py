@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..comparing import markdown
-from ..comparing.compare import Comparison
+from ..comparing.compare import Comparison, compare
 from ..core.display import significant
+from ..core.paths import ROOT
 from ..figures.changes import MOST_GROUPS, draw_changes
 from ..figures.style import apply_style, save
 from ..storage.wholefile import write_summed
@@ -18,6 +20,14 @@ from .build import compile_pages
 # Rows and lines that fit on the page; the rest is in the tables.
 _MOST_ROWS, _MOST_LINES = 10, 8
 _FIGURE = "changes.svg"
+
+
+def compare_runs(spec: Mapping[str, Any], tables: Sequence[Path]) -> None:
+    """Compare the runs that `spec` names; write the tables, the picture and the page."""
+    found = compare(spec["a"], spec["b"], same=spec["same"], delta=spec["delta"])
+    folder = tables[0].parent
+    found.save(folder)
+    build_comparison(found, ROOT / "reports", folder)
 
 
 def build_comparison(found: Comparison, reports: Path, folder: Path) -> None:

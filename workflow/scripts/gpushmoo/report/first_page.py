@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import pandas as pd
 
 from ..analysis.advice import DEFAULT_BLOCKS, Advice
+from ..analysis.statuses import judge_dataset
 from ..core.display import kind_words, percent, significant
 from ..storage.dataset import matching
+from ..storage.wholefile import read_json
 from .launches import axes_words, launch_values, thumbnail
 from .tables import ARROWS, Json, size_words, ways
 
@@ -70,6 +73,24 @@ def above_ceiling(advice: Sequence[Advice], is_cpu: bool) -> str:
     if doubtful:
         sentence += f" In memory ({doubtful} of these) that explains nothing: measure again."
     return sentence
+
+
+def verdict(
+    report: str,
+    facts: Path,
+    dataset: Path,
+    strict: bool,
+    sweeps: Mapping[str, Mapping[str, Any]],
+    out: Path,
+    terminal: TextIO,
+) -> None:
+    """Tell the launches to use, and which cells ended in a fault; the latter also into `out`.
+
+    Raises StrictError or FailedSweepError for a strict run or a failed sweep.
+    """
+    page = read_json(facts)["first_page"]
+    print(*closing_lines(page, str(report)), sep="\n", file=terminal, flush=True)
+    judge_dataset(dataset, out, strict, sweeps, terminal)
 
 
 def closing_lines(page: Json, report: str) -> list[str]:

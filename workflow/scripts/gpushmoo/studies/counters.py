@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.paths import IMPORTED, KERNELS, ROOT
+from ..core.process import raises_signals
 from ..core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
 from ..core.space import CACHE_STATES, Cell
 from ..storage.store import write_parquet
@@ -269,6 +270,18 @@ def sampled_kernels(sample: Sequence[SampledCell]) -> dict[str, KernelFolder]:
     """The folders of the kernels whose cells are sampled, by name."""
     names = dict.fromkeys(sampled.cell.kernel for sampled in sample)
     return {name: load_kernel(KERNELS / name) for name in names}
+
+
+@raises_signals()
+def count_of_run(
+    spec: Mapping[str, Any],
+    out: Path,
+    say: Callable[[str], None],
+    cache: str,
+    explained: Sequence[Path],
+) -> None:
+    """`count_sample` on the device that `spec` names."""
+    count_sample(spec["device"], out, say, Path(cache), explained=explained)
 
 
 def count_sample(

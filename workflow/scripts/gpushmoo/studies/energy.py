@@ -25,6 +25,7 @@ from ..core.energy_schema import ENERGY_SCHEMA
 from ..core.errors import DeviceError
 from ..core.mean_interval import MeanInterval, mean_interval
 from ..core.paths import KERNELS, ROOT
+from ..core.process import raises_signals
 from ..devices.base import Device
 from ..devices.select import open_for_job
 from ..measuring.locks import DeviceLock, lock_one
@@ -206,8 +207,9 @@ def _states(metered: MeteredCell) -> dict[str, Any]:
     }
 
 
+@raises_signals()
 def energy_of_run(
-    spec: Mapping[str, Any], cells: Path, out: Path, say: Callable[[str], None], cache: Path
+    spec: Mapping[str, Any], cells: Path, out: Path, say: Callable[[str], None], cache: str
 ) -> None:
     """`measure_energy` of the cells that a run has chosen.
 
@@ -217,7 +219,7 @@ def energy_of_run(
     names = {one.cell.kernel for one in chosen}
     folders = {n: load_kernel(ROOT / f) for n, f in spec["folders"].items() if n in names}
     plan = EnergyPlan(spec["device"]["seed"])
-    measure_energy(EnergyTask(chosen, folders, spec["device"], cache, plan), out, say)
+    measure_energy(EnergyTask(chosen, folders, spec["device"], Path(cache), plan), out, say)
 
 
 def read_cells(path: Path) -> list[ChosenCell]:

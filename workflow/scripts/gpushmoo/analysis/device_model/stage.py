@@ -34,16 +34,16 @@ FEWEST = 40
 
 
 def fit_devices(
-    dataset: Path, folders: Mapping[str, str], code: Path | None, out: Path, table: Path
+    dataset: Path, folders: Mapping[str, str], code: Sequence[Path], fits: Path, table: Path
 ) -> None:
     """Fit the model to every device of the data set.
 
-    `folders` of the kernels are relative to ROOT; `code` is a file of recorded code paths, if there
-    is one. Writes ``{"devices": [...]}`` and a table of DEVICE_MODEL_SCHEMA.
+    `folders` of the kernels are relative to ROOT; `code` are files of recorded code paths, one or
+    none. Writes ``{"devices": [...]}`` and a table of DEVICE_MODEL_SCHEMA.
     """
     cells = read_medians(dataset, {"kernel": list(folders)})
     provenance = dataset_provenance(dataset)
-    codes = recorded_codes(code) | code_paths(provenance)
+    codes = recorded_codes(next(iter(code), None)) | code_paths(provenance)
     workloads = {name: load_kernel(ROOT / folder).workload for name, folder in folders.items()}
     devices, rows = [], []
     for name, mine in cells.groupby("device_name", sort=True, observed=True):
@@ -52,7 +52,7 @@ def fit_devices(
         told, predicted = fit_cells(str(name), mine, describer)
         devices.append(told | {"arch": _arch(shards)})
         rows.append(predicted)
-    write_json(out, {"devices": devices})
+    write_json(fits, {"devices": devices})
     found = pd.concat(rows) if rows else pd.DataFrame(columns=DEVICE_MODEL_SCHEMA.names)
     content = pa.Table.from_pandas(
         found[DEVICE_MODEL_SCHEMA.names], DEVICE_MODEL_SCHEMA, preserve_index=False

@@ -3,13 +3,11 @@
     export PYTHONPATH=workflow/scripts:kernels:experiments/benchmarks
     python experiments/benchmarks/compare_counters.py --counters counters.parquet \
         --record reports/reference/nvidia-h200 --record reports/reference/nvidia-h200-gallery \
-        --model device.json --warpspeed warpspeed.json --out counted.json
+        --model device.json --out counted.json
 
 Sectors between L1 and L2, bytes of DRAM and resident warps of every counted launch, as the model
-works them out from the shape of the launch, over what was counted; and the same of warpspeed
-(`compare_warpspeed.py`) for the launches of which it says something, with both ways' times over
-those of the records. Errors are [launches, median, 95th percentile, largest |predicted/counted −
-1|]. Needs no device.
+works them out from the shape of the launch, over what was counted. Errors are [launches, median,
+95th percentile, largest |predicted/counted − 1|]. Needs no device.
 """
 
 from __future__ import annotations
@@ -22,16 +20,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from described_cells import described_cells
 from gpushmoo.analysis.device_model.counted import UNITS
 from gpushmoo.analysis.device_model.describe import Describer, DeviceFacts
-from gpushmoo.analysis.device_model.form import LIMITS, SECTOR_BYTES, Launches, Model
+from gpushmoo.analysis.device_model.form import LIMITS, Launches, Model
 from gpushmoo.analysis.device_model.stage import recorded_codes
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.storage.wholefile import write_json
 from gpushmoo.workloads.loader import load_kernel
-from judge_holdouts import errors
+from judge_model import errors
 
 # Less is what the driver moves besides.
 LEAST_BYTES = 2**20
@@ -45,12 +42,6 @@ COUNTED = {
     "dram_written": "dram_write_bytes",
     "warps": "active_warps",
 }
-WARPSPEED = {
-    "sectors_loaded": ("l2_load_bytes", SECTOR_BYTES),
-    "sectors_stored": ("l2_store_bytes", SECTOR_BYTES),
-    "dram_read": ("dram_load_bytes", 1),
-    "dram_written": ("dram_store_bytes", 1),
-}
 
 
 def main() -> None:
@@ -59,7 +50,6 @@ def main() -> None:
     parser.add_argument("--counters", type=Path, required=True)
     parser.add_argument("--record", type=Path, action="append", required=True)
     parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--warpspeed", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     counters = pd.read_parquet(options.counters).set_index("cell_key", drop=False)
@@ -67,14 +57,11 @@ def main() -> None:
     predicted = predictions(counters, told, options.record)
     counted = counters.loc[predicted.index]
     off = pd.DataFrame({q: deviations(predicted[q], counted[c]) for q, c in COUNTED.items()})
-    rival = json.loads(options.warpspeed.read_text(encoding="utf-8"))["cells"]
-    times = measured(options.record)
     content = {
         "device": told["device"],
         "launches": len(counters),
         "quantities": by_kernel(off, counted["kernel"]),
         "limits": limits(predicted["limit"], counted),
-        "warpspeed": beside(rival, off, predicted, counted, times),
     }
     write_json(options.out, content)
 
@@ -146,34 +133,6 @@ def limits(named: Any, counted: pd.DataFrame) -> dict[str, dict[str, float]]:
         str(limit): {"launches": len(rows)} | {u: float(rows[u].median()) for u in units}
         for limit, rows in counted.groupby(named)
     }
-
-
-def measured(records: list[Path]) -> Any:
-    """Seconds of the recorded cells, by key."""
-    tables = [described_cells(record)[["cell_key", "measured_s"]] for record in records]
-    return pd.concat(tables).groupby("cell_key")["measured_s"].first()
-
-
-def beside(
-    rival: Mapping[str, Any], off: pd.DataFrame, predicted: Any, counted: pd.DataFrame, times: Any
-) -> dict[str, Any]:
-    """Errors of both ways for the launches that the other describes, and of their times."""
-    keys = [key for key in off.index if key in rival]
-    theirs = pd.DataFrame.from_dict({k: rival[k] for k in keys}, orient="index")
-    found = {
-        quantity: {
-            "theirs": errors(-deviations(theirs[c] / unit, counted.loc[keys, COUNTED[quantity]])),
-            "ours": errors(-off.loc[keys, quantity].to_numpy()),
-        }
-        for quantity, (c, unit) in WARPSPEED.items()
-    }
-    timed = [key for key in keys if key in times.index]
-    log = np.log(times[timed])
-    found["seconds"] = {
-        "theirs": errors((log - np.log(theirs.loc[timed, "seconds"])).to_numpy()),
-        "ours": errors((log - np.log(predicted.loc[timed, "seconds"])).to_numpy()),
-    }
-    return found
 
 
 if __name__ == "__main__":

@@ -1,32 +1,101 @@
 """How often runs of the same thing raise an alarm, and how often planted work is found.
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
-    python experiments/benchmarks/false_alarms.py CELLS OUT.json [every]
+    python experiments/benchmarks/false_alarms.py one OUT.json CELLS [--every]
+    python experiments/benchmarks/false_alarms.py between OUT.json HOST HOST ...
+    python experiments/benchmarks/false_alarms.py known RUN RUN ...
 
-CELLS is a folder of runs as `record_pairs.py` measures them: ``r00``, ``r01``, ... of the
-same thing, ``planted-03-00``, ... with 3 % of work planted. Needs no device. Runs 2i and 2i + 1
-make a pair in which no run stands twice; a planted run i is held against run 2i + 1.
-With `every` all pairs are judged besides, which are many and share runs.
-How far runs lie apart is told by the unplanted runs that are not of the pair. An alarm is what the
-guard ends with at `delta`; a planted share is found where a planted group is called slower.
+``one``: CELLS is a folder of runs as `record_pairs.py` measures them: ``r00``, ``r01``, ... of the
+same thing, ``planted-03-00``, ... with 3 % of work planted. Runs 2i and 2i + 1 make a pair in which
+no run stands twice; a planted run i is held against run 2i + 1. With ``--every`` all pairs are
+judged besides, which are many and share runs. ``between``: each HOST is such a folder of one host;
+the first half of each host's runs is held against the second half of the next one's. Run-to-run
+spread is estimated from the unplanted runs that are not of the pair. ``known`` writes the spread of
+runs of the same thing for `comparing/known_spreads`. Needs no device.
+
+Beside ours, the rules by which other tools call a cell slower, written anew from what they publish:
+
+* nvbench, ``nvbench_compare.py`` (its rule up to 2025, since 2026 ``nvbench_compare_legacy.py``):
+  the means differ by more than the smaller of both relative standard deviations.
+* nvbench, ``nvbench_compare_robust.py`` (2026, preset ``default``): between the intervals from the
+  smallest sample to the third quartile is a gap of 0.5 % or more.
+* google/benchmark, ``compare.py`` (1.9): Mann and Whitney's U test, p < 0.05, from two repetitions
+  on; no correction for the number of benchmarks.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from compare_rivals import RULES, slower_bests, slower_cells
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from gpushmoo.comparing import known
 from gpushmoo.comparing.compare import DELTA, Comparison, compare_runs
 from gpushmoo.comparing.false_alarms import FEWEST_BESIDE, Rate
-from gpushmoo.comparing.levels import LevelLogs, levels_of, usual_spreads
-from gpushmoo.comparing.runs import RunCells, read_run
+from gpushmoo.comparing.levels import LevelLogs, levels_of, swept_by_all, usual_spreads
+from gpushmoo.comparing.runs import RunCells, bests, read_run
+from scipy.stats import mannwhitneyu
 
 PLANTED_KERNEL = "copy_planted"
+Samples = npt.NDArray[np.float64]
+Rule = Callable[[Samples, Samples], bool]
+
+CLEAR_GAP = 0.005
+ALPHA = 0.05
+
+
+def nvbench(first: Samples, second: Samples) -> bool:
+    """Whether the mean of `second` is larger by more than the smaller noise."""
+    mean = float(first.mean())
+    noise = min(float(s.std(ddof=1) / s.mean()) for s in (first, second))
+    return (float(second.mean()) - mean) / mean > noise
+
+
+def nvbench_robust(first: Samples, second: Samples) -> bool:
+    """Whether the smallest of `second` lies clearly above the third quartile of `first`."""
+    upper = float(np.quantile(first, 0.75))
+    return (float(second.min()) - upper) / upper >= CLEAR_GAP
+
+
+def google_benchmark(first: Samples, second: Samples) -> bool:
+    """Whether the U test finds a difference and the median of `second` is the larger one."""
+    p = float(mannwhitneyu(first, second, alternative="two-sided").pvalue)
+    return p < ALPHA and float(np.median(second)) > float(np.median(first))
+
+
+RULES: Mapping[str, Rule] = {
+    "nvbench": nvbench,
+    "nvbench_robust": nvbench_robust,
+    "google_benchmark": google_benchmark,
+}
+
+
+def slower_cells(first: RunCells, second: RunCells) -> dict[str, int]:
+    """How many of the cells that both verified each rule calls slower."""
+    index = first.ok.index.intersection(second.ok.index)
+    return _counted(first.ok.loc[index], second.ok.loc[index])
+
+
+def slower_bests(first: RunCells, second: RunCells) -> dict[str, int]:
+    """The same of each group's best cells alone, as our guard looks at no other."""
+    swept = swept_by_all([first, second])
+    sides = [bests(run, swept) for run in (first, second)]
+    index = sides[0].index.intersection(sides[1].index)
+    return _counted(*(side.loc[index] for side in sides))
+
+
+def _counted(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, int]:
+    pairs = [
+        (np.asarray(a, np.float64), np.asarray(b, np.float64))
+        for a, b in zip(first["samples_s"], second["samples_s"], strict=True)
+    ]
+    return {name: sum(rule(a, b) for a, b in pairs) for name, rule in RULES.items()}
 
 
 def judged(folder: Path, all_pairs: bool = False, delta: float = DELTA) -> dict[str, Any]:
@@ -121,15 +190,58 @@ def _rate(found: Sequence[bool]) -> dict[str, Any]:
     return {"hits": rate.hits, "n": rate.n, "share": rate.share, "interval": list(rate.interval)}
 
 
-def main(folder: Path, out: Path, all_pairs: bool) -> None:
+def between(hosts: list[Path], delta: float = DELTA) -> dict[str, Any]:
+    """Rates of alarms over pairs of runs of two hosts."""
+    by_host = [[read_run(path) for path in sorted(host.glob("r[0-9]*"))] for host in hosts]
+    runs = [run for of_host in by_host for run in of_host]
+    levels = levels_of(runs)
+    pairs = [
+        {**judged_pair(runs, levels, i, runs[j], (i, j), delta), "hosts": names}
+        for i, j, names in places([len(of_host) for of_host in by_host])
+    ]
+    return {
+        "devices": len({device for run in runs for device in run.devices}),
+        "runs": [len(of_host) for of_host in by_host],
+        "delta": delta,
+        "same": rates(pairs),
+        "largest_change": max(pair["largest_change"] for pair in pairs),
+        "pairs": pairs,
+    }
+
+
+def places(counts: list[int]) -> list[tuple[int, int, tuple[int, int]]]:
+    """Pairs of places among all runs, and of which hosts they are; no place stands twice."""
+    first = [sum(counts[:host]) for host in range(len(counts))]
+    found = []
+    for host, count in enumerate(counts):
+        following = (host + 1) % len(counts)
+        half = counts[following] // 2
+        for k in range(min(count // 2, counts[following] - half)):
+            found.append((first[host] + k, first[following] + half + k, (host, following)))
+    return found
+
+
+def main() -> None:
     """Write what was found, and print the rates."""
-    found = judged(folder, all_pairs)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("step", choices=("one", "between", "known"))
+    parser.add_argument("paths", type=Path, nargs="+")
+    parser.add_argument("--every", action="store_true")
+    given = parser.parse_args()
+    if given.step == "known":
+        folder = Path(known.__file__).parent / known.FOLDER
+        print(known.write_spreads([read_run(path) for path in given.paths], folder))
+        return
+    out, *folders = given.paths
+    found = judged(folders[0], given.every) if given.step == "one" else between(folders)
     out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    for what, each in {"same": found["same"], **found["planted"]}.items():
+    for what, each in {"same": found["same"], **found.get("planted", {})}.items():
         for name, rate in each.items():
             if isinstance(rate, dict):
                 print(f"{what:10} {name:30} {Rate(rate['hits'], rate['n'])}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), "every" in sys.argv[3:])
+    main()

@@ -1,214 +1,388 @@
-"""How well one model predicts a device's cells that were kept from it, beside other ways.
+"""How well the model of a device predicts cells that were kept from it, beside other ways.
 
     python3 -m venv sk && sk/bin/pip install scikit-learn
     realpath .venv/lib/python3.*/site-packages > \
         "$(sk/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth"
     export PYTHONPATH=workflow/scripts:kernels OPENBLAS_NUM_THREADS=1
-    sk/bin/python experiments/benchmarks/judge_model.py --cells described.parquet --out judged.json
+    JUDGE=experiments/benchmarks/judge_model.py
+    sk/bin/python $JUDGE describe cells.parquet --record reports/reference/nvidia-h200
+    sk/bin/python $JUDGE held judged.json --cells cells.parquet
+    sk/bin/python $JUDGE unseen unseen.json --cells cells.parquet --facts facts.json \
+        --unseen gallery=gallery.parquet documents=documents.parquet
 
 Needs no device, but scikit-learn, which is no part of the environment: hence one beside it.
 
-The Parquet file has a row a cell, as `gpushmoo.analysis.device_model` describes it: what the model
-sees of it, and `measured_s`. All ways learn from the same cells. What is kept from them and what
-the bands are: `judge_holdouts.py`. The ways:
+``describe`` writes what `gpushmoo.analysis.device_model` sees of each recorded cell, its launch
+parameters and what was measured. ``held`` keeps regions of cells from the fit that differ from all
+others in what a model must know (an element type, a kernel, what fits into the last cache) and
+judges the cells inside; with nothing kept, the cells that are not in the training set. ``unseen``
+judges by recordings that had no part: other devices of that name, kernels or sizes; and how good
+the cell is that a model names as the fastest of each group, fitted, and with figures of
+micro-benchmarks alone (``--facts``). All ways learn from the same cells:
 
 * ``model``: one set of parameters for all cells.
 * ``shaken``: the same from other first values: what the training does not tell stays at these, and
   the project's were found with all cells in view.
-* ``family``: the same form, fitted to each kernel alone.
-* ``series``: the project's formulas that are fitted to each series alone.
-* ``near``: between the measured cells of the same group (`judge_rivals.near`).
-* ``forest``, ``boosting``: a random forest and gradient boosting on all that is known of a launch.
-* ``stacked``: boosting on what the model leaves.
+* ``near``: between the measured cells of the same group.
+* ``boosting``: gradient boosting on all that is known of a launch.
 
-Errors are [cells that the way predicts, median, 95th percentile, largest |predicted/measured − 1|];
-where a way has answers for some cells only, its errors are of these, and `model_there` has the
-model's of the same cells.
+Errors are [cells that the way predicts, median, 95th percentile, largest |predicted/measured − 1|].
+A residual is log(measured / predicted); a band of half-width b says that the measured time lies
+between predicted · exp(−b) and predicted · exp(b).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+import scipy.spatial
 import sklearn
-from gpushmoo.analysis.device_model import DeviceFit, fit_device, training
-from gpushmoo.analysis.device_model.parameters import FIRST
-from gpushmoo.core.paths import ROOT
-from gpushmoo.storage.wholefile import write_json
-from gpushmoo.workloads.loader import load_kernel
-from judge_holdouts import (
-    NOTHING,
-    Bools,
-    Floats,
-    bands,
-    conformal_half_width,
-    coverage,
-    errors,
-    hold_outs,
-    regions,
-    split,
+from gpushmoo.analysis.aggregate import aggregate, dataset_provenance
+from gpushmoo.analysis.device_model import fit_device, training
+from gpushmoo.analysis.device_model.describe import (
+    Describer,
+    DeviceFacts,
+    code_paths,
+    device_facts,
 )
-from judge_rivals import GROUP, SEED, Learned, SeriesForms, Way, near
+from gpushmoo.analysis.device_model.first import first_values
+from gpushmoo.analysis.device_model.form import Launches, Model
+from gpushmoo.analysis.device_model.parameters import FIRST
+from gpushmoo.analysis.device_model.stage import recorded_codes
+from gpushmoo.core.paths import KERNELS
+from gpushmoo.core.schema import GROUP, is_axis
+from gpushmoo.storage.dataset import partitions, read_medians
+from gpushmoo.storage.packed import unpacked
+from gpushmoo.storage.wholefile import write_json
+from gpushmoo.workloads.contract import Workload
+from gpushmoo.workloads.loader import load_kernel
+from sklearn.ensemble import HistGradientBoostingRegressor
 
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+# All cells, which of them it may learn from, which it shall predict: log(seconds), NaN for none.
+Way = Callable[[pd.DataFrame, Bools, Bools], Floats]
+
+SEED = 0
 PROMISED = 0.9
 L2_BYTES = 62914560
-# Beside the axes of its kernels and what the model sees.
-NEEDED = {
-    *GROUP,
-    *("blocks", "tiles", "units", "resident_per_unit"),
-    *("bytes_read", "bytes_written", "measured_s"),
-}
+NOTHING = "nothing"
+# Of the last cache: what a launch reads and writes is inside below the first, outside above the
+# second. In between, part of it stays.
+INSIDE, OUTSIDE = 0.4, 1.5
+COPIES = ("block_eq_partition", "copy2d_coalesced", "copy2d_document", "global_copy")
+# Blocks for two on each multiprocessor of an H200.
+FEW_PARTITIONS = 264
+# A quantile of fewer residuals says nothing of a region; a group of fewer cells offers no choice.
+FEWEST, LEAST_CHOICE = 20, 10
+# How near to the fastest a named cell shall be.
+NEAR = 0.05
+NEIGHBOURS = 4
+CATEGORIES = ("kernel", "dtype", "variant", "cache_state")
+# What was measured, or is the same as what was; what a cell is called.
+OUTCOMES = ("_s", "_gbs", "spread", "repeats", "samples", "cell_key")
 
 
-class Model(Protocol):
-    """What is judged."""
-
-    def fit(self, table: pd.DataFrame, mask: Bools) -> None:
-        """Learn from the cells of the mask."""
-
-    def seconds(self, table: pd.DataFrame) -> Floats:
-        """Predicted seconds of each cell."""
+@cache
+def workload_of(kernel: str) -> Workload:
+    """The workload of a kernel of the project."""
+    return load_kernel(KERNELS / kernel).workload
 
 
-class DeviceModel:
+def described_cells(record: Path) -> pd.DataFrame:
+    """The described cells of the shards in `record`, with launch parameters and results."""
+    with TemporaryDirectory() as folder:
+        dataset = Path(folder) / "dataset"
+        aggregate(sorted(unpacked(record).rglob("*.parquet")), dataset)
+        cells, provenance = read_medians(dataset), dataset_provenance(dataset)
+        kernels = {str(where["kernel"]) for where in partitions(dataset)}
+    code = record / "code_paths.json"
+    codes = recorded_codes(code if code.is_file() else None) | code_paths(provenance)
+    workloads = {name: workload_of(name) for name in kernels}
+    described, why = Describer(workloads, codes, device_facts(provenance)).table(cells)
+    for kernel, sentence in sorted(why.items()):
+        print(f"{kernel}: left out, {sentence}")
+    more = [n for n in cells if is_axis(n)]
+    told = cells[["cell_key", "tiles", "resident_per_unit", "threads_per_block", *more]]
+    # Nothing that reads the file shall have to know nullable numbers.
+    plain = told.astype(dict.fromkeys(more, "float64"))
+    return described.merge(plain, on="cell_key")
+
+
+def regions(cells: pd.DataFrame, cache_bytes: int) -> npt.NDArray[np.str_]:
+    """A word a cell: ``flushed``, or where its bytes lie: ``inside``, ``around``, ``outside``."""
+    moved = (cells["bytes_read"] + cells["bytes_written"]).to_numpy(np.float64) / cache_bytes
+    conditions = [cells["cache_state"] == "flushed", moved < INSIDE, moved > OUTSIDE]
+    return np.select(conditions, ["flushed", "inside", "outside"], "around")
+
+
+def hold_outs(cells: pd.DataFrame, cache_bytes: int) -> dict[str, Bools]:
+    """Which cells each hold-out keeps, by its name; all have some, and leave some.
+
+    `cells` has kernel, dtype, cache_state, bytes_read, bytes_written and, for `block_eq_partition`,
+    num_partition.
+    """
+    where = regions(cells, cache_bytes)
+    copies = cells["kernel"].isin(COPIES)
+    found = {NOTHING: np.zeros(len(cells), bool)}
+    for dtype in sorted(set(cells.loc[copies, "dtype"])):
+        found[f"copies of {dtype}"] = (copies & (cells["dtype"] == dtype)).to_numpy()
+    for kernel in sorted(set(cells["kernel"])):
+        found[f"kernel {kernel}"] = (cells["kernel"] == kernel).to_numpy()
+    if "num_partition" in cells:
+        many = (cells["num_partition"] > FEW_PARTITIONS).to_numpy()
+        found[f"num_partition above {FEW_PARTITIONS}"] = many
+    for region in ("inside", "outside", "flushed"):
+        found[region] = where == region
+    return {n: kept for n, kept in found.items() if n == NOTHING or 0 < kept.sum() < len(kept)}
+
+
+def errors(residuals: Floats) -> list[float]:
+    """Number of the predictions, and median, 95th percentile and largest |predicted/measured − 1|.
+
+    NaN among the `residuals` is a cell without a prediction. Where there are none, [0].
+    """
+    found = residuals[~np.isnan(residuals)]
+    if not len(found):
+        return [0]
+    off = np.abs(np.expm1(-found))
+    return [len(off), *(round(float(np.quantile(off, q)), 4) for q in (0.5, 0.95, 1.0))]
+
+
+def near(cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
+    """From cells of the same group: a line over log2 of a single axis, else the neighbours' mean.
+
+    Beyond its ends the line goes on level. Neighbours are the nearest in log2 of the axes.
+    """
+    known = np.log(cells["measured_s"].to_numpy(np.float64))
+    out = np.full(len(cells), np.nan)
+    for key, places in cells.groupby(list(GROUP), observed=True).indices.items():
+        learn, ask = places[trained[places]], places[wanted[places]]
+        axes = sorted(workload_of(key[0]).axes)
+        # A launch parameter may be 0.
+        at = np.log2(np.maximum(cells[axes].to_numpy(np.float64), 0.5))
+        if len(axes) == 1 and len(learn):
+            order = learn[np.argsort(at[learn, 0])]
+            out[ask] = np.interp(at[ask, 0], at[order, 0], known[order])
+        elif len(learn) >= NEIGHBOURS and len(ask):
+            tree = scipy.spatial.KDTree(at[learn])
+            out[ask] = known[learn[tree.query(at[ask], NEIGHBOURS)[1]]].mean(axis=1)
+    return out[wanted]
+
+
+def shaken(cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
+    """The model from first values that say little: each wrong by up to a factor of two."""
+    draw = np.random.default_rng(SEED)
+    first = {name: v * float(np.exp(draw.uniform(-0.7, 0.7))) for name, v in FIRST.items()}
+    return np.log(fit_device(cells, trained, first).seconds(cells[wanted]))
+
+
+def model(cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
     """The project's model of a device."""
-
-    found: DeviceFit
-
-    def __init__(self, first: Mapping[str, float] = FIRST) -> None:
-        self.first = first
-
-    def fit(self, table: pd.DataFrame, mask: Bools) -> None:
-        self.found = fit_device(table, mask, self.first)
-
-    def seconds(self, table: pd.DataFrame) -> Floats:
-        return np.asarray(self.found.seconds(table), np.float64)
+    return np.log(fit_device(cells, trained).seconds(cells[wanted]))
 
 
-class Judge:
-    """Asks all ways for what each hold-out keeps from them; `make` makes the model."""
+def boosting(cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
+    """Seconds per byte by gradient boosting on all that is known of a launch before it runs.
 
-    def __init__(self, cells: pd.DataFrame, cache_bytes: int, make: Callable[[], Model]) -> None:
-        self.cells, self.make = cells, make
-        self.training = np.asarray(training(cells, cells[axes_of(cells)]), bool)
-        self.where = regions(cells, cache_bytes)
-        self.hold_outs = hold_outs(cells, cache_bytes)
-        self.measured = np.log(cells["measured_s"].to_numpy(np.float64))
-        self.learned = Learned(cells)
-        self.ways: dict[str, Way] = {
-            "shaken": self._shaken,
-            "family": self._by_family,
-            "series": SeriesForms(),
-            "near": near,
-            "forest": self.learned.way(self.learned.forest),
-            "boosting": self.learned.way(self.learned.boosting),
-        }
+    Numbers are logarithms where all are positive, words are numbered.
+    """
+    names = [
+        n
+        for n in cells
+        if n in CATEGORIES or (pd.api.types.is_numeric_dtype(cells[n]) and not n.endswith(OUTCOMES))
+    ]
+    features = np.column_stack([_numbers(cells[n]) for n in names])
+    # An axis of kernels that are all held out says nothing; boosting refuses it.
+    features = np.where(np.isnan(features[trained]).all(axis=0), 0.0, features)
+    log_bytes = np.log((cells["bytes_read"] + cells["bytes_written"]).to_numpy(np.float64))
+    target = np.log(cells["measured_s"].to_numpy(np.float64)) - log_bytes
+    estimator = HistGradientBoostingRegressor(
+        max_iter=500,
+        learning_rate=0.05,
+        min_samples_leaf=5,
+        categorical_features=[n in CATEGORIES for n in names],
+        random_state=SEED,
+    )
+    estimator.fit(features[trained], target[trained])
+    return np.asarray(estimator.predict(features[wanted]) + log_bytes[wanted], np.float64)
 
-    def judge(self) -> dict[str, Any]:
-        """All errors by hold-out and way, and what bands of the model's residuals hold."""
-        judged, residuals = {}, {}
-        for name, kept in self.hold_outs.items():
-            trained, wanted = split(self.training, kept)
-            answers = self._model(trained, wanted)
-            answers |= {n: way(self.cells, trained, wanted) for n, way in self.ways.items()}
-            left = {n: self.measured[wanted] - a for n, a in answers.items()}
-            judged[name] = {
-                "trained": int(trained.sum()),
-                "judged": int(wanted.sum()),
-                "ways": {n: self._errors(r, left["model"], wanted) for n, r in left.items()},
-            }
-            residuals[name] = pd.Series(left["model"], index=np.flatnonzero(wanted))
-            print(name, {n: w["all"] for n, w in judged[name]["ways"].items()}, flush=True)
-        known = residuals.pop(NOTHING)
-        found = bands(residuals, known, PROMISED)
-        return {
-            "hold_outs": judged,
-            "bands": {
-                "promised": PROMISED,
-                "regions": found,
-                "summary": coverage(found),
-                "conformal_where_known": _where_known(known.to_numpy()),
+
+def _numbers(column: pd.Series) -> Floats:
+    if column.name in CATEGORIES:
+        return np.unique(column.to_numpy(str), return_inverse=True)[1].astype(float)
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    return np.log(values) if np.nanmin(values) > 0 else values
+
+
+WAYS: Mapping[str, Way] = {"model": model, "shaken": shaken, "near": near, "boosting": boosting}
+
+
+def held(cells: pd.DataFrame, cache_bytes: int) -> dict[str, Any]:
+    """All errors by hold-out and way, and what a band of the model's residuals holds."""
+    chosen = _training(cells)
+    where = regions(cells, cache_bytes)
+    measured = np.log(cells["measured_s"].to_numpy(np.float64))
+    judged, residuals = {}, {}
+    for name, kept in hold_outs(cells, cache_bytes).items():
+        trained, wanted = chosen & ~kept, kept if kept.any() else ~chosen
+        left = {n: measured[wanted] - way(cells, trained, wanted) for n, way in WAYS.items()}
+        kernel, region = cells["kernel"].to_numpy(str)[wanted], where[wanted]
+        judged[name] = {
+            "trained": int(trained.sum()),
+            "judged": int(wanted.sum()),
+            "ways": {
+                way: {
+                    "all": errors(off),
+                    "families": {str(k): errors(off[kernel == k]) for k in np.unique(kernel)},
+                    "regions": {str(r): errors(off[region == r]) for r in np.unique(region)},
+                }
+                for way, off in left.items()
             },
         }
-
-    def _model(self, trained: Bools, wanted: Bools) -> dict[str, Floats]:
-        """The model's own answers, and those with what boosting makes of its residuals."""
-        model = self.make()
-        model.fit(self.cells, trained)
-        said = np.log(model.seconds(self.cells))
-        more = self.learned.learn(self.learned.boosting(), self.measured - said, trained, wanted)
-        return {"model": said[wanted], "stacked": said[wanted] + more}
-
-    def _shaken(self, cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
-        """The model from first values that say little: each wrong by up to a factor of two."""
-        draw = np.random.default_rng(SEED)
-        first = {name: v * float(np.exp(draw.uniform(-0.7, 0.7))) for name, v in FIRST.items()}
-        model = DeviceModel(first)
-        model.fit(cells, trained)
-        return np.log(model.seconds(cells[wanted]))
-
-    def _by_family(self, cells: pd.DataFrame, trained: Bools, wanted: Bools) -> Floats:
-        out = np.full(len(cells), np.nan)
-        for kernel in sorted(set(cells.loc[wanted, "kernel"])):
-            mine = (cells["kernel"] == kernel).to_numpy()
-            if (trained & mine).any():
-                model = self.make()
-                model.fit(cells, trained & mine)
-                out[wanted & mine] = np.log(model.seconds(cells[wanted & mine]))
-        return out[wanted]
-
-    def _errors(self, residuals: Floats, of_model: Floats, wanted: Bools) -> dict[str, Any]:
-        kernel, where = self.cells["kernel"].to_numpy(str)[wanted], self.where[wanted]
-        return {
-            "all": errors(residuals),
-            "model_there": errors(np.where(np.isnan(residuals), np.nan, of_model)),
-            **{
-                what: {str(n): errors(residuals[of == n]) for n in np.unique(of)}
-                for what, of in (("families", kernel), ("regions", where))
-            },
-        }
+        residuals[name] = pd.Series(left["model"], index=np.flatnonzero(wanted))
+        print(name, {n: w["all"] for n, w in judged[name]["ways"].items()}, flush=True)
+    del residuals[NOTHING]
+    return {
+        "cells": len(cells),
+        "training": int(chosen.sum()),
+        "versions": {m.__name__: m.__version__ for m in (np, sklearn)},
+        "hold_outs": judged,
+        "bands": {"promised": PROMISED, "summary": {"wide": coverage(residuals)}},
+    }
 
 
-def axes_of(cells: pd.DataFrame) -> list[str]:
-    """The launch parameters among the columns."""
-    kernels = (load_kernel(ROOT / "kernels" / name) for name in sorted(set(cells["kernel"])))
-    return sorted({axis for kernel in kernels for axis in kernel.workload.axes})
+def coverage(residuals: Mapping[str, pd.Series]) -> dict[str, float]:
+    """What a band holds in each region that was left out, made of what the others say of it.
+
+    It is the quantile PROMISED, over the other regions, of their quantiles PROMISED of |residual|,
+    without cells that are also in this one. All are indexed by the number of the cell.
+    """
+    held_share, widths = [], []
+    for name, mine in residuals.items():
+        others = [
+            np.abs(r[~r.index.isin(mine.index)].to_numpy())
+            for n, r in residuals.items()
+            if n != name
+        ]
+        wide = [np.quantile(r, PROMISED) for r in others if len(r) >= FEWEST]
+        if wide:
+            widths.append(float(np.quantile(wide, PROMISED)))
+            held_share.append(float((np.abs(mine.to_numpy()) <= widths[-1]).mean()))
+    return {
+        "mean_coverage": round(float(np.mean(held_share)), 4),
+        "worst_coverage": round(min(held_share), 4),
+        "mean_half_width": round(float(np.mean(widths)), 4),
+    }
 
 
-def _where_known(residuals: Floats) -> float:
-    """Coverage of split conformal on one half of the residuals of known regions in the other."""
-    shuffled = np.random.default_rng(SEED).permutation(residuals)
-    half = len(shuffled) // 2
-    width = conformal_half_width(shuffled[:half], PROMISED)
-    return round(float((np.abs(shuffled[half:]) <= width).mean()), 4)
+def _training(cells: pd.DataFrame) -> Bools:
+    axes = sorted({a for kernel in set(cells["kernel"]) for a in workload_of(kernel).axes})
+    return np.asarray(training(cells, cells[axes]), bool)
+
+
+def unseen(
+    cells: pd.DataFrame, others: Mapping[str, pd.DataFrame], facts: Mapping[str, float]
+) -> dict[str, Any]:
+    """Errors on `others`, and how good the cells are that a model names as the fastest."""
+    chosen = _training(cells)
+    row = cells.iloc[0]
+    device = DeviceFacts(int(row["units"]), int(row["cache_bytes"]), float(row["clock_hz"]))
+    before = Model(first_values(facts, device)).seconds(Launches.of(cells))
+    fitted = fit_device(cells, chosen).seconds(cells)
+    return {
+        "trained": int(chosen.sum()),
+        "unseen": {name: _unseen(cells, chosen, other) for name, other in others.items()},
+        "named": {
+            "fitted": named_losses(cells, fitted),
+            "before": named_losses(cells, before),
+        },
+    }
+
+
+def _unseen(cells: pd.DataFrame, chosen: Bools, other: pd.DataFrame) -> dict[str, Any]:
+    both = pd.concat([cells, other], ignore_index=True)
+    wanted = np.arange(len(both)) >= len(cells)
+    trained = np.concatenate([chosen, np.zeros(len(other), bool)])
+    measured = np.log(other["measured_s"].to_numpy(np.float64))
+    left = {name: measured - WAYS[name](both, trained, wanted) for name in WAYS if name != "shaken"}
+    # What the first recording says of the same cells: how much two devices and two days differ.
+    again = cells.merge(other, on="cell_key", suffixes=("", "_again"))
+    differ = np.log(again["measured_s_again"] / again["measured_s"]).to_numpy()
+    groups = other.groupby(["kernel", "height", "cache_state"], sort=True).indices
+    return {
+        "kernels": _by_kernel(left["model"], other),
+        "ways": {name: _by_kernel(off, other) for name, off in left.items()},
+        "recorded_twice": _by_kernel(differ, again),
+        "groups": [
+            {"kernel": k, "height": int(h), "cache_state": s, "errors": errors(left["model"][rows])}
+            for (k, h, s), rows in groups.items()
+        ],
+    }
+
+
+def _by_kernel(residuals: Floats, cells: pd.DataFrame) -> dict[str, list[float]]:
+    kernel = cells["kernel"].to_numpy(str)
+    return {k: errors(residuals[kernel == k]) for k in sorted(set(kernel))}
+
+
+def named_losses(cells: pd.DataFrame, predicted: Floats) -> dict[str, Any]:
+    """What the cell costs that a prediction names as the fastest of its group, over the fastest.
+
+    By kernel and over all groups: [groups, share of them within 5 %, median, largest loss].
+    """
+    told = cells.assign(predicted=predicted)
+    losses: dict[str, list[float]] = {}
+    for key, group in told.groupby(list(GROUP), sort=True, observed=True):
+        if len(group) >= LEAST_CHOICE:
+            named = group.loc[group["predicted"].idxmin(), "measured_s"]
+            loss = float(named / group["measured_s"].min() - 1)
+            losses.setdefault(str(key[0]), []).append(loss)
+    losses["all"] = [loss for mine in list(losses.values()) for loss in mine]
+    return {
+        kernel: [
+            len(mine),
+            round(float(np.mean(np.array(mine) <= NEAR)), 4),
+            round(float(np.median(mine)), 4),
+            round(max(mine), 4),
+        ]
+        for kernel, mine in losses.items()
+    }
 
 
 def main() -> None:
-    """Judge the cells of a file and write what was found."""
+    """Write one file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--cells", type=Path, required=True, help="described cells, Parquet")
-    parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
+    parser.add_argument("step", choices=("describe", "held", "unseen"))
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--record", type=Path)
+    parser.add_argument("--cells", type=Path)
+    parser.add_argument("--unseen", nargs="+", metavar="NAME=FILE", default=[])
+    parser.add_argument("--facts", type=Path)
     parser.add_argument("--l2-bytes", type=int, default=L2_BYTES, help="of the device; an H200's")
-    asked = parser.parse_args()
-    cells = pd.read_parquet(asked.cells)
-    if missing := sorted(NEEDED.difference(cells)):
-        parser.error(f"--cells: '{asked.cells}' lacks {missing}; it needs {sorted(NEEDED)}.")
-    judge = Judge(cells, asked.l2_bytes, DeviceModel)
-    found = {
-        "cells": len(judge.cells),
-        "training": int(judge.training.sum()),
-        "learned_from": judge.learned.names,
-        "versions": {m.__name__: m.__version__ for m in (np, sklearn)},
-        **judge.judge(),
-    }
-    write_json(asked.out, found)
+    given = parser.parse_args()
+    if given.step == "describe":
+        described_cells(given.record).to_parquet(given.out)
+        return
+    cells = pd.read_parquet(given.cells)
+    if given.step == "held":
+        found = held(cells, given.l2_bytes)
+    else:
+        files = dict(named.split("=", 1) for named in given.unseen)
+        others = {name: pd.read_parquet(file) for name, file in files.items()}
+        found = unseen(cells, others, json.loads(given.facts.read_text())["values"])
+    write_json(given.out, found)
 
 
 if __name__ == "__main__":

@@ -1,91 +1,501 @@
-"""Strikes small runs that really measure, many times and in many ways, and judges what they leave.
+"""Strikes small runs that really measure, and judges what they leave.
 
     make chaos STRIKES=200 MINUTES=25 SEED=7
-    make chaos SEED=7 REPLAY=12          # round 12 of that chaos run alone, told step by step
+    make chaos SEED=7 REPLAY=12          # round 12 of that chaos run alone, step by step
 
-Each round begins with nothing or with the results of a complete run, lets its drawn strikes fall on
-Snakemake, its jobs, their measuring processes and the files they make, and starts Snakemake again
-as the README says until a start ends well. Then code of its own compares what lies there with the
-configuration. Findings are kept with the round's history, terminal and logs, and end nothing.
-Figures go to ``results/chaos/chaos.json``, a text for the documentation beside them.
+Each round begins with nothing or with the results of a complete run. Its drawn strikes are signals
+(KILL, TERM, INT) and pauses (STOP, then CONT) for Snakemake, its jobs and their measuring
+processes, and truncated files of the results. Then Snakemake is started until a start ends well,
+and code of its own compares the data set with the configuration. A round with findings keeps its
+terminals and logs. Figures go to ``results/chaos/chaos.json``.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import itertools
 import json
-import resource
+import math
+import os
+import platform
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
+import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
 from typing import Any
 
-from attack import START_LIMIT_S, Attack
-from damage import digest_of, results_of
-from figures_file import parser_of, provenance, write_figures
-from judge import (
-    Finding,
-    hidden_files,
-    judge_dataset,
-    judge_locks,
-    judge_products,
-    judge_shards,
-    products,
-)
-from projects import Project
-from strikes import Drawn, draw_round
-from sweeps import BASE, Config, other_config, write_config, write_kernel
-from terminal import foreign_lines, raw_exceptions
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from conftest import ROOT
+from copies import write_copy
+from filelock import FileLock, Timeout
+from processes import MARK, Process, end_all, gone, marked
+from projects import Project, Run
 from workflow_fixtures import new_project
 
-# Of these no promise speaks; they are counted all the same.
-EARLY = "Ctrl-C before Snakemake had read the Snakefile"
-REMARKS = frozenset({"damaged shard that nothing read", "hidden temporary file left", EARLY})
-# Starts after the last strike of a round, until it is complete.
-STARTS_PROMISED = 2
+RUN, CONFIG = "chaos", "chaos.yaml"
+SPIN, COPY = "chaos_spin", "copy2d_coalesced"
+THREAD_LIMIT, SAMPLES, REPEATS = 1024, 6, 2
+# Launches are checked against this and a grace of the library's own, so that rounds stay short.
+CELL_TIMEOUT_S = 1.0
+
+# Its launches take some ten milliseconds, so that strikes meet a process that is in a kernel.
+_TURNS = """
+    def more(self, cell, blocks):
+        return (np.uint32(12_000_000 // blocks),)
+
+"""
+_SPIN = """
+    uint state = 1;
+    if (get_local_id(0) == 0)
+        for (uint t = 0; t < turns; ++t) {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+        }
+    if (state == 0)
+        return;
+"""
+
+
+_COMMON = {"dtypes": ["float"], "sizes": [48, 64], "cache": ["warm"]}
+SWEEPS: dict[str, Any] = {
+    COPY: {
+        **_COMMON,
+        "variants": ["element"],
+        "axes": {"block_x": [8, 16, 32, 512], "block_y": [4, 8]},
+    },
+    SPIN: {**_COMMON, "variants": ["plain"], "axes": {"block_x": [32, 64, 128, 256]}},
+}
+SETTINGS: dict[str, Any] = {
+    "run": RUN,
+    "backend": "opencl",
+    "only": list(SWEEPS),
+    "kernels": SWEEPS,
+    "measure": {
+        "repeats": REPEATS,
+        "min_samples": SAMPLES,
+        "max_samples": SAMPLES,
+        "warmup": 0,
+        "cell_timeout_s": CELL_TIMEOUT_S,
+        "cells_per_shard": 4,
+    },
+    "simulate": None,
+    "chapters": None,
+}
+
+WORKER, JOB, SNAKEMAKE, GROUP = "measuring process", "job", "Snakemake", "process group"
+SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT")
+PAUSE, TRUNCATED = "pause", ("truncated to 0", "truncated to half")
+# Most of a run is measuring, and a promise is made of those who measure alone.
+STRUCK = (WORKER, WORKER, JOB, SNAKEMAKE, GROUP)
+# A long pause is longer than a launch may take here, with the library's grace of ten seconds.
+LONG_PAUSE_S, SHORT_PAUSE_S, LONG_SHARE = (12.0, 15.0), (0.2, 2.5), 0.12
+PARTS = ("cells", "dataset", "summary", "figures", "report")
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One strike as drawn: `place` is a role or a part of the results.
+
+    `delay_s` is waited for after the target has appeared; `seconds` is how long a pause lasts;
+    `draw` (0 to 1) chooses among files.
+    """
+
+    kind: str
+    place: str
+    delay_s: float = 0.0
+    seconds: float = 0.0
+    draw: float = 0.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round before it begins: from which state it starts, what is asked for, what strikes."""
+
+    number: int
+    from_finished: bool
+    target: str
+    strikes: tuple[Strike, ...]
+
+
+def draw_round(seed: str, number: int) -> Round:
+    """Round `number` of the chaos run `seed`: the same whatever rounds came before it."""
+    rng = Random(f"{seed}/{number}")
+    from_finished = rng.random() < 0.4
+    kinds = [_truncation] if from_finished and rng.random() < 0.5 else [_signal, _signal, _pause]
+    if from_finished:
+        kinds.append(_truncation)
+    strikes = tuple(rng.choice(kinds)(rng) for _ in range(8))
+    target = "" if from_finished or rng.random() < 0.15 else f"results/{RUN}/dataset"
+    return Round(number, from_finished, target, strikes)
+
+
+def _signal(rng: Random) -> Strike:
+    # Most strikes at a measuring process meet it at work, which begins a second after it does.
+    role = rng.choice(STRUCK)
+    late = role == WORKER and rng.random() > 0.25
+    return Strike(rng.choice(SIGNALS), role, delay_s=rng.uniform(0.9 if late else 0.0, 2.2))
+
+
+def _pause(rng: Random) -> Strike:
+    seconds = rng.uniform(*(LONG_PAUSE_S if rng.random() < LONG_SHARE else SHORT_PAUSE_S))
+    role = rng.choice((WORKER, JOB, GROUP))
+    return Strike(PAUSE, role, delay_s=rng.uniform(0.8, 2.0), seconds=seconds)
+
+
+def _truncation(rng: Random) -> Strike:
+    return Strike(rng.choice(TRUNCATED), rng.choice(PARTS), draw=rng.random())
+
+
+# A start that takes longer hangs, where a whole run that nothing strikes takes a third at most.
+START_LIMIT_S = 120.0
+# How long a target is waited for, and processes that have nothing more to do.
+TARGET_LIMIT_S, GONE_LIMIT_S = 12.0, 20.0
+STARTS_PROMISED, STARTS_AT_MOST = 2, 6
+# So often may the measuring process of one job be ended from outside without blame: documented.
+FORGIVEN = 2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A broken promise: `kind` to count by, `detail` to look at."""
+
+    kind: str
+    detail: str
 
 
 @dataclass
+class Attack:
+    """The state of one round."""
+
+    project: Project
+    mark: str
+    screens: Path
+    drawn: Round
+    verbose: bool
+    limit_s: float
+    starts: list[Run] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    counted: Counter[str] = field(default_factory=Counter)
+    starts_after_last: int = 0
+    _kills: Counter[int] = field(default_factory=Counter)
+    _timers: list[threading.Timer] = field(default_factory=list)
+    _began: float = field(default_factory=time.monotonic)
+
+    def play(self) -> None:
+        """Let all strikes fall, then start until the run is complete."""
+        for strike in self.drawn.strikes:
+            if strike.kind in TRUNCATED:
+                self._truncate(strike)
+            else:
+                self._strike_process(strike)
+        self._recover()
+
+    def close(self) -> None:
+        """End what is left of the round."""
+        for timer in self._timers:
+            timer.cancel()
+        end_all(self.mark)
+
+    def _note(self, event: str) -> None:
+        if self.verbose:
+            print(f"  {time.monotonic() - self._began:7.2f}  {event}", flush=True)
+
+    def _count(self, strike: Strike, what: str) -> None:
+        self.counted[f"{strike.kind}: {strike.place}"] += 1
+        self.starts_after_last = 0
+        self._note(f"{strike.kind}: {strike.place}, {what}")
+
+    # Starting
+
+    def _call(self, *args: str) -> Run:
+        screen = self.screens / f"terminal-{len(list(self.screens.iterdir())):02d}.txt"
+        return self.project.start(*args, config=(CONFIG,), screen=screen, **{MARK: self.mark})
+
+    def _start(self) -> Run:
+        if any((self.project.root / ".snakemake" / "locks").glob("*")):
+            self._call("--unlock").end(self.limit_s)
+        self.starts.append(self._call(*([self.drawn.target] if self.drawn.target else [])))
+        self.starts_after_last += 1
+        self._note("start")
+        return self.starts[-1]
+
+    @property
+    def _running(self) -> Run | None:
+        return self.starts[-1] if self.starts and not self.starts[-1].ended else None
+
+    def _ensure_running(self) -> Run:
+        """The present start; where all is made, a start that measures everything anew."""
+        if self._running is None:
+            complete = self._wait(self.starts[-1]) == 0 if self.starts else self.drawn.from_finished
+            if complete:
+                shutil.rmtree(self.project.root / "results" / RUN)
+            return self._start()
+        return self._running
+
+    def _wait(self, start: Run) -> int:
+        """Wait for its end; a start that hangs is a finding and is ended."""
+        try:
+            status = start.end(self.limit_s)
+        except subprocess.TimeoutExpired:
+            self.findings.append(Finding("hangs", "a start did not end"))
+            end_all(self.mark)
+            status = start.process.wait()
+        self._note(f"ended with {status}")
+        return status
+
+    def _recover(self) -> None:
+        while self._wait(self._running or self._start()) != 0:
+            if self.starts_after_last >= STARTS_AT_MOST:
+                break
+        if self.starts_after_last > STARTS_PROMISED:
+            self.findings.append(Finding("more than two starts", str(self.starts_after_last)))
+        for timer in self._timers:
+            timer.join()
+        for left in gone(self.mark, GONE_LIMIT_S):
+            self.findings.append(Finding("process left over", left.command))
+
+    # Striking
+
+    def _truncate(self, strike: Strike) -> None:
+        results = self.project.root / "results" / RUN
+        folder = results if strike.place == "report" else results / strike.place
+        files = [p for p in products(results) if p.is_relative_to(folder)]
+        if not files:
+            return
+        path = files[int(strike.draw * len(files))]
+        size = path.stat().st_size
+        # In place, so that no other name of the file escapes.
+        os.truncate(path, 0 if strike.kind == TRUNCATED[0] else size // 2)
+        self._count(strike, f"{path.relative_to(results)}, {size} bytes before")
+
+    def _strike_process(self, strike: Strike) -> None:
+        """Wait for the target and the drawn moment; where it ends before, for the next one."""
+        for attempt in range(4):
+            start = self._ensure_running()
+            if not self._await(strike.place, start):
+                continue
+            # Sooner each time, as what is short-lived was gone at the drawn moment.
+            time.sleep(strike.delay_s / 2**attempt)
+            found = self._targets(strike.place)
+            if found and self._hit(strike, found[-1]):
+                self._count(strike, f"{found[-1].pid}, {strike.seconds:.1f} s")
+                return
+        self._note(f"missed: {strike}")
+
+    def _await(self, place: str, start: Run) -> bool:
+        """Wait for the target; strikes at Snakemake also wait until it has a job at work."""
+        deadline = time.monotonic() + TARGET_LIMIT_S
+        while time.monotonic() < deadline and not start.ended:
+            if self._targets(place) and (place in (WORKER, JOB) or self._targets(JOB)):
+                return True
+            time.sleep(0.02)
+        return False
+
+    def _targets(self, place: str) -> list[Process]:
+        """Whom a strike at `place` meets."""
+        alive = marked(self.mark)
+        if place in (SNAKEMAKE, GROUP):
+            running = self._running
+            return [p for p in alive if running and p.pid == running.process.pid]
+        return [p for p in alive if _role(p) == place and not p.is_orphan]
+
+    def _hit(self, strike: Strike, target: Process) -> bool:
+        if strike.place == WORKER and strike.kind in SIGNALS:
+            if self._kills[target.parent] == FORGIVEN:
+                return False
+            self._kills[target.parent] += 1
+        number = signal.SIGSTOP if strike.kind == PAUSE else signal.Signals[strike.kind]
+        if not _send(target, number, strike.place):
+            return False
+        if strike.kind == PAUSE:
+            later = (target, signal.SIGCONT, strike.place)
+            self._timers.append(threading.Timer(strike.seconds, _send, later))
+            self._timers[-1].start()
+        elif strike.place in (SNAKEMAKE, GROUP):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.starts[-1].end(0.3)
+        return True
+
+
+def _send(target: Process, number: signal.Signals, place: str) -> bool:
+    if place != GROUP:
+        return target.send(number)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(target.pid, number)
+        return True
+    return False
+
+
+def _role(process: Process) -> str:
+    """What a process is by its command line."""
+    if ".worker " in process.command:
+        return WORKER
+    if ".snakemake/scripts/" in process.command or "gpushmoo.measuring.server" in process.command:
+        return JOB
+    return SNAKEMAKE if "-m snakemake" in process.command else "other"
+
+
+def judge(attack: Attack) -> Iterator[Finding]:
+    """What is wrong with what a round has left."""
+    yield from attack.findings
+    root = attack.project.root
+    results = root / "results" / RUN
+    yield from judge_dataset(results / "dataset")
+    if not attack.drawn.target:
+        yield from judge_products(results)
+    if any((root / ".snakemake" / "locks").glob("*")):
+        yield Finding("lock left", "Snakemake's")
+    for path in sorted((root / ".locks").glob("*.lock")):
+        try:
+            with FileLock(path, timeout=0):
+                pass
+        except Timeout:
+            yield Finding("lock left", path.name)
+    for screen in sorted(attack.screens.iterdir()):
+        text = screen.read_text(encoding="utf-8", errors="replace")
+        # A Ctrl-C before Snakemake has read the Snakefile is Python's own.
+        if "Traceback (most recent call last)" in text and "Snakefile" in text:
+            yield Finding("raw exception", f"{screen.name}: {text.splitlines()[-1]}")
+
+
+def planned_cells() -> dict[tuple[Any, ...], int]:
+    """Threads a block of each cell, from SWEEPS alone: no error of the plan is shared."""
+    found = {}
+    for name, sweep in SWEEPS.items():
+        axes = sorted(sweep["axes"])
+        for size, *point in itertools.product(sweep["sizes"], *(sweep["axes"][a] for a in axes)):
+            at = dict(zip(axes, point, strict=True))
+            key = (name, size, size, at["block_x"], at.get("block_y"))
+            found[key] = at["block_x"] * at.get("block_y", 1)
+    return found
+
+
+def judge_dataset(folder: Path) -> Iterator[Finding]:
+    """What is wrong with the data set of a complete run."""
+    rows: list[dict[str, Any]] = []
+    try:
+        for path in sorted(folder.rglob("*.parquet")):
+            kernel = path.relative_to(folder).parts[0].removeprefix("kernel=")
+            rows += [r | {"kernel": kernel} for r in pq.ParquetFile(path).read().to_pylist()]
+    except (OSError, pa.ArrowException) as err:
+        yield Finding("data set unreadable", str(err))
+        return
+    planned = planned_cells()
+    counted = Counter(_key(row) for row in rows)
+    if counted.keys() != planned.keys() or max(counted.values()) > 1:
+        text = f"{len(planned)} cells planned, {len(rows)} rows, {len(counted)} cells"
+        yield Finding("wrong rows", text)
+    for row in rows:
+        if (key := _key(row)) not in planned:
+            continue
+        status = "too_many_threads" if planned[key] > THREAD_LIMIT else "ok"
+        if row["status"] != status:
+            text = f"{key} is '{row['status']}': {row['message']}"
+            yield Finding("innocent cell blamed", text)
+        elif status == "ok":
+            yield from (Finding("wrong rows", f"{key}: {text}") for text in _implausible(row))
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in ("kernel", "height", "width", "block_x", "block_y"))
+
+
+def _implausible(row: Mapping[str, Any]) -> Iterator[str]:
+    """What in the values of an ``ok`` row cannot be, or contradicts the rest of the row."""
+    samples = np.array(row["samples_s"], dtype=float)
+    counts = row["repeat_samples"]
+    if len(counts) != REPEATS or min(counts) < SAMPLES or sum(counts) != len(samples):
+        yield f"{counts} samples in {REPEATS} repeats"
+        return
+    if not ((samples > 0) & (samples <= CELL_TIMEOUT_S)).all():
+        yield "a sample is no time, or longer than a launch may take"
+    medians = [float(np.median(part)) for part in np.split(samples, np.cumsum(counts)[:-1])]
+    if not np.allclose(medians, row["repeat_medians_s"], rtol=1e-12):
+        yield "medians of the repeats are not those of their samples"
+    if not math.isclose(math.exp(np.log(medians).mean()), row["median_s"], rel_tol=1e-9):
+        yield "the median is not that of its repeats"
+    n_bytes = 4 * row["height"] * row["width"]
+    if row["bytes_read"] != n_bytes or row["bytes_written"] != n_bytes:
+        yield "a wrong number of bytes"
+    if not math.isclose(row["bandwidth_gbs"], 2e-9 * n_bytes / row["median_s"], rel_tol=1e-9):
+        yield "the bandwidth is not bytes over time"
+    if not row["median_low_s"] <= row["median_s"] <= row["median_high_s"]:
+        yield "the median is outside of its interval"
+    if not row["verified_words"] or row["wrong_words"] != 0:
+        yield "an ok cell that was not verified"
+
+
+def judge_products(results: Path) -> Iterator[Finding]:
+    """Whether every product of a complete run can be read as what its name says."""
+    for path in products(results):
+        if (reason := _unreadable(path)) is not None:
+            yield Finding("damaged product left", f"{path.relative_to(results)}: {reason}")
+
+
+def products(results: Path) -> list[Path]:
+    """The files of a run that a reader may open: without logs, caches and what was set aside."""
+    return sorted(
+        path
+        for path in results.rglob("*")
+        if path.is_file()
+        and path.relative_to(results).parts[0] not in ("logs", "quarantine")
+        and not any(part.startswith(".") for part in path.relative_to(results).parts)
+        and path.name != "plan.json"
+    )
+
+
+def _unreadable(path: Path) -> str | None:
+    raw = path.read_bytes()
+    if not raw:
+        return "empty"
+    try:
+        match path.suffix:
+            case ".json":
+                json.loads(raw)
+            case ".svg":
+                ET.fromstring(raw)
+            case ".parquet":
+                pq.ParquetFile(path).read()
+            case ".pdf":
+                # Readers look for the end within the last kilobyte.
+                if not (raw.startswith(b"%PDF-") and b"%%EOF" in raw[-1024:]):
+                    return "not a whole PDF"
+    except (ValueError, ET.ParseError, OSError, pa.ArrowException) as err:
+        return str(err).split("\n")[0]
+    return None
+
+
 class Stage:
-    """A copy of the project, a complete run of BASE to begin rounds with, shards of another one."""
+    """A copy of the project, and the results of a complete run to begin rounds with."""
 
-    folder: Path
-    project: Project = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.project = new_project(self.folder / "project")
-        write_kernel(self.project.root)
-        self._measure(other_config(), "results/chaos/dataset")
-        shutil.move(self.results / "cells", self.other_cells)
-        self.clear()
-        self.clean_run_s = self._measure(BASE)
-        for name in ("results", ".snakemake"):
-            shutil.copytree(self.project.root / name, self.folder / "finished" / name)
-
-    @property
-    def results(self) -> Path:
-        """The run's folder."""
-        return results_of(self.project.root)
-
-    @property
-    def other_cells(self) -> Path:
-        """Shards of another configuration."""
-        return self.folder / "other-cells"
-
-    def _measure(self, config: Config, *targets: str) -> float:
-        write_config(self.project.root, config)
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.project = folder, new_project(folder / "project")
+        root, axes = self.project.root, {"block_x": [32, 64]}
+        write_copy(root, SPIN, axes, ("float",), (64,), _SPIN, "const uint turns", _TURNS)
+        self.project.write_config(CONFIG, SETTINGS)
         began = time.monotonic()
-        done = self.project.snakemake(*targets, config=("chaos.yaml",))
+        done = self.project.snakemake(config=(CONFIG,))
         if done.status != 0:
             raise SystemExit(f"A run that nothing strikes fails:\n{done.text}")
-        return time.monotonic() - began
+        self.clean_run_s = time.monotonic() - began
+        for name in ("results", ".snakemake"):
+            shutil.copytree(root / name, folder / "finished" / name)
 
-    def clear(self, finished: bool = False) -> None:
+    def clear(self, finished: bool) -> None:
         """Leave nothing of a run, or the complete one."""
         for name in ("results", ".snakemake"):
             shutil.rmtree(self.project.root / name, ignore_errors=True)
@@ -93,213 +503,97 @@ class Stage:
                 shutil.copytree(self.folder / "finished" / name, self.project.root / name)
 
 
-@dataclass
-class Total:
-    """What all rounds together came to."""
-
-    strikes: Counter[str] = field(default_factory=Counter)
-    scenarios: Counter[str] = field(default_factory=Counter)
-    # Rounds in which there were findings of a kind, and innocent cells that were blamed.
-    findings: Counter[str] = field(default_factory=Counter)
-    blamed: int = 0
-    starts: Counter[int] = field(default_factory=Counter)
-    rounds_with_findings: list[dict[str, Any]] = field(default_factory=list)
-
-
-def play_round(stage: Stage, drawn: Drawn, kept: Path, told: bool) -> tuple[Attack, list[Finding]]:
-    """One round; what it left is kept under `kept` if anything was found."""
+def play_round(stage: Stage, drawn: Round, kept: Path, verbose: bool) -> Attack:
+    """One round with all its findings; what it left is kept under `kept` if anything was found."""
     stage.clear(finished=drawn.from_finished)
     screens = stage.folder / f"round-{drawn.number:03d}"
     screens.mkdir()
-    rng = Random(f"{drawn.number}/more")
+    limit_s = max(START_LIMIT_S, 3 * stage.clean_run_s)
     mark = f"{stage.folder.name}-{drawn.number}"
-    attack = Attack(
-        *(stage.project, mark, screens, stage.other_cells, drawn, rng),
-        told=sys.stdout if told else None,
-        limit_s=max(START_LIMIT_S, 3 * stage.clean_run_s),
-    )
+    attack = Attack(stage.project, mark, screens, drawn, verbose, limit_s)
     try:
         attack.play()
-        findings = [*attack.findings, *_judge(stage, attack)]
-        if findings:
-            _keep(kept, stage, attack, findings)
+        attack.findings = list(judge(attack))
+        if attack.findings:
+            folder = kept / screens.name
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(screens, folder)
+            shutil.copytree(stage.project.root / "results" / RUN / "logs", folder / "logs")
     finally:
         attack.close()
         shutil.rmtree(screens)
-    return attack, findings
+    return attack
 
 
-def _judge(stage: Stage, attack: Attack) -> Iterator[Finding]:
-    results = stage.results
-    if attack.starts_after_last > STARTS_PROMISED:
-        yield Finding("more than two starts", f"{attack.starts_after_last} after the last strike")
-    yield from judge_dataset(_dataset(results), attack.config)
-    if not attack.drawn.target:
-        yield from judge_products(results)
-    yield from _judge_damages(stage, attack)
-    yield from judge_locks(stage.project.root)
-    planted = [d.path for d in attack.damages]
-    for name in hidden_files(results, planted):
-        yield Finding("hidden temporary file left", name)
-    for screen in sorted(attack.screens.iterdir()):
-        text = screen.read_text(encoding="utf-8", errors="replace")
-        if raw := raw_exceptions(text):
-            early = raw[-1].startswith("KeyboardInterrupt") and "Snakefile" not in text
-            yield Finding(EARLY if early else "raw exception", f"{screen.name}: {raw[-1]}")
-        if foreign := sorted(set(foreign_lines(text))):
-            yield Finding("foreign line on the terminal", f"{screen.name}: {foreign}")
-
-
-def _dataset(results: Path) -> Path:
-    """Where the data set lies: within its folder where that is a mount."""
-    folder = results / "dataset"
-    return folder / "data" if folder.is_mount() else folder
-
-
-def _judge_damages(stage: Stage, attack: Attack) -> Iterator[Finding]:
-    """Whether what was damaged was noticed, and whether shards are those of the configuration."""
-    results = stage.results
-    made = _dataset(results) / ".snakemake_timestamp"
-    for finding in judge_shards(results / "cells", attack.config):
-        shard = results / "cells" / finding.detail.split(":")[0]
-        unread = (
-            shard.is_file()
-            and made.is_file()
-            and shard.stat().st_mtime_ns <= made.stat().st_mtime_ns
-        )
-        yield Finding("damaged shard that nothing read" if unread else finding.kind, finding.detail)
-    if any("edit" in entry["event"] for entry in attack.history):
-        return
-    for done in attack.damages:
-        is_product = "cells" not in done.path.relative_to(results).parts
-        if is_product and done.strike.kind != "hidden temporary file" and done.is_left:
-            yield Finding(f"damaged product left: {done.strike.kind}", done.text)
-    if attack.drawn.scenario == "files" and not any("cells" in str(d.path) for d in attack.damages):
-        before = results_of(stage.folder / "finished")
-        for path in products(before):
-            now = results / path.relative_to(before)
-            if digest_of(now) != digest_of(path):
-                yield Finding("product not as before", str(path.relative_to(before)))
-
-
-def _keep(kept: Path, stage: Stage, attack: Attack, findings: list[Finding]) -> None:
-    """Everything that helps to see what happened in a round."""
-    folder = kept / f"round-{attack.drawn.number:03d}"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(attack.screens, folder)
-    story = {
-        "drawn": asdict(attack.drawn),
-        "findings": [asdict(f) for f in findings],
-        "config": attack.config,
-        "history": attack.history,
-    }
-    (folder / "round.json").write_text(json.dumps(story, indent=1) + "\n", encoding="utf-8")
-    for name in ("logs", "cells"):
-        if (stage.results / name).is_dir():
-            shutil.copytree(stage.results / name, folder / name)
-
-
-def chaos(seed: str, most_strikes: int, minutes: float, out: Path, replay: int | None) -> int:
-    """Play rounds until so many strikes have fallen or the time is over; findings that count."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    began = time.monotonic()
-    total = Total()
+def chaos(seed: str, strikes: int, minutes: float, out: Path, replay: int | None) -> bool:
+    """Play rounds until so many strikes fell or the time is over; whether a promise broke."""
     folder = Path(tempfile.mkdtemp(prefix="gpushmoo-chaos-"))
-    kept = out.with_suffix("")
+    began = time.monotonic()
+    rounds: list[Attack] = []
     try:
         stage = Stage(folder)
-        deadline = time.monotonic() + 60 * minutes
-        number = 0 if replay is None else replay - 1
-        while sum(total.strikes.values()) < most_strikes and time.monotonic() < deadline:
-            number += 1
-            drawn = draw_round(seed, number)
-            print(f"round {number}: {drawn.scenario}", flush=True)
-            attack, findings = play_round(stage, drawn, kept, told=replay is not None)
-            _add(total, attack, findings)
-            for finding in findings:
+        for number in itertools.count(1) if replay is None else [replay]:
+            rounds.append(
+                play_round(stage, draw_round(seed, number), out.with_suffix(""), bool(replay))
+            )
+            print(f"round {number}: {rounds[-1].counted.total()} strikes", flush=True)
+            for finding in rounds[-1].findings:
                 print(f"  FOUND {finding.kind}: {finding.detail}", flush=True)
-            if replay is not None:
+            over = time.monotonic() - began > 60 * minutes
+            if over or sum(r.counted.total() for r in rounds) >= strikes:
                 break
-        figures = _figures(seed, total, time.monotonic() - began, stage.clean_run_s, minutes)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    write_figures(out, figures, _lines(figures))
-    return int(figures["violations"])
+    found = _figures(seed, rounds, time.monotonic() - began)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps({k: v for k, v in found.items() if k != "rounds_with_findings"}, indent=1))
+    return bool(found["violations_by_kind"])
 
 
-def _add(total: Total, attack: Attack, findings: list[Finding]) -> None:
-    total.strikes.update(attack.counted)
-    total.scenarios[attack.drawn.scenario] += 1
-    total.starts[attack.starts_after_last] += 1
-    # A promise is broken once in a round, however many cells or files show it.
-    total.findings.update({f.kind for f in findings})
-    total.blamed += sum(f.kind == "innocent cell blamed" for f in findings)
-    if findings:
-        entry = {"round": attack.drawn.number, "findings": [asdict(f) for f in findings]}
-        total.rounds_with_findings.append(entry)
-
-
-def _figures(
-    seed: str, total: Total, seconds: float, clean_run_s: float, minutes: float
-) -> dict[str, Any]:
-    """The figures of a chaos run. Seconds are of the clock on the wall."""
-    violations = {k: n for k, n in total.findings.items() if k not in REMARKS}
-    return {
-        **provenance(seed),
-        "minutes_allowed": minutes,
-        "seconds": round(seconds, 1),
-        "seconds_of_a_clean_run": round(clean_run_s, 1),
-        "rounds": sum(total.scenarios.values()),
-        "rounds_by_scenario": dict(sorted(total.scenarios.items())),
-        "strikes": sum(total.strikes.values()),
-        "strikes_by_kind": dict(sorted(total.strikes.items())),
-        "starts_after_the_last_strike": {str(n): c for n, c in sorted(total.starts.items())},
-        "innocent_cells_with_a_fault_status": total.blamed,
-        "violations": sum(violations.values()),
-        "violations_by_kind": dict(sorted(violations.items())),
-        "remarks": {k: n for k, n in sorted(total.findings.items()) if k in REMARKS},
-        "rounds_with_findings": total.rounds_with_findings,
-    }
-
-
-def _lines(figures: dict[str, Any]) -> list[str]:
-    """A short text for the documentation."""
-    kinds: Counter[str] = Counter()
-    for name, n in figures["strikes_by_kind"].items():
-        kinds[name.split(":")[0]] += n
-    starts = max(map(int, figures["starts_after_the_last_strike"]), default=0)
-    return [
-        f"Chaos run of {figures['date']}, commit {figures['commit'][:12]}, {figures['cores']} "
-        f"cores, seed {figures['seed']}: {figures['strikes']} strikes in {figures['rounds']} "
-        f"rounds, {figures['seconds'] / 60:.0f} min.",
-        "",
-        "| | |",
-        "|---|---|",
-        f"| strikes by kind | {', '.join(f'{n} {k}' for k, n in kinds.most_common())} |",
-        f"| rounds with wrong rows | {_rounds(figures, 'wrong rows', 'wrong rows in shards')} |",
-        f"| innocent cells with a fault status | {figures['innocent_cells_with_a_fault_status']} |",
-        f"| most starts to recovery | {starts} |",
-        f"| rounds with raw exceptions | {_rounds(figures, 'raw exception')} |",
-        f"| all violations | {figures['violations']} |",
-    ]
-
-
-def _rounds(figures: dict[str, Any], *kinds: str) -> int:
-    return sum(
-        any(f["kind"] in kinds for f in entry["findings"])
-        for entry in figures["rounds_with_findings"]
+def _figures(seed: str, rounds: list[Attack], seconds: float) -> dict[str, Any]:
+    """The figures of a chaos run. However many cells show it, a promise breaks once a round."""
+    strikes: Counter[str] = sum((r.counted for r in rounds), Counter())
+    violations = Counter(kind for r in rounds for kind in {f.kind for f in r.findings})
+    blamed = sum(f.kind == "innocent cell blamed" for r in rounds for f in r.findings)
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit.stdout.strip(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "seed": seed,
+        "seconds": round(seconds, 1),
+        "rounds": len(rounds),
+        "strikes": strikes.total(),
+        "strikes_by_kind": dict(sorted(strikes.items())),
+        "most_starts_after_the_last_strike": max(r.starts_after_last for r in rounds),
+        "innocent_cells_with_a_fault_status": blamed,
+        "violations_by_kind": dict(violations),
+        "rounds_with_findings": [
+            {"round": r.drawn.number, "findings": [asdict(f) for f in r.findings]}
+            for r in rounds
+            if r.findings
+        ],
+    }
 
 
 def main() -> None:
     """Read the command line; exit status 1 if a promise was broken."""
-    parser = parser_of(__doc__, "chaos")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", default=str(SystemRandom().randrange(2**32)), help="of the draws")
     parser.add_argument("--strikes", type=int, default=200, help="end after so many")
     parser.add_argument("--minutes", type=float, default=25.0, help="or after so long")
     parser.add_argument("--replay", type=int, help="number of the one round to play, step by step")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "chaos" / "chaos.json")
     given = parser.parse_args()
     print(f"make chaos SEED={given.seed}", flush=True)
-    sys.exit(bool(chaos(given.seed, given.strikes, given.minutes, given.out, given.replay)))
+    sys.exit(chaos(given.seed, given.strikes, given.minutes, given.out, given.replay))
 
 
 if __name__ == "__main__":

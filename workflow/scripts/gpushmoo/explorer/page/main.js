@@ -26,13 +26,10 @@ export async function start() {
   tellProgress();
   listen();
   await choose(fromFragment(location.hash));
-  // For whoever measures: see experiments/benchmarks/explorer.py.
-  requestAnimationFrame(() => performance.mark("drawn"));
   document.documentElement.dataset.ready = "true";
   for (const set of page.sets) {
     for (const { kernel, dtype } of set.index.parts) (await set.part(kernel, dtype)).warm();
   }
-  performance.mark("loaded");
   document.documentElement.dataset.loaded = "true";
 }
 

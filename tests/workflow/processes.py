@@ -1,4 +1,4 @@
-"""The processes of a run under attack, found by a mark in their environment, orphans included."""
+"""Processes found by a mark in their environment, orphans included."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from pathlib import Path
 # Whoever is started with this variable hands it on to all that it starts.
 MARK = "GPUSHMOO_CHAOS"
 
-WORKER, JOB, SNAKEMAKE, OTHER = "measuring process", "job", "Snakemake", "other"
-
 
 @dataclass(frozen=True)
 class Process:
@@ -21,7 +19,6 @@ class Process:
 
     pid: int
     parent: int
-    role: str
     started: int
     command: str
 
@@ -59,21 +56,10 @@ def marked(mark: str, variable: str = MARK) -> list[Process]:
             continue
         if wanted not in environment.split(b"\0"):
             continue
-        told = _stat(int(folder.name))
-        if told is not None:
-            found.append(
-                Process(int(folder.name), told[0], role_of(command), told[1], command.strip())
-            )
+        stat = _stat(int(folder.name))
+        if stat is not None:
+            found.append(Process(int(folder.name), *stat, command.strip()))
     return sorted(found, key=lambda p: p.started)
-
-
-def role_of(command: str) -> str:
-    """What a process is by its command line."""
-    if "gpushmoo.measuring.worker" in command:
-        return WORKER
-    if ".snakemake/scripts/" in command:
-        return JOB
-    return SNAKEMAKE if "-m snakemake" in command else OTHER
 
 
 def _stat(pid: int) -> tuple[int, int] | None:

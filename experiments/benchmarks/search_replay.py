@@ -38,8 +38,8 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import GROUP, Status, is_axis
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.exporting.groups import ExportGroup
-from gpushmoo.exporting.kernel_tuner import cache_text
+from gpushmoo.exporting.choices import ExportGroup
+from gpushmoo.exporting.formats import cache_text
 from gpushmoo.search.guided import planner_for
 from gpushmoo.search.planner import Candidate, Prior, SearchMode, SearchSettings
 from gpushmoo.storage.dataset import read_cells

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.core.schema import CORE_COLUMNS, GROUP, Status
-from gpushmoo.exporting.groups import ExportGroup, groups_of
+from gpushmoo.exporting.choices import ExportGroup, groups_of
 
 # Seconds: the median, and the ends of its interval.
 Times = tuple[float, float, float]

@@ -26,12 +26,16 @@ from gpushmoo.analysis.best import best_of_dataset, best_table, tied_best
 from gpushmoo.core.schema import GROUP, Status
 from gpushmoo.core.space import Problem
 from gpushmoo.devices.machine_code.nvrtc import compile_cubin
-from gpushmoo.exporting.choices import NEXT, SLOWEST, Choice, choices
-from gpushmoo.exporting.choices_json import choices_json
-from gpushmoo.exporting.groups import ExportGroup, groups_of
+from gpushmoo.exporting.choices import NEXT, SLOWEST, Choice, ExportGroup, choices, groups_of
+from gpushmoo.exporting.formats import (
+    INVALIDITY,
+    cache_text,
+    choices_json,
+    is_whole,
+    t4_metadata,
+    t4_results,
+)
 from gpushmoo.exporting.header import c_header, cpp_header, entries, identifier
-from gpushmoo.exporting.kernel_tuner import cache_text, is_whole
-from gpushmoo.exporting.t4 import INVALIDITY, t4_metadata, t4_results
 from gpushmoo.exporting.write import write_exports
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import partitions, read_cells

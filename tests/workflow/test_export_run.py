@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gpushmoo.exporting.choices_json import FORMAT
+from gpushmoo.exporting.formats import FORMAT
 from gpushmoo.storage.wholefile import read_json
 from projects import Project
 

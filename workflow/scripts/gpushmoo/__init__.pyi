@@ -8,9 +8,9 @@ from .core.space import Cell as Cell
 from .core.space import Problem as Problem
 from .explorer.errors import ExplorerError as ExplorerError
 from .explorer.explore import explore as explore
-from .exporting.errors import ExportError as ExportError
-from .exporting.export import export as export
+from .exporting.choices import ExportError as ExportError
 from .exporting.write import Exported as Exported
+from .exporting.write import export as export
 from .interactive.history import history as history
 from .interactive.measure import sweep as sweep
 from .interactive.predict import Prediction as Prediction

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.display import bare_interval, percent
-from .choices import Choice, Margin
-from .errors import ExportError
-from .groups import USUAL, ExportGroup
+from .choices import USUAL, Choice, ExportError, ExportGroup, Margin
 
 C_HEADER, CPP_HEADER = "launches.h", "launches.hpp"
 NAMESPACE = "gpushmoo"

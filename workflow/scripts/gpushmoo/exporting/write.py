@@ -1,8 +1,9 @@
-"""Writes a data set in the asked forms into one folder, whole or not at all."""
+"""Writes a run's results in the forms that other programs read, whole or not at all."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +13,16 @@ from typing import Any
 from .. import __name__ as library
 from .. import __version__
 from ..analysis.aggregate import dataset_provenance
+from ..core.run_plan import PLAN_FILE
+from ..explorer.errors import ExplorerError
+from ..explorer.sources import opened
 from ..storage.dataset import partitions, read_cells
 from ..storage.dataset_seal import SUMS, replaced_folder
+from ..storage.store import BadParquetError
 from ..storage.wholefile import DamagedFileError, read_json, write_json, write_whole
-from .choices import Choice, choices
-from .choices_json import choices_json
-from .errors import ExportError
-from .groups import TARGET, ExportGroup, groups_of
+from .choices import TARGET, Choice, ExportError, ExportGroup, choices, groups_of
+from .formats import cache_text, choices_json, is_whole, t4_metadata, t4_results
 from .header import C_HEADER, CPP_HEADER, c_header, cpp_header, entries
-from .kernel_tuner import cache_text, is_whole
-from .t4 import t4_metadata, t4_results
 
 T4, KERNEL_TUNER, HEADER, JSON = FORMATS = ("t4", "kernel-tuner", "header", "json")
 CHOICES_FILE, METADATA_FILE = "choices.json", "metadata.json"
@@ -177,3 +178,34 @@ def _about(run: str, measured_by: Mapping[str, Any]) -> list[str]:
         "that is at least. In cache: all bytes fit the device's last cache; in memory: they are at",
         "least four times as many. Made by a program: change the measurement, not this file.",
     ]
+
+
+FOLDER_NAME = "export"
+
+
+def export(
+    run: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    formats: Sequence[str] = FORMATS,
+) -> Exported:
+    """Write what a run has found in the forms that other programs read; what was written.
+
+    `run` is a run's folder, a data set or a folder of recorded shards. `formats` are ``t4`` (the
+    auto-tuning community's form, a file a group), ``kernel-tuner`` (its cache files, for its
+    simulation mode), ``header`` (the launches to use, for C and C++) and ``json`` (the same as
+    data). They lie in `out`: by default in ``export`` in the run's folder, or in the working
+    directory for recorded shards. An earlier export there is replaced. Raises ExportError, a
+    ValueError, with one sentence.
+    """
+    place = Path(run).expanduser()
+    # A run's export lies in its folder; into folders that others recorded nothing is written.
+    usual = (place if (place / PLAN_FILE).is_file() else Path()) / FOLDER_NAME
+    target = usual if out is None else Path(out).expanduser()
+    try:
+        with opened(place) as source:
+            return write_exports(source.dataset, source.name, target, formats)
+    except (ExplorerError, BadParquetError) as err:
+        raise ExportError(str(err)) from err
+    except OSError as err:
+        raise ExportError(f"'{target}' cannot be written ({err.strerror}).") from err

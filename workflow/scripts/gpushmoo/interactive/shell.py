@@ -22,7 +22,7 @@ from ..core.errors import DeviceError
 from ..core.paths import ROOT
 from ..core.schema import GROUP, Status
 from ..explorer.errors import ExplorerError
-from ..exporting.errors import ExportError
+from ..exporting.choices import ExportError
 from ..planning.config_schema import ConfigError
 from ..watching.state import WatchError
 from .compare_command import add_compare, run_compare
@@ -317,8 +317,7 @@ def _explore(given: argparse.Namespace) -> int:
 
 
 def _export(given: argparse.Namespace) -> int:
-    from ..exporting.export import export
-    from ..exporting.write import FORMATS
+    from ..exporting.write import FORMATS, export
 
     done = export(given.run, out=given.out, formats=given.formats or FORMATS)
     for sentence in done.notes:

@@ -1,0 +1,263 @@
+"""Results as JSON: T4 1.0.0, Kernel Tuner's cache file, and the choices as plain values.
+
+T4 is the form in which the auto-tuning community exchanges results. Its schemas are
+``kernel_tuner/schema/T4/1.0.0/results-schema.json`` and ``metadata-schema.json`` in the PyPI wheel
+``kernel-tuner``. The schema names ``compilation_time``, but Kernel Tuner itself writes
+``compilation``, and so do we. The cache file, from which its simulation mode and its dashboard
+replay a sweep, is written as version 1.5.0 reads it (``kernel_tuner/util.py``: ``process_cache``,
+``read_cache``). Times of both are in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..core.schema import Status
+from .choices import CONDITIONS, NUMBERS, Choice, ExportGroup, Margin, Point, point_of
+
+VERSION = "1.0.0"
+# What T4 calls a status. A cell that was not tried, or whose device failed, is no result.
+INVALIDITY = {
+    Status.OK: "correct",
+    Status.WRONG_RESULT: "correctness",
+    Status.TIMEOUT: "timeout",
+    Status.BUILD_FAILED: "compile",
+    Status.LAUNCH_FAILED: "runtime",
+    Status.WORKLOAD_FAILED: "runtime",
+    Status.RESOURCES: "runtime",
+    Status.TOO_MANY_THREADS: "constraints",
+    Status.INVALID: "constraints",
+}
+# Measurements: T4's name, our column, by how much it is multiplied, and the unit then.
+_MEASURED = (
+    ("time", "median_s", 1e3, "ms"),
+    ("time_low", "median_low_s", 1e3, "ms"),
+    ("time_high", "median_high_s", 1e3, "ms"),
+    ("bandwidth", "bandwidth_gbs", 1.0, "GB/s"),
+    ("bandwidth_low", "bandwidth_low_gbs", 1.0, "GB/s"),
+    ("bandwidth_high", "bandwidth_high_gbs", 1.0, "GB/s"),
+    ("copy_bandwidth", "copy_gbs", 1.0, "GB/s"),
+)
+# What Kernel Tuner tells of each configuration, and a sweep does not.
+_NOT_RECORDED = ("compilation", "framework", "search_algorithm", "validation")
+
+
+def t4_results(group: ExportGroup, run: str) -> dict[str, Any]:
+    """The results of one group: all its cells that ended in some way of their own.
+
+    ``time`` is the median of a launch, ``time_low`` to ``time_high`` the 95 % interval of what
+    another run may find; ``runtimes`` are all samples, of all repeats, each the mean of its
+    launches. What the sweep does not record is 0 and named in ``metadata``.
+    """
+    results = [
+        _result(row, group.axes)
+        for row in group.cells.sort_values("cell_key").to_dict("records")
+        if row["status"] in INVALIDITY
+    ]
+    metadata = {
+        "timeunit": "milliseconds",
+        "run": run,
+        "group": dict(group.key),
+        "not_recorded": list(_NOT_RECORDED),
+    }
+    return {"schema_version": VERSION, "metadata": metadata, "results": results}
+
+
+def _result(row: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
+    is_ok = row["status"] == Status.OK
+    samples_ms = [float(s) * 1e3 for s in row["samples_s"]] if is_ok else []
+    launches = int(row["launches_per_sample"]) if samples_ms else 0
+    return {
+        "timestamp": row["measured_at"].isoformat(),
+        "configuration": dict(point_of(row, axes)),
+        "times": {
+            **dict.fromkeys(_NOT_RECORDED, 0.0),
+            "benchmark": sum(samples_ms) * launches,
+            "runtimes": samples_ms,
+        },
+        "invalidity": INVALIDITY[row["status"]],
+        "correctness": 1.0 if is_ok else 0.0,
+        "objectives": ["time"],
+        "measurements": [
+            {"name": name, "value": float(row[column]) * factor, "unit": unit}
+            for name, column, factor, unit in _MEASURED
+            if is_ok and not pd.isna(row[column])
+        ],
+    }
+
+
+def t4_metadata(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What measured, in T4's form: each different device, operating system and version once."""
+    shards = list(provenance)
+    # Once even if what a CPU has room for changed meanwhile.
+    by_uuid = {shard["device"]["uuid"]: shard["device"] for shard in shards}
+    devices = _different({k: v for k, v in d.items() if k != "uuid"} for d in by_uuid.values())
+    systems = _different(shard["host"].get("system", "unknown") for shard in shards)
+    versions = _different(
+        text
+        for shard in shards
+        for text in (
+            f"gpushmoo=={shard['gpushmoo']}",
+            f"python=={shard['host'].get('python', 'unknown')}",
+            *str(shard["device"]["runtime"]).split(", "),
+        )
+    )
+    metadata = {
+        "hardware": {"hardware_description": devices, "operating_system": "; ".join(systems)},
+        "environment": {
+            "device_query": {"drivers": _different(s["device"]["driver"] for s in shards)},
+            "requirements": versions,
+        },
+    }
+    return {"schema_version": VERSION, "metadata": metadata}
+
+
+def _different(values: Iterable[Any]) -> list[Any]:
+    """Each of them once, in the order of their first."""
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
+
+
+# What Kernel Tuner notes in the place of a time, by T4's word.
+_ERRORS = {"compile": "CompilationFailedConfig", "constraints": "InvalidConfig"}
+_FAILED = "RuntimeFailedConfig"
+# A program that was interrupted leaves the last brackets out; so it looks for these very bytes.
+_END = "}\n}"
+
+
+def cache_text(group: ExportGroup) -> str:
+    """The cache file of a group: every cell with its median and its samples, in milliseconds.
+
+    To replay it, ``tune_kernel`` is to be called with the kernel's name, ``problem_size`` (width
+    and height) and ``tune_params`` that stand in it. A cell that was not tried, or whose device
+    failed, is left out; Kernel Tuner refuses to go there (`is_whole`).
+    """
+    axes = sorted(group.axes)
+    told = _results_of(group).sort_values("cell_key").to_dict("records")
+    head = {
+        "device_name": group.key["device_name"],
+        "kernel_name": group.key["kernel"],
+        "problem_size": [int(group.key["width"]), int(group.key["height"])],
+        "tune_params_keys": axes,
+        "tune_params": {axis: _values(group, axis) for axis in axes},
+        "objective": "time",
+    }
+    points = [(dict(point_of(row, axes)), row) for row in told]
+    lines = [
+        json.dumps({",".join(map(str, point.values())): _cell(point, row)}, allow_nan=False)[1:-1]
+        for point, row in points
+    ]
+    text = json.dumps(head, allow_nan=False).removesuffix("}")
+    return f'{text}, "cache": {{\n' + ",\n".join(lines) + _END
+
+
+def is_whole(group: ExportGroup) -> bool:
+    """Whether every combination of the axes' values has a cell in the cache file."""
+    points = _results_of(group)[list(group.axes)].drop_duplicates()
+    return len(points) == math.prod(len(_values(group, axis)) for axis in group.axes)
+
+
+def _results_of(group: ExportGroup) -> pd.DataFrame:
+    return group.cells[group.cells["status"].isin(list(INVALIDITY))]
+
+
+def _values(group: ExportGroup, axis: str) -> list[int]:
+    return sorted({int(value) for value in group.cells[axis]})
+
+
+def _cell(point: Mapping[str, int], row: Mapping[str, Any]) -> dict[str, Any]:
+    common = {
+        **dict.fromkeys(("compile_time", "verification_time", "benchmark_time"), 0.0),
+        **dict.fromkeys(("strategy_time", "framework_time"), 0.0),
+        "timestamp": row["measured_at"].isoformat(sep=" "),
+    }
+    if row["status"] != Status.OK:
+        error = _ERRORS.get(INVALIDITY[row["status"]], _FAILED)
+        return {**point, "time": error, "__error__": error, **common}
+    samples_ms = [float(s) * 1e3 for s in row["samples_s"]]
+    common["benchmark_time"] = sum(samples_ms) * int(row["launches_per_sample"])
+    return {**point, "time": float(row["median_s"]) * 1e3, "times": samples_ms, **common}
+
+
+FORMAT, FORMAT_VERSION = "gpushmoo choices", 1
+
+
+def choices_json(
+    choices: Sequence[Choice],
+    left_out: Sequence[str],
+    run: str,
+    provenance: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """All choices with the problems that they hold for; `provenance` is that of the shards."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "run": run,
+        "provenance": _provenance(provenance),
+        "choices": [_choice(choice) for choice in choices],
+        "left_out": list(left_out),
+    }
+
+
+def _provenance(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What measured, when, and digests of the kernels' sources."""
+    digests: dict[str, set[str]] = {}
+    for shard in shards:
+        digests.setdefault(Path(shard["params"]["folder"]).name, set()).add(shard["kernel_digest"])
+    written = sorted(shard["written_at"] for shard in shards)
+    return {
+        **t4_metadata(shards)["metadata"],
+        "kernel_digests": {kernel: sorted(found) for kernel, found in sorted(digests.items())},
+        "written_at": {"first": written[0], "last": written[-1]},
+    }
+
+
+def _choice(choice: Choice) -> dict[str, Any]:
+    return {
+        **choice.target,
+        "size_class": choice.size_class,
+        **dict(zip(CONDITIONS, choice.conditions, strict=True)),
+        "launch": dict(choice.point),
+        "best_for_all_problems": choice.everywhere,
+        "tied_at": [_problem(group, choice.point) for group in choice.tied],
+        "not_tied_at": [_problem(group, choice.point) for group in choice.not_tied],
+        "margins_at": _size(choice.main),
+        "margins": [_margin(margin) for margin in choice.margins],
+    }
+
+
+def _size(group: ExportGroup) -> dict[str, Any]:
+    return {name: group.key[name] for name in ("height", "width", *CONDITIONS)}
+
+
+def _problem(group: ExportGroup, point: Point) -> dict[str, Any]:
+    """How the launch does on a problem; what was not measured there has no numbers."""
+    row = group.ok.get(point)
+    numbers = {} if row is None else {n: float(row[n]) for n in NUMBERS if not pd.isna(row[n])}
+    return {
+        **_size(group),
+        "tied": len(group.tied),
+        "candidates": len(group.ok),
+        "slower_than_fastest": group.slower(point),
+        **numbers,
+    }
+
+
+def _margin(margin: Margin) -> dict[str, Any]:
+    return {
+        "than": margin.name,
+        "launch": dict(margin.point),
+        "slower": margin.slower,
+        "low": margin.low,
+        "high": margin.high,
+        "confidence": margin.confidence,
+    }

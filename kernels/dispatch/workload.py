@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from gpushmoo.core.space import Cell
-from gpushmoo.workloads.contract import BufferRef, Launch
-from gpushmoo.workloads.nothing_moved import NothingMovedWorkload
+from gpushmoo.workloads.contract import BufferRef, Launch, NothingMovedWorkload
 
 # What the last block of a proof stores, as in the kernels.
 DONE = 0x600DB10C

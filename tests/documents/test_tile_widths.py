@@ -14,7 +14,7 @@ from conftest import ROOT
 from gpushmoo.chapters.contract import ChapterError, ChapterRun
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.machine_code.nvrtc import compile_cubin
+from gpushmoo.devices.machine_code.cubins import compile_cubin
 from gpushmoo.devices.machine_code.sass import _entries, listing
 from gpushmoo.report.chapter_pages import Measured
 from gpushmoo.report.tables import namer

@@ -30,9 +30,10 @@ from gpushmoo.devices.base import (
     Sample,
     Witnesses,
     check_limits,
+    prove_each,
+    take_each,
 )
 from gpushmoo.devices.guard_bands import Strays, guard_word
-from gpushmoo.devices.one_by_one import prove_each, take_each
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import (
     CellRun,

@@ -20,7 +20,7 @@ from gpushmoo.core.errors import (
 )
 from gpushmoo.devices.cuda import visible
 from gpushmoo.devices.cuda.runtime import Translate, candidates, load_cupy, uuid_of
-from gpushmoo.devices.machine_code.nvrtc import compile_cubin
+from gpushmoo.devices.machine_code.cubins import compile_cubin
 from gpushmoo.planning.snakemake_hooks import limit_gpus
 
 

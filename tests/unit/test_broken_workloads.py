@@ -11,7 +11,7 @@ import pytest
 from bench import BACKENDS, Bench, choice_of
 from conftest import CUDA_WORDS, OPENCL_WORDS, USER_CUDA, USER_OPENCL
 from gpushmoo.core.errors import DeviceError, WorkloadError
-from gpushmoo.devices.base import compile_error
+from gpushmoo.devices.builds import compile_error
 from gpushmoo.measuring.builds import first_printf
 from gpushmoo.workloads.loader import load_kernel
 

@@ -22,10 +22,8 @@ from gpushmoo.core.errors import BuildError, DeviceError, NoDeviceError, Workloa
 from gpushmoo.core.paths import IMPORTED
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Version
-from gpushmoo.devices.build_file import KernelBuild, VersionBuild, read_build, write_build
-from gpushmoo.devices.building import refuse_failures
-from gpushmoo.devices.isolated import TaskEnded, run_isolated
-from gpushmoo.devices.kept_code import CompiledCode
+from gpushmoo.devices.building import TaskEnded, refuse_failures, run_isolated
+from gpushmoo.devices.builds import CompiledCode, KernelBuild, VersionBuild, read_build, write_build
 from gpushmoo.devices.machine_code import cubins
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.builds import ReadyPrograms, programs_for
@@ -343,9 +341,9 @@ def test_a_build_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 ONE_VARIANT = """
 import hashlib, sys
 from pathlib import Path
-from gpushmoo.devices.build_request import BuildRequest
+from gpushmoo.devices.builds import BuildRequest
 from gpushmoo.core.space import Version
-from gpushmoo.devices.opencl.building import compile_version
+from gpushmoo.devices.opencl.backend import compile_version
 from gpushmoo.workloads.loader import load_kernel
 request = BuildRequest("opencl", "0", sys.argv[1], None, Path(sys.argv[2]))
 version = Version("element")

@@ -22,8 +22,12 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, LaunchFailedError, NoDeviceError
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.arguments import check_sizes
-from gpushmoo.devices.cuda.parameters import parameter_sizes, passed
-from gpushmoo.devices.machine_code.nvrtc import build_options, compile_cubin
+from gpushmoo.devices.machine_code.cubins import (
+    build_options,
+    compile_cubin,
+    parameter_sizes,
+    passed,
+)
 from gpushmoo.devices.machine_code.sass import (
     _access,
     _entries,

@@ -12,9 +12,8 @@ from conftest import ROOT
 from gpushmoo.analysis.device_model.traffic import Asked, BlockTraffic, Counted, block_traffic
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.workloads.contract import Workload
+from gpushmoo.workloads.contract import Workload, tile_elements
 from gpushmoo.workloads.loader import load_kernel
-from gpushmoo.workloads.touched import tile_elements
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -232,7 +232,7 @@ def test_what_python_imports_for_a_stage_is_behind_its_digest(rule: str) -> None
 
 def test_measuring_depends_on_devices_and_sampling() -> None:
     behind = names_of(MEASURING)
-    expected = {"devices/probe.py", "devices/functions.py", "storage/store.py"}
+    expected = {"devices/select.py", "devices/base.py", "storage/store.py"}
     expected |= {f"measuring/{name}.py" for name in ("rounds", "settings", "shard_file", "worker")}
     assert expected <= behind
 

@@ -20,9 +20,8 @@ from gpushmoo.core.energy_schema import ENERGY_SCHEMA
 from gpushmoo.core.mean_interval import mean_interval
 from gpushmoo.core.schema import METADATA_KEY
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.base import Reading
-from gpushmoo.devices.buffered import BufferedDevice
-from gpushmoo.devices.cuda.nvml import open_sensor
+from gpushmoo.devices.base import Device, Reading
+from gpushmoo.devices.cuda.runtime import open_sensor
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import write_json
@@ -338,7 +337,7 @@ def test_by_the_real_threads_a_device_with_a_counter_is_measured_and_verified(
 ) -> None:
     """The counter steps with every look at it, so that windows end as soon as they may."""
     looks = itertools.count(1000)
-    monkeypatch.setattr(BufferedDevice, "energy_mj", lambda _: next(looks))
+    monkeypatch.setattr(Device, "energy_mj", lambda _: next(looks))
     out = tmp_path / "e.parquet"
     command = ["--backend", "opencl", "--rounds", "2", "--out", str(out), "--cache"]
     command.append(str(opencl_choice.cache))

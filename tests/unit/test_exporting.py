@@ -25,7 +25,7 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_of_dataset, best_table, tied_best
 from gpushmoo.core.schema import GROUP, Status
 from gpushmoo.core.space import Problem
-from gpushmoo.devices.machine_code.nvrtc import compile_cubin
+from gpushmoo.devices.machine_code.cubins import compile_cubin
 from gpushmoo.exporting.choices import NEXT, SLOWEST, Choice, ExportGroup, choices, groups_of
 from gpushmoo.exporting.formats import (
     INVALIDITY,

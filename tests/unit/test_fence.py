@@ -19,13 +19,12 @@ from fakes import make_cells
 from gpushmoo.core.errors import WorkloadError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.text import MOST_SENTENCE, MOST_TEXT, one_line
-from gpushmoo.devices.base import compile_error
+from gpushmoo.devices.builds import compile_error
 from gpushmoo.measuring.events import CellRun, NoLaunch
 from gpushmoo.workloads.contract import CopyWorkload
 from gpushmoo.workloads.host_fed import HostFedWorkload
-from gpushmoo.workloads.last_words import LastWords, mark, share, swap
 from gpushmoo.workloads.loader import KernelFolder, KernelFolderError, load_kernel
-from gpushmoo.workloads.user_code import guarded
+from gpushmoo.workloads.user_code import LastWords, guarded, mark, share, swap
 
 Load = Callable[..., KernelFolder]
 
@@ -292,7 +291,7 @@ def test_any_typed_error_and_a_compilers_message_of_any_length_are_bounded() -> 
 
 
 def test_what_runs_stands_in_shared_memory_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpushmoo.workloads.last_words._now", bytearray(256))
+    monkeypatch.setattr("gpushmoo.workloads.user_code._now", bytearray(256))
     words = LastWords()
     share(words.descriptor)
     heard: list[str | None] = []

@@ -20,8 +20,7 @@ from gpushmoo.core.errors import (
 )
 from gpushmoo.core.space import Condition
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.in_turn import FedInTurn
-from gpushmoo.devices.stream_by_stream import StreamsInTurn
+from gpushmoo.devices.streams import FedInTurn, StreamsInTurn
 from gpushmoo.measuring.host_pipeline import Feed, Pool
 from gpushmoo.workloads.contract import BufferRef, Launch
 from gpushmoo.workloads.host_fed import Piece, Pipeline, StreamSetup, cuts

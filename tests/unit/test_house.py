@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.paths import CHAPTERS, KERNELS, PACKAGE, ROOT
-from gpushmoo.devices.functions import functions_of
+from gpushmoo.devices.base import functions_of
 
 # What each package of the library may import besides itself; nothing else, not even for types.
 # Kernels' shared code sees as much as a kernel's own `workload.py` should.
@@ -267,7 +267,7 @@ def test_planning_and_the_backends_functions_import_no_library_of_a_backend() ->
     program = """
 import sys
 import gpushmoo.planning.flow
-from gpushmoo.devices.functions import functions_of
+from gpushmoo.devices.base import functions_of
 from gpushmoo.core.backends import BACKENDS
 
 for backend in BACKENDS.values():

@@ -13,7 +13,7 @@ from fakes import Tiny
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError
 from gpushmoo.core.space import Problem
-from gpushmoo.devices.sources import kernel_source
+from gpushmoo.devices.builds import kernel_source
 from gpushmoo.workloads.loader import KernelFolderError, find_kernels, load_kernel
 
 Make = Callable[..., Path]

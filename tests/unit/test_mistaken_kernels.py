@@ -10,9 +10,9 @@ from conftest import ROOT
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import TypedError
 from gpushmoo.core.space import Cell, Problem, Version
-from gpushmoo.devices.base import Device, missing_entry
-from gpushmoo.devices.cuda.parameters import parameter_sizes
-from gpushmoo.devices.machine_code.nvrtc import build_options, compile_cubin
+from gpushmoo.devices.base import Device
+from gpushmoo.devices.builds import missing_entry
+from gpushmoo.devices.machine_code.cubins import build_options, compile_cubin, parameter_sizes
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.planning.bounds import refuse_impossible
 from gpushmoo.planning.config_schema import ConfigError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 from gpushmoo.core.errors import DeviceError, NoDeviceError
 from gpushmoo.devices.machine_code import sass
-from gpushmoo.devices.machine_code.nvrtc import compile_cubin
+from gpushmoo.devices.machine_code.cubins import compile_cubin
 from gpushmoo.devices.machine_code.sass import (
     AccessCount,
     EntryCode,

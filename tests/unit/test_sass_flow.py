@@ -6,8 +6,8 @@ import functools
 import re
 
 import pytest
+from gpushmoo.devices.machine_code.cubins import compile_cubin
 from gpushmoo.devices.machine_code.flow import Instruction, deciding
-from gpushmoo.devices.machine_code.nvrtc import compile_cubin
 from gpushmoo.devices.machine_code.sass import EntryCode, complaints, listing, parse
 from gpushmoo.workloads.contract import Access
 

@@ -10,9 +10,8 @@ import numpy.typing as npt
 import pytest
 from conftest import ROOT
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.workloads.contract import Workload
+from gpushmoo.workloads.contract import Touched, Workload
 from gpushmoo.workloads.loader import find_kernels, load_kernel
-from gpushmoo.workloads.touched import Touched
 
 WORKLOADS = {
     path.name: load_kernel(path).workload for path in find_kernels([ROOT / "kernels"]).values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpushmoo.devices.build_file import read_build
+from gpushmoo.devices.builds import read_build
 from gpushmoo.storage.store import read_shard
 from projects import Project, print_of
 

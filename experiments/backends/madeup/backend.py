@@ -8,8 +8,7 @@ from pathlib import Path
 from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.core.space import Version
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.build_file import VersionBuild
-from gpushmoo.devices.build_request import BuildRequest
+from gpushmoo.devices.builds import BuildRequest, VersionBuild
 from gpushmoo.workloads.loader import KernelFolder
 
 DEVICES = 2

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.errors import BuildError, LaunchRefusedError
-from gpushmoo.core.space import USUAL, Condition, Problem
+from gpushmoo.core.space import USUAL, Condition
 from gpushmoo.devices.arguments import named_buffer
 from gpushmoo.devices.base import (
+    Device,
     DeviceInfo,
-    Reading,
-    Sample,
     check_limits,
-    compile_error,
     flush_bytes,
-    image_refusal,
 )
-from gpushmoo.devices.buffered import BufferedDevice
-from gpushmoo.devices.build_file import VersionBuild
-from gpushmoo.devices.build_request import BuildRequest
-from gpushmoo.devices.one_by_one import take_each
-from gpushmoo.devices.sources import kernel_source
-from gpushmoo.workloads.contract import BufferRef, Launch, LibraryCall
+from gpushmoo.devices.builds import BuildRequest, VersionBuild, compile_error, kernel_source
+from gpushmoo.workloads.contract import BufferRef, Launch
 
 from .memory import MadeUpMemory, Words
 from .queue import Clock, Command, MadeUpQueue
@@ -116,7 +108,7 @@ def program_of(code: bytes) -> MadeUpProgram:
     return MadeUpProgram(names, element, " ".join(sorted(defines)))
 
 
-class MadeUpDevice(BufferedDevice):
+class MadeUpDevice(Device):
     """Eight multiprocessors without images."""
 
     target = "madeup_1"
@@ -190,17 +182,9 @@ class MadeUpDevice(BufferedDevice):
         command = self._prepare(program, launch, buffers)
         return MadeUpBound(self, lambda: self.queue.queue(command))
 
-    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> MadeUpBound:
-        """Raises LaunchRefusedError: there is no library."""
-        raise LaunchRefusedError(f"There is no library that computes '{call.name}'.")
-
     def bind_copy(self, source: Words, target: Words) -> MadeUpBound:
         """Of the whole buffer."""
         return MadeUpBound(self, lambda: self.queue.copy(target, source))
-
-    def sample_all(self, samples: Sequence[Sample]) -> list[Any]:
-        """One by one."""
-        return list(take_each(samples))
 
     def flush(self) -> None:
         """The clock goes on as if so many bytes were written."""
@@ -211,31 +195,9 @@ class MadeUpDevice(BufferedDevice):
         """All ones."""
         buffer.fill(0xFFFFFFFF)
 
-    def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
-        """There are no images."""
-        return image_refusal(self.info, problem)
-
-    def _new_image(self, problem: Problem, dtype: DType) -> Any:
-        raise AssertionError("every image was refused")
-
-    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> Any:
-        """Raises LaunchRefusedError."""
-        return self.allocate_image(Problem(*array.shape[:2]), dtype)
-
-    def _linear(self, buffer: Any) -> Any:
-        return buffer
-
     def open_stream(self) -> MadeUpQueue:
         """A queue of its own."""
         return MadeUpQueue(self._clock, self.allocate, self._prepare)
-
-    def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
-        """A flat copy."""
-        return array.reshape(-1).copy()
-
-    def reading(self) -> Reading | None:
-        """Nothing tells."""
-        return None
 
     def close(self) -> None:
         """Wait for the queue."""

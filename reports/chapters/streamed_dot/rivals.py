@@ -23,7 +23,8 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
 from gpushmoo.core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.base import Device, Stream
+from gpushmoo.devices.base import Device
+from gpushmoo.devices.streams import Stream
 from gpushmoo.measuring.buffers import FedSpace
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.workloads.host_fed import HostFedWorkload

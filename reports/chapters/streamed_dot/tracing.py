@@ -16,9 +16,8 @@ from typing import Any, cast
 
 import numpy.typing as npt
 from gpushmoo.core.space import Cell
-from gpushmoo.devices.base import Device, Mark, Program, Stream
-from gpushmoo.devices.in_turn import FedInTurn
-from gpushmoo.devices.stream_by_stream import StreamsInTurn
+from gpushmoo.devices.base import Device, Program
+from gpushmoo.devices.streams import FedInTurn, Mark, Stream, StreamsInTurn
 from gpushmoo.measuring.host_pipeline import Feed, Pool
 from gpushmoo.workloads.contract import Launch
 from gpushmoo.workloads.host_fed import HostFedWorkload, Pipeline

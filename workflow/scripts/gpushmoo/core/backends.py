@@ -1,7 +1,7 @@
 """The registry of backends: an entry of `BACKENDS` and a folder of `devices` each.
 
 A record is what the rest of the project knows of a backend without importing it: no other module
-asks for a backend by its name. What a backend does is in `devices.functions`.
+asks for a backend by its name. What a backend does is in `devices.base`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Backend:
 
     @property
     def module(self) -> str:
-        """Dotted name of the module that keeps `devices.functions.BackendModule`."""
+        """Dotted name of the module that keeps `devices.base.BackendModule`."""
         return f"{PACKAGE.name}.devices.{self.name}.backend"
 
 

@@ -1,34 +1,29 @@
-"""The device protocol: all that measuring knows about a backend."""
+"""The contract of a backend: its module, its devices, and what devices of all backends do alike."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from ..core.backends import Backend
 from ..core.dtypes import DType
-from ..core.errors import (
-    BuildError,
-    LaunchRefusedError,
-    TypedError,
-)
-from ..core.space import USUAL, Condition, Problem
-from ..core.text import one_line
+from ..core.errors import DeviceLostError, LaunchRefusedError, TypedError
+from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall
+from ..workloads.loader import KernelFolder
+from .builds import BuildRequest, VersionBuild
 from .guard_bands import Strays
-
-if TYPE_CHECKING:
-    from .build_file import VersionBuild
-    from .build_request import BuildRequest
-    from .in_turn import FedInTurn, InTurn
-
-T = TypeVar("T")
+from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
 
 
 @dataclass(frozen=True)
@@ -109,44 +104,6 @@ SLOWED_BY = frozenset(
 )
 
 
-# How compilers begin an error's line: ``1:12:5: error: `` (Intel), ``x.cl:12:5: error: `` (Clang),
-# ``x/kernel.cu(12): error: `` (NVRTC), ``error: x.cl:12:5: `` (PoCL 3).
-_ERROR_LINE = re.compile(
-    r"^(?:\S*?(?:\((\d+)\)|:(\d+)(?::\d+)?): [a-z ]*error[^:]*: |error: \S+?:(\d+):\d+: )(.+)$",
-    re.M,
-)
-
-
-# Characters that are kept of a compiler's message, half of them from its end.
-_MOST_LOG = 10**6
-
-
-def compile_error(source: str, log: str) -> BuildError:
-    """The error of the file `source` that did not compile, with the first line of `log` on it."""
-    if len(log) > _MOST_LOG:
-        left_out = f"\n[{len(log) - _MOST_LOG} characters are left out here]\n"
-        log = log[: _MOST_LOG // 2] + left_out + log[-_MOST_LOG // 2 :]
-    found = _ERROR_LINE.search(log)
-    if found is not None:
-        line = found[1] or found[2] or found[3]
-        first = f"{source}:{line}: error: {found[4].strip()}"
-    else:
-        lines = [line.strip() for line in log.splitlines() if line.strip()]
-        first = next((line for line in lines if "error" in line.lower()), (lines or ["error"])[0])
-    return BuildError(f"{source} does not compile: {one_line(first)}", log)
-
-
-def missing_entry(source: str, entry: str, there: Iterable[str], log: str) -> BuildError:
-    """The error of a launch of `entry`, which is not among the kernels of the file `source`."""
-    names = sorted(there)
-    if any(name.startswith(f"_Z{len(entry)}{entry}") for name in names):
-        said = f"'{entry}' has another name in the machine code of C++; declare it extern \"C\""
-        return BuildError(f"{source}: kernel {said}", log)
-    return BuildError(
-        f"{source} has no kernel '{entry}'; it has: {', '.join(names) or 'none'}", log
-    )
-
-
 class Program(Protocol):
     """A built kernel. `options` are the compiler's, `log` its output."""
 
@@ -217,53 +174,6 @@ class Proven:
     sums: Sequence[int]
 
 
-class Mark(Protocol):
-    """A point in a stream's order: reached when all that was queued before is done."""
-
-    def seconds_since(self, other: Any) -> float:
-        """From when `other`, a mark of this device, was reached to when this one was.
-
-        By the device's clock. Both marks' streams must have been waited for since.
-        """
-
-
-class Stream(Protocol):
-    """A queue of copies and launches that run in its order, beside those of other streams.
-
-    A context manager: at its end the stream is waited for, and gone with all that it allocated.
-    """
-
-    def __enter__(self) -> Stream:
-        """The stream itself."""
-
-    def __exit__(self, *exc: object) -> None:
-        """Wait, then free."""
-
-    def allocate(self, nbytes: int) -> Any:
-        """A buffer of undefined content, the stream's own. Raises OutOfDeviceMemoryError."""
-
-    def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
-        """Queue a copy of the whole flat `source` to the beginning of `target`.
-
-        `source` must stay as it is until the stream was waited for.
-        """
-
-    def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
-        """Queue a copy of the beginning of `source` to the whole flat `target`."""
-
-    def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
-        """Queue a launch. Raises as `Device.bind` does."""
-
-    def release(self) -> None:
-        """Give back, in the stream's order, all that it allocated."""
-
-    def mark(self) -> Mark:
-        """Queue a mark, which is reached when all that was queued before it is done."""
-
-    def wait(self) -> None:
-        """Return when all that was queued is done. Raises LaunchFailedError or DeviceLostError."""
-
-
 class DeviceBuffers(Protocol):
     """A device's buffers, opaque to the caller, between guard zones (see `guard_bands`)."""
 
@@ -295,43 +205,103 @@ class DeviceBuffers(Protocol):
         """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
 
 
-class Device(DeviceBuffers, Protocol):
+class Device(ABC):
     """One open device. Buffers and images are opaque to the caller.
 
     Where a method takes a buffer without a word on images, an image serves as well. Around an image
-    are no guard zones.
+    are no guard zones. What a backend has none of (images, a library, sensors, pinned memory) it
+    leaves as it is here.
     """
 
     info: DeviceInfo
-    # Which machine code the device runs (see `build_file.KernelBuild`), and what to ask the
-    # backend's compiler for to have it made.
+    # Which machine code the device runs (see `builds.KernelBuild`), and what to ask the backend's
+    # compiler for to have it made.
     target: str
     request: BuildRequest
+    _buffers: DeviceBuffers
 
+    @abstractmethod
+    def translated(self) -> AbstractContextManager[None]:
+        """Context manager that turns the backend's errors into `core.errors`."""
+
+    @abstractmethod
     def build(self, folder: Path, dtype: DType, defines: Mapping[str, str]) -> Program:
         """Compile the folder's source for this device. Raises BuildError."""
 
+    @abstractmethod
     def load(self, build: VersionBuild) -> Program:
         """The program of machine code that was compiled before, for `target`.
 
         Raises BuildError where there is none that the device takes.
         """
 
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A device buffer holding `array`. Raises OutOfDeviceMemoryError."""
+        return self._buffers.upload(array)
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
+        return self._buffers.allocate(nbytes)
+
+    def guard(self, buffer: Any) -> None:
+        """Make the zones around `buffer`, which is no image, as they were before any stray."""
+        self._buffers.guard(buffer)
+
+    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
+        """Words that were written around each of the buffers, none of them an image."""
+        return self._buffers.strays(buffers)
+
+    def checksums(self, buffers: Sequence[Any]) -> list[int]:
+        """A 32-bit number for the content of each of the buffers, none of them an image."""
+        return self._buffers.checksums(buffers)
+
+    def mismatches(self, buffer: Any, expected: Any) -> int:
+        """Number of 32-bit words in which the two differ, counted on the device.
+
+        `expected` is no image; rows of an image follow each other in it without a gap.
+        """
+        return self._buffers.mismatches(self._linear(buffer), expected)
+
+    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
+        return self._buffers.words(self._linear(buffer), begin, count)
+
+    @abstractmethod
+    def poison(self, buffer: Any) -> None:
+        """Overwrite `buffer` with all-ones words: NaN as floats, which no verified output holds."""
+
     def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
         """Why the device has no image of so many texels of this type; None when it has."""
-
-    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> Any:
-        """An image that holds `array` of shape (height, width[, lanes]).
-
-        Raises LaunchRefusedError or OutOfDeviceMemoryError.
-        """
+        return image_refusal(self.info, problem)
 
     def allocate_image(self, problem: Problem, dtype: DType) -> Any:
-        """An image of undefined content. Raises as `upload_image` does."""
+        """An image of undefined content. Raises LaunchRefusedError or OutOfDeviceMemoryError."""
+        refusal = self.image_refusal(problem, dtype)
+        if refusal is not None:
+            raise LaunchRefusedError(f"There is no such image: {refusal}.")
+        with self.translated():
+            return self._new_image(problem, dtype)
 
-    def poison(self, buffer: Any) -> None:
-        """Overwrite `buffer` with a pattern that no verified output holds (NaN as floats)."""
+    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> Any:
+        """An image that holds `array` of shape (height, width[, lanes]). Raises as above."""
+        image = self.allocate_image(Problem(*array.shape[:2]), dtype)
+        with self.translated():
+            self._fill_image(image, np.ascontiguousarray(array))
+        return image
 
+    def _new_image(self, problem: Problem, dtype: DType) -> Any:
+        """An image that was not refused, of undefined content."""
+        raise NotImplementedError
+
+    def _fill_image(self, image: Any, array: npt.NDArray[Any]) -> None:
+        """Copy all of `array` into an image and wait."""
+        raise NotImplementedError
+
+    def _linear(self, buffer: Any) -> Any:
+        """The buffer itself, or one with the texels of an image."""
+        return buffer
+
+    @abstractmethod
     def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> Bound:
         """Prepare a launch of a program that this device built.
 
@@ -340,12 +310,21 @@ class Device(DeviceBuffers, Protocol):
 
     def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> Bound:
         """Prepare a call of the vendor's library. Raises LaunchRefusedError where it has none."""
+        raise LaunchRefusedError(f"There is no library that computes '{call.name}'.")
+
+    @abstractmethod
+    def bind_copy(self, source: Any, target: Any) -> Bound:
+        """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel.
+
+        One of the two, but not both, may be an image.
+        """
 
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """Take the samples in this order, if possible without waiting between them.
 
         Seconds per launch of each, or what went wrong with it. Raises DeviceLostError.
         """
+        return take_each(samples)
 
     def prove_all(
         self, proofs: Sequence[Bound], witnesses: Witnesses
@@ -355,30 +334,78 @@ class Device(DeviceBuffers, Protocol):
         In this order, if possible without waiting between them. What happened, or what went wrong.
         Raises DeviceLostError.
         """
+        return prove_each(self, proofs, witnesses)
 
-    def bind_copy(self, source: Any, target: Any) -> Bound:
-        """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel.
-
-        One of the two, but not both, may be an image.
-        """
-
+    @abstractmethod
     def open_stream(self) -> Stream:
         """A new stream, which does not wait for what other streams hold."""
 
     def bind_in_turn(self, fed: FedInTurn) -> InTurn:
         """Prepare feeding pieces one after another. Raises as `bind` does."""
+        return StreamsInTurn(self.open_stream, self.poison, fed)
 
     def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
         """A flat copy of `array` in host memory, `pinned` so that the device reads it by itself."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        if not pinned or not flat.size:
+            return flat.copy()
+        with self.translated():
+            held = self._pinned_like(flat)
+        held[:] = flat
+        return held
+
+    def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """An array of this length and type, of undefined content."""
+        return np.empty_like(flat)
 
     def reading(self) -> Reading | None:
         """Clocks, temperature, power and throttle reasons now; None where nothing tells."""
+        return None
 
     def energy_mj(self) -> int | None:
         """What the device has used since its driver was loaded, in mJ; None where nothing tells."""
+        return None
 
+    @abstractmethod
     def close(self) -> None:
         """Release all that the device holds; it is not to be used any more."""
+
+
+def take_each(samples: Sequence[Sample]) -> list[float | TypedError]:
+    """`Device.sample_all` one by one, for a backend that cannot queue them."""
+    taken: list[float | TypedError] = []
+    for sample in samples:
+        try:
+            taken.append(sample.take())
+        except DeviceLostError:
+            raise
+        except TypedError as err:
+            taken.append(err)
+    return taken
+
+
+def prove_each(
+    device: Device,
+    proofs: Sequence[Bound],
+    witnesses: Witnesses,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[Proven | TypedError]:
+    """`Device.prove_all` one by one, for a backend that cannot queue them."""
+    proven: list[Proven | TypedError] = []
+    for proof in proofs:
+        try:
+            device.poison(witnesses.output)
+            before = clock()
+            proof.run()
+            seconds = clock() - before
+            wrong = device.mismatches(witnesses.output, witnesses.expected)
+            strays, sums = device.strays(witnesses.guarded), device.checksums(witnesses.inputs)
+            proven.append(Proven(seconds, wrong, strays, sums))
+        except DeviceLostError:
+            raise
+        except TypedError as err:
+            proven.append(err)
+    return proven
 
 
 def image_refusal(info: DeviceInfo, problem: Problem) -> str | None:
@@ -415,3 +442,98 @@ def flush_bytes(info: DeviceInfo) -> int:
     256 MiB where the device does not tell its cache.
     """
     return info.cache or 256 * 2**20
+
+
+# Instead of a clock: the one that a device holds at its rated power.
+BASE = "base"
+
+
+class ClocksNotLockedError(Exception):
+    """The clocks stay free; one clause that says why."""
+
+
+@dataclass(frozen=True)
+class LockedClocks:
+    """How a device is held: ``base`` or MHz of the core, MHz of the memory, None where it is free.
+
+    `why` the clocks were not locked, where they were not.
+    """
+
+    core: int | str | None
+    memory_mhz: int | None = None
+    why: str | None = None
+
+
+class ClockLock(Protocol):
+    """The clocks of one device, which are held."""
+
+    told: LockedClocks
+
+    def free(self) -> None:
+        """Let the device choose its clocks again. Raises ClocksNotLockedError where it cannot."""
+
+
+class BackendModule(Protocol):
+    """A backend's module. Importing it imports none of the libraries behind the backend."""
+
+    def open_device(
+        self, index: int, runtime: str, cache: Path, own_kernels: Mapping[str, bytes]
+    ) -> Device:
+        """Open device `index` in this process; `runtime` is one of the record's, if it has any.
+
+        What the backend keeps between processes goes into the folder `cache`. Raises NoDeviceError
+        with one sentence that says what is missing.
+        """
+
+    def list_devices(self, wanted: int | None) -> Sequence[tuple[int, str]] | None:
+        """Index and UUID of device `wanted`, or of all for None, without opening any.
+
+        None where a device tells its UUID only once it is open. Raises NoDeviceError.
+        """
+
+    def count_devices(self) -> int:
+        """How many devices a process here seems able to use, asked in milliseconds.
+
+        Called only where the record says ``claims_gpu``.
+        """
+
+    def recorded(self) -> AbstractContextManager[None]:
+        """Within it a profiler that was told to wait reads the counters of every launch.
+
+        Entered only where the record names a ``profiler``, and once a device is open.
+        """
+
+    def lock_clocks(self, uuid: str, asked: int | str) -> ClockLock:
+        """Hold the device at a core clock in MHz, or at ``base``, and its memory at its highest.
+
+        Called only where the record says ``locks_clocks``, in a process that opens no device.
+        Raises ClocksNotLockedError, and then nothing is changed.
+        """
+
+    def free_clocks(self, uuid: str) -> None:
+        """What `ClockLock.free` does, for one that another process made."""
+
+    def targets(self, request: BuildRequest) -> tuple[str, ...]:
+        """What the devices that are asked for need machine code of: see `KernelBuild`.
+
+        Raises NoDeviceError.
+        """
+
+    def own_kernels(self, request: BuildRequest, target: str) -> bytes | None:
+        """Machine code of the kernels with which the backend looks at buffers, for `open_device`.
+
+        None where a runtime that brings its compiler along compiles them.
+        """
+
+    def compile_version(
+        self, request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
+    ) -> VersionBuild:
+        """A version compiled for `target`, and what was found in its machine code, if it is read.
+
+        Raises BuildError, WorkloadError, or NoDeviceError without a compiler.
+        """
+
+
+def functions_of(backend: Backend) -> BackendModule:
+    """The module of `backend`, imported on the first call that asks for it."""
+    return cast(BackendModule, import_module(backend.module))

@@ -16,8 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from ..core.backends import BACKENDS
-from .clock_lock import ClocksNotLockedError, LockedClocks
-from .functions import functions_of
+from .base import ClocksNotLockedError, LockedClocks, functions_of
 
 FREE = "free"
 # What Python is told to run.

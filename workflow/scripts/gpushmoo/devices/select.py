@@ -1,4 +1,6 @@
-"""Opens the device that a configuration asks for, and probes one in a process of its own."""
+"""Opens the device that a configuration asks for, and probes one in a process of its own.
+
+Run as a program it prints the facts of the chosen device as JSON."""
 
 from __future__ import annotations
 
@@ -15,8 +17,7 @@ from typing import Any
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
 from ..core.paths import PACKAGE
-from .base import Device, DeviceInfo
-from .functions import functions_of
+from .base import Device, DeviceInfo, functions_of
 
 PROBE_TIMEOUT_S = 60
 
@@ -28,7 +29,7 @@ class DeviceChoice:
     `backend` is a name in the registry or ``auto``; `runtime` one of the backend's runtimes or
     ``auto``, and of no meaning where it has only one. `cache` is the folder in which the runtimes
     keep what they compile.
-    `own_kernels` is the machine code of the backend's own kernels, see `build_file.KernelBuild`.
+    `own_kernels` is the machine code of the backend's own kernels, see `builds.KernelBuild`.
     """
 
     backend: str
@@ -83,7 +84,7 @@ def probe(choice: DeviceChoice) -> DeviceInfo:
     A broken runtime aborts or hangs its process, and one that was initialised must not be forked;
     the caller's process stays clean. Raises NoDeviceError.
     """
-    command = [sys.executable, "-m", "gpushmoo.devices.probe"]
+    command = [sys.executable, "-m", "gpushmoo.devices.select"]
     command += [choice.backend, str(choice.index), choice.runtime, str(choice.cache)]
     env = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     try:
@@ -149,3 +150,19 @@ def _seems_absent(name: str) -> bool:
 def to_json(info: DeviceInfo) -> str:
     """The facts as one line of JSON."""
     return json.dumps({**asdict(info), "extra": dict(info.extra)}, sort_keys=True)
+
+
+def main(argv: list[str]) -> int:
+    """Print the facts, or the one-sentence reason on stderr with exit status 1."""
+    backend, index, runtime, cache = argv
+    try:
+        device = open_device(DeviceChoice(backend, int(index), runtime, Path(cache)))
+    except NoDeviceError as err:
+        print(err, file=sys.stderr)
+        return 1
+    print(to_json(device.info))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

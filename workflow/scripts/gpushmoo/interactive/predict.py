@@ -16,7 +16,7 @@ from ..analysis.device_model.form import LIMITS, Launches, Model
 from ..analysis.device_model.occupancy import MULTIPROCESSORS, resident_blocks
 from ..core.errors import LaunchRefusedError
 from ..core.space import CACHE_STATES, Cell, Problem
-from ..devices.machine_code.versions import version_code
+from ..devices.machine_code.cubins import version_code
 from ..planning.config_schema import ConfigError
 from ..storage.wholefile import DamagedFileError, read_json
 from ..workloads.contract import Workload

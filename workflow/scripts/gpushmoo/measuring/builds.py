@@ -21,10 +21,10 @@ from ..core.errors import (
 )
 from ..core.space import Cell, Residency, ShardSpace, Version, expand_axis
 from ..devices.base import Device, Program
-from ..devices.build_file import KernelBuild, VersionBuild
 from ..devices.building import compile_here
-from ..workloads.last_words import mark, swap
+from ..devices.builds import KernelBuild, VersionBuild
 from ..workloads.loader import KernelFolder
+from ..workloads.user_code import mark, swap
 
 log = logging.getLogger(__name__)
 

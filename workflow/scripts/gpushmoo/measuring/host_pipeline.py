@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from ..core.errors import OutOfDeviceMemoryError
 from ..core.space import USUAL, Condition
-from ..devices.base import Device, Program, Stream
-from ..devices.in_turn import FedInTurn
+from ..devices.base import Device, Program
+from ..devices.streams import FedInTurn, Stream
 from ..workloads.host_fed import Pipeline, StreamSetup
 
 Array = npt.NDArray[Any]

@@ -19,8 +19,8 @@ from typing import Any
 
 from ..core.backends import BACKENDS
 from ..core.paths import IMPORTED
+from ..devices.base import LockedClocks
 from ..devices.clock_guardian import FREE, PROGRAM
-from ..devices.clock_lock import LockedClocks
 
 # A device waits so long for the job that follows.
 _POLL_S = 0.02

@@ -14,8 +14,8 @@ from typing import Any
 from ..core.paths import ROOT
 from ..core.space import Cell, space_of
 from ..devices.base import Device
-from ..workloads.last_words import share
 from ..workloads.loader import KernelFolder, load_kernel
+from ..workloads.user_code import share
 from ..workloads.versions import versions_of
 from .builds import ReadyPrograms, plan_cells, programs_for
 from .events import MeasurePairs, Message, PairJob, PairsOpened

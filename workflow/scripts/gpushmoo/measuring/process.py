@@ -20,7 +20,7 @@ from typing import Any
 
 from ..core.errors import DeviceError
 from ..core.paths import IMPORTED
-from ..workloads.last_words import LastWords
+from ..workloads.user_code import LastWords
 from . import worker
 from .events import Candidates, Crashed, Job, Locked, Lost, Message, PairJob, Refused
 from .locks import DeviceLock

@@ -13,8 +13,7 @@ from ..core.dtypes import DTYPES
 from ..core.errors import DeviceLostError, TypedError
 from ..core.schema import Status
 from ..core.space import Cell, CellGroup
-from ..devices.base import Bound, Device, Program, Sample
-from ..devices.one_by_one import take_each
+from ..devices.base import Bound, Device, Program, Sample, take_each
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .buffers import Judged, Space

@@ -29,13 +29,12 @@ from ..core.process import end_with_parent
 from ..core.space import space_of
 from ..core.text import MOST_SENTENCE, one_line
 from ..devices.base import Device, steady_room
-from ..devices.build_file import KernelBuild, read_build
+from ..devices.builds import KernelBuild, read_build
 from ..devices.select import open_for_job
 from ..storage.wholefile import DamagedFileError
-from ..workloads.last_words import share
 from ..workloads.loader import KernelFolder, load_kernel
-from ..workloads.memory import misfit
-from ..workloads.versions import versions_of
+from ..workloads.user_code import share
+from ..workloads.versions import misfit, versions_of
 from .builds import plan_cells, programs_for
 from .events import (
     Candidates,

@@ -21,7 +21,7 @@ from ..simulation.request import Simulation, SimulationError, read_simulation
 from ..storage.packed import unpacked
 from ..storage.store import BadParquetError
 from ..workloads.loader import KernelFolderError, find_kernels
-from ..workloads.memory import misfit
+from ..workloads.versions import misfit
 from .bounds import Bounds, refuse_impossible, refuse_large
 from .chapters import PlannedChapter, plan_chapters
 from .compared import ComparedRuns, read_compared

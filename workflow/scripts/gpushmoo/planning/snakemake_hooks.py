@@ -23,7 +23,7 @@ from snakemake.utils import update_config
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
 from ..core.paths import DEFAULTS, IMPORTED
-from ..devices.functions import functions_of
+from ..devices.base import functions_of
 from ..devices.select import probe
 from ..measuring.client import ADDRESS
 from ..storage.wholefile import write_json

@@ -31,8 +31,7 @@ from ..search.planner import SearchMode, SearchSettings
 from ..storage.packed import unpacked
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel
-from ..workloads.memory import misfit
-from ..workloads.versions import refusal, versions_of
+from ..workloads.versions import misfit, refusal, versions_of
 from .config_schema import ConfigError, refuse_unknown
 from .config_sentences import did_you_mean
 

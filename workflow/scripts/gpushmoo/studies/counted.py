@@ -21,8 +21,7 @@ from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.paths import ROOT
 from ..core.process import end_with_parent
 from ..core.space import Cell, Problem
-from ..devices.base import Device
-from ..devices.functions import functions_of
+from ..devices.base import Device, functions_of
 from ..devices.select import open_for_job
 from ..measuring.buffers import Space, open_space
 from ..measuring.builds import Builds, build_versions

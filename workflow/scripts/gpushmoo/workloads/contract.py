@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,50 @@ from ..core.dtypes import DTYPES
 from ..core.errors import WorkloadError
 from ..core.space import Cell, Problem, Version, indexed
 from . import user_code
-from .touched import Touched, same_elements
-from .touched import tile_elements as tile_elements
 from .views import Curve as Curve
 from .views import Footprint as Footprint
 from .views import HeatMap as HeatMap
 from .views import View as View
 from .views import WorkingSet as WorkingSet
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Touched:
+    """One access that all threads of a block make, in one turn of their loop if they have one.
+
+    `elements` are column and row, shape (threads, 2), in the order of the threads' indices; `image`
+    says that they are texels of an image and not elements of an array that lies row by row.
+    """
+
+    kind: Literal["load", "store"]
+    elements: Ints
+    image: bool = False
+
+
+def tile_elements(shape: tuple[int, int], place: tuple[int, int]) -> Ints:
+    """Column and row of each element of the tile at `place` (x, y), tiles being (width, height)."""
+    y, x = np.divmod(np.arange(shape[0] * shape[1]), shape[0])
+    return np.stack([place[0] * shape[0] + x, place[1] * shape[1] + y], axis=1)
+
+
+def same_elements(
+    elements: Ints | None, moved: tuple[int, int], images: tuple[bool, bool]
+) -> tuple[Touched, ...] | None:
+    """A load of `elements` where bytes are read, and a store where bytes are written; None of None.
+
+    `moved` are bytes read and written; `images` says which of them are an image's.
+    """
+    if elements is None:
+        return None
+    kinds: tuple[Literal["load", "store"], ...] = ("load", "store")
+    return tuple(
+        Touched(kind, elements, image)
+        for kind, n_bytes, image in zip(kinds, moved, images, strict=True)
+        if n_bytes
+    )
+
 
 Array = npt.NDArray[Any]
 
@@ -396,3 +433,43 @@ class CopyWorkload(Workload):
     def bytes_written(self, problem: Problem, dtype: str) -> int:
         """The bytes of all elements: each is written once."""
         return self.bytes_read(problem, dtype)
+
+
+class NothingMovedWorkload(Workload):
+    """A kernel without data: a timed launch stores nothing, a proof one known word.
+
+    That word counts as the bytes of a launch, since there are no others. `done` is what the proof
+    stores, as the kernel's text has it.
+    """
+
+    done: ClassVar[int]
+
+    def inputs(
+        self, problem: Problem, dtype: str, rng: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """No buffer: there is nothing to read."""
+        return {}
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """The word that a proof stores once all of its threads did what is timed."""
+        return np.array([self.done], np.uint32)
+
+    def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """One word of 32 bits, whatever the problem and the element type."""
+        return (1,), np.dtype(np.uint32)
+
+    def bytes_read(self, problem: Problem, dtype: str) -> int:
+        """0: nothing is read."""
+        return 0
+
+    def bytes_written(self, problem: Problem, dtype: str) -> int:
+        """4: the word of a proof."""
+        return 4
+
+    def bytes_copied(self, problem: Problem, dtype: str) -> int:
+        """0: no copy is a peer of a kernel that moves nothing."""
+        return 0
+
+    def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
+        """The store of a proof."""
+        return (Access("store", "global", 4),)

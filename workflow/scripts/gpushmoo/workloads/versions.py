@@ -1,4 +1,4 @@
-"""Which versions of a kernel a sweep needs: its variants, compiled for every compile-time value."""
+"""What a sweep asks of a workload before it runs: versions to compile, valid cells, memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import itertools
 from collections.abc import Iterator
 
 from ..core.errors import WorkloadError
-from ..core.space import TYPICAL, Cell, ShardSpace, Version, asks_the_device, expand_axis, indexed
+from ..core.space import (
+    TYPICAL,
+    Cell,
+    Problem,
+    ShardSpace,
+    Version,
+    asks_the_device,
+    expand_axis,
+    indexed,
+)
 from ..core.text import one_line
 from .contract import Workload
 
@@ -70,3 +79,23 @@ def _cells(version: Version, workload: Workload, space: ShardSpace) -> Iterator[
         for point in itertools.product(*values):
             params = tuple(zip(names, point, strict=True))
             yield Cell(workload.name, space.dtype, version.variant, problem, params, *met)
+
+
+def misfit(
+    workload: Workload, problem: Problem, dtype: str, memory: int, allocation: int
+) -> str | None:
+    """Why a verified run does not fit a device of `memory` bytes, `allocation` in one buffer.
+
+    None when it fits; else a clause to put after the name of the culprit.
+    """
+    need = workload.footprint(problem, dtype)
+    largest = workload.largest_buffer(problem, dtype)
+    what = f"{problem.height} x {problem.width} {dtype} needs"
+    if need > memory:
+        return f"{what} {need / 2**30:,.2f} GiB, the device holds {memory / 2**30:,.2f} GiB"
+    if largest > allocation:
+        return (
+            f"{what} a buffer of {largest / 2**30:,.2f} GiB, the device allows "
+            f"{allocation / 2**30:,.2f} GiB in one buffer"
+        )
+    return None

@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from ...core.dtypes import DTYPES
 from ...core.space import Cell
-from ...workloads.contract import Workload
-from ...workloads.touched import Touched
+from ...workloads.contract import Touched, Workload
 from ..models.footprint import LAYOUTS, POSITIONS, WARP, Layout
 
 Ints = npt.NDArray[np.int64]

@@ -1,17 +1,25 @@
-"""The functions of the CUDA backend that the registry's record stands for."""
+"""The functions of the CUDA backend: devices without opening one, and the compiler."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from ...core.dtypes import DTYPES
+from ...core.errors import NoDeviceError
+from ...core.schema import Status
+from ...core.space import Version
+from ...workloads.loader import KernelFolder
 from ..base import Device
-from .building import compile_version, own_kernels, targets
-from .clocks import free_clocks, lock_clocks
-from .runtime import candidates, load_cupy
-from .visible import visible_devices
+from ..builds import BuildRequest, CompiledCode, VersionBuild, kernel_source
+from ..machine_code.cubins import build_options, cached_cubin, disassembled, nvrtc_version
+from ..machine_code.sass import EntryCode, failed_check
+from .device import OWN_KERNELS
+from .runtime import candidates, free_clocks, load_cupy, lock_clocks
+from .visible import visible_archs, visible_devices
 
 __all__ = [
     "compile_version",
@@ -52,3 +60,54 @@ def recorded() -> Iterator[None]:
         yield
     finally:
         runtime.profilerStop()
+
+
+def targets(request: BuildRequest) -> tuple[str, ...]:
+    """The architecture that is named, else those of the visible devices. Raises NoDeviceError."""
+    if request.cuda_arch is not None:
+        return (request.cuda_arch,)
+    archs = visible_archs()
+    if request.device != "all":
+        archs = archs[int(request.device) :][:1]
+    if not archs:
+        raise NoDeviceError(
+            "No CUDA device answers; this needs an NVIDIA GPU and its driver (or cuda_arch in the "
+            "configuration, to compile without one)."
+        )
+    return tuple(sorted(set(archs)))
+
+
+def own_kernels(request: BuildRequest, target: str) -> bytes:
+    """Machine code of the backend's own kernels, so that no device needs a compiler beside it."""
+    return cached_cubin(OWN_KERNELS, "gpushmoo", (), target, request.cache).code
+
+
+def compile_version(
+    request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
+) -> VersionBuild:
+    """Compile `version` for the architecture `target`, and check its machine code.
+
+    Raises BuildError, WorkloadError, or NoDeviceError without a compiler or a disassembler.
+    """
+    options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))
+    options += request.options
+    made, codes = _compiled(folder.path, options, target, request.cache)
+    failure = failed_check(folder, dtype, version.variant, codes.values())
+    return VersionBuild(
+        f"NVRTC {nvrtc_version()}",
+        " ".join(options),
+        made.log,
+        None if failure is None else Status.BUILD_FAILED,
+        failure,
+        code=made.code,
+        entries=[codes[name].to_json() for name in sorted(codes)],
+    )
+
+
+@cache
+def _compiled(
+    folder: Path, options: tuple[str, ...], arch: str, kept: Path
+) -> tuple[CompiledCode, dict[str, EntryCode]]:
+    """Machine code and what is in it; versions that differ in their launches alone share them."""
+    made = cached_cubin(kernel_source(folder, ".cu"), folder.name, options, arch, kept)
+    return made, disassembled(made.code, kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.dtypes import DType
+from ...core.dtypes import DTYPES, DType
 from ...core.errors import (
     BuildError,
     DeviceError,
@@ -32,32 +32,22 @@ from ...workloads.contract import (
 from ..arguments import check_sizes, named_buffer, named_image
 from ..base import (
     Bound,
+    Device,
     Proven,
     Reading,
     Sample,
     Witnesses,
     check_limits,
     image_refusal,
-    missing_entry,
+    take_each,
 )
-from ..buffered import BufferedDevice
-from ..build_file import VersionBuild
-from ..build_request import BuildRequest
-from ..in_turn import FedInTurn
-from ..machine_code.cubins import cached_cubin, stored_cubin
-from ..machine_code.nvrtc import build_options
-from ..one_by_one import take_each
-from ..sources import kernel_source
-from .buffers import SOURCE, CudaBuffers, LookAt
-from .images import CudaImage, format_refusal
-from .in_turn import CudaInTurn
-from .libraries import library_call
-from .nvml import open_sensor
-from .parameters import parameter_sizes, passed
-from .proving import prove_all
-from .runtime import Translate, architecture, describe, load_cupy
-from .streams import CudaStream, Enqueue
-from .timing import SPIN_SOURCE, CudaBound, CudaLibraryBound, EventTimer
+from ..builds import BuildRequest, VersionBuild, kernel_source, missing_entry
+from ..machine_code.cubins import build_options, cached_cubin, parameter_sizes, passed, stored_cubin
+from ..streams import FedInTurn
+from .buffers import SOURCE, CudaBuffers, CudaImage, LookAt, format_refusal
+from .runtime import Translate, architecture, describe, load_cupy, open_sensor
+from .streams import CudaInTurn, CudaStream, Enqueue
+from .timing import SPIN_SOURCE, CudaBound, CudaLibraryBound, EventTimer, prove_all
 
 # The backend's own kernels, which measure no bandwidth.
 OWN_KERNELS = SPIN_SOURCE + SOURCE
@@ -110,7 +100,7 @@ def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
             return argument
 
 
-class CudaDevice(BufferedDevice):
+class CudaDevice(Device):
     """One CUDA device with its own stream and no memory pool."""
 
     _buffers: CudaBuffers
@@ -176,16 +166,13 @@ class CudaDevice(BufferedDevice):
         """Why there is no such image: its type, or its size."""
         return format_refusal(dtype) or image_refusal(self.info, problem)
 
-    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> CudaImage:
-        """A CUDA array that holds `array` of shape (height, width[, lanes])."""
-        image: CudaImage = self.allocate_image(Problem(*array.shape[:2]), dtype)
-        with self.translated(), self.stream:
-            image.copy_from(self.cupy.asarray(np.ascontiguousarray(array)), self.stream)
-            self.stream.synchronize()
-        return image
-
     def _new_image(self, problem: Problem, dtype: DType) -> CudaImage:
         return CudaImage(self.cupy, problem, dtype)
+
+    def _fill_image(self, image: CudaImage, array: npt.NDArray[Any]) -> None:
+        with self.stream:
+            image.copy_from(self.cupy.asarray(array), self.stream)
+            self.stream.synchronize()
 
     def poison(self, buffer: Any) -> None:
         """Fill `buffer` with all-ones words, a NaN in every float type."""
@@ -253,16 +240,10 @@ class CudaDevice(BufferedDevice):
         with self.translated():
             return CudaInTurn(self.cupy, self.translated, self._checked, fed)
 
-    def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
-        """A flat copy of `array`; where `pinned`, in memory that cudaHostAlloc gives."""
-        flat = np.ascontiguousarray(array).reshape(-1)
-        if not pinned or not flat.size:
-            return flat.copy()
-        with self.translated():
-            memory = self.cupy.cuda.alloc_pinned_memory(flat.nbytes)
-        held = np.frombuffer(memory, flat.dtype, flat.size)
-        held[:] = flat
-        return held
+    def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Memory that cudaHostAlloc gives."""
+        memory = self.cupy.cuda.alloc_pinned_memory(flat.nbytes)
+        return np.frombuffer(memory, flat.dtype, flat.size)
 
     def bind_copy(self, source: Any, target: Any) -> CudaBound:
         """cudaMemcpyAsync of the whole buffer, in its 2D form to or from an image."""
@@ -310,3 +291,19 @@ class CudaDevice(BufferedDevice):
     def close(self) -> None:
         """Wait for the stream; the context goes with the process."""
         self.stream.synchronize()
+
+
+def library_call(call: LibraryCall, buffers: Mapping[str, Any]) -> Callable[[], None]:
+    """Queues `call` on the current stream.
+
+    ``dot`` is cublasSdot or cublasDdot. It is not `cupy.dot`, which multiplies into memory and adds
+    that up: twice the traffic. Raises LaunchRefusedError for another name.
+    """
+    if call.name != "dot":
+        raise LaunchRefusedError(f"cuBLAS has no function '{call.name}'.")
+    from cupy import cublas
+
+    scalar = DTYPES[call.dtype].scalar
+    x, y = (buffers[name].view(scalar) for name in call.inputs)
+    out = buffers[call.output].view(scalar).reshape(())
+    return lambda: cublas.dot(x, y, out=out)

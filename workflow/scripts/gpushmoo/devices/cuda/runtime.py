@@ -1,4 +1,4 @@
-"""CuPy's runtime: finding it and its devices, their facts, its errors in the protocol's words."""
+"""CuPy's runtime and NVML: devices, their facts and clocks; errors in the protocol's words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...core.errors import (
     NoDeviceError,
     OutOfDeviceMemoryError,
 )
-from ..base import DeviceInfo
+from ..base import BASE, ClocksNotLockedError, DeviceInfo, LockedClocks, Reading
 
 _INSTALL = "install the extra 'cuda13' (or 'cuda12' for an older driver), e.g. by 'make cuda13'"
 
@@ -156,3 +156,152 @@ def architecture(info: DeviceInfo) -> str:
 def version(number: int) -> str:
     """1000 · major + 10 · minor, as CUDA encodes versions."""
     return f"{number // 1000}.{number % 1000 // 10}"
+
+
+_REASONS = {
+    "gpu_idle": "nvmlClocksThrottleReasonGpuIdle",
+    "applications_clocks": "nvmlClocksThrottleReasonApplicationsClocksSetting",
+    "sw_power_cap": "nvmlClocksThrottleReasonSwPowerCap",
+    "hw_slowdown": "nvmlClocksThrottleReasonHwSlowdown",
+    "sync_boost": "nvmlClocksThrottleReasonSyncBoost",
+    "sw_thermal_slowdown": "nvmlClocksThrottleReasonSwThermalSlowdown",
+    "hw_thermal_slowdown": "nvmlClocksThrottleReasonHwThermalSlowdown",
+    "hw_power_brake_slowdown": "nvmlClocksThrottleReasonHwPowerBrakeSlowdown",
+}
+
+
+class NvmlSensor:
+    """Reads the GPU at a PCI bus address (CUDA and NVML count devices differently)."""
+
+    def __init__(self, nvml: Any, bus_id: str) -> None:
+        self._nvml = nvml
+        nvml.nvmlInit()
+        self._handle = nvml.nvmlDeviceGetHandleByPciBusId(bus_id.encode())
+
+    def read(self) -> Reading | None:
+        """The state now; None when the driver does not answer."""
+        n, handle = self._nvml, self._handle
+        try:
+            mask = n.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+            return Reading(
+                sm_clock_mhz=n.nvmlDeviceGetClockInfo(handle, n.NVML_CLOCK_SM),
+                memory_clock_mhz=n.nvmlDeviceGetClockInfo(handle, n.NVML_CLOCK_MEM),
+                temperature_c=n.nvmlDeviceGetTemperature(handle, n.NVML_TEMPERATURE_GPU),
+                power_w=n.nvmlDeviceGetPowerUsage(handle) / 1000.0,
+                reasons=tuple(name for name, bit in _REASONS.items() if mask & getattr(n, bit)),
+            )
+        except n.NVMLError:
+            return None
+
+    def energy_mj(self) -> int | None:
+        """Millijoules since the driver was loaded; None of a GPU that does not count them."""
+        try:
+            return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
+        except self._nvml.NVMLError:
+            return None
+
+
+def open_sensor(bus_id: str) -> NvmlSensor | None:
+    """The sensor of the GPU at `bus_id`; None without nvidia-ml-py or without an answer of NVML."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        return NvmlSensor(pynvml, bus_id)
+    except pynvml.NVMLError:
+        return None
+
+
+class NvmlClockLock:
+    """The clocks of one GPU, which are held until `free`."""
+
+    def __init__(self, nvml: Any, handle: Any, asked: int | str) -> None:
+        """Lock them. Raises ClocksNotLockedError, with nothing changed."""
+        self._nvml, self._handle = nvml, handle
+        core = nvml.NVML_CLOCK_LIMIT_ID_TDP if asked == BASE else asked
+        try:
+            nvml.nvmlDeviceSetGpuLockedClocks(handle, core, core)
+        except nvml.NVMLError as err:
+            raise ClocksNotLockedError(_why(nvml, err)) from err
+        self.told = LockedClocks(asked, self._lock_memory())
+
+    def _lock_memory(self) -> int | None:
+        """At its highest clock; None of GPUs that have no such lock, whose memory seldom moves."""
+        n = self._nvml
+        try:
+            mhz = int(n.nvmlDeviceGetMaxClockInfo(self._handle, n.NVML_CLOCK_MEM))
+            n.nvmlDeviceSetMemoryLockedClocks(self._handle, mhz, mhz)
+        except n.NVMLError:
+            return None
+        return mhz
+
+    def free(self) -> None:
+        """Both clocks, as far as they were locked. Raises ClocksNotLockedError."""
+        free(self._nvml, self._handle, self.told.memory_mhz is not None)
+
+
+def free(nvml: Any, handle: Any, memory: bool) -> None:
+    """Free the core's clock and with `memory` the memory's. Raises ClocksNotLockedError."""
+    failed: Exception | None = None
+    for reset, asked in (
+        (nvml.nvmlDeviceResetGpuLockedClocks, True),
+        (nvml.nvmlDeviceResetMemoryLockedClocks, memory),
+    ):
+        try:
+            if asked:
+                reset(handle)
+        except nvml.NVMLError as err:
+            failed = failed or err
+    if failed is not None:
+        raise ClocksNotLockedError(_why(nvml, failed)) from failed
+
+
+def _why(nvml: Any, err: Exception) -> str:
+    """Why NVML does not do it, as the end of a sentence."""
+    if isinstance(err, nvml.NVMLError_NoPermission):
+        return "the driver lets only the administrator set clocks"
+    if isinstance(err, nvml.NVMLError_NotSupported):
+        return "this GPU has no clocks that can be locked"
+    return f"NVML says: {err}"
+
+
+def _opened(uuid: str) -> tuple[Any, Any]:
+    """NVML and its handle of a device, by the UUID of `runtime.uuid_of`.
+
+    Raises ClocksNotLockedError.
+    """
+    try:
+        import pynvml
+    except ImportError as err:
+        raise ClocksNotLockedError("nvidia-ml-py is not installed") from err
+    try:
+        pynvml.nvmlInit()
+        return pynvml, _handle(pynvml, uuid)
+    except pynvml.NVMLError as err:
+        raise ClocksNotLockedError(f"NVML says: {err}") from err
+
+
+def _handle(nvml: Any, uuid: str) -> Any:
+    """By the place on the bus where the UUID ends with one (it is not whole then)."""
+    whole = re.fullmatch(r"GPU-([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})(.{12})", uuid)
+    if whole is not None:
+        return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{'-'.join(whole.groups())}".encode())
+    bus = uuid.removeprefix("GPU-").partition("-")[2]
+    return nvml.nvmlDeviceGetHandleByPciBusId(bus.encode())
+
+
+def lock_clocks(uuid: str, asked: int | str) -> NvmlClockLock:
+    """Of the GPU `uuid`: see `devices.base`."""
+    return NvmlClockLock(*_opened(uuid), asked)
+
+
+def free_clocks(uuid: str) -> None:
+    """Free both clocks of the GPU `uuid`. Raises ClocksNotLockedError."""
+    nvml, handle = _opened(uuid)
+    free(nvml, handle, memory=False)
+    try:
+        nvml.nvmlDeviceResetMemoryLockedClocks(handle)
+    except nvml.NVMLError:
+        # Whether they were locked is not known here, and not every GPU has such a lock.
+        return

@@ -1,15 +1,20 @@
-"""Streams of the CUDA backend, with memory allocated in the stream's order."""
+"""Streams of the CUDA backend, and pieces in turn by the runtime's own calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ...workloads.contract import Launch
+from ...core.errors import LaunchFailedError
+from ...workloads.contract import BufferRef, Launch
+from ...workloads.host_fed import Piece
+from ..machine_code.cubins import passed
+from ..streams import FedInTurn
 
 Enqueue = Callable[[], None]
 
@@ -95,3 +100,123 @@ class CudaStream:
         """Return when all that was queued is done, by cudaStreamSynchronize."""
         with self._translated():
             self._stream.synchronize()
+
+
+T = TypeVar("T")
+_ALL_ONES = 0xFF
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A piece: host address and bytes of each input, and its launch but for device addresses.
+
+    `values` holds the arguments, eight bytes each, `pointers` their addresses; `inputs` and
+    `results` are the places among them that take the address of an input (in the order of
+    `sources`) and of the partial results.
+    """
+
+    sources: tuple[tuple[int, int], ...]
+    function: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    values: np.ndarray[Any, np.dtype[np.uint64]]
+    pointers: np.ndarray[Any, np.dtype[np.uint64]]
+    inputs: tuple[tuple[int, int], ...]
+    results: tuple[int, ...]
+
+
+class CudaInTurn:
+    """See `InTurn`. Stream and memory calls are those of CUDA's runtime, launches the driver's."""
+
+    def __init__(
+        self,
+        cupy: Any,
+        translated: Callable[[], AbstractContextManager[None]],
+        checked: Callable[[Any, Launch], Any],
+        fed: FedInTurn,
+    ) -> None:
+        """`checked` gives the function of a launch. Raises LaunchRefusedError or BuildError."""
+        self._runtime, self._driver = cupy.cuda.runtime, cupy.cuda.driver
+        self._translated, self._fed = translated, fed
+        self._pieces = [_ready(piece, fed, checked) for piece in fed.pieces]
+
+    def run(self, meanwhile: Callable[[], T]) -> T:
+        """See `InTurn`."""
+        runtime, fed = self._runtime, self._fed
+        streams: list[int] = []
+        with self._translated():
+            results = runtime.malloc(max(4, fed.partials.nbytes))
+            try:
+                if fed.poisoned:
+                    runtime.memset(results, _ALL_ONES, fed.partials.nbytes)
+                    runtime.deviceSynchronize()
+                for piece in self._pieces:
+                    streams.append(runtime.streamCreate())
+                    self._feed(piece, streams[-1], results)
+                value = meanwhile()
+                while streams:
+                    runtime.streamSynchronize(streams[0])
+                    runtime.streamDestroy(streams.pop(0))
+                host, kind = fed.partials.ctypes.data, runtime.memcpyDeviceToHost
+                runtime.memcpy(host, results, fed.partials.nbytes, kind)
+            finally:
+                for stream in streams:
+                    runtime.streamDestroy(stream)
+                runtime.free(results)
+        return value
+
+    def _feed(self, piece: _Ready, stream: int, results: int) -> None:
+        runtime, room = self._runtime, []
+        try:
+            for _, nbytes in piece.sources:
+                room.append(runtime.mallocAsync(nbytes, stream))
+            for (host, nbytes), pointer in zip(piece.sources, room, strict=True):
+                if self._fed.poisoned:
+                    runtime.memsetAsync(pointer, _ALL_ONES, nbytes, stream)
+                runtime.memcpyAsync(pointer, host, nbytes, runtime.memcpyHostToDevice, stream)
+            for place, i in piece.inputs:
+                piece.values[place] = room[i]
+            for place in piece.results:
+                piece.values[place] = results
+            arguments = piece.pointers.ctypes.data
+            launch = (*piece.grid, *piece.block, piece.shared_bytes, stream, arguments, 0)
+            self._driver.launchKernel(piece.function, *launch)
+        finally:
+            for pointer in room:
+                runtime.freeAsync(pointer, stream)
+
+
+def _ready(piece: Piece, fed: FedInTurn, checked: Callable[[Any, Launch], Any]) -> _Ready:
+    launch = piece.launch
+    if launch is None:
+        raise LaunchFailedError("a piece in turn has a launch, which this one lacks")
+    names, args = list(fed.arrays), passed(launch)
+    places = {i: a.name for i, a in enumerate(args) if isinstance(a, BufferRef)}
+    _refuse_unknown(places, names)
+    values = np.zeros(len(args), np.uint64)
+    for i, argument in enumerate(args):
+        if i not in places:
+            raw = np.asarray(argument).tobytes()
+            values[i : i + 1].view(np.uint8)[: len(raw)] = np.frombuffer(raw, np.uint8)
+    step = np.uint64(values.itemsize)
+    pointers = np.uint64(values.ctypes.data) + step * np.arange(len(values), dtype=np.uint64)
+    parts = [array[piece.begin : piece.end] for array in fed.arrays.values()]
+    return _Ready(
+        tuple((part.ctypes.data, part.nbytes) for part in parts),
+        checked(fed.program, launch).kernel.ptr,
+        launch.grid,
+        launch.block,
+        launch.shared_bytes,
+        values,
+        pointers,
+        tuple((i, names.index(name)) for i, name in places.items() if name in names),
+        tuple(i for i, name in places.items() if name not in names),
+    )
+
+
+def _refuse_unknown(places: Mapping[int, str], names: list[str]) -> None:
+    for name in places.values():
+        if name not in (*names, "partials"):
+            there = ", ".join([*names, "partials"])
+            raise LaunchFailedError(f"an argument names the buffer '{name}'; there are: {there}")

@@ -1,4 +1,4 @@
-"""What the CUDA backend times: launches of each kind, and calls of a library."""
+"""What the CUDA backend times and proves: launches of each kind, and calls of a library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from ...core.errors import DeviceError, DeviceLostError, LaunchRefusedError
 from ...core.space import USUAL, Condition
-from ..base import DeviceInfo, Sample, flush_bytes
+from ..base import Bound, DeviceInfo, Proven, Sample, flush_bytes
+from .buffers import LookAt
 from .runtime import Translate
 
 # One thread that keeps the stream busy while the host queues what is to be timed.
@@ -249,3 +250,39 @@ def steps_of(sample: Sample) -> Steps:
     """How `sample`, of a bound of this backend, is taken."""
     assert isinstance(sample.bound, CudaBound)
     return sample.bound.steps(sample.launches, sample.met)
+
+
+Queue = Callable[[], None]
+
+
+def prove_all(
+    cupy: Any, timer: EventTimer, proofs: Sequence[Bound], poison: Queue, look: LookAt
+) -> list[Proven | DeviceError]:
+    """Queue for each: `poison`, its launch between events, and what `look` queues.
+
+    What each did, or what went wrong with it. Raises DeviceLostError.
+    """
+    failed: dict[int, DeviceError] = {}
+    with timer.translated(), timer.stream:
+        found = cupy.zeros((len(proofs), look.words), dtype=np.uint32)
+        events = timer.event_pairs(len(proofs))
+        for i, (proof, (start, stop)) in enumerate(zip(proofs, events, strict=True)):
+            assert isinstance(proof, CudaBound)
+            try:
+                with timer.translated():
+                    poison()
+                    start.record(timer.stream)
+                    proof.enqueue()
+                    stop.record(timer.stream)
+                    look.queue(found[i])
+            except DeviceLostError:
+                raise
+            except DeviceError as err:
+                failed[i] = err
+        rows = found.get(stream=timer.stream).tolist()
+        timer.stream.synchronize()
+        elapsed_ms = cupy.cuda.get_elapsed_time
+        return [
+            failed[i] if i in failed else look.proven(float(elapsed_ms(*pair)) * 1e-3, row)
+            for i, (pair, row) in enumerate(zip(events, rows, strict=True))
+        ]

@@ -7,21 +7,22 @@ wrong reason, and its result may still be right. Only the machine code tells.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import re
 import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...core.code_path import CodePath
-from ...core.errors import DeviceError, NoDeviceError
+from ...core.errors import DeviceError, NoDeviceError, WorkloadError
 from ...workloads.contract import Access
-from .flow import Instruction, deciding, looping
-from .path import code_path
+from ...workloads.loader import KernelFolder
+from .flow import Instruction, code_path, deciding, looping
 
 
 @dataclass(frozen=True)
@@ -304,3 +305,31 @@ def _wanted(want: Access) -> str:
 def _describe(found: AccessCount) -> str:
     what = f"{found.space} {found.kind}" + "s" * (found.count > 1)
     return f"{found.count} {what} of {found.width} bytes ({found.in_loop} in a loop)"
+
+
+log = logging.getLogger(__name__)
+
+
+def failed_check(
+    folder: KernelFolder, dtype: str, variant: str, entries: Iterable[EntryCode]
+) -> str | None:
+    """Why this code must not be timed, in one sentence; None where it does what it should.
+
+    It must not where a timed access is not in it as the workload says, and where the workload fails
+    to say so. All complaints go to the log.
+    """
+    accesses = folder.workload.accesses
+    try:
+        faults = [
+            fault
+            for code in entries
+            for fault in complaints(code, accesses(code.entry, dtype, variant))
+        ]
+    except WorkloadError as err:
+        log.error("%s", err)
+        return str(err)
+    if not faults:
+        return None
+    log.error("%s, %s:\n%s", dtype, variant, "\n".join(faults))
+    more = f" And {len(faults) - 1} more, in the log." if len(faults) > 1 else ""
+    return f"what is to be timed is not run: {faults[0]}{more}"

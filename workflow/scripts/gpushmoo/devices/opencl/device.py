@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from ...core.errors import (
     LaunchRefusedError,
     NoDeviceError,
     OutOfDeviceMemoryError,
-    TypedError,
 )
 from ...core.space import USUAL, Condition, Problem
 from ...workloads.contract import (
@@ -32,21 +31,22 @@ from ...workloads.contract import (
 )
 from ..arguments import check_count, named_buffer, named_image, unfit_argument
 from ..base import (
-    Reading,
-    Sample,
+    Device,
     check_limits,
     flush_bytes,
     image_refusal,
-    missing_entry,
 )
-from ..buffered import BufferedDevice
-from ..build_file import VersionBuild
-from ..build_request import BuildRequest
-from ..one_by_one import take_each
-from .buffers import OpenCLBuffers
-from .images import OpenCLImage, format_refusal
-from .programs import build_options, build_source, import_pyopencl, load_binary, target_of
-from .runtime import describe, find_device
+from ..builds import BuildRequest, VersionBuild, missing_entry
+from .buffers import OpenCLBuffers, OpenCLImage, format_refusal
+from .runtime import (
+    build_options,
+    build_source,
+    describe,
+    find_device,
+    import_pyopencl,
+    load_binary,
+    target_of,
+)
 from .streams import Enqueue, OpenCLStream
 
 
@@ -132,7 +132,7 @@ class _Translate:
         raise LaunchFailedError(text) from err
 
 
-class OpenCLDevice(BufferedDevice):
+class OpenCLDevice(Device):
     """One OpenCL device with a profiling queue."""
 
     def __init__(self, runtime: str, index: int, cache: Path) -> None:
@@ -194,17 +194,13 @@ class OpenCLDevice(BufferedDevice):
         refusal = image_refusal(self.info, problem)
         return refusal or format_refusal(self._cl, self._context, dtype)
 
-    def upload_image(self, array: npt.NDArray[Any], dtype: DType) -> OpenCLImage:
-        """An image that holds `array` of shape (height, width[, lanes])."""
-        image: OpenCLImage = self.allocate_image(Problem(*array.shape[:2]), dtype)
-        flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
-        with self.translated():
-            buffer = self._cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(array))
-            image.copy_from(buffer, self._queue).wait()
-        return image
-
     def _new_image(self, problem: Problem, dtype: DType) -> OpenCLImage:
         return OpenCLImage(self._cl, self._context, problem, dtype)
+
+    def _fill_image(self, image: OpenCLImage, array: npt.NDArray[Any]) -> None:
+        flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
+        buffer = self._cl.Buffer(self._context, flags, hostbuf=array)
+        image.copy_from(buffer, self._queue).wait()
 
     def poison(self, buffer: Any) -> None:
         """Fill `buffer` with all-ones words, a NaN in every float type."""
@@ -284,24 +280,15 @@ class OpenCLDevice(BufferedDevice):
         """A command queue of its own."""
         return OpenCLStream(self._cl, self._context, self.translated, self._prepare)
 
-    def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
-        """Memory that the runtime allocated and mapped, where `pinned`."""
-        flat = np.ascontiguousarray(array).reshape(-1)
-        if not pinned or not flat.size:
-            return flat.copy()
+    def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Memory that the runtime allocated and mapped."""
         flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.ALLOC_HOST_PTR
-        with self.translated():
-            buffer = self._cl.Buffer(self._context, flags, flat.nbytes)
-            write = self._cl.map_flags.WRITE
-            mapped, _ = self._cl.enqueue_map_buffer(
-                self._queue, buffer, write, 0, flat.shape, flat.dtype
-            )
-        mapped[:] = flat
+        buffer = self._cl.Buffer(self._context, flags, flat.nbytes)
+        write = self._cl.map_flags.WRITE
+        mapped, _ = self._cl.enqueue_map_buffer(
+            self._queue, buffer, write, 0, flat.shape, flat.dtype
+        )
         return np.asarray(mapped)
-
-    def sample_all(self, samples: Sequence[Sample]) -> list[float | TypedError]:
-        """One by one: OpenCL's profiling tells each launch's own time."""
-        return take_each(samples)
 
     def bind_copy(self, source: Any, target: Any) -> OpenCLBound:
         """clEnqueueCopyBuffer of the whole buffer; clEnqueueCopyImageToBuffer and its reverse."""
@@ -310,10 +297,6 @@ class OpenCLDevice(BufferedDevice):
         if isinstance(target, OpenCLImage):
             return OpenCLBound(self, lambda: target.copy_from(source, self._queue))
         return OpenCLBound(self, lambda: self._cl.enqueue_copy(self._queue, target, source))
-
-    def reading(self) -> Reading | None:
-        """None: OpenCL tells neither clocks nor temperature."""
-        return None
 
     def close(self) -> None:
         """Wait for the queue; the objects go with the process."""

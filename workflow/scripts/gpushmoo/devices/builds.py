@@ -1,0 +1,210 @@
+"""What a backend's compiler is asked for and what it made: the build file of a kernel and dtype.
+
+JSON with a sum of itself (see `storage.wholefile`). Code that several versions share stands in it
+once, in Base64, under its SHA-256 sum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import BuildError, TypedError, WorkloadError
+from ..core.schema import Status
+from ..core.text import one_line
+from ..storage.wholefile import read_json, write_json, write_whole
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """For which devices a run's kernels are compiled.
+
+    `device` is an index within the backend or ``all``; `cuda_arch` (``sm_90``) names a CUDA
+    architecture instead, for devices that are not on this host; compilers keep what they have
+    compiled in `cache`. `options` go to the compiler besides those of every build.
+    """
+
+    backend: str
+    device: str
+    opencl_runtime: str
+    cuda_arch: str | None
+    cache: Path
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class VersionBuild:
+    """One version of a kernel (`space.Version`), compiled for one kind of device.
+
+    `log` holds the compiler's messages. `failure` is one sentence with the status `status` of the
+    version's cells where they cannot be measured, else both are None. `code` is None for such a
+    version, and where the runtime hands out no machine code that it takes back. `entries` tell of
+    each kernel function what `sass.EntryCode` holds; None where no machine code was looked at.
+    """
+
+    compiler: str = ""
+    options: str = ""
+    log: str = ""
+    status: Status | None = None
+    failure: str | None = None
+    code: bytes | None = None
+    entries: list[dict[str, Any]] | None = None
+
+    @property
+    def error(self) -> TypedError | None:
+        """The failure, as an error that gives the version's cells their status."""
+        if self.failure is None:
+            return None
+        if self.status == Status.WORKLOAD_FAILED:
+            return WorkloadError(self.failure)
+        return BuildError(self.failure, self.log)
+
+
+@dataclass(frozen=True)
+class KernelBuild:
+    """Builds of a kernel and dtype by target and name of the version.
+
+    A target names the devices that run its code: an architecture (``sm_90``), or a device with its
+    runtime. `kernel_digest` is that of the kernel folder the code was made from. `own_kernels` is
+    the machine code, by target, of the kernels with which the backend looks at buffers.
+    """
+
+    kernel_digest: str
+    targets: Mapping[str, Mapping[str, VersionBuild]]
+    own_kernels: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def write_build(path: Path, build: KernelBuild) -> None:
+    """Write the build file `path`, whole or not at all."""
+    blobs: dict[str, str] = {}
+
+    def kept(code: bytes | None) -> str | None:
+        if code is None:
+            return None
+        name = hashlib.sha256(code).hexdigest()
+        blobs[name] = b64encode(code).decode()
+        return name
+
+    targets = {
+        target: {name: asdict(v) | {"code": kept(v.code)} for name, v in variants.items()}
+        for target, variants in build.targets.items()
+    }
+    own = {target: kept(code) for target, code in build.own_kernels.items()}
+    content = {"kernel_digest": build.kernel_digest, "builds": targets, "own_kernels": own}
+    write_json(path, content | {"code": blobs})
+
+
+def read_build(path: Path) -> KernelBuild:
+    """The build in a file that `write_build` wrote. Raises DamagedFileError."""
+    content = read_json(path)
+    blobs = {name: b64decode(text) for name, text in content["code"].items()}
+
+    def variant(values: dict[str, Any]) -> VersionBuild:
+        status = values["status"] and Status(values["status"])
+        return VersionBuild(**{**values, "status": status, "code": blobs.get(values["code"])})
+
+    targets = {
+        target: {name: variant(values) for name, values in variants.items()}
+        for target, variants in content["builds"].items()
+    }
+    own = {target: blobs[name] for target, name in content["own_kernels"].items()}
+    return KernelBuild(content["kernel_digest"], targets, own)
+
+
+def kernel_source(folder: Path, suffix: str) -> str:
+    """The text of the kernel's ``kernel.cu`` or ``kernel.cl``.
+
+    Raises BuildError where there is none, and where it cannot be read as UTF-8.
+    """
+    path = folder / f"kernel{suffix}"
+    if not path.is_file():
+        there = ", ".join(sorted(p.name for p in folder.glob("kernel.*"))) or "none"
+        raise BuildError(
+            f"Kernel '{folder.name}' has no {path.name}, which this run's backend compiles; its "
+            f"sources: {there}",
+            "",
+        )
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as err:
+        line = err.object[: err.start].count(b"\n") + 1
+        raise BuildError(f"{path.name}, line {line}: not UTF-8; save it as that.", "") from err
+    except OSError as err:
+        raise BuildError(f"{path.name} cannot be read ({err.strerror}).", "") from err
+
+
+@dataclass(frozen=True)
+class CompiledCode:
+    """What a compiler made: code that a device loads, and the compiler's messages."""
+
+    code: bytes
+    log: str
+
+
+def kept_code(
+    parts: Sequence[str], folder: Path, compiled: Callable[[], CompiledCode]
+) -> CompiledCode:
+    """The code that was made of `parts`, out of `folder`; `compiled` unless it is there undamaged.
+
+    `parts` are all that decides about the code: source, options, target, compiler.
+    """
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    # The name holds a sum of both: what is damaged is no file of that name.
+    for path in folder.glob(f"{key}-*.log"):
+        code = path.with_suffix(".bin")
+        if code.is_file():
+            kept = CompiledCode(code.read_bytes(), path.read_bytes().decode(errors="replace"))
+            if path.stem == _stem(key, kept):
+                return kept
+    made = compiled()
+    path = folder / f"{_stem(key, made)}.bin"
+    write_whole(path, made.code)
+    write_whole(path.with_suffix(".log"), made.log.encode())
+    return made
+
+
+def _stem(key: str, made: CompiledCode) -> str:
+    return f"{key}-{hashlib.sha256(made.code + made.log.encode()).hexdigest()[:32]}"
+
+
+# How compilers begin an error's line: ``1:12:5: error: `` (Intel), ``x.cl:12:5: error: `` (Clang),
+# ``x/kernel.cu(12): error: `` (NVRTC), ``error: x.cl:12:5: `` (PoCL 3).
+_ERROR_LINE = re.compile(
+    r"^(?:\S*?(?:\((\d+)\)|:(\d+)(?::\d+)?): [a-z ]*error[^:]*: |error: \S+?:(\d+):\d+: )(.+)$",
+    re.M,
+)
+
+
+# Characters that are kept of a compiler's message, half of them from its end.
+_MOST_LOG = 10**6
+
+
+def compile_error(source: str, log: str) -> BuildError:
+    """The error of the file `source` that did not compile, with the first line of `log` on it."""
+    if len(log) > _MOST_LOG:
+        left_out = f"\n[{len(log) - _MOST_LOG} characters are left out here]\n"
+        log = log[: _MOST_LOG // 2] + left_out + log[-_MOST_LOG // 2 :]
+    found = _ERROR_LINE.search(log)
+    if found is not None:
+        line = found[1] or found[2] or found[3]
+        first = f"{source}:{line}: error: {found[4].strip()}"
+    else:
+        lines = [line.strip() for line in log.splitlines() if line.strip()]
+        first = next((line for line in lines if "error" in line.lower()), (lines or ["error"])[0])
+    return BuildError(f"{source} does not compile: {one_line(first)}", log)
+
+
+def missing_entry(source: str, entry: str, there: Iterable[str], log: str) -> BuildError:
+    """The error of a launch of `entry`, which is not among the kernels of the file `source`."""
+    names = sorted(there)
+    if any(name.startswith(f"_Z{len(entry)}{entry}") for name in names):
+        said = f"'{entry}' has another name in the machine code of C++; declare it extern \"C\""
+        return BuildError(f"{source}: kernel {said}", log)
+    return BuildError(
+        f"{source} has no kernel '{entry}'; it has: {', '.join(names) or 'none'}", log
+    )

@@ -38,7 +38,7 @@ rule all:
         flow.path("explorer.html"),
         flow.path("summary", "verdict.txt"),
         flow.chapter_products,
-        study_files(flow),
+        flow.study_files,
     localrule: True
 
 
@@ -58,7 +58,7 @@ rule cells:
     input:
         flow.shard_files,
         flow.chapter_measured,
-        study_files(flow),
+        flow.study_files,
     localrule: True
 
 

@@ -57,8 +57,7 @@ def planned(name: str, backend: str = "cuda", **own: Any) -> dict[str, Any]:
     from gpushmoo.core.paths import DEFAULTS, ROOT
     from gpushmoo.devices.select import DeviceChoice, resolve
     from gpushmoo.planning.config import load_config
-    from gpushmoo.planning.job_params import build_params
-    from gpushmoo.planning.plan import plan_shards, run_plan
+    from gpushmoo.planning.plan import build_params, plan_shards, run_plan
 
     file = Path(name) if name.endswith(".yaml") else ROOT / f"config/{name}.yaml"
     both = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in (DEFAULTS, file)]

@@ -12,11 +12,10 @@ from conftest import ROOT
 from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
 from gpushmoo.core.schema import FAULTS, Status
 from gpushmoo.measuring.shard_file import cell_table
-from gpushmoo.planning.again import cells_ended_as, sentence
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
-from gpushmoo.planning.snakemake_hooks import shards_anew
+from gpushmoo.planning.snakemake_hooks import cells_ended_as, sentence, shards_anew
 from gpushmoo.storage.store import write_parquet
 
 CELLS = make_cells()

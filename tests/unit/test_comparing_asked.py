@@ -15,9 +15,9 @@ from gpushmoo.comparing.known import file_name, known_spreads, write_spreads
 from gpushmoo.comparing.runs import RunCells
 from gpushmoo.core.paths import ROOT
 from gpushmoo.interactive.shell import main
-from gpushmoo.planning.compare_rules import compared_target
-from gpushmoo.planning.compared import read_compared
+from gpushmoo.planning.config import read_compared
 from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.planning.flow import Flow
 from gpushmoo.report.comparison import build_comparison, comparison_facts
 from gpushmoo.storage.wholefile import read_json, read_summed
 from made_runs import Machine
@@ -177,10 +177,6 @@ def test_a_configuration_names_both_sides_or_none(monkeypatch: pytest.MonkeyPatc
             read_compared({**ASKED, **change})
 
 
-def test_the_target_without_runs_says_how_to_name_them() -> None:
-    class Nothing:
-        class config:  # noqa: N801
-            compared = None
-
+def test_the_target_without_runs_says_how_to_name_them(raw_config: dict[str, Any]) -> None:
     with pytest.raises(SystemExit, match="compare needs two runs"):
-        compared_target(Nothing())  # type: ignore[arg-type]
+        Flow(raw_config, ask_device=False).compare_target(None)

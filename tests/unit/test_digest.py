@@ -121,7 +121,7 @@ def write(path: Path, text: str) -> None:
 
 def fresh(file: Path) -> str:
     modules_of.cache_clear()
-    digest._module.cache_clear()
+    digest._code.cache_clear()
     digest._module_files.cache_clear()
     return code_digest(file)
 
@@ -272,6 +272,32 @@ def test_a_kernel_has_the_code_of_dot_products_behind_it_only_if_it_is_one() -> 
 
     kernels = ("dot_streamed", "dot_host", "copy2d_coalesced", "tex2d_sum")
     assert [name for name in kernels if shares(name)] == ["dot_streamed", "dot_host"]
+
+
+def test_what_was_read_is_kept_and_damage_of_it_costs_only_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = b'import a.b\nfrom ..c import d\nrun("gpushmoo.core.space")\n'
+    kept = tmp_path / "read.json"
+
+    def anew() -> digest.Code:
+        digest._kept.cache_clear()
+        return digest.read_code(source)
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(digest, "KEPT", kept)
+    monkeypatch.setattr(digest, "_READ", {})
+    code = anew()
+    assert code.digest == python_digest(source).hex()
+    assert {*map(tuple, code.imports)} == {(0, "a.b"), (2, "c.d"), (0, "gpushmoo.core.space")}
+    digest.keep_read_code()
+    with monkeypatch.context() as patched:
+        patched.delattr(digest, "tree_digest")
+        assert anew().digest == code.digest
+    for damage in (b"", b"{", b'{"files": 1}', b"\xff\0"):
+        kept.write_bytes(damage)
+        assert anew().digest == code.digest
+    digest._kept.cache_clear()
 
 
 def test_file_digest_depends_on_names_and_contents_not_on_the_order(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import pytest
 from conftest import ROOT, record
 from energetic import write_energy
 from gpushmoo.planning.config_schema import ConfigError
-from gpushmoo.planning.flow import Flow
-from gpushmoo.planning.studies import counters_params, energy_params, study_files
+from gpushmoo.planning.figure_plan import figure_labels, figure_note
+from gpushmoo.planning.flow import COUNTED, Flow
+from gpushmoo.storage.wholefile import write_json
 from streamed_dot.chapter import StreamedPlan
 from streamed_dot.studies import ERRORS, RIVALS, TIMELINE, cell_of
 
@@ -427,11 +428,13 @@ def test_a_data_set_that_is_a_mount_lies_within_it(
 def test_a_study_is_made_where_it_is_asked_for_and_told_which_kernels_it_launches(
     raw_config: dict[str, Any],
 ) -> None:
-    assert study_files(flow_of(raw_config, DOTS)) == []
+    none = flow_of(raw_config, DOTS)
+    assert (none.study_files, none.counted_files) == ([], [])
     raw_config["studies"] = ["counters"]
     flow = flow_of(raw_config, DOTS)
-    assert study_files(flow) == ["results/local/studies/counters.parquet"]
-    told = counters_params(flow)
+    assert flow.study_files == ["results/local/studies/counters.parquet"]
+    assert flow.counted_files == ["results/local/studies/counters.json"]
+    told = flow.counters_params(None)
     assert told["device"] == flow.job_device
     assert {"copy2d_coalesced", "surf2d_memset", "tex2d_sum"} < set(told["kernels"])
 
@@ -442,15 +445,18 @@ def test_energy_is_measured_of_the_runs_own_kernels_and_shown_where_it_was(
     assert Flow(raw_config, ask_device=False).energy_files == []
     raw_config["studies"] = ["energy", "machine"]
     flow = Flow(raw_config, ask_device=False)
-    assert study_files(flow) == flow.energy_files == ["results/local/studies/energy.parquet"]
+    assert flow.study_files == flow.energy_files == ["results/local/studies/energy.parquet"]
     assert flow.path("figures", "energy.svg") in flow.figure_files
-    told = energy_params(flow)
+    told = flow.energy_params(None)
     assert set(told["kernels"]) == set(told["folders"]) >= {"copy2d_coalesced", "chase"}
     shutil.copytree(record("nvidia-h200/global_load"), tmp_path / "mine/global_load")
     recorded = raw_config | {"dataset": str(tmp_path / "mine"), "studies": []}
     assert Flow(recorded, ask_device=False).energy_files == []
     write_energy(tmp_path / "mine-studies/energy.parquet", [])
-    [file] = Flow(recorded, ask_device=False).energy_files
+    (tmp_path / "mine" / COUNTED).write_text("{}")
+    flow = Flow(recorded, ask_device=False)
+    assert Path(*flow.counted_files).resolve() == tmp_path / "mine" / COUNTED
+    [file] = flow.energy_files
     assert Path(file).resolve() == tmp_path / "mine-studies/energy.parquet"
 
 
@@ -458,3 +464,13 @@ def test_a_recorded_dataset_has_no_studies(raw_config: dict[str, Any]) -> None:
     recorded = {"dataset": "reports/reference/nvidia-h200", "studies": ["counters"]}
     with pytest.raises(ConfigError, match=r"^studies: .* recorded dataset"):
         Flow(raw_config | recorded, ask_device=False)
+
+
+def test_markup_and_braces_of_a_note_are_only_text(tmp_path: Path) -> None:
+    output = SimpleNamespace(note=str(tmp_path / "note.json"))
+    assert figure_note(None, output) == {"caption": ""}
+    write_json(tmp_path / "note.json", {"title": "of {x}", "caption": "a*b, `c`, d_ and |e|"})
+    assert figure_note(None, output) == {"caption": r"a\*b, \`c\`, d\_ and \|e\|"}
+    assert figure_labels(None, output) == {"figure": "of (x)"}
+    (tmp_path / "note.json").write_text("{}")
+    assert figure_labels(None, output) == {"figure": ""}

@@ -20,8 +20,7 @@ from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import measure
 from gpushmoo.interactive.shell import main
-from gpushmoo.planning.config import load_config
-from gpushmoo.planning.merged import located
+from gpushmoo.planning.config import load_config, located
 from gpushmoo.storage.dataset import read_cells
 from matplotlib.figure import Figure
 

@@ -26,7 +26,7 @@ from gpushmoo.measuring.rounds import (
 )
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.flow import Flow
-from gpushmoo.planning.job_params import sweep_params
+from gpushmoo.planning.plan import sweep_params
 from gpushmoo.report.first_page import first_page
 from gpushmoo.report.kinds import kind_findings, of_first_kind
 from gpushmoo.report.tables import Namer

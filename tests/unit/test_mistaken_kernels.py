@@ -14,9 +14,8 @@ from gpushmoo.devices.base import Device
 from gpushmoo.devices.builds import missing_entry
 from gpushmoo.devices.machine_code.cubins import build_options, compile_cubin, parameter_sizes
 from gpushmoo.measuring.buffers import open_space
-from gpushmoo.planning.bounds import refuse_impossible
 from gpushmoo.planning.config_schema import ConfigError
-from gpushmoo.planning.sweeps import read_sweep
+from gpushmoo.planning.sweeps import read_sweep, refuse_impossible
 from gpushmoo.workloads.loader import KernelFolderError, find_kernels, load_kernel
 from mistakes import is_said, rows_under
 

@@ -20,8 +20,7 @@ from conftest import ROOT, environment
 from gpushmoo.core.space import Residency, expand_axis, most_values, space_of
 from gpushmoo.measuring.settings import settings_of
 from gpushmoo.planning.config import RunConfig, load_config
-from gpushmoo.planning.config_bulk import MOST_VALUES
-from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.planning.config_schema import MOST_VALUES, ConfigError
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import ShardJob, plan_shards, run_plan
 from gpushmoo.workloads.host_fed import count_cuts, cuts

@@ -19,8 +19,8 @@ from gpushmoo.core.run_plan import PLAN_FILE
 from gpushmoo.core.schema import GROUP
 from gpushmoo.explorer.over_runs import group_key, over_runs
 from gpushmoo.figures.timelines import MOST_PANELS, draw_history
+from gpushmoo.planning.config import EarlierRuns, read_earlier, refuse_without_otava
 from gpushmoo.planning.config_schema import ConfigError
-from gpushmoo.planning.earlier_runs import EarlierRuns, read_earlier, refuse_without_otava
 from gpushmoo.report.history import history_findings, history_page
 from gpushmoo.storage.dataset_seal import SUMS
 from gpushmoo.storage.run_folders import runs_in

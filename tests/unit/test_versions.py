@@ -13,11 +13,10 @@ from gpushmoo.core.errors import WorkloadError
 from gpushmoo.core.space import Cell, Problem, ShardSpace, Version
 from gpushmoo.devices.building import failure_sentences
 from gpushmoo.measuring.events import planned
-from gpushmoo.planning.bounds import duration
-from gpushmoo.planning.config import load_config
+from gpushmoo.planning.config import load_config, with_whole_axes
 from gpushmoo.planning.config_schema import ConfigError
-from gpushmoo.planning.job_params import build_params
-from gpushmoo.planning.merged import with_whole_axes
+from gpushmoo.planning.plan import build_params
+from gpushmoo.planning.sweeps import duration
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 from gpushmoo.workloads.versions import versions_of
 from hypothesis import given

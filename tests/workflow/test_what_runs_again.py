@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from gpushmoo.planning.products import damage, damage_of_shard
+from gpushmoo.planning.snakemake_hooks import damage, damage_of_shard
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import DamagedFileError

@@ -1,19 +1,7 @@
 # Loads the library and checks the configuration before any job exists.
 try:
-    from gpushmoo.planning.compare_rules import (
-        compared_files,
-        compared_inputs,
-        compared_params,
-        compared_target,
-    )
     from gpushmoo.planning.digest import page_digest
-    from gpushmoo.planning.history_rules import (
-        history_files,
-        history_inputs,
-        history_params,
-        history_products,
-    )
-    from gpushmoo.planning.html_report import figure_labels, figure_note
+    from gpushmoo.planning.figure_plan import figure_labels, figure_note
     from gpushmoo.planning.snakemake_hooks import (
         build_input,
         check_at_start,
@@ -24,12 +12,6 @@ try:
         rerun_changed_scripts,
         shards_anew,
         tell_lost_jobs,
-    )
-    from gpushmoo.planning.studies import (
-        counted_files,
-        counters_params,
-        energy_params,
-        study_files,
     )
 
     flow = load_flow(config, workflow)

@@ -3,28 +3,28 @@
 
 rule compare:
     input:
-        lambda _: compared_target(flow),
+        flow.compare_target,
     localrule: True
 
 
 use rule stage as compared with:
     input:
-        lambda _: compared_inputs(flow),
+        flow.compared_inputs,
     output:
-        tables=compared_files(flow),
+        tables=flow.comparison_files,
     log:
         flow.path("logs", "compare.log"),
     benchmark:
         flow.path("benchmarks", "compare.tsv")
     params:
         call="gpushmoo.report.comparison:compare_runs",
-        spec=compared_params(flow),
+        spec=flow.compared_params,
         template=flow.template_digest(),
 
 
 use rule stage as explore_compared with:
     input:
-        lambda _: compared_inputs(flow),
+        flow.compared_inputs,
     output:
         flow.path("compare", "explorer.html"),
     log:
@@ -33,14 +33,14 @@ use rule stage as explore_compared with:
         flow.path("benchmarks", "explore-compared.tsv")
     params:
         call="gpushmoo.explorer.explore:explore_compared",
-        spec=compared_params(flow),
+        spec=flow.compared_params,
         page=page_digest(),
 
 
 # May fail, so that all else comes before it.
 use rule stage as guard with:
     input:
-        compared_files(flow),
+        flow.comparison_files,
         flow.path("compare", "explorer.html"),
         groups=flow.path("compare", "groups.parquet"),
     output:

@@ -3,22 +3,22 @@
 
 use rule stage as history with:
     input:
-        lambda _: history_inputs(flow),
+        flow.history_inputs,
         dataset=flow.dataset,
     output:
-        tables=history_products(flow),
+        tables=flow.history_tables,
     log:
         flow.path("logs", "history.log"),
     benchmark:
         flow.path("benchmarks", "history.tsv")
     params:
         call="gpushmoo.comparing.history:write_history",
-        spec=history_params(flow),
+        spec=flow.history_params,
 
 
 use rule stage as figure_history with:
     input:
-        tables=history_products(flow),
+        tables=flow.history_tables,
     output:
         svg=report(
             flow.path("figures", "history.svg"),

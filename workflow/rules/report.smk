@@ -55,9 +55,9 @@ use rule stage as report with:
         shapes=flow.path("model", "shapes.json"),
         machine=[flow.path("model", "machine.json")] if "chase" in flow.workloads else [],
         device=flow.device_models,
-        counted=counted_files(flow),
+        counted=flow.counted_files,
         energy=flow.energy_files,
-        history=history_files(flow),
+        history=flow.history_files,
         compared=flow.compared_files,
         chapters=[
             local(flow.recorded[file]) if file in flow.recorded else file
@@ -87,7 +87,7 @@ use rule stage as explorer with:
         predictions=flow.path("model", "predictions.parquet"),
         shapes=flow.path("model", "shapes.parquet"),
         device=flow.device_cells,
-        history=history_files(flow),
+        history=flow.history_files,
     output:
         report(
             flow.path("explorer.html"),

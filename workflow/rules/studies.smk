@@ -16,7 +16,7 @@ rule counters:
         gpu=1,
     params:
         call="gpushmoo.studies.counters:count_of_run",
-        spec=lambda _: counters_params(flow),
+        spec=flow.counters_params,
         cache=flow.cache,
         backend=flow.backend_code,
     script:
@@ -53,7 +53,7 @@ rule energy:
         gpu=1,
     params:
         call="gpushmoo.studies.energy:energy_of_run",
-        spec=lambda _: energy_params(flow),
+        spec=flow.energy_params,
         cache=flow.cache,
         backend=flow.backend_code,
     script:

@@ -16,10 +16,15 @@ import yaml
 
 from ..core.backends import AUTO, BACKENDS
 from ..measuring.settings import MeasureSettings
-from ..planning.bounds import Bounds, refuse_impossible, refuse_large
-from ..planning.config_bulk import bulk_fault
-from ..planning.config_schema import ConfigError, check_schema
-from ..planning.sweeps import SweepConfig, read_measure, read_sweep
+from ..planning.config_schema import ConfigError, bulk_fault, check_schema
+from ..planning.sweeps import (
+    Bounds,
+    SweepConfig,
+    read_measure,
+    read_sweep,
+    refuse_impossible,
+    refuse_large,
+)
 from ..workloads.loader import KernelFolder, KernelFolderError, is_folder, load_kernel
 
 # What of a sweep may be given as one value in place of a list of it.

@@ -24,7 +24,7 @@ from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice, resolve
 from ..measuring.job import ShardTask, measure_shard
 from ..planning.config_schema import ConfigError
-from ..planning.job_params import build_params, sweep_params
+from ..planning.plan import build_params, sweep_params
 from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
 from ..storage.store import write_parquet
 from ..workloads.contract import Workload

@@ -22,7 +22,7 @@ from ..measuring.events import PairJob
 from ..measuring.pair_job import measure_pairs
 from ..measuring.settings import MeasureSettings
 from ..planning.config_schema import ConfigError, refuse_unknown
-from ..planning.job_params import sweep_params
+from ..planning.plan import sweep_params
 from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
 from ..workloads.loader import KernelFolder, has_neighbours
 from .arguments import checked, read_request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import yaml
 
 from ..core.backends import AUTO, BACKENDS
+from ..core.otava_program import NoOtavaError, find_otava
 from ..core.paths import RESULTS
 from ..core.readable import UnreadableError, refuse_braces
 from ..core.schema import FAULTS, Status, axis_fault
@@ -19,22 +21,21 @@ from ..core.space import TYPICAL, most_values
 from ..measuring.settings import MeasureSettings
 from ..simulation.request import Simulation, SimulationError, read_simulation
 from ..storage.packed import unpacked
+from ..storage.run_folders import finished_runs, runs_in
 from ..storage.store import BadParquetError
 from ..workloads.loader import KernelFolderError, find_kernels
 from ..workloads.versions import misfit
-from .bounds import Bounds, refuse_impossible, refuse_large
 from .chapters import PlannedChapter, plan_chapters
-from .compared import ComparedRuns, read_compared
-from .config_bulk import bulk_fault
-from .config_schema import ConfigError, check_schema
-from .config_sentences import did_you_mean
-from .earlier_runs import EarlierRuns, read_earlier
+from .config_schema import ConfigError, bulk_fault, check_schema, did_you_mean
 from .sweeps import (
+    Bounds,
     SweepConfig,
     check_axis,
     named_sweep,
     read_measure,
+    refuse_impossible,
     refuse_kinds,
+    refuse_large,
     refuse_shared_cells,
     refuse_too_large,
 )
@@ -255,3 +256,133 @@ def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
         reason = misfit(workload, cell.problem, cell.dtype, memory, allocation)
         if reason is not None:
             raise ConfigError(f"{key}.size: {reason}; choose a smaller size.")
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """Folders of runs before (`a`) and after (`b`), and of the `same` thing.
+
+    `delta` is the change that does not matter, a share of the time; with `guard` a slower group is
+    an error.
+    """
+
+    a: tuple[str, ...]
+    b: tuple[str, ...]
+    same: tuple[str, ...]
+    delta: float
+    guard: bool
+
+
+def read_compared(raw: Mapping[str, Any]) -> ComparedRuns | None:
+    """What before, after, same, delta and guard say; None where nothing is compared: ConfigError.
+
+    Relative folders begin at the working directory.
+    """
+    sides = [_several(raw[side]) for side in ("before", "after")]
+    if not any(sides):
+        return None
+    for side, other, folders in (("before", "after", sides[0]), ("after", "before", sides[1])):
+        if not folders:
+            raise ConfigError(f"{side}: null, and {other} is not; compare needs both.")
+    if len(sides[0]) != len(sides[1]):
+        raise ConfigError(
+            f"before, after: {len(sides[0])} folders and {len(sides[1])}; they are compared in "
+            "pairs."
+        )
+    if len(raw["same"]) == 1:
+        raise ConfigError("same: one run does not tell how far runs lie apart; name two or more.")
+    for key, folders in (("before", sides[0]), ("after", sides[1]), ("same", raw["same"])):
+        for folder in folders:
+            if not unpacked(Path(folder)).is_dir():
+                raise ConfigError(f"{key}: '{folder}' is not the folder of a run or of shards.")
+    return ComparedRuns(sides[0], sides[1], tuple(raw["same"]), raw["delta"], raw["guard"])
+
+
+def _several(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+@dataclass(frozen=True)
+class EarlierRuns:
+    """Folders of the runs before this one, `otava`'s name or path, and the change not told."""
+
+    folders: tuple[str, ...]
+    otava: str | None
+    delta: float
+
+
+def read_earlier(raw: Mapping[str, Any], own: Path) -> EarlierRuns | None:
+    """What history, otava and delta say; None where no history is asked for: ConfigError.
+
+    A folder of runs stands for the finished ones in it, but for the run's `own` folder. Relative
+    folders begin at the working directory.
+    """
+    asked = raw["history"]
+    if asked is None:
+        if raw["otava"] is not None:
+            raise ConfigError("otava: it finds change points in a history, and history is null.")
+        return None
+    named = [asked] if isinstance(asked, str) else asked
+    found = [path for name in named for path in _runs_in(name, own.parent)]
+    others = (path for path in found if path.resolve() != own.resolve())
+    return EarlierRuns(tuple(dict.fromkeys(map(str, others))), raw["otava"], raw["delta"])
+
+
+def _runs_in(name: str, results: Path) -> list[Path]:
+    """The runs that a folder stands for; in that of all `results` there may be none yet."""
+    folder = Path(name).expanduser()
+    if folder.resolve() == results.resolve():
+        return finished_runs(folder)
+    if not unpacked(folder).is_dir():
+        raise ConfigError(f"history: '{name}' is not the folder of a run, of runs or of shards.")
+    return runs_in(folder) if folder.is_dir() else [folder]
+
+
+def refuse_without_otava(earlier: EarlierRuns) -> None:
+    """Raise ConfigError, one sentence, where the program that finds change points is missing."""
+    try:
+        find_otava(earlier.otava)
+    except NoOtavaError as err:
+        raise ConfigError(f"otava: {err}") from err
+
+
+# A part of the configuration that was given, and the folder that its relative paths refer to.
+Part = tuple[Mapping[str, Any], Path]
+
+
+def last_said(parts: Sequence[Part], key: str) -> tuple[Any, Path]:
+    """The last word on `key`, and the folder of what said it; None where nothing did."""
+    said = ((part[key], folder) for part, folder in reversed(parts) if key in part)
+    return next(said, (None, Path()))
+
+
+def located(said: Any, folder: Path, merged: Any) -> Any:
+    """The folders that were said, from `folder` on; what is no list of texts stays as `merged`."""
+    if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
+        return merged
+    return [os.path.join(folder, name) for name in said]
+
+
+def with_whole_axes(merged: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The configuration with every axis as the last of the `given` ones says it.
+
+    Merged key by key, a range would keep the step of the one that it is to replace.
+    """
+    axes = {
+        (sweep, axis): spec
+        for config in given
+        for sweep, asked in _mapping(config.get("kernels")).items()
+        for axis, spec in _mapping(_mapping(asked).get("axes")).items()
+    }
+    whole = copy.deepcopy(merged)
+    for (sweep, axis), spec in axes.items():
+        if axis in _mapping(_mapping(_mapping(whole["kernels"]).get(sweep)).get("axes")):
+            whole["kernels"][sweep]["axes"][axis] = spec
+    return whole
+
+
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    """`value`, or an empty mapping in its place where it is something else."""
+    return value if isinstance(value, Mapping) else {}

@@ -1,15 +1,17 @@
-"""What every key of a configuration may hold, by its schema, and the error that names a fault."""
+"""What a configuration may hold, and the one sentence for what it may not:
+the key, what it is, what is allowed."""
 
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 import jsonschema
-
-from .config_sentences import sentence
 
 
 class ConfigError(ValueError):
@@ -70,3 +72,209 @@ def refuse_unknown(key: str, given: Iterable[Any], allowed: Collection[str]) -> 
             f"{key}: '{value}' is not known; the nearest of the {len(allowed)} allowed: "
             f"{', '.join(near)}."
         )
+
+
+# Keys and values in all. A list of YAML that stands in several places (``*name``) counts in each.
+MOST_VALUES = 20_000
+# Lists and mappings within each other; a list of YAML that holds itself has no end.
+MOST_DEPTH = 32
+# Characters of a text, and the first whole number (or its negative) that no key takes. Python does
+# not write out what has more than some thousand digits, not even into a sentence.
+MOST_TEXT, TOO_LARGE = 100_000, 2**63
+
+
+def bulk_fault(raw: Mapping[Any, Any]) -> str | None:
+    """One sentence on what makes `raw` too much to be looked through; None where nothing does.
+
+    Takes as long and as much memory as what it may hold, not as what it holds.
+    """
+    left: list[tuple[tuple[Any, ...], Any]] = [((), raw)]
+    count = 0
+    while left:
+        path, value = left.pop()
+        count += 1
+        fault = _fault(value)
+        if fault is not None:
+            return f"Config key '{_name(path)}' {fault}."
+        if len(path) > MOST_DEPTH:
+            return (
+                f"Config key '{_name(path[:3])}' holds lists or mappings more than {MOST_DEPTH} "
+                "deep; no key takes that."
+            )
+        inner = list(itertools.islice(_inner(value), MOST_VALUES + 1))
+        if count + len(left) + len(inner) > MOST_VALUES:
+            return (
+                f"The configuration holds more than {MOST_VALUES} values; write a range "
+                "{from, to, step} in place of a list, and fewer sweeps."
+            )
+        for key, child in inner:
+            fault = _fault(key)
+            if fault is not None:
+                return f"Config key '{_name(path)}' holds a key that {fault}."
+            left.append(((*path, key), child))
+    return None
+
+
+def _inner(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple | set | frozenset) else ()
+
+
+def _fault(value: Any) -> str | None:
+    """What is wrong with a number or a text, as a clause that follows its key."""
+    if isinstance(value, int) and not -TOO_LARGE < value < TOO_LARGE:
+        digits = round(value.bit_length() * math.log10(2))
+        return f"is a whole number of about {digits} digits; no key takes that"
+    if isinstance(value, str | bytes) and len(value) > MOST_TEXT:
+        return f"is a text of {len(value)} characters; no key takes more than {MOST_TEXT}"
+    return None
+
+
+def _name(path: Iterable[Any]) -> str:
+    """The key as sentences name it; the last parts of a long one are left out."""
+    return ".".join(str(part)[:64] for part in path)
+
+
+def sentence(error: jsonschema.ValidationError) -> str:
+    """One sentence for a schema error: the key, what it is, what is allowed."""
+    key = ".".join(str(p) for p in error.absolute_path)
+    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
+    rule: Any = error.validator_value
+    if error.validator == "additionalProperties":
+        allowed = sorted(schema.get("properties", {}))
+        unknown = min((k for k in _mapping(error) if k not in allowed), key=str)
+        hint = did_you_mean(str(unknown), allowed)
+        where = f"{key}.{unknown}" if key else str(unknown)
+        return f"Unknown config key '{where}'; allowed here: {', '.join(allowed)}.{hint}"
+    if error.validator == "required":
+        missing = next(n for n in rule if n not in _mapping(error))
+        return f"Config key '{f'{key}.{missing}' if key else missing}' is missing."
+    if error.validator == "anyOf" and error.context:
+        return _any_of(key, error)
+    if "propertyNames" in error.relative_schema_path:
+        return f"Config key '{key}' holds the key {_show(error.instance)}; a key must be a text."
+    return f"Config key '{key}' is {_show(error.instance)}; {_allowed(error)}."
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names what is most like `name`; empty where nothing is like it."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def _advice(error: jsonschema.ValidationError) -> str:
+    """What to do with a text that is nearly what may stand there: a number, or one of a list."""
+    text = error.instance
+    if not isinstance(text, str):
+        return ""
+    number = _NUMBER.fullmatch(text)
+    if number and _wants(error, "integer", "number"):
+        if number["unit"]:
+            return f"; write a plain number, without '{number['unit']}'"
+        # YAML takes 1e3 for a text, and 1.0e+3 for a number.
+        return f"; write {Decimal(text):f}" if number["exponent"] else "; remove the quotes"
+    is_entry = not any(map(str.isspace, text)) and _wants(error, "array")
+    return f"; write [{text}]" if is_entry and not _wants(error, "integer") else ""
+
+
+_NUMBER = re.compile(
+    r"[-+]?[0-9]+(\.[0-9]*)?(?P<exponent>e[-+]?[0-9]{1,2})? ?(?P<unit>[a-z%]+)?", re.IGNORECASE
+)
+
+
+def _wants(error: jsonschema.ValidationError, *types: str) -> bool:
+    """Whether a value of one of these types may stand where another one does."""
+    if error.validator == "anyOf":
+        return any(_wants(inner, *types) for inner in error.context or [])
+    return error.validator == "type" and bool({*types} & set(_types(error)))
+
+
+def _mapping(error: jsonschema.ValidationError) -> Mapping[str, Any]:
+    """The faulty part of the configuration, where the schema has found that it is a mapping."""
+    instance: Any = error.instance
+    return dict(instance)
+
+
+def _any_of(key: str, error: jsonschema.ValidationError) -> str:
+    """The fault of the alternative that the value comes closest to: of its type, fewest faults."""
+    alternatives: dict[Any, list[jsonschema.ValidationError]] = {}
+    for e in error.context or []:
+        alternatives.setdefault(e.relative_schema_path[0], []).append(e)
+    fitting = [faults for faults in alternatives.values() if not any(map(_misses_type, faults))]
+    if fitting:
+        closest = min(fitting, key=len)
+        deepest = max(
+            closest, key=lambda e: (len(list(e.relative_path)), e.validator != "required")
+        )
+        # An alternative of single words is not all that may stand there.
+        if deepest.validator != "enum" or deepest.relative_path:
+            return sentence(deepest)
+    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
+    text = str(schema.get("description", "see the schema")).rstrip(".")
+    return f"Config key '{key}' is {_show(error.instance)}; allowed: {text}{_advice(error)}."
+
+
+def _misses_type(error: jsonschema.ValidationError) -> bool:
+    """Whether the value as a whole, not a part of it, is of another type."""
+    if list(error.relative_path):
+        return False
+    if error.validator == "anyOf":
+        return all(map(_misses_type, error.context or []))
+    return error.validator == "type"
+
+
+def _show(value: Any) -> str:
+    if value == [] or value == {}:
+        return "empty"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _types(error: jsonschema.ValidationError) -> list[str]:
+    """The types that a schema error of a type names."""
+    names: Any = error.validator_value
+    return [names] if isinstance(names, str) else names
+
+
+_TYPES = {
+    "integer": "a whole number",
+    "number": "a finite number",
+    "string": "a text",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping (lines of 'key: value')",
+    "null": "null",
+}
+
+
+def _allowed(error: jsonschema.ValidationError) -> str:
+    value: Any = error.validator_value
+    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
+    if error.validator == "type":
+        return "it must be " + " or ".join(_TYPES[n] for n in _types(error)) + _advice(error)
+    if error.validator == "enum":
+        return "allowed are " + ", ".join(map(str, value))
+    if error.validator in {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}:
+        low = schema.get("minimum", schema.get("exclusiveMinimum"))
+        high = schema.get("maximum", schema.get("exclusiveMaximum"))
+        bounds = (
+            [f"at least {low}" if "minimum" in schema else f"more than {low}"]
+            if low is not None
+            else []
+        )
+        bounds += [f"at most {high}"] if high is not None else []
+        return "it must be " + " and ".join(bounds)
+    if error.validator in {"minItems", "minProperties"}:
+        return f"it needs at least {value} " + ("entry" if value == 1 else "entries")
+    if error.validator in {"maxItems", "maxProperties"}:
+        return f"it takes at most {value} entries"
+    if error.validator == "minLength":
+        return "it must not be empty"
+    if error.validator == "uniqueItems":
+        return "an entry must not stand twice"
+    if error.validator == "pattern":
+        return str(schema["x-allowed"])
+    return error.message

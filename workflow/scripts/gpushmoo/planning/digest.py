@@ -1,35 +1,42 @@
 """Digests of the code that a stage depends on, so that Snakemake reruns exactly what must be.
 
 Snakemake does not see the modules that a script imports. Each rule therefore carries, as a
-parameter, the digest of its script and of all that this imports from the project, directly or not.
+parameter, the digest of the module that it calls and of all that this imports from the project,
+directly or not.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from ..core.paths import IMPORTED, PACKAGE, ROOT
-from .read_code import CodeReader
-
-_READER = CodeReader()
+from ..core.python_digest import tree_digest
+from ..storage.wholefile import DamagedFileError, read_json, write_json
 
 Folders = tuple[Path, ...]
 
+# What was read of files, by the hash of their bytes, is kept for the next process as Python keeps
+# its byte code: to parse the two hundred modules behind the rules was a third of a dry run. With
+# more files than MOST_FILES only those of one run are kept.
+KEPT = Path(__file__).parent / "__pycache__" / "read_code.json"
+MOST_FILES = 2000
+# A text that names a module: another process is to run it, or it is imported where it is needed.
+_MODULE_NAME = re.compile(rf"{PACKAGE.name}(\.\w+)+")
 
-@dataclass(frozen=True)
-class _Module:
-    """What a module may import and the digest of its own code.
 
-    `imports` are dotted names, each with the folder that it starts from; None for those to be
-    looked up.
-    """
+class Code(NamedTuple):
+    """The digest of a module's own code, and what it may import: levels and dotted names."""
 
-    imports: frozenset[tuple[Path | None, str]]
-    digest: bytes
+    digest: str
+    imports: list[tuple[int, str]]
 
 
 def code_digest(file: Path) -> str:
@@ -72,8 +79,8 @@ def modules_of(file: Path) -> frozenset[Path]:
         path = waiting.pop()
         if path not in reached:
             reached.add(path)
-            for start, name in _module(path).imports:
-                waiting += _module_files(name, folders if start is None else (start,))
+            for level, name in _code(path).imports:
+                waiting += _module_files(name, (path.parents[level - 1],) if level else folders)
     return frozenset(reached)
 
 
@@ -93,27 +100,69 @@ def _module_files(name: str, folders: Folders) -> list[Path]:
     return []
 
 
-# Most modules are behind most of two dozen rules, and to read one takes milliseconds.
 @cache
-def _module(path: Path) -> _Module:
-    read = _READER.read(path.read_bytes())
-    starts = ((path.parents[level - 1] if level else None, name) for level, name in read.imports)
-    return _Module(frozenset(starts), read.digest)
+def _code(path: Path) -> Code:
+    return read_code(path.read_bytes())
+
+
+def read_code(source: bytes) -> Code:
+    """The code of a Python file of these bytes. Raises SyntaxError."""
+    key = hashlib.sha256(_reader() + source).hexdigest()
+    found = _kept().get(key)
+    if found is None:
+        tree = ast.parse(source)
+        found = tree_digest(tree).hex(), sorted(set(_imports(tree)))
+    _READ[key] = found
+    return Code(*found)
+
+
+_READ: dict[str, Any] = {}
+
+
+@cache
+def _reader() -> bytes:
+    """What reads: other code may find something else."""
+    files = (Path(__file__), PACKAGE / "core" / "python_digest.py")
+    return b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)
+
+
+@cache
+def _kept() -> dict[str, Any]:
+    try:
+        return dict(read_json(KEPT)["files"])
+    except (OSError, DamagedFileError, LookupError, TypeError, ValueError):
+        return {}
 
 
 def keep_read_code() -> None:
-    """Have the next process find what this one has read of files that stay as they are."""
-    _READER.keep()
+    """Have the next process find what this one has read, unless Python keeps nothing (``-B``)."""
+    before = _kept()
+    if not _READ.keys() <= before.keys() and not sys.dont_write_bytecode:
+        with suppress(OSError):
+            KEPT.parent.mkdir(exist_ok=True)
+            write_json(KEPT, {"files": _READ if len(before) > MOST_FILES else before | _READ})
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """What the module imports anywhere or names in a text; see `Code`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            stem = f"{node.module}." if node.module else ""
+            yield from ((node.level, f"{stem}{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Constant) and _MODULE_NAME.fullmatch(str(node.value)):
+            yield 0, str(node.value)
 
 
 def _digest_of(modules: Iterable[Path], folders: Folders) -> str:
-    named: dict[str, bytes] = {}
+    named: dict[str, str] = {}
     for path in modules:
         folder = next(folder for folder in folders if path.is_relative_to(folder))
-        named[path.relative_to(folder).as_posix()] = _module(path).digest
+        named[path.relative_to(folder).as_posix()] = _code(path).digest
     h = hashlib.sha256()
     for name, digest in sorted(named.items()):
-        h.update(name.encode() + b"\0" + digest)
+        h.update(name.encode() + b"\0" + bytes.fromhex(digest))
     return h.hexdigest()[:16]
 
 

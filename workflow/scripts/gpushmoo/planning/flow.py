@@ -5,34 +5,46 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..core.backends import AUTO, BACKENDS, Backend
+from ..core.backends import AUTO, BACKENDS, Backend, source_suffix
+from ..core.history_schema import CHANGE_POINTS_FILE, HISTORY_FILE
 from ..core.paths import RESULTS, ROOT, cache_folder
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice, resolve
 from ..storage.packed import unpacked
+from ..studies.counters import sampled_kernels
+from ..studies.sample import designed_sample
+from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
+from ..workloads.loader import KernelFolder
 from .chapters import PlannedChapter
-from .config import RunConfig, check_memory, load_config
-from .digest import library_digest, module_digest, template_digest
+from .config import SWEPT_STUDIES, RunConfig, check_memory, load_config
+from .digest import code_digest, library_digest, module_digest, template_digest
 from .figure_plan import FigureSpec, figures_of
-from .job_params import build_params
-from .plan import ShardJob, named_shard, plan_shards, run_plan
+from .plan import ShardJob, build_params, named_shard, plan_shards, run_plan
 from .recorded import asked_of, found, simulated_constants
 from .sweeps import refuse_kinds
-from .swept_kernels import SweptKernels
 
 # Does the measuring jobs.
 MEASURING = "gpushmoo.measuring.server"
+# Beside recorded shards: the ways through their kernels' machine code, where they do not tell them,
+# and how busy the units of the device were.
+CODE_FILE, COUNTED = "code_paths.json", "counters.json"
+# What a comparison and a history write, each in a folder of its name.
+COMPARISON = (
+    *("cells.parquet", "groups.parquet", "drift.parquet", "summary.md"),
+    *("changes.svg", "changes.json", "compare.pdf"),
+)
+HISTORY = (HISTORY_FILE, CHANGE_POINTS_FILE, "summary.md")
 
 
-class Flow(SweptKernels):
+class Flow:
     """A run as Snakemake sees it. Paths are relative to the working directory.
 
     `shards` are those that it measures.
@@ -204,7 +216,166 @@ class Flow(SweptKernels):
         """Where device runtimes keep what they compile."""
         return str(cache_folder(self.results))
 
-    # Analysis and figures
+    # Kernels
+
+    @cached_property
+    def workloads(self) -> dict[str, Workload]:
+        """The workload of every kernel that is swept, by its name."""
+        folders = [s.folder for s in self.config.sweeps.values()]
+        return {f.name: f.workload for f in sorted(folders, key=lambda f: f.name)}
+
+    @property
+    def swept(self) -> dict[str, dict[str, Any]]:
+        """What the cells of each sweep are made of, apart from its axes."""
+        return {
+            name: {
+                "kernel": s.folder.name,
+                "sizes": [[p.height, p.width] for p in s.problems],
+                "dtypes": list(s.dtypes),
+                "variants": list(s.variants),
+                "cache_states": list(s.cache_states),
+                "launch_kinds": list(s.launch_kinds),
+            }
+            for name, s in self.config.sweeps.items()
+        }
+
+    @property
+    def recorded_code(self) -> list[str]:
+        """What was recorded of the machine code beside recorded shards that do not tell it."""
+        return self._recorded_beside(CODE_FILE)
+
+    @property
+    def persistent_kernels(self) -> list[str]:
+        """Kernels that the closed model is fitted to."""
+        return [n for n, w in self.workloads.items() if w.persistent_axis]
+
+    @property
+    def kernel_places(self) -> dict[str, str]:
+        """Folders of the swept kernels, by name."""
+        folders = [s.folder for s in self.config.sweeps.values()]
+        return {f.name: os.path.relpath(f.path, ROOT) for f in folders}
+
+    @property
+    def mapped_kernels(self) -> dict[str, str]:
+        """Folders of the kernels that the model of a block's shape is fitted to, by name."""
+        return {n: f for n, f in self.kernel_places.items() if self.workloads[n].mappings}
+
+    @property
+    def kernel_digests(self) -> dict[str, str]:
+        """Digests of the kernels' code in Python, which the models ask what threads access."""
+        return {n: code_digest(ROOT / f / "workload.py") for n, f in self.kernel_places.items()}
+
+    @property
+    def ceiling_kernels(self) -> dict[str, str]:
+        """What the device can ``load`` or ``store`` at most is shown by these kernels."""
+        return {n: w.ceiling for n, w in self.workloads.items() if w.ceiling is not None}
+
+    @property
+    def host_fed_kernels(self) -> list[str]:
+        """Kernels whose data come from the host."""
+        return [n for n, w in self.workloads.items() if isinstance(w, HostFedWorkload)]
+
+    @property
+    def control_variants(self) -> dict[str, list[str]]:
+        """Variants that are not to win, by kernel."""
+        return {n: list(w.controls) for n, w in self.workloads.items() if w.controls}
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The largest value that a kernel takes of an axis, and the most threads of a block."""
+        most = {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
+        return {"most": most, "threads": self.config.measure.thread_limit or 1024}
+
+    # Studies
+
+    @property
+    def study_files(self) -> list[str]:
+        """The files of the studies that the configuration names."""
+        own = [name for name in self.config.studies if name not in SWEPT_STUDIES]
+        return [self.path("studies", f"{name}.parquet") for name in own]
+
+    @property
+    def counted_files(self) -> list[str]:
+        """What was counted of launches: by the run itself, or beside recorded shards."""
+        if "counters" in self.config.studies:
+            return [self.path("studies", COUNTED)]
+        return self._recorded_beside(COUNTED)
+
+    def counters_params(self, wildcards: Any) -> dict[str, Any]:
+        """What the job of the hardware counters depends on besides its code."""
+        folders = sampled_kernels(designed_sample())
+        return {"device": self.job_device, "kernels": self._digests(folders)}
+
+    def energy_params(self, wildcards: Any) -> dict[str, Any]:
+        """What the job of the energy depends on besides its code and its cells."""
+        folders = {s.folder.name: s.folder for s in self.config.sweeps.values()}
+        kernels = self._digests(dict(sorted(folders.items())))
+        return {"device": self.job_device, "kernels": kernels, "folders": self.kernel_places}
+
+    def _digests(self, folders: Mapping[str, KernelFolder]) -> dict[str, str]:
+        suffix = source_suffix(self.choice.backend)
+        return {name: folder.digest(suffix) for name, folder in folders.items()}
+
+    def _recorded_beside(self, name: str) -> list[str]:
+        """A file beside recorded shards, if it is there."""
+        found = self.config.dataset and self.config.dataset / name
+        return [os.path.relpath(found)] if found and found.is_file() else []
+
+    # Other runs
+
+    @property
+    def comparison_files(self) -> list[str]:
+        """What the target ``compare`` writes, but for its page of all cells."""
+        return [self.path("compare", name) for name in COMPARISON]
+
+    def compare_target(self, wildcards: Any) -> list[str]:
+        """What ``compare`` asks for. Raises SystemExit with a sentence where no runs are named."""
+        if self.config.compared is None:
+            raise SystemExit(
+                "gpushmoo: compare needs two runs: snakemake compare --config "
+                "before=results/one after=results/other"
+            )
+        names = ["explorer.html", *["guard.txt"] * self.config.compared.guard]
+        return [*self.comparison_files, *(self.path("compare", name) for name in names)]
+
+    def compared_inputs(self, wildcards: Any) -> list[str]:
+        """The Parquet files of all compared data sets."""
+        compared = self.config.compared
+        return data_files((*compared.a, *compared.b, *compared.same)) if compared else []
+
+    @property
+    def compared_params(self) -> dict[str, Any]:
+        """What the comparing job is told; plain values."""
+        compared = self.config.compared
+        if compared is None:
+            return {}
+        sides = {"a": list(compared.a), "b": list(compared.b), "same": list(compared.same)}
+        return {**sides, "delta": compared.delta}
+
+    @property
+    def history_tables(self) -> list[str]:
+        """What the stage of history writes."""
+        return [self.path("history", name) for name in HISTORY]
+
+    @property
+    def history_files(self) -> list[str]:
+        """The same where the configuration asks for a history; else nothing."""
+        return self.history_tables if self.config.earlier is not None else []
+
+    def history_inputs(self, wildcards: Any) -> list[str]:
+        """The Parquet files of the earlier runs."""
+        return data_files(self.config.earlier.folders) if self.config.earlier else []
+
+    @property
+    def history_params(self) -> dict[str, Any]:
+        """What the stage of history is told; plain values."""
+        earlier = self.config.earlier
+        if earlier is None:
+            return {}
+        asked = {"run": self.config.run, "earlier": list(earlier.folders)}
+        return {**asked, "otava": earlier.otava, "delta": earlier.delta}
+
+    # Analysis
 
     @property
     def chapters(self) -> dict[str, PlannedChapter]:
@@ -407,3 +578,17 @@ class Flow(SweptKernels):
     def template_digest(self) -> str:
         """Digest of the report's templates, its chapters', and what their documents print."""
         return template_digest(c.folder.path for c in self.chapters.values())
+
+
+def data_files(folders: Iterable[str]) -> list[str]:
+    """The Parquet files of the data sets in these folders, finished or recorded.
+
+    Not the shards of a run that goes on: of this very run they would be measured.
+    """
+    files: list[Path] = []
+    for folder in map(Path, folders):
+        if (folder / "dataset").is_dir():
+            files += sorted((folder / "dataset").rglob("*.parquet"))
+        elif not (folder / PLAN_FILE).is_file():
+            files += sorted(unpacked(folder).rglob("*.parquet"))
+    return [str(file) for file in dict.fromkeys(files)]

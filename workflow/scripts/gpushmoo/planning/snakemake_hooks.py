@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,17 @@ from snakemake.utils import update_config
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
 from ..core.paths import DEFAULTS, IMPORTED
+from ..core.schema import Status
 from ..devices.base import functions_of
 from ..devices.select import probe
 from ..measuring.client import ADDRESS
-from ..storage.wholefile import write_json
-from .again import cells_ended_as, sentence
-from .bounds import size_sentence
+from ..storage.dataset_seal import glance
+from ..storage.store import BadParquetError, check_table, is_whole, open_shard
+from ..storage.wholefile import DamagedFileError, read_summed, write_json
+from .config import Part, last_said, located, refuse_without_otava, with_whole_axes
 from .digest import code_digest, keep_read_code, module_digest
-from .earlier_runs import refuse_without_otava
 from .flow import MEASURING, Flow
-from .merged import Part, last_said, located, with_whole_axes
-from .products import damage, damage_of_shard
+from .sweeps import size_sentence
 
 _YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
@@ -404,3 +405,63 @@ def _forcing(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]
         return []
 
     return no_input
+
+
+def cells_ended_as(
+    statuses: Collection[Status], paths: Iterable[str]
+) -> dict[str, Counter[Status]]:
+    """How many cells ended with each of `statuses`, by the path of every shard that has any.
+
+    A shard that is not there, or damaged, has none: it is measured anew for that.
+    """
+    counts = {path: _count(statuses, Path(path)) for path in paths if Path(path).exists()}
+    return {path: cells for path, cells in counts.items() if cells}
+
+
+def sentence(counts: Mapping[str, Counter[Status]]) -> str:
+    """What is measured again, for the terminal."""
+    cells = sum(counts.values(), Counter[Status]())
+    if not cells:
+        return "again: no cell ended so; nothing is measured again."
+    parts = ", ".join(f"{n} {status}" for status, n in sorted(cells.items()))
+    shards = "1 shard" if len(counts) == 1 else f"{len(counts)} shards"
+    return f"again: {cells.total()} cells ({parts}) in {shards}, measured again with later repeats."
+
+
+def _count(statuses: Collection[Status], path: Path) -> Counter[Status]:
+    try:
+        ended = [
+            status
+            for batch in open_shard(path).batches()
+            for status in batch.column("status").to_pylist()
+        ]
+    except BadParquetError:
+        return Counter()
+    return Counter(Status(status) for status in ended if status in statuses)
+
+
+def damage(path: Path) -> str | None:
+    """What is wrong with a product of any rule but the measuring ones, in one sentence.
+
+    None for one that is as it was written, and for one that is not there. A file is read whole;
+    of a data set its list of files and its provenance are, and both ends of each file of cells.
+    """
+    if not path.exists():
+        return None
+    try:
+        if path.is_dir():
+            glance(path)
+        elif path.suffix == ".parquet":
+            check_table(path)
+        else:
+            read_summed(path)
+    except DamagedFileError as err:
+        return str(err)
+    return None
+
+
+def damage_of_shard(path: Path) -> str | None:
+    """As `damage`, for a shard: looks at both ends alone, since it may hold gigabytes."""
+    if not path.exists() or is_whole(path):
+        return None
+    return f"'{path}' is not a whole Parquet file (truncated or foreign)."

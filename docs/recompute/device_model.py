@@ -22,8 +22,8 @@ from .words import Claims, percent, span, whole, whole_percent
 FOLDER = ROOT / "reports/reference/nvidia-h200-model"
 # What binds the fastest launches of the record, by the model.
 EXPLAINED = FOLDER / "explained.json"
-WAYS = ("model", "shaken", "stacked", "series", "near", "forest", "boosting")
-BY_KERNEL = ("stacked", "series", "near", "forest", "boosting")
+WAYS = ("model", "shaken", "stacked", "near", "forest", "boosting")
+BY_KERNEL = ("stacked", "near", "forest", "boosting")
 # What was aimed at of each kernel: median and 95th percentile, in %.
 AIMS = {
     "block_eq_partition": (2, 6),
@@ -193,7 +193,7 @@ def unseen_rows(name: str, told: Told, amended: Told) -> list[str]:
     """A row for each kernel of a recording that had no part in the fit."""
     rows = []
     for kernel, found in told["kernels"].items():
-        others = (told["ways"][way].get(kernel) for way in ("series", "near", "forest", "boosting"))
+        others = (told["ways"][way].get(kernel) for way in ("near", "forest", "boosting"))
         shown = (found, amended["kernels"][kernel], told["recorded_twice"].get(kernel), *others)
         errors = " | ".join(map(error, shown))
         rows.append(f"| {name} | `{kernel}` | {whole(found[0])} | {errors} |")

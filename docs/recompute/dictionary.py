@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
-from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA
 from gpushmoo.comparing.tables import (
     CHANGED_CELLS_SCHEMA,
     CHANGED_GROUPS_SCHEMA,
@@ -17,7 +16,6 @@ from gpushmoo.core.dictionary import Meaning, meaning
 from gpushmoo.core.energy_schema import ENERGY_SCHEMA
 from gpushmoo.core.history_schema import CHANGE_POINTS_SCHEMA, HISTORY_SCHEMA
 from gpushmoo.core.schema import (
-    PREDICTION_SCHEMA,
     PROFILE_SCHEMA,
     SAME_MACHINE_SCHEMA,
     SIMULATION_SCHEMA,
@@ -50,8 +48,6 @@ class Table:
 TABLES = (
     Table("cells", "dataset/kernel=*/dtype=*/*.parquet, cells/*/*/*.parquet", cell_schema([]), {}),
     Table("best", "summary/best.parquet", best_schema([]), {}),
-    Table("predictions", "model/predictions.parquet", PREDICTION_SCHEMA, {}),
-    Table("shapes", "model/shapes.parquet", SHAPE_SCHEMA, {}),
     Table("device_model", "model/device.parquet", DEVICE_MODEL_SCHEMA, {}),
     Table("simulated", "simulated/*.parquet, but for the two below", SIMULATION_SCHEMA, {}),
     Table("profile", "simulated/*-profile.parquet", PROFILE_SCHEMA, {}),

@@ -1,31 +1,23 @@
-"""Persistent blocks: the cliff past the last resident block, and what the closed model predicts."""
+"""Persistent blocks: the cliff past the last resident block."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from gpushmoo.analysis.contrasts import Ratio, ratio
-from gpushmoo.analysis.models.closed import ModelInputs, total_s
-from gpushmoo.analysis.models.fit import fit_series
-from gpushmoo.core.schema import GROUP
 
 from .record import Record
-from .words import Claims, percent, percent_span, rate, whole_percent
+from .words import Claims, percent, rate
 
 KERNEL = "block_eq_partition"
 DTYPES = ("float", "double", "float3", "float4")
-FAR, NEAR = 8192, 1024
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+FAR = 8192
 
 
 def values(record: Record, claims: Claims) -> dict[str, Any]:
-    """Table and sentences of the cliff, with a hold-out that was chosen by structure."""
+    """Table and sentences of the cliff."""
     first = record.of(KERNEL).iloc[0]
     units = int(first["units"])
     capacity = units * int(first["resident_per_unit"])
@@ -61,7 +53,6 @@ def values(record: Record, claims: Claims) -> dict[str, Any]:
         "doubling": percent(short),
         "double_over_float": f"{_at(record, 'double', 1) / _at(record, 'float', 1):.2f}",
         "flush": percent(_flush_matters(record)),
-        **_judged(record, capacity, claims),
     }
 
 
@@ -96,68 +87,3 @@ def _flush_matters(record: Record) -> float:
     return max(
         float((_series(record, d, "flushed") / _series(record, d) - 1).abs().max()) for d in DTYPES
     )
-
-
-def _judged(record: Record, capacity: int, claims: Claims) -> dict[str, str]:
-    """Errors of the closed model and of a straight line, on points left out by structure.
-
-    Every series is fitted to the points at which all blocks are resident and predicted beyond: a
-    region that the fit has not seen, the step included. The naive rival has seen the other points
-    of that region: it draws a straight line through the neighbours, in the logarithms of blocks
-    and of time.
-    """
-    model: dict[int, list[Floats]] = {FAR: [], NEAR: []}
-    naive: dict[int, list[Floats]] = {FAR: [], NEAR: []}
-    step: dict[int, list[tuple[str, float]]] = {FAR: [], NEAR: []}
-    for _, group in record.of(KERNEL).groupby(list(GROUP), sort=True, observed=True):
-        group = group.sort_values("blocks").drop_duplicates("blocks")
-        blocks = group["blocks"].to_numpy(np.int64)
-        seconds = group["median_s"].to_numpy(np.float64)
-        row = group.iloc[0]
-        machine = ModelInputs(int(row["units"]), int(row["resident_per_unit"]), int(row["tiles"]))
-        beyond = blocks > capacity
-        fit = fit_series(blocks[~beyond], seconds[~beyond], machine, 0.0, 0)
-        if fit.parameters is None:
-            continue
-        error = total_s(blocks[beyond], machine, fit.parameters) / seconds[beyond] - 1
-        width = int(row["width"])
-        model[width].append(np.abs(error))
-        naive[width].append(np.abs(line_errors(blocks, seconds)[beyond[1:-1]]))
-        step[width].append((str(row["dtype"]), float(error[0])))
-    medians = {
-        name: [float(np.median(e)) for e in errors[FAR]]
-        for name, errors in (("model", model), ("naive", naive))
-    }
-    worst = {
-        name: min(float(e.max()) for e in errors[FAR])
-        for name, errors in (("model", model), ("naive", naive))
-    }
-    inside = min(float(np.median(e)) for e in model[NEAR])
-    claims.hold(
-        "The line is better between measured points.",
-        bool(np.median(medians["naive"]) < np.median(medians["model"])),
-        medians,
-    )
-    claims.hold("The line fails at the steps.", worst["naive"] > worst["model"], worst)
-    claims.hold("Inside L2 the closed model fails.", inside > 0.03, inside)
-    return {
-        "points_beyond": str(len(model[FAR][0])),
-        "series": str(len(model[FAR])),
-        "model_median": percent_span(np.median(e) for e in model[FAR]),
-        "model_worst_span": percent_span(e.max() for e in model[FAR]),
-        "naive_median": percent_span(np.median(e) for e in naive[FAR]),
-        "naive_worst_span": percent_span(e.max() for e in naive[FAR]),
-        "near_median": percent_span(np.median(e) for e in model[NEAR]),
-        "near_worst": whole_percent(max(e.max() for e in model[NEAR])),
-        "near_series": str(len(model[NEAR])),
-        "step_narrow": percent_span(abs(e) for d, e in step[FAR] if d != "float4"),
-        "step_wide": percent_span(abs(e) for d, e in step[FAR] if d == "float4"),
-    }
-
-
-def line_errors(blocks: Ints, seconds: Floats) -> Floats:
-    """Relative errors of a line through the two neighbours of each inner point, in logarithms."""
-    x, y = np.log(blocks), np.log(seconds)
-    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
-    between: Floats = y[:-2] + share * (y[2:] - y[:-2]) - y[1:-1]
-    return np.asarray(np.exp(between) - 1)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from gpushmoo.analysis.models.closed import ModelInputs, total_s
-from gpushmoo.analysis.models.fit import fit_series
 from gpushmoo.simulation.compare_measured import Point, points, predicted_gbs
 from gpushmoo.simulation.machine import Level, load_machine
 
 from .record import ROOT, Record
 from .slow import Slow, key_of
-from .words import Claims, percent, span, whole_percent
+from .words import Claims, percent, whole_percent
 
 DEVICE = ROOT / "config" / "devices" / "nvidia-h200.yaml"
 MODULES = (
@@ -79,7 +76,6 @@ def values(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
         "median_many": {lv: percent(float(many[lv].abs().median())) for lv in LEVELS},
         "fall_measured": {d: fall(measured, d) for d in ("float", "double")},
         "fall_simulated": {d: fall(simulated, d) for d in ("float", "double")},
-        **_closed(record, table),
     }
 
 
@@ -134,34 +130,3 @@ def _signed(part: pd.DataFrame, level: str) -> str:
 def _whole(percent: float) -> str:
     """``+5``, ``−5`` or ``0``."""
     return f"{round(percent):+d}".replace("-", "−") if round(percent) else "0"
-
-
-def _closed(record: Record, table: pd.DataFrame) -> dict[str, str]:
-    """Median error of the closed formula on the same points: fitted to all, and to P ≤ capacity.
-
-    In the same series that the simulation is held against: reciprocal indices, flushed.
-    """
-    wanted = {(r.dtype, r.blocks) for r in table.itertuples()}
-    fitted, beyond = [], []
-    for dtype in ("float", "double"):
-        cells = record.of(KERNEL, variant="reciprocal", dtype=dtype, width=8192)
-        state = sorted(set(cells["cache_state"]))[0]
-        group = cells[cells["cache_state"] == state].sort_values("blocks").drop_duplicates("blocks")
-        row = group.iloc[0]
-        machine = ModelInputs(int(row["units"]), int(row["resident_per_unit"]), int(row["tiles"]))
-        capacity = machine.units * machine.per_unit
-        blocks, seconds = group["blocks"].to_numpy(np.int64), group["median_s"].to_numpy()
-        mine = np.array([(dtype, int(b)) in wanted for b in blocks])
-        whole = fit_series(blocks, seconds, machine, 0.0, 0).parameters
-        part = fit_series(
-            blocks[blocks <= capacity], seconds[blocks <= capacity], machine, 0.0, 0
-        ).parameters
-        if whole is None or part is None:
-            continue
-        fitted += list(np.abs(total_s(blocks[mine], machine, whole) / seconds[mine] - 1))
-        late = mine & (blocks > capacity)
-        beyond += list(np.abs(total_s(blocks[late], machine, part) / seconds[late] - 1))
-    return {
-        "closed_fitted": percent(float(np.median(fitted))),
-        "closed_beyond": span((100 * e for e in beyond), " %"),
-    }

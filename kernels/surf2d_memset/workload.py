@@ -12,7 +12,6 @@ from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import (
     Access,
     Array,
-    Footprint,
     HeatMap,
     Launch,
     SurfaceRef,
@@ -40,10 +39,9 @@ class Surf2dMemset(Workload):
     pattern = "a thread writes one texel; which one is the mapping; nothing is read"
     dtypes = ("float", "float2", "float4", "unorm8x4")
     variants = tuple(f"{mapping}-{what}" for what in ("one", "place") for mapping in MAPPINGS)
-    mappings = variants[: len(MAPPINGS)]
     sizes = (4096,)
     axes: ClassVar = {"block_x": {"from": 4, "to": 64}, "block_y": {"from": 4, "to": 64}}
-    views = (HeatMap("block_x", "block_y"), Footprint())
+    views = (HeatMap("block_x", "block_y"),)
     images = frozenset({"dst"})
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:

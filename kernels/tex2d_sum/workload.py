@@ -16,7 +16,6 @@ from gpushmoo.workloads.contract import (
     Access,
     Array,
     BufferRef,
-    Footprint,
     HeatMap,
     Launch,
     NullRef,
@@ -95,10 +94,10 @@ class Tex2dSum(Workload):
         "block-point-clamp-reduced",
     )
     controls = tuple(name for name in variants if Variant.of(name).sums)
-    mappings = default_variants = tuple(f"{mapping}-point-clamp" for mapping in MAPPINGS)
+    default_variants = tuple(f"{mapping}-point-clamp" for mapping in MAPPINGS)
     sizes = (4096,)
     axes: ClassVar = {"block_x": {"from": 4, "to": 64}, "block_y": {"from": 4, "to": 64}}
-    views = (HeatMap("block_x", "block_y"), Footprint())
+    views = (HeatMap("block_x", "block_y"),)
     images = frozenset({"src"})
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:

@@ -16,11 +16,10 @@ import pandas as pd
 import pytest
 from browsing import chromium, missing, opened
 from conftest import ROOT
-from explored import explored_dataset
+from explored import explored_dataset, write_predictions
 from gpushmoo import explore
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.fastest import axes_of
-from gpushmoo.analysis.models.series import fit_dataset
 from gpushmoo.comparing.history import history_of
 from gpushmoo.comparing.runs import read_run
 from gpushmoo.core.display import significant
@@ -48,9 +47,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a data set, its cells and a page of it, with a model's predictions."""
     folder = tmp_path_factory.mktemp("explored")
     dataset = explored_dataset(folder)
-    fitted = folder / "params.json", folder / "predictions.parquet"
-    fit_dataset(read_cells(dataset), ["block_eq_partition"], 0.25, 1, *fitted)
-    write_page([Source(dataset, "run", StageFiles(predictions=fitted[1]))], folder / "page.html")
+    told = folder / "device.parquet"
+    write_predictions(read_cells(dataset, {"kernel": "block_eq_partition"}), told)
+    write_page([Source(dataset, "run", StageFiles(device=told))], folder / "page.html")
     return folder
 
 

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import build
-import numpy as np
-import pandas as pd
 import pytest
 from conftest import ROOT
 from gpushmoo.simulation.compare_measured import points, predicted_gbs
 from gpushmoo.simulation.machine import Level, load_machine
 from jinja2 import UndefinedError
-from recompute import documents, footprints, overview, peak, persistent, replication, simulated
+from recompute import documents, overview, peak, replication, simulated
 from recompute.record import MissingError, Record, read_record
 from recompute.slow import Slow, StaleError
 from recompute.words import Claims
@@ -136,23 +134,6 @@ def test_a_kept_simulation_is_what_the_code_computes(record: Record) -> None:
     kept = simulated.kept_of(record, Slow(may_compute=False))
     now = predicted_gbs(machine, one, Level.BUS)
     assert kept["bus"][simulated.name_of(one)] == pytest.approx(now)
-
-
-def test_the_line_between_neighbours_knows_power_laws() -> None:
-    blocks = np.array([1, 2, 5, 11])
-    assert persistent.line_errors(blocks, 3.0 * blocks**-0.7) == pytest.approx([0, 0])
-    # √(4·1) = 2 is half of the 4 that was measured.
-    assert persistent.line_errors(np.array([1, 2, 4]), np.array([4.0, 4.0, 1.0])) == [-0.5]
-
-
-def test_the_mean_of_neighbours_is_of_the_same_mapping() -> None:
-    shapes = [("block", x, y) for x in (4, 5, 6) for y in (4, 5, 6)] + [("row", 5, 4)]
-    table = pd.DataFrame(shapes, columns=["variant", "block_x", "block_y"])
-    table["measured_s"] = [2.0 ** (x + y) for _, x, y in shapes]
-    found = footprints.neighbour_errors(table)
-    assert found[4] == pytest.approx(0)  # 5 × 5, between all others
-    assert found[0] == pytest.approx(1)  # 4 × 4: both of its neighbours take twice as long
-    assert np.isnan(found[-1])  # alone in its mapping
 
 
 def test_paragraphs_are_filled_and_all_else_is_kept() -> None:

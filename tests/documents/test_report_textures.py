@@ -13,11 +13,9 @@ import pytest
 from conftest import ROOT
 from gpushmoo.core.display import bare_interval
 from gpushmoo.core.space import Problem
-from gpushmoo.report.shapes import shape_gaps
-from gpushmoo.report.tables import Namer
 from gpushmoo.storage.store import read_shard
 from rendering import HOSTILE, Rendered, render
-from synthetic import GPU, LAUNCH_S, SECTOR_S, WRITTEN, write_shard
+from synthetic import GPU, WRITTEN, write_shard
 
 PUBLISHED: dict[str, Any] = json.loads(
     (ROOT / "reports/chapters/texture_shmoo/published/textures.json").read_text()
@@ -142,68 +140,6 @@ def test_stored_sums_never_win_the_findings(found: Rendered, shards: Path) -> No
     assert not any("written" in b["variant"] for b in found.facts["best"])
 
 
-# Why block shapes differ
-
-
-def test_shape_models_are_shown(found: Rendered) -> None:
-    rows = {r["series"]: r for r in found.facts["shapes"]}
-    assert set(rows) == {
-        "surf2d_memset, float, 4096²",
-        "tex2d_sum, float, 4096²",
-        "tex2d_sum, unorm8x4, 4096²",
-    }
-    surface, texture = rows["surf2d_memset, float, 4096²"], rows["tex2d_sum, float, 4096²"]
-    # What the formulas are made of is found again.
-    assert (surface["best"], texture["best"]) == ("tiled", "ignored")
-    fits = json.loads((found.predictions.parent / "shapes.json").read_text())["fits"]
-    fit = next(f for f in fits if f["kernel"] == "surf2d_memset")
-    errors = {n: h["held_out_error"]["p95"] for n, h in fit["hypotheses"].items()}
-    assert errors["tiled"] < 0.02 < min(e for n, e in errors.items() if n != "tiled")
-    fitted = fit["hypotheses"]["tiled"]["parameters"]
-    assert fitted["launch_s"]["value"] == pytest.approx(LAUNCH_S, rel=0.02)
-    assert fitted["sector_s"]["value"] == pytest.approx(SECTOR_S, rel=0.02)
-    # A kernel whose sectors are ignored has neither time nor share of them.
-    assert texture["limits"][-1] == "—"
-    assert surface["limits"][-1].endswith(" %")
-    assert len(found.facts["footprints"]) == 2
-    text = letters(found.text)
-    for row in rows.values():
-        shown = (row["series"], *row["limits"], row["best"], row["points"], *row["errors"])
-        assert letters("".join(shown)) in text
-    assert found.facts["shape_gaps"] == []
-    assert "Left open" not in found.text
-
-
-def test_sentences_say_what_limits_and_whether_sectors_show(found: Rendered) -> None:
-    surface, texture = found.facts["shape_sentences"]
-    assert surface.startswith("surf2d_memset, float, 4")
-    assert "blocks are limited by the sectors that they touch (" in surface
-    assert "under the layout 'tiled' show" in surface
-    assert texture.startswith("tex2d_sum, float, 4")
-    assert "The sectors touched do not show" in texture
-
-
-def test_a_model_that_failed_says_why(tmp_path: Path) -> None:
-    few = {"block_x": [8, 16], "block_y": [8]}
-    path = tmp_path / "shards" / "1.parquet"
-    write_shard(path, "tex2d_sum", "float", axes=few, variants=TEXTURES)
-    found = render(path.parent, tmp_path)
-    (row,) = found.facts["shapes"]
-    assert row["best"] is None
-    assert letters(f"{row['series']}: no model, {row['message']}") in letters(found.text)
-    assert "What limits the shapes" not in found.text
-    assert "blocks are limited" not in found.text
-
-
-def test_shapes_are_explained_without_the_documents_type(tmp_path: Path) -> None:
-    path = tmp_path / "shards" / "1.parquet"
-    write_shard(path, "tex2d_sum", "unorm8x4", axes=AXES, variants=TEXTURES[:2])
-    found = render(path.parent, tmp_path)
-    assert found.chapter("texture_shmoo") is None
-    assert "second document" not in found.text
-    assert "What limits the shapes" in found.text
-
-
 # Where there is less to show
 
 
@@ -212,40 +148,17 @@ def test_without_these_kernels_there_is_no_page(tmp_path: Path) -> None:
     axes = {"block_x": [8, 16], "block_y": [4]}
     write_shard(path, "copy2d_coalesced", "float", axes=axes)
     found = render(path.parent, tmp_path)
-    assert (found.chapter("texture_shmoo"), found.facts["shapes"]) == (None, [])
-    for words in ("second document", "What limits the shapes", "GTX 280"):
+    assert found.chapter("texture_shmoo") is None
+    for words in ("second document", "GTX 280"):
         assert words not in found.text
 
 
-def test_on_opencl_no_code_no_model_and_without_peaks_no_share_is_shown(on_cpu: Rendered) -> None:
+def test_on_opencl_no_code_and_without_peaks_no_share_is_shown(on_cpu: Rendered) -> None:
     assert "machine code was not looked at" in on_cpu.chapter("texture_shmoo")["machine_code"]
     assert letters("The machine code was not looked at") in letters(on_cpu.text)
     assert "sm_" not in on_cpu.text
-    assert on_cpu.facts["shapes"] == on_cpu.facts["footprints"] == []
-    assert "What limits the shapes" not in on_cpu.text
-    (gap,) = on_cpu.facts["shape_gaps"]
-    assert gap.endswith(
-        ": not modelled, as opencl does not tell how many blocks a multiprocessor holds."
-    )
-    assert letters(gap) in letters(on_cpu.text)
     assert {row["share"] for row in on_cpu.chapter("texture_shmoo")["ours"]} == {"—"}
     assert "of peak" not in on_cpu.text.lower()
-
-
-def test_what_the_model_misses_is_said_with_the_mapping_to_blame(tmp_path: Path) -> None:
-    path = tmp_path / "shards" / "1.parquet"
-    write_shard(path, "surf2d_memset", "float", axes=AXES, variants=SURFACES)
-    stage = render(path.parent, tmp_path)
-    fits = json.loads((tmp_path / "shapes.json").read_text())["fits"]
-    names = Namer(fits)
-    assert shape_gaps(fits, [], names) == stage.facts["shape_gaps"] == []
-    (fit,) = fits
-    fit["hypotheses"][fit["best"]]["held_out_error"]["p95"] = 0.33
-    fit["mappings"]["row-one"]["bias"] = -0.5
-    (gap,) = shape_gaps(fits, [], names)
-    assert "5 % of the shapes are missed by more than 33 %" in gap
-    assert "row-one takes 2.0 times what it says" in gap
-    assert "block-one" not in gap
 
 
 def test_strings_from_data_are_text(shards: Path, tmp_path: Path) -> None:
@@ -260,8 +173,6 @@ def test_strings_from_data_are_text(shards: Path, tmp_path: Path) -> None:
     # Quotes become typographic, lines break anywhere: what is left of it has to be whole.
     once = letters(HOSTILE)
     where = letters("texture read, 4096²,") + once
-    assert letters("blocks are limited") in letters(found.text)
     assert letters(found.text).count(where) >= 3
-    assert letters("tex2d_sum, unorm8x4, 4096²,") + once in letters(found.text)
     shown = re.sub(r"\s", "", found.text.replace("“", '"').replace("”", '"'))
     assert re.sub(r"\s", "", HOSTILE) in shown

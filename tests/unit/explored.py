@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 import synthetic
 from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Problem
 from gpushmoo.measuring.events import CellRun
+from gpushmoo.storage.store import write_parquet
 from synthetic import write_shard
 
 # What a kernel's author may have printed; no browser may take it for markup.
@@ -56,3 +60,16 @@ def explored_dataset(folder: Path) -> Path:
     dataset = folder / "dataset"
     aggregate(sorted(cells.rglob("*.parquet")), dataset)
     return dataset
+
+
+def write_predictions(cells: pd.DataFrame, out: Path) -> None:
+    """A table of the device's model that predicts of verified cells a tenth more than measured."""
+    told = cells[cells["status"] == "ok"].copy()
+    for field in DEVICE_MODEL_SCHEMA:
+        if field.type == pa.float64():
+            told[field.name] = 1.1 * told["bandwidth_gbs"]
+    told = told.assign(trained=True, limit="DRAM")
+    table = pa.Table.from_pandas(
+        told[DEVICE_MODEL_SCHEMA.names], DEVICE_MODEL_SCHEMA, preserve_index=False
+    )
+    write_parquet(table.replace_schema_metadata(None), out, {})

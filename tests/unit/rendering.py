@@ -17,15 +17,13 @@ from gpushmoo.analysis.best import best_table
 from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
 from gpushmoo.analysis.energy import read_energy
 from gpushmoo.analysis.history import read_history
-from gpushmoo.analysis.models.series import fit_dataset
-from gpushmoo.analysis.models.shapes import fit_shapes
+from gpushmoo.analysis.partition import partition_table
 from gpushmoo.analysis.plausible import TIMES
 from gpushmoo.chapters.loader import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.schema import REPEAT_COLUMNS
 from gpushmoo.figures.curve import curve
 from gpushmoo.figures.energy import energy_front
-from gpushmoo.figures.footprint import footprint
 from gpushmoo.figures.heatmap import heatmap
 from gpushmoo.figures.timelines import draw_history
 from gpushmoo.figures.workingset import workingset
@@ -34,7 +32,7 @@ from gpushmoo.storage.dataset import matching, read_cells
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.workloads.contract import Workload
 from gpushmoo.workloads.loader import load_kernel
-from gpushmoo.workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER, SHAPE_MODEL
+from gpushmoo.workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
 
 KINDS = {"global_load": "load", "global_store": "store"}
 HOSTILE = '#panic("x") *bold* <b>&amp; $1/0$ @ref // \\ "quoted" `raw`'
@@ -46,7 +44,6 @@ class Rendered:
     text: str
     facts: dict[str, Any]
     pdf: bytes
-    predictions: Path
 
     def chapter(self, name: str) -> Any:
         """What the page of a chapter shows; None where it has none."""
@@ -75,7 +72,6 @@ def spec(workloads: Mapping[str, Workload], drawn: Sequence[Path]) -> dict[str, 
                 (CACHES, "workingset"),
                 (BLOCK_SHAPE, "heatmap"),
                 (ONE_PARAMETER, "curve"),
-                (SHAPE_MODEL, "footprint"),
             )
         },
         "figure_kernels": {
@@ -127,7 +123,7 @@ def render(
     pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
     facts = json.loads((out / "report.json").read_text())
     text = " ".join(" ".join(pages).split())
-    return Rendered(text, facts, (out / "report.pdf").read_bytes(), out / "p.parquet")
+    return Rendered(text, facts, (out / "report.pdf").read_bytes())
 
 
 def conclude(
@@ -140,12 +136,9 @@ def conclude(
     """All stages behind a data set in `out`, of which these are the cells."""
     write_ceiling(ceiling_rows(cells, KINDS), out / "ceiling.json")
     write_parquet(best, out / "best.parquet", {})
-    fit_dataset(cells, ["block_eq_partition"], 0.25, 1, out / "params.json", out / "p.parquet")
     workloads = workloads_of(cells)
-    mapped = {n: w for n, w in workloads.items() if w.mappings}
-    fit_shapes(cells, mapped, 0.25, 1, out / "shapes.json", out / "s.parquet")
-    drawn = [*draw(cells, pd.read_parquet(out / "p.parquet"), out), *draw_footprints(out)]
-    names = ("dataset", "best.parquet", "ceiling.json", "params.json", "shapes.json")
+    drawn = draw(cells, out)
+    names = ("dataset", "best.parquet", "ceiling.json")
     tables = () if energy is None else (energy,)
     for table in tables:
         drawn.append(out / "energy.svg")
@@ -174,7 +167,7 @@ def forget_faulty(cells: pd.DataFrame) -> None:
         cells[name] = [[] if bad else kept for bad, kept in zip(faulty, cells[name], strict=True)]
 
 
-def draw(cells: pd.DataFrame, predictions: pd.DataFrame, out: Path) -> list[Path]:
+def draw(cells: pd.DataFrame, out: Path) -> list[Path]:
     """A figure of each kind that the kernels have, those of one state for the warm one."""
     rows = ceiling_rows(cells, KINDS)
     several = ["cache_state"] if cells["cache_state"].nunique() > 1 else []
@@ -186,22 +179,12 @@ def draw(cells: pd.DataFrame, predictions: pd.DataFrame, out: Path) -> list[Path
         dtypes = sorted(copies["dtype"].unique())
         heatmap(copies, "block_x", "block_y", dtypes, paths[-1], several)
     where = {"kernel": "block_eq_partition", **warm}
-    blocks, model = matching(cells, where), matching(predictions, where)
+    blocks = matching(cells, where)
     if len(blocks):
         paths.append(out / "curve-b.svg")
-        curve(blocks, model, "num_partition", "blocks", paths[-1], rows, several)
+        told = (several, partition_table(blocks))
+        curve(blocks, "num_partition", "blocks", paths[-1], rows, *told)
     for kernel in sorted(set(PEAKS) & set(cells["kernel"])):
         paths.append(out / f"workingset-{kernel}.svg")
         workingset(matching(cells, {"kernel": kernel}), kernel, paths[-1], rows)
-    return paths
-
-
-def draw_footprints(out: Path) -> list[Path]:
-    """One for each kernel that the model of shapes was fitted to, of its floats."""
-    fits = json.loads((out / "shapes.json").read_text())["fits"]
-    table = pd.read_parquet(out / "s.parquet")
-    paths = []
-    for kernel in sorted(table["kernel"].unique()):
-        paths.append(out / f"footprint-{kernel}.svg")
-        footprint(matching(table, {"kernel": kernel, "dtype": "float"}), fits, paths[-1])
     return paths

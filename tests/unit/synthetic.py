@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from conftest import ROOT
-from gpushmoo.analysis.models.closed import ModelInputs, Parameters, total_s
-from gpushmoo.analysis.models.footprint import footprint
+from gpushmoo.analysis.device_model.traffic import block_traffic
+from gpushmoo.analysis.partition import seconds
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem, conditions, enumerate_cells
 from gpushmoo.devices.base import DeviceInfo
@@ -40,7 +40,8 @@ GPU = DeviceInfo(
 INSIDE, OUTSIDE = 8000.0, 4200.0
 DTYPE_SHARE = {"float": 0.8, "double": 0.95, "float3": 0.9, "float4": 1.0}
 START_S = 1e-6
-PERSISTENT = Parameters(start_s=6e-6, tile_s=1.3e-6, bus_s=4e-9, crowding=0.04, overlap=3.0)
+# Of persistent blocks: start, tile, its part of the bus, overlap.
+PERSISTENT = (6e-6, 1.3e-6, 4e-9, 3.0)
 # Seconds that a block of an image kernel costs its multiprocessor: at least so many between two
 # blocks, a life in one of RESIDENT_WARPS' places, so many for each warp and each sector written.
 LAUNCH_S, LIFE_S, ISSUE_S, SECTOR_S = 80e-9, 400e-9, 7.7e-9, 4e-9
@@ -118,8 +119,7 @@ def _seconds(run: CellRun, workload: Workload, info: DeviceInfo) -> float:
 
 
 def _persistent_seconds(launch: Launch, info: DeviceInfo) -> float:
-    machine = ModelInputs(units=info.units, per_unit=4, tiles=launch.tiles)
-    return float(total_s(np.array([launch.blocks]), machine, PERSISTENT)[0])
+    return float(seconds(np.array([launch.blocks]), launch.tiles, 4 * info.units, *PERSISTENT)[0])
 
 
 def _warps(launch: Launch) -> int:
@@ -135,9 +135,9 @@ def _resident(workload: Workload, launch: Launch) -> int:
 def _image_seconds(cell: Cell, launch: Launch, workload: Workload, info: DeviceInfo) -> float:
     """The slowest of what a block costs; only what is written costs its sectors, in tiles."""
     limits = [LAUNCH_S, LIFE_S / _resident(workload, launch), ISSUE_S * _warps(launch)]
-    touched = footprint(workload, cell)
-    if touched is not None and workload.output in workload.images:
-        limits.append(SECTOR_S * touched.traffic["tiled"].sectors_per_block)
+    traffic = block_traffic(workload, cell, {})
+    if traffic is not None and workload.output in workload.images:
+        limits.append(SECTOR_S * traffic.store.block_sectors)
     stored = WRITTEN if cell.variant.endswith("-written") else 1.0
     return launch.blocks / info.units * max(limits) * stored
 

@@ -30,7 +30,6 @@ from gpushmoo.core.schema import (
     BEST_COLUMNS,
     CORE_COLUMNS,
     DERIVED,
-    PREDICTION_SCHEMA,
     TAKEN,
     Status,
     axis_fault,
@@ -180,13 +179,12 @@ def concluded(shards: Sequence[Path], out: Path) -> dict[str, Any]:
         read = read_cells(out / "dataset", columns=COLUMNS)
         write_verdict(read, out / "verdict.txt", False, {}, terminal)
     dots = plot_series(cells, "ms") if "host_percent" in cells else cells.iloc[:0]
-    predictions = pd.read_parquet(out / "p.parquet")
     return {
         "axes": axes_of(cells[cells["kernel"] == "copy2d_coalesced"]),
         **{p.name: read_summed(p).decode() for p in (*out.glob("*.json"), out / "verdict.txt")},
         **{
             name: frame.to_dict("records")
-            for name, frame in (("best", best.to_pandas()), ("dots", dots), ("p", predictions))
+            for name, frame in (("best", best.to_pandas()), ("dots", dots))
         },
     }
 
@@ -325,9 +323,8 @@ def told_of(value: Any) -> Any:
 
 def figures(cells: pd.DataFrame, x: str, y: str, out: Path) -> list[str]:
     """What a heat map and a curve over these axes say, and how much they draw of each kind."""
-    none = PREDICTION_SCHEMA.empty_table().to_pandas()
     heatmap(cells, x, y, ["float", "double"], out / "heatmap.svg")
-    curve(cells, none, x, "threads", out / "curve.svg")
+    curve(cells, x, "threads", out / "curve.svg")
     svgs = [read_summed(out / f"{n}.svg").decode() for n in ("heatmap", "curve")]
     drawn = [str({kind: svg.count(f"<{kind}") for kind in ("use", "image")}) for svg in svgs]
     return [*drawn, *(read_summed(out / f"{n}.json").decode() for n in ("heatmap", "curve"))]

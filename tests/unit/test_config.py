@@ -384,7 +384,6 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         ("measure.relative_half_width", math.nan, ["measure.relative_half_width", "finite"]),
         ("measure.min_samples", 5, ["measure.min_samples", "at least 6"]),
         ("measure.max_samples", 6, ["measure.max_samples is 6", "min_samples", str(MIN_SAMPLES)]),
-        ("fit.holdout", 0.6, ["fit.holdout", "at most 0.5"]),
         ("simulate.gtx", {"levels": ["bus"]}, ["simulate.gtx", "tesla-c1060"]),
         ("simulate.tesla-c1060.num_partition", {"from": 3, "to": 1}, ["num_partition", "empty"]),
         ("simulate", {3: {}}, ["simulate", "a key must be a text"]),

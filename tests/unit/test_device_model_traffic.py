@@ -9,7 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import ROOT
-from gpushmoo.analysis.device_model.traffic import Asked, BlockTraffic, Counted, block_traffic
+from gpushmoo.analysis.device_model.traffic import (
+    TILED,
+    Asked,
+    BlockTraffic,
+    Counted,
+    block_traffic,
+)
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import Workload, tile_elements
@@ -169,6 +175,34 @@ def test_texels_that_are_fetched_are_an_images_loads() -> None:
     assert four(found.load) == (16, 32, 32, 0)
     assert found.store == NOTHING
     assert (found.image_loads, found.image_stores) == (True, False)
+
+
+def test_tiled_extents_are_those_of_the_documented_addresses() -> None:
+    x, y = np.meshgrid(np.arange(64), np.arange(8))
+    address = x // 32 * 256 + y // 2 * 64 + x % 32 // 16 * 32 + y % 2 * 16 + x % 16
+    assert sorted(address.ravel()) == list(range(512))
+    for size, (width, height) in ((32, TILED.sector), (128, TILED.line)):
+        assert width * height == size
+        pieces = np.stack([address // size, x // width, y // height]).reshape(3, -1)
+        assert np.unique(pieces, axis=1).shape == (3, 512 // size)
+
+
+@given(
+    st.sampled_from(["block", "row", "tile8", "morton"]),
+    st.integers(1, 24),
+    st.integers(1, 24),
+    st.builds(Problem, st.integers(1, 40), st.integers(1, 40)),
+)
+def test_a_grid_takes_every_texel_of_the_image_once(
+    mapping: str, x: int, y: int, problem: Problem
+) -> None:
+    cell = cell_of("surf2d_memset", f"{mapping}-one", problem=problem, block_x=x, block_y=y)
+    workload = workload_of("surf2d_memset")
+    grid = workload.launch(cell).grid
+    taken = [workload.texels(cell, (i, j)) for i in range(grid[0]) for j in range(grid[1])]
+    texels = np.concatenate([t for t in taken if t is not None])
+    inside = texels[np.all(texels < (problem.width, problem.height), axis=1)]
+    assert len(inside) == problem.width * problem.height == len(np.unique(inside, axis=0))
 
 
 # One by one

@@ -15,15 +15,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
-from explored import HOSTILE, explored_dataset
+from explored import HOSTILE, explored_dataset, write_predictions
 from gpushmoo import ExplorerError, explore
 from gpushmoo.analysis.best import best_of_dataset
-from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from gpushmoo.analysis.fastest import axes_of, params_text
-from gpushmoo.analysis.models.series import fit_dataset
-from gpushmoo.analysis.models.shapes import SHAPE_SCHEMA
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan, plain
 from gpushmoo.core.schema import BEST_COLUMNS, GROUP
 from gpushmoo.explorer.code_facts import version_facts
@@ -48,10 +44,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(place: Path) -> Payload:
-    cells = read_cells(place / "dataset")
-    fitted = place / "p.json", place / "p.parquet"
-    fit_dataset(cells, ["block_eq_partition"], 0.25, 1, *fitted)
-    return payload(place / "dataset", "name", StageFiles(predictions=place / "p.parquet"))
+    cells = read_cells(place / "dataset", {"kernel": "block_eq_partition"})
+    write_predictions(cells, place / "d.parquet")
+    return payload(place / "dataset", "name", StageFiles(device=place / "d.parquet"))
 
 
 def unpacked(text: str) -> dict[str, list[Any]]:
@@ -269,33 +264,9 @@ def test_of_a_run_that_still_goes_on_the_finished_shards_are_shown(running: Path
 
 def test_a_finished_run_is_shown_with_its_models(place: Path, made: Payload, running: Path) -> None:
     out = running / "explorer.html"
-    empty = running / "shapes.parquet"
-    write_parquet(SHAPE_SCHEMA.empty_table(), empty, {})
-    write_run_page(place / "dataset", StageFiles(place / "p.parquet", empty), "local", out)
+    write_run_page(place / "dataset", [place / "d.parquet"], [], "local", out)
     (told,) = told_by(out)
     assert (told["name"], told["progress"], told["cells"]) == ("local", None, made.index["cells"])
-
-
-def test_what_the_model_of_the_device_predicts_comes_before_what_others_do(
-    place: Path, made: Payload, tmp_path: Path
-) -> None:
-    cells = read_cells(place / "dataset", {"kernel": "block_eq_partition"})
-    known = cells[cells["status"] == "ok"].iloc[:1]
-    columns = {f.name: 1.0 for f in DEVICE_MODEL_SCHEMA if f.type == pa.float64()}
-    told = known.assign(**columns | {"predicted_gbs": 1234.0}, trained=True, limit="DRAM")
-    table = pa.Table.from_pandas(
-        told[DEVICE_MODEL_SCHEMA.names], DEVICE_MODEL_SCHEMA, preserve_index=False
-    )
-    write_parquet(table.replace_schema_metadata(None), tmp_path / "d.parquet", {})
-    model = StageFiles(predictions=place / "p.parquet", device=tmp_path / "d.parquet")
-    both = payload(place / "dataset", "name", model)
-    dtype = known.iloc[0]["dtype"]
-    before, after = (
-        unpacked(m.blocks[part_of(m, "block_eq_partition", dtype)["figures"]])["#predicted_gbs"]
-        for m in (made, both)
-    )
-    changed = [new for old, new in zip(before, after, strict=True) if new != old]
-    assert changed == [1234.0]
 
 
 def test_two_data_sets_of_one_name_are_told_apart(place: Path, tmp_path: Path) -> None:

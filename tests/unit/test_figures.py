@@ -16,7 +16,7 @@ import pytest
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows, write_ceiling
 from gpushmoo.analysis.device_model.form import LIMITS
-from gpushmoo.analysis.models.series import fit_dataset
+from gpushmoo.analysis.partition import partition_table
 from gpushmoo.core.display import percent
 from gpushmoo.core.dtypes import DTYPES as ALL_DTYPES
 from gpushmoo.core.space import CACHE_STATES, Problem
@@ -70,13 +70,6 @@ def cells(dataset: Path) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def ceiling(cells: pd.DataFrame) -> list[CeilingRow]:
     return ceiling_rows(cells, KINDS)
-
-
-@pytest.fixture(scope="module")
-def predictions(cells: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    out = tmp_path_factory.mktemp("fit")
-    fit_dataset(cells, ["block_eq_partition"], 0.25, 1, out / "p.json", out / "p.parquet")
-    return pd.read_parquet(out / "p.parquet")
 
 
 def note_of(svg: Path) -> dict[str, Any]:
@@ -212,17 +205,16 @@ def test_many_panels_with_long_names_are_readable(
         assert_readable(figure)
 
 
-def test_a_curve_has_the_line_of_the_model_of_the_device_besides(
+def test_a_curve_has_the_line_of_the_model_where_there_is_one(
     cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
 ) -> None:
     mine = matching(cells, {"kernel": "block_eq_partition", "dtype": "float", **WARM})
-    none = pd.DataFrame(columns=["variant", "dtype", "blocks", "held_out", "relative_error"])
     measured = mine[mine["status"] == "ok"]
-    device = measured[["device_name", "cell_key"]].assign(predicted_gbs=77.0)
+    device = measured[["device_name", "cell_key"]].assign(predicted_gbs=77.0, trained=True)
     for table in (None, device):
-        curve(mine, none, "num_partition", "blocks", tmp_path / "a.svg", device=table)
+        curve(mine, "num_partition", "blocks", tmp_path / "a.svg", model=table)
     without, told = ([t.get_text() for t in f.legends[0].texts] for f in drawn)
-    assert set(told) - set(without) == {"model of the device"}
+    assert set(told) - set(without) == {"model"}
     ax = drawn[1].axes[0]
     assert any(set(line.get_ydata()) == {77.0} for line in ax.lines)
 
@@ -270,8 +262,7 @@ def test_a_heat_map_says_what_its_axes_are(
 ) -> None:
     mine = matching(cells, {"kernel": "copy2d_coalesced", "dtype": "float", **WARM})
     named = mine.rename(columns={"block_x": view.x, "block_y": view.y})
-    tables = (named, mine.iloc[:0], mine.iloc[:0], (), ())
-    view.draw(FigureData("copy2d_coalesced", ("float",), (), (), *tables), tmp_path / "a.svg")
+    view.draw(FigureData("copy2d_coalesced", ("float",), (), (), named, ()), tmp_path / "a.svg")
     assert drawn[0].axes[-2].get_xlabel() == label
     note = note_of(tmp_path / "a.svg")
     assert note["title"].endswith(f"bandwidth over {over}")
@@ -366,31 +357,30 @@ def test_any_number_of_panels_fits_a_page(
 def test_curve_is_readable_and_has_its_ceiling(
     cells: pd.DataFrame,
     ceiling: list[CeilingRow],
-    predictions: pd.DataFrame,
     drawn: list[Figure],
     tmp_path: Path,
 ) -> None:
     where = {"kernel": "block_eq_partition", **FLUSHED}
     svg = tmp_path / "a.svg"
-    mine, model = matching(cells, where), matching(predictions, where)
-    assert 0 < len(model) < len(predictions)
-    curve(mine, model, "num_partition", "blocks", svg, ceiling, named=["cache_state"])
+    mine = matching(cells, where)
+    told = (["cache_state"], partition_table(mine))
+    curve(mine, "num_partition", "blocks", svg, ceiling, *told)
     assert_readable(drawn[0])
     assert "ceiling (float4)" in legend_of(drawn[0])
     assert "L2 flushed" in note_of(svg)["title"]
     assert "% of the ceiling" in note_of(svg)["caption"]
+    assert "The model misses points that it was not fitted to by" in note_of(svg)["caption"]
     assert sentences(note_of(svg)["caption"]) == 2
 
 
 def test_what_is_faster_than_its_ceiling_has_no_share(
-    cells: pd.DataFrame, ceiling: list[CeilingRow], predictions: pd.DataFrame, tmp_path: Path
+    cells: pd.DataFrame, ceiling: list[CeilingRow], tmp_path: Path
 ) -> None:
     names = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
     tenth = [replace(r, **{name: getattr(r, name) / 10 for name in names}) for r in ceiling]
     where = {"kernel": "block_eq_partition", **FLUSHED}
     curved, sized = tmp_path / "a.svg", tmp_path / "b.svg"
-    shown = matching(cells, where), matching(predictions, where)
-    curve(*shown, "num_partition", "blocks", curved, tenth)
+    curve(matching(cells, where), "num_partition", "blocks", curved, tenth)
     workingset(matching(cells, {"kernel": "global_copy"}), "global_copy", sized, tenth)
     for svg in (curved, sized):
         caption = note_of(svg)["caption"]
@@ -399,11 +389,10 @@ def test_what_is_faster_than_its_ceiling_has_no_share(
 
 
 def test_without_a_ceiling_none_is_drawn(
-    cells: pd.DataFrame, predictions: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
 ) -> None:
     where = {"kernel": "block_eq_partition", **WARM}
-    shown = matching(cells, where), matching(predictions, where)
-    curve(*shown, "num_partition", "blocks", tmp_path / "a.svg")
+    curve(matching(cells, where), "num_partition", "blocks", tmp_path / "a.svg")
     assert not any("ceiling" in label for label in legend_of(drawn[0]))
     note = note_of(tmp_path / "a.svg")
     assert "ceiling" not in note["caption"]

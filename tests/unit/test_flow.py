@@ -90,30 +90,6 @@ def test_sweeps_of_one_kernel_have_shards_of_their_own(raw_config: dict[str, Any
     assert list(flow.report_params(asked)["kernels"]) == ["tex2d_sum"]
 
 
-def test_what_limits_shapes_is_drawn_on_cuda_where_mappings_are_compared(
-    raw_config: dict[str, Any],
-) -> None:
-    def drawn(backend: str) -> list[str]:
-        flow = flow_of(raw_config | {"backend": backend}, IMAGES)
-        return [f.name for f in flow.figures if f.name.startswith("footprint-")]
-
-    assert drawn("opencl") == []
-    assert drawn("cuda") == [
-        "footprint-tex2d_sum-128x128-warm",
-        "footprint-tex2d_sum-64x64-warm",
-    ]
-    flow = flow_of(raw_config | {"backend": "cuda"}, IMAGES)
-    params = params_of(flow, "footprint-tex2d_sum-128x128-warm")
-    assert params["where"] == {
-        "kernel": "tex2d_sum",
-        "launch_kind": "back_to_back",
-        "height": 128,
-        "width": 128,
-        "cache_state": "warm",
-    }
-    assert params["named"] == []
-
-
 def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
     assert params_of(flow, "heatmap-copy2d_coalesced-block_x-block_y-256x256-warm") == {
         "where": {
@@ -134,7 +110,7 @@ def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
         "launch_kind": "back_to_back",
     }
     curve = SimpleNamespace(figure="curve-block_eq_partition-num_partition-512x512-warm")
-    assert set(flow.figure_inputs(curve)) == {"dataset", "ceiling", "predictions"}
+    assert set(flow.figure_inputs(curve)) == {"dataset", "ceiling"}
 
 
 def test_figures_are_drawn_from_the_model_of_the_device_where_there_can_be_one(

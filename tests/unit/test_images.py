@@ -85,8 +85,8 @@ FETCHED = [
 
 
 def mappings_of(kernel: KernelFolder) -> Sequence[str]:
-    assert len(kernel.workload.mappings) == 4
-    return kernel.workload.mappings
+    """The first variant of each way to hand texels to threads."""
+    return kernel.workload.default_variants or kernel.workload.variants[:4]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_an_image_too_large_costs_its_cells_and_no_others(
 ) -> None:
     assert device.info.max_image is not None
     sizes = [Problem(16, 16), Problem(1, device.info.max_image[0] + 1)]
-    runs = ended(device, kernel, "float", kernel.workload.mappings[:2], sizes)
+    runs = ended(device, kernel, "float", mappings_of(kernel)[:2], sizes)
     found = Counter((r.cell.problem.height, r.status) for r in runs)
     assert found == {
         (16, Status.OK): 6,
@@ -277,7 +277,7 @@ def test_without_image_support_every_image_cell_says_so_and_buffers_go_on(
     opencl_device: OpenCLDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opencl_device, "info", replace(opencl_device.info, max_image=None))
-    runs = ended(opencl_device, TEX, "float", TEX.workload.mappings[:1], [Problem(16, 16)])
+    runs = ended(opencl_device, TEX, "float", mappings_of(TEX)[:1], [Problem(16, 16)])
     refused = [r for r in runs if r.status is Status.RESOURCES]
     assert [r.message for r in refused] == ["the device has no images"] * 3
     copy = KERNELS["copy2d_coalesced"]

@@ -313,7 +313,7 @@ def test_what_changes_the_measurement_changes_the_parameters(
 def test_what_only_the_report_reads_does_not_measure_again(
     raw_config: dict[str, Any], config: RunConfig
 ) -> None:
-    raw_config |= {"run": "other", "strict": True, "fit": {"holdout": 0.1}, "simulate": {}}
+    raw_config |= {"run": "other", "strict": True, "simulate": {}}
     raw_config["kernels"]["copy2d_coalesced"]["sizes"] = [64]
     shard = ShardJob("block_eq_partition", "float", 0, 1)
     before = shard_params(config, shard)

@@ -190,7 +190,6 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
             },
             "tesla_c1060": draw(DOCUMENT | st.none()) if HUNT else None,
         },
-        "fit": {"holdout": draw(st.sampled_from([0, 0.25, 0.5]))},
     }
 
 

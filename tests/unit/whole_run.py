@@ -17,8 +17,6 @@ from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import write_best
 from gpushmoo.analysis.ceiling import measure_ceiling
-from gpushmoo.analysis.models.series import fit_kernels
-from gpushmoo.analysis.models.shapes import fit_mapped_kernels
 from gpushmoo.analysis.statuses import judge_dataset
 from gpushmoo.core.schema import (
     PROFILE_SCHEMA,
@@ -94,14 +92,9 @@ def _measure(flow: Flow, cache: Path) -> None:
 
 
 def _analyse(flow: Flow, dataset: Path) -> None:
-    split = (flow.config.holdout, flow.config.seed)
-    top, model = Path(flow.path("summary", "ceiling.json")), Path(flow.path("model"))
+    top = Path(flow.path("summary", "ceiling.json"))
     measure_ceiling(dataset, flow.ceiling_kernels, top)
     write_best(dataset, top, flow.host_fed_kernels, flow.limits, top.with_name("best.parquet"))
-    fits = (model / "params.json", model / "predictions.parquet")
-    fit_kernels(dataset, flow.persistent_kernels, *split, *fits)
-    fits = (model / "shapes.json", model / "shapes.parquet")
-    fit_mapped_kernels(dataset, flow.mapped_kernels, *split, *fits)
 
 
 def _simulate(flow: Flow, dataset: Path) -> None:
@@ -191,8 +184,6 @@ def _report(flow: Flow, dataset: Path) -> None:
         dataset=dataset,
         best=Path(flow.path("summary", "best.parquet")),
         ceiling=Path(flow.path("summary", "ceiling.json")),
-        model=Path(flow.path("model", "params.json")),
-        shapes=Path(flow.path("model", "shapes.json")),
         compared=tuple(map(Path, flow.compared_files)),
         figures=tuple(map(Path, flow.figure_files)),
     )

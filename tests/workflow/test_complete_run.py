@@ -47,7 +47,6 @@ def test_every_promised_file_is_there(finished: FinishedProject) -> None:
         promised.append(f"dataset/kernel={kernel}/dtype={dtype}/part-0.parquet")
         promised.append(f"logs/measure/{name.replace('/', '-')}.log")
     promised += ["summary/ceiling.json", "summary/best.parquet"]
-    promised += ["model/params.json", "model/predictions.parquet"]
     promised += ["report.pdf", "report.json", "summary/verdict.txt", "figures-tesla-c1060.pdf"]
     promised += ["explorer.html"]
     promised += ["simulated/tesla-c1060-checks.json"]

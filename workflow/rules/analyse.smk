@@ -1,4 +1,4 @@
-# Shards into one dataset, the device's ceiling, the best cells and the fitted model. Seconds to a
+# Shards into one dataset, the device's ceiling, the best cells and the models. Seconds to a
 # minute of one core each: as local rules, since on a cluster not worth a job's start, let alone a GPU.
 
 
@@ -47,49 +47,6 @@ use rule stage as best with:
         call="gpushmoo.analysis.best:write_best",
         host_fed=flow.host_fed_kernels,
         limits=flow.limits,
-
-
-rule fit:
-    input:
-        dataset=flow.dataset,
-    output:
-        params=flow.path("model", "params.json"),
-        predictions=flow.path("model", "predictions.parquet"),
-    log:
-        flow.path("logs", "fit.log"),
-    benchmark:
-        flow.path("benchmarks", "fit.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
-    params:
-        kernels=flow.persistent_kernels,
-        holdout=flow.config.holdout,
-        seed=flow.config.seed,
-    script:
-        "../scripts/fit.py"
-
-
-rule shapes:
-    input:
-        dataset=flow.dataset,
-    output:
-        fits=flow.path("model", "shapes.json"),
-        cells=flow.path("model", "shapes.parquet"),
-    log:
-        flow.path("logs", "shapes.log"),
-    benchmark:
-        flow.path("benchmarks", "shapes.tsv")
-    localrule: True
-    conda:
-        "../../environment.yml"
-    params:
-        folders=flow.mapped_kernels,
-        digests=flow.kernel_digests,
-        holdout=flow.config.holdout,
-        seed=flow.config.seed,
-    script:
-        "../scripts/shapes.py"
 
 
 # Only in runs that sweep `chase`.

@@ -51,8 +51,6 @@ use rule stage as report with:
         dataset=flow.dataset,
         best=flow.path("summary", "best.parquet"),
         ceiling=flow.path("summary", "ceiling.json"),
-        model=flow.path("model", "params.json"),
-        shapes=flow.path("model", "shapes.json"),
         machine=[flow.path("model", "machine.json")] if "chase" in flow.workloads else [],
         device=flow.device_models,
         counted=flow.counted_files,
@@ -84,8 +82,6 @@ use rule stage as report with:
 use rule stage as explorer with:
     input:
         dataset=flow.dataset,
-        predictions=flow.path("model", "predictions.parquet"),
-        shapes=flow.path("model", "shapes.parquet"),
         device=flow.device_cells,
         history=flow.history_files,
     output:

@@ -33,7 +33,7 @@ _HOMES = {
     ".interactive.versus_result": ("Versus",),
     ".planning.config_schema": ("ConfigError",),
     ".workloads.contract": (
-        *("BufferRef", "CopyWorkload", "Curve", "Footprint", "HeatMap", "Launch", "NullRef"),
+        *("BufferRef", "CopyWorkload", "Curve", "HeatMap", "Launch", "NullRef"),
         *("ReducingWorkload", "SharedMemory", "SurfaceRef", "TextureRef", "WorkingSet"),
         *("Workload", "ceil_div"),
     ),

@@ -22,7 +22,6 @@ from .planning.config_schema import ConfigError as ConfigError
 from .workloads.contract import BufferRef as BufferRef
 from .workloads.contract import CopyWorkload as CopyWorkload
 from .workloads.contract import Curve as Curve
-from .workloads.contract import Footprint as Footprint
 from .workloads.contract import HeatMap as HeatMap
 from .workloads.contract import Launch as Launch
 from .workloads.contract import NullRef as NullRef

@@ -72,11 +72,6 @@ def source_suffix(name: str) -> str | None:
     return BACKENDS[name].source_suffix if name in BACKENDS else None
 
 
-def tells_occupancy(name: str) -> bool:
-    """Whether the backend `name` of recorded data tells it; False of one that is not here."""
-    return name in BACKENDS and BACKENDS[name].tells_occupancy
-
-
 def cache_name(name: str) -> str:
     """What the backend `name` of recorded data calls its last cache level."""
     return BACKENDS[name].cache_name if name in BACKENDS else "cache"

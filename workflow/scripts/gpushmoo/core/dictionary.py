@@ -84,17 +84,11 @@ _BEST = {
     "edge": Meaning("axes on whose outermost value all tied cells lie: block_x up, ..."),
 }
 _MODELS = {
-    "held_out": Meaning("whether the fit did not see the cell"),
     "measured_s": Meaning("median of a launch", SECONDS),
-    "predicted_s": Meaning("what the model says of it; null where it was not fitted", SECONDS),
+    "predicted_s": Meaning("what the model says of it", SECONDS),
     "measured_gbs": Meaning("bandwidth of the median", GBS),
     "predicted_gbs": Meaning("bandwidth that the model says", GBS),
-    "relative_error": Meaning("predicted time over measured time, minus one"),
-    "block_x": Meaning("width of a block", "threads"),
-    "block_y": Meaning("height of a block", "threads"),
-    "threads": Meaning("threads of a block"),
-    "warps": Meaning("warps of a block"),
-    "limit": Meaning("which part of the model is the slowest: what limits the block shape"),
+    "limit": Meaning("which of the limits alone would take longest"),
     "trained": Meaning("whether the model of the device was fitted to the cell"),
     "low_s": Meaning("lower end of the model's band; null where there is none", SECONDS),
     "high_s": Meaning("upper end of the model's band; null where there is none", SECONDS),
@@ -221,7 +215,6 @@ APART: Mapping[tuple[str, str], Meaning] = {
     ("energy", "params"): Meaning("launch parameters, name=value, between blanks"),
     ("energy", "message"): Meaning("why the cell has no figures; null where it has"),
     ("change_points", "change"): Meaning("after over before, minus one"),
-    ("device_model", "limit"): Meaning("which of the limits alone would take longest"),
 }
 
 

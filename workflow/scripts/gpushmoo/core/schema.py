@@ -169,14 +169,14 @@ SAME_MACHINE_SCHEMA = pa.schema(
     ]
 )
 
-# What cells compete in and what one series of the model is. Devices of one name share a sweep; each
+# What cells compete in. Devices of one name share a sweep; each
 # row says which of them measured it.
-_GROUP_FIELDS = [
+GROUP_FIELDS = [
     *columns(TEXT, "kernel dtype variant"),
     *columns(WHOLE, "height width"),
     *columns(TEXT, "cache_state launch_kind device_name"),
 ]
-GROUP = tuple(f.name for f in _GROUP_FIELDS)
+GROUP = tuple(f.name for f in GROUP_FIELDS)
 
 # `share_of_ceiling` is of what loading and storing as many bytes takes at least (see
 # analysis.ceiling), `over_copy` in multiples of the runtime's own copy, timed in the same rounds.
@@ -201,17 +201,4 @@ TAKEN = CORE_COLUMNS.union(BEST_COLUMNS, [PARAMS])
 def best_schema(axes: Iterable[str]) -> pa.Schema:
     """Schema of best cells whose kernels have these axes (int64 columns, sorted)."""
     names = columns(WHOLE, " ".join(sorted(set(axes))), nullable=True)
-    return pa.schema([*_GROUP_FIELDS, *names, *_BEST_FIELDS])
-
-
-PREDICTION_SCHEMA = pa.schema(
-    [
-        *_GROUP_FIELDS,
-        *columns(WHOLE, "blocks"),
-        *columns(pa.bool_(), "held_out"),
-        *columns(NUMBER, "measured_s"),
-        *columns(NUMBER, "predicted_s", nullable=True),
-        *columns(NUMBER, "measured_gbs"),
-        *columns(NUMBER, "predicted_gbs relative_error", nullable=True),
-    ]
-)
+    return pa.schema([*GROUP_FIELDS, *names, *_BEST_FIELDS])

@@ -74,16 +74,14 @@ def write_page(sources: Sequence[Source], out: Path) -> None:
 
 def write_run_page(
     dataset: Path,
-    predictions: Path,
-    shapes: Path,
     device: Sequence[Path],
     history: Sequence[Path],
     run: str,
     out: Path,
 ) -> None:
-    """Write the page of a finished run's data set, its models and its history, if there is one."""
+    """Write the page of a finished run's data set, its model and its history, where they are."""
     earlier = history[0].parent if history else None
-    stages = StageFiles(predictions, shapes, next(iter(device), None), earlier)
+    stages = StageFiles(next(iter(device), None), earlier)
     write_page([Source(dataset, run, stages)], out)
 
 

@@ -17,8 +17,7 @@ from ..analysis.best import tied_best
 from ..analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from ..analysis.fastest import params_text
 from ..analysis.history import read_history
-from ..analysis.models.shapes import SHAPE_SCHEMA
-from ..core.schema import GROUP, PREDICTION_SCHEMA, Status, is_axis
+from ..core.schema import GROUP, Status, is_axis
 from ..storage.dataset import partitions, read_cells
 from ..storage.store import read_table
 from .code_facts import version_facts
@@ -44,13 +43,11 @@ ORDER = "#order"
 
 @dataclass(frozen=True)
 class StageFiles:
-    """What stages made of a data set: what the models predict, and the folder of its history.
+    """What stages made of a data set: what the device's model predicts, and its history's folder.
 
     None where there is none.
     """
 
-    predictions: Path | None = None
-    shapes: Path | None = None
     device: Path | None = None
     history: Path | None = None
 
@@ -100,7 +97,9 @@ def payload(
             "history": over_runs(read_history(stages.history)) if stages.history else None,
         }
     )
-    predicted = _predictions(stages)
+    predicted = None
+    if stages.device is not None:
+        predicted = read_table(stages.device, DEVICE_MODEL_SCHEMA).to_pandas()
     for number, where in enumerate(partitions(dataset)):
         cells = _in_order(read_cells(dataset, where))
         axes = [name for name in sorted(cells) if is_axis(name) and cells[name].notna().any()]
@@ -188,27 +187,10 @@ def _order(cells: pd.DataFrame) -> pd.Series:
     return same.rank("first").sub(1).fillna(0).astype("Int64")
 
 
-def _predictions(stages: StageFiles) -> list[tuple[pd.DataFrame, list[str]]]:
-    """The tables that there are, the model of the device first, and what names a cell in each."""
-    files = (
-        (stages.device, DEVICE_MODEL_SCHEMA, "cell_key"),
-        (stages.predictions, PREDICTION_SCHEMA, "blocks"),
-        (stages.shapes, SHAPE_SCHEMA, "cell_key"),
-    )
-    return [
-        (read_table(path, schema).to_pandas(), [*GROUP, name])
-        for path, schema, name in files
-        if path is not None
-    ]
-
-
-def _predicted(cells: pd.DataFrame, models: Sequence[tuple[pd.DataFrame, list[str]]]) -> pd.Series:
-    """Bandwidth that the first model that knows a cell predicts for it, GB/s; else not a number."""
-    found = pd.Series(np.nan, index=cells.index)
-    for table, on in models:
-        if not table.empty:
-            told = table[[*on, "predicted_gbs"]].drop_duplicates(on)
-            # A left join keeps the order of the cells.
-            joined = cells[on].merge(told, on=on, how="left")["predicted_gbs"]
-            found = found.fillna(joined)
-    return found
+def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.Series:
+    """Bandwidth that the device's model predicts for each cell, GB/s; else not a number."""
+    if model is None or model.empty:
+        return pd.Series(np.nan, index=cells.index)
+    # A left join keeps the order of the cells.
+    on = [*GROUP, "cell_key"]
+    return cells[on].merge(model[[*on, "predicted_gbs"]], on=on, how="left")["predicted_gbs"]

@@ -59,7 +59,6 @@ def _cells(params: dict[str, Any]) -> int:
 
 
 def _stages(place: Path) -> StageFiles:
-    """What a finished run's models predict, and its history."""
-    files = {n: place / "model" / f"{n}.parquet" for n in ("predictions", "shapes", "device")}
-    files["history"] = place / "history"
+    """What a finished run's model of the device predicts, and its history."""
+    files = {"device": place / "model" / "device.parquet", "history": place / "history"}
     return StageFiles(**{name: file for name, file in files.items() if file.exists()})

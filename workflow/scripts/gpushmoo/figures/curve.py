@@ -1,4 +1,4 @@
-"""Bandwidth over one launch parameter, with the fitted model where there is one."""
+"""Bandwidth over one launch parameter, with what a model says where there is one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from ..analysis.ceiling import CeilingRow, cell_ceiling_gbs, told_share
 from ..analysis.fastest import bytes_touched
 from ..core.display import gbs, percent
-from ..core.schema import Status
+from ..core.schema import DERIVED, Status
 from ..core.text import joined
 from ..workloads.views import Curve, FigureData
 from .light_seaborn import sns
@@ -30,33 +30,32 @@ from .style import (
 # Panels side by side, and inches of a row of them.
 _MOST_COLUMNS, _HEIGHT = 3, 2.8
 CEILING_COLOUR, CEILING_DASHES = "#555555", (0, (5, 3))
-DEVICE_DASHES = (0, (1, 1.2))
+MODEL_DASHES = (0, (1, 1.2))
+TRAINED, PREDICTED = (f"{DERIVED}{name}" for name in ("trained", "predicted_gbs"))
 
 
 def draw(view: Curve, data: FigureData, svg: Path) -> None:
     """Draw the view `Curve` of a kernel: bandwidth over the axis that the view names."""
-    shown = (data.cells, data.predictions, view.x, view.unit)
+    shown = (data.cells, view.x, view.unit)
     curve(*shown, svg, data.ceiling, data.named, data.device)
 
 
 def curve(
     cells: pd.DataFrame,
-    predictions: pd.DataFrame,
     x: str,
     unit: str,
     svg: Path,
     ceiling: Sequence[CeilingRow] = (),
     named: Collection[str] = (),
-    device: pd.DataFrame | None = None,
+    model: pd.DataFrame | None = None,
 ) -> None:
-    """One panel for each variant: measured medians with intervals, model, held-out points.
+    """One panel for each variant: measured medians with intervals, joined by a thin line.
 
-    `cells` and `predictions` are those of one kernel, problem and cache state, `unit` says what `x`
-    counts; the title says what the columns `named` hold. Without predictions the points are
-    joined by a thin line. A thin dashed line is the ceiling of the dtype that moves most bytes,
-    a dotted one what the model of the `device` says, of which this is the table.
+    `cells` are those of one kernel, problem and cache state, `unit` says what `x` counts; the title
+    says what the columns `named` hold. A thin dashed line is the ceiling of the dtype that moves
+    most bytes, a dotted one what the `model` says, of which this is the table.
     """
-    told = _told(cells, device)
+    told = _told(cells, model)
     apply_style()
     dtypes = [d for d in DTYPE_COLOURS if d in set(cells["dtype"])]
     widest = cells.loc[bytes_touched(cells).idxmax()]
@@ -73,7 +72,7 @@ def curve(
             hue_order=dtypes,
             palette=DTYPE_COLOURS,
         )
-    grid.map_dataframe(_series, x=x, predictions=predictions, told=told)
+    grid.map_dataframe(_series, x=x, told=told)
     grid.set_titles("{col_name}", size=8)
     grid.set_axis_labels(f"{x} ({unit})", "GB/s, read + written")
     if limit is not None:
@@ -86,10 +85,10 @@ def curve(
     grid.figure.set_layout_engine("constrained")
     grid.figure.set_size_inches(PAGE_WIDTH, _HEIGHT * -(-len(variants) // _MOST_COLUMNS))
     limited = None if limit is None else str(widest["dtype"])
-    handles = _legend(dtypes, not predictions.empty, not told.empty, limited)
+    handles = _legend(dtypes, not told.empty, limited)
     grid.figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
     title = f"{subject(cells, named)}: bandwidth over {x}"
-    save(grid.figure, svg, title, _caption(cells, predictions, x, dtypes, ceiling))
+    save(grid.figure, svg, title, _caption(cells, told, x, dtypes, ceiling))
 
 
 def _spread_wide(values: pd.Series) -> bool:
@@ -98,67 +97,46 @@ def _spread_wide(values: pd.Series) -> bool:
     return bool(np.median(distinct) <= distinct.max() / 4)
 
 
-def _told(cells: pd.DataFrame, device: pd.DataFrame | None) -> pd.DataFrame:
-    """The cells of which the model of the device says something, with ``told_gbs``."""
-    if device is None:
+def _told(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.DataFrame:
+    """The cells of which the model says something, with what as TRAINED and PREDICTED."""
+    if model is None:
         return cells.iloc[:0]
     names = ["device_name", "cell_key"]
-    table = device[[*names, "predicted_gbs"]].rename(columns={"predicted_gbs": "told_gbs"})
-    return cells.merge(table, on=names)
+    renamed = {"trained": TRAINED, "predicted_gbs": PREDICTED}
+    return cells.merge(model[[*names, *renamed]].rename(columns=renamed), on=names)
 
 
-def _series(
-    data: pd.DataFrame,
-    *,
-    x: str,
-    predictions: pd.DataFrame,
-    told: pd.DataFrame,
-    color: str,
-    label: str,
-) -> None:
-    """Measured medians with intervals of one variant and dtype, `label`, and the models' lines."""
+def _series(data: pd.DataFrame, *, x: str, told: pd.DataFrame, color: str, label: str) -> None:
+    """Measured medians with intervals of one variant and dtype, `label`, and the model's line."""
     ok = data[data["status"] == Status.OK].sort_values(x)
     if ok.empty:
         return
     ax = plt.gca()
-    alike = (predictions["variant"] == ok["variant"].iloc[0]) & (predictions["dtype"] == label)
-    model = predictions[alike]
     ax.vlines(
         ok[x], ok["bandwidth_low_gbs"], ok["bandwidth_high_gbs"], colors=color, lw=0.6, alpha=0.6
     )
-    held = ok["blocks"].isin(model.loc[model["held_out"], "blocks"])
-    for points, face in ((ok[~held], color), (ok[held], "white")):
-        sns.scatterplot(
-            points,
-            x=x,
-            y="bandwidth_gbs",
-            marker=DTYPE_MARKERS[label],
-            s=14,
-            facecolor=face,
-            edgecolor=color,
-            linewidth=0.8,
-            zorder=3,
-            ax=ax,
-        )
-    if model.empty:
-        sns.lineplot(ok, x=x, y="bandwidth_gbs", color=color, lw=0.6, ax=ax)
-    else:
-        line = model.dropna(subset=["predicted_gbs"])
-        sns.lineplot(line, x="blocks", y="predicted_gbs", color=color, lw=1.1, ax=ax)
+    sns.scatterplot(
+        ok,
+        x=x,
+        y="bandwidth_gbs",
+        marker=DTYPE_MARKERS[label],
+        s=14,
+        facecolor=color,
+        edgecolor=color,
+        linewidth=0.8,
+        zorder=3,
+        ax=ax,
+    )
+    sns.lineplot(ok, x=x, y="bandwidth_gbs", color=color, lw=0.6, ax=ax)
     mine = told[told["cell_key"].isin(ok["cell_key"])]
     if not mine.empty:
-        sns.lineplot(mine, x=x, y="told_gbs", color=color, lw=1.1, ls=DEVICE_DASHES, ax=ax)
+        sns.lineplot(mine, x=x, y=PREDICTED, color=color, lw=1.1, ls=MODEL_DASHES, ax=ax)
 
 
-def _legend(dtypes: list[str], fitted: bool, told: bool, limited: str | None) -> list[Line2D]:
+def _legend(dtypes: list[str], told: bool, limited: str | None) -> list[Line2D]:
     handles = dtype_handles(dtypes)
-    if fitted:
-        held = Line2D([], [], marker="o", ls="", mfc="white", mec="black", ms=4)
-        held.set_label("held out of the fit")
-        handles += [held, Line2D([], [], c="black", lw=1.1, label="model")]
     if told:
-        dotted = Line2D([], [], c="black", lw=1.1, ls=DEVICE_DASHES, label="model of the device")
-        handles.append(dotted)
+        handles.append(Line2D([], [], c="black", lw=1.1, ls=MODEL_DASHES, label="model"))
     if limited is not None:
         line = Line2D([], [], c=CEILING_COLOUR, lw=0.8, ls=CEILING_DASHES)
         line.set_label(f"ceiling ({limited})")
@@ -168,7 +146,7 @@ def _legend(dtypes: list[str], fitted: bool, told: bool, limited: str | None) ->
 
 def _caption(
     cells: pd.DataFrame,
-    predictions: pd.DataFrame,
+    told: pd.DataFrame,
     x: str,
     dtypes: Sequence[str],
     ceiling: Sequence[CeilingRow],
@@ -181,17 +159,17 @@ def _caption(
         if part.empty:
             continue
         best = part.loc[part["bandwidth_gbs"].idxmax()]
-        told = told_share(ceiling, best)
-        of = "" if told is None else f", {told.words}"
+        share = told_share(ceiling, best)
+        of = "" if share is None else f", {share.words}"
         peaks.append(f"{int(best[x])} ({dtype}: {gbs(best['bandwidth_gbs'])}{of})")
     if not peaks:
         return "No valid cell."
     text = f"Fastest at {x} = {joined(peaks)}."
-    judged = predictions.dropna(subset=["relative_error"])
-    held = judged.loc[judged["held_out"], "relative_error"].abs()
-    if not held.empty:
-        return (
-            f"{text} The model misses points left out by {percent(held.median())} in the median, "
-            f"at worst by {percent(held.max())}."
-        )
-    return text if predictions.empty else f"{text} The fit did not converge: no model is drawn."
+    unseen = told[~told[TRAINED].astype(bool)] if len(told) else told
+    if unseen.empty:
+        return text
+    missed = (unseen["bandwidth_gbs"] / unseen[PREDICTED] - 1).abs()
+    return (
+        f"{text} The model misses points that it was not fitted to by {percent(missed.median())} "
+        f"in the median, at worst by {percent(missed.max())}."
+    )

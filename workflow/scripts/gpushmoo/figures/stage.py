@@ -14,17 +14,16 @@ import matplotlib.pyplot as plt
 
 from ..analysis.ceiling import read_ceiling
 from ..analysis.device_model.table import DEVICE_MODEL_SCHEMA
-from ..analysis.models.shapes import SHAPE_SCHEMA
+from ..analysis.partition import partition_table
 from ..core.errors import WorkloadError
 from ..core.paths import ROOT
-from ..core.schema import PREDICTION_SCHEMA
 from ..storage.dataset import matching, read_medians
 from ..storage.store import read_table
 from ..storage.wholefile import DamagedFileError, read_json, read_summed
 from ..workloads.fence import Fence
 from ..workloads.loader import KernelFolder, load_kernel
 from ..workloads.user_code import blamed, file_label
-from ..workloads.views import FigureData, View
+from ..workloads.views import Curve, FigureData, View
 from .style import PAGE_WIDTH, apply_style, save
 
 
@@ -33,39 +32,38 @@ def draw_figure(
 ) -> None:
     """Draw what `spec` says (see flow.figure_params) from `files` to `svg`, its note beside it.
 
-    `files` hold ``dataset`` and ``ceiling``, and ``predictions``, ``shapes``, ``shape_fits``,
-    ``device`` where the view needs them. A fault of the view is said on `terminal` and in the
-    figure's place.
+    `files` hold ``dataset`` and ``ceiling``, and ``device`` where the view needs it. A fault of the
+    view is said on `terminal` and in the figure's place.
     """
     folder = load_kernel(ROOT / spec["folder"])
     view = next(v for v in folder.workload.views if v.name == spec["view"])
-    fault = _draw(folder, view, _figure_data(view, spec, files), svg)
+    data = _figure_data(view, spec, files, folder.workload.persistent_axis)
+    fault = _draw(folder, view, data, svg)
     if fault is not None:
         terminal.write(f"gpushmoo: figure '{svg.stem}' is not drawn: {fault}\n")
         _draw_fault(folder.name, view.name, fault, svg)
 
 
-def _figure_data(view: View, spec: Mapping[str, Any], files: Mapping[str, Path]) -> FigureData:
+def _figure_data(
+    view: View, spec: Mapping[str, Any], files: Mapping[str, Path], persistent_axis: str | None
+) -> FigureData:
     where = spec["where"]
-
-    def table(name: str, schema: Any) -> Any:
-        if name not in view.needs:
-            return schema.empty_table().to_pandas()
-        return matching(read_table(files[name], schema).to_pandas(), where)
-
     # No kernel is called so: without a row, the columns are still those of the data set.
-    cells = where if "cells" in view.needs else {"kernel": ""}
+    cells = read_medians(files["dataset"], where if "cells" in view.needs else {"kernel": ""})
+    device = None
+    if "device" in files:
+        device = matching(read_table(files["device"], DEVICE_MODEL_SCHEMA).to_pandas(), where)
+    unknown = device is None or device.empty
+    if unknown and isinstance(view, Curve) and view.x == persistent_axis:
+        device = partition_table(cells)
     return FigureData(
         kernel=where["kernel"],
         dtypes=tuple(spec["dtypes"]),
         controls=tuple(spec["controls"]),
         named=tuple(spec["named"]),
-        cells=read_medians(files["dataset"], cells),
-        predictions=table("predictions", PREDICTION_SCHEMA),
-        shapes=table("shapes", SHAPE_SCHEMA),
-        shape_fits=read_json(files["shape_fits"])["fits"] if "shapes" in view.needs else (),
+        cells=cells,
         ceiling=read_ceiling(files["ceiling"]),
-        device=table("device", DEVICE_MODEL_SCHEMA) if "device" in files else None,
+        device=device,
     )
 
 

@@ -51,8 +51,8 @@ class RunConfig:
     """The checked configuration of a run, with defaults filled in.
 
     `results` is the run's folder, `device` an index or ``all``, `device_memory` is in bytes,
-    `dataset` the folder of a recorded data set to analyse instead of measuring, `holdout` the share
-    of points that no fit sees. Cells that ended with a status in `again` are measured again.
+    `dataset` the folder of a recorded data set to analyse instead of measuring. Cells that
+    ended with a status in `again` are measured again.
     """
 
     run: str
@@ -70,7 +70,6 @@ class RunConfig:
     simulations: dict[str, Simulation]
     chapters: dict[str, PlannedChapter]
     studies: tuple[str, ...]
-    holdout: float
     dataset: Path | None
     strict: bool
     simulate_anew: bool
@@ -153,7 +152,6 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         simulations=simulations,
         chapters=chapters,
         studies=_studies(raw),
-        holdout=raw["fit"]["holdout"],
         dataset=dataset,
         strict=raw["strict"],
         simulate_anew=raw["simulate_anew"],

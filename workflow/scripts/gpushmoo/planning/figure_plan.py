@@ -72,14 +72,7 @@ def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
     largest = max(sweep.problems, key=lambda p: (p.height * p.width, p.height))
     first_kind = next(k for k in LAUNCH_KINDS if k in sweep.launch_kinds)
     first_state = next(s for s in CACHE_STATES if s in sweep.cache_states)
-    swept = Swept(
-        backend,
-        sweep.dtypes,
-        sweep.variants,
-        sweep.problems,
-        sweep.cache_states,
-        frozenset(workload.mappings),
-    )
+    swept = Swept(backend, sweep.dtypes, sweep.variants, sweep.problems, sweep.cache_states)
     return [
         FigureSpec(sweep.folder, view, sweep.dtypes, dtype, problem, state, first_kind)
         for view in workload.views

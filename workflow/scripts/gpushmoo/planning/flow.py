@@ -246,7 +246,7 @@ class Flow:
 
     @property
     def persistent_kernels(self) -> list[str]:
-        """Kernels that the closed model is fitted to."""
+        """Kernels of persistent blocks."""
         return [n for n, w in self.workloads.items() if w.persistent_axis]
 
     @property
@@ -256,13 +256,8 @@ class Flow:
         return {f.name: os.path.relpath(f.path, ROOT) for f in folders}
 
     @property
-    def mapped_kernels(self) -> dict[str, str]:
-        """Folders of the kernels that the model of a block's shape is fitted to, by name."""
-        return {n: f for n, f in self.kernel_places.items() if self.workloads[n].mappings}
-
-    @property
     def kernel_digests(self) -> dict[str, str]:
-        """Digests of the kernels' code in Python, which the models ask what threads access."""
+        """Digests of the kernels' code in Python, which the model asks what threads access."""
         return {n: code_digest(ROOT / f / "workload.py") for n, f in self.kernel_places.items()}
 
     @property
@@ -485,11 +480,6 @@ class Flow:
         """The files that a figure is drawn from, by name."""
         needs = self._figure(wildcards).view.needs
         files = {"dataset": self.dataset, "ceiling": self.path("summary", "ceiling.json")}
-        if "predictions" in needs:
-            files["predictions"] = self.path("model", "predictions.parquet")
-        if "shapes" in needs:
-            files["shapes"] = self.path("model", "shapes.parquet")
-            files["shape_fits"] = self.path("model", "shapes.json")
         if "device" in needs and self.device_cells:
             files["device"] = self.device_cells[0]
         return files

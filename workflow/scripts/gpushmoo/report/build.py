@@ -44,8 +44,6 @@ class ReportFiles:
     dataset: Path
     best: Path
     ceiling: Path
-    model: Path
-    shapes: Path
     compared: Sequence[Path]
     figures: Sequence[Path]
     machine: Sequence[Path] = ()
@@ -87,8 +85,6 @@ def build_report(
         cells=cells,
         best=read_best(files.best, [c for c in cells if is_axis(c)]),
         ceiling=ceiling,
-        fits=read_json(files.model)["fits"],
-        shapes=read_json(files.shapes),
         devices=[d for path in files.machine for d in read_json(path)["devices"]],
         device_models=[d for path in files.device for d in read_json(path)["devices"]],
         counted=read_counted(files.counted),

@@ -14,7 +14,7 @@ from ..analysis.energy import EnergyTable
 from ..analysis.history import HistoryTables
 from ..analysis.steadiness import steadiness
 from ..core.schema import GROUP
-from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER, SHAPE_MODEL
+from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
 from . import tables
 from .appendix import fault_rows, machine_tables, provenance_rows
 from .chapter_pages import Page, figures_in
@@ -25,16 +25,14 @@ from .earlier import earlier_finding
 from .energy import FIGURE, energy_findings, energy_page
 from .findings import Finding, advice_findings, fault_findings, ranked
 from .first_page import first_page
-from .fits import fit_rows, fit_sentences
 from .history import FIGURE as HISTORY_FIGURE
 from .history import history_findings, history_page
 from .kinds import kind_findings, of_first_kind
 from .method import method_facts
 from .searched import searched_findings
-from .shapes import shape_findings, shape_gaps, shape_rows
 from .sureness import status_words, steadiness_finding, sureness_rows
 from .tables import Json
-from .why import gain_words, parameter_tables, why_parts
+from .why import gain_words, parameter_tables, partition_rows, why_parts
 
 
 def report_facts(
@@ -42,8 +40,6 @@ def report_facts(
     cells: pd.DataFrame,
     best: pd.DataFrame,
     ceiling: Sequence[CeilingRow],
-    fits: Sequence[Json],
-    shapes: Json,
     devices: Sequence[Json],
     device_models: Sequence[Json],
     counted: Mapping[str, CountedCells],
@@ -108,17 +104,13 @@ def report_facts(
         "why": why_parts(device_models, names, counted),
         "gain": gain_words(),
         "parameters": parameter_tables(device_models),
-        "fit_sentences": fit_sentences(fits, names),
-        "fits": fit_rows([f for f in fits if _is_shown(f, to_use)], names),
-        "shape_sentences": shape_findings(shapes["fits"], names),
-        "shapes": shape_rows(shapes["fits"], names),
-        "shape_gaps": shape_gaps(shapes["fits"], shapes["left_out"], names),
-        "footprints": _in_section(figures, spec, SHAPE_MODEL),
+        "partitions": partition_rows(
+            _without_model(own_cells, device_models, spec["persistent"], to_use), names
+        ),
         "sections": [
             {"title": title, "figures": _in_section(figures, spec, title)}
             for title in spec["sections"]
             if title not in (CACHES, BLOCK_SHAPE, ONE_PARAMETER)
-            and not (title == SHAPE_MODEL and shapes["fits"])
         ],
         "energy": [energy_page(table) for table in energy],
         "energy_figures": _named(figures, [FIGURE] if any(t.rows for t in energy) else []),
@@ -152,9 +144,18 @@ def _without(rows: pd.DataFrame, kernels: Collection[str]) -> pd.DataFrame:
     return rows[~rows["kernel"].isin(kernels)]
 
 
-def _is_shown(fit: Json, to_use: Sequence[Advice]) -> bool:
-    """Whether a fitted series is of the problem that the first page speaks of, or failed."""
-    return not fit["converged"] or any(all(fit[n] == a.group[n] for n in GROUP) for a in to_use)
+def _without_model(
+    cells: pd.DataFrame,
+    device_models: Sequence[Json],
+    persistent: Collection[str],
+    to_use: Sequence[Advice],
+) -> pd.DataFrame:
+    """Cells of `persistent` kernels in groups of the first page, on devices without a model."""
+    modelled = {device["device"] for device in device_models if "parameters" in device}
+    cells = cells[cells["kernel"].isin(persistent) & ~cells["device_name"].isin(modelled)]
+    shown = {tuple(advised.group[n] for n in GROUP) for advised in to_use}
+    keys = zip(*(cells[n] for n in GROUP), strict=True)
+    return cells[pd.Series([key in shown for key in keys], cells.index, bool)]
 
 
 def _in_section(figures: Mapping[str, Json], spec: Mapping[str, Any], title: str) -> list[Json]:

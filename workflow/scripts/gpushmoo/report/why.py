@@ -1,15 +1,21 @@
-"""What the one model of each device says: why the fastest launches are not faster, how sure."""
+"""What the one model of each device says: why the fastest launches are not faster, how sure.
+
+Where a device has none, the formula of persistent blocks (`analysis.partition`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
 from ..analysis.device_model.counted import CountedCells, CountedLimit
 from ..analysis.device_model.gain import GAIN
 from ..analysis.device_model.parameters import PARAMETERS
 from ..analysis.fastest import params_text
-from ..core.display import percent, significant
+from ..analysis.partition import fit_partitions
+from ..core.display import number, percent, seconds, significant
 from ..core.text import joined
 from .tables import Json, Namer
 
@@ -152,3 +158,36 @@ def parameter_tables(devices: Sequence[Json]) -> list[Json]:
 def _in_order(device: Json) -> list[Json]:
     """The parameters of a device, those of one part of it together."""
     return [device["parameters"][name] for name in PARAMETERS if name in device["parameters"]]
+
+
+# Parameters of the formula of persistent blocks, as the table names them, and how each is written.
+_PARTITION = {
+    "start_s": ("start", seconds),
+    "tile_s": ("a tile", seconds),
+    "bus_s": ("its part of the bus", seconds),
+    "overlap": ("overlap", number),
+}
+
+
+def partition_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
+    """A line for each series of these `cells` of persistent blocks; a failed fit shows its reason.
+
+    A parameter stands there only where the points determine it.
+    """
+    rows = []
+    for fit, _ in fit_partitions(cells):
+        row = {"series": names.series(fit), "why": fit.get("why")}
+        if "why" not in fit:
+            determined = [
+                f"{words} {show(fit['values'][name])}"
+                for name, (words, show) in _PARTITION.items()
+                if fit["half_widths"][name] < fit["values"][name]
+            ]
+            row |= {
+                "parameters": ", ".join(determined) or "none",
+                "points": f"{fit['fitted']} + {fit['left_out']}",
+                "median": percent(fit["errors"]["median"]),
+                "worst": f"{percent(fit['errors']['worst'])} at {fit['worst_blocks']}",
+            }
+        rows.append(row)
+    return rows

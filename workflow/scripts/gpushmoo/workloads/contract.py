@@ -19,7 +19,6 @@ from ..core.errors import WorkloadError
 from ..core.space import Cell, Problem, Version, indexed
 from . import user_code
 from .views import Curve as Curve
-from .views import Footprint as Footprint
 from .views import HeatMap as HeatMap
 from .views import View as View
 from .views import WorkingSet as WorkingSet
@@ -200,8 +199,6 @@ class Workload(ABC):
     default_variants: ClassVar[Sequence[str]] = ()
     # Variants that are measured beside the others to compare with and that are not to win.
     controls: ClassVar[Sequence[str]] = ()
-    # Variants that differ in nothing but the element that each thread takes (see `texels`).
-    mappings: ClassVar[Sequence[str]] = ()
     sizes: ClassVar[Sequence[int]] = (1024,)
     cache_states: ClassVar[Sequence[str]] = ("warm",)
     axes: ClassVar[Mapping[str, Any]]
@@ -213,7 +210,7 @@ class Workload(ABC):
     # The largest value of an axis, where it has one whatever the device.
     most: ClassVar[Mapping[str, int]] = {}
     views: ClassVar[Sequence[View]] = ()
-    # Name of the axis that counts persistent blocks; the closed model is fitted to such kernels.
+    # Name of the axis that counts persistent blocks.
     persistent_axis: ClassVar[str | None] = None
     # Whether the best cell of this kernel is what the device can ``load`` or ``store`` at most.
     ceiling: ClassVar[str | None] = None
@@ -349,7 +346,7 @@ class Workload(ABC):
         """Column and row of the element that each thread of `block` (x, y) takes first.
 
         Shape (threads, 2), in the order of the threads' indices; None where a kernel does not say.
-        The report relates speed to the cache lines that a warp touches by it.
+        The model of the device counts the cache lines that a warp touches by it.
         """
         return None
 

@@ -272,7 +272,7 @@ def _names_fault(workload: Workload) -> str | None:
     known: dict[str, Collection[str] | None] = {
         "dtypes": DTYPES,
         **dict.fromkeys(("variants", "images")),
-        **dict.fromkeys(("default_variants", "controls", "mappings"), variants),
+        **dict.fromkeys(("default_variants", "controls"), variants),
         "cache_states": CACHE_STATES,
         **dict.fromkeys(("compile_axes", "zero_axes", "most"), axes),
     }

@@ -7,13 +7,12 @@ folder may bring subclasses of its own, with a title, axes and a caption of thei
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.backends import tells_occupancy
 from ..core.space import Problem
 from .user_code import guard_methods, instance_fault
 
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 CACHES = "Ceiling and caches"
 BLOCK_SHAPE = "Block shape"
 ONE_PARAMETER = "Bandwidth over one parameter"
-SHAPE_MODEL = "Why block shapes differ"
 # What a view can be drawn from, beside the ceiling, and what a figure can be made for each of.
-NEEDS = frozenset({"cells", "predictions", "shapes", "device"})
+NEEDS = frozenset({"cells", "device"})
 EACH = frozenset({"dtype", "size", "cache_state"})
 
 # Of fewer sizes a figure of bandwidth over the bytes touched shows nothing that a table does not.
@@ -36,17 +34,13 @@ _BLOCK_AXES = frozenset({"block_x", "block_y", "block_z"})
 
 @dataclass(frozen=True)
 class Swept:
-    """What a kernel is swept over, and on which `backend`.
-
-    `mappings` are those of its variants that differ in nothing but the element of each thread.
-    """
+    """What a kernel is swept over, and on which `backend`."""
 
     backend: str
     dtypes: tuple[str, ...]
     variants: tuple[str, ...]
     problems: tuple[Problem, ...]
     cache_states: tuple[str, ...]
-    mappings: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -55,11 +49,10 @@ class FigureData:
 
     `cells` has one row for each cell: its axes, ``variant``, ``dtype``, ``status``,
     ``bandwidth_gbs`` with the bounds of its 95 % interval ``bandwidth_low_gbs`` and
-    ``bandwidth_high_gbs``, and the other columns of the data set. `predictions` are those of the
-    model of persistent blocks, `shapes` the rows and `shape_fits` the fits of the model of block
-    shapes, `ceiling` what the device can load and store at most, `device` the table of the model of
-    the device (None where there is no such model). Variants in `controls` are not to win. A
-    title should say what the columns `named` hold.
+    ``bandwidth_high_gbs``, and the other columns of the data set. `ceiling` is what the
+    device can load and store at most, `device` the table of the model of the device (None where
+    there is none). Variants in `controls` are not to win. A title should say what the columns
+    `named` hold.
     """
 
     kernel: str
@@ -67,9 +60,6 @@ class FigureData:
     controls: tuple[str, ...]
     named: tuple[str, ...]
     cells: pd.DataFrame
-    predictions: pd.DataFrame
-    shapes: pd.DataFrame
-    shape_fits: Sequence[Mapping[str, Any]]
     ceiling: Sequence[Any]
     device: pd.DataFrame | None = None
 
@@ -79,9 +69,8 @@ class View:
 
     A sweep has one figure for each value of `each` (of ``dtype``, ``size``, ``cache_state``; with
     () one over all that the kernel is swept over); of sizes the largest stands for all, of cache
-    states the first. `needs` are of ``cells``, ``predictions``, ``shapes`` and
-    ``device``. A subclass defines `draw`, or names in
-    `drawing` a function of the same arguments as ``module:function``.
+    states the first. `needs` are of ``cells`` and ``device``. A subclass
+    defines `draw`, or names in `drawing` a function of the same arguments as ``module:function``.
     """
 
     # What the names of its files begin with; one of the library's.
@@ -163,7 +152,7 @@ class HeatMap(View):
 
 @dataclass(frozen=True)
 class Curve(View):
-    """Bandwidth over one axis, one line for each dtype, with the fitted model if there is one.
+    """Bandwidth over one axis, one line for each dtype, with the device's model if there is one.
 
     `unit` says what the axis counts, in the plural.
     """
@@ -172,7 +161,7 @@ class Curve(View):
     unit: str
 
     kind = "curve"
-    needs = ("cells", "predictions", "device")
+    needs = ("cells", "device")
     drawing = "gpushmoo.figures.curve:draw"
 
     def label(self) -> str:
@@ -205,35 +194,8 @@ class WorkingSet(View):
         return len(swept.problems) >= FEWEST_SIZES
 
 
-@dataclass(frozen=True)
-class Footprint(View):
-    """What limits block shapes, and whether the sectors that they touch show.
-
-    Only for a kernel with `mappings`, swept in two of them at least, on a backend that tells how
-    many blocks a multiprocessor holds.
-    """
-
-    kind = "footprint"
-    needs = ("shapes",)
-    drawing = "gpushmoo.figures.footprint:draw"
-
-    def label(self) -> str:
-        """Empty: a kernel has at most one view of this kind."""
-        return ""
-
-    def section(self) -> str:
-        """The heading of figures on the model of block shapes."""
-        return SHAPE_MODEL
-
-    def shown(self, swept: Swept) -> bool:
-        """Whether mappings are compared, where blocks are counted."""
-        return (
-            tells_occupancy(swept.backend) and len(swept.mappings.intersection(swept.variants)) > 1
-        )
-
-
 # A name of a file that begins otherwise may be another rule's.
-KINDS = frozenset(view.kind for view in (View, HeatMap, Curve, WorkingSet, Footprint))
+KINDS = frozenset(view.kind for view in (View, HeatMap, Curve, WorkingSet))
 
 
 def view_fault(views: Any) -> str | None:

@@ -16,9 +16,8 @@ from ...core.schema import GROUP, Status
 from ...core.space import LAUNCH_KINDS, Cell, Problem
 from ...workloads.contract import Launch, Workload
 from ...workloads.host_fed import HostFedWorkload
-from ..models.footprint import WARP
 from .form import COLUMNS
-from .traffic import BlockTraffic, Counted, access_bytes, block_traffic
+from .traffic import WARP, BlockTraffic, Counted, access_bytes, block_traffic
 
 # Kernel, type, name of the version, and function in it.
 Codes = Mapping[tuple[str, str, str, str], CodePath]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..models.footprint import WARP
+from .traffic import WARP
 
 REGISTERS, REGISTER_STEP = 65536, 256
 SHARED_STEP, SHARED_RESERVED = 128, 1024

@@ -1,9 +1,12 @@
 """What the accesses of a block ask of the caches: lines, sectors, and sectors only half used.
 
 NVIDIA's multiprocessors look lines of 128 bytes up and move sectors of 32 bytes (CUDA C++ Best
-Practices Guide, "Coalesced Access to Global Memory"). An array lies row by row; of an image CUDA
-does not say, and the block-linear layout of `models.footprint` is assumed, in which a sector is 16
-bytes of each of 2 rows. Hardware counters agree with that (docs/model.md).
+Practices Guide, "Coalesced Access to Global Memory"). An array lies row by row. Of an image CUDA
+does not say; NVIDIA's block-linear layout is assumed, in groups of 64 bytes × 8 rows (Linux,
+drm_fourcc.h, DRM_FORMAT_MOD_NVIDIA_BLOCK_LINEAR_2D). Byte x of row y of a group lies at
+x/32 · 256 + y/2 · 64 + x%32/16 · 32 + y%2 · 16 + x%16, divisions rounded down (Mesa's nil and the
+crate tegra_swizzle, which untile such images), so a sector is 16 bytes × 2 rows, a line 32 × 4.
+Hardware counters agree with that (docs/model.md).
 """
 
 from __future__ import annotations
@@ -18,12 +21,27 @@ import numpy.typing as npt
 from ...core.dtypes import DTYPES
 from ...core.space import Cell
 from ...workloads.contract import Touched, Workload
-from ..models.footprint import LAYOUTS, POSITIONS, WARP, Layout
 
 Ints = npt.NDArray[np.int64]
 
+WARP = 32
 # The widest access of a thread, in bytes.
 WIDEST = 16
+# How a block's corner meets the edges of sectors repeats after 8 blocks of elements of 4 bytes and
+# more, and after fewer rows of blocks; both coordinates run through all of that, not in step.
+POSITIONS = tuple((i, 3 * i % 8) for i in range(8))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Extents of a sector and of a line: (bytes along the row, rows)."""
+
+    sector: tuple[int, int]
+    line: tuple[int, int]
+
+
+ROWS = Layout(sector=(32, 1), line=(128, 1))
+TILED = Layout(sector=(16, 2), line=(32, 4))
 
 
 @dataclass(frozen=True)
@@ -79,7 +97,7 @@ def block_traffic(workload: Workload, cell: Cell, counted: Counted) -> BlockTraf
     for kind in ("load", "store"):
         mine = [[t for t in block if t.kind == kind] for block in told]
         images[kind] = any(t.image for block in mine for t in block)
-        layout = LAYOUTS["tiled" if images[kind] else "rows"]
+        layout = TILED if images[kind] else ROWS
         piece = access_bytes(itemsize)
         content = blake2b(b"".join(t.elements.tobytes() for block in mine for t in block))
         key = (itemsize, piece, layout, len(mine), content.digest())

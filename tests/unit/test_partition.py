@@ -1,0 +1,113 @@
+"""The formula of persistent blocks and its fit, on cells of a known device and of a real one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import record
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
+from gpushmoo.analysis.partition import COLUMNS, fit_partitions, partition_table, seconds
+from gpushmoo.core.schema import GROUP
+from gpushmoo.storage.dataset import read_cells
+
+UNITS, RESIDENT, TILES = 132, 4, 131072
+CAPACITY = UNITS * RESIDENT
+# Seconds before the first tile, of a tile, and of the bus for it; how far both overlap.
+TRUTH = (6e-6, 1.3e-6, 4e-9, 3.0)
+BLOCKS = np.array(
+    sorted({*range(1, 33), *range(16, 1057, 16), *(132 * k for k in range(1, 9)), 529, 1056})
+)
+
+
+def took(blocks: Any, tiles: int = TILES, capacity: int = CAPACITY, *values: float) -> Any:
+    return seconds(np.asarray(blocks, np.float64), tiles, capacity, *(values or TRUTH))
+
+
+def cells(blocks: Any = BLOCKS, noise: float = 0.01, seed: int = 1, **others: Any) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    plain = {"kernel": "k", "dtype": "float", "variant": "v", "height": 8192, "width": 8192}
+    plain |= {"cache_state": "warm", "launch_kind": "back_to_back", "device_name": "d"}
+    plain |= {"status": "ok", "tiles": TILES, "units": UNITS, "resident_per_unit": RESIDENT}
+    plain |= {"bytes_read": 2**28, "bytes_written": 2**28}
+    times = took(blocks) * np.exp(noise * rng.standard_normal(len(blocks)))
+    table = pd.DataFrame({"blocks": blocks, "median_s": times, "cell_key": map(str, blocks)})
+    return table.assign(**plain | others)
+
+
+def test_tiles_are_taken_in_turn_and_further_blocks_wait_for_a_wave() -> None:
+    assert took([1], TILES, CAPACITY, 5e-6, 1e-6, 0.0, 2.0) == pytest.approx(5e-6 + TILES * 1e-6)
+    few = took([6, 7, 1000], 6, 8)
+    assert (few == few[0]).all()
+    assert took([529]) > 1.15 * took([528])
+    # The first document's step from 30 to 32 blocks is the same rule.
+    assert took([32], 1024, 30) > 1.3 * took([30], 1024, 30)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "expected"), [(1.0, 5e-6), (2.0, 13**0.5 * 1e-6), (32.0, 3e-6)]
+)
+def test_overlap_goes_from_the_sum_of_both_times_to_the_larger(
+    overlap: float, expected: float
+) -> None:
+    assert took([1], 1, 1, 0.0, 2e-6, 3e-6, overlap) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_known_parameters_are_found_again_and_points_left_out_predicted(seed: int) -> None:
+    [(fit, table)] = fit_partitions(cells(seed=seed))
+    assert fit["fitted"] + fit["left_out"] == len(BLOCKS)
+    assert fit["left_out"] == pytest.approx(len(BLOCKS) / 4, abs=1)
+    assert fit["errors"]["median"] < 0.015
+    assert fit["errors"]["worst"] < 0.06
+    for name, truth, rel in zip(
+        ("tile_s", "bus_s", "overlap"), TRUTH[1:], (0.03, 0.06, 0.3), strict=True
+    ):
+        assert fit["values"][name] == pytest.approx(truth, rel=rel)
+        assert fit["half_widths"][name] < fit["values"][name]
+    assert table["trained"].sum() == fit["fitted"]
+
+
+def test_an_outlier_does_not_bend_the_curve() -> None:
+    bent = cells()
+    bent.loc[40, "median_s"] *= 3
+    [(fit, _)] = fit_partitions(bent)
+    assert fit["values"]["bus_s"] == pytest.approx(TRUTH[2], rel=0.05)
+
+
+def test_a_device_that_tells_no_occupancy_runs_a_block_a_unit() -> None:
+    blocks = np.arange(1, 41)
+    told = cells(blocks, units=8).assign(median_s=took(blocks, TILES, 8))
+    for untold in (told.assign(resident_per_unit=1), told.assign(resident_per_unit=None)):
+        [(fit, _)] = fit_partitions(untold)
+        assert fit["errors"]["worst"] < 0.01
+
+
+def test_too_few_points_and_cells_that_failed_say_so_or_nothing() -> None:
+    few = cells(np.arange(1, 8))
+    [(fit, rows)] = fit_partitions(few)
+    assert fit["why"] == "7 points are too few for 4 parameters"
+    assert rows.empty
+    assert partition_table(few).empty
+    assert fit_partitions(cells(status="wrong_result")) == []
+
+
+def test_the_table_is_read_as_that_of_the_models_device() -> None:
+    table = partition_table(cells())
+    assert list(table) == list(COLUMNS)
+    assert set(COLUMNS) <= set(DEVICE_MODEL_SCHEMA.names)
+    assert table["measured_gbs"].iloc[0] == pytest.approx(2**29 / cells()["median_s"][0] * 1e-9)
+
+
+def test_points_left_out_of_a_real_gpus_series_are_predicted(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    dataset = tmp_path_factory.mktemp("recorded") / "dataset"
+    aggregate(sorted(record("nvidia-h200/block_eq_partition").rglob("*.parquet")), dataset)
+    # Far outside the L2 cache.
+    fits = fit_partitions(read_cells(dataset, {"height": 8192, "cache_state": "warm"}))
+    assert len(fits) == 8
+    assert all(set(GROUP) <= set(fit) and fit["errors"]["median"] < 0.03 for fit, _ in fits)

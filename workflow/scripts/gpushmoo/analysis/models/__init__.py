@@ -1,1 +1,0 @@
-"""Closed formulas for bandwidth, fitted to measured cells."""

@@ -28,6 +28,7 @@ from planted.folders import written
 from record_pairs import planted_folder
 
 DELTA = 0.01
+PAIR_COLUMNS = "status", "message", "launches", "a_s", "b_s"
 
 
 def main() -> None:
@@ -56,8 +57,8 @@ def measured(
     plans: list[dict[str, Any]], blocks: int, out: Path, limit_s: float
 ) -> Iterator[dict[str, Any]]:
     """A row for each pair of cells: what was planted, which cell it is, its samples in seconds."""
-    from gpushmoo.measuring.events import PairJob
-    from gpushmoo.measuring.pair_job import measure_pairs
+    from gpushmoo.measuring.events import Against, Job
+    from gpushmoo.measuring.job import measure_pairs
 
     begin, longest_s = time.monotonic(), 0.0
     written(planted_folder())
@@ -74,18 +75,20 @@ def measured(
             if began_s + longest_s > limit_s:
                 print(f"{plan['run']} {sweep} {dtype}: left out, the time is over", flush=True)
                 continue
-            job = PairJob((usual[sweep, dtype, name], params), ((), ()), blocks, cache)
+            against = Against(params, ((), ()), blocks)
+            job = Job(usual[sweep, dtype, name], cache, began_s + begin, against=against)
             log = out.with_suffix(".log")
             done = measure_pairs(job, f"{plan['run']} {sweep} {dtype}", sys.stdout, log)
             longest_s = max(longest_s, time.monotonic() - begin - began_s)
-            for (cell, _), ended in zip(done.opened.pairs, done.ended, strict=True):
+            for place, pair in enumerate(done.runs):
                 yield {
                     "planted": plan["run"],
                     "device": done.opened.info.name,
                     "dtype": dtype,
-                    "height": cell.problem.height,
-                    **dict(cell.params),
-                    **asdict(ended),
+                    "height": pair.cell.problem.height,
+                    **dict(pair.cell.params),
+                    "place": place,
+                    **{name: getattr(pair, name) for name in PAIR_COLUMNS},
                 }
 
 

@@ -14,7 +14,7 @@ import pytest
 from bench import Bench
 from conftest import ROOT
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring import job
+from gpushmoo.measuring import job, process
 from gpushmoo.measuring.locks import DeviceLock, HeldClocks, device_lock, lock_one
 from gpushmoo.storage.store import read_shard
 
@@ -229,7 +229,7 @@ def test_a_job_frees_the_clocks_that_it_locked_whether_it_ends_well_or_not(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(
-        job, "HeldClocks", lambda _, uuid, asked, lock: HeldClocks("cuda", UUID, asked, lock)
+        process, "HeldClocks", lambda _, uuid, asked, lock: HeldClocks("cuda", UUID, asked, lock)
     )
     if fails:
 

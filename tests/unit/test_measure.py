@@ -633,6 +633,14 @@ def test_round_under_throttling_is_taken_again() -> None:
     check_progress(outcome)
 
 
+def test_the_seconds_of_a_round_that_does_not_count_are_no_part_of_the_budget() -> None:
+    for states in ([WARM], [WARM, WARM, WARM, HOT, HOT, WARM, WARM]):
+        rule = StoppingRule(2, 9, 0.01, 4.5e-3)
+        outcome = measure_cells(FakeDevice(states=[*states]), make_cells(), rule)
+        # Of a millisecond each.
+        assert {len(run.samples_s) for run in outcome.runs} == {5}
+
+
 @pytest.mark.parametrize(("state", "status", "samples"), [(HOT, "throttled", 0), (CAPPED, "ok", 6)])
 def test_only_heat_is_held_against_the_cells_not_the_usual_power_limit(
     state: Reading, status: str, samples: int

@@ -21,9 +21,9 @@ from gpushmoo.measuring.supervise import (
     STRIKES_ALONE,
     STRIKES_FORGIVEN,
     STRIKES_OF_NOBODY,
-    Fall,
     Supervisor,
     Suspects,
+    WorkerFailure,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,8 +33,10 @@ FIRST = CELLS[0]
 ALL = frozenset("abcdef")
 
 
-def fall(running: str, outside: bool = False, status: Status = Status.LAUNCH_FAILED) -> Fall:
-    return Fall(tuple(running), status, "fell", outside)
+def fall(
+    running: str, outside: bool = False, status: Status = Status.LAUNCH_FAILED
+) -> WorkerFailure:
+    return WorkerFailure(tuple(running), status, "fell", outside)
 
 
 def supervised(

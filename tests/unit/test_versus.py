@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,18 +23,27 @@ from gpushmoo.interactive.shell import main
 from gpushmoo.interactive.versus_result import Side
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import (
+    Began,
+    Ended,
     Finished,
-    MeasurePairs,
+    Measure,
     Message,
-    PairBegan,
-    PairEnded,
+    PairRun,
     PairsOpened,
+    pair_of,
 )
-from gpushmoo.measuring.pair_job import MeasuredPairs, PairSupervisor
+from gpushmoo.measuring.job import MeasuredPairs
 from gpushmoo.measuring.paired import Contender, PairedRun, matched
-from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
+from gpushmoo.measuring.process import (
+    STRIKES_OF_NOBODY,
+    WorkerCrashedError,
+    WorkerGoneError,
+    WorkerKilledError,
+    WorkerSilentError,
+)
 from gpushmoo.measuring.rounds import SLOWED_ROUNDS
-from gpushmoo.measuring.settings import TOGETHER, MeasureSettings, StoppingRule
+from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
+from gpushmoo.measuring.supervise import Supervisor
 from gpushmoo.workloads.loader import KernelFolder
 
 BLOCKS = 4
@@ -71,16 +80,14 @@ def measured(
     pairs: list[tuple[Cell, Cell]] = PAIRS,
     second: KernelFolder = FOLDER,
     settings: MeasureSettings = SETTINGS,
-) -> tuple[list[Message], list[PairEnded]]:
-    """All that was told, and how pairs ended."""
+) -> tuple[list[Message], list[PairRun]]:
+    """All that was told, and how pairs ended, in their order."""
     told: list[Message] = []
     sides = [Contender(f, build_variants(device, f, "float", ["a", "b"])) for f in (FOLDER, second)]
-    run = PairedRun(
-        device, (sides[0], sides[1]), settings, BLOCKS, told.append, device.clock, TOGETHER
-    )
-    run.measure(dict(enumerate(pairs)))
-    ended = sorted((m for m in told if isinstance(m, PairEnded)), key=lambda m: m.place)
-    return told, ended
+    run = PairedRun(device, (sides[0], sides[1]), settings, BLOCKS, told.append, device.clock)
+    run.measure(pairs)
+    ended = {m.run.cell.key: m.run for m in told if isinstance(m, Ended)}
+    return told, [ended[a.key] for a, _ in pairs]
 
 
 def samples(device: FakeDevice) -> list[str]:
@@ -104,7 +111,7 @@ def test_on_other_buffers_each_sample_follows_one_of_its_own() -> None:
 
 def test_each_pair_has_its_samples_by_version_and_as_many_launches() -> None:
     _, ended = measured(Uneven(launch_s=1e-6))
-    assert [e.place for e in ended] == list(range(len(PAIRS)))
+    assert [e.cell for e in ended] == [a for a, _ in PAIRS]
     for pair in ended:
         assert pair.status is Status.OK
         # The faster decides, for both: 64 launches of 1 µs take 50 µs.
@@ -172,11 +179,10 @@ def test_a_device_that_slows_itself_down_costs_the_block_and_at_last_the_pairs()
 
 def test_what_runs_is_told_with_its_version() -> None:
     told, _ = measured(FakeDevice())
-    began = [m for m in told if isinstance(m, PairBegan)]
+    began = [m for m in told if isinstance(m, Began)]
     assert {m.who for m in began} == {"A", "B", "A and B"}
-    for version, keys in zip("AB", zip(*PAIRS, strict=True), strict=True):
-        own = {cell.key for cell in keys}
-        assert all(set(m.keys) <= own for m in began if m.who == version)
+    # Pairs have the keys of A's cells.
+    assert {key for m in began for key in m.keys} == {a.key for a, _ in PAIRS}
 
 
 def test_cells_are_matched_by_all_that_both_have() -> None:
@@ -198,29 +204,32 @@ def test_cells_are_matched_by_all_that_both_have() -> None:
         matched((a, make_cells(heights=(2,), variants=("b",))), [("a", "b")])
 
 
-def process(do: MeasurePairs, bad: dict[int, BaseException]) -> FakeWorker:
-    """A process that measures pairs by their places and falls at a bad one."""
+KEYS = [a.key for a, _ in PAIRS]
+
+
+def process(do: Measure, bad: dict[int, BaseException]) -> FakeWorker:
+    """A process that measures pairs and falls at a bad one, by its place."""
     told: list[Message] = []
-    left = sorted(do.places)
+    left = [place for place, key in enumerate(KEYS) if do.keys is None or key in do.keys]
     while left:
         some, left = left[: do.together], left[do.together :]
-        told.append(PairBegan("B", tuple(PAIRS[i][1].key for i in some)))
+        told.append(Began(tuple(KEYS[i] for i in some), "B"))
         fallen = [bad[i] for i in some if i in bad]
         if fallen:
             return FakeWorker(told, fallen[0])
-        told += [PairEnded(i, Status.OK, None) for i in some]
+        for i in some:
+            pair = pair_of(*PAIRS[i])
+            pair.end(Status.OK)
+            told.append(Ended(pair))
     return FakeWorker([*told, Finished()])
 
 
-def supervised(bad: dict[int, BaseException], together: int) -> tuple[list[PairEnded], list[Any]]:
-    asked: list[MeasurePairs] = []
-
-    def start(do: MeasurePairs) -> FakeWorker:
-        asked.append(do)
-        return process(do, bad)
-
-    first = process(MeasurePairs(frozenset(range(len(PAIRS))), together), bad)
-    return PairSupervisor(PAIRS, start, 4.0, lambda done, share: None).measure(first), asked
+def supervised(
+    first: FakeWorker, start: Callable[[Measure], FakeWorker]
+) -> list[tuple[Status | None, str | None]]:
+    runs = [pair_of(a, b) for a, b in PAIRS]
+    result = Supervisor(runs, start, 4.0, lambda done, share: None).measure(first)
+    return [(run.status, run.message) for run in result.runs.values()]
 
 
 @pytest.mark.parametrize("together", [1, 2, 32])
@@ -235,32 +244,56 @@ def supervised(bad: dict[int, BaseException], together: int) -> tuple[list[PairE
 def test_who_takes_its_process_down_is_found_and_costs_no_other(
     together: int, err: BaseException, status: Status, said: str
 ) -> None:
-    ended, asked = supervised({2: err}, together)
-    assert [e.status for e in ended] == [Status.OK, Status.OK, status, Status.OK]
-    assert ended[2].message is not None
-    assert ended[2].message.startswith(said)
-    assert MeasurePairs(frozenset({2}), 1) in asked
-    assert all(do.together == 1 for do in asked if 2 in do.places)
+    asked: list[Measure] = []
+
+    def start(do: Measure) -> FakeWorker:
+        asked.append(do)
+        return process(do, {2: err})
+
+    ended = supervised(process(Measure(None, together, {}), {2: err}), start)
+    assert [status for status, _ in ended] == [Status.OK, Status.OK, status, Status.OK]
+    assert str(ended[2][1]).startswith(said)
+    # Blamed is what ran alone.
+    assert [do.together for do in asked if do.keys is None or KEYS[2] in do.keys][-1] == 1
 
 
-def test_a_process_that_falls_while_no_cell_runs_is_replaced_once() -> None:
-    def start(do: MeasurePairs) -> FakeWorker:
-        return FakeWorker([], WorkerGoneError("ended by SIGSEGV"))
+def test_falls_of_nobody_that_lie_apart_lose_no_pair() -> None:
+    """Two with pairs that end in between, and signals from outside, which are no pair's fault."""
 
-    supervisor = PairSupervisor(PAIRS, start, 4.0, lambda done, share: None)
-    ended = supervisor.measure(start(MeasurePairs(frozenset(), 1)))
-    assert {e.status for e in ended} == {Status.LOST_DEVICE}
-    assert {e.message for e in ended} == {"ended by SIGSEGV, while no cell ran"}
+    def fallen(places: list[int], err: BaseException) -> FakeWorker:
+        done = process(Measure(frozenset(KEYS[i] for i in places), 1, {}), {})
+        return FakeWorker(done.told[:-1], err)
+
+    fault, strike = WorkerGoneError("ended by SIGSEGV"), WorkerKilledError("ended by SIGTERM")
+    for err, count in ((fault, 2), (strike, STRIKES_OF_NOBODY - 1)):
+        falls = [fallen([] if err is strike else [i], err) for i in range(count)]
+
+        def start(do: Measure, falls: list[FakeWorker] = falls) -> FakeWorker:
+            return falls.pop() if falls else process(do, {})
+
+        assert {status for status, _ in supervised(falls.pop(), start)} == {Status.OK}
 
 
-def test_a_device_that_does_not_come_back_ends_all() -> None:
-    def start(do: MeasurePairs) -> FakeWorker:
-        raise DeviceError("It has left the bus.")
+def test_silence_while_no_pair_runs_is_not_told_as_a_launch_that_did_not_end() -> None:
+    said = "the measuring process said nothing for 600 s"
+    ended = supervised(
+        FakeWorker([], WorkerSilentError(said)), lambda do: FakeWorker([], WorkerSilentError(said))
+    )
+    assert set(ended) == {(Status.LOST_DEVICE, said)}
 
-    first = process(MeasurePairs(frozenset(range(4)), 1), {1: WorkerGoneError("gone")})
-    ended = PairSupervisor(PAIRS, start, 4.0, lambda done, share: None).measure(first)
-    assert [e.status for e in ended] == [Status.OK] + [Status.LOST_DEVICE] * 3
-    assert ended[2].message == "the device did not come back: It has left the bus."
+
+@pytest.mark.parametrize(
+    "err",
+    [DeviceError("it is gone"), WorkerCrashedError("it is gone"), WorkerGoneError("it is gone")],
+)
+def test_a_device_that_does_not_come_back_ends_the_pairs_that_are_left(err: Exception) -> None:
+    def start(do: Measure) -> FakeWorker:
+        raise err
+
+    first = process(Measure(None, 1, {}), {1: WorkerGoneError("gone")})
+    ended = supervised(first, start)
+    assert ended[0] == (Status.OK, None)
+    assert set(ended[1:]) == {(Status.LOST_DEVICE, "the device did not come back: it is gone")}
 
 
 KERNEL = """
@@ -360,13 +393,13 @@ def judged_as(ratios: Sequence[float], noise: float) -> Versus:
         (make_cells(variants=("a",), threads=tuple(range(1, len(ratios) // 2 + 1))),) * 2,
         [("a", "a")],
     )
-    ended = [
-        PairEnded(i, Status.OK, None, 1, *(r * np.exp(noise * rng.standard_normal((2, 8, 2)))))
-        for i, r in enumerate(np.stack([np.ones(len(ratios)), ratios], axis=1)[:, :, None, None])
-    ]
+    runs = [pair_of(a, b) for a, b in pairs]
+    for run, r in zip(runs, np.stack([np.ones(len(ratios)), ratios], axis=1), strict=True):
+        run.a_s, run.b_s = r[:, None, None] * np.exp(noise * rng.standard_normal((2, 8, 2)))
+        run.end(Status.OK)
     opened = PairsOpened(INFO, pairs, (0, 0), ({"a": "1"}, {"a": "1"}))
     side = Side(FOLDER.path, ("a",), ())
-    return Versus((side, side), {"float": MeasuredPairs(opened, ended)}, 8, 0.01, "")
+    return Versus((side, side), {"float": MeasuredPairs(opened, runs)}, 8, 0.01, "")
 
 
 def test_pairs_that_differ_in_their_parameters_alone_are_known_better_together() -> None:

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,8 +19,8 @@ from ..core.backends import AUTO
 from ..core.run_plan import SweepPlan
 from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.select import DeviceChoice
-from ..measuring.events import PairJob
-from ..measuring.pair_job import measure_pairs
+from ..measuring.events import Against, Job
+from ..measuring.job import measure_pairs
 from ..measuring.settings import MeasureSettings
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..planning.plan import sweep_params
@@ -87,8 +88,9 @@ def versus(
         measured = {}
         with logged(Path(place) / LOG) as log_file:
             for dtype in sweeps[0].dtypes:
-                params = [_params(sweep, dtype, settings, choice) for sweep in sweeps]
-                job = PairJob((params[0], params[1]), options, blocks, choice.cache)
+                first, second = (_params(sweep, dtype, settings, choice) for sweep in sweeps)
+                against = Against(second, options, blocks)
+                job = Job(first, choice.cache, time.monotonic(), against=against)
                 label = f"{folders[0].name} {dtype}, A and B"
                 measured[dtype] = measure_pairs(job, label, terminal, log_file)
         log = log_file.read_text(encoding="utf-8", errors="replace")

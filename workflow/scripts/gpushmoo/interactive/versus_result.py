@@ -15,7 +15,7 @@ from ..comparing.paired import JudgedChange, block_changes, judged, paired_chang
 from ..core.schema import Status
 from ..core.text import one_line
 from ..devices.base import DeviceInfo
-from ..measuring.pair_job import MeasuredPairs
+from ..measuring.job import MeasuredPairs
 
 # Rows of the table that a result is printed as.
 _MOST_ROWS = 30
@@ -144,16 +144,17 @@ def _same_code(measured: MeasuredPairs) -> bool:
 
 def _rows(dtype: str, measured: MeasuredPairs) -> Iterator[dict[str, Any]]:
     """A row of plain values for each pair, not judged yet."""
-    for (a, b), ended in zip(measured.opened.pairs, measured.ended, strict=True):
-        a_s, b_s = (np.array(s, dtype=float).reshape(-1, 2) for s in (ended.a_s, ended.b_s))
+    for run in measured.runs:
+        a, b = (one.cell for one in run.runs)
+        a_s, b_s = (np.array(s, dtype=float).reshape(-1, 2) for s in (run.a_s, run.b_s))
         which = dtype, a.variant, b.variant, a.problem.height, a.problem.width, *a.condition
         yield {
             **dict(zip(_WHICH, which, strict=True)),
             # Of parameters that both have the values are the same.
             **dict(sorted({*a.params, *b.params})),
-            "status": str(ended.status),
-            "message": ended.message,
-            "launches": ended.launches,
+            "status": str(run.status),
+            "message": run.message,
+            "launches": run.launches,
             "a_s": np.median(a_s) if a_s.size else None,
             "b_s": np.median(b_s) if b_s.size else None,
             "a_samples_s": a_s,

@@ -1,11 +1,14 @@
-"""What measuring tells: cells on their way, events about them, and what is left at the end."""
+"""What measuring is about, and what a measuring process and its caller say to each other.
+
+Cells and pairs of cells on their way, what happens to them, what is left of a shard at the end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..core.errors import (
     BuildError,
@@ -77,6 +80,49 @@ class CellRun:
         self.status, self.bound, self.proof = status, None, None
 
 
+# What the two cells of a pair are called, in sentences.
+NAMES = "A", "B"
+
+
+@dataclass
+class PairRun:
+    """A cell of A and one of B on their way, sampled alternately; its key is that of A's cell.
+
+    `a_s` and `b_s` hold, for each block, the seconds of two samples of A and of two of B.
+    """
+
+    a: CellRun
+    b: CellRun
+    status: Status | None = None
+    message: str | None = None
+    a_s: list[tuple[float, float]] = field(default_factory=list)
+    b_s: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def cell(self) -> Cell:
+        """A's cell."""
+        return self.a.cell
+
+    @property
+    def runs(self) -> tuple[CellRun, CellRun]:
+        """Both cells, in the order of NAMES."""
+        return self.a, self.b
+
+    @property
+    def launches(self) -> int | None:
+        """How many make a sample, of A as of B."""
+        return self.a.launches
+
+    def end(self, status: Status, message: str | None = None) -> None:
+        """Fix the status of the pair, and of those of its cells that have none."""
+        for run in self.runs:
+            if run.status is None:
+                run.end(status, message)
+        self.status, self.message = status, message
+        if status is not Status.OK:
+            self.a_s, self.b_s = [], []
+
+
 class NoLaunch(Launch):
     """Stands where a workload fails to say its launch, or has none: no block of no thread."""
 
@@ -101,6 +147,115 @@ def planned(workload: Workload, cell: Cell) -> CellRun:
         return CellRun(cell, NoLaunch(), status=status_of(err), message=str(err))
 
 
+def pair_of(a: Cell, b: Cell) -> PairRun:
+    """Both cells as one who does not measure them knows them."""
+    return PairRun(CellRun(a, NoLaunch()), CellRun(b, NoLaunch()))
+
+
+# What a caller says.
+
+
+@dataclass(frozen=True)
+class Against:
+    """The version B of a kernel, which is measured alternately with the version A of a Job.
+
+    `params` are as those of a Job, `options` what the compilers of A and of B are told besides, and
+    `blocks` how many blocks of samples each pair of cells gets.
+    """
+
+    params: Mapping[str, Any]
+    options: tuple[tuple[str, ...], tuple[str, ...]]
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """A shard's parameters (run_plan.RunPlan), the runtimes' cache, when the shard began.
+
+    `build` is the kernel's build file; None where there is none to load, or nothing to build.
+    """
+
+    params: Mapping[str, Any]
+    cache: Path
+    started: float
+    build: Path | None = None
+    against: Against | None = None
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's folder as sentences name it; both, of two versions."""
+        sides = [self.params] if self.against is None else [self.params, self.against.params]
+        names = ("/".join(Path(params["folder"]).parts[-2:]) for params in sides)
+        return " or ".join(dict.fromkeys(names))
+
+    @property
+    def process_key(self) -> tuple[object, ...]:
+        """Jobs of which this is the same may be done by one process: the device, and the repeat."""
+        named = ("backend", "device", "opencl_runtime", "repeat")
+        return (*(self.params[name] for name in named), self.cache)
+
+
+@dataclass(frozen=True)
+class Locked:
+    """The device that is locked; the lock's file descriptor follows on the socket."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What to measure: the cells with these keys, or all for None, `together` at most at a time.
+
+    `launches` is how many make a sample of the groups that another process has begun with.
+    """
+
+    keys: frozenset[str] | None
+    together: int
+    launches: Mapping[CellGroup, int]
+
+
+# What a measuring process says.
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Devices that may measure the shard: index and UUID."""
+
+    devices: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The device is open and the kernel built; these are the shard's cells.
+
+    `machine_code` is by variant what `EntryCode` tells, None where no machine code was looked at;
+    `compiled_here` the variants that this process compiled, although there is a build file, and
+    why; `codes` are digests of what the device runs, by version, "" where no machine code is told.
+    """
+
+    info: DeviceInfo
+    options: dict[str, str]
+    failures: dict[str, str]
+    machine_code: dict[str, Any] | None
+    compiled_here: dict[str, str]
+    cells: Sequence[Cell]
+    codes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PairsOpened:
+    """The device is open and both versions are built; these are their cells, pair by pair.
+
+    `alone` counts the cells of A, and of B, that the other does not have; `codes` are those of
+    `Opened`, of each.
+    """
+
+    info: DeviceInfo
+    pairs: Sequence[tuple[Cell, Cell]]
+    alone: tuple[int, int]
+    codes: tuple[dict[str, str], dict[str, str]]
+
+
 @dataclass(frozen=True)
 class Preparing:
     """Work on `problem` that belongs to no cell: making its buffers, the runtime's own copy.
@@ -114,16 +269,20 @@ class Preparing:
 
 @dataclass(frozen=True)
 class Began:
-    """The cells with these keys are about to run on the device, in this order."""
+    """The cells with these keys are about to run on the device, in this order.
+
+    Of pairs `who` says which of their cells: ``A``, ``B`` or ``A and B``.
+    """
 
     keys: tuple[str, ...]
+    who: str = ""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A cell has its status, and with it all that is written about it."""
+    """A cell, or a pair, has its status, and with it all that is written about it."""
 
-    run: CellRun
+    run: CellRun | PairRun
 
 
 @dataclass(frozen=True)
@@ -178,168 +337,6 @@ class Worked:
     fraction: float
 
 
-Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Searched | Worked
-
-
-@dataclass
-class ShardResult:
-    """All cells of a shard, ended, and what was read beside them.
-
-    `copies` are the runtime's own copies by problem and condition, each with the moment at which
-    it began and its duration in seconds; `launches` is how many make a sample of each group.
-    `searches` are those of the groups that were searched; where a process had to be replaced, of
-    what it had left of them.
-    """
-
-    runs: dict[str, CellRun]
-    copies: dict[tuple[Problem, Condition], list[tuple[float, float]]] = field(default_factory=dict)
-    launches: dict[CellGroup, int] = field(default_factory=dict)
-    readings: list[tuple[float, Reading]] = field(default_factory=list)
-    searches: list[Searched] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Job:
-    """A shard's parameters (run_plan.RunPlan), the runtimes' cache, when the shard began.
-
-    `build` is the kernel's build file; None where there is none to load, or nothing to build.
-    """
-
-    params: Mapping[str, Any]
-    cache: Path
-    started: float
-    build: Path | None = None
-
-    @property
-    def kernel(self) -> str:
-        """The kernel's folder as sentences name it."""
-        return named_folder(self.params)
-
-    @property
-    def process_key(self) -> tuple[object, ...]:
-        """Jobs of which this is the same may be done by one process: the device, and the repeat."""
-        named = ("backend", "device", "opencl_runtime", "repeat")
-        return (*(self.params[name] for name in named), self.cache)
-
-
-def named_folder(params: Mapping[str, Any]) -> str:
-    """The last two parts of a kernel's folder."""
-    return "/".join(Path(params["folder"]).parts[-2:])
-
-
-@dataclass(frozen=True)
-class PairJob:
-    """Two versions of a kernel that are measured alternately, A first.
-
-    `sides` are their parameters as of a Job, `options` what their compilers are told besides, and
-    `blocks` how many blocks of samples each pair of cells gets.
-    """
-
-    sides: tuple[Mapping[str, Any], Mapping[str, Any]]
-    options: tuple[tuple[str, ...], tuple[str, ...]]
-    blocks: int
-    cache: Path
-
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """Those that say which device is meant, which both have in common."""
-        return self.sides[0]
-
-    @property
-    def kernel(self) -> str:
-        """Both folders as sentences name them."""
-        return " or ".join(dict.fromkeys(map(named_folder, self.sides)))
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Devices that may measure the shard: index and UUID."""
-
-    devices: tuple[tuple[int, str], ...]
-
-
-@dataclass(frozen=True)
-class Locked:
-    """The device that is locked; the lock's file descriptor follows on the socket."""
-
-    index: int
-
-
-@dataclass(frozen=True)
-class Opened:
-    """The device is open and the kernel built; these are the shard's cells.
-
-    `codes` are digests of what the device runs, by version; "" where no machine code is told.
-    """
-
-    info: DeviceInfo
-    options: dict[str, str]
-    failures: dict[str, str]
-    # By variant what `EntryCode` tells; None where no machine code was looked at.
-    machine_code: dict[str, Any] | None
-    # Variants that this process compiled, although there is a build file, and why.
-    compiled_here: dict[str, str]
-    cells: Sequence[Cell]
-    codes: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PairsOpened:
-    """The device is open and both versions are built; these are their cells, pair by pair.
-
-    `alone` counts the cells of A, and of B, that the other does not have; `codes` are those of
-    `Opened`, of each.
-    """
-
-    info: DeviceInfo
-    pairs: Sequence[tuple[Cell, Cell]]
-    alone: tuple[int, int]
-    codes: tuple[dict[str, str], dict[str, str]]
-
-
-@dataclass(frozen=True)
-class MeasurePairs:
-    """Which pairs to measure, by their places, `together` samples at most at a time."""
-
-    places: frozenset[int]
-    together: int
-
-
-@dataclass(frozen=True)
-class PairBegan:
-    """Cells with these keys are about to run on the device: of ``A``, ``B`` or ``A and B``."""
-
-    who: str
-    keys: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PairEnded:
-    """A pair has its status, and its samples: seconds of two of A and of two of B for each block.
-
-    `message` says of a pair that did not end well which version did what.
-    """
-
-    place: int
-    status: Status
-    message: str | None
-    launches: int | None = None
-    a_s: Sequence[tuple[float, float]] = ()
-    b_s: Sequence[tuple[float, float]] = ()
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What to measure: the cells with these keys, or all for None, `together` at most at a time.
-
-    `launches` is how many make a sample of the groups that another process has begun with.
-    """
-
-    keys: frozenset[str] | None
-    together: int
-    launches: Mapping[CellGroup, int]
-
-
 @dataclass(frozen=True)
 class Finished:
     """All cells that the process was to measure have ended."""
@@ -366,15 +363,26 @@ class Crashed:
     message: str
 
 
-Message = (
-    Event
-    | Candidates
-    | Opened
-    | PairsOpened
-    | PairBegan
-    | PairEnded
-    | Finished
-    | Lost
-    | Refused
-    | Crashed
-)
+Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Searched | Worked
+Message = Event | Candidates | Opened | PairsOpened | Finished | Lost | Refused | Crashed
+
+# A cell, or a pair of cells, that is measured.
+Run = TypeVar("Run", CellRun, PairRun)
+
+
+@dataclass
+class ShardResult(Generic[Run]):
+    """All cells of a shard, or pairs, ended, and what was read beside them.
+
+    `copies` are the runtime's own copies by problem and condition, each with the moment at which
+    it began and its duration in seconds; `launches` is how many make a sample of each group.
+    `searches` are those of the groups that were searched; where a process had to be replaced, of
+    what it had left of them. `timed_s` are seconds of the first launch of cells, by key.
+    """
+
+    runs: dict[str, Run]
+    copies: dict[tuple[Problem, Condition], list[tuple[float, float]]] = field(default_factory=dict)
+    launches: dict[CellGroup, int] = field(default_factory=dict)
+    readings: list[tuple[float, Reading]] = field(default_factory=list)
+    searches: list[Searched] = field(default_factory=list)
+    timed_s: dict[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The measuring job: locks a device, has a shard measured, writes its file."""
+"""The measuring job: locks a device, has a shard or pairs measured, writes the shard's file."""
 
 from __future__ import annotations
 
@@ -15,32 +15,44 @@ from typing import Any, TextIO, TypeVar
 import pyarrow as pa
 
 from ..core.backends import BACKENDS
-from ..core.errors import DeviceError
 from ..core.paths import ROOT
 from ..core.run_plan import RunPlan, plain
-from ..core.sampled import fully_sampled
-from ..core.schema import FAULTS
-from ..core.space import CellGroup, asks_the_device
-from ..devices.base import DeviceInfo
+from ..core.schema import FAULTS, Status
+from ..core.space import asks_the_device
 from ..devices.building import failure_sentences
-from ..storage.store import read_shard, write_result
+from ..storage.store import write_result
 from ..storage.wholefile import DamagedFileError, read_json
 from ..workloads.loader import KernelFolder, load_kernel
 from .builds import first_printf
-from .events import Job, Measure, Opened, ShardResult, planned
-from .locks import DeviceLock, HeldClocks, lock_one
-from .process import (
-    WorkerGoneError,
-    WorkerKilledError,
-    WorkerProcess,
-    Workers,
-    WorkerSilentError,
-    opened_by,
+from .events import (
+    CellRun,
+    Job,
+    Measure,
+    Opened,
+    PairRun,
+    PairsOpened,
+    ShardResult,
+    pair_of,
+    planned,
 )
+from .locks import HeldClocks
+from .process import Session, WorkerProcess, Workers
 from .progress import LiveFile, Progress, live_path
 from .settings import TOGETHER, settings_of
-from .shard_file import NOTHING, Earlier, Taken, cell_table, joined, launches_by_group, provenance
-from .supervise import FAULTS_OF_NOBODY, STRIKES_OF_NOBODY, Supervisor
+from .shard_file import (
+    NOTHING,
+    Earlier,
+    FirstRepeat,
+    ReusedCells,
+    cell_table,
+    joined,
+    provenance,
+    read_first,
+)
+from .supervise import Supervisor
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class OrphanError(Exception):
@@ -82,31 +94,6 @@ class Membership:
             )
 
 
-log = logging.getLogger(__name__)
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class FirstRepeat:
-    """What later repeats of a shard take over from the first, so that they measure alike.
-
-    They measure the cells that are `fully_sampled` there, with as many launches a sample;
-    `of_cells` has that number by the cell's key, `launches` by its group.
-    """
-
-    of_cells: Mapping[str, int]
-    launches: Mapping[CellGroup, int]
-
-
-def read_first(path: Path) -> FirstRepeat:
-    """Of the file that the first repeat wrote. Raises BadParquetError."""
-    table, metadata = read_shard(path)
-    ok = table.filter(fully_sampled(table, metadata["params"]["measure"]))
-    names = ("cell_key", "launches_per_sample")
-    of_cells = zip(*(ok.column(name).to_pylist() for name in names), strict=True)
-    return FirstRepeat(dict(of_cells), launches_by_group(ok))
-
-
 @dataclass(frozen=True)
 class ShardTask:
     """What a measuring job is to do, apart from where the result goes.
@@ -116,8 +103,8 @@ class ShardTask:
     None if this is the first; `build` the kernel's build file, without which the measuring process
     compiles, and `log_file` then has the compilers' messages. `earlier` is what may be taken over
     from jobs before this one. The measuring process prints into `worker_log`, or where this one
-    does. `live` is the file for those who watch (see `live`), None for none. `workers` start the
-    measuring processes.
+    does. `live` is the file for those who watch (see `progress`), None for none. `workers` start
+    the measuring processes.
     """
 
     params: Mapping[str, Any]
@@ -129,7 +116,7 @@ class ShardTask:
     earlier: Earlier | None = None
     worker_log: Path | None = None
     live: Path | None = None
-    workers: Workers = field(default_factory=lambda: Workers(keep=False))
+    workers: Workers = field(default_factory=Workers)
 
 
 @dataclass(frozen=True)
@@ -170,51 +157,82 @@ def measure_shard(
     So who waits for the device finds what was written. `check` is called on the way, and may
     raise. Raises DeviceError when there is no device or a problem does not fit it.
     """
-    log.info("shard %s, repeat %d", task.params["shard"], task.params["repeat"])
-    folder = load_kernel(ROOT / task.params["folder"])
+    params = task.params
+    log.info("shard %s, repeat %d", params["shard"], params["repeat"])
+    folder = load_kernel(ROOT / params["folder"])
     before = None if task.first is None else read_first(task.first)
-    session = _Session(task, folder, before, terminal)
+    label = _label(folder, params, task.place)
+    job = Job(params, task.cache, time.monotonic(), task.build)
+    preferred = frozenset() if task.earlier is None else task.earlier.uuids
+    session = Session(job, label, terminal, task.workers, task.worker_log, preferred)
+    work: list[_Work] = []
+
+    def asked(opened: Opened) -> Measure:
+        work.append(_work_of(task, folder, before, opened))
+        return work[-1].do
+
     try:
-        return _measured(task, folder, session, terminal, check, finish)
+        worker = session.begin(asked)
+        return _measured(task, folder, session, worker, work[-1], label, terminal, check, finish)
     finally:
         # After a fault, too: the caller may be a program that goes on.
         session.release()
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What the first process has opened, what is taken over from earlier jobs, what is left."""
+
+    opened: Opened
+    taken: ReusedCells
+    do: Measure
+
+
+def _work_of(
+    task: ShardTask, folder: KernelFolder, before: FirstRepeat | None, opened: Opened
+) -> _Work:
+    of_cells = None if before is None else before.of_cells
+    taken = NOTHING
+    if task.earlier is not None:
+        taken = task.earlier.taken(opened, folder.workload, of_cells)
+        if settings_of(task.params).searches:
+            taken = task.earlier.taken_whole(opened, taken)
+    keys = None if of_cells is None else frozenset(of_cells)
+    if taken.keys:
+        keys = (frozenset(c.key for c in opened.cells) if keys is None else keys) - taken.keys
+    launches = taken.launches if before is None else before.launches
+    return _Work(opened, taken, Measure(keys, TOGETHER, launches))
+
+
 def _measured(
     task: ShardTask,
     folder: KernelFolder,
-    session: _Session,
+    session: Session,
+    worker: WorkerProcess,
+    work: _Work,
+    label: str,
     terminal: TextIO,
     check: Callable[[], None],
     finish: Callable[[MeasuredShard], T],
 ) -> T:
-    """`measure_shard` by the processes of `session`."""
-    params = task.params
-    try:
-        worker = session.begin()
-    except (WorkerGoneError, WorkerSilentError) as err:
-        if err.in_workload:
-            raise DeviceError(f"{err}.") from err
-        reason = str(err) or "the measuring process said nothing"
-        raise DeviceError(f"The device was not opened: {reason}.") from err
-    opened, taken, do = session.opened, session.taken, session.do
+    """`measure_shard` by `worker`, which is at work on all of it, and its successors."""
+    params, opened, taken, do = task.params, work.opened, work.taken, work.do
     cells = [c for c in opened.cells if do.keys is None or c.key in do.keys]
-    progress = Progress(session.label, len(cells), terminal)
+    progress = Progress(label, len(cells), terminal)
     progress.announce()
     if taken.keys:
-        terminal.write(f"{session.label}: {len(taken.keys)} cells were measured before\n")
-    terminal.writelines(f"{session.label}: {why}\n" for why in taken.refused)
+        terminal.write(f"{label}: {len(taken.keys)} cells were measured before\n")
+    terminal.writelines(f"{label}: {why}\n" for why in taken.refused)
     if task.first is None:
         log_file = task.log_file if task.build is None else None
         _say_of_source(folder, params, opened, log_file, terminal)
     runs = [planned(folder.workload, cell) for cell in cells]
-    live = LiveFile(task.live, folder.workload, session.label, len(cells), len(taken.keys))
+    live = LiveFile(task.live, folder.workload, label, len(cells), len(taken.keys))
 
     def on_progress(done: int, share: float) -> None:
         check()
         progress.update(done, share)
-        live.tell(supervisor.result.runs, supervisor.timed_s, share)
+        live.tell(supervisor.result.runs, supervisor.result.timed_s, share)
 
     timeout_s = params["measure"]["timeout_s"]
     supervisor = Supervisor(runs, session.start, timeout_s, on_progress, do.launches)
@@ -232,6 +250,43 @@ def _measured(
         session.drop()
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
     return finished
+
+
+@dataclass(frozen=True)
+class MeasuredPairs:
+    """What was opened, and how each of its pairs ended, in their order."""
+
+    opened: PairsOpened
+    runs: Sequence[PairRun]
+
+
+def measure_pairs(
+    job: Job, label: str, terminal: TextIO, worker_log: Path | None = None
+) -> MeasuredPairs:
+    """Measure all cells that two versions of one element type have in common.
+
+    `label` stands before what is said on `terminal`; processes print into `worker_log`. Raises
+    DeviceError when there is no device, or a problem does not fit it.
+    """
+    session = Session(job, label, terminal, Workers(), worker_log)
+    told: list[PairsOpened] = []
+
+    def asked(opened: PairsOpened) -> Measure:
+        told.append(opened)
+        return Measure(None, TOGETHER, {})
+
+    try:
+        worker = session.begin(asked)
+        runs = [pair_of(a, b) for a, b in told[-1].pairs]
+        progress = Progress(label, len(runs), terminal)
+        progress.announce()
+        timeout_s = job.params["measure"]["timeout_s"]
+        result = Supervisor(runs, session.start, timeout_s, progress.update).measure(worker)
+    finally:
+        session.release()
+    ended = list(result.runs.values())
+    progress.finish(f"{sum(run.status is Status.OK for run in ended)} pairs measured")
+    return MeasuredPairs(told[-1], ended)
 
 
 def _label(folder: KernelFolder, params: Mapping[str, Any], place: tuple[int, int]) -> str:
@@ -269,11 +324,11 @@ def _say_of_source(
 def _metadata(
     params: Mapping[str, Any],
     opened: Opened,
-    result: ShardResult,
-    taken: Taken,
+    result: ShardResult[CellRun],
+    taken: ReusedCells,
     clocks: HeldClocks | None,
 ) -> dict[str, Any]:
-    info: DeviceInfo = opened.info
+    info = opened.info
     return {
         **provenance(info, params["kernel_digest"], opened.options),
         "axes": sorted(params["axes"]),
@@ -301,7 +356,7 @@ def _metadata(
     }
 
 
-def _searches(result: ShardResult) -> list[dict[str, Any]]:
+def _searches(result: ShardResult[CellRun]) -> list[dict[str, Any]]:
     """How the searches of groups ended, in plain values."""
     return [
         {
@@ -320,115 +375,3 @@ def _resolved_axes(params: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
     asked = [axis for axis, spec in sorted(params["axes"].items()) if asks_the_device(spec)]
     values = {axis: sorted({cell[axis] for cell in opened.cells}) for axis in asked}
     return {"resolved_axes": values} if values else {}
-
-
-class _Session:
-    """Starts measuring processes on one device, which it locks with the first.
-
-    Once that is open, `opened` is what it has told, `taken` what is taken over from earlier jobs,
-    and `do` what is left to measure.
-    """
-
-    opened: Opened
-    taken: Taken
-    do: Measure
-
-    def __init__(
-        self, task: ShardTask, folder: KernelFolder, before: FirstRepeat | None, terminal: TextIO
-    ) -> None:
-        self.label = _label(folder, task.params, task.place)
-        self._job = Job(task.params, task.cache, time.monotonic(), task.build)
-        self._workers, self._worker_log = task.workers, task.worker_log
-        self._earlier, self._workload = task.earlier, folder.workload
-        self._before, self._terminal = before, terminal
-        self._held: tuple[int, DeviceLock] | None = None
-        self.clocks: HeldClocks | None = None
-
-    def begin(self) -> WorkerProcess:
-        """The first process, at work on all cells that are not taken over. Raises as `start`."""
-        return self._started(self._first_work)
-
-    def _first_work(self, opened: Opened) -> Measure:
-        self.opened, before = opened, self._before
-        of_cells = None if before is None else before.of_cells
-        self.taken = NOTHING
-        if self._earlier is not None:
-            self.taken = self._earlier.taken(opened, self._workload, of_cells)
-            if settings_of(self._job.params).searches:
-                self.taken = self._earlier.taken_whole(opened, self.taken)
-        keys = None if of_cells is None else frozenset(of_cells)
-        if self.taken.keys:
-            wanted = frozenset(c.key for c in opened.cells) if keys is None else keys
-            keys = wanted - self.taken.keys
-        launches = self.taken.launches if before is None else before.launches
-        self.do = Measure(keys, TOGETHER, launches)
-        return self.do
-
-    def start(self, do: Measure) -> WorkerProcess:
-        """A fresh process, at work on what it is told to measure; see `_started`."""
-        self.drop()
-        return self._started(lambda _: do)
-
-    def drop(self) -> None:
-        """Have the next job start with a fresh process."""
-        self._workers.drop(self._job)
-
-    def _started(self, work: Callable[[Opened], Measure]) -> WorkerProcess:
-        """A process that is at work on what `work` makes of its device and cells.
-
-        One that ends before it is at work is replaced, so that no cell is lost to a signal from
-        outside. Raises DeviceError, WorkerGoneError, WorkerSilentError.
-        """
-        ends: Counter[bool] = Counter()
-        while True:
-            try:
-                return self._start_once(work)
-            except WorkerGoneError as err:
-                struck = isinstance(err, WorkerKilledError)
-                ends[struck] += 1
-                if ends[struck] >= (STRIKES_OF_NOBODY if struck else FAULTS_OF_NOBODY):
-                    raise
-                log.error("%s while it started; another one is started", err)
-
-    def _start_once(self, work: Callable[[Opened], Measure]) -> WorkerProcess:
-        worker = self._workers.take(self._job, self._worker_log)
-        try:
-            opened = opened_by(worker, self._locked)
-            assert isinstance(opened, Opened)
-        except BaseException:
-            worker.stop()
-            raise
-        worker.say(work(opened))
-        return worker
-
-    def _locked(self, devices: Sequence[tuple[int, str]]) -> tuple[int, DeviceLock]:
-        """The device that is locked: by the first process one of these, by later ones the same."""
-        if self._held is None:
-            self._held = lock_one(self._preferred(devices), self._say_waiting)
-            self._lock_clocks(dict(devices)[self._held[0]], self._held[1])
-        return self._held
-
-    def _preferred(self, devices: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
-        """Those of the devices that have measured cells of this shard before, if there are any."""
-        uuids = frozenset() if self._earlier is None else self._earlier.uuids
-        return [device for device in devices if device[1] in uuids] or devices
-
-    def _lock_clocks(self, uuid: str, lock: DeviceLock) -> None:
-        asked = settings_of(self._job.params).lock_clocks
-        if asked is None:
-            return
-        self.clocks = HeldClocks(self._job.params["backend"], uuid, asked, lock)
-        params = self._job.params
-        if self.clocks.sentence is not None and (params["shard"][0], params["repeat"]) == (0, 1):
-            self._terminal.write(f"{self.label}: {self.clocks.sentence}\n")
-
-    def release(self) -> None:
-        """Let others measure on the device, whose clocks are as they were."""
-        if self.clocks is not None:
-            self.clocks.free()
-        if self._held is not None:
-            self._held[1].release()
-
-    def _say_waiting(self) -> None:
-        self._terminal.write(f"{self.label}: ready, waiting until a device is free\n")
-        self._terminal.flush()

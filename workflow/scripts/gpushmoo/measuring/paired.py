@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,26 +22,23 @@ from ..workloads.loader import KernelFolder
 from .buffers import Space, Workspace, open_space
 from .builds import Builds
 from .events import (
+    NAMES,
     Began,
-    CellRun,
+    Ended,
     Event,
-    Message,
-    PairBegan,
-    PairEnded,
+    Grouped,
+    PairRun,
     Preparing,
     Worked,
     planned,
     status_of,
 )
-from .rounds import SLOWED, SLOWED_ROUNDS, chunked, launches_of_cell, launches_of_group, shuffled
+from .rounds import chunked, launches_of_cell, launches_of_group, shuffled, take_rounds
 from .settings import TOGETHER, TOGETHER_S, MeasureSettings
-from .verify import Admission, CellSteps
+from .verify import CellSteps
 
 log = logging.getLogger(__name__)
 
-# What the two are called, in messages and in sentences.
-NAMES = "A", "B"
-BOTH = " and ".join(NAMES)
 # A block, by places in NAMES; every second one is its mirror image, so that what is not linear in
 # time, and what the first place costs, cancels over two blocks.
 BLOCK = (0, 1, 1, 0)
@@ -54,23 +52,6 @@ class Contender:
 
     folder: KernelFolder
     builds: Builds
-
-
-@dataclass
-class PairRun:
-    """A pair of cells on its way; `blocks` has the seconds of both samples of A and both of B."""
-
-    place: int
-    a: CellRun
-    b: CellRun
-    launches: int = 1
-    blocks: list[tuple[tuple[float, float], tuple[float, float]]] = field(default_factory=list)
-    status: Status | None = None
-
-    @property
-    def runs(self) -> tuple[CellRun, CellRun]:
-        """Both cells, in the order of NAMES."""
-        return self.a, self.b
 
 
 def matched(
@@ -107,7 +88,7 @@ def _likeness(
 
 
 class PairedRun:
-    """Measures pairs of cells, and tells each step to `tell`."""
+    """Measures pairs of cells, and tells each step to `emit`."""
 
     def __init__(
         self,
@@ -115,14 +96,19 @@ class PairedRun:
         contenders: tuple[Contender, Contender],
         settings: MeasureSettings,
         blocks: int,
-        tell: Callable[[Message], None],
+        emit: Callable[[Event], None],
         clock: Callable[[], float] = time.monotonic,
         together: int = TOGETHER,
+        launches: Mapping[CellGroup, int] | None = None,
         stood_still: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Each pair gets so many `blocks`; at most `together` samples are taken without waiting."""
+        """Each pair gets so many `blocks`; at most `together` samples are taken without waiting.
+
+        `launches` is how many make a sample of the groups of A that another process has begun with.
+        """
         self._device, self._contenders, self._settings = device, contenders, settings
-        self._blocks, self._tell, self._together = blocks, tell, together
+        self._blocks, self._emit, self._together = blocks, emit, together
+        self._launches = dict(launches or {})
 
         def steps(who: str, contender: Contender) -> CellSteps:
             return CellSteps(
@@ -130,7 +116,7 @@ class PairedRun:
                 contender.folder,
                 contender.builds,
                 settings,
-                lambda event: self._pass_on(who, event),
+                partial(self._pass_on, who),
                 clock,
                 clock(),
                 together,
@@ -140,47 +126,40 @@ class PairedRun:
         self._steps = tuple(map(steps, NAMES, contenders))
         # What the host times, of either, is not queued.
         fed = [c for c in contenders if isinstance(c.folder.workload, HostFedWorkload)]
-        self._both = steps(BOTH, (fed or contenders)[0])
+        self._both = steps(" and ".join(NAMES), (fed or contenders)[0])
         self._rng = np.random.default_rng(settings.seed)
+        # The key of a pair by those of its cells.
+        self._key: dict[str, str] = {}
         self._total = self._done = 0
 
     def _pass_on(self, who: str, event: Event) -> None:
         """Of what is told about cells, the part that a pair's caller needs."""
         if isinstance(event, Began):
-            self._tell(PairBegan(who, event.keys))
+            keys = dict.fromkeys(self._key[key] for key in event.keys)
+            self._emit(replace(event, keys=tuple(keys), who=who))
 
-    def measure(self, pairs: Mapping[int, tuple[Cell, Cell]]) -> None:
-        """One PairEnded for each pair, by its place. Raises DeviceLostError."""
-        runs = [self._planned(place, cells) for place, cells in pairs.items()]
-        for steps, some in zip(self._steps, zip(*(r.runs for r in runs), strict=True), strict=True):
-            for run in some:
-                if run.status is None:
-                    steps.check_statically(run)
-            steps.begin([run for run in some if run.status is None])
+    def measure(self, pairs: Sequence[tuple[Cell, Cell]]) -> None:
+        """One Ended event for each pair. Raises DeviceLostError."""
+        a, b = (contender.folder.workload for contender in self._contenders)
+        runs = [PairRun(planned(a, one), planned(b, other)) for one, other in pairs]
+        self._key = {run.cell.key: pair.cell.key for pair in runs for run in pair.runs}
+        for who, steps in enumerate(self._steps):
+            own = [run for pair in runs if (run := pair.runs[who]).status is None]
+            for run in own:
+                steps.check_statically(run)
+            steps.begin([run for run in own if run.status is None])
         self._total = len(runs) * self._blocks
         groups: dict[tuple[Problem, str, str], list[PairRun]] = {}
-        for run in self._alive(runs):
-            result_a, result_b = (
-                c.folder.workload.result_of(r.cell.variant)
-                for c, r in zip(self._contenders, run.runs, strict=True)
-            )
-            groups.setdefault((run.a.cell.problem, result_a, result_b), []).append(run)
+        for pair in self._alive(runs):
+            results = a.result_of(pair.a.cell.variant), b.result_of(pair.b.cell.variant)
+            groups.setdefault((pair.cell.problem, *results), []).append(pair)
         for (problem, *_), group in sorted(groups.items(), key=lambda item: item[0]):
-            self._tell(Preparing(problem))
             try:
                 self._measure_group(problem, group)
             except DeviceLostError:
                 raise
             except TypedError as err:
-                for run in group:
-                    self._end(run, status_of(err), str(err))
-
-    def _planned(self, place: int, cells: tuple[Cell, Cell]) -> PairRun:
-        a, b = (
-            planned(c.folder.workload, cell)
-            for c, cell in zip(self._contenders, cells, strict=True)
-        )
-        return PairRun(place, a, b)
+                self._end_open(group, status_of(err), str(err))
 
     def _alive(self, pairs: Sequence[PairRun]) -> list[PairRun]:
         """Those of which both cells still run; the others end."""
@@ -191,43 +170,38 @@ class PairedRun:
         return [pair for pair in pairs if pair.status is None]
 
     def _end(self, pair: PairRun, status: Status, message: str | None = None) -> None:
-        if pair.status is not None:
-            return
-        pair.status = status
-        samples = zip(*pair.blocks, strict=True) if status is Status.OK else ((), ())
-        self._tell(PairEnded(pair.place, status, message, pair.launches, *map(list, samples)))
+        pair.end(status, message)
+        self._emit(Ended(pair))
+
+    def _end_open(self, pairs: Sequence[PairRun], status: Status, message: str | None) -> None:
+        for pair in pairs:
+            if pair.status is None:
+                self._end(pair, status, message)
 
     def _measure_group(self, problem: Problem, pairs: list[PairRun]) -> None:
+        self._emit(Preparing(problem, frozenset(pair.cell.variant for pair in pairs)))
         spaces, shared = self._open_spaces(problem, pairs[0])
-        self._each(pairs, spaces, Admission.admit)
+        for who, (steps, space) in enumerate(zip(self._steps, spaces, strict=True)):
+            steps.admit([pair.runs[who] for pair in pairs], space)
         pairs = self._alive(pairs)
         log.info("%d pairs of %s admitted", len(pairs), problem.label)
         for met in CONDITIONS:
-            alike = [pair for pair in pairs if pair.a.cell.condition == met]
+            alike = [pair for pair in pairs if pair.cell.condition == met]
             self._choose_launches(alike)
             for _ in range(self._settings.warmup):
                 self._take(alike, (0, 1))
             self._sample(alike, shared)
-        self._each(self._alive(pairs), spaces, Admission.verify)
-        for pair in self._alive(pairs):
-            self._end(pair, Status.OK)
-
-    def _each(
-        self,
-        pairs: Sequence[PairRun],
-        spaces: Sequence[Space],
-        work: Callable[[Admission, Sequence[CellRun], Space], None],
-    ) -> None:
-        """Have A's cells, then B's, admitted or verified in their spaces."""
+        pairs = self._alive(pairs)
         for who, (steps, space) in enumerate(zip(self._steps, spaces, strict=True)):
-            work(Admission(steps), [pair.runs[who] for pair in pairs], space)
+            steps.verify([pair.runs[who] for pair in pairs], space)
+        self._end_open(self._alive(pairs), Status.OK, None)
 
     def _open_spaces(self, problem: Problem, pair: PairRun) -> tuple[tuple[Space, Space], bool]:
         """Where A and where B is measured, and whether both are on the same buffers.
 
         They are where their data are the same, so that no difference of addresses is measured.
         """
-        dtype, seed = pair.a.cell.dtype, self._settings.seed
+        dtype, seed = pair.cell.dtype, self._settings.seed
         sides = [
             (c.folder.workload, run.cell.variant)
             for c, run in zip(self._contenders, pair.runs, strict=True)
@@ -240,92 +214,80 @@ class PairedRun:
 
     def _choose_launches(self, pairs: Sequence[PairRun]) -> None:
         """As many launches a sample for A as for B, and for all pairs of a group."""
-        groups: dict[tuple[CellGroup, CellGroup], list[PairRun]] = {}
+        groups: dict[CellGroup, list[tuple[PairRun, list[float]]]] = {}
         for pair in pairs:
-            groups.setdefault((pair.a.cell.group, pair.b.cell.group), []).append(pair)
-        for (group, _), members in groups.items():
-            fastest_s = [min(_launches_s(pair)) for pair in members]
-            of_group = launches_of_group(fastest_s, group.condition)
-            for pair in members:
-                pair.launches = launches_of_cell(of_group, max(_launches_s(pair)))
+            seconds = [run.launch_s for run in pair.runs if run.launch_s is not None]
+            groups.setdefault(pair.cell.group, []).append((pair, seconds))
+        for group, members in groups.items():
+            if group not in self._launches:
+                fastest_s = [min(seconds) for _, seconds in members]
+                self._launches[group] = launches_of_group(fastest_s, group.condition)
+            self._emit(Grouped(group, self._launches[group]))
+            for pair, seconds in members:
                 for run in pair.runs:
-                    run.launches = pair.launches
+                    run.launches = launches_of_cell(self._launches[group], max(seconds))
 
     def _sample(self, pairs: Sequence[PairRun], shared: bool) -> None:
         """All blocks of the pairs, one of each in random order, and so on."""
-        block = slowed = 0
-        while block < self._blocks and (active := self._alive(pairs)):
-            order = BLOCK if block % 2 == 0 else tuple(1 - who for who in BLOCK)
-            if not self._block(active, order, shared):
-                slowed += 1
-                if slowed == SLOWED_ROUNDS:
-                    for pair in active:
-                        self._end(pair, Status.THROTTLED, SLOWED)
-                continue
-            block += 1
-            self._done += len(active)
-            self._tell(Worked(self._done / self._total))
+        block = 0
 
-    def _block(self, active: Sequence[PairRun], order: Sequence[int], shared: bool) -> bool:
+        def active() -> list[PairRun]:
+            return self._alive(pairs) if block < self._blocks else []
+
+        def take(some: Sequence[PairRun]) -> bool:
+            nonlocal block
+            if not self._block(some, block % 2 == 1, shared):
+                return False
+            block += 1
+            self._done += len(some)
+            self._emit(Worked(self._done / self._total))
+            return True
+
+        take_rounds(active, take, self._end_open)
+
+    def _block(self, active: Sequence[PairRun], mirrored: bool, shared: bool) -> bool:
         """A block of each; False, and none is kept, where the device slowed itself down."""
-        slowed_before = self._slowed()
+        order = tuple(1 - who for who in BLOCK) if mirrored else BLOCK
         # What comes before a sample may be felt in it. Where buffers are shared, one sample that is
         # thrown away has each version follow itself once and the other once; where they are not,
         # each sample follows one of its own version, whose data are then in the caches.
         taken = [order[0], *order] if shared else [who for who in order for _ in range(2)]
         kept = range(1, 5) if shared else range(1, 8, 2)
-        for pair, seconds in self._take(active, taken):
-            sides: tuple[list[float], list[float]] = [], []
-            for i in kept:
-                sides[taken[i]].append(seconds[i])
-            (a1, a2), (b1, b2) = sides
-            pair.blocks.append(((a1, a2), (b1, b2)))
-        if not (self._slowed() or slowed_before):
-            return True
-        for pair in active:
-            if pair.status is None:
-                pair.blocks.pop()
-        return False
-
-    def _slowed(self) -> bool:
-        reading = self._device.reading()
-        return reading is not None and reading.slowed
+        good: list[tuple[PairRun, list[float]]] = []
+        if not self._both.unslowed(lambda: good.extend(self._take(active, taken))):
+            return False
+        for pair, seconds in good:
+            a1, a2 = (seconds[i] for i in kept if taken[i] == 0)
+            b1, b2 = (seconds[i] for i in kept if taken[i] == 1)
+            pair.a_s.append((a1, a2))
+            pair.b_s.append((b1, b2))
+        return True
 
     def _take(
         self, pairs: Sequence[PairRun], order: Sequence[int]
     ) -> list[tuple[PairRun, list[float]]]:
         """Seconds of a launch, of samples of each pair in this order; those that failed end."""
-        took_s = {pair.place: len(order) * max(r.sample_s for r in pair.runs) for pair in pairs}
-        timed = ((pair, took_s[pair.place]) for pair in shuffled(pairs, self._rng))
+        took_s = {p.cell.key: len(order) * max(r.sample_s for r in p.runs) for p in pairs}
+        timed = ((pair, took_s[pair.cell.key]) for pair in shuffled(pairs, self._rng))
         good = []
         for chunk in chunked(timed, max(1, self._together // len(order)), TOGETHER_S):
             runs = [pair.runs[who] for pair in chunk for who in order]
             _, outcomes = self._both.outcomes(runs)
             for i, pair in enumerate(chunk):
                 own = outcomes[i * len(order) : (i + 1) * len(order)]
-                seconds = [s for s in own if not isinstance(s, TypedError)]
                 for who, outcome in zip(order, own, strict=True):
-                    self._look_at(pair.runs[who], self._steps[who], outcome)
+                    self._look_at(pair, who, outcome)
                 if self._alive([pair]):
-                    good.append((pair, seconds))
+                    good.append((pair, [s for s in own if not isinstance(s, TypedError)]))
         return good
 
-    def _look_at(self, run: CellRun, steps: CellSteps, outcome: float | TypedError) -> None:
+    def _look_at(self, pair: PairRun, who: int, outcome: float | TypedError) -> None:
         """End the cell where a sample of it was none."""
-        if run.status is not None:
-            return
-        if isinstance(outcome, TypedError):
-            steps.end_by(run, outcome)
-        elif not outcome > 0.0:
-            steps.end_by_clock(run, outcome)
-        elif outcome > self._settings.cell_timeout_s:
-            steps.end(run, Status.TIMEOUT, f"one launch took {outcome:.3g} s")
-
-
-def _launches_s(pair: PairRun) -> Iterator[float]:
-    for run in pair.runs:
-        assert run.launch_s is not None
-        yield run.launch_s
+        run, steps = pair.runs[who], self._steps[who]
+        if run.status is None:
+            seconds = steps.seconds_of(run, outcome)
+            if seconds is not None and seconds > self._settings.cell_timeout_s:
+                steps.end_slow(run, seconds)
 
 
 def _same_data(

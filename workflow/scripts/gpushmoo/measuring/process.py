@@ -1,4 +1,4 @@
-"""How much of a process's silence counts: only the time in which both sides could run."""
+"""The caller's end of measuring processes: talks with one, keeps it, replaces it on its device."""
 
 from __future__ import annotations
 
@@ -8,91 +8,32 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 from ..core.errors import DeviceError
 from ..core.paths import IMPORTED
 from ..workloads.user_code import LastWords
 from . import worker
-from .events import Candidates, Crashed, Job, Locked, Lost, Message, PairJob, Refused
-from .locks import DeviceLock
-
-# What anything else may take: making gigabytes of input, an OpenCL build.
-IDLE_LIMIT_S = 600.0
-# Seconds that one look at the other side waits for a word of it.
-SLICE_S = 0.25
-# States of a process that a signal or a debugger has stopped (proc_pid_stat(5)).
-_STOPPED = frozenset("Tt")
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What Linux tells of a process: whether it is stopped, and what its threads have had so far.
-
-    `ran_s` are the seconds of all its threads on a core, `waited_s` those in which they were ready
-    to run and had none.
-    """
-
-    stopped: bool
-    ran_s: float
-    waited_s: float
-
-
-def standing(pid: int, proc: Path = Path("/proc")) -> Standing | None:
-    """The standing of process `pid`; None where nothing tells (no Linux, or it has ended)."""
-    folder = proc / str(pid)
-    try:
-        # The name, in brackets, may hold anything; the state is the first field behind it.
-        state = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-        threads = [p.read_text(encoding="utf-8").split() for p in folder.glob("task/*/schedstat")]
-    except (OSError, IndexError):
-        return None
-    ran_ns, waited_ns = (sum(int(t[i]) for t in threads if len(t) == 3) for i in (0, 1))
-    return Standing(state in _STOPPED, ran_ns * 1e-9, waited_ns * 1e-9)
-
-
-class Silence:
-    """Adds up slices of waiting in vain until they are as long as the limit.
-
-    A slice counts as SLICE_S at most: where more time went by, the waiting side itself did not run
-    (stopped, suspended, preempted, or a clock jumped). It does not count at all while the other
-    side is stopped, and not as far as that was ready to run, had no core and used none. Silence of
-    a process that sleeps or computes counts in full.
-    """
-
-    def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
-        self._before: Standing | None = None
-        self.counted_s = 0.0
-
-    @property
-    def too_long(self) -> bool:
-        """Whether the silence that counts has reached the limit."""
-        return self.counted_s >= self._limit_s
-
-    def add(self, elapsed_s: float, now: Standing | None) -> None:
-        """A slice of `elapsed_s` seconds has passed; the other side now stands so."""
-        before, self._before = self._before, now
-        if now is not None and now.stopped:
-            return
-        starved_s = 0.0
-        if now is not None and before is not None:
-            # Threads that have ended take their seconds along.
-            ran_s = max(0.0, now.ran_s - before.ran_s)
-            waited_s = max(0.0, now.waited_s - before.waited_s)
-            starved_s = min(waited_s, max(0.0, elapsed_s - ran_s))
-        self.counted_s += min(SLICE_S, max(0.0, elapsed_s - starved_s))
-
+from .events import Candidates, Crashed, Job, Locked, Lost, Measure, Message, Refused
+from .locks import DeviceLock, HeldClocks, lock_one
+from .settings import settings_of
 
 log = logging.getLogger(__name__)
+
+# Seconds of silence while no cell runs: making gigabytes of input, an OpenCL build.
+IDLE_LIMIT_S = 600.0
+# Seconds between two looks at a process that says nothing.
+BEAT_S = 0.25
+# Processes that end in a row, while no cell ran and none ended, after which the device is lost:
+# by a fault, and by a signal from outside.
+FAULTS_OF_NOBODY = 2
+STRIKES_OF_NOBODY = 10
 
 # Signals by which the system ends a process for what it did itself; all others come from outside.
 _FAULTS = "SIGABRT SIGBUS SIGFPE SIGILL SIGSEGV SIGSYS SIGTRAP"
@@ -135,15 +76,23 @@ def end_of(status: int) -> WorkerGoneError:
     return WorkerGoneError(text) if -status in FAULT_SIGNALS else WorkerKilledError(text)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal or a debugger has stopped the process; False where nothing tells."""
+    try:
+        # The name, in brackets, may hold anything; the state is the first field behind it.
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in "Tt"
+
+
 class WorkerProcess:
-    """Starts `module`, by default `worker`, and talks with it.
+    """A process that runs `worker`, and the talk with it.
 
     What it prints is added to the file `log_file`, or goes where the caller's output goes.
     """
 
-    def __init__(
-        self, job: Job | PairJob, log_file: Path | None = None, module: ModuleType | None = None
-    ) -> None:
+    def __init__(self, job: Job, log_file: Path | None = None) -> None:
         own, theirs = socket.socketpair()
         paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
         self._last_words = LastWords()
@@ -152,7 +101,7 @@ class WorkerProcess:
         descriptors = theirs.fileno(), self._last_words.descriptor
         with theirs, _prints(log_file) as prints:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", (module or worker).__name__, *map(str, descriptors)],
+                [sys.executable, "-m", worker.__name__, *map(str, descriptors)],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=prints,
@@ -162,7 +111,7 @@ class WorkerProcess:
         self._connection: Connection[Any, Any] = Connection(own.detach())
         self.begin(job, log_file)
 
-    def begin(self, job: Job | PairJob, log_file: Path | None = None) -> None:
+    def begin(self, job: Job, log_file: Path | None = None) -> None:
         """Give the process a job; what it prints from now on goes where the class says."""
         self._kernel = job.kernel
         self.say(job)
@@ -193,7 +142,7 @@ class WorkerProcess:
             return
 
     def hear(self, limit_s: float) -> Message:
-        """The next message within `limit_s` seconds of silence that counts (see `Silence`).
+        """The next message within `limit_s` seconds of silence.
 
         Raises WorkerSilentError, WorkerGoneError, WorkerCrashedError, or DeviceError with the
         sentence of a device that cannot be used.
@@ -211,20 +160,22 @@ class WorkerProcess:
         return message
 
     def _wait(self, limit_s: float) -> None:
-        silence = Silence(limit_s)
-        warned = False
-        # A clock that stands still while the machine is suspended, and that nobody sets.
-        before = time.monotonic()
-        while not self._connection.poll(SLICE_S):
-            now, stands = time.monotonic(), standing(self._process.pid)
-            silence.add(now - before, stands)
-            before = now
-            if silence.too_long:
+        """Wait for a message, and count beats.
+
+        A beat is BEAT_S seconds of the limit however long it lasted: where that was more, this
+        process was stopped or the machine suspended. None counts while the other one is stopped.
+        """
+        beats, warned = 0, False
+        while not self._connection.poll(BEAT_S):
+            if is_stopped(self._process.pid):
+                if not warned:
+                    log.warning("the measuring process %d is stopped: waiting", self._process.pid)
+                warned = True
+                continue
+            beats += 1
+            if beats * BEAT_S >= limit_s:
                 text = f"the measuring process said nothing for {limit_s:g} s"
                 raise WorkerSilentError(*self._with_what_ran(text))
-            if stands is not None and stands.stopped and not warned:
-                log.warning("the measuring process %d is stopped: waiting", self._process.pid)
-                warned = True
 
     def _with_what_ran(self, text: str) -> tuple[str, bool]:
         """`text` in the user's terms where something of theirs runs, and whether it does."""
@@ -271,7 +222,7 @@ class Workers:
     far times lie apart between processes.
     """
 
-    def __init__(self, keep: bool) -> None:
+    def __init__(self, keep: bool = False) -> None:
         self._keeps = keep
         self._kept: dict[object, WorkerProcess] = {}
 
@@ -293,22 +244,107 @@ class Workers:
             worker.join()
 
 
-Lock = Callable[[Sequence[tuple[int, str]]], tuple[int, DeviceLock]]
+class Session:
+    """Starts the measuring processes of a job on one device, which it locks with the first.
 
-
-def opened_by(worker: WorkerProcess, lock: Lock) -> Message:
-    """What the process tells once it has opened the device that `lock` has chosen and locked.
-
-    Raises DeviceError, WorkerGoneError, WorkerSilentError; the process is to be stopped then.
+    Devices with a UUID that is `preferred` come first. `label` stands before what is said on
+    `terminal`; processes print into `log_file`.
     """
-    offered = _heard(worker)
-    assert isinstance(offered, Candidates)
-    worker.lend(*lock(offered.devices))
-    return _heard(worker)
+
+    def __init__(
+        self,
+        job: Job,
+        label: str,
+        terminal: TextIO,
+        workers: Workers,
+        log_file: Path | None,
+        preferred: frozenset[str] = frozenset(),
+    ) -> None:
+        self._job, self._workers, self._log_file = job, workers, log_file
+        self._label, self._terminal, self._preferred = label, terminal, preferred
+        self._held: tuple[int, DeviceLock] | None = None
+        self.clocks: HeldClocks | None = None
+
+    def begin(self, work: Callable[[Any], Measure]) -> WorkerProcess:
+        """The first process, at work on what `work` makes of what it has opened.
+
+        Raises DeviceError, where no device can be opened as well.
+        """
+        try:
+            return self._started(work)
+        except (WorkerGoneError, WorkerSilentError) as err:
+            if err.in_workload:
+                raise DeviceError(f"{err}.") from err
+            raise DeviceError(f"The device was not opened: {err}.") from err
+
+    def start(self, do: Measure) -> WorkerProcess:
+        """A fresh process, at work on what it is told to measure.
+
+        Raises DeviceError, WorkerGoneError, WorkerSilentError.
+        """
+        self.drop()
+        return self._started(lambda _: do)
+
+    def drop(self) -> None:
+        """Have the next job start with a fresh process."""
+        self._workers.drop(self._job)
+
+    def release(self) -> None:
+        """Let others measure on the device, whose clocks are as they were."""
+        if self.clocks is not None:
+            self.clocks.free()
+        if self._held is not None:
+            self._held[1].release()
+
+    def _started(self, work: Callable[[Any], Measure]) -> WorkerProcess:
+        """A process at work; one that ends before is replaced, so that no signal costs a cell."""
+        ends: Counter[bool] = Counter()
+        while True:
+            try:
+                return self._start_once(work)
+            except WorkerGoneError as err:
+                struck = isinstance(err, WorkerKilledError)
+                ends[struck] += 1
+                if ends[struck] >= (STRIKES_OF_NOBODY if struck else FAULTS_OF_NOBODY):
+                    raise
+                log.error("%s while it started; another one is started", err)
+
+    def _start_once(self, work: Callable[[Any], Measure]) -> WorkerProcess:
+        process = self._workers.take(self._job, self._log_file)
+        try:
+            offered = _heard(process)
+            assert isinstance(offered, Candidates)
+            process.lend(*self._locked(offered.devices))
+            process.say(work(_heard(process)))
+        except BaseException:
+            process.stop()
+            raise
+        return process
+
+    def _locked(self, devices: Sequence[tuple[int, str]]) -> tuple[int, DeviceLock]:
+        """The device that is locked: by the first process one of these, by later ones the same."""
+        if self._held is None:
+            some = [device for device in devices if device[1] in self._preferred] or devices
+            self._held = lock_one(some, self._say_waiting)
+            self._lock_clocks(dict(devices)[self._held[0]], self._held[1])
+        return self._held
+
+    def _lock_clocks(self, uuid: str, lock: DeviceLock) -> None:
+        params = self._job.params
+        asked = settings_of(params).lock_clocks
+        if asked is None:
+            return
+        self.clocks = HeldClocks(params["backend"], uuid, asked, lock)
+        if self.clocks.sentence is not None and (params["shard"][0], params["repeat"]) == (0, 1):
+            self._terminal.write(f"{self._label}: {self.clocks.sentence}\n")
+
+    def _say_waiting(self) -> None:
+        self._terminal.write(f"{self._label}: ready, waiting until a device is free\n")
+        self._terminal.flush()
 
 
-def _heard(worker: WorkerProcess) -> Message:
-    message = worker.hear(IDLE_LIMIT_S)
+def _heard(process: WorkerProcess) -> Message:
+    message = process.hear(IDLE_LIMIT_S)
     if isinstance(message, Lost):
         raise DeviceError(f"The device was lost while it was opened ({message.message}).")
     return message

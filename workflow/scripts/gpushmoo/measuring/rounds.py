@@ -1,4 +1,4 @@
-"""Cells in, results out. Knows the device protocol and the workload protocol, nothing else."""
+"""Samples cells in turns: how many launches a sample has, in which order, how many at a time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,18 @@ from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .buffers import Space, open_space
 from .builds import Builds
-from .events import CellRun, Copied, Ended, Event, Grouped, Preparing, Read, planned, status_of
-from .searching import NOTHING_RECORDED, RecordedLaunches, Wanted, open_searches, run_searches
+from .events import CellRun, Copied, Ended, Event, Grouped, Preparing, planned, status_of
+from .searching import (
+    NOTHING_RECORDED,
+    RecordedLaunches,
+    SampleRequest,
+    open_searches,
+    run_searches,
+)
 from .settings import TOGETHER, TOGETHER_S, MeasureSettings
-from .verify import Admission, CellSteps
+from .verify import CellSteps
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -98,8 +106,6 @@ def shuffled(items: Sequence[T], rng: np.random.Generator) -> Iterator[T]:
         yield items[i]
 
 
-log = logging.getLogger(__name__)
-
 # Seconds before cells of which the host computes a part. Threads of a library that cells before
 # them used still spin for a moment (see `measuring`), and would share the cores.
 SETTLE_S = 0.005
@@ -107,6 +113,23 @@ SETTLE_S = 0.005
 # Rounds of one problem that may be lost to throttling before its cells are given up.
 SLOWED_ROUNDS = 5
 SLOWED = "the device kept slowing itself down"
+
+
+def take_rounds(
+    active: Callable[[], Sequence[T]],
+    take: Callable[[Sequence[T]], bool],
+    give_up: Callable[[Sequence[T], Status, str], None],
+) -> None:
+    """`take` a round of all that are `active`, until none is.
+
+    A round in which the device slowed itself down (False) is taken again; after SLOWED_ROUNDS of
+    them those that are left end as ``throttled``.
+    """
+    slowed_rounds = 0
+    while runs := active():
+        slowed_rounds += not take(runs)
+        if slowed_rounds == SLOWED_ROUNDS:
+            give_up(runs, Status.THROTTLED, SLOWED)
 
 
 class ShardRun:
@@ -130,8 +153,8 @@ class ShardRun:
 
         At most `together` cells are worked on without waiting between them. `launches` is how many
         make a sample of the groups that another process has begun with. `stood_still` tells
-        whether this process or its machine did since it was last asked. Of what is `recorded`
-        elsewhere searches try the fastest first.
+        whether this process did since it was last asked. Of what is `recorded` elsewhere searches
+        try the fastest first.
         """
         self._steps = CellSteps(
             device,
@@ -145,7 +168,6 @@ class ShardRun:
             stood_still,
             dict(launches or {}),
         )
-        self._admission = Admission(self._steps)
         self._recorded = recorded
         self._kept: tuple[Problem, Space] | None = None
         self._rng = np.random.default_rng([settings.seed, settings.repeat])
@@ -155,33 +177,30 @@ class ShardRun:
 
         The cell that was running then has not ended: what it is called is for the caller to say.
         """
-        workload = self._steps.folder.workload
+        steps, workload = self._steps, self._steps.folder.workload
         runs = [planned(workload, cell) for cell in cells]
         for run in runs:
             if run.status is None:
-                self._steps.check_statically(run)
+                steps.check_statically(run)
             if run.status is not None:
-                self._steps.emit(Ended(run))
+                steps.emit(Ended(run))
         open_runs = [r for r in runs if r.status is None]
-        self._steps.begin(open_runs)
+        steps.begin(open_runs)
         groups: dict[tuple[Problem, str], list[CellRun]] = {}
         for run in open_runs:
             result = workload.result_of(run.cell.variant)
             groups.setdefault((run.cell.problem, result), []).append(run)
         for (problem, _), group in sorted(groups.items(), key=lambda item: item[0]):
-            self._measure_group(problem, group)
+            try:
+                self._measure_group(problem, group)
+            except DeviceLostError:
+                raise
+            except TypedError as err:
+                # If buffers did not fit, the next problem may be smaller.
+                steps.end_open(group, status_of(err), str(err))
 
     def _measure_group(self, problem: Problem, runs: list[CellRun]) -> None:
         """Measure cells of one problem and result; every one of them has a status afterwards."""
-        try:
-            self._measure_open(problem, runs)
-        except DeviceLostError:
-            raise
-        except TypedError as err:
-            # If buffers did not fit, the next problem may be smaller.
-            self._steps.end_open(runs, status_of(err), str(err))
-
-    def _measure_open(self, problem: Problem, runs: list[CellRun]) -> None:
         steps = self._steps
         steps.emit(Preparing(problem, frozenset(r.cell.variant for r in runs)))
         space = self._space(problem, runs[0].cell)
@@ -191,7 +210,7 @@ class ShardRun:
         if steps.settings.searches:
             self._search_all(runs, space)
             return
-        self._admission.admit(list(shuffled(runs, self._rng)), space)
+        steps.admit(list(shuffled(runs, self._rng)), space)
         log.info("%d of %d cells admitted", sum(r.status is None for r in runs), len(runs))
         # One condition after the other: a flushed cache must not be what a warm cell finds.
         for met in CONDITIONS:
@@ -220,22 +239,22 @@ class ShardRun:
         for met in CONDITIONS:
             alike = [r for r in runs if r.cell.condition == met and r.status is None]
             searches = open_searches(self._steps, alike, self._recorded)
-            run_searches(self._steps, searches, partial(self._sample_wanted, met, space))
+            run_searches(self._steps, searches, partial(self._sample_asked, met, space))
             measured = [r for r in alike if r.status is None]
             log.info("%d of %d cells measured", len(measured), len(alike))
             self._end_verified(measured, space)
 
-    def _sample_wanted(self, met: Condition, space: Space, wanted: Sequence[Wanted]) -> None:
+    def _sample_asked(self, met: Condition, space: Space, asked: Sequence[SampleRequest]) -> None:
         """Take these samples, a round of one each after the other."""
-        new = [w.run for w in wanted if w.run.bound is None]
-        self._admission.admit(list(shuffled(new, self._rng)), space)
+        new = [request.run for request in asked if request.run.bound is None]
+        self._steps.admit(list(shuffled(new, self._rng)), space)
         self._prepare([run for run in new if run.status is None])
-        due = [(w.run, len(w.run.samples_s) + w.samples) for w in wanted]
-        slowed_rounds = 0
-        while active := [r for r, n in due if r.status is None and len(r.samples_s) < n]:
-            slowed_rounds += not self._round(active, met, space)
-            if slowed_rounds == SLOWED_ROUNDS:
-                self._steps.end_open(active, Status.THROTTLED, SLOWED)
+        due = [(request.run, len(request.run.samples_s) + request.samples) for request in asked]
+        take_rounds(
+            lambda: [r for r, n in due if r.status is None and len(r.samples_s) < n],
+            partial(self._round, met, space),
+            self._steps.end_open,
+        )
 
     def _prepare(self, runs: Sequence[CellRun]) -> None:
         """Say how many launches make a sample of each of these admitted cells, and warm them up."""
@@ -261,9 +280,9 @@ class ShardRun:
 
     def _warm_up(self, runs: Sequence[CellRun]) -> None:
         """A sample of each that still runs, which is thrown away."""
-        for runs_together in self._chunks([r for r in runs if r.status is None]):
-            _, outcomes = self._steps.outcomes(runs_together)
-            for run, outcome in zip(runs_together, outcomes, strict=True):
+        for some in self._chunks([r for r in runs if r.status is None]):
+            _, outcomes = self._steps.outcomes(some)
+            for run, outcome in zip(some, outcomes, strict=True):
                 if isinstance(outcome, TypedError):
                     self._steps.end_by(run, outcome)
 
@@ -273,57 +292,51 @@ class ShardRun:
         return chunked(timed, self._steps.together, TOGETHER_S)
 
     def _sample(self, runs: list[CellRun], met: Condition, space: Space) -> None:
-        """Rounds over the open cells in random order until every cell is done and verified.
-
-        A round during which the device slowed itself down is taken again; after SLOWED_ROUNDS of
-        them the unfinished cells end as ``throttled``.
-        """
+        """Rounds over the open cells in random order until every cell is done and verified."""
         rule = self._steps.settings.rule
-        slowed_rounds = 0
-        while active := [r for r in runs if r.status is None]:
-            slowed_rounds += not self._round(active, met, space)
-            if slowed_rounds == SLOWED_ROUNDS:
-                self._steps.end_open(active, Status.THROTTLED, SLOWED)
+
+        def take(active: Sequence[CellRun]) -> bool:
+            kept = self._round(met, space, active)
             open_runs = (r for r in active if r.status is None)
             self._end_verified([r for r in open_runs if rule.done(r.samples_s, r.spent_s)], space)
+            return kept
+
+        take_rounds(lambda: [r for r in runs if r.status is None], take, self._steps.end_open)
 
     def _end_verified(self, runs: Sequence[CellRun], space: Space) -> None:
         """They are through: verify them once more where no other repeat does."""
         if self._steps.settings.verifies_after:
-            self._admission.verify(runs, space)
+            self._steps.verify(runs, space)
         self._steps.end_open(runs, Status.OK, None)
 
-    def _round(self, active: Sequence[CellRun], met: Condition, space: Space) -> bool:
+    def _round(self, met: Condition, space: Space, active: Sequence[CellRun]) -> bool:
         """A sample of each, beside the runtime's own copy.
 
         False, and no sample of it is kept, where the device slowed itself down meanwhile.
         """
-        problem = active[0].cell.problem
-        self._steps.emit(Preparing(problem))
-        slowed_before = self._slowed()
-        copy = Sample(space.copy, 1, met)
-        copied_at_s, seconds = self._steps.undisturbed([], copy.take)
-        for runs_together in self._chunks(active):
-            self._sample_together(runs_together)
-        if self._slowed() or slowed_before:
+        problem, steps = active[0].cell.problem, self._steps
+        steps.emit(Preparing(problem))
+        copies: list[tuple[float, float]] = []
+
+        def take() -> None:
+            copies.append(steps.undisturbed([], Sample(space.copy, 1, met).take))
+            for some in self._chunks(active):
+                self._sample_together(some)
+
+        if not steps.unslowed(take):
             self._discard_round(active)
             return False
-        self._steps.emit(Copied(problem, met, seconds, copied_at_s))
+        [(at_s, seconds)] = copies
+        steps.emit(Copied(problem, met, seconds, at_s))
         return True
-
-    def _slowed(self) -> bool:
-        """Read the device's state and tell it; whether it slows itself down."""
-        reading = self._steps.device.reading()
-        if reading is None:
-            return False
-        self._steps.emit(Read(self._steps.now_s(), reading))
-        return reading.slowed
 
     @staticmethod
     def _discard_round(runs: Sequence[CellRun]) -> None:
+        """Take its samples back, and their seconds: they are no part of a cell's budget."""
         for run in runs:
             if run.status is None:
-                run.samples_s.pop()
+                assert run.launches is not None
+                run.spent_s -= run.samples_s.pop() * run.launches
                 run.sampled_at_s.pop()
 
     def _sample_together(self, runs: list[CellRun]) -> None:
@@ -334,18 +347,12 @@ class ShardRun:
             if not isinstance(outcome, TypedError) and outcome > slowest_s:
                 # Once more: a pause that nothing tells of may be in it.
                 at_s, [outcome] = self._steps.outcomes([run])
-            if isinstance(outcome, TypedError):
-                self._steps.end_by(run, outcome)
-            elif not outcome > 0.0:
-                self._steps.end_by_clock(run, outcome)
-            else:
-                self._take(run, outcome, at_s)
+            seconds = self._steps.seconds_of(run, outcome)
+            if seconds is not None:
+                assert run.launches is not None
+                run.samples_s.append(seconds)
+                run.sampled_at_s.append(at_s)
+                run.spent_s += seconds * run.launches
+                if seconds > slowest_s:
+                    self._steps.end_slow(run, seconds)
             self._steps.step(run)
-
-    def _take(self, run: CellRun, seconds: float, began_s: float) -> None:
-        assert run.launches is not None
-        run.samples_s.append(seconds)
-        run.sampled_at_s.append(began_s)
-        run.spent_s += seconds * run.launches
-        if seconds > self._steps.settings.cell_timeout_s:
-            self._steps.end(run, Status.TIMEOUT, f"one launch took {seconds:.3g} s")

@@ -102,7 +102,7 @@ class GroupSearch:
     runs: Sequence[CellRun]
     planner: Planner
 
-    def told(self, place: int, samples_s: Sequence[float], rule: StoppingRule) -> None:
+    def tell(self, place: int, samples_s: Sequence[float], rule: StoppingRule) -> None:
         """What a cell's new samples were; none of them if it failed."""
         run = self.runs[place]
         if run.status is not None:
@@ -114,7 +114,7 @@ class GroupSearch:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SampleRequest:
     """So many more samples of cell `run`, for the `search` to which it belongs at this `place`."""
 
     search: GroupSearch
@@ -179,7 +179,7 @@ def _candidate(steps: CellSteps, run: CellRun) -> Candidate:
 def run_searches(
     steps: CellSteps,
     searches: Sequence[GroupSearch],
-    sample: Callable[[Sequence[Wanted]], None],
+    sample: Callable[[Sequence[SampleRequest]], None],
 ) -> None:
     """Have `sample` take what the searches ask for until none of them asks for more.
 
@@ -187,14 +187,14 @@ def run_searches(
     search has asked for ends as ``unproposed``; what is measured is left open.
     """
     while wanted := [
-        Wanted(search, ask.place, ask.samples)
+        SampleRequest(search, ask.place, ask.samples)
         for search in searches
         for ask in search.planner.propose()
     ]:
         before = [len(w.run.samples_s) for w in wanted]
         sample(wanted)
         for w, begin in zip(wanted, before, strict=True):
-            w.search.told(w.place, w.run.samples_s[begin:], steps.settings.rule)
+            w.search.tell(w.place, w.run.samples_s[begin:], steps.settings.rule)
     for search in searches:
         steps.emit(Searched(search.group, search.planner.verdict()))
         for run in search.runs:

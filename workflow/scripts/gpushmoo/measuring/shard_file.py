@@ -25,6 +25,7 @@ from .. import PROTOCOL_VERSION, __version__
 from ..core.errors import WorkloadError
 from ..core.median import median_interval
 from ..core.run_plan import plain
+from ..core.sampled import fully_sampled
 from ..core.schema import MOST_THREADS, REPEAT_COLUMNS, Status, cell_schema
 from ..core.space import Cell, CellGroup, Problem
 from ..devices.base import DeviceInfo, identity
@@ -56,7 +57,7 @@ def provenance(info: DeviceInfo, kernel_digest: str, builds: Mapping[str, str]) 
 
 
 def cell_table(
-    result: ShardResult, workload: Workload, info: DeviceInfo, axes: Iterable[str]
+    result: ShardResult[CellRun], workload: Workload, info: DeviceInfo, axes: Iterable[str]
 ) -> pa.Table:
     """One row for each cell, sorted by cell key, in the schema of `axes`."""
     now = datetime.now(UTC)
@@ -154,7 +155,28 @@ _SPACE = ("axes", "cache_states", "launch_kinds", "shard", "sizes", "variants")
 
 
 @dataclass(frozen=True)
-class Taken:
+class FirstRepeat:
+    """What later repeats of a shard take over from the first, so that they measure alike.
+
+    They measure the cells that are `fully_sampled` there, with as many launches a sample;
+    `of_cells` has that number by the cell's key, `launches` by its group.
+    """
+
+    of_cells: Mapping[str, int]
+    launches: Mapping[CellGroup, int]
+
+
+def read_first(path: Path) -> FirstRepeat:
+    """Of the file that the first repeat wrote. Raises BadParquetError."""
+    table, metadata = read_shard(path)
+    ok = table.filter(fully_sampled(table, metadata["params"]["measure"]))
+    names = ("cell_key", "launches_per_sample")
+    of_cells = zip(*(ok.column(name).to_pylist() for name in names), strict=True)
+    return FirstRepeat(dict(of_cells), launches_by_group(ok))
+
+
+@dataclass(frozen=True)
+class ReusedCells:
     """Cells that are not measured again, with the provenance of those jobs that measured them.
 
     `launches` is how many make a sample of the groups to which they belong, so that new cells of
@@ -185,7 +207,7 @@ class Taken:
         ]
 
 
-NOTHING = Taken()
+NOTHING = ReusedCells()
 
 
 class Earlier:
@@ -231,7 +253,7 @@ class Earlier:
 
     def taken(
         self, opened: Opened, workload: Workload, launches: Mapping[str, int] | None
-    ) -> Taken:
+    ) -> ReusedCells:
         """The cells of `opened` that were measured by this device and software, and the same build.
 
         Of a later repeat `launches` are those of each cell's sample in the first one: there must
@@ -264,7 +286,7 @@ class Earlier:
             log.info(sentence)
         return replace(self._gathered(found), refused=told)
 
-    def taken_whole(self, opened: Opened, taken: Taken) -> Taken:
+    def taken_whole(self, opened: Opened, taken: ReusedCells) -> ReusedCells:
         """Of the cells of `taken` those of whole groups: a search is of nothing less."""
         missing = {cell.group for cell in opened.cells if cell.key not in taken.keys}
         kept = [cell.key for cell in opened.cells if cell.group not in missing]
@@ -272,13 +294,13 @@ class Earlier:
             return taken
         table = taken.table.filter(pc.is_in(taken.table.column("cell_key"), pa.array(kept)))
         if not len(table):
-            return Taken(refused=taken.refused)
+            return ReusedCells(refused=taken.refused)
         return replace(taken, table=table, launches=launches_by_group(table))
 
     def _newest_last(self) -> Iterable[tuple[Path, tuple[pa.Table, dict[str, Any]]]]:
         return sorted(self._read.items(), key=lambda item: str(item[1][1]["written_at"]))
 
-    def _gathered(self, found: Mapping[str, tuple[Path, int]]) -> Taken:
+    def _gathered(self, found: Mapping[str, tuple[Path, int]]) -> ReusedCells:
         places: dict[Path, list[int]] = {}
         for path, place in found.values():
             places.setdefault(path, []).append(place)
@@ -287,7 +309,7 @@ class Earlier:
         table = pa.concat_tables(
             self._read[p][0].take(pa.array(rows)) for p, rows in places.items()
         )
-        return Taken(table, tuple(self._read[p][1] for p in places), launches_by_group(table))
+        return ReusedCells(table, tuple(self._read[p][1] for p in places), launches_by_group(table))
 
     def keep(self, out: Path, keys: Collection[str]) -> None:
         """Keep the shard in `out`, which holds the cells `keys`, and drop files that it replaces.

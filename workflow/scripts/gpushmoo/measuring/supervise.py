@@ -1,8 +1,8 @@
-"""Has a shard measured by a process that is replaced when a cell takes it down.
+"""Has cells, or pairs of them, measured by a process that is replaced when one takes it down.
 
 A kernel that reads outside its buffers leaves a context in which nothing works; one that never
 returns leaves a process that nothing but a signal ends. Either costs its own cell, once that has
-done the same to a fresh process alone (see `suspects`): it gets a status, and other processes
+done the same to a fresh process alone (see `Suspects`): it gets a status, and other processes
 measure the cells that have none.
 """
 
@@ -12,14 +12,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Generic, Protocol
 
 from ..core.errors import DeviceError
 from ..core.schema import Status
 from ..core.space import CellGroup
 from .events import (
     Began,
-    CellRun,
     Copied,
     Ended,
     Finished,
@@ -29,13 +28,16 @@ from .events import (
     Message,
     Preparing,
     Read,
+    Run,
     Searched,
     ShardResult,
     Timed,
     Worked,
 )
 from .process import (
+    FAULTS_OF_NOBODY,
     IDLE_LIMIT_S,
+    STRIKES_OF_NOBODY,
     WorkerCrashedError,
     WorkerGoneError,
     WorkerKilledError,
@@ -43,23 +45,28 @@ from .process import (
 )
 from .settings import TOGETHER
 
+log = logging.getLogger(__name__)
+
 # Ends by a signal from outside that cast no suspicion in a shard: everything is measured again,
 # cells that compete in the same rounds. No kernel sends such signals, but persons do, and a system
 # short of memory.
 STRIKES_FORGIVEN = 2
 # Such ends in which a suspect was alone before it is blamed: it takes all memory, most likely.
 STRIKES_ALONE = 3
-# Ends in a row, while no cell ran and none ended, after which the device is lost to all: by a
-# fault, and by a signal from outside.
-FAULTS_OF_NOBODY = 2
-STRIKES_OF_NOBODY = 10
 # Ends that no blame explains yet at which suspects are looked at before others are measured, so
 # that a variant whose every cell hangs is found out early.
 MOST_UNEXPLAINED = 8
+# What a launch may take beyond the configured time: the host's own work and OpenCL's compilers,
+# which some runtimes start with the first launch of a shape.
+LAUNCH_GRACE_S = 10.0
+# Cells of one variant that may take a process down, and their share of those that ran, before the
+# variant's other cells are not tried any more: each of them costs the start of two processes.
+FAULTS_PER_VARIANT = 8
+FAULTY_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Fall:
+class WorkerFailure:
     """A process that ended before its work: the keys of the cells that ran, and what it means.
 
     `from_outside` when it was ended by a signal that no kernel causes; `asked_for` are the keys of
@@ -74,18 +81,19 @@ class Fall:
 
 
 class Suspects:
-    """Says which cells a process measures next, and whom a fall is to be blamed on.
+    """Says which cells a process measures next, and whom a failure is to be blamed on.
 
     A cell is blamed only for what happened to a fresh process that measured it alone, after an
-    earlier process fell while it ran: for one fault, or for STRIKES_ALONE signals from outside. Of
-    several that ran at once when one hung, one that hangs when it runs by itself is blamed as well.
-    Suspects come last, when nothing else is left, so that cells that compete stay together; those
-    that ran several at once first one by one in one process, to find who is to be taken alone.
+    earlier process failed while it ran: for one fault, or for STRIKES_ALONE signals from outside.
+    Of several that ran at once when one hung, one that hangs when it runs by itself is blamed as
+    well. Suspects come last, when nothing else is left, so that cells that compete stay together;
+    those that ran several at once first one by one in one process, to find who is to be taken
+    alone.
     """
 
     def __init__(self) -> None:
         self._strikes = 0
-        # Cells that ran by themselves in a fall, with the strikes that they had alone since.
+        # Cells that ran by themselves in a failure, with the strikes that they had alone since.
         self._single: dict[str, int] = {}
         self._crowds: list[frozenset[str]] = []
         self._explaining = False
@@ -105,48 +113,37 @@ class Suspects:
             return trusted, TOGETHER
         return crowd or frozenset(single[:1]), 1
 
-    def accuse(self, asked: frozenset[str], fall: Fall) -> str | None:
-        """The key of the cell to blame for the `fall` of a process that was to measure `asked`."""
-        if fall.from_outside:
+    def accuse(self, asked: frozenset[str], failure: WorkerFailure) -> str | None:
+        """The key of the cell to blame for the failure of a process that was to measure `asked`."""
+        if failure.from_outside:
             self._strikes += 1
-        if len(asked) == 1 and (alone := self._single.keys() & set(fall.running)):
+        if len(asked) == 1 and (alone := self._single.keys() & set(failure.running)):
             (key,) = alone
-            self._single[key] += fall.from_outside
-            return key if self._single[key] >= STRIKES_ALONE or not fall.from_outside else None
-        if fall.from_outside and self._strikes <= STRIKES_FORGIVEN:
+            self._single[key] += failure.from_outside
+            return key if self._single[key] >= STRIKES_ALONE or not failure.from_outside else None
+        if failure.from_outside and self._strikes <= STRIKES_FORGIVEN:
             return None
-        if len(fall.running) == 1:
-            (key,) = fall.running
-            if fall.status is Status.TIMEOUT and any(key in crowd for crowd in self._crowds):
+        if len(failure.running) == 1:
+            (key,) = failure.running
+            if failure.status is Status.TIMEOUT and any(key in crowd for crowd in self._crowds):
                 return key
             self._single.setdefault(key, 0)
-        elif fall.running:
-            self._crowds.append(frozenset(fall.running))
+        elif failure.running:
+            self._crowds.append(frozenset(failure.running))
         return None
 
-    def lost(self, left: int, fall: Fall) -> bool:
-        """Whether a fall in which no cell ran, with so many cells left, is one too many."""
+    def lost(self, left: int, failure: WorkerFailure) -> bool:
+        """Whether a failure in which no cell ran, with so many cells left, is one too many."""
         if left != self._left:
             self._left = left
             self._of_nobody.clear()
-        self._of_nobody[fall.from_outside] += 1
-        limit = STRIKES_OF_NOBODY if fall.from_outside else FAULTS_OF_NOBODY
-        return self._of_nobody[fall.from_outside] >= limit
-
-
-log = logging.getLogger(__name__)
-
-# What a launch may take beyond the configured time: the host's own work and OpenCL's compilers,
-# which some runtimes start with the first launch of a shape.
-LAUNCH_GRACE_S = 10.0
-# Cells of one variant that may take a process down, and their share of those that ran, before the
-# variant's other cells are not tried any more: each of them costs the start of two processes.
-FAULTS_PER_VARIANT = 8
-FAULTY_SHARE = 0.1
+        self._of_nobody[failure.from_outside] += 1
+        limit = STRIKES_OF_NOBODY if failure.from_outside else FAULTS_OF_NOBODY
+        return self._of_nobody[failure.from_outside] >= limit
 
 
 class Worker(Protocol):
-    """The measuring process as its caller sees it; see `handle.WorkerProcess`."""
+    """The measuring process as its caller sees it; see `process.WorkerProcess`."""
 
     def hear(self, limit_s: float) -> Message:
         """The next message; WorkerSilentError or WorkerGoneError when there is none."""
@@ -158,12 +155,12 @@ class Worker(Protocol):
         """The process has done its work, and may end or be kept."""
 
 
-class Supervisor:
+class Supervisor(Generic[Run]):
     """Collects what the processes tell until every cell has its status."""
 
     def __init__(
         self,
-        runs: Sequence[CellRun],
+        runs: Sequence[Run],
         start: Callable[[Measure], Worker],
         cell_timeout_s: float,
         on_progress: Callable[[int, float], None],
@@ -174,11 +171,9 @@ class Supervisor:
         `start` opens a process that does what it is told. `launches` is how many make a sample of
         the groups that were measured before.
         """
-        self.result = ShardResult({r.cell.key: r for r in runs}, launches=dict(launches or {}))
-        # Seconds of a launch of those cells that were launched, by key; for who watches.
-        self.timed_s: dict[str, float] = {}
+        own: dict[str, Run] = {run.cell.key: run for run in runs}
+        self.result: ShardResult[Run] = ShardResult(own, launches=dict(launches or {}))
         self._start, self._on_progress = start, on_progress
-        self._launch_limit_s = cell_timeout_s + LAUNCH_GRACE_S
         self._timeout_s = cell_timeout_s
         self._faults: Counter[str] = Counter()
         self._suspects = Suspects()
@@ -190,14 +185,15 @@ class Supervisor:
         self._asked = frozenset(self.result.runs)
         self._before = self._told = 0.0
 
-    def measure(self, first: Worker) -> ShardResult:
+    def measure(self, first: Worker) -> ShardResult[Run]:
         """Measure with `first`, a process that is at work on all cells, and its successors."""
         worker = first
         while True:
             try:
-                fall = self._follow(worker)
+                failure = self._follow(worker)
             except WorkerCrashedError as err:
                 # A program's error, not the device's; what was measured before it is kept.
+                worker.stop()
                 if len(self._left()) == len(self.result.runs):
                     raise
                 self._end_open(Status.LAUNCH_FAILED, f"a program failed: {err}")
@@ -205,13 +201,13 @@ class Supervisor:
             except BaseException:
                 worker.stop()
                 raise
-            if fall is None:
+            if failure is None:
                 worker.done()
-                for key in self._asked & self._left():
-                    self._run(key).end(Status.LOST_DEVICE, "the measuring process left it out")
+                left_out = self._asked & self._left()
+                self._end_open(Status.LOST_DEVICE, "the measuring process left it out", left_out)
             else:
                 worker.stop()
-                self._judge(fall)
+                self._judge(failure)
                 self._tell_ended()
             left = self._left()
             if not left:
@@ -224,116 +220,114 @@ class Supervisor:
                 self._end_open(Status.LOST_DEVICE, f"the device did not come back: {err}")
                 return self.result
 
-    def _run(self, key: str) -> CellRun:
-        return self.result.runs[key]
-
     def _left(self) -> frozenset[str]:
         return frozenset(key for key, run in self.result.runs.items() if run.status is None)
 
-    def _end_open(self, status: Status, message: str) -> None:
-        for key in self._left():
-            self._run(key).end(status, message)
+    def _end_open(
+        self, status: Status, message: str, keys: frozenset[str] | tuple[str, ...] | None = None
+    ) -> None:
+        """The status of the cells with these keys, by default of all that have none."""
+        for key in self._left() if keys is None else keys:
+            self.result.runs[key].end(status, message)
 
-    def _follow(self, worker: Worker) -> Fall | None:
-        """Collect until the end. How the process fell; None when it has done its work.
+    def _follow(self, worker: Worker) -> WorkerFailure | None:
+        """Collect until the end. How the process failed; None when it has done its work.
 
         Raises DeviceError and WorkerCrashedError, which no cell is to blame for.
         """
-        running: tuple[str, ...] = ()
+        began: Began | None = None
         preparing: Preparing | None = None
         while True:
-            limit_s = self._launch_limit_s if running else IDLE_LIMIT_S
+            limit_s = self._timeout_s + LAUNCH_GRACE_S if began else IDLE_LIMIT_S
             try:
                 message = worker.hear(limit_s)
-            except WorkerSilentError as err:
-                text = f"a launch did not end within {self._timeout_s:g} s; its process was ended"
-                if running:
-                    return Fall(running, Status.TIMEOUT, text)
-                return self._fall(running, preparing, Status.TIMEOUT, err)
-            except WorkerGoneError as err:
-                return self._fall(running, preparing, Status.LAUNCH_FAILED, err)
+            except (WorkerSilentError, WorkerGoneError) as err:
+                return self._failure(began, preparing, err)
             if isinstance(message, Finished):
                 return None
             if isinstance(message, Lost):
-                return Fall(running, Status.LAUNCH_FAILED, message.message)
+                running = began.keys if began else ()
+                return WorkerFailure(
+                    running, Status.LAUNCH_FAILED, _said_of(began, message.message)
+                )
             if isinstance(message, Began | Preparing | Ended):
-                self._survived.update(running)
-            if isinstance(message, Began):
-                running = message.keys
-            elif isinstance(message, Preparing | Ended):
-                running = ()
-                if isinstance(message, Preparing):
-                    preparing = message
+                self._survived.update(began.keys if began else ())
+                began = message if isinstance(message, Began) else None
+            if isinstance(message, Preparing):
+                preparing = message
             self._collect(message)
 
-    def _fall(
+    def _failure(
         self,
-        running: tuple[str, ...],
+        began: Began | None,
         preparing: Preparing | None,
-        status: Status,
         err: WorkerSilentError | WorkerGoneError,
-    ) -> Fall:
+    ) -> WorkerFailure:
         """What the end of a process means, which may have come in a method of the workload.
 
         Without a cell that ran, the method was asked for all cells of a group, or for every cell.
         """
-        struck = isinstance(err, WorkerKilledError)
-        if not err.in_workload:
-            said = str(err)
-            if running and said.endswith(("SIGSEGV", "SIGBUS")):
-                said += (
-                    ", as by a kernel that reaches outside of its buffers: look at its indices and "
-                    "at the order of its arguments"
-                )
-            return Fall(running, status, said, struck)
-        group = [
-            key
-            for key in self._left()
-            if preparing is not None
-            and self._run(key).cell.problem == preparing.problem
-            and self._run(key).cell.variant in preparing.variants
-        ]
-        asked_for = () if running else tuple(group or self._left())
-        return Fall(running, Status.WORKLOAD_FAILED, str(err), struck, asked_for)
+        running = began.keys if began else ()
+        struck, said = isinstance(err, WorkerKilledError), str(err)
+        if isinstance(err, WorkerSilentError) and began:
+            text = f"a launch did not end within {self._timeout_s:g} s; its process was ended"
+            return WorkerFailure(running, Status.TIMEOUT, _said_of(began, text))
+        if err.in_workload:
+            group = [
+                key
+                for key in self._left()
+                if preparing is not None
+                and (cell := self.result.runs[key].cell).problem == preparing.problem
+                and cell.variant in preparing.variants
+            ]
+            asked_for = () if began else tuple(group or self._left())
+            return WorkerFailure(running, Status.WORKLOAD_FAILED, said, struck, asked_for)
+        if began and said.endswith(("SIGSEGV", "SIGBUS")):
+            said += (
+                ", as by a kernel that reaches outside of its buffers: look at its indices and at "
+                "the order of its arguments"
+            )
+        status = Status.TIMEOUT if isinstance(err, WorkerSilentError) else Status.LAUNCH_FAILED
+        return WorkerFailure(running, status, _said_of(began, said), struck)
 
-    def _collect(self, message: Message) -> None:
-        if isinstance(message, Ended):
-            self.result.runs[message.run.cell.key] = message.run
-        elif isinstance(message, Copied):
-            key = (message.problem, message.met)
-            self.result.copies.setdefault(key, []).append((message.at_s, message.seconds))
-        elif isinstance(message, Grouped):
-            self.result.launches[message.group] = message.launches
-        elif isinstance(message, Read):
-            self.result.readings.append((message.at_s, message.reading))
-        elif isinstance(message, Searched):
-            self.result.searches.append(message)
-        elif isinstance(message, Timed):
-            self.timed_s[message.key] = message.seconds
-        elif isinstance(message, Worked):
-            done = len(self.result.runs) - len(self._left())
-            of_all = len(self._asked) / len(self.result.runs)
-            share = min(1.0, self._before + of_all * message.fraction)
-            self._told = max(self._told, share)
-            self._on_progress(done, self._told)
+    def _collect(self, message: Any) -> None:
+        result = self.result
+        match message:
+            case Ended():
+                # Of the kind that it was asked for.
+                run: Any = message.run
+                result.runs[run.cell.key] = run
+            case Copied(problem, met, seconds, at_s):
+                result.copies.setdefault((problem, met), []).append((at_s, seconds))
+            case Grouped(group, launches):
+                result.launches[group] = launches
+            case Read(at_s, reading):
+                result.readings.append((at_s, reading))
+            case Searched():
+                result.searches.append(message)
+            case Timed(key, seconds):
+                result.timed_s[key] = seconds
+            case Worked(fraction):
+                share = self._before + fraction * len(self._asked) / len(result.runs)
+                self._told = max(self._told, min(1.0, share))
+                self._on_progress(len(result.runs) - len(self._left()), self._told)
 
-    def _judge(self, fall: Fall) -> None:
+    def _judge(self, failure: WorkerFailure) -> None:
         """Give the cell that is to blame its status; without any, the device may be lost to all."""
-        culprit = self._suspects.accuse(self._asked, fall) if fall.running else None
+        culprit = self._suspects.accuse(self._asked, failure) if failure.running else None
         if culprit is not None:
-            log.error("%s: %s: %s", culprit, fall.status, fall.text)
-            self._blame(self._run(culprit), fall)
-        elif not fall.running and self._suspects.lost(len(self._left()), fall):
-            log.error("%s, while no cell ran", fall.text)
-            if fall.asked_for:
-                for key in fall.asked_for:
-                    self._run(key).end(Status.WORKLOAD_FAILED, fall.text)
+            log.error("%s: %s: %s", culprit, failure.status, failure.text)
+            self._blame(culprit, failure)
+        elif not failure.running and self._suspects.lost(len(self._left()), failure):
+            log.error("%s, while no cell ran", failure.text)
+            if failure.asked_for:
+                self._end_open(Status.WORKLOAD_FAILED, failure.text, failure.asked_for)
             else:
-                self._end_open(Status.LOST_DEVICE, fall.text)
+                self._end_open(Status.LOST_DEVICE, failure.text)
         else:
             # Who is suspected is taken again alone.
-            log.error("%s; what it had not ended is measured again", fall.text)
-            log.info("while these ran: %s", ", ".join(fall.running) or "none")
+            log.error("%s; what it had not ended is measured again", failure.text)
+            log.info("while these ran: %s", ", ".join(failure.running) or "none")
 
     def _tell_ended(self) -> None:
         """That a cell was blamed and has ended is told by no process."""
@@ -341,22 +335,24 @@ class Supervisor:
         self._told = self._told if left else 1.0
         self._on_progress(len(self.result.runs) - left, self._told)
 
-    def _blame(self, run: CellRun, fall: Fall) -> None:
-        often = ", each time that it measured this cell alone" if fall.from_outside else ""
-        text = fall.text + often
-        run.end(fall.status, text)
-        self._faults[run.cell.variant] += 1
-        self._give_up(run.cell.variant, fall.status, text)
-
-    def _give_up(self, variant: str, status: Status, text: str) -> None:
-        """Try no more cells of a variant of which too many of those that ran have faulted.
+    def _blame(self, key: str, failure: WorkerFailure) -> None:
+        """End the cell, and its variant where too many of its cells that ran have failed so.
 
         A few among very many say nothing about the others.
         """
+        often = ", each time that it measured this cell alone" if failure.from_outside else ""
+        text = failure.text + often
+        self.result.runs[key].end(failure.status, text)
+        variant = self.result.runs[key].cell.variant
+        self._faults[variant] += 1
         faults = self._faults[variant]
-        ran = sum(self._run(key).cell.variant == variant for key in self._survived)
-        if faults < FAULTS_PER_VARIANT or faults <= FAULTY_SHARE * ran:
-            return
-        for key in self._left():
-            if self._run(key).cell.variant == variant:
-                self._run(key).end(status, f"not tried: {faults} cells before it: {text}")
+        ran = sum(self.result.runs[k].cell.variant == variant for k in self._survived)
+        if faults >= FAULTS_PER_VARIANT and faults > FAULTY_SHARE * ran:
+            alike = [k for k in self._left() if self.result.runs[k].cell.variant == variant]
+            text = f"not tried: {faults} cells before it: {text}"
+            self._end_open(failure.status, text, tuple(alike))
+
+
+def _said_of(began: Began | None, text: str) -> str:
+    """`text`, of the version of a pair that ran."""
+    return f"{began.who}: {text}" if began and began.who else text

@@ -1,4 +1,4 @@
-"""What every step of measuring cells does alike: announcing it, ending cells, telling how far."""
+"""What is done with cells on an open device: bound, verified on poisoned output, timed, ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .buffers import Judged, Space
 from .builds import Builds
-from .events import Began, CellRun, Ended, Event, Timed, Worked, status_of
+from .events import Began, CellRun, Ended, Event, Read, Timed, Worked, status_of
 from .progress import Work
 from .settings import TOGETHER, TOGETHER_S, MeasureSettings
 
@@ -26,8 +26,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Times that samples are taken again because the process or the machine stood still meanwhile.
+# Times that samples are taken again because the process stood still meanwhile.
 RETAKES = 10
+# A cell whose first launch takes longer is launched twice, and the shorter one believed: it decides
+# how many launches make a sample, and a pause that nothing tells of (a virtual machine's) may be in
+# one of them.
+LONG_LAUNCH_S = 0.1
 
 
 @dataclass
@@ -35,8 +39,8 @@ class CellSteps:
     """One open device, the kernel that it runs, and to whom each step is told.
 
     At most `together` cells are worked on without waiting between them. `started` is the shard's
-    beginning on `clock`. `stood_still` tells whether this process or its machine did since it was
-    last asked. `launches` is how many make a sample of each group, as far as that is chosen.
+    beginning on `clock`. `stood_still` tells whether this process did since it was last asked.
+    `launches` is how many make a sample of each group, as far as that is chosen.
     """
 
     device: Device
@@ -63,6 +67,8 @@ class CellSteps:
         """What is compiled for `cell`, which is there."""
         return self.builds.programs[self.version(cell)]
 
+    # How cells begin and end.
+
     def check_statically(self, run: CellRun) -> None:
         """End the cell where no launch is needed to know that there is none."""
         limit = self.device.info.max_threads_per_block
@@ -81,6 +87,15 @@ class CellSteps:
             return None
         return self.device.image_refusal(cell.problem, DTYPES[cell.dtype])
 
+    def begin(self, runs: Sequence[CellRun]) -> None:
+        """Count the work of cells that are open."""
+        self.work = Work([r.cell.key for r in runs], self.settings.rule.max_samples)
+
+    def step(self, run: CellRun) -> None:
+        """Count its verification, or a sample of it; one that is taken again is no progress."""
+        if self.work.step(run.cell.key, len(run.samples_s)):
+            self.emit(Worked(self.work.fraction))
+
     def end(self, run: CellRun, status: Status, message: str | None = None) -> None:
         """The cell's status, told at once."""
         run.end(status, message)
@@ -98,10 +113,11 @@ class CellSteps:
         """The status that an error gives."""
         self.end(run, status_of(err), str(err))
 
-    def end_by_clock(self, run: CellRun, seconds: float) -> None:
-        """A launch that took no time is none."""
-        text = f"the device's clock gave {seconds} s for a launch"
-        self.end(run, Status.LAUNCH_FAILED, text)
+    def end_slow(self, run: CellRun, seconds: float) -> None:
+        """Of a launch that took longer than a cell may."""
+        self.end(run, Status.TIMEOUT, f"one launch took {seconds:.3g} s")
+
+    # How anything runs on the device.
 
     def guarded(self, run: CellRun, step: Callable[[], object]) -> None:
         """Run `step`; an error in it ends this cell with its typed status, not the shard."""
@@ -114,7 +130,7 @@ class CellSteps:
             self.end_by(run, err)
 
     def undisturbed(self, runs: Sequence[CellRun], take: Callable[[], T]) -> tuple[float, T]:
-        """When it began and what `take` gives; taken again where something stood still meanwhile.
+        """When it began and what `take` gives; taken again where the process stood still meanwhile.
 
         Each launch is announced: one of them may take as long as a launch may, not all.
         """
@@ -126,8 +142,22 @@ class CellSteps:
             taken = take()
             if not self.stood_still():
                 break
-            log.warning("the process or the machine stood still: %d samples are void", len(runs))
+            log.warning("the process stood still: %d samples are void", len(runs))
         return began_s, taken
+
+    def unslowed(self, take: Callable[[], object]) -> bool:
+        """Do `take`; whether the device slowed itself down neither before nor after it."""
+        before = self._is_slowed()
+        take()
+        return not (self._is_slowed() or before)
+
+    def _is_slowed(self) -> bool:
+        """Read the device's state and tell it; whether it slows itself down."""
+        reading = self.device.reading()
+        if reading is None:
+            return False
+        self.emit(Read(self.now_s(), reading))
+        return reading.slowed
 
     def outcomes(self, runs: Sequence[CellRun]) -> tuple[float, Sequence[float | TypedError]]:
         """When a sample of each began, and the seconds of a launch of it, or what went wrong."""
@@ -137,42 +167,31 @@ class CellSteps:
         take = take_each if fed else self.device.sample_all
         return self.undisturbed(runs, partial(take, samples))
 
-    def step(self, run: CellRun) -> None:
-        """Count its verification, or a sample of it; one that is taken again is no progress."""
-        if self.work.step(run.cell.key, len(run.samples_s)):
-            self.emit(Worked(self.work.fraction))
+    def seconds_of(self, run: CellRun, outcome: float | TypedError) -> float | None:
+        """The outcome of a sample; None, and the cell has ended, where it was none."""
+        if isinstance(outcome, TypedError):
+            self.end_by(run, outcome)
+            return None
+        if not outcome > 0.0:
+            # A launch that took no time is none.
+            text = f"the device's clock gave {outcome} s for a launch"
+            self.end(run, Status.LAUNCH_FAILED, text)
+            return None
+        return outcome
 
-    def begin(self, runs: Sequence[CellRun]) -> None:
-        """Count the work of cells that are open."""
-        self.work = Work([r.cell.key for r in runs], self.settings.rule.max_samples)
-
-
-# A cell whose first launch takes longer is launched twice, and the shorter one believed: it decides
-# how many launches make a sample, and a pause that nothing tells of (a virtual machine's) may be in
-# one of them.
-LONG_LAUNCH_S = 0.1
-
-BoundOf = Callable[[CellRun], Bound]
-Outcomes = Sequence[Judged | TypedError]
-
-
-class Admission:
-    """Admits cells to being sampled, and verifies them; a cell that fails has its status."""
-
-    def __init__(self, steps: CellSteps) -> None:
-        self._steps = steps
+    # How cells are verified.
 
     def admit(self, runs: Sequence[CellRun], space: Space) -> None:
         """Bind each, launch it once on poisoned output and verify that, time one launch of it."""
         for run in runs:
-            self._steps.guarded(run, partial(self._bind, run, space))
+            self.guarded(run, partial(self._bind, run, space))
         for some in self._growing([run for run in runs if run.status is None]):
-            if self._steps.settings.verifies_before:
+            if self.settings.verifies_before:
                 self._verify_some(some, space)
             self._look_around([run for run in some if run.status is None], space)
             self._time([run for run in some if run.status is None])
             for run in some:
-                self._steps.step(run)
+                self.step(run)
 
     def verify(self, runs: Sequence[CellRun], space: Space) -> None:
         """Launch each on poisoned output and compare that with the expected one."""
@@ -186,14 +205,14 @@ class Admission:
         """
         begin, n = 0, 1
         while begin < len(runs):
-            before = self._steps.clock()
+            before = self.clock()
             yield runs[begin : begin + n]
             begin += n
-            quick = self._steps.clock() - before < TOGETHER_S / 2
-            n = min(self._steps.together, 2 * n) if quick else max(1, n // 2)
+            quick = self.clock() - before < TOGETHER_S / 2
+            n = min(self.together, 2 * n) if quick else max(1, n // 2)
 
     def _bind(self, run: CellRun, space: Space) -> None:
-        program, launch = self._steps.program(run.cell), run.launch
+        program, launch = self.program(run.cell), run.launch
         run.bound = space.bind(program, run.cell)
         run.proof = space.bind_proof(program, run.cell) or run.bound
         run.registers = program.registers(launch.entry)
@@ -203,28 +222,28 @@ class Admission:
 
     def _verify_some(self, runs: Sequence[CellRun], space: Space) -> None:
         """All of them without waiting between; what is not as it must be then, alone."""
-        alone = partial(self._verify, space)
+        alone = partial(self._verify_alone, space)
         for run in self._judged(runs, _proof, space.prove_together, alone):
-            self._steps.guarded(run, partial(alone, run))
+            self.guarded(run, partial(alone, run))
 
     def _look_around(self, runs: Sequence[CellRun], space: Space) -> None:
         """What is timed may write where the launch that was verified did not."""
         others = [run for run in runs if run.proof is not run.bound]
-        alone = partial(self._watch, space)
+        alone = partial(self._watch_alone, space)
         for run in self._judged(others, _timed, space.harm_together, alone):
-            self._steps.guarded(run, partial(alone, run))
+            self.guarded(run, partial(alone, run))
 
     def _judged(
         self,
         runs: Sequence[CellRun],
-        bound_of: BoundOf,
-        together: Callable[[Sequence[Bound]], Outcomes | None],
+        bound_of: Callable[[CellRun], Bound],
+        together: Callable[[Sequence[Bound]], Sequence[Judged | TypedError] | None],
         alone: Callable[[CellRun], None],
     ) -> Sequence[CellRun]:
         """Judge runs by what they do together; the runs of which that tells nothing."""
         while len(runs) > 1:
             bounds = [bound_of(run) for run in runs]
-            _, outcomes = self._steps.undisturbed(runs, partial(together, bounds))
+            _, outcomes = self.undisturbed(runs, partial(together, bounds))
             if outcomes is None:
                 break
             for run, outcome in zip(runs, outcomes, strict=False):
@@ -235,69 +254,62 @@ class Admission:
     def _judge(self, run: CellRun, outcome: Judged | TypedError, alone: Callable[[], None]) -> None:
         """By what it did among others, none of which harmed it."""
         if isinstance(outcome, TypedError):
-            self._steps.end_by(run, outcome)
+            self.end_by(run, outcome)
             return
         run.verified_words = outcome.words
         run.wrong_words = words = outcome.verdict.wrong_words
         message = outcome.verdict.message
-        if message is not None or outcome.seconds > self._steps.settings.cell_timeout_s:
+        if message is not None or outcome.seconds > self.settings.cell_timeout_s:
             # Alone, to say where, and whether a pause was in it.
-            self._steps.guarded(run, alone)
+            self.guarded(run, alone)
         if message is not None and run.status is None:
             # What was wrong once is wrong.
             run.wrong_words = words
-            self._steps.end(run, Status.WRONG_RESULT, message)
+            self.end(run, Status.WRONG_RESULT, message)
 
-    def _verify(self, space: Space, run: CellRun) -> None:
+    def _verify_alone(self, space: Space, run: CellRun) -> None:
         """Launch on poisoned output and compare with the expected one, both on the device.
 
         A launch that takes too long is launched once more before it is a timeout.
         """
-        proof, slowest_s = _proof(run), self._steps.settings.cell_timeout_s
+        proof, slowest_s = _proof(run), self.settings.cell_timeout_s
         launch = partial(self._poisoned_launch, proof, space)
-        _, took = self._steps.undisturbed([run], launch)
+        _, took = self.undisturbed([run], launch)
         if took > slowest_s:
-            _, took = self._steps.undisturbed([run], launch)
+            _, took = self.undisturbed([run], launch)
         verdict = space.verdict(run.cell, proof)
         run.verified_words, run.wrong_words = space.words, verdict.wrong_words
         if verdict.message is not None:
-            self._steps.end(run, Status.WRONG_RESULT, verdict.message)
+            self.end(run, Status.WRONG_RESULT, verdict.message)
         elif took > slowest_s:
-            self._steps.end(run, Status.TIMEOUT, f"one launch took {took:.3g} s")
+            self.end_slow(run, took)
 
     def _poisoned_launch(self, proof: Bound, space: Space) -> float:
         """Seconds of the host's clock that a launch takes."""
         space.poison()
-        before = self._steps.clock()
+        before = self.clock()
         proof.run()
-        return self._steps.clock() - before
+        return self.clock() - before
 
-    def _watch(self, space: Space, run: CellRun) -> None:
+    def _watch_alone(self, space: Space, run: CellRun) -> None:
         """Launch what is timed, alone, and see what it wrote."""
-        self._steps.undisturbed([run], _timed(run).run)
+        self.undisturbed([run], _timed(run).run)
         verdict = space.damage()
         if verdict.message is not None:
             run.wrong_words = verdict.wrong_words
-            self._steps.end(run, Status.WRONG_RESULT, verdict.message)
+            self.end(run, Status.WRONG_RESULT, verdict.message)
 
     def _time(self, runs: Sequence[CellRun]) -> None:
-        """One launch of each on the clock."""
-        _, outcomes = self._steps.outcomes(runs) if runs else (0.0, [])
+        """One launch of each on the clock; of a long one the shorter of two."""
+        _, outcomes = self.outcomes(runs) if runs else (0.0, [])
         for run, outcome in zip(runs, outcomes, strict=True):
-            if isinstance(outcome, TypedError):
-                self._steps.end_by(run, outcome)
-                continue
-            seconds = self._again(run, outcome) if outcome > LONG_LAUNCH_S else outcome
-            if not seconds > 0.0:
-                self._steps.end_by_clock(run, seconds)
-                continue
-            run.launch_s = seconds
-            self._steps.emit(Timed(run.cell.key, seconds))
-
-    def _again(self, run: CellRun, seconds: float) -> float:
-        """The shorter of `seconds` and one more launch."""
-        _, [outcome] = self._steps.outcomes([run])
-        return seconds if isinstance(outcome, TypedError) else min(seconds, outcome)
+            if not isinstance(outcome, TypedError) and outcome > LONG_LAUNCH_S:
+                _, [again] = self.outcomes([run])
+                outcome = outcome if isinstance(again, TypedError) else min(outcome, again)
+            seconds = self.seconds_of(run, outcome)
+            if seconds is not None:
+                run.launch_s = seconds
+                self.emit(Timed(run.cell.key, seconds))
 
 
 def _proof(run: CellRun) -> Bound:

@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from types import FrameType
@@ -26,17 +26,24 @@ from typing import Any
 from ..core.errors import DeviceError, DeviceLostError, WorkloadError
 from ..core.paths import ROOT
 from ..core.process import end_with_parent
-from ..core.space import space_of
+from ..core.space import Cell, space_of
 from ..core.text import MOST_SENTENCE, one_line
 from ..devices.base import Device, steady_room
 from ..devices.builds import KernelBuild, read_build
 from ..devices.select import open_for_job
 from ..storage.wholefile import DamagedFileError
 from ..workloads.loader import KernelFolder, load_kernel
+<<<<<<< HEAD
 from ..workloads.user_code import share
 from ..workloads.versions import misfit, versions_of
 from .builds import plan_cells, programs_for
+=======
+from ..workloads.memory import misfit
+from ..workloads.versions import versions_of
+from .builds import ReadyPrograms, plan_cells, programs_for
+>>>>>>> 9977b09 (refactor: pairs are measured by the worker, supervisor and session of sweeps)
 from .events import (
+    Against,
     Candidates,
     Crashed,
     Finished,
@@ -46,38 +53,29 @@ from .events import (
     Measure,
     Message,
     Opened,
-    PairJob,
+    PairsOpened,
     Refused,
     Worked,
 )
+from .paired import Contender, PairedRun, matched
 from .rounds import ShardRun
 from .searching import NOTHING_RECORDED, recorded_launches
 from .settings import settings_of
 
-# Seconds of suspension under which the two clocks were merely not read at the same moment.
-_NOISE_S = 0.05
+log = logging.getLogger(__name__)
 
-
-def suspended_s() -> float:
-    """Seconds that this machine was suspended since it started (Linux; 0 elsewhere).
-
-    By them the clock that goes on during suspension is ahead of the one that times samples.
-    """
-    if not hasattr(time, "CLOCK_BOOTTIME"):
-        return 0.0
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+# Seconds between two tellings of how far the work is.
+_TELL_EVERY_S = 0.5
 
 
 class StandstillWatch:
-    """Whether the process was stopped and continued, or the machine suspended, since last asked.
+    """Whether the process was stopped and continued since last asked: samples are then void.
 
     It costs nothing while nothing happens: the system itself tells a process that it is continued.
     Must be made in the main thread, where samples are taken.
     """
 
-    def __init__(self, suspended: Callable[[], float] = suspended_s) -> None:
-        """`suspended` tells the seconds of suspension so far."""
-        self._suspended, self._before_s = suspended, suspended()
+    def __init__(self) -> None:
         self._continued = False
         signal.signal(signal.SIGCONT, self._on_continue)
         # What a runtime waits for in the system goes on.
@@ -87,23 +85,12 @@ class StandstillWatch:
         self._continued = True
 
     def __call__(self) -> bool:
-        """Whether anything stood still since the last call, or since this was made."""
+        """Whether it was since the last call, or since this was made."""
         continued, self._continued = self._continued, False
-        before_s, self._before_s = self._before_s, self._suspended()
-        return continued or self._before_s - before_s > _NOISE_S
+        return continued
 
 
-log = logging.getLogger(__name__)
-
-# Seconds between two tellings of how far the work is.
-_TELL_EVERY_S = 0.5
-
-
-# Does a job on the device that is open, or opens one, and returns it.
-Serve = Callable[[Any, Device | None, Callable[[], Any], Callable[[Message], None]], Device]
-
-
-def main(fd: int, serve: Serve) -> None:
+def main(fd: int) -> None:
     """Do the jobs that come on the socket `fd`; the caller's end of the socket closing ends it."""
     end_with_parent()
     # An interrupt ends it at once, as other signals do, and not as an error in a program.
@@ -114,7 +101,7 @@ def main(fd: int, serve: Serve) -> None:
     try:
         while True:
             caller = Caller(connection)
-            device = serve(caller.receive_job(), device, caller.receive, caller.send)
+            device = _serve(caller, device)
             # A reference cycle may hold buffers.
             gc.collect()
             caller.release()
@@ -135,12 +122,12 @@ class Caller:
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
-        self.send: Callable[[Message], None] = connection.send
         self._lock: int | None = None
+        self._told = time.monotonic()
 
-    def receive_job(self) -> Any:
+    def receive_job(self) -> Job:
         """The job; what this process prints goes from now on where the job says."""
-        job = self._connection.recv()
+        job: Job = self._connection.recv()
         prints = recv_handle(self._connection)
         _print_into(prints)
         os.close(prints)
@@ -155,6 +142,20 @@ class Caller:
         if isinstance(message, Locked):
             self._lock = recv_handle(self._connection)
         return message
+
+    def send(self, message: Message) -> None:
+        """Say it; but how far the work is only every half second."""
+        if isinstance(message, Worked):
+            if time.monotonic() - self._told < _TELL_EVERY_S:
+                return
+            self._told = time.monotonic()
+        self._connection.send(message)
+
+    def lock_one(self, devices: Sequence[tuple[int, str]]) -> int:
+        """The index of that one of the `devices` that the caller has locked."""
+        self.send(Candidates(tuple(devices)))
+        locked: Locked = self.receive()
+        return locked.index
 
     def release(self) -> None:
         """Hold nothing of the job any more: neither the lock nor its log."""
@@ -173,40 +174,52 @@ def _print_into(descriptor: int) -> None:
     os.dup2(descriptor, 2)
 
 
-def _serve(
-    job: Job, device: Device | None, receive: Callable[[], Any], send: Callable[[Message], None]
-) -> Device:
-    params = job.params
+def _serve(caller: Caller, kept: Device | None) -> Device:
+    """Do a job on the device that is `kept` open from the job before, or on one that it opens."""
+    job = caller.receive_job()
     build = None if job.build is None else read_build(job.build)
-    device = open_locked(job, build, receive, send, device)
+    if kept is not None:
+        caller.lock_one([(0, kept.info.uuid)])
+        device = kept
+    else:
+        own_kernels = {} if build is None else build.own_kernels
+        device = open_for_job(job.params, job.cache, caller.lock_one, own_kernels)
     log.info("device %s (%s), %s", device.info.name, device.info.uuid, device.info.runtime)
-    folder = load_kernel(ROOT / params["folder"])
-    space = space_of(params)
-    refuse_misfits(device, folder, params)
-    versions = versions_of(folder.workload, space)
-    ready = programs_for(device, folder, space.dtype, versions, build, params["kernel_digest"])
-    builds = ready.builds
-    cells = plan_cells(device, folder, builds, versions, space)
-    options = {v: p.options for v, p in builds.programs.items()}
-    failures = {v: str(err) for v, err in builds.failures.items()}
-    log.info("%d cells, built: %s", len(cells), ", ".join(builds.programs) or "nothing")
-    codes = ready.codes
-    send(
+    if job.against is None:
+        _measure_shard(job, device, build, caller)
+    else:
+        _measure_pairs(job, job.against, device, caller)
+    device.close()
+    return device
+
+
+def _measure_shard(job: Job, device: Device, build: KernelBuild | None, caller: Caller) -> None:
+    folder = load_kernel(ROOT / job.params["folder"])
+    ready, cells = _ready(device, folder, job.params, build)
+    programs, failures = ready.builds.programs, ready.builds.failures
+    log.info("%d cells, built: %s", len(cells), ", ".join(programs) or "nothing")
+    caller.send(
         Opened(
-            device.info, options, failures, ready.machine_code, ready.compiled_here, cells, codes
+            device.info,
+            {name: program.options for name, program in programs.items()},
+            {name: str(err) for name, err in failures.items()},
+            ready.machine_code,
+            ready.compiled_here,
+            cells,
+            ready.codes,
         )
     )
-    do: Measure = receive()
-    settings = settings_of(params)
+    do: Measure = caller.receive()
+    settings = settings_of(job.params)
     recorded = NOTHING_RECORDED
     if settings.searches and settings.transfer is not None:
         recorded = recorded_launches(ROOT / settings.transfer, folder.name)
     run = ShardRun(
         device,
         folder,
-        builds,
+        ready.builds,
         settings,
-        Throttled(send),
+        caller.send,
         time.monotonic,
         job.started,
         do.together,
@@ -214,32 +227,51 @@ def _serve(
         StandstillWatch(),
         recorded,
     )
-    run.measure([c for c in cells if do.keys is None or c.key in do.keys])
-    device.close()
-    return device
+    run.measure([cell for cell in cells if do.keys is None or cell.key in do.keys])
 
 
-def open_locked(
-    job: Job | PairJob,
+def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -> None:
+    sides = job.params, against.params
+    # One folder is loaded once: what both have in common is seen by its being the same.
+    loaded = {params["folder"]: load_kernel(ROOT / params["folder"]) for params in sides}
+    folders = [loaded[params["folder"]] for params in sides]
+    (ready_a, cells_a), (ready_b, cells_b) = (
+        _ready(device, folder, params, None, options)
+        for folder, params, options in zip(folders, sides, against.options, strict=True)
+    )
+    variants = list(zip(*(params["variants"] for params in sides), strict=True))
+    pairs = matched((cells_a, cells_b), variants)
+    alone = len(cells_a) - len(pairs), len(cells_b) - len(pairs)
+    caller.send(PairsOpened(device.info, pairs, alone, (ready_a.codes, ready_b.codes)))
+    do: Measure = caller.receive()
+    run = PairedRun(
+        device,
+        (Contender(folders[0], ready_a.builds), Contender(folders[1], ready_b.builds)),
+        settings_of(job.params),
+        against.blocks,
+        caller.send,
+        time.monotonic,
+        do.together,
+        do.launches,
+        StandstillWatch(),
+    )
+    run.measure([pair for pair in pairs if do.keys is None or pair[0].key in do.keys])
+
+
+def _ready(
+    device: Device,
+    folder: KernelFolder,
+    params: Mapping[str, Any],
     build: KernelBuild | None,
-    receive: Callable[[], Any],
-    send: Callable[[Message], None],
-    kept: Device | None = None,
-) -> Device:
-    """Offer the devices that may measure, open the one that the caller has locked.
-
-    Where one is `kept` open from a job before, it is offered alone.
-    """
-
-    def lock(devices: Sequence[tuple[int, str]]) -> int:
-        send(Candidates(tuple(devices)))
-        locked: Locked = receive()
-        return locked.index
-
-    if kept is not None:
-        lock([(0, kept.info.uuid)])
-        return kept
-    return open_for_job(job.params, job.cache, lock, {} if build is None else build.own_kernels)
+    options: tuple[str, ...] = (),
+) -> tuple[ReadyPrograms, list[Cell]]:
+    """What a kernel was built into, and its cells."""
+    refuse_misfits(device, folder, params)
+    space = space_of(params)
+    versions = versions_of(folder.workload, space)
+    digest = params["kernel_digest"]
+    ready = programs_for(device, folder, space.dtype, versions, build, digest, options)
+    return ready, plan_cells(device, folder, ready.builds, versions, space)
 
 
 def refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, Any]) -> None:
@@ -254,21 +286,6 @@ def refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, An
             raise DeviceError(f"kernels.{folder.name}.sizes: {reason}; choose a smaller size.")
 
 
-class Throttled:
-    """Passes events on, but says how far the work is only every half second."""
-
-    def __init__(self, send: Callable[[Message], None]) -> None:
-        self._send, self._told = send, time.monotonic()
-
-    def __call__(self, event: Message) -> None:
-        """Pass it on, or not."""
-        if isinstance(event, Worked):
-            if time.monotonic() - self._told < _TELL_EVERY_S:
-                return
-            self._told = time.monotonic()
-        self._send(event)
-
-
 if __name__ == "__main__":
     share(int(sys.argv[2]))
-    main(int(sys.argv[1]), _serve)
+    main(int(sys.argv[1]))

@@ -33,15 +33,9 @@ from ..devices.builds import KernelBuild, read_build
 from ..devices.select import open_for_job
 from ..storage.wholefile import DamagedFileError
 from ..workloads.loader import KernelFolder, load_kernel
-<<<<<<< HEAD
 from ..workloads.user_code import share
 from ..workloads.versions import misfit, versions_of
-from .builds import plan_cells, programs_for
-=======
-from ..workloads.memory import misfit
-from ..workloads.versions import versions_of
 from .builds import ReadyPrograms, plan_cells, programs_for
->>>>>>> 9977b09 (refactor: pairs are measured by the worker, supervisor and session of sweeps)
 from .events import (
     Against,
     Candidates,

@@ -60,13 +60,10 @@ hunt: .venv/dev.stamp $(if $(TESTS),,test-documents)
 # Instruments that attack the project; bounded, unattended, repeatable by the seed that they print.
 # Figures: results/chaos/*.json. `make chaos SEED=7 REPLAY=12` plays round 12 of that run alone.
 CHAOS := PYTHONPATH=workflow/scripts:kernels:reports/chapters:tests:tests/unit:tests/workflow:experiments/chaos .venv/bin/python experiments/chaos
-.PHONY: chaos mutations
+.PHONY: chaos
 chaos: .venv/dev.stamp
 	$(CHAOS)/chaos.py --strikes $(or $(STRIKES),200) --minutes $(or $(MINUTES),25) --seed $(SEED) \
 		$(if $(REPLAY),--replay $(REPLAY))
-
-mutations: .venv/dev.stamp
-	$(CHAOS)/mutations.py --count $(or $(COUNT),1000) --seed $(SEED)
 
 # Changes lines of the library, one at a time: does a test see it? Hours; 100 mutants by default.
 .PHONY: mutants

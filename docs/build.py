@@ -16,7 +16,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from recompute import (
-    attacks,
     c1060,
     comparing,
     device_model,
@@ -69,7 +68,6 @@ def pages() -> list[str]:
 def computed(record: Record, slow: Slow, claims: Claims) -> dict[str, Any]:
     """The values of all templates, by the name of the module that computes them."""
     return {
-        "attacks": attacks.values(claims),
         "overview": overview.values(record),
         **{name: module.values(record, claims) for name, module in BY_RECORD.items()},
         "simulated": simulated.values(record, slow, claims),

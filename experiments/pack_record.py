@@ -25,9 +25,17 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow/scripts"))
 
-from gpushmoo.storage.filesum import add_sum
-from gpushmoo.storage.packed import PACKED, UNPACKED
-from gpushmoo.storage.restored import KEY, MOMENTS, PROVENANCE, SHARD, derived, restored, unpack
+from gpushmoo.storage.packed import (
+    KEY,
+    MOMENTS,
+    PACKED,
+    PROVENANCE,
+    SHARD,
+    UNPACKED,
+    derived,
+    restored,
+    unpack,
+)
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import whole_file
 
@@ -114,7 +122,6 @@ def pack(folder: Path) -> None:
     table, shards = packed_table(folder), shards_in(folder)
     with whole_file(folder / PACKED) as own:
         pq.write_table(table, own, **OPTIONS, **smallest_forms(table))
-        add_sum(own)
     lines = [f"{sum_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in shards]
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")
     before = sum(path.stat().st_size for path in shards)

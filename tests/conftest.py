@@ -72,7 +72,7 @@ FIRST = (
     *("test_what_runs_again", "test_faults", "test_user_kernel", "test_isolation"),
     *("test_devices", "test_killed_run", "test_bad_config", "test_build_rule", "test_config"),
     *("test_profiles", "test_figures", "test_summation", "test_dot_resident"),
-    *("test_dot_streamed", "test_report", "test_mutations"),
+    *("test_dot_streamed", "test_report"),
     # Of the documents.
     *("test_dot_run", "test_document_figures", "test_event_loop", "test_same_machine"),
     *("test_figure_errors", "test_report_textures", "test_dots", "test_atlas"),

@@ -1,4 +1,4 @@
-"""Where the figures of a chaos run, of mutations or of a soak come from, and their JSON file."""
+"""Where the figures of a chaos run or of a soak come from, and their JSON file."""
 
 from __future__ import annotations
 

@@ -91,18 +91,6 @@ def test_a_winner_that_the_record_does_not_have_is_named(record: Record, tmp_pat
     ]
 
 
-def test_what_the_sanitizer_found_is_what_its_file_says(record: Record) -> None:
-    found = record.benchmark("sanitizer")
-    page = (DOCS / "reliability.md").read_text()
-    for tool, told in found["tools"].items():
-        builds = told["builds"] + told["builds_left"]
-        words = [tool, f"{told['builds']} of {builds}", f"{told['cells_right']:,}"]
-        words += [str(told["findings"]), "yes" if told["ended"] else "no"]
-        assert f"| {' | '.join(words)} |" in page
-    assert found["measured"] in page
-    assert f"{int(found['proof'].split()[-2]):,} errors" in page
-
-
 def test_cells_that_the_record_lacks_are_named(record: Record) -> None:
     with pytest.raises(MissingError, match="no verified cell of global_copy with width 7"):
         record.of("global_copy", width=7)

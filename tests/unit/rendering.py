@@ -18,7 +18,6 @@ from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
 from gpushmoo.analysis.energy import read_energy
 from gpushmoo.analysis.history import read_history
 from gpushmoo.analysis.partition import partition_table
-from gpushmoo.analysis.plausible import TIMES
 from gpushmoo.chapters.loader import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.schema import REPEAT_COLUMNS
@@ -158,10 +157,17 @@ def conclude(
     build_report(files, spec(workloads, drawn), ROOT / "reports", *built)
 
 
+# Null in a row that is not ``ok``.
+TIMES = (
+    *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "median_s", "median_low_s"),
+    *("median_high_s", "coverage", "own_low_s", "own_high_s", "within_half_width", "over_copy"),
+)
+
+
 def forget_faulty(cells: pd.DataFrame) -> None:
     """Take the times of cells that are not ok, as the measuring job leaves them out."""
     faulty = cells["status"] != "ok"
-    for name in (*TIMES, "over_copy"):
+    for name in TIMES:
         cells.loc[faulty, name] = None
     for name in REPEAT_COLUMNS:
         cells[name] = [[] if bad else kept for bad, kept in zip(faulty, cells[name], strict=True)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 from conftest import ROOT
 from gpushmoo.analysis.device_model.traffic import block_traffic
 from gpushmoo.analysis.partition import seconds
@@ -199,3 +201,11 @@ def shard_metadata(params: Mapping[str, Any], info: DeviceInfo) -> dict[str, Any
 def other_device(number: int) -> DeviceInfo:
     """A device of the same name."""
     return replace(GPU, uuid=f"GPU-{number}")
+
+
+def flipped_in_a_page(data: bytes) -> bytes:
+    """A Parquet file of which a bit of the rows has flipped: the last of its first column."""
+    column = pq.read_metadata(BytesIO(data)).row_group(0).column(0)
+    begin = column.dictionary_page_offset or column.data_page_offset
+    place = begin + column.total_compressed_size - 1
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]

@@ -18,7 +18,7 @@ from gpushmoo.analysis.device_model.form import COLUMNS
 from gpushmoo.core.code_path import CodePath
 from gpushmoo.core.schema import GROUP
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.storage.frames import as_frame
+from gpushmoo.storage.dataset import as_frame
 from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.loader import load_kernel
 from synthetic import GPU, write_shard

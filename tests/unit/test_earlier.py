@@ -263,16 +263,6 @@ def test_the_report_says_what_was_measured_earlier() -> None:
     assert earlier_finding([{"params": {"repeat": 1}}]) == []
 
 
-def test_a_provenance_that_does_not_fit_its_rows_is_refused(begun: Run) -> None:
-    run = begun
-    run.measure(axes={"block_x": [32, 64, 128], "unroll": 1, "passes": 1})
-    path = Path("shard.parquet")
-    for earlier in ([], [{**run.metadata["earlier"][0], "cells": 1}]):
-        fault = fault_of(path, run.table, run.metadata | {"earlier": earlier}, None)
-        assert fault is not None
-        assert "several values of measured_at" in fault
-
-
 # What of a workload.py counts
 
 SOURCE = """

@@ -122,7 +122,7 @@ def test_dataset_is_the_same_by_way_of_the_disk(shards: list[Path], tmp_path: Pa
     file = "kernel=copy2d_coalesced/dtype=float/part-0.parquet"
     assert pq.read_metadata(tmp_path / "disk" / file).num_row_groups > 1
     files = [p for p in sorted((tmp_path / "disk").rglob("*")) if p.is_file()]
-    assert len(files) == 4
+    assert len(files) == 3
     for path in files:
         again = tmp_path / "again" / path.relative_to(tmp_path / "disk")
         assert again.read_bytes() == path.read_bytes()

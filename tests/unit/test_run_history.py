@@ -22,8 +22,7 @@ from gpushmoo.figures.timelines import MOST_PANELS, draw_history
 from gpushmoo.planning.config import EarlierRuns, read_earlier, refuse_without_otava
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.report.history import history_findings, history_page
-from gpushmoo.storage.dataset_seal import SUMS
-from gpushmoo.storage.run_folders import runs_in
+from gpushmoo.storage.dataset import PROVENANCE, runs_in
 from histories import made, otava_in
 from matplotlib.figure import Figure
 from test_figures import assert_readable
@@ -231,7 +230,7 @@ def run_in(folder: Path, finished: bool = True) -> Path:
     (folder / "dataset").mkdir(parents=True)
     (folder / PLAN_FILE).touch()
     if finished:
-        (folder / "dataset" / SUMS).touch()
+        (folder / "dataset" / PROVENANCE).touch()
     return folder
 
 
@@ -245,7 +244,7 @@ def test_a_folder_of_runs_stands_for_its_finished_ones_without_the_run_itself(
     (results / "file.txt").touch()
     mounted = run_in(results / "mounted", finished=False)
     (mounted / "dataset" / "data").mkdir()
-    (mounted / "dataset" / "data" / SUMS).touch()
+    (mounted / "dataset" / "data" / PROVENANCE).touch()
     found = read_earlier({**ASKED, "history": str(results)}, own)
     assert found == EarlierRuns((str(first), str(mounted)), None, 0.01)
     several = {**ASKED, "history": [str(first), str(results)], "otava": "x"}

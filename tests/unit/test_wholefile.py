@@ -14,16 +14,18 @@ from xml.etree import ElementTree
 
 import pytest
 from conftest import ROOT
-from gpushmoo.storage.dataset_seal import SUMS, check, replaced_folder
 from gpushmoo.storage.joblog import job_log
 from gpushmoo.storage.wholefile import (
     DamagedFileError,
     read_json,
     read_summed,
+    replaced_folder,
+    set_aside,
     write_json,
     write_summed,
     write_whole,
 )
+from mounts import Mount
 
 CONTENT = {"fits": [{"unit": "µs", "value": 0.1}], "more": None}
 SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>\n'
@@ -123,8 +125,8 @@ def test_a_folder_goes_when_all_of_the_new_one_is_on_the_disk(
     out = tmp_path / "deep/dataset"
     with replaced_folder(out) as fresh:
         write_whole(fresh / "in/old", TEXT)
-    assert names_below(tmp_path) == {"deep", "deep/dataset"} | {
-        f"deep/dataset/{name}" for name in ("in", "in/old", SUMS)
+    assert names_below(tmp_path) == {
+        *("deep", "deep/dataset", "deep/dataset/in", "deep/dataset/in/old")
     }
     synced = list[tuple[str, bool]]()
     fsync = os.fsync
@@ -140,9 +142,8 @@ def test_a_folder_goes_when_all_of_the_new_one_is_on_the_disk(
         monkeypatch.setattr(os, "fsync", watched_sync)
     assert {("in", True), ("new", True)} < set(synced)
     assert [name for name, old in synced if not old] == ["deep"]
-    assert names_below(out) == {"in", "in/new", SUMS}
+    assert names_below(out) == {"in", "in/new"}
     assert list(out.parent.iterdir()) == [out]
-    check(out, ["in/new"])
 
 
 @pytest.mark.parametrize("fails", ["filling", "fsync"])
@@ -166,8 +167,7 @@ def test_a_folder_that_fails_leaves_the_old_one_and_nothing_else(
     with pytest.raises(OSError, match="No space"):
         replace()
     monkeypatch.undo()
-    assert names_below(tmp_path) == {"dataset", "dataset/old", f"dataset/{SUMS}"}
-    check(out, ["old"])
+    assert names_below(tmp_path) == {"dataset", "dataset/old"}
 
 
 # Of these some write to folders of one call, in which nobody looks for products.
@@ -236,8 +236,56 @@ def test_a_damaged_file_is_named_set_aside_and_to_be_made_anew(
         raise OSError(30, "Read-only file system")
 
     path.write_bytes(b"")
-    monkeypatch.setattr("gpushmoo.storage.quarantine.os.replace", read_only)
+    monkeypatch.setattr("gpushmoo.storage.wholefile.shutil.move", read_only)
     assert ended(tmp_path / "logs/best.log", path).endswith(
         " Not set aside (Read-only file system): remove it and start the run again."
     )
     assert path.exists()
+
+
+# What is set aside
+
+
+def test_files_of_the_run_are_set_aside_and_others_stay(tmp_path: Path) -> None:
+    run, record = tmp_path / "run", tmp_path / "record" / "a.parquet"
+    bad = run / "cells" / "copy" / "float" / "a.parquet"
+    write_whole(record, b"recorded")
+    for number in range(3):
+        write_whole(bad, str(number).encode())
+        [moved] = set_aside([bad, record, run / "../record/a.parquet"], run)
+        assert moved.is_relative_to(run / "quarantine")
+        assert moved.read_text() == str(number)
+        assert not bad.exists()
+    assert record.read_text() == "recorded"
+    assert names_below(run / "quarantine/cells/copy/float") == {
+        *("a.parquet", "a-2.parquet", "a-3.parquet")
+    }
+    assert set_aside([bad], run) == []
+
+
+@pytest.mark.parametrize("part", ["cells", "dataset", "quarantine"])
+def test_files_are_set_aside_wherever_a_folder_of_the_run_lies(
+    mount: Mount, part: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    mount(run / part, "size=64k")
+    shard, cells = Path("cells/copy/float/a.parquet"), Path("dataset/data/part-0.parquet")
+    for path in (shard, cells):
+        write_whole(run / path, TEXT)
+    moved = set_aside([run / shard, (run / cells).parent], run)
+    assert moved == [run / "quarantine" / shard, run / "quarantine/dataset/data"]
+    assert (run / "quarantine" / cells).read_bytes() == (moved[0]).read_bytes() == TEXT
+    assert not (run / shard).exists()
+    assert not (run / cells).exists()
+
+
+def test_a_run_may_be_given_relatively_and_through_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results").symlink_to("big")
+    (tmp_path / "big").mkdir()
+    monkeypatch.chdir(tmp_path)
+    run = Path("results/run")
+    write_whole(run / "a.json", TEXT)
+    assert set_aside([run / "a.json"], run) == [run / "quarantine/a.json"]
+    assert not (run / "a.json").exists()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from gpushmoo.planning.snakemake_hooks import damage, damage_of_shard
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import DamagedFileError
 from projects import FinishedProject, Project, print_of
+from synthetic import flipped_in_a_page
 
 pytest_plugins = ("workflow_fixtures",)
 
@@ -135,8 +138,14 @@ def test_damaged_shards_are_named_and_only_these_are_measured_anew(project: Proj
 
 
 def bit_flipped(data: bytes) -> bytes:
+    if data.startswith(b"PAR1"):
+        return flipped_in_a_page(data)
     place = len(data) // 3
     return data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
+
+
+def rows_of(data: bytes) -> int:
+    return int(pq.read_metadata(BytesIO(data)).num_rows)
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -170,6 +179,11 @@ def test_damage_to_every_product_is_seen_at_the_next_start(
         look = damage_of_shard if is_shard else damage
         assert look(product) is None
         for kind, damaged in DAMAGE.items():
+            # Of a stream's bytes, and of a table without rows, nobody computes a sum.
+            if copied.suffix == ".zst" and kind != "empty":
+                continue
+            if kind == "bit" and copied.suffix == ".parquet" and not rows_of(data):
+                continue
             copied.write_bytes(damaged(data))
             fault = look(product)
             if kind == "bit" and name.startswith(WHEN_READ):

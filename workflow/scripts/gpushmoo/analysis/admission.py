@@ -1,8 +1,8 @@
-"""Which shards may count: those that hold the cells that were planned and no impossible value.
+"""Which shards may count: those that were measured for this run and hold the cells of its plan.
 
-A sum shows that a file is as somebody wrote it, not that it was written for this run, nor by us. So
-a shard's parameters are compared with the plan, its cells with those that the parameters make, and
-of each row everything that follows from the rest of it is computed again.
+A shard may have been left over from another configuration or copied from another run. So its
+parameters are compared with the plan, its cells with those that the parameters make, and its
+device's columns with its provenance. What a cell's numbers are is not judged.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 
 from ..core.run_plan import RunPlan
 from ..core.sampled import fully_sampled
-from ..core.schema import cell_schema
+from ..core.schema import Status, cell_schema
 from ..core.space import TYPICAL, asks_the_device, expand_axis, space_of
-from .plausible import faults_of_rows
 
 # What a shard's provenance tells of its device, by the column that repeats it.
 _DEVICE_COLUMNS = {
@@ -39,10 +38,6 @@ _TOLD = frozenset(
         *("schema_version", "written_at"),
     }
 )
-
-
-def _asked_of_the_device(params: Mapping[str, Any]) -> list[str]:
-    return [axis for axis, spec in params["axes"].items() if asks_the_device(spec)]
 
 
 def fault_of(
@@ -70,16 +65,9 @@ def _faults(
     path: Path, table: pa.Table, metadata: Mapping[str, Any], plan: RunPlan | None
 ) -> Iterator[str]:
     params = metadata["params"]
-    wanted = _TOLD | ({"resolved_axes"} if _asked_of_the_device(params) else set())
-    # Only where a measuring job had to compile what its build file does not hold.
-    wanted |= {"compiled_here", "earlier"} & set(metadata)
-    # Only where cells may be left out.
-    wanted |= {"searches"} & set(metadata)
-    # Data sets that were recorded before do not have it.
-    wanted |= {"codes"} if plan is not None else {"codes"} & set(metadata)
-    if set(metadata) != wanted:
-        name = min(wanted ^ set(metadata))
-        yield f"has a provenance {'without' if name in wanted else 'with the unknown key'} '{name}'"
+    missing = _TOLD - set(metadata)
+    if missing:
+        yield f"has a provenance without '{min(missing)}'"
         return
     if plan is not None:
         yield from _faults_of_params(params, plan.shard_params(path))
@@ -89,7 +77,9 @@ def _faults(
         yield f"has axes {metadata['axes']}, its parameters {sorted(params['axes'])}"
     yield from _faults_of_cells(table, metadata)
     yield from _faults_of_device(table, metadata["device"], params)
-    yield from faults_of_rows(table, metadata)
+    unknown = set(pc.unique(table.column("status")).to_pylist()) - set(Status)
+    if unknown:
+        yield f"holds the status '{min(unknown)}', which no cell can have"
 
 
 def _faults_of_params(params: Any, planned: Mapping[str, Any] | None) -> Iterator[str]:

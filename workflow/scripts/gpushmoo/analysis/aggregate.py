@@ -16,21 +16,15 @@ import pyarrow.parquet as pq
 from ..core.run_plan import RunPlan
 from ..core.schema import cell_schema
 from ..core.space import first_repeat_of
-from ..storage.dataset_seal import check, replaced_folder
-from ..storage.frames import noted
+from ..storage.dataset import PARTITION, PROVENANCE, readable, with_axes_noted
 from ..storage.store import BadParquetError, Shard, open_shard, read_shard
-from ..storage.wholefile import UnusableFilesError
+from ..storage.wholefile import UnusableFilesError, replaced_folder
 from .admission import fault_of, fault_of_repeat
 from .clocks_seen import clocks_seen
 from .external_sort import KEY, RUN_BYTES, KeySorter
 from .repeats import merged, shard_deviations
 from .spread import Deviations, Spread, spread_of
 
-PARTITION = ("kernel", "dtype")
-# A shard a line, in the order of the partitions. Readers of data sets pass over names that begin
-# with '_'. Within the Parquet files it would be read by every reader, and be larger than what
-# readers of Parquet take (100 MB) from some thousand shards on.
-PROVENANCE = "_provenance.jsonl.zst"
 # While rows are sorted: which of the shards each came from, for the sentence on doubled cells. An
 # axis, whose name is an argument's of a kernel, cannot be called so.
 _ORIGIN = pa.field("#shard", pa.int32(), nullable=False)
@@ -80,8 +74,8 @@ def aggregate(
     a reader needs no schema merging; kernel and dtype stand in the path. Rows are sorted by key.
     The repeats of a shard become one row a cell, whose interval includes how far the repeats of the
     whole run lie apart (`analysis.spread`).
-    Each shard must hold what `plan` says, or without one what its own parameters say, and nothing
-    impossible (`analysis.admission`).
+    Each shard must hold what `plan` says, or without one what its own parameters say
+    (`analysis.admission`).
     Provenance of the shards goes along (see dataset_provenance). Of the rows about `run_bytes` are
     in memory at once, a few times over; the rest is sorted on disk beside `out`. Raises
     AggregateError for bad shards, naming each, for a doubled one, and for shards of several device
@@ -273,8 +267,10 @@ def _write(
     kernel, dtype = partition
     folder = dataset / f"kernel={kernel}" / f"dtype={dtype}"
     folder.mkdir(parents=True)
-    in_file = noted(pa.schema([f for f in schema if f.name not in PARTITION]))
-    with pq.ParquetWriter(folder / "part-0.parquet", in_file, compression="zstd") as writer:
+    in_file = with_axes_noted(pa.schema([f for f in schema if f.name not in PARTITION]))
+    with pq.ParquetWriter(
+        folder / "part-0.parquet", in_file, compression="zstd", write_page_checksum=True
+    ) as writer:
         for table in sorter.tables():
             _refuse_doubles(table, shards)
             writer.write_table(table.select(in_file.names).cast(in_file))
@@ -319,10 +315,13 @@ def dataset_provenance(dataset: Path) -> list[dict[str, Any]]:
     """Provenance of every shard in a dataset, in the order of partitions and paths.
 
     In place of the device's readings, which are most of it, ``clocks_seen`` says in short what they
-    tell of its clocks. Raises BadParquetError if it was changed since.
+    tell of its clocks. Raises BadParquetError where it cannot be read.
     """
-    check(dataset, [PROVENANCE])
-    return list(_provenance(dataset))
+    with readable(dataset):
+        try:
+            return list(_provenance(dataset))
+        except ValueError as err:
+            raise BadParquetError(dataset, f"has a provenance that is damaged: {err}.") from err
 
 
 def _provenance(dataset: Path) -> Iterator[dict[str, Any]]:

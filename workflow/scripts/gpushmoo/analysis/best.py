@@ -18,8 +18,7 @@ from ..core.schema import (
     best_schema,
     is_axis,
 )
-from ..storage.dataset import partitions, read_cells
-from ..storage.frames import as_frame, axes_for_pandas
+from ..storage.dataset import as_frame, partitions, read_cells, with_axes_noted
 from ..storage.store import read_table, write_parquet
 from .ceiling import CeilingRow, read_ceiling, share_of_ceiling
 from .edges import Limits, edges
@@ -56,7 +55,7 @@ def write_best(
 ) -> None:
     """Write `best_of_dataset` as Parquet to `out`; `ceiling` is the file of `measure_ceiling`."""
     best = best_of_dataset(dataset, read_ceiling(ceiling), host_fed, Limits(**limits))
-    write_parquet(axes_for_pandas(best), out, {})
+    write_parquet(best.cast(with_axes_noted(best.schema)), out, {})
 
 
 def read_best(path: Path, axes: Collection[str]) -> pd.DataFrame:

@@ -12,9 +12,8 @@ from tempfile import TemporaryDirectory
 from .. import __name__ as library
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..core.space import shard_name
-from ..storage.dataset_seal import SUMS
+from ..storage.dataset import PROVENANCE, finished_dataset
 from ..storage.packed import unpacked
-from ..storage.run_folders import sealed_dataset
 from ..storage.store import BadParquetError, open_shard
 from ..storage.wholefile import DamagedFileError, read_json
 from .aggregate import AggregateError, aggregate
@@ -66,10 +65,10 @@ def opened(place: Path) -> Iterator[OpenedSet]:
         raise OpenedError(f"'{named}' does not exist; name a run's folder, such as results/local.")
     if not place.is_dir():
         raise OpenedError(f"'{named}' is a file; name the folder of a run or of a data set.")
-    if (place / SUMS).is_file():
+    if (place / PROVENANCE).is_file():
         yield OpenedSet(place, name)
         return
-    rendered = sealed_dataset(place)
+    rendered = finished_dataset(place)
     if rendered is not None and not (place / PLAN_FILE).is_file():
         # Of a recorded data set, whose shards lie elsewhere.
         yield OpenedSet(rendered, name, finished=True)
@@ -138,8 +137,8 @@ def count_planned(plan: RunPlan) -> int:
 
 def _finished(place: Path) -> Path | None:
     """The data set of a finished run, if it is newer than the shards."""
-    found = sealed_dataset(place)
+    found = finished_dataset(place)
     if found is None:
         return None
     shards = (path.stat().st_mtime for path in (place / CELLS).rglob("*.parquet"))
-    return found if max(shards, default=-math.inf) <= (found / SUMS).stat().st_mtime else None
+    return found if max(shards, default=-math.inf) <= (found / PROVENANCE).stat().st_mtime else None

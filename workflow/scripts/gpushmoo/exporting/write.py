@@ -17,9 +17,8 @@ from ..core.run_plan import PLAN_FILE
 from ..explorer.errors import ExplorerError
 from ..explorer.sources import opened
 from ..storage.dataset import partitions, read_cells
-from ..storage.dataset_seal import SUMS, replaced_folder
 from ..storage.store import BadParquetError
-from ..storage.wholefile import DamagedFileError, read_json, write_json, write_whole
+from ..storage.wholefile import replaced_folder, write_json, write_whole
 from .choices import TARGET, Choice, ExportError, ExportGroup, choices, groups_of
 from .formats import cache_text, choices_json, is_whole, t4_metadata, t4_results
 from .header import C_HEADER, CPP_HEADER, c_header, cpp_header, entries
@@ -33,8 +32,8 @@ _NOT_WHOLE = (
 )
 # What an export may hold: nothing else is ever replaced.
 _OURS = {T4, KERNEL_TUNER, C_HEADER, CPP_HEADER, CHOICES_FILE}
-# The list of its files, and what Snakemake leaves in every folder that a rule makes.
-_BESIDE = {SUMS, ".snakemake_timestamp"}
+# What Snakemake leaves in every folder that a rule makes.
+_BESIDE = {".snakemake_timestamp"}
 
 
 @dataclass(frozen=True)
@@ -75,15 +74,7 @@ def _refuse_foreign(out: Path) -> None:
         return
     if not out.is_dir():
         raise ExportError(f"'{out}' is a file; name a folder.")
-    inside = {p.relative_to(out).as_posix() for p in out.rglob("*") if not p.is_dir()}
-    if not inside:
-        return
-    try:
-        listed = set(read_json(out / SUMS)["files"])
-    except (DamagedFileError, ValueError, KeyError):
-        listed = set()
-    others = sorted(inside - listed - _BESIDE)
-    others += sorted(name for name in listed if name.split("/")[0] not in _OURS)
+    others = sorted({path.name for path in out.iterdir()} - _OURS - _BESIDE)
     if others:
         raise ExportError(
             f"'{out}' holds '{others[0]}', which is of no export; name a folder that is new or "

@@ -10,7 +10,7 @@ from ..comparing.errors import CompareError
 from ..comparing.history import DELTA, History, history_of, read_runs
 from ..figures.style import save, set_style
 from ..figures.timelines import CAPTION, draw_timelines
-from ..storage.run_folders import runs_in
+from ..storage.dataset import runs_in
 
 Place = str | os.PathLike[str]
 

@@ -18,8 +18,7 @@ from ..analysis.edges import Limits
 from ..core.paths import KERNELS
 from ..core.space import Condition, Problem
 from ..planning.config_schema import ConfigError, refuse_unknown
-from ..storage.dataset import matching, read_cells
-from ..storage.frames import as_frame
+from ..storage.dataset import as_frame, matching, read_cells
 from ..workloads.views import HeatMap
 from .arguments import Request
 

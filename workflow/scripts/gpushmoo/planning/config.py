@@ -20,8 +20,8 @@ from ..core.schema import FAULTS, Status, axis_fault
 from ..core.space import TYPICAL, most_values
 from ..measuring.settings import MeasureSettings
 from ..simulation.request import Simulation, SimulationError, read_simulation
+from ..storage.dataset import finished_runs, runs_in
 from ..storage.packed import unpacked
-from ..storage.run_folders import finished_runs, runs_in
 from ..storage.store import BadParquetError
 from ..workloads.loader import KernelFolderError, find_kernels
 from ..workloads.versions import misfit

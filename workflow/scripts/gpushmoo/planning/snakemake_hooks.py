@@ -28,7 +28,6 @@ from ..core.schema import Status
 from ..devices.base import functions_of
 from ..devices.select import probe
 from ..measuring.client import ADDRESS
-from ..storage.dataset_seal import glance
 from ..storage.store import BadParquetError, check_table, is_whole, open_shard
 from ..storage.wholefile import DamagedFileError, read_summed, write_json
 from .config import Part, last_said, located, refuse_without_otava, with_whole_axes
@@ -444,13 +443,13 @@ def damage(path: Path) -> str | None:
     """What is wrong with a product of any rule but the measuring ones, in one sentence.
 
     None for one that is as it was written, and for one that is not there. A file is read whole;
-    of a data set its list of files and its provenance are, and both ends of each file of cells.
+    of a folder both ends of each Parquet file are looked at.
     """
     if not path.exists():
         return None
     try:
         if path.is_dir():
-            glance(path)
+            _glance(path)
         elif path.suffix == ".parquet":
             check_table(path)
         else:
@@ -458,6 +457,13 @@ def damage(path: Path) -> str | None:
     except DamagedFileError as err:
         return str(err)
     return None
+
+
+def _glance(folder: Path) -> None:
+    for path in folder.rglob("[!.]*.*"):
+        if path.stat().st_size == 0 or (path.suffix == ".parquet" and not is_whole(path)):
+            name = path.relative_to(folder)
+            raise BadParquetError(folder, f"is not whole: '{name}' is cut off.")
 
 
 def damage_of_shard(path: Path) -> str | None:

@@ -1,7 +1,12 @@
-"""Reads a run's dataset for the analysing stages, no more of it than they need, and checks that."""
+"""A run's data set: where it lies, and reading it, no more of it than a stage needs.
+
+It is a folder of Parquet files, ``kernel=…/dtype=…/part-0.parquet``, beside the provenance of its
+shards. The folder is replaced as a whole.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,23 +14,57 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
+from ..core.run_plan import PLAN_FILE
 from ..core.schema import SAMPLE_COUNT, is_axis
 from ..core.space import LAUNCH_KINDS
-from .dataset_seal import check, parquet_files
-from .frames import as_frame
 from .store import BadParquetError
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow.dataset as ds
 
+# A shard a line, in the order of the partitions. Readers of data sets pass over names that begin
+# with '_'. Within the Parquet files it would be read by every reader, and be larger than what
+# readers of Parquet take (100 MB) from some thousand shards on.
+PROVENANCE = "_provenance.jsonl.zst"
+PARTITION = ("kernel", "dtype")
 # Most of a dataset; how many there are is all that a stage asks of them.
 SAMPLES = ("samples_s", "sampled_at_s")
-# Names, whatever they look like.
-_PARTITIONS = ds.partitioning(
-    pa.schema([("kernel", pa.string()), ("dtype", pa.string())]), None, "hive"
-)
+# What every writer of frames leaves in a file's schema, and readers of frames look for.
+_PANDAS = b"pandas"
+
+
+# Where data sets lie
+
+
+def finished_dataset(run: Path) -> Path | None:
+    """The finished data set in a run's folder; None where there is none."""
+    # A folder that is a mount cannot be replaced, and the data set then lies within it.
+    places = (run / "dataset", run / "dataset" / "data")
+    return next((place for place in places if (place / PROVENANCE).is_file()), None)
+
+
+def finished_runs(folder: Path) -> list[Path]:
+    """The runs in a folder of runs that have a data set, by name; none where it is missing."""
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in inside if finished_dataset(path)]
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The finished runs of a folder of runs, by name; `folder` itself where it is none."""
+    if _is_run(folder):
+        return [folder]
+    return finished_runs(folder) if any(map(_is_run, folder.iterdir())) else [folder]
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether the folder is a run's, finished or not, or that of a data set."""
+    is_one = any((folder / name).is_file() for name in (PLAN_FILE, PROVENANCE))
+    return is_one or finished_dataset(folder) is not None
+
+
+# Its cells
 
 
 def read_cells(
@@ -37,16 +76,16 @@ def read_cells(
     default; axes are no names of `columns`, they always come along, as nullable whole numbers.
     The frame cannot be written to, for it shares Arrow's memory: who changes values takes a copy.
     """
-    with _readable(dataset):
-        source = _open(dataset, where)
+    with readable(dataset):
+        source = _open(dataset)
         names = [n for n in source.schema.names if columns is None or n in columns or is_axis(n)]
         return as_frame(source.to_table(columns=names, filter=_filter(where, source.schema)))
 
 
 def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """As `read_cells`, but with the number of samples, SAMPLE_COUNT, in place of the samples."""
-    with _readable(dataset):
-        source = _open(dataset, where)
+    with readable(dataset):
+        source = _open(dataset)
         fields = {n: pc.field(n) for n in source.schema.names if n not in SAMPLES}
         fields[SAMPLE_COUNT] = pc.list_value_length(pc.field(SAMPLES[0]))
         # A few row groups at a time: what is read ahead would be most of the memory.
@@ -61,39 +100,32 @@ def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.Da
 
 def partitions(dataset: Path) -> Iterator[dict[str, str]]:
     """Kernel and dtype of each partition, sorted, in the form of `where`."""
-    yield from sorted(
-        _keys(parquet_files(dataset)).values(), key=lambda k: (k["kernel"], k["dtype"])
-    )
-
-
-def _keys(names: Collection[str]) -> dict[str, dict[str, str]]:
-    """The keys of each file's partition."""
-    return {n: dict(part.split("=", 1) for part in n.split("/")[:-1]) for n in names}
-
-
-def _open(dataset: Path, where: Mapping[str, Any] | None) -> ds.Dataset:
-    """The files in which there may be cells of `where`, after a check of each."""
-    names = parquet_files(dataset)
-    wanted = [
-        name
-        for name, keys in _keys(names).items()
-        if all(keys[k] in _several((where or {}).get(k, keys[k])) for k in keys)
-    ]
-    # Of one file at least the columns are read.
-    wanted = wanted or names[:1]
-    check(dataset, wanted)
-    return ds.dataset(
-        [str(dataset / name) for name in wanted], partitioning=_PARTITIONS, format="parquet"
-    )
+    for path in sorted(dataset.glob("kernel=*/dtype=*/*.parquet")):
+        yield dict(part.split("=", 1) for part in path.relative_to(dataset).parts[:-1])
 
 
 @contextmanager
-def _readable(dataset: Path) -> Iterator[None]:
-    """Have a file that goes while it is read, set aside by another job, be a BadParquetError."""
+def readable(dataset: Path) -> Iterator[None]:
+    """Have what is damaged, or was set aside by another job meanwhile, be a BadParquetError."""
     try:
         yield
-    except OSError as err:
+    except (pa.ArrowException, OSError) as err:
         raise BadParquetError(dataset, f"cannot be read: {str(err).splitlines()[0]}") from err
+
+
+def _open(dataset: Path) -> ds.Dataset:
+    # It imports pandas, and planning, which looks where data sets lie, does not read them.
+    import pyarrow.dataset as ds
+
+    # Names are texts, whatever they look like.
+    types = pa.schema([(name, pa.string()) for name in PARTITION])
+    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    return ds.dataset(
+        dataset,
+        format=ds.ParquetFileFormat(default_fragment_scan_options=checked),
+        partitioning=ds.partitioning(types, flavor="hive"),
+        exclude_invalid_files=False,
+    )
 
 
 def _several(value: Any) -> list[Any]:
@@ -109,6 +141,9 @@ def _filter(where: Mapping[str, Any] | None, schema: pa.Schema) -> ds.Expression
     return found
 
 
+# Frames of them
+
+
 def of_one_kind(rows: pd.DataFrame) -> pd.DataFrame:
     """Of several kinds of launch the rows of that which LAUNCH_KINDS names first."""
     present = set(rows["launch_kind"])
@@ -118,3 +153,25 @@ def of_one_kind(rows: pd.DataFrame) -> pd.DataFrame:
 def matching(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     """The rows that have these values in these columns."""
     return rows[(rows[list(where)] == list(where.values())).all(axis=1)]
+
+
+def with_axes_noted(schema: pa.Schema) -> pa.Schema:
+    """`schema` with a note of which columns pandas reads as nullable whole numbers: the axes.
+
+    Without it an axis that some kernels lack would be read as floating-point numbers with NaN.
+    """
+    axes = [
+        {"name": n, "field_name": n, "pandas_type": "int64", "numpy_type": "Int64"}
+        | {"metadata": None}
+        for n in schema.names
+        if is_axis(n)
+    ]
+    note = {"index_columns": [], "column_indexes": [], "columns": axes, "pandas_version": "2.2.0"}
+    return schema.with_metadata({**(schema.metadata or {}), _PANDAS: json.dumps(note).encode()})
+
+
+def as_frame(table: pa.Table) -> pd.DataFrame:
+    """The rows as a frame that shares Arrow's memory; axes are columns of the type Int64."""
+    noted = table.cast(with_axes_noted(table.schema))
+    # Each column is let go of when it is converted.
+    return noted.to_pandas(split_blocks=True, self_destruct=True)

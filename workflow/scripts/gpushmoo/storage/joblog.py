@@ -16,8 +16,7 @@ from typing import NoReturn, TextIO
 
 from ..core.text import MOST_SENTENCE, one_line
 from . import log_keeper
-from .quarantine import set_aside
-from .wholefile import UnusableFilesError
+from .wholefile import UnusableFilesError, set_aside
 
 # Bytes that a log holds at most; what is printed beyond them is left out in the middle.
 MOST_BYTES = 10**7

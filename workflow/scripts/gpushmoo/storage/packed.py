@@ -1,15 +1,42 @@
-"""Recorded shards in one file, as the repository keeps them, and the folder of them again."""
+"""Recorded shards in one file, as the repository keeps them, and the folder of them again.
+
+A packed record is a Parquet table with a row for each cell, shard after shard. ``shard`` is where
+the shard lay; its first row has its provenance, as JSON. A column that follows from others may be
+missing; it is computed again, bit for bit, but for the moments of the samples, which no record
+keeps.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..core.median import median_intervals
+from ..core.schema import Status, cell_schema
+from ..core.space import Cell, Problem
+from .store import checked_file, write_parquet
+
+Floats = npt.NDArray[np.float64]
 
 PACKED = "packed.parquet"
 # Beside a packed record: the shards, in a folder named after its digest.
 UNPACKED = ".unpacked"
+SHARD, PROVENANCE = "shard", "provenance"
+KEY, MOMENTS = "cell_key", "sampled_at_s"
+# Known of cells that were not measured as well.
+_WORKING_SET = "working_set_over_cache"
+_CELL = ("kernel", "dtype", "variant", "height", "width", "cache_state", "launch_kind")
 
 
 def unpacked(place: Path) -> Path:
@@ -31,9 +58,6 @@ def _unpacked_once(packed: Path) -> Path:
     out = packed.parent / UNPACKED / digest[:16]
     if out.is_dir():
         return out
-    # Planning asks for the place at every start, and what unpacks takes long to import.
-    from .restored import unpack
-
     fresh = out.with_name(f"{out.name}.{uuid4().hex}")
     try:
         unpack(packed, fresh)
@@ -45,3 +69,97 @@ def _unpacked_once(packed: Path) -> Path:
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     return out
+
+
+def unpack(packed: Path, folder: Path) -> None:
+    """Write the shards of a packed record into `folder`. Raises BadParquetError and OSError."""
+    with checked_file(packed) as file:
+        table = file.read().combine_chunks()
+    starts = pc.indices_nonzero(table.column(PROVENANCE).is_valid()).to_pylist()
+    for start, end in zip(starts, [*starts[1:], len(table)], strict=True):
+        rows = table.slice(start, end - start)
+        metadata = json.loads(rows.column(PROVENANCE)[0].as_py())
+        path = folder / rows.column(SHARD)[0].as_py()
+        write_parquet(restored(rows, metadata), path, metadata)
+
+
+def restored(rows: pa.Table, metadata: Mapping[str, Any]) -> pa.Table:
+    """The cells of one shard, with all columns of its schema, sorted by key."""
+    axes, cache = metadata["axes"], metadata["device"]["cache"]
+    ok = pc.equal(rows.column("status"), Status.OK).to_numpy()
+    computed = {MOMENTS: np.full(len(rows), math.nan)}
+    for name, values in derived(rows.filter(pa.array(ok)), cache).items():
+        computed[name] = np.full(len(rows), math.nan)
+        computed[name][ok] = values
+    computed[_WORKING_SET] = _working_set(rows, cache)
+    schema, columns = cell_schema(axes), []
+    for field in schema:
+        if field.name in rows.column_names:
+            columns.append(rows.column(field.name).cast(field.type))
+        elif field.name == KEY:
+            columns.append(_keys(rows, axes))
+        else:
+            columns.append(_column(computed[field.name], field.type))
+    return pa.table(columns, schema=schema).sort_by(KEY)
+
+
+def derived(rows: pa.Table, cache: int | None) -> dict[str, Floats]:
+    """What follows of ``ok`` cells of one repeat, bit for bit as `measuring.shard_file` writes it.
+
+    NaN stands for null; of a list it is the only entry. `cache` is the device's, in bytes.
+    """
+    samples = rows.column("samples_s")
+    lengths = pc.list_value_length(samples).to_numpy()
+    m = median_intervals(pc.list_flatten(samples).to_numpy(), lengths)
+    gb, copy = _moved(rows) * 1e-9, _numbers(rows, "copy_gbs")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {
+            "median_s": m.median,
+            "median_low_s": m.low,
+            "median_high_s": m.high,
+            "own_low_s": m.low,
+            "own_high_s": m.high,
+            "coverage": m.coverage,
+            "bandwidth_gbs": gb / m.median,
+            "bandwidth_low_gbs": gb / m.high,
+            "bandwidth_high_gbs": gb / m.low,
+            "within_half_width": (m.high - m.low) / (2.0 * m.median),
+            "over_copy": gb / m.median / copy,
+            "between_spread": np.full(len(rows), math.nan),
+            _WORKING_SET: _working_set(rows, cache),
+            "repeat_medians_s": m.median,
+            "repeat_samples": lengths.astype(float),
+            "repeat_copy_gbs": copy,
+        }
+
+
+def _numbers(rows: pa.Table, name: str) -> Floats:
+    """A column as floats, NaN for null."""
+    values = pc.cast(rows.column(name), pa.float64(), safe=False)
+    return np.asarray(values.to_numpy(), np.float64)
+
+
+def _moved(rows: pa.Table) -> Floats:
+    return _numbers(rows, "bytes_read") + _numbers(rows, "bytes_written")
+
+
+def _working_set(rows: pa.Table, cache: int | None) -> Floats:
+    return _moved(rows) / (cache or math.nan)
+
+
+def _keys(rows: pa.Table, axes: list[str]) -> pa.Array:
+    columns = [rows.column(name).to_pylist() for name in (*_CELL, *axes)]
+    keys = []
+    for kernel, dtype, variant, height, width, cache, kind, *values in zip(*columns, strict=True):
+        params = tuple(zip(axes, values, strict=True))
+        keys.append(Cell(kernel, dtype, variant, Problem(height, width), params, cache, kind).key)
+    return pa.array(keys, pa.string())
+
+
+def _column(values: Floats, kind: pa.DataType) -> pa.Array:
+    """A computed column: null for NaN, or a list of no entry."""
+    known = ~np.isnan(values)
+    if not pa.types.is_list(kind):
+        return pa.array(values, mask=~known)
+    offsets = np.concatenate([[0], np.cumsum(known)]).astype(np.int32)
+    return pa.ListArray.from_arrays(offsets, pa.array(values[known]).cast(kind.value_type))

@@ -1,8 +1,8 @@
-"""Files other than Parquet: written whole or not at all, with a sum of themselves at the end.
+"""Files and folders that are written whole or not at all, and set aside once they are damaged.
 
-A file may be damaged after it was written: a power cut leaves it empty or cut off, a disk flips a
-bit. So its last line holds the SHA-256 of all bytes before, in a form that other programs take for
-a comment or, in JSON, for one key more. What reads such a file asks the sum first.
+Files other than Parquet end with a sum of themselves: their last line holds the SHA-256 of all
+bytes before, in a form that other programs take for a comment or, in JSON, for one key more. What
+reads such a file asks the sum first.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import socket
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ _AROUND_SUM = {
 }
 # The end of an object in JSON, in the place of which its sum is written.
 _END_OF_OBJECT = "\n}"
+# Folder of a run for files of it that must not be used.
+QUARANTINE = "quarantine"
 
 
 class UnusableFilesError(Exception):
@@ -66,6 +69,27 @@ def whole_file(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         own.unlink(missing_ok=True)
+
+
+@contextmanager
+def replaced_folder(out: Path) -> Iterator[Path]:
+    """Give a new folder beside `out` to fill, which takes the place of `out` in the end.
+
+    The old one goes only when all of the new one is on the disk. Whatever is raised while it is
+    filled, and OSError (no space), leave `out` as it was and nothing beside it.
+    """
+    fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
+    try:
+        fresh.mkdir(parents=True)
+        yield fresh
+        for path in (*fresh.rglob("*"), fresh):
+            sync(path)
+        if out.exists():
+            shutil.rmtree(out)
+        fresh.rename(out)
+        sync(out.parent)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def sync(path: Path) -> None:
@@ -120,3 +144,29 @@ def read_json(path: Path) -> dict[str, Any]:
 def _sum_line(path: Path, data: bytes) -> bytes:
     before, after = _AROUND_SUM[path.suffix]
     return before + hashlib.sha256(data).hexdigest().encode() + after
+
+
+def set_aside(paths: Sequence[Path], run: Path) -> list[Path]:
+    """Move files (or data sets) of the run's folder into its quarantine, under their paths there.
+
+    A file that lies there already keeps its name and the new one gets a number. What counts is the
+    path as it is given: folders of the run may be links or mounts. Files outside of `run` (a
+    recorded data set) stay where they are and are not among those returned, nor are those that
+    another job has moved. Raises OSError (no space, read-only).
+    """
+    moved = []
+    folder = Path(os.path.abspath(run))
+    for path in paths:
+        place = Path(os.path.abspath(path))
+        if not place.is_relative_to(folder) or not os.path.lexists(place):
+            continue
+        wanted = run / QUARANTINE / place.relative_to(folder)
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        target, number = wanted, 1
+        while os.path.lexists(target):
+            number += 1
+            target = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
+        with suppress(FileNotFoundError):
+            shutil.move(place, target)
+            moved.append(target)
+    return moved

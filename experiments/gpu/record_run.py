@@ -67,8 +67,9 @@ def planned(name: str, backend: str = "cuda", **own: Any) -> dict[str, Any]:
     own = {**own, "backend": backend}
     config = load_config(merged(merged(*both), own), ROOT, Path(gettempdir()))
     plan = run_plan(config, backend, runtime)
+    where = {"device": config.device, "opencl_runtime": runtime, "cuda_arch": None}
     builds = [
-        (sweep, dtype, build_params(told, dtype, backend, config.device, runtime, None))
+        (sweep, dtype, build_params(told, dtype, backend, **where))
         for sweep, told in config.sweeps.items()
         for dtype in told.dtypes
     ]

@@ -441,7 +441,7 @@ def test_what_is_taken_is_what_was_written(tmp_path: Path) -> None:
     assert axes == {"block_x": 8, "block_y": {"from": 4, "to": 64, "step": 4}}
     # Equal bounds are no fault.
     measure = {**DEFAULT["measure"], "min_samples": 9, "max_samples": 9}
-    assert taken("measure", measure).measure.rule.max_samples == 9
+    assert taken("measure", measure).measure["max_samples"] == 9
     one = {"from": 5, "to": 5}
     assert taken(AXIS, one).sweeps["block_eq_partition"].axes["num_partition"] == one
     assert taken("device_memory_gib", 1.5).device_memory == 1536 * 1024 * 1024

@@ -64,7 +64,7 @@ def test_jobs_are_told_of_kinds_only_where_there_are_others(raw_config: dict[str
         raw_config["kernels"] = {"copy2d_coalesced": {**COPY, **launch}}
         config = load_config(raw_config, ROOT)
         [one] = config.sweeps.values()
-        told.append(sweep_params(one, "float", config.measure, 1, "opencl", 0, "auto"))
+        told.append(sweep_params(one, "float", "opencl", measure=config.measure))
     assert told[0] == told[1]
     assert told[2] == {**told[0], "launch_kinds": [*TWO]}
 

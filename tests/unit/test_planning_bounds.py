@@ -9,7 +9,6 @@ import resource
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 import yaml
 from conftest import ROOT, environment
 from gpushmoo.core.space import Residency, expand_axis, most_values, space_of
-from gpushmoo.measuring.settings import settings_of
+from gpushmoo.measuring.settings import StoppingRule, settings_of
 from gpushmoo.planning.config import RunConfig, load_config
 from gpushmoo.planning.config_schema import MOST_VALUES, ConfigError
 from gpushmoo.planning.flow import Flow
@@ -255,10 +254,10 @@ def test_shards_are_named_once_and_cover_every_kernel_and_dtype(
     }
     for s in shards:
         mates = [m for m in shards if (m.sweep, m.dtype) == (s.sweep, s.dtype)]
-        places = [(n, i) for n in range(1, config.repeats + 1) for i in range(s.count)]
+        places = [(n, i) for n in range(1, config.measure["repeats"] + 1) for i in range(s.count)]
         assert sorted((m.repeat, m.index) for m in mates) == places
     # A whole repeat comes after the other.
-    assert config.repeats > 1
+    assert config.measure["repeats"] > 1
     assert [s.repeat for s in shards] == sorted(s.repeat for s in shards)
     raw_config["measure"]["cells_per_shard"] = 2
     assert len(plan_shards(load_config(raw_config, ROOT))) > len(shards), "smaller ones are more"
@@ -271,10 +270,12 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         # Snakemake stores them as text; nothing may be lost on the way.
         back = json.loads(json.dumps(params))
         assert back == params
-        rule = config.measure.rule.shared_among(config.repeats)
-        assert settings_of(back) == replace(
-            config.measure, rule=rule, repeat=shard.repeat, repeats=config.repeats
-        )
+        settings, asked = settings_of(back), config.measure
+        of_rule = ("min_samples", "max_samples", "relative_half_width", "budget_s")
+        whole = StoppingRule(*(asked[name] for name in of_rule))
+        assert settings.rule == whole.shared_among(asked["repeats"])
+        assert (settings.repeat, settings.repeats) == (shard.repeat, asked["repeats"])
+        assert (settings.seed, settings.search.mode) == (config.seed, asked["search"]["mode"])
         kernel, space = config.sweeps[shard.sweep], space_of(back)
         assert tuple(space.problems) == kernel.problems
         assert tuple(space.cache_states) == kernel.cache_states

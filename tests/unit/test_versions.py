@@ -196,7 +196,7 @@ def configured(folder: KernelFolder, axes: Any, limits: dict[str, int]) -> dict[
 
 def test_a_build_job_is_told_the_values(turned: KernelFolder) -> None:
     config = load_config(configured(turned, {"TILE": [16, 32]}, {}), ROOT)
-    params = build_params(config.sweeps["turned"], "float", "opencl", 0, "pocl", None)
+    params = build_params(config.sweeps["turned"], "float", "opencl")
     assert params["versions"] == [
         ["plain", [["TILE", 16]]],
         ["plain", [["TILE", 32]]],

@@ -15,12 +15,11 @@ import numpy as np
 import yaml
 
 from ..core.backends import AUTO, BACKENDS
-from ..measuring.settings import MeasureSettings
 from ..planning.config_schema import ConfigError, bulk_fault, check_schema
 from ..planning.sweeps import (
     Bounds,
     SweepConfig,
-    read_measure,
+    measure_params,
     read_sweep,
     refuse_impossible,
     refuse_large,
@@ -35,11 +34,10 @@ _OF_RUNS = frozenset({"cells_per_shard"})
 
 @dataclass(frozen=True)
 class Request:
-    """What of a kernel is to be measured, how, and how often."""
+    """What of a kernel is to be measured; what jobs are `asked`: seed, thread_limit, measure."""
 
     sweep: SweepConfig
-    measure: MeasureSettings
-    repeats: int
+    asked: dict[str, Any]
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,11 +85,15 @@ def read_request(folder: KernelFolder, told: Mapping[str, Any]) -> Request:
     """What arguments that are `checked` ask of the kernel in `folder`. Raises ConfigError."""
     with _of_a_call(f"kernels.{folder.name}: "):
         sweep = read_sweep("", told, folder)
-        measure = read_measure("", told, told["seed"], told["thread_limit"])
+        asked = {
+            "seed": told["seed"],
+            "thread_limit": told["thread_limit"],
+            "measure": measure_params("", {name: told[name] for name in _run()["measure"]}),
+        }
         named = {folder.name: sweep}
         refuse_large(named, told["backend"], Bounds(told["max_cells"], told["max_builds"]))
         refuse_impossible(named)
-    return Request(sweep, measure, told["repeats"])
+    return Request(sweep, asked)
 
 
 @contextmanager
@@ -106,13 +108,16 @@ def _of_a_call(key: str = "") -> Iterator[None]:
 
 
 @cache
-def _defaults() -> dict[str, Any]:
-    """Of all arguments but those that the kernel's own `workload.py` tells.
-
-    The package holds the default configuration as a link, and an installed one as a copy.
-    """
+def _run() -> Any:
+    """The default configuration; the package holds it as a link, and an installed one as a copy."""
     text = files(__package__).joinpath("config.yaml").read_text(encoding="utf-8")
-    run = yaml.CSafeLoader(text).get_single_data()
+    return yaml.CSafeLoader(text).get_single_data()
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    """Of all arguments but those that the kernel's own `workload.py` tells."""
+    run = _run()
     named = {"seed": run["seed"], "thread_limit": run["thread_limit"]}
     return {**run["measure"], **named, "repeats": 1, "backend": AUTO, "device": 0, "runtime": AUTO}
 

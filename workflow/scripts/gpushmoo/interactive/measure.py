@@ -145,8 +145,9 @@ def _measure(
     shards: list[Path] = []
     sweep = request.sweep
     builds = {d: _build(sweep, d, choice, work, terminal, log_file) for d in sweep.dtypes}
+    repeats = request.asked["measure"]["repeats"]
     numbered = list(enumerate(builds.items(), 1))
-    for repeat, (number, (dtype, build)) in product(range(1, request.repeats + 1), numbered):
+    for repeat, (number, (dtype, build)) in product(range(1, repeats + 1), numbered):
         folder = work / CELLS / sweep.folder.name / dtype
         first = None if repeat == 1 else folder / f"{shard_name(0, 1, 1)}.parquet"
         task = ShardTask(
@@ -179,19 +180,13 @@ def _build(
         terminal.write(f"{sweep.folder.name} {dtype}: compiling {many} versions\n")
         terminal.flush()
     out = work / "builds" / f"{dtype}.json"
-    params = build_params(sweep, dtype, choice.backend, choice.index, choice.runtime, None)
+    where = {"device": choice.index, "opencl_runtime": choice.runtime}
+    params = build_params(sweep, dtype, choice.backend, cuda_arch=None, **where)
     build_apart(params, choice.cache, out, terminal, log_file)
     return out
 
 
 def _params(request: Request, choice: DeviceChoice, dtype: str) -> dict[str, Any]:
     """What the measuring jobs of one element type are told."""
-    return sweep_params(
-        request.sweep,
-        dtype,
-        request.measure,
-        request.repeats,
-        choice.backend,
-        choice.index,
-        choice.runtime,
-    )
+    where = {"device": choice.index, "opencl_runtime": choice.runtime}
+    return sweep_params(request.sweep, dtype, choice.backend, **where, **request.asked)

@@ -75,9 +75,9 @@ class Sweep:
         A group is what competes: one element type, variant, size, cache state and kind of launch.
         Each axis has a column of whole numbers.
         """
-        sweep, measure = self._request.sweep, self._request.measure
+        sweep, asked = self._request.sweep, self._request.asked
         most = {sweep.folder.name: sweep.folder.workload.most}
-        limits = Limits(most, measure.thread_limit or _ANY_THREADS)
+        limits = Limits(most, asked["thread_limit"] or _ANY_THREADS)
         return as_frame(best_table(self.cells, limits=limits))
 
     def heatmap(

@@ -21,7 +21,6 @@ from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.select import DeviceChoice
 from ..measuring.events import Against, Job
 from ..measuring.job import measure_pairs
-from ..measuring.settings import MeasureSettings
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..planning.plan import sweep_params
 from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
@@ -80,7 +79,7 @@ def versus(
     with tempfile.TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True) as place:
         folders = _load(a, a if b is None else b, Path(place))
         variants = _variants(folders, variant_a, variant_b)
-        sweeps, settings = _sweeps(folders, variants, told)
+        sweeps, asked = _sweeps(folders, variants, told)
         choice, info = answering(told["backend"], told["device"], told["runtime"])
         refuse_kinds({folders[0].name: sweeps[0]}, choice.backend)
         for folder, sweep in zip(folders, sweeps, strict=True):
@@ -88,7 +87,7 @@ def versus(
         measured = {}
         with logged(Path(place) / LOG) as log_file:
             for dtype in sweeps[0].dtypes:
-                first, second = (_params(sweep, dtype, settings, choice) for sweep in sweeps)
+                first, second = (_params(sweep, dtype, asked, choice) for sweep in sweeps)
                 against = Against(second, options, blocks)
                 job = Job(first, choice.cache, time.monotonic(), against=against)
                 label = f"{folders[0].name} {dtype}, A and B"
@@ -167,7 +166,7 @@ def _sweeps(
     folders: tuple[KernelFolder, KernelFolder],
     variants: tuple[list[str], list[str]],
     told: Mapping[str, Any],
-) -> tuple[tuple[SweepConfig, SweepConfig], MeasureSettings]:
+) -> tuple[tuple[SweepConfig, SweepConfig], dict[str, Any]]:
     """What is swept of A and of B: what both have. Raises ConfigError."""
     axes, known = told.get("axes", {}), [set(folder.workload.axes) for folder in folders]
     refuse_unknown("axes", axes, sorted(known[0] | known[1]))
@@ -192,7 +191,7 @@ def _sweeps(
         "cache_states": _common("cache", a.cache_states, b.cache_states),
         "launch_kinds": _common("launch", a.launch_kinds, b.launch_kinds),
     }
-    return (replace(a, **shared), replace(b, **shared)), read[0].measure
+    return (replace(a, **shared), replace(b, **shared)), read[0].asked
 
 
 def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
@@ -205,8 +204,9 @@ def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _params(
-    sweep: SweepConfig, dtype: str, settings: MeasureSettings, choice: DeviceChoice
+    sweep: SweepConfig, dtype: str, asked: Mapping[str, Any], choice: DeviceChoice
 ) -> dict[str, Any]:
     """What the measuring process is told of one version."""
-    params = sweep_params(sweep, dtype, settings, 1, choice.backend, choice.index, choice.runtime)
+    where = {"device": choice.index, "opencl_runtime": choice.runtime}
+    params = sweep_params(sweep, dtype, choice.backend, **where, **asked)
     return SweepPlan(params, 1).shard_params(0, 1)

@@ -18,7 +18,6 @@ from ..core.paths import RESULTS
 from ..core.readable import UnreadableError, refuse_braces
 from ..core.schema import FAULTS, Status, axis_fault
 from ..core.space import TYPICAL, most_values
-from ..measuring.settings import MeasureSettings
 from ..simulation.request import Simulation, SimulationError, read_simulation
 from ..storage.dataset import finished_runs, runs_in
 from ..storage.packed import unpacked
@@ -31,8 +30,8 @@ from .sweeps import (
     Bounds,
     SweepConfig,
     check_axis,
+    measure_params,
     named_sweep,
-    read_measure,
     refuse_impossible,
     refuse_kinds,
     refuse_large,
@@ -51,8 +50,8 @@ class RunConfig:
     """The checked configuration of a run, with defaults filled in.
 
     `results` is the run's folder, `device` an index or ``all``, `device_memory` is in bytes,
-    `dataset` the folder of a recorded data set to analyse instead of measuring. Cells that
-    ended with a status in `again` are measured again.
+    `dataset` the folder of a recorded data set to analyse instead of measuring, `measure` what jobs
+    are told of how to measure. Cells that ended with a status in `again` are measured again.
     """
 
     run: str
@@ -64,8 +63,8 @@ class RunConfig:
     cuda_arch: str | None
     device_memory: int | None
     sweeps: dict[str, SweepConfig]
-    measure: MeasureSettings
-    repeats: int
+    thread_limit: int | None
+    measure: dict[str, Any]
     cells_per_shard: int
     simulations: dict[str, Simulation]
     chapters: dict[str, PlannedChapter]
@@ -120,7 +119,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
     if raw["backend"] != AUTO:
         refuse_kinds(sweeps, raw["backend"])
     refuse_impossible(sweeps)
-    measure = read_measure("measure.", m, raw["seed"], raw["thread_limit"])
+    measure = measure_params("measure.", m)
     memory = raw["device_memory_gib"]
     dataset = _dataset(raw["dataset"], root)
     simulations, chapters = plan_chapters(
@@ -146,8 +145,8 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         cuda_arch=raw["cuda_arch"],
         device_memory=None if memory is None else int(memory * 2**30),
         sweeps=sweeps,
+        thread_limit=raw["thread_limit"],
         measure=measure,
-        repeats=m["repeats"],
         cells_per_shard=m["cells_per_shard"],
         simulations=simulations,
         chapters=chapters,

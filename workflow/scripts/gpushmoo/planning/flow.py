@@ -180,10 +180,14 @@ class Flow:
 
     def build_params(self, wildcards: Any) -> dict[str, Any]:
         """Parameters of the job that builds a sweep's kernel: what is compiled and what for."""
-        config, choice = self.config, self.choice
-        sweep = config.sweeps[wildcards.sweep]
-        device = choice.backend, config.device, choice.runtime
-        return build_params(sweep, wildcards.dtype, *device, config.cuda_arch)
+        return build_params(
+            self.config.sweeps[wildcards.sweep],
+            wildcards.dtype,
+            self.choice.backend,
+            device=self.config.device,
+            opencl_runtime=self.choice.runtime,
+            cuda_arch=self.config.cuda_arch,
+        )
 
     def build_threads(self, wildcards: Any) -> int:
         """A share of this host's cores for each build, of which all may run at once."""
@@ -279,7 +283,7 @@ class Flow:
     def limits(self) -> dict[str, Any]:
         """The largest value that a kernel takes of an axis, and the most threads of a block."""
         most = {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
-        return {"most": most, "threads": self.config.measure.thread_limit or 1024}
+        return {"most": most, "threads": self.config.thread_limit or 1024}
 
     # Studies
 

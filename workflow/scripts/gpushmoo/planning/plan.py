@@ -12,7 +12,6 @@ from ..core.backends import source_suffix
 from ..core.paths import ROOT
 from ..core.run_plan import RunPlan, SweepPlan
 from ..core.space import LAUNCH_KINDS, TYPICAL, count_cells, expand_axis, shard_count, shard_name
-from ..measuring.settings import MeasureSettings
 from ..search.planner import SearchMode
 from .config import RunConfig
 from .config_schema import ConfigError
@@ -52,7 +51,8 @@ def plan_shards(config: RunConfig) -> list[ShardJob]:
     """
     counts = {name: _shards(sweep, config) for name, sweep in config.sweeps.items()}
     dtypes = {name: sweep.dtypes for name, sweep in config.sweeps.items()}
-    total = config.repeats * sum(n * len(dtypes[name]) for name, n in counts.items())
+    repeats = config.measure["repeats"]
+    total = repeats * sum(n * len(dtypes[name]) for name, n in counts.items())
     if total > MOST_SHARDS:
         raise ConfigError(
             f"measure.cells_per_shard: {config.cells_per_shard} makes {total} measuring jobs; a "
@@ -61,14 +61,14 @@ def plan_shards(config: RunConfig) -> list[ShardJob]:
     first = [
         ShardJob(n, d, i, counts[n]) for n in counts for d in dtypes[n] for i in range(counts[n])
     ]
-    return [replace(s, repeat=n) for n in range(1, config.repeats + 1) for s in first]
+    return [replace(s, repeat=n) for n in range(1, repeats + 1) for s in first]
 
 
 def _shards(sweep: SweepConfig, config: RunConfig) -> int:
     """Number of shards of each dtype."""
     axes = {a: expand_axis(spec, TYPICAL) for a, spec in sweep.axes.items()}
     cells = count_cells(axes, len(sweep.problems), len(sweep.variants), len(sweep.met))
-    cells = math.ceil(cells * MEASURED.get(config.measure.search.mode, 1.0))
+    cells = math.ceil(cells * MEASURED.get(config.measure["search"]["mode"], 1.0))
     rounds = len(set(sweep.problems)) * len(sweep.met)
     return shard_count(cells, config.cells_per_shard, rounds)
 
@@ -82,100 +82,54 @@ def named_shard(wildcards: Any) -> ShardJob:
 
 def run_plan(config: RunConfig, backend: str, opencl_runtime: str) -> RunPlan:
     """What every measuring job of the run is told; see `RunPlan`."""
-    shards = {(s.sweep, s.dtype): s.count for s in plan_shards(config)}
+    asked: dict[str, Any] = {
+        "device": config.device,
+        "measure": config.measure,
+        "opencl_runtime": opencl_runtime,
+        "seed": config.seed,
+        "thread_limit": config.thread_limit,
+    }
     sweeps: dict[str, dict[str, SweepPlan]] = {}
-    for (name, dtype), count in shards.items():
-        params = sweep_params(
-            config.sweeps[name],
-            dtype,
-            config.measure,
-            config.repeats,
-            backend,
-            config.device,
-            opencl_runtime,
-        )
-        sweeps.setdefault(name, {})[dtype] = SweepPlan(params, count)
+    for s in plan_shards(config):
+        if (s.index, s.repeat) == (0, 1):
+            params = sweep_params(config.sweeps[s.sweep], s.dtype, backend, **asked)
+            sweeps.setdefault(s.sweep, {})[s.dtype] = SweepPlan(params, s.count)
     return RunPlan(sweeps)
 
 
-USUAL_KINDS = [*LAUNCH_KINDS[:1]]
-
-
-def sweep_params(
-    sweep: SweepConfig,
-    dtype: str,
-    measure: MeasureSettings,
-    repeats: int,
-    backend: str,
-    device: int | str,
-    opencl_runtime: str,
-) -> dict[str, Any]:
+def sweep_params(sweep: SweepConfig, dtype: str, backend: str, **asked: Any) -> dict[str, Any]:
     """Everything that the measuring jobs of a sweep and dtype depend on besides their code.
 
     Plain values, which Snakemake compares with the last run's: a difference, and nothing else,
-    measures again.
+    measures again. `asked` are device, opencl_runtime, seed, thread_limit and measure.
     """
-    rule = measure.rule
-    return {
-        "axes": {a: sweep.axes[a] for a in sorted(sweep.axes)},
-        "backend": backend,
+    params = {
+        **asked,
+        **_kernel_params(sweep, dtype, backend),
+        "axes": dict(sorted(sweep.axes.items())),
         "cache_states": list(sweep.cache_states),
-        "device": device,
-        "dtype": dtype,
-        "folder": os.path.relpath(sweep.folder.path, ROOT),
-        "kernel_digest": sweep.folder.digest(source_suffix(backend)),
-        # The usual kind alone is not told: what was measured before there were others stays.
-        **({"launch_kinds": kinds} if (kinds := list(sweep.launch_kinds)) != USUAL_KINDS else {}),
-        "measure": {
-            "budget_s": rule.budget_s,
-            "max_samples": rule.max_samples,
-            "min_samples": rule.min_samples,
-            "relative_half_width": rule.relative_half_width,
-            "repeats": repeats,
-            "search": _search_params(measure),
-            "timeout_s": measure.cell_timeout_s,
-            "warmup": measure.warmup,
-            # Only where it is asked for: what was measured before there was such a key counts.
-            **({} if measure.lock_clocks is None else {"lock_clocks": measure.lock_clocks}),
-        },
-        "opencl_runtime": opencl_runtime,
-        "seed": measure.seed,
         "sizes": [[p.height, p.width] for p in sweep.problems],
-        "thread_limit": measure.thread_limit,
         "variants": list(sweep.variants),
     }
+    # The usual kind alone is not told: what was measured before there were others stays.
+    if sweep.launch_kinds != LAUNCH_KINDS[:1]:
+        params["launch_kinds"] = list(sweep.launch_kinds)
+    return dict(sorted(params.items()))
 
 
-def _search_params(measure: MeasureSettings) -> dict[str, Any]:
-    """What `measuring.settings.settings_of` makes the search's settings of."""
-    search = measure.search
-    return {
-        "better_probability": search.better_probability,
-        "mode": str(search.mode),
-        "most_share": search.most_share,
-        "tolerance": search.tolerance,
-        "transfer": measure.transfer,
-    }
+def build_params(sweep: SweepConfig, dtype: str, backend: str, **asked: Any) -> dict[str, Any]:
+    """Everything that a build file depends on besides its code.
+
+    `asked` are device, opencl_runtime and cuda_arch.
+    """
+    versions = [[v.variant, [list(value) for value in v.values]] for v in sweep.versions[dtype]]
+    return {**asked, **_kernel_params(sweep, dtype, backend), "versions": versions}
 
 
-def build_params(
-    sweep: SweepConfig,
-    dtype: str,
-    backend: str,
-    device: int | str,
-    opencl_runtime: str,
-    cuda_arch: str | None,
-) -> dict[str, Any]:
-    """Everything that a build file depends on besides its code."""
+def _kernel_params(sweep: SweepConfig, dtype: str, backend: str) -> dict[str, Any]:
     return {
         "backend": backend,
-        "cuda_arch": cuda_arch,
-        "device": device,
         "dtype": dtype,
         "folder": os.path.relpath(sweep.folder.path, ROOT),
         "kernel_digest": sweep.folder.digest(source_suffix(backend)),
-        "opencl_runtime": opencl_runtime,
-        "versions": [
-            [v.variant, [list(value) for value in v.values]] for v in sweep.versions[dtype]
-        ],
     }

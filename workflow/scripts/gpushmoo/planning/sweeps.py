@@ -27,8 +27,6 @@ from ..core.space import (
     most_values,
 )
 from ..core.text import joined
-from ..measuring.settings import MeasureSettings, StoppingRule
-from ..search.planner import SearchMode, SearchSettings
 from ..storage.packed import unpacked
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel
@@ -168,43 +166,32 @@ def refuse_kinds(sweeps: Mapping[str, SweepConfig], backend: str) -> None:
                 )
 
 
-def read_measure(
-    key: str, m: Mapping[str, Any], seed: int, thread_limit: int | None
-) -> MeasureSettings:
-    """The settings of a first repeat; `key` stands before those of `m` in sentences.
+# Keys of a configuration's `measure` that no job is told, and what jobs call others.
+_OF_RUNS = ("cells_per_shard", "max_cells", "max_builds")
+_CALLED = {"cell_budget_s": "budget_s", "cell_timeout_s": "timeout_s"}
 
-    Raises ConfigError.
+
+def measure_params(key: str, m: Mapping[str, Any]) -> dict[str, Any]:
+    """What jobs are told of `m`, how to measure: plain values, as `settings_of` reads them.
+
+    `key` stands before those of `m` in sentences. Raises ConfigError.
     """
     if m["max_samples"] < m["min_samples"]:
         raise ConfigError(
             f"{key}max_samples is {m['max_samples']} but must be at least {key}min_samples, "
             f"which is {m['min_samples']}."
         )
-    rule = StoppingRule(
-        m["min_samples"], m["max_samples"], m["relative_half_width"], m["cell_budget_s"]
-    )
-    asked = m["search"]
-    search = SearchSettings(
-        SearchMode(asked["mode"]),
-        asked["tolerance"],
-        asked["better_probability"],
-        most_share=asked["most_share"],
-    )
-    transfer = asked["transfer"]
+    transfer = m["search"]["transfer"]
     if transfer is not None and not any(unpacked(ROOT / transfer).rglob("*.parquet")):
         raise ConfigError(
             f"{key}search.transfer: '{transfer}' is not a folder that holds Parquet files."
         )
-    return MeasureSettings(
-        seed,
-        thread_limit,
-        m["warmup"],
-        m["cell_timeout_s"],
-        rule,
-        search=search,
-        transfer=transfer,
-        lock_clocks=m["lock_clocks"],
-    )
+    params = {_CALLED.get(name, name): m[name] for name in m if name not in _OF_RUNS}
+    params["search"] = dict(sorted(m["search"].items()))
+    # Only where it is asked for: what was measured before there was such a key counts.
+    if params["lock_clocks"] is None:
+        del params["lock_clocks"]
+    return dict(sorted(params.items()))
 
 
 def check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,26 @@ Array = npt.NDArray[Any]
 
 # Words that are read back at a time in search of the first wrong one, and what unwritten ones hold.
 CHUNK, POISON = 2**20, 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Words that are not as they must be, and a sentence where anything is wrong.
+
+    Counted are those of the output and those that were written around a buffer.
+    """
+
+    wrong_words: int
+    message: str | None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run on poisoned output: its seconds, the words compared, and what was wrong after it."""
+
+    seconds: float
+    words: int
+    verdict: Verdict
 
 
 class BufferWatch:
@@ -47,8 +68,8 @@ class BufferWatch:
             output, expected, list(self._buffers.values()), list(self._inputs.values())
         )
 
-    def damage(self) -> tuple[int, list[str]]:
-        """Words written around the buffers, and a clause for each fault; none of it is left.
+    def damage(self, wrong: int = 0, clauses: Sequence[str] = ()) -> Verdict:
+        """What was written elsewhere, besides what is `wrong` with the output; none of it is left.
 
         So what one cell did is held against no other.
         """
@@ -57,10 +78,10 @@ class BufferWatch:
             if stray:
                 self._device.guard(buffer)
         sums = self._device.checksums(list(self._inputs.values()))
-        words, clauses = self.said(strays, sums)
-        if clauses:
+        words, more = self.said(strays, sums)
+        if more:
             self._restore()
-        return words, clauses
+        return Verdict(wrong + words, "; ".join([*clauses, *more]) or None)
 
     def said(self, strays: Sequence[Strays], sums: Sequence[int]) -> tuple[int, list[str]]:
         """Words written around the buffers, and a clause for each fault."""
@@ -107,48 +128,30 @@ def first_difference(
 COPY_STREAMS, COPY_CHUNK = 4, 2**22
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Words that are not as they must be, and a sentence where anything is wrong.
-
-    Counted are those of the output and those that were written around a buffer.
-    """
-
-    wrong_words: int
-    message: str | None
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A run on poisoned output: its seconds, the words compared, and what was wrong after it."""
-
-    seconds: float
-    words: int
-    verdict: Verdict
-
-
-class Space(Protocol):
+class Space(ABC):
     """What cells of one problem, element type and result are measured in.
 
-    `words` counts the 32-bit words of the output; `copy` is the runtime's own copy: on the device
-    of as many, or of the inputs to the device where these live on the host.
+    `words` counts the 32-bit words of the output; `copy` is the runtime's own copy, timed beside
+    every cell to compare with: on the device of as many words, or of the inputs to the device where
+    these live on the host.
     """
 
-    words: int
+    words = 1
+    copy: Bound
 
-    @property
-    def copy(self) -> Bound:
-        """The runtime's own copy, timed beside every cell to compare with."""
-
+    @abstractmethod
     def bind(self, program: Program, cell: Cell) -> Bound:
         """What is timed of `cell`. Raises as `Device.bind` does."""
 
     def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
         """That by which `cell` is verified where it is not what is timed."""
+        return None
 
+    @abstractmethod
     def poison(self) -> None:
         """Overwrite the output with what no verified output holds."""
 
+    @abstractmethod
     def verdict(self, cell: Cell, proof: Bound) -> Verdict:
         """What is wrong after a run of `proof`: with the output, or written elsewhere."""
 
@@ -158,12 +161,15 @@ class Space(Protocol):
         As many of them, from the first on, as none before has harmed: the last is the first that
         wrote beside the output, which is mended.
         """
+        return None
 
     def harm_together(self, bounds: Sequence[Bound]) -> Sequence[Judged | TypedError] | None:
         """As `prove_together`, of launches that need not write the output."""
+        return None
 
     def damage(self) -> Verdict:
-        """What launches wrote beside the output; it is mended."""
+        """What launches wrote beside the output, where that has guard zones; it is mended."""
+        return Verdict(0, None)
 
 
 def open_space(
@@ -173,35 +179,24 @@ def open_space(
 
     Raises OutOfDeviceMemoryError or LaunchRefusedError when device or host cannot hold it.
     """
-    # Inputs depend on the problem alone, so that every shard of it has the same data.
 
     def make() -> Mapping[str, Array]:
+        # Inputs depend on the problem alone, so that every shard of it has the same data.
         rng = np.random.default_rng([seed, problem.height, problem.width])
         return workload.inputs(problem, dtype, rng)
 
     try:
-        return _opened(device, workload, problem, dtype, variant, make)
+        if isinstance(workload, HostFedWorkload):
+            return FedSpace(device, workload, make())
+        if isinstance(workload, ReducingWorkload):
+            return ReducedSpace(device, workload, problem, dtype, make)
+        return Workspace(device, workload, problem, dtype, variant, make)
     except MemoryError as err:
         what = f"{problem.height} x {problem.width} {dtype}"
         raise OutOfDeviceMemoryError(f"{what} does not fit this host's memory ({err}).") from err
 
 
-def _opened(
-    device: Device,
-    workload: Workload,
-    problem: Problem,
-    dtype: str,
-    variant: str,
-    make: Callable[[], Mapping[str, Array]],
-) -> Space:
-    if isinstance(workload, HostFedWorkload):
-        return FedSpace(device, workload, make())
-    if isinstance(workload, ReducingWorkload):
-        return ReducedSpace(device, workload, problem, dtype, make)
-    return Workspace(device, workload, problem, dtype, variant, make)
-
-
-class Workspace:
+class Workspace(Space):
     """Buffers and images on the device; see `Space`."""
 
     def __init__(
@@ -278,7 +273,7 @@ class Workspace:
         if wrong:
             first = first_difference(self._device, self._output, self._expected, *self._form)
             clauses = [f"{wrong} of {self.words} words differ, {first}"]
-        return _with_damage(self._watch, wrong, clauses)
+        return self._watch.damage(wrong, clauses)
 
     def prove_together(self, proofs: Sequence[Bound]) -> Sequence[Judged | TypedError] | None:
         """Each compared bit by bit."""
@@ -310,13 +305,7 @@ class Workspace:
 
     def damage(self) -> Verdict:
         """Past a buffer, or into an input."""
-        return _with_damage(self._watch)
-
-
-def _with_damage(watch: BufferWatch, wrong: int = 0, clauses: Sequence[str] = ()) -> Verdict:
-    """What is wrong with the output, and what was written elsewhere."""
-    words, more = watch.damage()
-    return Verdict(wrong + words, "; ".join([*clauses, *more]) or None)
+        return self._watch.damage()
 
 
 def check_output(workload: Workload, expected: Array, problem: Problem, dtype: str) -> None:
@@ -339,10 +328,8 @@ def whole_words(workload: Workload, name: str, array: Array) -> Array:
     return array
 
 
-class ReducedSpace:
+class ReducedSpace(Space):
     """Buffers on the device, by name, from which one number comes; see `Space`."""
-
-    words = 1
 
     def __init__(
         self,
@@ -378,10 +365,6 @@ class ReducedSpace:
             return self._device.bind_library(call, self.buffers)
         return self._device.bind(program, self._workload.launch(cell), self.buffers)
 
-    def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
-        """None: a cell is verified by the very launch that is timed."""
-        return None
-
     def poison(self) -> None:
         """All-ones words in all that a launch writes before it reads it."""
         for buffer in self._written:
@@ -398,24 +381,15 @@ class ReducedSpace:
         """Compared with what the order of summation explains."""
         message = self._workload.fault(self.value(proof), cell, self._known)
         faults = [] if message is None else [message]
-        return _with_damage(self._watch, self.words * len(faults), faults)
-
-    def prove_together(self, proofs: Sequence[Bound]) -> None:
-        """None: the host judges each number."""
-
-    def harm_together(self, bounds: Sequence[Bound]) -> None:
-        """None: each is verified by what is timed."""
-        return
+        return self._watch.damage(self.words * len(faults), faults)
 
     def damage(self) -> Verdict:
         """Past a buffer, or into an input."""
-        return _with_damage(self._watch)
+        return self._watch.damage()
 
 
-class FedSpace:
+class FedSpace(Space):
     """Arrays on the host, by name, pinned and not, and streams that cells share; see `Space`."""
-
-    words = 1
 
     def __init__(
         self, device: Device, workload: HostFedWorkload, inputs: Mapping[str, Array]
@@ -468,14 +442,3 @@ class FedSpace:
         """Compared with what the order of summation explains."""
         message = self._workload.fault(self.value(proof), cell, self.known)
         return Verdict(0 if message is None else self.words, message)
-
-    def prove_together(self, proofs: Sequence[Bound]) -> None:
-        """None: the host takes part in each."""
-
-    def harm_together(self, bounds: Sequence[Bound]) -> None:
-        """None: no damage is looked for."""
-        return
-
-    def damage(self) -> Verdict:
-        """None is looked for: streams' own memory has no guard zones."""
-        return Verdict(0, None)

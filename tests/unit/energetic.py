@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from gpushmoo.core.energy_schema import ENERGY_SCHEMA
-from gpushmoo.core.mean_interval import mean_interval
+from gpushmoo.core.median import mean_interval
 from gpushmoo.storage.store import write_parquet
 
 IDLE_W = 120.0

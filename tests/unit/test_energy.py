@@ -15,11 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 from fakes import FOLDER, FakeClock, FakeDevice, Fault, cell_tag
-from gpushmoo.core.chosen_cells import ChosenCell, cells_in, from_plain, to_plain
 from gpushmoo.core.energy_schema import ENERGY_SCHEMA
-from gpushmoo.core.mean_interval import mean_interval
+from gpushmoo.core.median import mean_interval
 from gpushmoo.core.schema import METADATA_KEY
-from gpushmoo.core.space import Cell, Problem
+from gpushmoo.core.space import Cell, ChosenCell, Problem, cells_in, from_plain, to_plain
 from gpushmoo.devices.base import Device, Reading
 from gpushmoo.devices.cuda.runtime import open_sensor
 from gpushmoo.devices.select import DeviceChoice

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from energetic import energy_row, write_energy
 from gpushmoo.analysis.energy import energy_groups, joules_ratio, launch_text, read_energy
-from gpushmoo.core.mean_interval import MeanInterval
+from gpushmoo.core.median import MeanInterval
 from gpushmoo.figures.energy import MOST_PANELS, energy_front
 from gpushmoo.report.energy import FIGURE, energy_findings, energy_page
 from gpushmoo.storage.store import BadParquetError

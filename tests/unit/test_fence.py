@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from conftest import USER_CUDA, USER_OPENCL, WORKLOAD_TEMPLATE
 from fakes import make_cells
+from gpushmoo.core.display import MOST_SENTENCE, MOST_TEXT, one_line
 from gpushmoo.core.errors import WorkloadError
 from gpushmoo.core.schema import Status
-from gpushmoo.core.text import MOST_SENTENCE, MOST_TEXT, one_line
 from gpushmoo.devices.builds import compile_error
 from gpushmoo.measuring.events import CellRun, NoLaunch
 from gpushmoo.workloads.contract import CopyWorkload

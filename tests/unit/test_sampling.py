@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from gpushmoo.core.median import CONFIDENCE, median_interval
-from gpushmoo.core.sampled import FEWEST, fully_sampled
+from gpushmoo.core.run_plan import FEWEST, fully_sampled
 from gpushmoo.core.space import Condition
 from gpushmoo.measuring.rounds import (
     LONGEST_S,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from fakes import FOLDER, INFO, FakeDevice, Fault, Tag, cell_tag, make_cells, measure_by
-from gpushmoo.core.sampled import fully_sampled
+from gpushmoo.core.run_plan import fully_sampled
 from gpushmoo.core.schema import FAULTS, LIMITS, Status
 from gpushmoo.core.space import Cell, CellGroup
 from gpushmoo.measuring.events import ShardResult

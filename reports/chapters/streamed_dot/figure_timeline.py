@@ -10,8 +10,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from gpushmoo.core.display import gbs, percent, seconds, significant
-from gpushmoo.core.text import joined
+from gpushmoo.core.display import gbs, joined, percent, seconds, significant
 from gpushmoo.figures.style import OKABE_ITO, PAGE_WIDTH, apply_style, save
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection

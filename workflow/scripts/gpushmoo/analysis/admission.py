@@ -16,8 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..core.run_plan import RunPlan
-from ..core.sampled import fully_sampled
+from ..core.run_plan import RunPlan, fully_sampled
 from ..core.schema import Status, cell_schema
 from ..core.space import TYPICAL, asks_the_device, expand_axis, space_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.energy_schema import ENERGY_SCHEMA
-from ..core.mean_interval import MeanInterval, mean_interval
+from ..core.median import MeanInterval, mean_interval
 from ..storage.store import read_metadata, read_table
 
 # Launches that are at most so much slower than the fastest count as fast as it.

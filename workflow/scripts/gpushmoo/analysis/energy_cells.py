@@ -9,9 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from ..core.chosen_cells import ChosenCell, to_plain
 from ..core.schema import Status, is_axis
-from ..core.space import CACHE_STATES, Cell, Problem
+from ..core.space import CACHE_STATES, Cell, ChosenCell, Problem, to_plain
 from ..storage.dataset import matching, read_medians
 from ..storage.wholefile import write_json
 from .advice import DEFAULT_BLOCKS, Advice, advice, default_launch

@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import yaml
 
-from ..core.text import one_line
+from ..core.display import one_line
 from ..workloads.loader import is_folder, once
 from ..workloads.user_code import blamed
 from .contract import Chapter

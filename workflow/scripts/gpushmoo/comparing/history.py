@@ -22,7 +22,7 @@ from ..core.history_schema import (
     HISTORY_FILE,
     HISTORY_SCHEMA,
 )
-from ..core.otava_program import NoOtavaError, find_otava
+from ..core.paths import NoOtavaError, find_otava
 from ..core.schema import GROUP, PARAMS
 from ..storage.store import write_parquet
 from ..storage.wholefile import write_summed

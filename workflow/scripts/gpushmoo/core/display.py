@@ -1,9 +1,9 @@
-"""Numbers as a reader wants them."""
+"""Numbers and texts as a reader wants them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -81,3 +81,22 @@ def size_bytes(value: float) -> str:
             return f"{significant(value)} {unit}"
         value /= 1024
     return f"{significant(value)} GiB"
+
+
+# Characters that a text of the user's takes at most in a sentence, and a sentence in all.
+MOST_TEXT, MOST_SENTENCE = 300, 1000
+
+
+def joined(words: Sequence[str]) -> str:
+    """``a``, ``a and b`` or ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def one_line(text: str, most: int = MOST_TEXT) -> str:
+    """`text` without line breaks and control characters, at most `most` characters of it."""
+    # Not all of a text of megabytes is looked at: 4 characters of it may become one.
+    words = " ".join(text[: 4 * most].split())
+    if not words.isprintable():
+        escaped = (c if c.isprintable() else ascii(c)[1:-1] for c in words)
+        words = "".join(escaped)
+    return words if len(words) <= most else words[: most - 3] + "..."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .text import MOST_SENTENCE, one_line
+from .display import MOST_SENTENCE, one_line
 
 
 class UserError(Exception):

@@ -1,4 +1,4 @@
-"""The space of a sweep: axes, cells with stable keys, shards.
+"""The space of a sweep: axes, cells with stable keys, shards; cells chosen for other measurements.
 
 A cell is one point of the grid. Its key is a hash of what it *is* (kernel, dtype, variant,
 problem, launch parameters), so it stays the same when other values are added to the sweep,
@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -349,3 +349,66 @@ def space_of(params: Mapping[str, Any]) -> ShardSpace:
         count=count,
         launch_kinds=params.get("launch_kinds", LAUNCH_KINDS[:1]),
     )
+
+
+@dataclass(frozen=True)
+class ChosenCell:
+    """A cell, and why it was chosen: ``fastest``, ``tied``, ``32 × 8``."""
+
+    cell: Cell
+    role: str
+
+
+def to_plain(chosen: Sequence[ChosenCell]) -> dict[str, Any]:
+    """An object for JSON; `from_plain` reads it."""
+    return {
+        "cells": [
+            {**asdict(one.cell), "params": dict(one.cell.params), "role": one.role}
+            for one in chosen
+        ]
+    }
+
+
+def from_plain(content: Mapping[str, Any]) -> list[ChosenCell]:
+    """The cells that `to_plain` gave. Raises ValueError, one sentence, where they are none."""
+    try:
+        return [_chosen(values) for values in content["cells"]]
+    except (KeyError, TypeError, AttributeError) as err:
+        raise ValueError(
+            f"the file of cells is not as it should be ({type(err).__name__}: {err}); it holds "
+            "'cells', a list of objects with kernel, dtype, variant, problem {height, width}, "
+            "params {axis: value}, cache_state and role."
+        ) from err
+
+
+def _chosen(values: Mapping[str, Any]) -> ChosenCell:
+    rest = {k: v for k, v in values.items() if k not in ("role", "problem", "params")}
+    problem, params = Problem(**values["problem"]), tuple(sorted(values["params"].items()))
+    return ChosenCell(Cell(**rest, problem=problem, params=params), values.get("role", "named"))
+
+
+def cells_in(text: str) -> list[ChosenCell]:
+    """The cells of ``KERNEL DTYPE VARIANT SIZE axis=1,2 axis=4``: all combinations, warm.
+
+    SIZE is one number for a square array, or ``HEIGHTxWIDTH``. Raises ValueError, one sentence.
+    """
+    kernel, dtype, variant, size, *axes = [*text.split(), *[""] * 4][: max(4, len(text.split()))]
+    try:
+        sides = [int(side) for side in size.split("x")]
+        height, width = sides * 2 if len(sides) == 1 else sides
+        values = {
+            name: [int(value) for value in several.split(",")]
+            for name, _, several in (axis.partition("=") for axis in axes)
+        }
+    except ValueError as err:
+        raise ValueError(
+            f"'{text}' names no cells; write KERNEL DTYPE VARIANT SIZE axis=value,value ..., such "
+            "as 'copy2d_coalesced float element 8192 block_x=32,64 block_y=8'."
+        ) from err
+    points: list[tuple[tuple[str, int], ...]] = [()]
+    for name in sorted(values):
+        points = [(*point, (name, value)) for point in points for value in values[name]]
+    problem, state = Problem(height, width), CACHE_STATES[0]
+    return [
+        ChosenCell(Cell(kernel, dtype, variant, problem, point, state), "named") for point in points
+    ]

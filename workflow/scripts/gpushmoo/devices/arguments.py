@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..core.display import one_line
 from ..core.errors import LaunchFailedError
-from ..core.text import one_line
 from ..workloads.contract import Argument
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core.display import one_line
 from ..core.errors import BuildError, TypedError, WorkloadError
 from ..core.schema import Status
-from ..core.text import one_line
 from ..storage.wholefile import read_json, write_json, write_whole
 
 

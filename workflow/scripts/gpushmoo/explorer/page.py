@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core.text import one_line
+from ..core.display import one_line
 from .payload import Payload
 
 PAGE = Path(__file__).resolve().parent / "page"

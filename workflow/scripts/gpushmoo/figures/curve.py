@@ -12,9 +12,8 @@ from matplotlib.lines import Line2D
 
 from ..analysis.ceiling import CeilingRow, cell_ceiling_gbs, told_share
 from ..analysis.fastest import bytes_touched
-from ..core.display import gbs, percent
+from ..core.display import gbs, joined, percent
 from ..core.schema import DERIVED, Status
-from ..core.text import joined
 from ..workloads.views import Curve, FigureData
 from .light_seaborn import sns
 from .style import (

@@ -18,9 +18,8 @@ from matplotlib.patches import Patch
 
 from ..analysis.advice import BLOCK_AXES, DEFAULT_BLOCKS
 from ..analysis.best import tied_best
-from ..core.display import percent
+from ..core.display import joined, percent
 from ..core.schema import FAULTS, LIMITS, Status
-from ..core.text import joined
 from ..workloads.views import FigureData, HeatMap
 from .light_seaborn import sns
 from .limits import draw_limits, limit_handles, limits_words, with_limits

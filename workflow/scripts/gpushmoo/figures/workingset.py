@@ -21,8 +21,7 @@ from ..analysis.fastest import (
     cache_bytes,
     fastest,
 )
-from ..core.display import gbs, significant, size_bytes
-from ..core.text import joined
+from ..core.display import gbs, joined, significant, size_bytes
 from ..workloads.views import FigureData, WorkingSet
 from .light_seaborn import sns
 from .style import (

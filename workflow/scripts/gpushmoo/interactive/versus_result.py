@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ..comparing.paired import JudgedChange, block_changes, judged, paired_change
+from ..core.display import one_line
 from ..core.schema import Status
-from ..core.text import one_line
 from ..devices.base import DeviceInfo
 from ..measuring.job import MeasuredPairs
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import (
     BuildError,
     LaunchRefusedError,
@@ -19,7 +20,6 @@ from ..core.errors import (
 )
 from ..core.schema import Status
 from ..core.space import Cell, CellGroup, Condition, Problem
-from ..core.text import MOST_SENTENCE, one_line
 from ..devices.base import Bound, DeviceInfo, Reading, Sample
 from ..search.planner import SearchVerdict
 from ..workloads.contract import Launch, Workload

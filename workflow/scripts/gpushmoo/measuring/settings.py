@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.median import median_interval
-from ..core.sampled import FEWEST, TELLING_REPEATS, least_samples
+from ..core.run_plan import FEWEST, TELLING_REPEATS, least_samples
 from ..search.planner import SearchMode, SearchSettings
 
 

@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 from .. import PROTOCOL_VERSION, __version__
 from ..core.errors import WorkloadError
 from ..core.median import median_interval
-from ..core.run_plan import plain
-from ..core.sampled import fully_sampled
+from ..core.run_plan import fully_sampled, plain
 from ..core.schema import MOST_THREADS, REPEAT_COLUMNS, Status, cell_schema
 from ..core.space import Cell, CellGroup, Problem
 from ..devices.base import DeviceInfo, identity

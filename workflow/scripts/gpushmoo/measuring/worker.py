@@ -23,11 +23,11 @@ from multiprocessing.reduction import recv_handle
 from types import FrameType
 from typing import Any
 
+from ..core.display import MOST_SENTENCE, one_line
 from ..core.errors import DeviceError, DeviceLostError, WorkloadError
 from ..core.paths import ROOT
 from ..core.process import end_with_parent
 from ..core.space import Cell, space_of
-from ..core.text import MOST_SENTENCE, one_line
 from ..devices.base import Device, steady_room
 from ..devices.builds import KernelBuild, read_build
 from ..devices.select import open_for_job

@@ -13,8 +13,7 @@ from typing import Any
 import yaml
 
 from ..core.backends import AUTO, BACKENDS
-from ..core.otava_program import NoOtavaError, find_otava
-from ..core.paths import RESULTS
+from ..core.paths import RESULTS, NoOtavaError, find_otava
 from ..core.readable import UnreadableError, refuse_braces
 from ..core.schema import FAULTS, Status, axis_fault
 from ..core.space import TYPICAL, most_values

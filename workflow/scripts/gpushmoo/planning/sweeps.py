@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.backends import BACKENDS
+from ..core.display import joined
 from ..core.errors import WorkloadError
 from ..core.paths import ROOT
 from ..core.space import (
@@ -26,7 +27,6 @@ from ..core.space import (
     expand_axis,
     most_values,
 )
-from ..core.text import joined
 from ..storage.packed import unpacked
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel

@@ -21,9 +21,9 @@ from ..analysis.ceiling import CeilingRow, read_ceiling
 from ..analysis.device_model.counted import read_counted
 from ..analysis.energy import read_energy
 from ..analysis.history import read_history
+from ..core.display import one_line
 from ..core.paths import ROOT
 from ..core.schema import SAME_MACHINE_SCHEMA, is_axis
-from ..core.text import one_line
 from ..storage.dataset import of_one_kind, read_medians
 from ..storage.store import read_table
 from ..storage.wholefile import read_json, read_summed, write_json, write_summed

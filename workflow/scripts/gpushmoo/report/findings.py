@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ..analysis.advice import Advice
-from ..core.display import gbs, percent, significant
+from ..core.display import gbs, joined, percent, significant
 from ..core.schema import Status
-from ..core.text import joined
 from .appendix import fault_rows
 from .launches import launch_words
 from .tables import Json

@@ -15,8 +15,7 @@ from ..analysis.device_model.gain import GAIN
 from ..analysis.device_model.parameters import PARAMETERS
 from ..analysis.fastest import params_text
 from ..analysis.partition import fit_partitions
-from ..core.display import number, percent, seconds, significant
-from ..core.text import joined
+from ..core.display import joined, number, percent, seconds, significant
 from .tables import Json, Namer
 
 # How a limit reads, and what would gain where it binds, `{}` times.

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from ..core.text import MOST_SENTENCE, one_line
+from ..core.display import MOST_SENTENCE, one_line
 from . import log_keeper
 from .wholefile import UnusableFilesError, set_aside
 

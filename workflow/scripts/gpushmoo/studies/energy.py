@@ -1,7 +1,7 @@
 """``python -m gpushmoo.studies.energy --cells FILE --out FILE``: joules per gigabyte of cells.
 
 What a device uses while it does nothing but one launch again and again, by its own counter of
-energy, and how much it moves meanwhile. The file of cells is what `core.chosen_cells` describes;
+energy, and how much it moves meanwhile. The file of cells is what `core.space` describes;
 `--sweep` names cells on the command line.
 """
 
@@ -20,12 +20,12 @@ from typing import Any
 import pyarrow as pa
 
 from ..core.backends import AUTO, BACKENDS
-from ..core.chosen_cells import ChosenCell, cells_in, from_plain
 from ..core.energy_schema import ENERGY_SCHEMA
 from ..core.errors import DeviceError
-from ..core.mean_interval import MeanInterval, mean_interval
+from ..core.median import MeanInterval, mean_interval
 from ..core.paths import KERNELS, ROOT
 from ..core.process import raises_signals
+from ..core.space import ChosenCell, cells_in, from_plain
 from ..devices.base import Device
 from ..devices.select import open_for_job
 from ..measuring.locks import DeviceLock, lock_one

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from ..core.chosen_cells import ChosenCell
 from ..core.errors import DeviceLostError, TypedError
-from ..core.space import CACHE_STATES, Cell
+from ..core.space import CACHE_STATES, Cell, ChosenCell
 from ..devices.base import Bound, Device
 from ..measuring.buffers import Space, open_space
 from ..measuring.builds import build_versions

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.text import MOST_SENTENCE, one_line
+from ..core.display import MOST_SENTENCE, one_line
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
 
+from ..core.display import one_line
 from ..core.dtypes import DTYPES
 from ..core.errors import WorkloadError
 from ..core.python_digest import python_digest
 from ..core.schema import axis_fault
 from ..core.space import CACHE_STATES
-from ..core.text import one_line
 from .contract import Curve, HeatMap, Workload
 from .fence import loading
 from .user_code import blamed, file_label, moved_clause

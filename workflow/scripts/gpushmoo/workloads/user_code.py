@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.display import one_line
 from ..core.errors import TypedError, WorkloadError
-from ..core.text import one_line
 from .fence import Fence
 
 # Bytes of the shared memory; a longer text is cut.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from ..core.display import one_line
 from ..core.errors import WorkloadError
 from ..core.space import (
     TYPICAL,
@@ -16,7 +17,6 @@ from ..core.space import (
     expand_axis,
     indexed,
 )
-from ..core.text import one_line
 from .contract import Workload
 
 

@@ -333,7 +333,10 @@ def test_a_result_waits_for_room_and_says_so_once(
 ) -> None:
     Disk(monkeypatch, 3, code)
     terminal, path = io.StringIO(), tmp_path / "a.parquet"
-    write_result(table, path, METADATA, terminal)
+    released: list[str] = []
+    write_result(table, path, METADATA, terminal, lambda: released.append(terminal.getvalue()))
+    # Once, and before anybody is asked to make room.
+    assert released == [""]
     assert read_shard(path)[0].equals(table)
     assert [p.name for p in tmp_path.iterdir()] == ["a.parquet"]
     assert terminal.getvalue() == (
@@ -350,7 +353,7 @@ def test_a_result_that_cannot_be_written_is_named_with_what_to_do(
     disk = Disk(monkeypatch, 100, code)
     path = tmp_path / "a.parquet"
     with pytest.raises(NotWrittenError) as caught:
-        write_result(table, path, METADATA, io.StringIO())
+        write_result(table, path, METADATA, io.StringIO(), lambda: None)
     assert str(caught.value) == (
         f"'{path}' could not be written ({os.strerror(code)}); make room or make it writable and "
         "start the run again: only this shard is measured again."

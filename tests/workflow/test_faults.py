@@ -11,16 +11,18 @@ import os
 import signal
 from pathlib import Path
 
+import pyarrow as pa
 from gated import DATASET, Gate
 from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.store import read_shard, write_parquet
 from mounts import Mount, fill
-from mutant_file import ShardFile
 from projects import Project, wait_until
 
 pytest_plugins = ("workflow_fixtures",)
 
 SHARDS = "results/gated/cells/gated"
 FLOAT = f"{SHARDS}/float/0000-of-0001.parquet"
+OTHER = "Another GPU"
 TINY_DATASET, TINY_CELLS = "results/tiny/dataset", 4 * 12 + 4 * 9
 
 
@@ -87,18 +89,17 @@ def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(project: Proj
     # Of two models that have as many shards each the name would decide.
     path, *_ = project.shards
     name, own = str(path.relative_to(project.root)), path.read_bytes()
-    shard = ShardFile.read(path)
-    for row in shard.rows:
-        row |= {"device_name": "Another GPU", "device_uuid": "Another GPU"}
-    shard.metadata["device"] |= {"name": "Another GPU", "uuid": "Another GPU"}
-    shard.write()
+    table, metadata = read_shard(path)
+    other = [row | {"device_name": OTHER, "device_uuid": OTHER} for row in table.to_pylist()]
+    metadata["device"] |= {"name": OTHER, "uuid": OTHER}
+    write_parquet(pa.Table.from_pylist(other, schema=table.schema), path, metadata)
 
     refused = project.snakemake(TINY_DATASET)
     assert refused.status != 0
     lines = [x for x in refused.text.splitlines() if x.startswith("gpushmoo: ")]
     [said] = set(lines[1:])
     assert f"'{name}'" in said
-    assert "'Another GPU'" in said
+    assert f"'{OTHER}'" in said
     assert "start the run again" in said
     assert not path.exists()
     assert len(list((project.results / "quarantine").rglob("*.parquet"))) == 1
@@ -109,7 +110,7 @@ def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(project: Proj
     assert len(cells) == TINY_CELLS
     assert cells["cell_key"].is_unique
     assert cells["device_name"].nunique() == 1
-    assert "Another GPU" not in set(cells["device_name"])
+    assert OTHER not in set(cells["device_name"])
     assert path.read_bytes() != own
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
 import pytest
 from gpushmoo.analysis.aggregate import dataset_provenance
 from gpushmoo.storage.dataset import read_cells
-from mutant_file import ShardFile
+from gpushmoo.storage.store import read_shard, write_parquet
 from projects import TINY, Outcome, Project
 from workflow_fixtures import new_project
 
@@ -76,10 +77,11 @@ def test_cells_with_a_fault_are_measured_again_when_asked_and_their_repeats_foll
     project, _ = repeated
     shard = project.results / "cells/block_eq_partition/float/0000-of-0001.parquet"
     whole = shard.read_bytes()
-    changed = ShardFile.read(shard)
-    for row, status in zip(changed.rows, ("timeout", "lost_device"), strict=False):
-        row["status"] = status
-    changed.write()
+    table, metadata = read_shard(shard)
+    statuses = ["timeout", "lost_device", *table.column("status").to_pylist()[2:]]
+    place = table.schema.get_field_index("status")
+    changed = table.set_column(place, table.schema.field(place), pa.array(statuses))
+    write_parquet(changed, shard, metadata)
     planned = project.snakemake("-n", *TARGETS, "--config", "again=faults")
     assert (
         "gpushmoo: again: 2 cells (1 lost_device, 1 timeout) in 1 shard, measured" in planned.text

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import ROOT
-from gpushmoo.devices.base import Device
+from gpushmoo.devices.base import Device, DeviceInfo
 from gpushmoo.devices.select import open_for_job
 from gpushmoo.measuring.locks import lock_one
 from gpushmoo.measuring.shard_file import provenance
@@ -51,7 +51,7 @@ def run_timelines(params: Mapping[str, Any], cache: Path, out: Path, terminal: T
             program = device.build(folder.path, DTYPES[cell.dtype], defines)
             traces[label] = (cell, trace(device, workload, cell, program, inputs))
             log.info("traced %s", label)
-        _write(timeline_table(traces, device.info), out, device, params, terminal)
+    _write(timeline_table(traces, device.info), out, device.info, params, terminal)
 
 
 def run_errors(params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO) -> None:
@@ -68,7 +68,7 @@ def run_errors(params: Mapping[str, Any], cache: Path, out: Path, terminal: Text
     )
     with _device(params, cache, "errors", terminal) as device:
         table = run_study(device, modes_of(_folders(params)), study)
-        _write(table, out, device, params, terminal)
+    _write(table, out, device.info, params, terminal)
 
 
 def run_comparisons(params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO) -> None:
@@ -82,7 +82,7 @@ def run_comparisons(params: Mapping[str, Any], cache: Path, out: Path, terminal:
     }
     with _device(params, cache, "rivals", terminal) as device:
         table = run_rivals(device, _folders(params), Rivals(**spec))
-        _write(table, out, device, params, terminal)
+    _write(table, out, device.info, params, terminal)
 
 
 def _folders(params: Mapping[str, Any]) -> dict[str, KernelFolder]:
@@ -112,10 +112,11 @@ def _device(
 
 
 def _write(
-    table: pa.Table, out: Path, device: Device, params: Mapping[str, Any], terminal: TextIO
+    table: pa.Table, out: Path, info: DeviceInfo, params: Mapping[str, Any], terminal: TextIO
 ) -> None:
     digests = params["kernel_digests"]
     joined = ",".join(f"{name}={digests[name]}" for name in sorted(digests))
-    metadata = {**provenance(device.info, joined, {}), "params": dict(params)}
-    write_result(table, out, metadata, terminal)
+    metadata = {**provenance(info, joined, {}), "params": dict(params)}
+    # The device is free again: on a full disk there is nothing to give back.
+    write_result(table, out, metadata, terminal, lambda: None)
     log.info("wrote %s", out)

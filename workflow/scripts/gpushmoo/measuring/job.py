@@ -135,9 +135,9 @@ def run_shard(task: ShardTask, out: Path, terminal: TextIO, plan_file: Path) -> 
     """
     membership = Membership(task.params, out, plan_file)
 
-    def write(shard: MeasuredShard) -> None:
+    def write(shard: MeasuredShard, release: Callable[[], None]) -> None:
         membership.check()
-        write_result(shard.table, out, shard.metadata, terminal)
+        write_result(shard.table, out, shard.metadata, terminal, release)
         log.info("wrote %s", out)
         if task.earlier is not None:
             task.earlier.keep(out, shard.table.column("cell_key").to_pylist())
@@ -150,11 +150,12 @@ def measure_shard(
     task: ShardTask,
     terminal: TextIO,
     check: Callable[[], None],
-    finish: Callable[[MeasuredShard], T],
+    finish: Callable[[MeasuredShard, Callable[[], None]], T],
 ) -> T:
     """Measure a shard; what `finish` gives of it, called while the device is still locked.
 
-    So who waits for the device finds what was written. `check` is called on the way, and may
+    So who waits for the device finds what was written. `finish` gets the shard, and a function that
+    gives back the device, to be called before a long wait. `check` is called on the way, and may
     raise. Raises DeviceError when there is no device or a problem does not fit it.
     """
     params = task.params
@@ -213,7 +214,7 @@ def _measured(
     label: str,
     terminal: TextIO,
     check: Callable[[], None],
-    finish: Callable[[MeasuredShard], T],
+    finish: Callable[[MeasuredShard, Callable[[], None]], T],
 ) -> T:
     """`measure_shard` by `worker`, which is at work on all of it, and its successors."""
     params, opened, taken, do = task.params, work.opened, work.taken, work.do
@@ -242,7 +243,7 @@ def _measured(
         new = cell_table(result, folder.workload, opened.info, params["axes"])
         table = joined(new, taken.table)
         metadata = _metadata(params, opened, result, taken, session.clocks)
-        finished = finish(MeasuredShard(table, metadata))
+        finished = finish(MeasuredShard(table, metadata), session.release)
     session.release()
     statuses = Counter(table.column("status").to_pylist())
     if not statuses.keys().isdisjoint(FAULTS):

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,11 +59,16 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
 
 
 def write_result(
-    table: pa.Table, path: Path, metadata: Mapping[str, Any], terminal: TextIO
+    table: pa.Table,
+    path: Path,
+    metadata: Mapping[str, Any],
+    terminal: TextIO,
+    before_waiting: Callable[[], None],
 ) -> None:
     """Write what a job has measured, as `write_parquet` does; it is too dear to be dropped.
 
-    On a full disk it waits for room, and says so once on `terminal`. Raises NotWrittenError.
+    On a full disk it waits for room, and says so once on `terminal`; `before_waiting` is called
+    first, and gives back the device. Raises NotWrittenError.
     """
     deadline = time.monotonic() + ROOM_LIMIT_S
     announced = False
@@ -78,6 +83,7 @@ def write_result(
                     "start the run again: only this shard is measured again."
                 ) from err
         if not announced:
+            before_waiting()
             terminal.write(
                 f"gpushmoo: '{path}' could not be written ({reason}); it is measured and waits "
                 f"{ROOM_LIMIT_S / 60:.0f} min for room: free some.\n"

@@ -59,7 +59,7 @@ hunt: .venv/dev.stamp $(if $(TESTS),,test-documents)
 
 # Instruments that attack the project; bounded, unattended, repeatable by the seed that they print.
 # Figures: results/chaos/*.json. `make chaos SEED=7 REPLAY=12` plays round 12 of that run alone.
-CHAOS := PYTHONPATH=workflow/scripts:kernels:reports/chapters:tests:tests/unit:tests/workflow:experiments/chaos .venv/bin/python experiments/chaos
+CHAOS := PYTHONPATH=workflow/scripts:kernels:reports/chapters:tests:tests/unit:tests/workflow .venv/bin/python experiments
 .PHONY: chaos
 chaos: .venv/dev.stamp
 	$(CHAOS)/chaos.py --strikes $(or $(STRIKES),200) --minutes $(or $(MINUTES),25) --seed $(SEED) \

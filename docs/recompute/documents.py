@@ -23,8 +23,8 @@ from gpushmoo.workloads.loader import load_kernel
 from tesla_c1060.atlas import LISTING
 from tesla_c1060.figures.atlas import DRAWINGS
 
-from .c1060 import recorded_checks
 from .record import ROOT, MissingError
+from .simulated import recorded_checks
 from .words import Claims, joined
 
 FILE = "published/claims.yaml"

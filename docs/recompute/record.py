@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,12 +19,17 @@ from gpushmoo.storage.packed import PACKED, unpacked
 from gpushmoo.storage.store import open_shard
 
 ROOT = Path(__file__).resolve().parents[2]
-H200 = ROOT / "reports" / "reference" / "nvidia-h200"
+REFERENCE = ROOT / "reports" / "reference"
 CEILING_KERNELS = {"global_load": "load", "global_store": "store"}
 
 
 class MissingError(Exception):
     """The record lacks cells that a page speaks of; one sentence that names them."""
+
+
+def read_json(path: str) -> Any:
+    """A recorded file, by its path below reports/reference/."""
+    return json.loads((REFERENCE / path).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -76,48 +79,27 @@ class Record:
         return tied_best(self.of(kernel, **where))
 
     def readings(self) -> pd.DataFrame:
-        """What NVML told before and after the rounds: a row a reading, with the kernel measured."""
-        rows = []
-        for path in _shards(self.folder):
-            metadata = open_shard(path).metadata
-            kernel = Path(metadata["params"]["folder"]).name
-            rows += [{"kernel": kernel, **r} for r in metadata.get("readings") or []]
-        return pd.DataFrame(rows)
+        """NVML's readings before and after the rounds, a row each."""
+        shards = (open_shard(path).metadata for path in _shards(self.folder))
+        return pd.DataFrame(r for shard in shards for r in shard.get("readings") or [])
 
-    def benchmark(self, name: str) -> dict[str, Any]:
-        """A comparison that a script of experiments/gpu wrote beside the shards."""
-        found: dict[str, Any] = json.loads(
-            (self.folder / "benchmarks" / f"{name}.json").read_text(encoding="utf-8")
-        )
-        return found
+    def benchmark(self, name: str) -> Any:
+        """A comparison that a script of experiments/ wrote beside the shards."""
+        return json.loads((self.folder / "benchmarks" / f"{name}.json").read_text("utf-8"))
 
     @property
     def packed(self) -> Path:
         """The file that all shards are packed in."""
         return self.folder / PACKED
 
-    @property
-    def n_bytes(self) -> int:
-        """Size of the packed shards in bytes."""
-        return self.packed.stat().st_size
 
-
-def read_record(folder: Path = H200) -> Record:
-    """Read and check all shards under `folder`. Raises AggregateError naming the bad ones."""
+def read_record(name: str = "nvidia-h200") -> Record:
+    """Read and check all shards of a record. Raises AggregateError naming the bad ones."""
+    folder = REFERENCE / name
     with TemporaryDirectory() as scratch:
         dataset = Path(scratch) / "dataset"
         aggregate(_shards(folder), dataset)
-        cells = read_medians(dataset)
-        provenance = dataset_provenance(dataset)
-    return Record(folder, cells, provenance)
-
-
-def digest(paths: Iterable[Path]) -> str:
-    """SHA-256 over the bytes of `paths` in their order."""
-    found = hashlib.sha256()
-    for path in paths:
-        found.update(hashlib.sha256(path.read_bytes()).digest())
-    return found.hexdigest()
+        return Record(folder, read_medians(dataset), dataset_provenance(dataset))
 
 
 def _shards(folder: Path) -> list[Path]:

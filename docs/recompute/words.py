@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpushmoo.analysis.contrasts import Ratio, ratio
+from gpushmoo.analysis.contrasts import Ratio
 from gpushmoo.core.display import significant
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Claims:
@@ -18,10 +20,14 @@ class Claims:
     def __init__(self) -> None:
         self.broken: list[str] = []
 
-    def hold(self, sentence: str, holds: bool, found: object = "") -> None:
-        """Note `sentence` as broken unless it `holds`; `found` says what the data have."""
+    def hold(self, sentence: str, holds: bool, found: object = "") -> str:
+        """Note `sentence` as broken unless it `holds`; `found` says what the data have.
+
+        Returns nothing to show, so that a template can call it.
+        """
         if not holds:
             self.broken.append(f"{sentence} [found: {found}]" if found != "" else sentence)
+        return ""
 
 
 def whole(value: float) -> str:
@@ -57,32 +63,24 @@ def span(values: Iterable[float], unit: str = "", digits: int = 2) -> str:
     return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
 
 
-def percent_span(shares: Iterable[float], digits: int = 2) -> str:
-    """``0.5 to 1.2 %``."""
-    return span((100 * s for s in shares), " %", digits)
+def ratio_words(r: Ratio) -> str:
+    """``1.283 (1.271 to 1.295)``."""
+    return f"{r.value:.3f} ({r.low:.3f} to {r.high:.3f})"
 
 
-def whole_percent_span(shares: Iterable[float]) -> str:
-    """``5 to 41 %``."""
-    found = list(shares)
-    low, high = f"{100 * min(found):.0f}", f"{100 * max(found):.0f}"
-    return f"{low} %" if low == high else f"{low} to {high} %"
-
-
-def over(above: Mapping[str, Any], below: Mapping[str, Any], places: int = 3) -> str:
-    """Bandwidth of one row over that of another, with the interval from both of theirs."""
-    return _ratio(ratio(above, below), places)
-
-
-def _ratio(r: Ratio, places: int) -> str:
-    return f"{r.value:.{places}f} ({r.low:.{places}f} to {r.high:.{places}f})"
-
-
-def median_interval(values: Mapping[str, float], places: int = 3) -> str:
-    """A benchmark's median over rounds with its 95 % interval, ``1.018 (1.015 to 1.021)``."""
+def ranged(values: Mapping[str, float], places: int = 2, unit: str = "") -> str:
+    """``5.98 (5.89 to 6.07)`` of a recorded median with its least and greatest."""
+    most = values["greatest"] if "greatest" in values else values["most"]
     return (
-        f"{values['median']:.{places}f} ({values['low']:.{places}f} to {values['high']:.{places}f})"
+        f"{values['median']:.{places}f}{unit} ({values['least']:.{places}f} to {most:.{places}f})"
     )
+
+
+def errors(told: Sequence[float] | None) -> str:
+    """``2.9 / 14``: median and 95th percentile in %, of [cells, median, 95th percentile, …]."""
+    if not told or not told[0]:
+        return "–"
+    return f"{significant(100 * told[1], 2)} / {significant(100 * told[2], 2)}"
 
 
 def shape(cell: Mapping[str, Any]) -> str:
@@ -109,4 +107,9 @@ def power(value: float) -> str:
     return f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"
 
 
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+def first_hit(cells: Sequence[float | None]) -> str:
+    """``18 / 37``: median and 95th percentile of cells; a dash where it never came."""
+    return " / ".join("–" if n is None else f"{n:.0f}" for n in cells)
+
+
+FILTERS = {f.__name__: f for f in (whole, percent, whole_percent, span, ranged, first_hit)}

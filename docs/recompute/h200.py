@@ -1,0 +1,548 @@
+"""The recorded sweeps of an H200: peaks, gaps, cliffs, shapes, dot products, steadiness."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+from gpushmoo.analysis.cache_end import cache_ends
+from gpushmoo.analysis.ceiling import cell_ceiling_gbs, share_of_ceiling
+from gpushmoo.analysis.contrasts import ratio
+from gpushmoo.analysis.fastest import INSIDE, fastest
+from gpushmoo.analysis.steadiness import steadiness
+from gpushmoo.core.median import MedianInterval
+from gpushmoo.core.schema import SAMPLE_COUNT
+from gpushmoo.storage.store import read_table
+from streamed_dot import analysis as dot
+from streamed_dot import verdicts
+from streamed_dot.numerics import ERRORS_SCHEMA
+from streamed_dot.rivals import ON_DEVICE, RIVALS_SCHEMA
+from streamed_dot.timeline import overlap, read_timeline, traces_of
+from texture_shmoo.analysis import ENOUGH_THREADS, WARP, written_sums
+
+from .record import REFERENCE, Record
+from .words import (
+    Claims,
+    gbs,
+    joined,
+    percent,
+    power,
+    rate,
+    ratio_words,
+    shape,
+    signed,
+    span,
+    whole,
+    whole_percent,
+)
+
+STUDIES = REFERENCE / "nvidia-h200-studies"
+TYPES = ("float", "double", "float3", "float4")
+# A launch that lasts so long is sampled alone (gpushmoo.measuring.sampling).
+LONG_S = 50e-6
+FAR = 16384
+LONGEST = 2**27
+TEXTURE, SURFACE = "tex2d_sum", "surf2d_memset"
+OBVIOUS = {TEXTURE: "block-point-clamp", SURFACE: "block-one"}
+
+
+def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
+    """What h200.md says, by the section that says it."""
+    return {
+        "recorded": recorded(record),
+        "peak": peak(record, claims),
+        "tile": tile(record, claims),
+        "cliff": cliff(record, claims),
+        "shapes": shapes(record, claims),
+        "textures": textures(record, claims),
+        "dots": dots(record, claims),
+        "besides": besides(documents, claims),
+        "trust": trust(record, claims),
+    }
+
+
+def recorded(record: Record) -> dict[str, Any]:
+    """What was recorded, when, and on what."""
+    cells, ok, shards = record.cells, record.ok, record.provenance
+    is_dot = cells["kernel"].str.startswith("dot_")
+    device = shards[0]["device"]
+    stamps = pd.to_datetime([p["written_at"] for p in shards])
+    once = steadiness(shards).once
+    return {
+        "cells": whole(len(cells)),
+        "sweep_cells": whole(int((~is_dot).sum())),
+        "dot_cells": whole(int(is_dot.sum())),
+        "ok": whole(len(ok)),
+        "too_large": whole(int((cells["status"] == "too_many_threads").sum())),
+        "others": whole(int((~cells["status"].isin(["ok", "too_many_threads"])).sum())),
+        "samples": whole(int(ok[SAMPLE_COUNT].sum())),
+        "shards": len(shards),
+        "devices": len({p["device"]["uuid"] for p in shards}),
+        "megabytes": f"{record.packed.stat().st_size / 1e6:.0f}",
+        "runtime": device["runtime"],
+        "units": device["units"],
+        "l2_mib": f"{device['cache'] / 2**20:.0f}",
+        "dates": " and ".join(sorted({f"{s:%Y-%m-%d}" for s in stamps})),
+        "once": joined(f"`{k}`" for k in once),
+    }
+
+
+def peak(record: Record, claims: Claims) -> dict[str, Any]:
+    """The fastest loads, stores and copies, and where the L2 cache ends."""
+    far = {
+        state: record.best("global_copy", dtype="float4", width=FAR, cache_state=state)
+        for state in ("warm", "flushed")
+    }
+    claims.hold(
+        "The best copy is no slower than the runtime's own at 4 GiB.",
+        all(c["bandwidth_high_gbs"] >= c["copy_gbs"] for c in far.values()),
+    )
+    load = {
+        state: fastest(
+            record.of("global_load", cache_state=state, dtype="float4"), ["working_set_over_cache"]
+        ).set_index("working_set_over_cache")["bandwidth_gbs"]
+        for state in ("warm", "flushed")
+    }
+    gain = (load["warm"] / load["flushed"] - 1)[load["warm"].index >= 1]
+    ends = [e.multiples for e in cache_ends(record.of("global_load")) if e.multiples]
+    claims.hold("Warm bandwidth falls before L2's nominal size.", all(e[0] < 1 for e in ends), ends)
+    claims.hold("A warm load is faster far beyond L2's size.", gain[gain.index >= 4].iloc[0] > 0.02)
+    tops = {s: cell_ceiling_gbs(record.ceiling, c) or float("nan") for s, c in far.items()}
+    return {
+        "rows": [
+            _peak_row(record, "outside L2 (float4, 4 GiB an array), warm", "warm", False),
+            _peak_row(record, "the same, L2 flushed before each launch", "flushed", False),
+            _peak_row(record, "best size inside L2, warm", "warm", True),
+            _peak_row(record, "the same, flushed", "flushed", True),
+        ],
+        "of_ceiling": {s: whole_percent(c["bandwidth_gbs"] / tops[s]) for s, c in far.items()},
+        "copies": {
+            s: f"{gbs(c['bandwidth_gbs'])} against {gbs(c['copy_gbs'])}" for s, c in far.items()
+        },
+        "ends": span(e for pair in ends for e in pair),
+        "kept": [[f"{share:.2f}", f"{100 * g:+.0f} %"] for share, g in gain.items()],
+    }
+
+
+def _peak_row(record: Record, words: str, state: str, inside: bool) -> list[str]:
+    found = []
+    for kernel in ("global_load", "global_store", "global_copy"):
+        cells = record.of(kernel, cache_state=state)
+        chosen = (
+            cells["working_set_over_cache"] <= INSIDE
+            if inside
+            else (cells["width"] == FAR) & (cells["dtype"] == "float4")
+        )
+        found.append(fastest(cells[chosen], ["kernel"]).iloc[0])
+    return [words, *(rate(c) for c in found), "" if inside else gbs(found[-1]["copy_gbs"])]
+
+
+def tile(record: Record, claims: Claims) -> dict[str, Any]:
+    """The first document's tile copy, as published and with pointers that may not overlap."""
+    cells = {
+        (v, d): record.best("copy2d_document", variant=v, dtype=d, block_rows=8)
+        for v in ("published", "distinct")
+        for d in TYPES
+    }
+    speed = {key: float(cell["bandwidth_gbs"]) for key, cell in cells.items()}
+    gap = {v: ratio(cells[v, "double"], cells[v, "float"]) for v in ("published", "distinct")}
+    claims.hold(
+        "The gap nearly closes with distinct pointers.",
+        gap["distinct"].value - 1 < 0.2 * (gap["published"].value - 1),
+    )
+    claims.hold(
+        "As published float3 is ahead of float, with distinct pointers behind it.",
+        speed["published", "float3"] > speed["published", "float"]
+        and speed["distinct", "float3"] < speed["distinct", "float"],
+    )
+    return {
+        "rows": [
+            [words, *(rate(cells[v, d]) for d in TYPES), ratio_words(gap[v])]
+            for v, words in (("published", "as published"), ("distinct", "pointers distinct"))
+        ],
+        "gain": whole_percent(speed["distinct", "float"] / speed["published", "float"] - 1),
+        "of_runtime": whole_percent(
+            speed["distinct", "float"] / cells["distinct", "float"]["copy_gbs"]
+        ),
+        "left": percent(gap["distinct"].value - 1),
+        "float3_behind": percent(
+            1 - speed["published", "float3"] / max(speed["published", d] for d in TYPES)
+        ),
+    }
+
+
+def cliff(record: Record, claims: Claims) -> dict[str, Any]:
+    """Persistent blocks: the step past the last resident block."""
+    cells = record.of("block_eq_partition", variant="exact", width=8192, cache_state="warm")
+    first = cells.iloc[0]
+    units = int(first["units"])
+    capacity = units * int(first["resident_per_unit"])
+    by = {(r["dtype"], int(r["num_partition"])): r for _, r in cells.iterrows()}
+    lost = {d: ratio(by[d, capacity + 1], by[d, capacity]) for d in TYPES}
+    claims.hold(
+        "One block too many costs every type bandwidth, wider types less.",
+        all(a.value < b.value < 1 for a, b in pairwise(lost.values())),
+    )
+    speed = {key: float(cell["bandwidth_gbs"]) for key, cell in by.items()}
+    short = max(1 - speed[d, 2 * n] / (2 * speed[d, n]) for d in TYPES for n in (1, 2, 4))
+    claims.hold("The doubling law holds up to 8 blocks.", short < 0.05, short)
+    wanted = [units, 2 * units, capacity, capacity + 1, 2 * capacity, 2 * capacity + 1]
+    rows = [[str(n), *(rate(by[d, n]) for d in TYPES)] for n in wanted]
+    loss = [
+        f"{100 * (1 - r.value):.1f} % ({100 * (1 - r.high):.1f} to {100 * (1 - r.low):.1f})"
+        for r in lost.values()
+    ]
+    return {
+        "capacity": capacity,
+        "next": capacity + 1,
+        "units": units,
+        "rows": [*rows[:4], [f"lost from {capacity} to {capacity + 1}", *loss], *rows[4:]],
+        "doubling": percent(short),
+        "double_over_float": f"{speed['double', 1] / speed['float', 1]:.2f}",
+    }
+
+
+def shapes(record: Record, claims: Claims) -> dict[str, Any]:
+    """Which block shapes of the element copy are tied for best."""
+    kernel = "copy2d_coalesced"
+    where = {"width": 8192, "cache_state": "warm"}
+    cells = {d: record.of(kernel, dtype=d, **where) for d in TYPES}
+    top = {d: float(c["bandwidth_gbs"].max()) for d, c in cells.items()}
+    slow = {d: c.loc[c["bandwidth_gbs"].idxmin()] for d, c in cells.items()}
+    claims.hold("The slowest shape is 4 × 4.", all(shape(c) == "4 × 4" for c in slow.values()))
+    usual = {
+        d: c[(c["block_x"] == 32) & (c["block_y"] == 8)].iloc[0]["bandwidth_gbs"] / top[d]
+        for d, c in cells.items()
+    }
+    return {
+        "candidates": whole(len(cells["float"])),
+        "rows": [
+            [
+                f"{size}², {state}",
+                *(
+                    _tied(record.tied(kernel, dtype=d, width=size, cache_state=state))
+                    for d in TYPES
+                ),
+            ]
+            for size in (8192, 1024)
+            for state in ("warm", "flushed")
+        ],
+        "usual": span((100 * (1 - share) for share in usual.values()), " %"),
+        "slowest": span((100 * c["bandwidth_gbs"] / top[d] for d, c in slow.items()), " %"),
+        "float3_behind": percent(1 - top["float3"] / max(top.values())),
+    }
+
+
+def _tied(tied: pd.DataFrame, named: int = 2) -> str:
+    """``32 × 5 and 32 × 6: 3852 (3834 to 3871)``."""
+    names = joined(shape(row) for _, row in tied.iterrows()) if len(tied) <= named else ""
+    return f"{names or f'{len(tied)} shapes'}: {rate(tied.iloc[0])}"
+
+
+def textures(record: Record, claims: Claims) -> dict[str, Any]:
+    """The second document's experiment: textures and surfaces over block shapes."""
+    rows = []
+    for kernel, (what, kind) in {
+        TEXTURE: ("texture read", "load"),
+        SURFACE: ("surface memset", "store"),
+    }.items():
+        for size in (4096, FAR):
+            where = {"dtype": "float", "variant": OBVIOUS[kernel], "width": size}
+            cells, tied = record.of(kernel, **where), record.tied(kernel, **where)
+            top, threads = tied.iloc[0], tied["threads_per_block"]
+            slow = cells.loc[cells["bandwidth_gbs"].idxmin()]
+            share = share_of_ceiling(record.ceiling, top) or float("nan")
+            rows.append(
+                [
+                    f"{what}, {size}²",
+                    rate(top),
+                    f"{whole_percent(share)} of {kind}",
+                    f"{len(tied)} of {_ends(threads)} threads",
+                    f"{shape(slow)}, {percent(slow['bandwidth_gbs'] / top['bandwidth_gbs'])}",
+                ]
+            )
+    written = next(
+        w
+        for w in written_sums(record.of(TEXTURE), TEXTURE, "-written")
+        if w.row["dtype"] == "float" and w.row["width"] == 4096
+    )
+    return {
+        "rows": rows,
+        **_surface_rule(record, claims),
+        "written": whole_percent(written.median - 1),
+        **_mappings(record, claims),
+        **_modes(record),
+    }
+
+
+def _ends(numbers: pd.Series) -> str:
+    low, high = int(numbers.min()), int(numbers.max())
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _surface_rule(record: Record, claims: Claims) -> dict[str, str]:
+    """The document's rule for surfaces: at least 128 threads, and a multiple of 32."""
+    parts: dict[str, list[float]] = {"small": [], "kept": [], "broken": []}
+    for size in (4096, FAR):
+        cells = record.of(SURFACE, dtype="float", variant=OBVIOUS[SURFACE], width=size)
+        speed = cells["bandwidth_gbs"] / cells["bandwidth_gbs"].max()
+        enough = cells["threads_per_block"] >= ENOUGH_THREADS
+        warps = cells["threads_per_block"] % WARP == 0
+        for name, mask in (
+            ("small", ~enough),
+            ("kept", enough & warps),
+            ("broken", enough & ~warps),
+        ):
+            parts[name] += [100 * float(speed[mask].min()), 100 * float(speed[mask].max())]
+    claims.hold("Fewer than 128 threads are slower by half.", max(parts["small"]) < 50)
+    claims.hold("A multiple of 32 threads is not needed.", max(parts["broken"]) > 95)
+    return {
+        "small": span(parts["small"], " %"),
+        "kept_slowest": f"{min(parts['kept']):.0f} %",
+        "broken_best": f"{max(parts['broken']):.0f} %",
+    }
+
+
+def _mappings(record: Record, claims: Claims) -> dict[str, str]:
+    """What a row mapping costs, and which float4 blocks are best."""
+    lost: dict[str, list[float]] = {}
+    for kernel, row in ((TEXTURE, "row-point-clamp"), (SURFACE, "row-one")):
+        for size in (4096, FAR):
+            cells = record.of(kernel, width=size)
+            best = cells.groupby(["dtype", "variant"], observed=True)["bandwidth_gbs"].max()
+            for dtype in sorted(set(cells["dtype"])):
+                share = 100 * (1 - best[dtype, row] / best[dtype, OBVIOUS[kernel]])
+                lost.setdefault(f"{kernel} {'wide' if dtype == 'float4' else 'narrow'}", []).append(
+                    share
+                )
+    tops = [record.best(k, dtype="float4", variant=v, width=4096) for k, v in OBVIOUS.items()]
+    claims.hold("The best float4 shapes are narrow.", all(top["block_x"] <= 8 for top in tops))
+    return {
+        "lost_texture": span(lost[f"{TEXTURE} narrow"], " %"),
+        "lost_texture_wide": span(lost[f"{TEXTURE} wide"], " %"),
+        "lost_surface": span(lost[f"{SURFACE} narrow"], " %"),
+        "lost_surface_wide": span(lost[f"{SURFACE} wide"], " %"),
+        "wide": joined(f"{shape(top)} ({gbs(top['bandwidth_gbs'])} GB/s)" for top in tops),
+    }
+
+
+def _modes(record: Record) -> dict[str, str]:
+    """Filters and address modes at 2048², best shape against best shape."""
+    cells = record.of(TEXTURE, width=2048)
+    best = cells.groupby(["dtype", "variant"], observed=True)["bandwidth_gbs"].max()
+    types = sorted(set(cells["dtype"]))
+
+    def lost(dtype: str, mode: str) -> float:
+        return float(100 * (1 - best[dtype, f"block-{mode}"] / best[dtype, "block-point-clamp"]))
+
+    return {
+        "address": f"{max(lost(d, f'point-{m}') for d in types for m in ('wrap', 'mirror')):.1f} %",
+        "linear": joined(f"{d} {lost(d, 'linear-clamp'):.1f} %" for d in types),
+    }
+
+
+def dots(record: Record, claims: Claims) -> dict[str, Any]:
+    """The third document: dot products of host data against the host itself, and on the device."""
+    cells = record.ok[record.ok["kernel"].isin(dot.DOTS)]
+    best = dot.fastest(cells, host_percent=0)
+    host = best[(best["kernel"] == dot.HOST) & (best["width"] == LONGEST)]
+    speed = host.set_index(["dtype", "variant"])["bandwidth_gbs"]
+    claims.hold(
+        "BLAS takes one core for floats and many for doubles.",
+        speed["float", "blas-all"] < 1.5 * speed["float", "blas-one"]
+        and speed["double", "blas-all"] > 3 * speed["double", "blas-one"],
+    )
+    streamed = cells[
+        (cells["kernel"] == dot.STREAMED)
+        & (cells["variant"] == "pinned-pooled")
+        & (cells["width"] == LONGEST)
+        & (cells["host_percent"] == 0)
+    ]
+    of_link = [
+        100 * float(part["bandwidth_gbs"].max() / copy)
+        for (_, copy), part in streamed.groupby(["dtype", "copy_gbs"], observed=True)
+    ]
+    resident = {(r.dtype, r.n): r for r in dot.residents(cells)}
+    longest = max(n for _, n in resident)
+    return {
+        **_rivals(claims),
+        "blas": {d: f"{gbs(speed[d, 'blas-all'])} GB/s" for d in ("float", "double")},
+        "blocks": gbs(float(speed["float", "blocks-all"])),
+        "of_link": span(of_link, " %", 3),
+        "resident": [
+            [d, whole(n), gbs(resident[d, n].gbs), gbs(resident[d, n].library_gbs or 0)]
+            for d in ("float", "double")
+            for n in (2**20, longest)
+        ],
+        **_timeline(),
+        **_errors(claims),
+    }
+
+
+def _rivals(claims: Claims) -> dict[str, Any]:
+    """What rounds of one process say: who is faster, and what a parameter and a share are worth."""
+    rows = read_table(STUDIES / "rivals.parquet", RIVALS_SCHEMA).to_pandas()
+    found = verdicts.rivalries(rows)
+    fastest_host = [r for r in found if r.against == verdicts.FASTEST]
+    claims.hold(
+        "Against the host's fastest way the device never pays for certain.",
+        all(r.n is None for r in fastest_host),
+    )
+    against = {"naive": "a compiled loop", "blas-one": "one core's BLAS"}
+    pays = []
+    for way in ON_DEVICE:
+        for name, words in against.items():
+            mine = [r for r in found if (r.way, r.against) == (way, name)]
+            claims.hold(f"{way} beats {words} on long arrays.", all(r.n for r in mine))
+            lengths = sorted(r.n or 0 for r in mine)
+            most = span((r.ratios[r.at].median for r in mine), digits=2)
+            pays.append([way, words, f"{whole(lengths[0])} to {whole(lengths[-1])}", most])
+    between = [b for b in verdicts.betweens(rows) if b.host > 0.4]
+    gains = {d: [b.gain.median for b in between if b.dtype == d] for d in ("float", "double")}
+    claims.hold(
+        "Where host and device have about as much, floats gain and doubles lose.",
+        min(gains["float"]) > 1 > max(gains["double"]),
+    )
+    one = {
+        c.n: c.cost.median
+        for c in verdicts.changes(rows)
+        if (c.way, c.operation, c.dtype, c.change) == ("as published", "x·y", "double", "streams 1")
+    }
+    return {
+        "rounds": rows["round"].nunique(),
+        "fastest": [
+            [
+                f"{o} {d}",
+                *(
+                    _median(r.ratios[LONGEST])
+                    for way in ON_DEVICE
+                    for r in fastest_host
+                    if (r.operation, r.dtype, r.way) == (o, d, way)
+                ),
+            ]
+            for o, d in dict.fromkeys((r.operation, r.dtype) for r in fastest_host)
+        ],
+        "pays": pays,
+        "between": {d: span(gains[d]) for d in gains},
+        "one_stream": {"short": percent(one[2**18]), "long": percent(one[2**25])},
+        "sharing": [
+            [f"{s.operation} {s.dtype}", f"{s.predicted:.0f} %", f"{s.share} %", _median(s.gain)]
+            for s in verdicts.sharings(rows)
+        ],
+        "copied": gbs(next(iter(verdicts.copied(rows).values())).median),
+    }
+
+
+def _median(m: MedianInterval) -> str:
+    return f"{m.median:.2f} ({m.low:.2f} to {m.high:.2f})"
+
+
+def _timeline() -> dict[str, str]:
+    """What the time line of each way to stream hides, and how long it takes."""
+    found = traces_of(read_timeline(STUDIES / "timeline.parquet"))
+    return {
+        "timeline": joined(
+            f"{case}, {1e3 * trace.total_s:.1f} ms (link busy for "
+            f"{percent(overlap(trace.spans, trace.total_s).busy_share, 3)})"
+            for case, trace in found.items()
+        )
+    }
+
+
+def _errors(claims: Claims) -> dict[str, str]:
+    """Largest errors at the longest uniform data, and whether every result keeps its bound."""
+    table = read_table(STUDIES / "errors.parquet", ERRORS_SCHEMA).to_pandas()
+    claims.hold("All results are within their own bound.", bool(table["agrees"].all()))
+    uniform = table[(table["condition"] == table["condition"].min()) & (table["dtype"] == "float")]
+    longest = uniform[uniform["n"] == uniform["n"].max()]
+    error = longest.set_index("mode")["relative_error"].abs()
+    return {
+        "errors": str(len(table)),
+        "errors_n": whole(int(longest["n"].iloc[0])),
+        "error_of": joined(
+            f"{power(error[m])} ({m})" for m in ("resident", "BLAS, all cores", "one loop")
+        ),
+    }
+
+
+def besides(record: Record, claims: Claims) -> dict[str, Any]:
+    """What the documents describe and the full sweep leaves out."""
+    tiles = record.of("block_tiles")
+    shares, narrow, pitch = [], [], []
+    for _, part in tiles.groupby(["dtype", "num_partition"], observed=True):
+        best = part.groupby("row_bytes")["bandwidth_gbs"].max()
+        shares.append(100 * float(best[256] / best.max()))
+        narrow.append(100 * float(best.iloc[0] / best.max()))
+        pads = part[part["row_bytes"] == 256]["bandwidth_gbs"]
+        pitch.append(100 * float(pads.max() / pads.min() - 1))
+    claims.hold("Rows of 256 bytes are as good as any.", min(shares) > 99, shares)
+    index = json.loads((record.folder / "benchmarks/index.json").read_text(encoding="utf-8"))
+    cycles = {
+        variant: [i["index_cycles"] for i in index["index"] if i["variant"] == variant]
+        for variant in ("exact", "reciprocal")
+    }
+    sums = [
+        record.best(TEXTURE, variant=f"block-point-clamp{suffix}")["median_s"] * 1e6
+        for suffix in ("", "-written", "-reduced")
+    ]
+    return {
+        "cells": whole(len(record.ok)),
+        "of_best": span(shares, " %", 3),
+        "narrow": span(narrow, " %"),
+        "pitch": span(pitch, " %"),
+        "cycles": {variant: span(found, digits=3) for variant, found in cycles.items()},
+        "sums": [f"{us:.1f} µs" for us in sums],
+    }
+
+
+def trust(record: Record, claims: Claims) -> dict[str, Any]:
+    """Whether the record's word holds in another run and on another host, and how steady it was."""
+    now = record.benchmark("replication")["h200"]["now"]
+    hosts = record.benchmark("records")
+    claims.hold(
+        "Two runs agree as well as asked.",
+        now["disjoint"] <= 0.02 and now["holding"] >= 0.8 and now["winner_tied"] >= 0.97,
+    )
+    twice = [p for p in record.provenance if p["params"]["measure"]["repeats"] > 1]
+    found = steadiness(twice)
+    claims.hold("The devices were steady while the record was made.", found.steady, found)
+    assert found.between is not None
+    readings = record.readings()
+    return {
+        "cells": whole(now["cells"]),
+        "disjoint": percent(now["disjoint"]),
+        "holding": whole_percent(now["holding"]),
+        "winners": f"{now['winner_tied'] * 2 * now['groups']:.0f} of {2 * now['groups']}",
+        "host_cells": whole(hosts["all"]["cells"]),
+        "host_outside": whole_percent(1 - hosts["all"]["holding"]),
+        "host_rows": [
+            [name, whole(c["cells"]), percent(c["difference_median"]), signed(c["longer_median"])]
+            for name, c in hosts["classes"].items()
+        ],
+        "steady": percent(found.between[0]),
+        "steady_most": percent(found.between[1]),
+        "copies": found.controls,
+        "readings": whole(len(readings)),
+        "clock": span(readings["sm_clock_mhz"], digits=4),
+        "slowed": int((readings["reasons"].map(len) > 0).sum()),
+        "widths": list(_widths(record.ok)),
+    }
+
+
+def _widths(ok: pd.DataFrame) -> Iterable[list[str]]:
+    """For each kind of cell: how many, and half of the 95 % interval as a share of the median."""
+    half = (ok["median_high_s"] - ok["median_low_s"]) / (2 * ok["median_s"])
+    is_dot, long = ok["kernel"].str.startswith("dot_"), ok["median_s"] >= LONG_S
+    flushed = ok["cache_state"] == "flushed"
+    for name, chosen in (
+        ("launches of 50 µs and more", ~is_dot & long),
+        ("shorter, warm", ~is_dot & ~long & ~flushed),
+        ("shorter, flushed", ~is_dot & ~long & flushed),
+        ("dot products", is_dot),
+    ):
+        part = half[chosen]
+        ends = [percent(float(part.quantile(q))) for q in (0.5, 0.95)]
+        yield [name, whole(int(chosen.sum())), *ends]

@@ -1,0 +1,137 @@
+"""One model for a device: its parameters, and what its judges wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpushmoo.analysis.device_model.counted import read_counted
+from gpushmoo.analysis.device_model.describe import DeviceFacts
+from gpushmoo.analysis.device_model.first import first_values
+from gpushmoo.analysis.device_model.parameters import PARAMETERS
+from gpushmoo.core.display import significant
+from gpushmoo.interactive.predict import KNOWN
+
+from .record import REFERENCE, read_json
+from .words import Claims, errors, joined, percent, span, whole, whole_percent
+
+FOLDER = "nvidia-h200-model"
+NOTHING = "nothing"
+FLAT = ("copy2d_coalesced", "surf2d_memset", "tex2d_sum")
+QUANTITIES = {
+    "dram_read": "bytes read from DRAM",
+    "dram_written": "bytes written to DRAM",
+    "sectors_loaded": "sectors from L2 to L1",
+    "sectors_stored": "sectors from L1 to L2",
+    "warps": "resident warps",
+}
+
+
+def values(claims: Claims) -> dict[str, Any]:
+    """Numbers of the page on the model."""
+    device = json.loads(KNOWN.read_text(encoding="utf-8"))["devices"][0]
+    judged, unseen, amended, counted = (
+        read_json(f"{FOLDER}/{name}.json")
+        for name in ("judged", "unseen", "unseen-amended", "counted")
+    )
+    holds, named = judged["hold_outs"], amended["named"]
+    claims.hold(
+        "Boosting fails beyond its cells.",
+        all(
+            holds[f"kernel {kernel}"]["ways"]["boosting"]["all"][1]
+            > 1.5 * holds[NOTHING]["ways"]["boosting"]["all"][1]
+            for kernel in FLAT
+        ),
+    )
+    shaken = [
+        name
+        for name, told in holds.items()
+        if told["ways"]["shaken"]["all"][1] > 1.5 * told["ways"]["model"]["all"][1]
+    ]
+    twice = unseen["unseen"]["judge"]["recorded_twice"]["copy2d_coalesced"]
+    whys = json.loads((REFERENCE / FOLDER / "explained.json").read_text(encoding="utf-8"))
+    return {
+        "count": len(PARAMETERS),
+        "trained": whole(device["trained"]),
+        "cells": whole(device["cells"]),
+        "parameters": _parameters(device),
+        "given": joined(f"`{n}`" for n, p in device["parameters"].items() if not p["determined"]),
+        "hold_outs": [
+            [name, *(errors(told["ways"].get(w, {}).get("all")) for w in WAYS)]
+            for name, told in sorted(holds.items(), key=lambda item: item[0] != NOTHING)
+        ],
+        "shaken": joined(shaken),
+        "unseen": [
+            [
+                name,
+                f"`{kernel}`",
+                whole(found[0]),
+                errors(found),
+                errors(amended["unseen"][name]["kernels"][kernel]),
+                errors(told["recorded_twice"].get(kernel)),
+                errors(told["ways"]["near"].get(kernel)),
+                errors(told["ways"]["boosting"].get(kernel)),
+            ]
+            for name, told in unseen["unseen"].items()
+            for kernel, found in told["kernels"].items()
+        ],
+        "twice": errors(twice),
+        "groups": named["fitted"]["all"][0],
+        **{n: whole_percent(named[n]["all"][1]) for n in ("before", "fitted")},
+        "band": {
+            "promised": whole_percent(judged["bands"]["promised"]),
+            "mean": whole_percent(judged["bands"]["summary"]["wide"]["mean_coverage"]),
+            "worst": whole_percent(judged["bands"]["summary"]["wide"]["worst_coverage"]),
+        },
+        "launches": counted["launches"],
+        "counted": [
+            [QUANTITIES[q], str(off["all"][0]), errors(off["all"]), _worst(off)]
+            for q, off in counted["quantities"].items()
+        ],
+        "backed": _backed(whys["devices"][0]),
+        "float3": errors(holds["copies of float3"]["ways"]["model"]["all"]),
+        "around": errors(holds[NOTHING]["ways"]["model"]["regions"]["around"]),
+        "flushed_stores": span(
+            (
+                100 * g["errors"][1]
+                for g in unseen["unseen"]["judge"]["groups"]
+                if (g["kernel"], g["cache_state"]) == ("global_store", "flushed")
+                and g["height"] <= 1280
+            ),
+            " %",
+        ),
+    }
+
+
+WAYS = ("model", "shaken", "near", "boosting")
+
+
+def _parameters(device: dict[str, Any]) -> list[list[str]]:
+    """Each determined parameter, and beside it what was measured by itself."""
+    facts = read_json(f"{FOLDER}/facts.json")["values"]
+    measured = first_values(facts, DeviceFacts(**device["facts"]))
+    rows = []
+    for name, meaning in PARAMETERS.items():
+        told = device["parameters"][name]
+        if told["determined"]:
+            known = name == "dram_latency" or (meaning.fact or "") in facts
+            value, low, high = (significant(told[k], 3) for k in ("value", "low", "high"))
+            own = significant(measured[name], 3) if known else ""
+            rows.append(
+                [f"`{name}`: {meaning.words}", f"{value} ({low} to {high})", own, told["unit"]]
+            )
+    return rows
+
+
+def _worst(told: dict[str, Any]) -> str:
+    """The kernel with the largest median, where one has launches."""
+    kernels = {k: e[1] for k, e in told.items() if k != "all" and e[0]}
+    worst = max(kernels, key=lambda k: kernels[k])
+    return f"`{worst}` {percent(kernels[worst])}"
+
+
+def _backed(device: dict[str, Any]) -> str:
+    """How many of the limits that the report of the record names are backed by counters."""
+    counted = read_counted([REFERENCE / "nvidia-h200" / "counters.json"])[device["device"]]
+    limits = [counted.of_limit(why["cell_key"], why["limit"]) for why in device["whys"]]
+    return f"{sum(limit is not None and limit.backed for limit in limits)} of {len(limits)}"

@@ -1,0 +1,205 @@
+"""Searches live, runs held against each other, energy, kinds of launch, and the gallery."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+import pandas as pd
+from gpushmoo.comparing.compare import DELTA
+from gpushmoo.core.display import significant
+from gpushmoo.storage.store import read_metadata
+
+from .record import REFERENCE, Record, read_json
+from .words import Claims, gbs, percent, rate, span, whole, whole_percent
+
+ENERGY = REFERENCE / "nvidia-h200-studies/energy.parquet"
+RIVALS = ("nvbench", "nvbench_robust", "google_benchmark")
+PLACES = {
+    "h200": "an H200",
+    "h200-second": "another one, another hour",
+    "h200-hosts": "pairs of three H200s of three hosts",
+    "two-cores": "two busy cores",
+}
+# What experiments/gpu/planted writes, and how false_alarms calls it.
+PLANTED = {"p01": "1 %", "p03": "3 %", "p10": "10 %"}
+
+
+def live(claims: Claims) -> dict[str, Any]:
+    """A guided sweep beside the exhaustive one, on a device."""
+    rounds = read_json("speed/nvidia-h200/search.json")["rounds"]
+    groups = [g for found in rounds for g in found["groups_of"]]
+    wrong = [g for g in groups if g["slower"] > 0.01 and not g["tied"]]
+    claims.hold("The guided sweep is wrong in one group.", len(wrong) == 1, wrong)
+    return {
+        "rounds": len(rounds),
+        "groups": rounds[0]["groups"],
+        "cells": whole(rounds[0]["cells"]),
+        "guided": span((found["guided_s"] for found in rounds), " s", 3),
+        "all": span((found["all_s"] for found in rounds), " s", 3),
+        "ratio": span(found["ratio"] for found in rounds),
+        "measured": percent(
+            median(g["measured"] / g["candidates"] for g in groups if g["candidates"] > 1000)
+        ),
+        "answers": len(groups),
+        "right": len(groups) - len(wrong),
+        "wrong": percent(wrong[0]["slower"]),
+    }
+
+
+def comparing(claims: Claims) -> dict[str, Any]:
+    """Runs of the same thing and of planted work."""
+    told = {name: read_json(f"comparing/{name}.json") for name in PLACES}
+    versus = pd.DataFrame(read_json("comparing/h200-planted.json"))
+    plain = versus[versus["planted"] == "p00"]["verdict"].value_counts()
+    rates = [place["same"] for place in told.values()]
+    verdicts = [
+        r[n]["hits"] for r in rates for n in ("slower_groups", "slower_wholes", "slower_cells")
+    ]
+    claims.hold("Nothing is called slower in pairs of the same thing.", not any(verdicts))
+    half_width = {n: told[n]["same"]["half_width_median"] for n in ("h200", "two-cores")}
+    claims.hold("Nothing is found on busy cores.", half_width["two-cores"] > 0.2)
+    return {
+        "delta": whole_percent(DELTA),
+        "alarms": [_alarms(words, told[name]) for name, words in PLACES.items()],
+        "pairs": sum(r["alarms"]["n"] for r in rates),
+        "interval": whole_percent(told["h200"]["same"]["alarms"]["interval"][1]),
+        "all_pairs": _hits(told["h200"]["same_all_pairs"]["alarms"]),
+        "planted": [_planted((told["h200"], told["h200-second"]), versus, p) for p in PLANTED],
+        "hosts": percent(told["h200-hosts"]["largest_change"]),
+        "half_width": percent(half_width["h200"]),
+        "cpu_half_width": whole_percent(half_width["two-cores"]),
+        "versus": {"pairs": int(plain.sum())}
+        | {v: int(plain.get(v, 0)) for v in ("same", "undecided", "slower")},
+        "kinds": _kinds(),
+        **_energy(claims),
+    }
+
+
+def _hits(found: dict[str, Any]) -> str:
+    return f"{found['hits']} of {found['n']}"
+
+
+def _alarms(words: str, told: dict[str, Any]) -> list[str]:
+    same = told["same"]
+    rivals = (f"{_hits(same[f'{r} (cells)'])} / {_hits(same[f'{r} (bests)'])}" for r in RIVALS)
+    runs = told["runs"] if isinstance(told["runs"], int) else sum(told["runs"])
+    return [words, str(runs), _hits(same["alarms"]), *rivals]
+
+
+def _planted(devices: tuple[Any, ...], versus: pd.DataFrame, planted: str) -> list[str]:
+    """Hits on all `devices` together, and of `versus`, which samples both versions alternately."""
+    mine = versus[versus["planted"] == planted]
+    each = [told["planted"][PLANTED[planted]] for told in devices]
+    found = (
+        _hits({key: sum(rates[name][key] for rates in each) for key in ("hits", "n")})
+        for name in ("alarms", "slower_planted", "slower_planted_wholes", "slower_cells")
+    )
+    alternately = f"{(mine['verdict'] == 'slower').sum()} of {len(mine)}"
+    return [PLANTED[planted], percent(mine["estimate"].median()), *found, alternately]
+
+
+def _energy(claims: Claims) -> dict[str, Any]:
+    """The fastest launch of each group, and the one that moves a byte for the least energy."""
+    cells = pd.read_parquet(ENERGY)
+    groups = cells.groupby(["kernel", "dtype", "height"], sort=False)
+    fastest, least = (
+        cells.loc[g] for g in (groups["gbs"].idxmax(), groups["joules_per_gb"].idxmin())
+    )
+    rows, surely = [], 0
+    for (_, fast), (_, cheap) in zip(fastest.iterrows(), least.iterrows(), strict=True):
+        surely += bool(cheap["joules_per_gb_high"] < fast["joules_per_gb_low"])
+        low, high = (1000 * fast[f"joules_per_gb_{end}"] for end in ("low", "high"))
+        rows.append(
+            [
+                f"`{fast['kernel']}`, {fast['dtype']}, {fast['height']}²",
+                fast["params"],
+                f"{fast['gbs']:.0f}",
+                f"{1000 * fast['joules_per_gb']:.1f} ({low:.1f} to {high:.1f})",
+                f"{1000 * cheap['joules_per_gb']:.1f}",
+            ]
+        )
+    copies = cells[(cells["kernel"] == "copy2d_coalesced") & (cells["dtype"] == "float")]
+    wide = cells[(cells["kernel"] == "copy2d_coalesced") & (cells["dtype"] == "float4")]
+    near = wide[wide["gbs"] > 0.98 * wide["gbs"].max()]["joules_per_gb"]
+    claims.hold("Copies as fast as each other cost alike.", near.max() / near.min() < 1.02)
+    cost = copies["joules_per_gb"]
+    return {
+        "energy": rows,
+        "surely": f"{surely} of {len(rows)}",
+        "shapes": significant(cost.max() / cost.min(), 2),
+        "near": span(1000 * near, " mJ/GB", 3),
+        "idle": span((i["joules"] / i["seconds"] for i in read_metadata(ENERGY)["idle"]), " W", 3),
+    }
+
+
+def _kinds() -> list[list[str]]:
+    """Our times of the same launches over nvbench's, by every run on two devices."""
+    names = ("nvbench-kinds", "nvbench-kinds-2", "nvbench-kinds-3")
+    runs = [read_json(f"nvidia-h200/benchmarks/{n}.json")["cells"] for n in names]
+    rows = []
+    for figure in ("cold", "batch"):
+        cells = [c for run in runs for c in run if c["nvbench"] == figure and c["is_like"]]
+        off = [abs(c["ratio"] - 1) for c in cells]
+        within = f"{sum(x <= DELTA for x in off)} of {len(off)}"
+        ours = f"{cells[0]['launch_kind']}, {cells[0]['cache_state']}"
+        rows.append([figure, ours, within, percent(median(off)), percent(max(off), 3)])
+    return rows
+
+
+TYPES = ("float", "double")
+AXES = ("TILE", "ROWS", "PAD", "block_x", "block_y", "threads", "grid", "unroll")
+# Words, and what chooses the cells.
+VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("transpose, naive", "transpose", {"variant": "naive", "PAD": 0}),
+    ("transpose, tile", "transpose", {"variant": "tile", "PAD": 0}),
+    ("transpose, padded tile", "transpose", {"variant": "tile", "PAD": 1}),
+    ("transpose, padded tile, diagonal", "transpose", {"variant": "tile-diagonal", "PAD": 1}),
+    ("stencil5, global", "stencil5", {"variant": "global", "width": 8192}),
+    ("stencil5, tiled", "stencil5", {"variant": "tiled", "width": 8192}),
+    ("reduce_sum", "reduce_sum", {"variant": "packs", "width": 2**25}),
+)
+
+
+def gallery(record: Record, claims: Claims) -> dict[str, Any]:
+    """What the gallery's kernels reach."""
+    best = {
+        (words, dtype): record.best(kernel, dtype=dtype, **where)
+        for words, kernel, where in VARIANTS
+        for dtype in TYPES
+    }
+    speed = {key: float(cell["bandwidth_gbs"]) for key, cell in best.items()}
+
+    def gain(one: str, other: str) -> list[float]:
+        return [speed[f"transpose, {one}", d] / speed[f"transpose, {other}", d] for d in TYPES]
+
+    diagonal = gain("padded tile, diagonal", "padded tile")
+    claims.hold("Diagonal order changes less than 2 %.", all(abs(g - 1) < 0.02 for g in diagonal))
+    gather = {
+        dtype: record.of("gather_stride", dtype=dtype).groupby("stride")["bandwidth_gbs"].max()
+        for dtype in TYPES
+    }
+    claims.hold(
+        "At a stride of 8 about a quarter is left, and 64 is slower than 128.",
+        all(0.2 < s[8] / s[1] < 0.27 and s[64] < s[128] for s in gather.values()),
+    )
+    return {
+        "cells": whole(len(record.ok)),
+        "fastest": [
+            [words, dtype, rate(cell), _of_copy(cell), _launch(cell)]
+            for (words, dtype), cell in best.items()
+        ],
+        "tile_gain": span(gain("tile", "naive"), digits=3),
+        "pad_gain": span(gain("padded tile", "tile"), digits=3),
+        "gather": [[whole(s), *(gbs(gather[d][s]) for d in TYPES)] for s in gather["float"].index],
+    }
+
+
+def _of_copy(cell: pd.Series) -> str:
+    return percent(float(cell["over_copy"])) if pd.notna(cell["over_copy"]) else ""
+
+
+def _launch(cell: pd.Series) -> str:
+    """``threads 128, unroll 4``."""
+    named = [(a, cell[a]) for a in AXES if a in cell.index and pd.notna(cell[a])]
+    return ", ".join(f"{axis} {int(value)}" for axis, value in named)

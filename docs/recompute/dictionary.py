@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
-from gpushmoo.comparing.tables import (
+from gpushmoo.comparing.comparison import (
     CHANGED_CELLS_SCHEMA,
     CHANGED_GROUPS_SCHEMA,
     DRIFT_SCHEMA,

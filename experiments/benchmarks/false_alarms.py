@@ -35,10 +35,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from gpushmoo.comparing import known
-from gpushmoo.comparing.compare import DELTA, Comparison, compare_runs
-from gpushmoo.comparing.false_alarms import FEWEST_BESIDE, Rate
-from gpushmoo.comparing.levels import LevelLogs, levels_of, swept_by_all, usual_spreads
+from gpushmoo.comparing import levels as comparing_levels
+from gpushmoo.comparing.compare import DELTA, FEWEST_BESIDE, Rate, compare_runs
+from gpushmoo.comparing.comparison import Comparison
+from gpushmoo.comparing.levels import (
+    KNOWN,
+    RunLevel,
+    levels_of,
+    swept_by_all,
+    usual_spreads,
+    write_spreads,
+)
 from gpushmoo.comparing.runs import RunCells, bests, read_run
 from scipy.stats import mannwhitneyu
 
@@ -132,7 +139,7 @@ def judged(folder: Path, all_pairs: bool = False, delta: float = DELTA) -> dict[
 
 def judged_pair(
     runs: Sequence[RunCells],
-    levels: Mapping[str, LevelLogs],
+    levels: Mapping[str, RunLevel],
     first: int,
     second: RunCells,
     without: tuple[int, ...],
@@ -231,8 +238,8 @@ def main() -> None:
     parser.add_argument("--every", action="store_true")
     given = parser.parse_args()
     if given.step == "known":
-        folder = Path(known.__file__).parent / known.FOLDER
-        print(known.write_spreads([read_run(path) for path in given.paths], folder))
+        folder = Path(comparing_levels.__file__).parent / KNOWN
+        print(write_spreads([read_run(path) for path in given.paths], folder))
         return
     out, *folders = given.paths
     found = judged(folders[0], given.every) if given.step == "one" else between(folders)

@@ -94,15 +94,14 @@ def measured(
 
 def judged_rows(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The rows with the change in place of the samples, judged together for what was planted."""
-    from gpushmoo.comparing.paired import block_changes, judged, paired_change
+    from gpushmoo.comparing.verdicts import block_changes, judged, paired_change
 
     for planted in dict.fromkeys(row["planted"] for row in rows):
         some = [row for row in rows if row["planted"] == planted and row["status"] == "ok"]
         changes = [paired_change(block_changes(row["a_s"], row["b_s"]), DELTA) for row in some]
-        for row, told in zip(some, judged(changes), strict=True):
+        for row, change, (verdict, beyond) in zip(some, changes, judged(changes), strict=True):
             which = {k: v for k, v in row.items() if k not in ("a_s", "b_s", "message", "status")}
-            said = {"verdict": told.verdict, "beyond": told.beyond}
-            yield {**which, **asdict(told.change), **said}
+            yield {**which, **asdict(change), "verdict": verdict, "beyond": beyond}
 
 
 if __name__ == "__main__":

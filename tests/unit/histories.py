@@ -6,8 +6,8 @@ import stat
 import sys
 from pathlib import Path
 
+from cells import Machine
 from gpushmoo.comparing.runs import RunCells
-from made_runs import Machine
 
 # Answers as otava 0.8.0 does: for each series the one place whose means before and after it differ
 # most, where they do so by more than what it is asked for and lie clear of each other.

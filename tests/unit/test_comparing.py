@@ -1,67 +1,86 @@
-"""What is said of two runs: verdicts, alarms, what is refused and what is told."""
+"""Runs held against each other: verdicts, alarms, sentences, what is asked and what is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import gpushmoo
 import numpy as np
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from gpushmoo.comparing.compare import Comparison, compare_runs
-from gpushmoo.comparing.decisions import Changes, alarms
-from gpushmoo.comparing.errors import CompareError
-from gpushmoo.comparing.false_alarms import Rate, false_alarms_of
-from gpushmoo.comparing.levels import levels_of, usual_spreads
-from gpushmoo.comparing.runs import RunCells
-from gpushmoo.comparing.spreads import ChangeEstimate
-from gpushmoo.comparing.tables import (
+from cells import Machine
+from gpushmoo.comparing import CompareError
+from gpushmoo.comparing.compare import Rate, compare_runs, false_alarms_of
+from gpushmoo.comparing.comparison import (
     CHANGED_CELLS_SCHEMA,
     CHANGED_GROUPS_SCHEMA,
     DRIFT_SCHEMA,
+    Comparison,
+    SlowerError,
+    guard,
 )
-from gpushmoo.storage.wholefile import read_summed
-from made_runs import Machine
-from scipy.stats import t
+from gpushmoo.comparing.levels import (
+    file_name,
+    known_spreads,
+    levels_of,
+    usual_spreads,
+    verified_by_all,
+    write_spreads,
+)
+from gpushmoo.comparing.runs import LOG_COPY, LOG_S, WITHIN, RunCells, wholes
+from gpushmoo.core.paths import ROOT
+from gpushmoo.interactive.shell import main
+from gpushmoo.planning.config import read_compared
+from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.planning.flow import Flow
+from gpushmoo.report.comparison import build_comparison, comparison_facts
+from gpushmoo.storage.wholefile import read_json, read_summed
+
+RECORDED = ROOT / "reports/reference/nvidia-h200-gallery"
+CHANGED = {"slower", "faster"}
 
 
-def verdicts(found: Comparison) -> dict[str, str]:
-    return dict(zip(found.groups["variant"], found.groups["verdict"], strict=True))
+def verdicts(found: Comparison, column: str = "verdict") -> dict[str, str]:
+    return dict(zip(found.groups["variant"], found.groups[column], strict=True))
+
+
+def against(machine: Machine, n: int = 12, **second: Any) -> Comparison:
+    """A run held against another one, `second`, beside `n` runs of the same thing."""
+    return compare_runs([machine.run("a")], [machine.run("b", **second)], machine.runs(n))
+
+
+# Verdicts
 
 
 def test_planted_groups_and_no_others_are_slower() -> None:
-    machine = Machine(1)
-    found = compare_runs([machine.run("a")], [machine.run("b", {"v2": 0.05})], machine.runs(12))
-    assert verdicts(found)["v2"] == "slower"
+    found = against(Machine(1), slower={"v2": 0.05})
     assert found.slower["variant"].tolist() == ["v2"]
-    rest = found.groups[found.groups["variant"] != "v2"]
-    assert not rest["verdict"].isin(["slower", "faster"]).any()
+    assert {name for name, v in verdicts(found).items() if v in CHANGED} == {"v2"}
     cells = found.cells[found.cells["variant"] == "v2"]
     assert (cells["verdict"] == "slower").mean() > 0.9
 
 
 def test_a_gain_is_faster_and_no_alarm() -> None:
-    machine = Machine(2)
-    found = compare_runs([machine.run("a")], [machine.run("b", {"v0": -0.05})], machine.runs(12))
+    found = against(Machine(2), slower={"v0": -0.05})
     assert verdicts(found)["v0"] == "faster"
     assert found.slower.empty
 
 
 def test_what_is_surely_within_delta_is_the_same() -> None:
-    machine = Machine(3, own=0.0005, noise=0.0005)
-    found = compare_runs([machine.run("a")], [machine.run("b")], machine.runs(12), delta=0.01)
-    assert set(found.groups["verdict"]) == {"same"}
-    assert set(found.cells["verdict"]) == {"same"}
+    found = against(Machine(3, own=0.0005, noise=0.0005))
+    assert set(found.groups["verdict"]) == set(found.cells["verdict"]) == {"same"}
 
 
 def test_what_the_machine_did_is_no_verdict_and_is_told_apart() -> None:
     machine = Machine(4, drift=0.002)
-    found = compare_runs(
-        [machine.run("a", drift=0.0)], [machine.run("b", drift=0.2)], machine.runs(12)
-    )
+    runs = [[machine.run(name, drift=drift)] for name, drift in (("a", 0.0), ("b", 0.2))]
+    found = compare_runs(*runs, machine.runs(12))
     assert found.slower.empty
     assert set(found.groups["verdict"]) == {"undecided"}
+    assert not CHANGED & set(verdicts(found, "whole_verdict").values())
     assert found.groups["change"].median() == pytest.approx(np.expm1(0.2), abs=0.02)
     assert found.groups["beside_copy"].abs().max() < 0.02
     assert found.drift["change"].tolist() == pytest.approx([np.expm1(0.2)], abs=0.01)
@@ -69,7 +88,7 @@ def test_what_the_machine_did_is_no_verdict_and_is_told_apart() -> None:
 
 
 def test_a_copy_that_changes_alone_accuses_no_cell() -> None:
-    machine = Machine(5, copied=1.0)
+    machine = Machine(5)
     first, second = machine.run("a"), machine.run("b")
     second.cells["copy_gbs"] *= 1.2
     found = compare_runs([first], [second], machine.runs(12))
@@ -87,17 +106,6 @@ def test_without_a_copy_the_raw_change_decides() -> None:
     assert "No copy of the runtime was timed" in found.markdown()
 
 
-@pytest.mark.parametrize("groups", [1, 40])
-def test_an_alarm_has_a_chance_of_one_in_forty_where_nothing_changed(groups: int) -> None:
-    """Of `groups` one changed: it alarms beyond the quantile of its share of 2.5 %, not before."""
-    error, df = np.full(groups, 0.002), np.full(groups, 20.0)
-    for factor, alarm in ((1.001, True), (0.999, False)):
-        change = np.zeros(groups)
-        change[0] = np.log1p(0.01) + factor * t.isf(0.025 / groups, 20.0) * 0.002
-        of = ChangeEstimate(change, error, df)
-        assert alarms(Changes(of, of), 0.01).tolist() == [alarm] + [False] * (groups - 1)
-
-
 def test_copies_that_are_no_peers_of_the_cells_tell_what_the_machine_did() -> None:
     """As of kernels that read more than they write."""
     machine = Machine(7)
@@ -111,19 +119,48 @@ def test_copies_that_are_no_peers_of_the_cells_tell_what_the_machine_did() -> No
 
 
 @pytest.mark.hunt
-@pytest.mark.parametrize("drifts", [(0.0, 0.01), (0.0,), (0.01,)], ids=str)
-def test_runs_of_the_same_thing_raise_few_alarms_even_at_the_smallest_delta(
-    drifts: Sequence[float],
-) -> None:
+@pytest.mark.parametrize("drift", [0.0, 0.01])
+def test_runs_of_the_same_thing_raise_few_alarms_even_at_the_smallest_delta(drift: float) -> None:
     """At most one in forty is promised where nothing changed; more than 4 of 40 has p < 0.003."""
     alarmed = 0
     for seed in range(40):
-        drift = drifts[seed % len(drifts)]
         machine = Machine(seed, groups=5, cells=4, drift=drift, copied=0.0)
         same = machine.runs(6)
         found = compare_runs([machine.run("a")], [machine.run("b")], same, delta=1e-9)
         alarmed += bool(len(found.slower))
     assert alarmed <= 4
+
+
+def test_a_group_is_told_by_all_of_its_cells_where_its_best_tells_nothing() -> None:
+    machine = Machine(8)
+    same = machine.runs(16)
+    found = compare_runs([machine.run("a")], [machine.run("b", {"v2": 0.007})], same, delta=0.003)
+    assert verdicts(found)["v2"] == "undecided"
+    whole = verdicts(found, "whole_verdict")
+    assert {name for name, verdict in whole.items() if verdict in CHANGED} == {"v2"}
+    row = found.groups.set_index("variant").loc["v2"]
+    assert row["whole_low"] < 0.007 < row["whole_high"]
+    assert row["whole_high"] - row["whole_low"] < (row["change_high"] - row["change_low"]) / 2
+    # It is named, though no best changed, and no alarm is raised for it.
+    text = found.markdown()
+    assert "| groups as a whole | 1 |" in text
+    assert f"| slower: +{100 * row['whole']:.2f} % (" in text
+    assert found.slower.empty
+
+
+def test_the_typical_cell_is_the_mean_of_logarithms_with_its_repeats() -> None:
+    (run,) = Machine(7, groups=2, cells=3).runs(1)
+    typical = wholes(run, verified_by_all([run]))
+    for (_, _, variant, *_), row in typical.iterrows():
+        cells = run.ok[run.ok["variant"] == variant]
+        assert row[LOG_S] == pytest.approx(np.log(cells["median_s"]).mean())
+        assert row[LOG_COPY] == pytest.approx(np.log(cells["copy_gbs"].iloc[0]))
+        each = np.log(np.stack(list(cells["repeat_medians_s"]))).mean(axis=0)
+        assert np.log(row["repeat_medians_s"]) == pytest.approx(each)
+        assert row[WITHIN] == pytest.approx(cells[WITHIN].iloc[0] / 3)
+
+
+# What the intervals rest on
 
 
 def test_several_pairs_tell_the_spread_themselves() -> None:
@@ -133,26 +170,20 @@ def test_several_pairs_tell_the_spread_themselves() -> None:
     found = compare_runs(first, second)
     assert found.slower["variant"].tolist() == ["v0"]
     assert "4 pairs of runs alone" in found.markdown()
-    single = compare_runs(first[:1], second[:1], machine.runs(5)).groups
-    assert (found.groups["change_high"] < 1.0).all()
-    assert single["change_high"].notna().all()
 
 
 def test_more_pairs_make_intervals_narrower() -> None:
     machine = Machine(8)
-    same = machine.runs(8)
-    first, second = machine.runs(6), machine.runs(6)
-    widths = []
-    for n in (1, 6):
-        groups = compare_runs(first[:n], second[:n], same).groups
-        widths.append((groups["change_high"] - groups["change_low"]).median())
+    same, first, second = (machine.runs(n) for n in (8, 6, 6))
+    one, six = (compare_runs(first[:n], second[:n], same).groups for n in (1, 6))
+    widths = [(groups["change_high"] - groups["change_low"]).median() for groups in (one, six)]
     assert widths[1] < widths[0] / 2
 
 
 def test_repeats_tell_the_spread_where_nothing_else_does() -> None:
     machine = Machine(9)
     found = compare_runs([machine.run("a")], [machine.run("b", {"v0": 0.10})])
-    assert "the repeats within both runs" in found.told.rests
+    assert "the repeats within both runs" in found.rests
     assert verdicts(found)["v0"] == "slower"
 
 
@@ -165,80 +196,12 @@ def test_single_repeats_decide_nothing() -> None:
     assert "--same" in found.markdown()
 
 
-def without(run: RunCells, keys: list[str], status: str | None = None) -> RunCells:
-    """The run without the cells, or with another status of theirs."""
-    cells = run.cells.copy()
-    if status is None:
-        return RunCells(run.name, cells[~cells["cell_key"].isin(keys)], run.provenance)
-    cells.loc[cells["cell_key"].isin(keys), "status"] = status
-    return RunCells(run.name, cells, run.provenance)
-
-
-def test_cells_of_one_side_are_counted_and_named() -> None:
-    machine = Machine(11)
-    first, second = machine.run("a"), machine.run("b")
-    second = without(without(second, ["0001", "0002"]), ["0003"], "wrong_result")
-    found = compare_runs([first], [second], machine.runs(4))
-    assert len(found.cells) == len(first.cells) - 3
-    groups = found.groups.set_index("variant")
-    assert groups.loc["v0", "only_a"] == 3
-    assert groups["only_b"].sum() == 0
-    text = found.markdown()
-    assert "3 cells that A verified have no verified time in B" in text
-    assert "block=3 (wrong_result)" in text
-    assert "2 not swept" in text
-
-
-def test_a_best_that_fails_afterwards_makes_its_group_slower() -> None:
-    """A cell that was not swept is no loss; one that ended in a fault is."""
-    machine = Machine(12, own=0.001)
-    first, second, same = machine.run("a"), machine.run("b"), machine.runs(12)
-    lost = compare_runs([first], [without(second, ["0000"], "wrong_result")], same)
-    assert lost.slower["variant"].tolist() == ["v0"]
-    assert not lost.groups.set_index("variant").loc["v0", "winner_held"]
-    left_out = compare_runs([first], [without(second, ["0000"])], same)
-    assert left_out.slower.empty
-
-
-def test_winners_and_tied_sets_are_compared() -> None:
-    machine = Machine(13, own=0.0001, noise=0.0001)
-    first, second = machine.run("a"), machine.run("b")
-    found = compare_runs([first], [second], machine.runs(3)).groups
-    assert found["winner_held"].all()
-    assert (found["tied_both"] <= found[["tied_a", "tied_b"]].min(axis=1)).all()
-    assert (found["best_a"] == "block=0").all()
-
-
-def test_other_protocols_and_other_devices_are_refused() -> None:
-    machine = Machine(14)
-    first = machine.run("a")
-    with pytest.raises(CompareError, match="different protocols"):
-        compare_runs([first], [machine.run("b", protocol_version=2)])
-    other = machine.run("b")
-    cells = other.cells.assign(device_name="Other").set_index(
-        ["cell_key", "device_name"], drop=False
-    )
-    with pytest.raises(CompareError, match="A was measured on Made and B on Other"):
-        compare_runs([first], [RunCells("b", cells, other.provenance)])
-    same = [RunCells(f"r{i}", cells, other.provenance) for i in range(2)]
-    with pytest.raises(CompareError, match="the runs of the same thing on Other"):
-        compare_runs([first], [first], same)
-    with pytest.raises(CompareError, match="A has 1 runs and B 2"):
-        compare_runs([first], [first, first])
-    with pytest.raises(CompareError, match="name two or more"):
-        compare_runs([first], [first], [first])
-    with pytest.raises(CompareError, match="no verified cell in common"):
-        compare_runs([first], [without(other, other.cells["cell_key"].tolist(), "timeout")])
-
-
-def test_settings_that_differ_are_told() -> None:
-    machine = Machine(15)
-    other = {"params": {"folder": "kernels/made", "dtype": "float", "measure": {"min_samples": 9}}}
-    second = machine.run("b", kernel_digest="22", device={"driver": "13.1"}, **other)
-    first = machine.run("a", kernel_digest="11", device={"driver": "13.0"})
-    text = compare_runs([first], [second]).markdown()
-    for line in ("driver: 13.0 → 13.1", "code of made: 11 → 22", "measure.min_samples of made: 7"):
-        assert line in text
+def test_a_pair_has_no_say_in_its_own_spread() -> None:
+    machine = Machine(18, groups=2, cells=8)
+    runs = machine.runs(4)
+    without = usual_spreads(levels_of([*runs, machine.run("odd", drift=1.0)]), (4,))
+    beside = usual_spreads(levels_of(runs))
+    assert without["cell"].whole.own.variance == pytest.approx(beside["cell"].whole.own.variance)
 
 
 def test_it_is_told_where_other_devices_may_differ_more_than_is_known() -> None:
@@ -252,9 +215,120 @@ def test_it_is_told_where_other_devices_may_differ_more_than_is_known() -> None:
     assert words not in compare_runs([first], [second], same).markdown()
 
 
-def test_what_is_saved_has_the_columns_of_the_schemas(tmp_path: Path) -> None:
-    machine = Machine(16)
-    found = compare_runs([machine.run("a")], [machine.run("b")], machine.runs(3))
+def test_known_spreads_are_written_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(2)
+    runs = machine.runs(5)
+    file = write_spreads(runs, tmp_path / "known_spreads")
+    assert file.name == file_name("Made") == "made.json"
+    monkeypatch.setattr("gpushmoo.comparing.levels.files", lambda _: tmp_path)
+    known = known_spreads(machine.run("a"))
+    assert known is not None
+    assert known.spreads == usual_spreads(levels_of(runs))
+    assert known.words == "5 runs of one and the same thing on 1 Made (2026-01-01)"
+    found = compare_runs([machine.run("a")], [machine.run("b", {"v3": 0.1})])
+    assert found.slower["variant"].tolist() == ["v3"]
+    assert known.words in found.markdown()
+    other = machine.run("b")
+    other.cells["device_name"] = "Other"
+    with pytest.raises(CompareError, match="2 device models"):
+        write_spreads([machine.run("a"), other], tmp_path)
+
+
+# Cells that one side lacks
+
+
+def failed(run: RunCells, keys: list[str], status: str = "wrong_result") -> RunCells:
+    """The run with another status of these cells."""
+    bad = run.cells["cell_key"].isin(keys)
+    return replace(run, cells=run.cells.assign(status=np.where(bad, status, run.cells["status"])))
+
+
+def unswept(run: RunCells, keys: list[str]) -> RunCells:
+    return replace(run, cells=run.cells[~run.cells["cell_key"].isin(keys)])
+
+
+def test_cells_of_one_side_are_counted_and_named() -> None:
+    machine = Machine(11)
+    first, second = machine.run("a"), machine.run("b")
+    second = failed(unswept(second, ["0001", "0002"]), ["0003"])
+    found = compare_runs([first], [second], machine.runs(4))
+    assert len(found.cells) == len(first.cells) - 3
+    groups = found.groups.set_index("variant")
+    assert (groups.loc["v0", "only_a"], groups["only_b"].sum()) == (3, 0)
+    text = found.markdown()
+    assert "3 cells that A verified have no verified time in B" in text
+    assert "block=3 (wrong_result)" in text
+    assert "2 not swept" in text
+
+
+def test_a_best_that_fails_afterwards_makes_its_group_slower() -> None:
+    """A cell that was not swept is no loss; one that ended in a fault is."""
+    machine = Machine(12, own=0.001)
+    first, second, same = machine.run("a"), machine.run("b"), machine.runs(12)
+    lost = compare_runs([first], [failed(second, ["0000"])], same)
+    assert lost.slower["variant"].tolist() == ["v0"]
+    assert not lost.groups.set_index("variant").loc["v0", "winner_held"]
+    assert compare_runs([first], [unswept(second, ["0000"])], same).slower.empty
+
+
+def test_a_group_without_a_common_cell_is_undecided_as_a_whole() -> None:
+    machine = Machine(6)
+    first, second = machine.run("a"), machine.run("b")
+    odd, even = ([f"{i:04}" for i in range(begin, 12, 2)] for begin in (1, 0))
+    found = compare_runs([failed(first, odd)], [failed(second, even)], machine.runs(12))
+    assert verdicts(found, "whole_verdict")["v0"] == "undecided"
+    assert found.groups.set_index("variant").loc["v0", ["whole", "whole_low"]].isna().all()
+
+
+def test_winners_and_tied_sets_are_compared() -> None:
+    machine = Machine(13, own=0.0001, noise=0.0001)
+    first = machine.run("a")
+    found = compare_runs([first], [machine.run("b")], machine.runs(3)).groups
+    assert found["winner_held"].all()
+    assert (found["tied_both"] <= found[["tied_a", "tied_b"]].min(axis=1)).all()
+    assert (found["best_a"] == "block=0").all()
+    expected = first.cells.groupby("variant")["bandwidth_gbs"].max()
+    assert found.set_index("variant")["a_gbs"].to_dict() == expected.to_dict()
+
+
+# What is refused, told and written
+
+
+def test_other_protocols_and_other_devices_are_refused() -> None:
+    machine = Machine(14)
+    first, second = machine.run("a"), machine.run("b")
+    cells = second.cells.assign(device_name="Other").set_index(
+        ["cell_key", "device_name"], drop=False
+    )
+    other = replace(second, cells=cells)
+    for words, sides in (
+        ("different protocols", ([first], [machine.run("b", protocol_version=2)])),
+        ("A was measured on Made and B on Other", ([first], [other])),
+        ("the runs of the same thing on Other", ([first], [first], [other, other])),
+        ("A has 1 runs and B 2", ([first], [first, first])),
+        ("name two or more", ([first], [first], [first])),
+        ("no verified cell in common", ([first], [failed(second, list(second.cells["cell_key"]))])),
+    ):
+        with pytest.raises(CompareError, match=words):
+            compare_runs(*sides)
+
+
+def test_settings_that_differ_are_told() -> None:
+    machine = Machine(15)
+    other = {"params": {"folder": "kernels/made", "dtype": "float", "measure": {"min_samples": 9}}}
+    second = machine.run("b", kernel_digest="22", device={"driver": "13.1"}, **other)
+    first = machine.run("a", kernel_digest="11", device={"driver": "13.0"})
+    text = compare_runs([first], [second]).markdown()
+    for line in ("driver: 13.0 → 13.1", "code of made: 11 → 22", "measure.min_samples of made: 7"):
+        assert line in text
+
+
+def test_what_is_saved_has_the_columns_of_the_schemas_and_guards(tmp_path: Path) -> None:
+    machine = Machine(4)
+    same, first = machine.runs(8), machine.run("a")
+    found = compare_runs([first], [machine.run("b", {"v1": 0.1})], same)
     found.save(tmp_path)
     for name, schema in (
         ("cells", CHANGED_CELLS_SCHEMA),
@@ -265,45 +339,141 @@ def test_what_is_saved_has_the_columns_of_the_schemas(tmp_path: Path) -> None:
     text = read_summed(tmp_path / "summary.md").decode()
     assert text == found.markdown()
     assert text.startswith("## b against a\n")
+    with pytest.raises(SlowerError, match=r"1 of 6 groups' bests surely got slower: made.*v1"):
+        guard(tmp_path / "groups.parquet", tmp_path / "guard.txt")
+    assert not (tmp_path / "guard.txt").exists()
+    compare_runs([first], [machine.run("b")], same).save(tmp_path)
+    guard(tmp_path / "groups.parquet", tmp_path / "guard.txt")
+    assert b"No best of 6 groups" in read_summed(tmp_path / "guard.txt")
+
+
+def test_the_page_says_what_the_summary_says(tmp_path: Path) -> None:
+    found = against(Machine(3), 8, slower={"v0": 0.1})
+    build_comparison(found, ROOT / "reports", tmp_path)
+    assert read_summed(tmp_path / "compare.pdf").startswith(b"%PDF")
+    assert "v0" in read_summed(tmp_path / "changes.svg").decode()
+    assert read_json(tmp_path / "changes.json")["caption"].startswith("All 6 groups")
+    facts = comparison_facts(found)
+    assert facts["alarm"]
+    assert facts["headline"] in found.markdown()
+    assert [row[0] for row in facts["changed"]] == ["made, float, v0, 64 × 64, warm"]
 
 
 def test_false_alarms_are_counted_by_pairs_that_share_no_run() -> None:
-    machine = Machine(17, groups=3, cells=4)
-    runs = machine.runs(6)
-    found = false_alarms_of(runs)
+    found = false_alarms_of(Machine(17, groups=3, cells=4).runs(6))
     assert len(found.pairs) == 15
-    assert [found.pairs[i][:2] for i in found.apart] == [
-        ("r00", "r01"),
-        ("r02", "r03"),
-        ("r04", "r05"),
-    ]
+    apart = [found.pairs[i][:2] for i in found.apart]
+    assert apart == [("r00", "r01"), ("r02", "r03"), ("r04", "r05")]
     assert "of all 15 pairs" in found.markdown()
-    with pytest.raises(CompareError, match="two or more"):
-        false_alarms_of(runs[:1])
+    # Of no hit among n the upper end of Clopper's and Pearson's interval is 1 − (α/2)^(1/n).
+    assert Rate(0, 20).interval == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
 
 
-def test_the_interval_of_a_rate_is_that_of_clopper_and_pearson() -> None:
-    """Of no hit among n the upper end is 1 − (α/2)^(1/n)."""
-    low, high = Rate(0, 20).interval
-    assert (low, high) == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
+# How it is asked for
 
 
-def test_a_pair_has_no_say_in_its_own_spread() -> None:
-    machine = Machine(18, groups=2, cells=8)
-    runs = machine.runs(4)
-    levels = levels_of(runs)
-    outlier = levels_of([*runs, machine.run("odd", drift=1.0)])
-    left_out = usual_spreads(outlier, (4,))
-    assert left_out["cell"].whole.own.variance == pytest.approx(
-        usual_spreads(levels)["cell"].whole.own.variance
-    )
+@pytest.fixture
+def shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    """The command line's status and what it says of made runs, which stand for folders."""
+    machine = Machine(1)
+    runs = {run.name: run for run in machine.runs(8)}
+    runs["slow"] = machine.run("slow", {"v0": 0.1})
+    monkeypatch.setattr("gpushmoo.comparing.compare.read_run", lambda place: runs[str(place)])
+
+    def compared(*arguments: str) -> tuple[int, str]:
+        status = main(["compare", *arguments])
+        return status, "".join(capsys.readouterr())
+
+    return compared
 
 
-def test_bests_of_groups_are_those_of_all_verified_cells() -> None:
-    machine = Machine(19)
-    run = machine.run("a")
-    groups = compare_runs([run], [run], machine.runs(3)).groups
-    expected = run.cells.groupby("variant")["bandwidth_gbs"].max()
-    pd.testing.assert_series_equal(
-        groups.set_index("variant")["a_gbs"], expected, check_names=False
-    )
+SAME = ["--same", *(f"r{i:02}" for i in range(2, 8))]
+
+
+def test_a_guard_ends_with_1_where_a_group_got_slower(shell: Any) -> None:
+    status, text = shell("r00", "slow", "--guard", *SAME)
+    assert status == 1
+    assert "**1 of 6 groups' bests got slower by more than 1.00 %.**" in text
+    assert shell("r00", "slow", *SAME)[0] == 0
+    assert shell("r00", "r01", "--guard", *SAME)[0] == 0
+    assert shell("r00", "slow", "--guard", "--delta", "0.5", *SAME)[0] == 0
+    several = ["--a", "r00", "--b", "slow", "--a", "r01", "--b", "slow", "--guard"]
+    status, text = shell(*several, *SAME)
+    assert status == 1
+    assert "slow, slow against r00, r01" in text
+    status, text = shell("--aa", "r00", "r01", "r02", "r03", "--guard")
+    assert status == 0
+    assert "0 of 2" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["r00"], "compare takes two runs, not 1"),
+        (["r00", "r01", "--a", "r02"], "either by --a and --b or without a flag"),
+        (["--a", "r00"], "A has 1 runs and B 0"),
+        (["--aa", "r00"], "name two or more"),
+        (["--aa", "r00", "r01", "--same", "r02"], "--aa takes its runs without a flag"),
+        (["r00", "r01", "--delta", "2"], "between 0 and 1"),
+    ],
+)
+def test_what_is_asked_wrong_ends_with_2_and_a_sentence(
+    shell: Any, arguments: list[str], words: str
+) -> None:
+    status, text = shell(*arguments)
+    assert status == 2
+    assert words in text
+
+
+def test_tables_and_summary_are_written_where_they_are_wanted(shell: Any, tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "told.md"
+    status, text = shell("r00", "r01", "--out", str(out), "--markdown", str(file), *SAME)
+    assert status == 0
+    assert file.read_text(encoding="utf-8") == text
+    names = {"cells.parquet", "drift.parquet", "groups.parquet", "summary.md"}
+    assert {path.name for path in out.iterdir()} == names
+
+
+def test_recorded_shards_are_compared_with_themselves(tmp_path: Path) -> None:
+    """Nothing changed: no verdict but same and undecided, and all cells are there."""
+    found = gpushmoo.compare(RECORDED, RECORDED)
+    assert (found.cells["change"] == 0.0).all()
+    assert set(found.cells["verdict"]) <= {"same", "undecided"}
+    assert found.groups["winner_held"].all()
+    assert found.differences == []
+    with pytest.raises(CompareError, match="does not exist"):
+        gpushmoo.compare(tmp_path / "none", RECORDED)
+    with pytest.raises(CompareError, match="neither a data set nor shards"):
+        gpushmoo.compare(tmp_path, RECORDED)
+
+
+ASKED: Mapping[str, Any] = {
+    "before": "kernels",
+    "after": ["kernels"],
+    "same": [],
+    "delta": 0.02,
+    "guard": False,
+}
+
+
+def test_a_configuration_names_both_sides_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    asked = read_compared(ASKED)
+    assert asked is not None
+    assert (asked.a, asked.b, asked.delta) == (("kernels",), ("kernels",), 0.02)
+    assert read_compared({**ASKED, "before": None, "after": None}) is None
+    for change, words in (
+        ({"after": None}, "after: null, and before is not"),
+        ({"after": ["kernels", "config"]}, "1 folders and 2"),
+        ({"before": "no/such"}, "before: 'no/such' is not the folder"),
+        ({"same": ["kernels"]}, "same: one run"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            read_compared({**ASKED, **change})
+
+
+def test_the_target_without_runs_says_how_to_name_them(raw_config: dict[str, Any]) -> None:
+    with pytest.raises(SystemExit, match="compare needs two runs"):
+        Flow(raw_config, ask_device=False).compare_target(None)

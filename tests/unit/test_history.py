@@ -13,9 +13,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from gpushmoo.comparing.errors import CompareError
-from gpushmoo.comparing.history import History, history_of, read_runs
-from gpushmoo.comparing.otava import series_changes
+from gpushmoo.comparing import CompareError
+from gpushmoo.comparing.history import History, history_of, read_runs, series_changes
 from gpushmoo.comparing.runs import RunCells
 from gpushmoo.core.history_schema import CHANGE_POINTS_SCHEMA, HISTORY_SCHEMA
 from gpushmoo.core.paths import ROOT

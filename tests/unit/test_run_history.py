@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from gpushmoo.analysis.history import HistoryTables, read_history
-from gpushmoo.comparing.errors import CompareError
+from gpushmoo.comparing import CompareError
 from gpushmoo.comparing.history import History, history_of, read_runs, run_history
 from gpushmoo.comparing.runs import RunCells
 from gpushmoo.core.run_plan import PLAN_FILE

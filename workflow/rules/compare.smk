@@ -50,4 +50,4 @@ use rule stage as guard with:
     benchmark:
         flow.path("benchmarks", "guard.tsv")
     params:
-        call="gpushmoo.comparing.guarding:guard",
+        call="gpushmoo.comparing.comparison:guard",

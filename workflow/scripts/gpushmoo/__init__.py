@@ -15,9 +15,9 @@ PROTOCOL_VERSION = 1
 # Relative names, as every rule's digest covers this file and what it imports (planning.digest):
 # a rule shall not depend on what it does not use.
 _HOMES = {
-    ".comparing.compare": ("Comparison", "compare"),
-    ".comparing.errors": ("CompareError",),
-    ".comparing.false_alarms": ("false_alarms",),
+    ".comparing": ("CompareError",),
+    ".comparing.compare": ("compare", "false_alarms"),
+    ".comparing.comparison": ("Comparison",),
     ".comparing.history": ("History",),
     ".core.errors": ("DeviceError",),
     ".core.space": ("Cell", "Problem"),

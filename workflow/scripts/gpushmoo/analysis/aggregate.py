@@ -22,8 +22,8 @@ from ..storage.wholefile import UnusableFilesError, replaced_folder
 from .admission import fault_of, fault_of_repeat
 from .clocks_seen import clocks_seen
 from .external_sort import KEY, RUN_BYTES, KeySorter
-from .repeats import merged, shard_deviations
-from .spread import Deviations, Spread, spread_of
+from .repeats import merged, shard_spread
+from .statistics import Replicated, Spreads, run_spreads
 
 # While rows are sorted: which of the shards each came from, for the sentence on doubled cells. An
 # axis, whose name is an argument's of a kernel, cannot be called so.
@@ -73,7 +73,7 @@ def aggregate(
     Every file has the same columns (the union of all axes, null where a kernel has none), so that
     a reader needs no schema merging; kernel and dtype stand in the path. Rows are sorted by key.
     The repeats of a shard become one row a cell, whose interval includes how far the repeats of the
-    whole run lie apart (`analysis.spread`).
+    whole run lie apart (`analysis.statistics`).
     Each shard must hold what `plan` says, or without one what its own parameters say
     (`analysis.admission`).
     Provenance of the shards goes along (see dataset_provenance). Of the rows about `run_bytes` are
@@ -198,17 +198,17 @@ class _Reader:
 
 def _spread(
     shards: Sequence[ShardFile], reader: _Reader
-) -> tuple[Spread | None, list[tuple[Path, str]]]:
+) -> tuple[Spreads | None, list[tuple[Path, str]]]:
     """What all repeats of the run tell of their spread, and the shards that may not be used."""
-    deviations: list[Deviations] = []
+    repeated: list[Replicated] = []
     bad: list[tuple[Path, str]] = []
     for file in shards:
         if len(file.paths) > 1:
             tables, _, faults = reader.tables(file)
             bad += faults
             if not faults:
-                deviations += shard_deviations(tables)
-    return spread_of(deviations), bad
+                repeated += shard_spread(tables)
+    return run_spreads(repeated), bad
 
 
 def _read(
@@ -218,7 +218,7 @@ def _read(
     schema: pa.Schema,
     lines: pa.NativeFile,
     models: dict[str, list[Path]],
-    spread: Spread | None,
+    spread: Spreads | None,
     check_only: bool,
 ) -> list[tuple[Path, str]]:
     """Give the shards' cells to `sorter`, their provenance to `lines`; the bad ones.

@@ -13,9 +13,15 @@ import pyarrow as pa
 
 from ..core.median import CONFIDENCE
 from ..core.schema import REPEAT_COLUMNS, Status
-from .spread import Deviations, Floats, Spread, deviations, half_widths, variance_within
-
-Places = npt.NDArray[np.int64]
+from .statistics import (
+    Floats,
+    Places,
+    Replicated,
+    Spreads,
+    half_widths,
+    replicated,
+    variance_within,
+)
 
 # A repeat that ended so says nothing about the cell: what the other repeats say stands.
 _NOT_MEASURED = frozenset({Status.THROTTLED, Status.LOST_DEVICE})
@@ -57,13 +63,14 @@ def _ok_places(table: pa.Table) -> dict[str, int]:
     return {k: i for i, (k, s) in enumerate(zip(keys, statuses, strict=True)) if s == Status.OK}
 
 
-def shard_deviations(tables: Sequence[pa.Table]) -> list[Deviations]:
-    """How far the repeats of a shard lie apart, for `spread.spread_of`."""
-    return [
-        deviations(r.logs, _rounds(tables[0], r.rows), _classes(tables[0], r.rows))
-        for r in repeated_cells(tables)
-        if len(r.tables) > 1
-    ]
+def shard_spread(tables: Sequence[pa.Table]) -> list[Replicated]:
+    """How far the repeats of a shard lie apart, for `statistics.run_spreads`."""
+    return [_replicated(tables[0], r) for r in repeated_cells(tables) if len(r.tables) > 1]
+
+
+def _replicated(first: pa.Table, cells: Repeated) -> Replicated:
+    rounds, classes = _rounds(first, cells.rows), _classes(first, cells.rows)
+    return replicated([cells.logs], classes, rounds)
 
 
 def _rounds(table: pa.Table, rows: Places) -> list[Hashable]:
@@ -93,7 +100,7 @@ def _tuples(table: pa.Table, rows: Places, names: Sequence[str]) -> list[Hashabl
     return list(zip(*columns, strict=True))
 
 
-def merged(tables: Sequence[pa.Table], spread: Spread | None) -> pa.Table:
+def merged(tables: Sequence[pa.Table], spread: Spreads | None) -> pa.Table:
     """One row for each cell of the first of `tables`, which hold the repeats of one shard.
 
     A cell that a later repeat found faulty has that status; its message says in which repeat.
@@ -134,7 +141,7 @@ def _fill(
     lists: dict[str, list[Any]],
     tables: Sequence[pa.Table],
     cells: Repeated,
-    spread: Spread,
+    spread: Spreads,
 ) -> None:
     """Set what the repeats of `cells` say together."""
     repeats = cells.logs.shape[1]
@@ -142,18 +149,18 @@ def _fill(
     names = _classes(first, rows)
     variances = np.zeros(len(rows))
     if repeats > 1:
-        variances = deviations(cells.logs, _rounds(first, rows), names).own
+        variances = _replicated(first, cells).own
     within = np.mean([_within(tables[i], p) for i, p in _used(cells)], axis=0)
-    half = half_widths(cells.logs, variances, within, names, spread)
+    own, whole = half_widths(repeats, variances, within, names, spread)
     # What cells of the same rounds share is no part of what they differ by; other cells share less.
-    own = np.where(_of_one_job(first, rows), half.own, half.whole)
+    own = np.where(_of_one_job(first, rows), own, whole)
     center = cells.logs.mean(axis=1)
     for name, values in zip(
         _TIMES,
         (
             np.exp(center),
-            np.exp(center - half.whole),
-            np.exp(center + half.whole),
+            np.exp(center - whole),
+            np.exp(center + whole),
             CONFIDENCE,
             np.exp(center - own),
             np.exp(center + own),

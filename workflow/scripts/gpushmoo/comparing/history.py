@@ -1,11 +1,22 @@
-"""Many runs in the order of time: each group's best, the copy beside it, where they changed."""
+"""Many runs in the order of time: each group's best, the copy beside it, where they changed.
+
+Change points are found by the program ``otava`` in an environment of its own. Apache Otava 0.8
+(E-divisive means with a t test instead of permutations; Fleming et al., ICPE 2023, doi
+10.1145/3578244.3583719) asks for other versions of NumPy and SciPy than this library has.
+"""
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import Enum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -13,6 +24,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ..analysis.history import HistoryTables
+from ..core.display import kind_words, significant
 from ..core.history_schema import (
     BESIDE,
     BEST,
@@ -26,15 +38,47 @@ from ..core.paths import NoOtavaError, find_otava
 from ..core.schema import GROUP, PARAMS
 from ..storage.store import write_parquet
 from ..storage.wholefile import write_summed
-from .assembled import params_of
-from .errors import CompareError
-from .history_text import NEAR, Cause, history_summary
-from .otava import SeriesChange, series_changes
-from .runs import LOG_COPY, RunCells, bests, read_run
-from .settings import differences, refuse_unlike
+from . import CompareError
+from .compare import params_of
+from .comparison import MOST_ROWS, group_words, markdown_table, percent
+from .runs import LOG_COPY, Place, RunCells, bests, differences, read_run, refuse_unlike
 
 DELTA = 0.01
-Place = str | os.PathLike[str]
+# Change points of two series that lie as near as this, in runs, are one and the same.
+NEAR = 1
+# In fewer runs otava finds no change of a few percent.
+FEWEST_RUNS = 4
+_MOST_NAMED = 3
+CHANGE_HEADS = [
+    "group",
+    "from run on",
+    "best in GB/s: before → after",
+    "change",
+    "cause",
+    "what differs",
+]
+_METHOD = (
+    "Change points are Apache Otava's (p < 0.001), of the mean over runs; changes under {delta} "
+    "are not told. {kernel}: the best beside the runtime's own copy changed there too. {machine}: "
+    "the copy did, and the best beside it did not. A change point at the last run rests on one run."
+)
+# Otava leaves out what is younger than now or older than a year, so points have made-up days.
+_FIRST_DAY = datetime(2000, 1, 1, tzinfo=UTC)
+_SINCE = "1999-01-01"
+_ALL = "all"
+# Its options that are taken from the environment where a CI means something else by them.
+_NOT_MEANT = ("BRANCH",)
+
+Series = Mapping[str, Sequence[float]]
+
+
+class Cause(Enum):
+    """What changed where a best did, as the copy beside it tells."""
+
+    KERNEL = "kernel"
+    MACHINE = "machine"
+    BOTH = "kernel and machine"
+    UNSURE = "not told apart"
 
 
 class History(HistoryTables):
@@ -42,7 +86,20 @@ class History(HistoryTables):
 
     def markdown(self, pictures: Sequence[str] = ()) -> str:
         """A summary that shows the files `pictures`, named from its own place."""
-        return history_summary(self, pictures)
+        if self.why is not None:
+            return "\n\n".join([f"**{self.why}**", *_listed(self.left_out)]) + "\n"
+        rows = change_rows(self)
+        left = len(rows) - MOST_ROWS
+        more = f"\n\n{left} more change points." if left > 0 else ""
+        parts = [
+            f"## {history_title(self.rows)}",
+            f"**{history_headline(self)}**",
+            markdown_table(CHANGE_HEADS, rows[:MOST_ROWS]) + more if rows else "",
+            *_listed(history_remarks(self)),
+            history_method(self.delta, "*"),
+            "\n".join(f"![{name.rpartition('.')[0]}]({name})" for name in pictures),
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
 
     def save(self, folder: Place, pictures: Sequence[str] = ()) -> Path:
         """Write ``history.parquet``, ``change_points.parquet`` and ``summary.md``."""
@@ -52,8 +109,8 @@ class History(HistoryTables):
             (HISTORY_FILE, self.rows, HISTORY_SCHEMA),
             (CHANGE_POINTS_FILE, self.changes, CHANGE_POINTS_SCHEMA),
         ):
-            table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
-            write_parquet(table, out / name, told)
+            found = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+            write_parquet(found, out / name, told)
         write_summed(out / "summary.md", self.markdown(pictures).encode())
         return out
 
@@ -70,11 +127,11 @@ def write_history(
 
 def read_runs(places: Sequence[Place]) -> list[RunCells]:
     """Runs in the order in which they were measured. Raises CompareError."""
-    named = zip(places, _told_apart(places), strict=True)
+    named = zip(places, _short_names(places), strict=True)
     return _in_time([replace(read_run(place), name=name) for place, name in named])
 
 
-def _told_apart(places: Sequence[Place]) -> list[str]:
+def _short_names(places: Sequence[Place]) -> list[str]:
     """Names of the folders; with as much of what they lie in as tells them from each other."""
     parts = [Path(place).expanduser().resolve().parts for place in places]
     depths = range(1, max(map(len, parts), default=0) + 1)
@@ -99,7 +156,7 @@ def run_history(
     """
     own = replace(read_run(dataset), name=name)
     runs, left_out = list[RunCells](), list[str]()
-    for place, called in zip(earlier, _told_apart(earlier), strict=True):
+    for place, called in zip(earlier, _short_names(earlier), strict=True):
         try:
             run = replace(read_run(place), name=called)
             refuse_unlike([[own, run]])
@@ -107,24 +164,22 @@ def run_history(
             left_out.append(f"{called} is left out: {err}")
         else:
             runs.append(run)
-    common = (_of_groups(run, own) for run in _in_time([*runs, own]))
+    groups = pd.MultiIndex.from_frame(own.cells[list(GROUP)])
+    common = [
+        replace(
+            run,
+            cells=run.cells[pd.MultiIndex.from_frame(run.cells[list(GROUP)]).isin(groups)],
+        )
+        for run in _in_time([*runs, own])
+    ]
     try:
         found = history_of([run for run in common if len(run.ok)], otava, delta)
     except CompareError as err:
-        none = (_empty(HISTORY_SCHEMA), _empty(CHANGE_POINTS_SCHEMA))
-        return History(*none, delta, tuple(left_out), f"There is no history: {err}")
+        rows, changes = (
+            s.empty_table().to_pandas() for s in (HISTORY_SCHEMA, CHANGE_POINTS_SCHEMA)
+        )
+        return History(rows, changes, delta, tuple(left_out), f"There is no history: {err}")
     return replace(found, left_out=tuple(left_out))
-
-
-def _of_groups(run: RunCells, own: RunCells) -> RunCells:
-    """The cells of `run` that are of a group of `own`."""
-    names = list(GROUP)
-    known = pd.MultiIndex.from_frame(own.cells[names])
-    return replace(run, cells=run.cells[pd.MultiIndex.from_frame(run.cells[names]).isin(known)])
-
-
-def _empty(schema: pa.Schema) -> pd.DataFrame:
-    return schema.empty_table().to_pandas()
 
 
 def history_of(runs: Sequence[RunCells], otava: str | None = None, delta: float = DELTA) -> History:
@@ -185,7 +240,9 @@ def _series(group: pd.DataFrame) -> dict[str, list[float]]:
 
 
 def _change_rows(
-    group: pd.DataFrame, found: Mapping[str, Sequence[SeriesChange]], runs: Sequence[RunCells]
+    group: pd.DataFrame,
+    found: Mapping[str, Sequence[SeriesChange]],
+    runs: Sequence[RunCells],
 ) -> list[dict[str, Any]]:
     """A row for each change point of one group, whose rows are in the order of runs."""
     records = group.to_dict("records")
@@ -210,12 +267,12 @@ def _differences(
     before: Mapping[str, Any], after: Mapping[str, Any], runs: Sequence[RunCells]
 ) -> list[str]:
     """What differs between the runs of two rows of one group, a line each."""
-    sides = [[runs[row["number"] - 1]] for row in (before, after)]
-    told = differences(sides[0], sides[1], {after["kernel"]})
+    a, b = ([runs[row["number"] - 1]] for row in (before, after))
+    found = differences(a, b, {after["kernel"]})
     if before["candidates"] != after["candidates"]:
         # A best among more cells is faster by itself.
-        told.append(f"verified cells: {before['candidates']} → {after['candidates']}")
-    return told
+        found.append(f"verified cells: {before['candidates']} → {after['candidates']}")
+    return found
 
 
 def _cause(point: SeriesChange, found: Mapping[str, Sequence[SeriesChange]]) -> Cause:
@@ -227,3 +284,172 @@ def _cause(point: SeriesChange, found: Mapping[str, Sequence[SeriesChange]]) -> 
     if beside:
         return Cause.BOTH if copied else Cause.KERNEL
     return Cause.MACHINE if copied else Cause.UNSURE
+
+
+@dataclass(frozen=True)
+class SeriesChange:
+    """From place `index` of a series on its mean is `after`; since the point before, `before`."""
+
+    index: int
+    before: float
+    after: float
+
+
+def series_changes(
+    tests: Sequence[Series], delta: float, program: str
+) -> list[dict[str, list[SeriesChange]]]:
+    """Of each test the change points of each of its series, in order.
+
+    All series of one test are equally long. Means that differ by less than the share `delta` are
+    not told. Raises CompareError when `program` fails or answers otherwise than otava 0.8 does.
+    """
+    with TemporaryDirectory() as folder:
+        config = _written(tests, Path(folder))
+        command = [program, "analyze", _ALL, "--config-file", str(config), "--output", "json"]
+        command += ["--since", _SINCE, "--magnitude", str(delta)]
+        environment = {k: v for k, v in os.environ.items() if k not in _NOT_MEANT}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, encoding="utf-8", env=environment, check=False
+            )
+        except OSError as err:
+            raise CompareError(f"'{program}' cannot be started ({err.strerror}).") from err
+    try:
+        answers: dict[str, Any] = {}
+        # An object a line.
+        for line in done.stdout.splitlines():
+            answers |= json.loads(line)
+        return [_points(answers[f"g{number}"], series) for number, series in enumerate(tests)]
+    except (ValueError, KeyError, TypeError, AttributeError) as err:
+        said = done.stderr.strip().splitlines()
+        raise CompareError(
+            f"'{program}' ended with status {done.returncode} and does not answer as otava 0.8 "
+            f"does: {said[-1] if said else repr(err)}"
+        ) from err
+
+
+def _written(tests: Sequence[Series], folder: Path) -> Path:
+    """The program's configuration (JSON, which is YAML), beside a CSV file of each test."""
+    described: dict[str, Any] = {}
+    for number, series in enumerate(tests):
+        path = folder / f"g{number}.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow(["time", *series])
+            for place, values in enumerate(zip(*series.values(), strict=True)):
+                day = (_FIRST_DAY + timedelta(days=place)).isoformat()
+                rows.writerow([day, *(repr(float(value)) for value in values)])
+        described[f"g{number}"] = {
+            "type": "csv",
+            "file": str(path),
+            "time_column": "time",
+            "metrics": {name: {"direction": 1} for name in series},
+        }
+    config = folder / "otava.yaml"
+    groups = {_ALL: list(described)}
+    config.write_text(json.dumps({"tests": described, "test_groups": groups}), encoding="utf-8")
+    return config
+
+
+def _points(groups: Sequence[Any], series: Series) -> dict[str, list[SeriesChange]]:
+    found: dict[str, list[SeriesChange]] = {name: [] for name in series}
+    for change in (change for group in groups for change in group["changes"]):
+        means = (float(change[f"mean_{when}"]) for when in ("before", "after"))
+        found[change["metric"]].append(SeriesChange(int(change["index"]), *means))
+    return found
+
+
+def history_title(rows: pd.DataFrame) -> str:
+    """How many runs, the first and the last of them, and when they were measured."""
+    runs = rows.drop_duplicates("number").sort_values("number")["run"].tolist()
+    days = [f"{rows['measured_at'].agg(end):%Y-%m-%d}" for end in ("min", "max")]
+    when = days[0] if days[0] == days[1] else f"{days[0]} to {days[1]}"
+    return f"History of {len(runs)} runs: {runs[0]} to {runs[-1]}, {when}"
+
+
+def history_method(delta: float, mark: str = "") -> str:
+    """What a change point is, and what its causes mean; words are put between `mark`s."""
+    words = {"kernel": f"{mark}Kernel{mark}", "machine": f"{mark}Machine{mark}"}
+    return _METHOD.format(**words, delta=percent(delta, sign=False))
+
+
+def history_headline(found: HistoryTables) -> str:
+    """How many groups' bests changed, in one sentence."""
+    n = len(found.rows.drop_duplicates(list(GROUP)))
+    best = found.changes[found.changes["quantity"] == BEST]
+    changed = len(best.drop_duplicates(list(GROUP)))
+    bound = percent(found.delta, sign=False)
+    if not changed:
+        return f"Of {n} groups no best changed by {bound} or more."
+    causes = ", ".join(f"{cause}: {count}" for cause, count in best["cause"].value_counts().items())
+    whose = "group's best" if n == 1 else "groups' bests"
+    return (
+        f"{changed} of {n} {whose} changed by {bound} or more (change points by cause: {causes})."
+    )
+
+
+def change_rows(found: HistoryTables) -> list[list[str]]:
+    """For each change point of a best, the largest first: the columns CHANGE_HEADS in words."""
+    best = found.changes[found.changes["quantity"] == BEST]
+    largest = best.sort_values("change", key=abs, ascending=False, kind="stable")
+    several = found.rows["launch_kind"].nunique() > 1
+    rows = []
+    for row in largest.to_dict("records"):
+        kind = f", {kind_words(row['launch_kind'])}" if several else ""
+        differ = row["differences"]
+        more = f"; {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else ""
+        rows.append(
+            [
+                f"{group_words(row)}{kind}",
+                f"{row['run']} ({row['number']})",
+                f"{significant(row['before'], 4)} → {significant(row['after'], 4)}",
+                percent(row["change"]),
+                row["cause"],
+                ("; ".join(differ[:_MOST_NAMED]) + more) or "nothing known",
+            ]
+        )
+    return rows
+
+
+def history_remarks(found: HistoryTables) -> list[str]:
+    """What the machine did, what only the copy brings to light, and what could not be found."""
+    rows, changes = found.rows, found.changes
+    lines = list(found.left_out)
+    copied = changes[changes["quantity"] == COPY]
+    for (_, run), of_run in copied.groupby(["number", "run"], observed=True):
+        lines.append(
+            f"The machine: the runtime's own copy changed from {run} on in "
+            f"{_groups(len(of_run))}, by {percent(of_run['change'].median())} in the median."
+        )
+    hidden = sum(_is_hidden(row, changes) for row in changes.to_dict("records"))
+    if hidden:
+        lines.append(f"Beside the copy alone {_groups(hidden)} changed: see change_points.parquet.")
+    groups = rows.groupby(list(GROUP), observed=True)
+    uncopied = int(groups[COPY].apply(lambda values: values.isna().any()).sum())
+    if uncopied:
+        lines.append(
+            f"In {_groups(uncopied)} a run has no copy: there the machine is not told apart."
+        )
+    few = int((groups.size() < FEWEST_RUNS).sum())
+    if few:
+        lines.append(
+            f"{_groups(few)} in fewer than {FEWEST_RUNS} runs: too few for a change point."
+        )
+    return lines
+
+
+def _listed(lines: Sequence[str]) -> list[str]:
+    return ["\n".join(f"* {line}" for line in lines)] if lines else []
+
+
+def _groups(n: int) -> str:
+    return f"{n} group" + ("s" if n != 1 else "")
+
+
+def _is_hidden(row: Mapping[str, Any], changes: pd.DataFrame) -> bool:
+    """Whether a best changed beside the copy and not by itself."""
+    if row["quantity"] != BESIDE:
+        return False
+    near = changes[(changes["number"] - row["number"]).abs() <= NEAR]
+    same = (near[list(GROUP)] == [row[name] for name in GROUP]).all(axis=1)
+    return not (same & (near["quantity"] == BEST)).any()

@@ -1,75 +1,91 @@
-"""What changes between runs: cells, each group's best, a group as a whole, the machine's copies.
+"""What is compared of runs, and how far runs of the same thing lie apart in it.
 
-All of these levels are tables of logarithms with a column for each run, or each pair of runs, and
-are judged alike.
+The levels are cells, each group's best, a group as a whole and the machine's own copies. All are
+tables of logarithms of times with a column for each run, and are judged alike: raw, and beside the
+runtime's own copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..core.schema import Status
-from .decisions import Booleans, Changes
-from .runs import (
-    LOG_CELL,
-    LOG_COPY,
-    LOG_S,
-    RunCells,
-    Wholes,
-    bests,
-    classes_of,
-    copies,
-    flat,
-    wholes,
-    within_variances,
+from ..analysis.statistics import (
+    ChangeEstimate,
+    ClassSpread,
+    Floats,
+    Places,
+    Spreads,
+    UsualVariance,
+    class_spreads,
+    estimate,
+    replicated,
+    shifts,
 )
-from .shift import shifts
-from .spreads import ChangeEstimate, Floats, Spreads, estimate, replicated
+from ..core.schema import Status
+from ..storage.wholefile import write_whole
+from . import CompareError
+from .runs import LOG_CELL, LOG_COPY, LOG_S, WITHIN, RunCells, bests, copies, wholes
+from .verdicts import Booleans, Changes
 
-# The levels, and those of them that are looked at beside the copy as well.
 CELL, BEST, WHOLE, COPY = "cell", "best", "whole", "copy"
+# Ends the name of a level that is looked at beside the copy.
 OVER_COPY = "_over_copy"
-KINDS = (*(name + end for name in (CELL, BEST, WHOLE) for end in ("", OVER_COPY)), COPY)
+# Spreads that come with the library, a file for each device.
+KNOWN = "known_spreads"
 
 
 @dataclass(frozen=True)
-class LevelLogs:
-    """Log times of things in runs: `raw` and `over_copy` have a row each and a column for each run.
+class RunLevel:
+    """Things in runs: a table of each run, with LOG_S, LOG_COPY and WITHIN, and the same rows."""
 
-    `over_copy` is NaN where no copy was timed. `classes` are of the rows.
-    """
+    name: str
+    tables: Sequence[pd.DataFrame]
 
-    index: pd.Index
-    classes: list[str]
-    raw: Floats
-    over_copy: Floats
+    @cached_property
+    def classes(self) -> list[str]:
+        """Of each row: things alike in their noise are of one cache state and decade of seconds."""
+        first = self.tables[0]
+        times = first.get(LOG_CELL, first[LOG_S]).to_numpy(np.float64)
+        decades = np.floor(times / np.log(10.0)).astype(int).tolist()
+        states = first["cache_state"]
+        return [f"{state}, 1e{decade} s" for state, decade in zip(states, decades, strict=True)]
 
-    def kinds(self, name: str) -> Iterator[tuple[str, Floats, Booleans]]:
-        """Name of the kind, its logarithms, and which rows have them in all runs."""
-        yield name, self.raw, _whole(self.raw)
-        if name != COPY:
-            yield name + OVER_COPY, self.over_copy, _whole(self.over_copy)
+    @cached_property
+    def raw(self) -> Floats:
+        """Log times, shape (rows, runs)."""
+        return np.column_stack([t[LOG_S].to_numpy(np.float64) for t in self.tables])
+
+    @cached_property
+    def copy(self) -> Floats:
+        """What is added to a log time for that beside the copy; NaN where no copy was timed."""
+        return np.column_stack([t[LOG_COPY].to_numpy(np.float64) for t in self.tables])
 
 
-def _whole(values: Floats) -> Booleans:
-    """Which rows have all their values."""
-    whole: Booleans = np.all(np.isfinite(values), axis=1)
-    return whole
-
-
-def levels_of(runs: Sequence[RunCells]) -> dict[str, LevelLogs]:
+def levels_of(runs: Sequence[RunCells]) -> dict[str, RunLevel]:
     """The levels of several runs: what all of them have."""
     swept, verified = swept_by_all(runs), verified_by_all(runs)
-    return {
-        CELL: _level([run.ok for run in runs]),
-        BEST: _level([bests(run, swept) for run in runs]),
-        WHOLE: _level([wholes(run, verified) for run in runs]),
-        COPY: _level([copies(run) for run in runs]),
+    tables = {
+        CELL: [run.ok for run in runs],
+        BEST: [bests(run, swept) for run in runs],
+        WHOLE: [wholes(run, verified) for run in runs],
+        COPY: [copies(run) for run in runs],
     }
+    found = {}
+    for name, each in tables.items():
+        index = _common([table.index for table in each])
+        found[name] = RunLevel(name, [table.loc[index] for table in each])
+    return found
 
 
 def swept_by_all(runs: Sequence[RunCells]) -> pd.Index:
@@ -90,89 +106,78 @@ def _common(indices: Sequence[pd.Index]) -> pd.Index:
     return found
 
 
-def _level(tables: Sequence[pd.DataFrame]) -> LevelLogs:
-    index = _common([table.index for table in tables])
-    same = [table.loc[index] for table in tables]
-    raw = np.column_stack([t[LOG_S].to_numpy(np.float64) for t in same])
-    copy = np.column_stack([t[LOG_COPY].to_numpy(np.float64) for t in same])
-    times = same[0].get(LOG_CELL, same[0][LOG_S]).to_numpy(np.float64)
-    return LevelLogs(index, classes_of(times, list(same[0]["cache_state"])), raw, raw + copy)
+def _complete(values: Floats) -> Booleans:
+    """Which rows have all their values."""
+    complete: Booleans = np.all(np.isfinite(values), axis=1)
+    return complete
 
 
 def usual_spreads(
-    levels: Mapping[str, LevelLogs], without: Collection[int] = ()
+    levels: Mapping[str, RunLevel], without: Collection[int] = ()
 ) -> dict[str, Spreads]:
-    """How far runs of the same thing lie apart, by kind, from the levels of two or more of them.
+    """How far runs of the same thing lie apart, by level, from two or more of them.
 
     `without` are places of runs that shall not count.
     """
     found = {}
     for name, level in levels.items():
-        runs = [i for i in range(level.raw.shape[1]) if i not in without]
-        for kind, logs, known in level.kinds(name):
-            if known.any():
-                names = [c for c, k in zip(level.classes, known, strict=True) if k]
-                found[kind] = replicated([logs[known][:, runs]], names).spreads()
+        runs = [i for i in range(len(level.tables)) if i not in without]
+        for kind, logs in ((name, level.raw), (name + OVER_COPY, level.raw + level.copy)):
+            complete = _complete(logs)
+            if complete.any():
+                classes = [c for c, k in zip(level.classes, complete, strict=True) if k]
+                found[kind] = class_spreads(replicated([logs[complete][:, runs]], classes))
     return found
 
 
 @dataclass(frozen=True)
-class Pairs:
+class LevelChanges(Changes):
     """What changed from the first to the second run of each pair, at one level.
 
-    `first` and `second` have the columns of a run's cells, of the first pair's runs.
+    `first` and `second` are the tables of the first pair's runs.
     """
 
-    index: pd.Index
-    classes: list[str]
     first: pd.DataFrame
     second: pd.DataFrame
-    changes: Changes
 
 
 def changes_of(
-    name: str,
-    tables: Sequence[tuple[pd.DataFrame, pd.DataFrame]],
-    usual: dict[str, Spreads] | None,
+    level: RunLevel,
+    usual: Mapping[str, Spreads] | None,
     by_repeats: bool,
     shift: Callable[[pd.DataFrame, pd.DataFrame], Floats] | None = None,
-) -> Pairs:
-    """The changes of what all `tables`, a pair each, have. See `spreads.estimate`.
+) -> LevelChanges:
+    """The changes from the first half of a level's runs to the second, in pairs.
 
-    With `by_repeats` the repeats within a pair's two runs tell the spread. `shift` gives the raw
-    changes in the place of the differences of LOG_S.
+    See `statistics.estimate`. With `by_repeats` the repeats within a pair's two runs tell the
+    spread. `shift` gives the raw changes in the place of the differences of LOG_S.
     """
-    index = _common([table.index for pair in tables for table in pair])
-    same = [(a.loc[index], b.loc[index]) for a, b in tables]
-    first, second = same[0]
-    times = first.get(LOG_CELL, first[LOG_S]).to_numpy(np.float64)
-    classes = classes_of(times, list(first["cache_state"]))
-    raw = _columns([shift(a, b) if shift else _difference(a, b, LOG_S) for a, b in same], index)
-    copy = _columns([_difference(a, b, LOG_COPY) for a, b in same], index)
-    if "within_half_width" in first:
-        within = (within_variances(first) + within_variances(second)) / 2.0
-    else:
-        within = np.zeros(len(index))
-    estimates = []
-    for kind, values in ((name, raw), (name + OVER_COPY, raw + copy)):
-        repeats = _repeats(same[0], kind != name) if by_repeats and len(index) else []
-        known_before = (usual or {}).get(kind)
-        estimates.append(_estimate(values, classes, within, known_before, repeats))
-    return Pairs(index, classes, first, second, Changes(*estimates))
-
-
-def _columns(values: Sequence[Floats], index: pd.Index) -> Floats:
-    return np.column_stack(values) if len(index) else np.empty((0, len(values)))
-
-
-def _difference(a: pd.DataFrame, b: pd.DataFrame, name: str) -> Floats:
-    difference: Floats = b[name].to_numpy(np.float64) - a[name].to_numpy(np.float64)
-    return difference
+    n = len(level.tables) // 2
+    pairs = list(zip(level.tables[:n], level.tables[n:], strict=True))
+    first, second = pairs[0]
+    raw, copy = (logs[:, n:] - logs[:, :n] for logs in (level.raw, level.copy))
+    if shift is not None:
+        raw = np.column_stack([shift(a, b) for a, b in pairs])
+    within = (first[WITHIN] + second[WITHIN]).to_numpy(np.float64) / 2.0
+    estimates = [
+        _estimate(
+            values,
+            level.classes,
+            within,
+            (usual or {}).get(kind),
+            _repeats(pairs[0], beside) if by_repeats and level.name != COPY else [],
+        )
+        for kind, values, beside in (
+            (level.name, raw, False),
+            (level.name + OVER_COPY, raw + copy, True),
+        )
+    ]
+    return LevelChanges(estimates[0], estimates[1], first, second)
 
 
 def _estimate(
     changes: Floats,
-    classes: list[str],
+    classes: Sequence[str],
     within: Floats,
     usual: Spreads | None,
     repeats: Sequence[Floats],
@@ -181,33 +186,29 @@ def _estimate(
 
     `repeats` are blocks of log times of a run's repeats, which tell the spread of single pairs.
     """
-    known = _whole(np.column_stack([changes, *repeats]))
-    nothing = ChangeEstimate(*(np.full(len(known), value) for value in (np.nan, np.inf, 1.0)))
+    known = _complete(np.column_stack([changes, *repeats]))
+    out = ChangeEstimate(*(np.full(len(known), value) for value in (np.nan, np.inf, 1.0)))
     if not known.any():
-        return nothing
+        return out
     names = [c for c, k in zip(classes, known, strict=True) if k]
     seen = None
     if changes.shape[1] > 1:
-        # A change is of two runs.
-        seen = replicated([changes[known]], names).scaled(0.5)
+        # A change is of two runs, so that each of them has half of its variance.
+        seen = replicated([changes[known] / math.sqrt(2.0)], names)
     elif repeats:
         seen = replicated([block[known] for block in repeats], names)
     found = estimate(changes[known], names, within[known], usual, seen)
-    for values, some in zip(
-        (nothing.change, nothing.error, nothing.df),
-        (found.change, found.error, found.df),
-        strict=True,
-    ):
-        values[known] = some
-    return nothing
+    for name in ("change", "error", "df"):
+        getattr(out, name)[known] = getattr(found, name)
+    return out
 
 
 def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], over_copy: bool) -> list[Floats]:
     """Log times of the repeats of both runs, shape (cells, repeats); none where a cell has one."""
     blocks = []
     for side in pair:
-        medians = list(side.get("repeat_medians_s", ()))
-        n = min((len(values) for values in medians), default=0)
+        medians = list(side["repeat_medians_s"])
+        n = min(map(len, medians), default=0)
         if n < 2:
             return []
         block = np.log(np.array([values[:n] for values in medians], np.float64))
@@ -223,24 +224,108 @@ def sample_shift(first: pd.DataFrame, second: pd.DataFrame) -> Floats:
 
     A repeat is held against that of the same number, where both runs have equally many.
     """
-    sides = [flat(side["samples_s"]) for side in (first, second)]
-    counts = [list(side["repeat_samples"]) for side in (first, second)]
-    alike = {len(a) for a in counts[0]} | {len(b) for b in counts[1]}
-    if len(alike) != 1 or alike == {1}:
-        (x, n), (y, m) = sides
-        return shifts(x, n, y, m)
+    if first.empty:
+        return np.empty(0)
+    sides = [_repeat_samples(side) for side in (first, second)]
+    numbers = {len(counts) for _, cells in sides for counts in cells}
+    if len(numbers) != 1:
+        sides = [(logs, [[sum(counts)] for counts in cells]) for logs, cells in sides]
+        numbers = {1}
     found = []
-    for repeat in range(alike.pop()):
-        parts = [_part(*side, np.array(c), repeat) for side, c in zip(sides, counts, strict=True)]
-        (x, n), (y, m) = parts
+    for repeat in range(numbers.pop()):
+        (x, n), (y, m) = (_part(logs, np.array(cells), repeat) for logs, cells in sides)
         found.append(shifts(x, n, y, m))
     mean: Floats = np.mean(found, axis=0)
     return mean
 
 
-def _part(logs: Floats, lengths: Wholes, counts: Wholes, repeat: int) -> tuple[Floats, Wholes]:
+def _repeat_samples(cells: pd.DataFrame) -> tuple[Floats, list[list[int]]]:
+    """Logarithms of all samples in a row, and how many each repeat of each cell has."""
+    logs = np.log(np.concatenate([*cells["samples_s"]]))
+    return logs, [list(counts) for counts in cells["repeat_samples"]]
+
+
+def _part(logs: Floats, counts: Places, repeat: int) -> tuple[Floats, Places]:
     """The samples of one repeat of each cell, in a row, and how many they are."""
+    lengths = counts.sum(axis=1)
     begins = np.cumsum(lengths) - lengths + counts[:, :repeat].sum(axis=1)
     wanted = counts[:, repeat]
     offsets = np.arange(wanted.sum()) - np.repeat(np.cumsum(wanted) - wanted, wanted)
     return logs[np.repeat(begins, wanted) + offsets], wanted
+
+
+@dataclass(frozen=True)
+class KnownSpreads:
+    """Spreads by level, in words what they were found from, and of how many devices."""
+
+    spreads: Mapping[str, Spreads]
+    words: str
+    devices: int
+
+
+def file_name(device: str) -> str:
+    """``nvidia-h200.json`` for ``NVIDIA H200``."""
+    return "-".join(re.findall("[a-z0-9]+", device.lower())) + ".json"
+
+
+def known_spreads(run: RunCells) -> KnownSpreads | None:
+    """Those that come with the library for the run's device; None where nobody measured them."""
+    names = set(run.cells["device_name"])
+    if len(names) != 1:
+        return None
+    file = files(__package__).joinpath(KNOWN, file_name(names.pop()))
+    if not file.is_file():
+        return None
+    told = json.loads(file.read_text(encoding="utf-8"))
+    words = (
+        f"{told['runs']} runs of one and the same thing on {told['devices']} "
+        f"{told['device_name']} ({told['measured']})"
+    )
+    spreads = {
+        kind: Spreads(
+            {name: _from_plain(value) for name, value in plain["classes"].items()},
+            _from_plain(plain["whole"]),
+        )
+        for kind, plain in told["kinds"].items()
+    }
+    return KnownSpreads(spreads, words, told["devices"])
+
+
+def write_spreads(runs: Sequence[RunCells], folder: Path) -> Path:
+    """Write how far `runs` of one and the same thing, two or more, lie apart; the file.
+
+    Raises CompareError when they are of several device models.
+    """
+    names = {name for run in runs for name in run.cells["device_name"]}
+    if len(names) != 1:
+        raise CompareError(f"The runs are of {len(names)} device models; name runs of one.")
+    name = names.pop()
+    days = sorted(shard["written_at"][:10] for run in runs for shard in run.provenance)
+    told = {
+        "device_name": name,
+        "devices": len({device for run in runs for device in run.devices}),
+        "runs": len(runs),
+        "measured": days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}",
+        "kinds": {
+            kind: {
+                "classes": {str(c): _plain(s) for c, s in sorted(spreads.classes.items(), key=str)},
+                "whole": _plain(spreads.whole),
+            }
+            for kind, spreads in usual_spreads(levels_of(runs)).items()
+        },
+    }
+    file = folder / file_name(name)
+    write_whole(file, (json.dumps(told, indent=1) + "\n").encode())
+    return file
+
+
+def _plain(spread: ClassSpread) -> dict[str, float | None]:
+    """As JSON holds it; infinity is null."""
+    df = None if math.isinf(spread.own.df) else spread.own.df
+    shared = {"shared": spread.shared, "shared_df": spread.shared_df}
+    return {"own": spread.own.variance, "own_df": df, **shared}
+
+
+def _from_plain(value: Mapping[str, Any]) -> ClassSpread:
+    df = math.inf if value["own_df"] is None else float(value["own_df"])
+    return ClassSpread(UsualVariance(value["own"], df), value["shared"], value["shared_df"])

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from ..analysis.aggregate import dataset_provenance
 from ..analysis.opened import OpenedError, opened
+from ..analysis.statistics import Floats
 from ..core.schema import DERIVED, GROUP, Status, is_axis
 from ..storage.dataset import read_cells
 from ..storage.store import BadParquetError
-from .errors import CompareError
-from .spreads import Floats
+from . import CompareError
 
-Wholes = npt.NDArray[np.int64]
+Place = str | os.PathLike[str]
 
 # Of a data set all that is compared, beside the axes.
 _COLUMNS = (
@@ -35,7 +35,11 @@ _COLUMNS = (
 KEY = ["cell_key", "device_name"]
 # Logarithms beside the columns of a data set: of seconds, and of the copy's GB/s.
 LOG_S, LOG_COPY, LOG_CELL = (f"{DERIVED}{name}" for name in ("log_s", "log_copy", "log_cell"))
+# Variance of a log median that its samples tell.
+WITHIN = f"{DERIVED}within"
 PLACE = ["kernel", "dtype", "height", "width", "cache_state", "device_name"]
+# Of the differences of one kind.
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -48,22 +52,21 @@ class RunCells:
 
     @cached_property
     def ok(self) -> pd.DataFrame:
-        """The verified cells, with LOG_S and LOG_COPY (NaN where no copy was timed).
+        """The verified cells, with LOG_S, LOG_COPY (NaN where no copy was timed), and WITHIN.
 
         LOG_COPY is the logarithm of the copy's bandwidth, so that the sum of both is that of the
         cell's time beside what the copy takes.
         """
         ok = self.cells[self.cells["status"] == Status.OK]
         copy = ok["copy_gbs"].to_numpy(np.float64, na_value=np.nan)
-        return ok.assign(
-            **{LOG_S: np.log(ok["median_s"].to_numpy(np.float64)), LOG_COPY: np.log(copy)}
-        )
+        half = ok["within_half_width"].fillna(0.0).to_numpy(np.float64)
+        logs = {LOG_S: np.log(ok["median_s"].to_numpy(np.float64)), LOG_COPY: np.log(copy)}
+        return ok.assign(**logs, **{WITHIN: (half / 1.96) ** 2})
 
     @cached_property
     def repeats(self) -> int:
         """Repeats that every verified cell has; 0 without such a cell."""
-        counts = [len(medians) for medians in self.ok["repeat_medians_s"]]
-        return min(counts, default=0)
+        return min(map(len, self.ok["repeat_medians_s"]), default=0)
 
     @property
     def devices(self) -> set[str]:
@@ -71,7 +74,7 @@ class RunCells:
         return set(self.cells["device_uuid"])
 
 
-def read_run(place: str | os.PathLike[str]) -> RunCells:
+def read_run(place: Place) -> RunCells:
     """The cells of a run, of a data set, or of a folder of shards. Raises CompareError."""
     try:
         with opened(Path(place).expanduser()) as found:
@@ -111,33 +114,25 @@ def wholes(run: RunCells, of: pd.Index) -> pd.DataFrame:
     ok = run.ok.loc[run.ok.index.intersection(of)]
     by_group = ok.groupby(list(GROUP), observed=True)
     typical = by_group[[LOG_S]].mean()
-    states = typical.index.get_level_values("cache_state")
     return typical.assign(
         **{
             LOG_COPY: by_group[LOG_COPY].median(),
-            "cache_state": states,
-            "within_half_width": by_group["within_half_width"].agg(_half_width_of_mean),
-            "repeat_medians_s": by_group["repeat_medians_s"].agg(_mean_of_each),
-            "repeat_copy_gbs": by_group["repeat_copy_gbs"].agg(_median_of_each),
+            WITHIN: by_group[WITHIN].sum() / by_group.size() ** 2,
+            "cache_state": typical.index.get_level_values("cache_state"),
+            "repeat_medians_s": by_group["repeat_medians_s"].agg(
+                lambda repeats: np.exp(np.log(_common_repeats(repeats)).mean(axis=0))
+            ),
+            "repeat_copy_gbs": by_group["repeat_copy_gbs"].agg(
+                lambda repeats: np.median(_common_repeats(repeats), axis=0)
+            ),
         }
     ).rename_axis([None] * len(GROUP))
 
 
-def _half_width_of_mean(widths: pd.Series) -> float:
-    return float(np.sqrt((widths.fillna(0.0) ** 2).sum()) / len(widths))
-
-
-def _mean_of_each(repeats: pd.Series) -> Floats:
-    """The geometric mean over cells of each repeat that all of them have."""
+def _common_repeats(repeats: pd.Series) -> Floats:
+    """The values of the repeats that all cells have, shape (cells, repeats)."""
     n = min(map(len, repeats))
-    mean: Floats = np.exp(np.mean([np.log(values[:n]) for values in repeats], axis=0))
-    return mean
-
-
-def _median_of_each(repeats: pd.Series) -> Floats:
-    n = min(map(len, repeats))
-    middle: Floats = np.median([values[:n] for values in repeats], axis=0)
-    return middle
+    return np.array([values[:n] for values in repeats], np.float64)
 
 
 def copies(run: RunCells) -> pd.DataFrame:
@@ -149,16 +144,16 @@ def copies(run: RunCells) -> pd.DataFrame:
     """
     ok = run.ok[run.ok[LOG_COPY].notna()]
     if ok.empty:
-        return _timed_copies(run)
-    by_place = ok.groupby(PLACE, observed=True)
-    log_s, log_cell = -by_place[LOG_COPY].median(), by_place[LOG_S].median()
+        log_s = log_cell = _timed_copies(run)
+    else:
+        by_place = ok.groupby(PLACE, observed=True)
+        log_s, log_cell = -by_place[LOG_COPY].median(), by_place[LOG_S].median()
     states = log_s.index.get_level_values("cache_state")
-    columns = {LOG_S: log_s, LOG_CELL: log_cell, LOG_COPY: np.nan, "cache_state": states}
-    return pd.DataFrame(columns, index=log_s.index)
+    columns = {LOG_S: log_s, LOG_CELL: log_cell, LOG_COPY: np.nan, WITHIN: 0.0}
+    return pd.DataFrame(columns | {"cache_state": states}, index=log_s.index)
 
 
-def _timed_copies(run: RunCells) -> pd.DataFrame:
-    """As `copies`, from what the shards tell of them."""
+def _timed_copies(run: RunCells) -> pd.Series:
     rows = [
         (
             Path(shard["params"]["folder"]).name,
@@ -171,26 +166,71 @@ def _timed_copies(run: RunCells) -> pd.DataFrame:
         for control in shard["controls"]
         if control["seconds"]
     ]
-    log_s = pd.DataFrame(rows, columns=[*PLACE, LOG_S]).groupby(PLACE)[LOG_S].median()
-    states = log_s.index.get_level_values("cache_state")
-    columns = {LOG_S: log_s, LOG_CELL: log_s, LOG_COPY: np.nan, "cache_state": states}
-    return pd.DataFrame(columns, index=log_s.index)
+    return pd.DataFrame(rows, columns=[*PLACE, LOG_S]).groupby(PLACE)[LOG_S].median()
 
 
-def classes_of(log_s: Floats, cache_states: Sequence[str]) -> list[str]:
-    """Cells alike in their noise: of one cache state and one decade of seconds."""
-    decades = np.floor(np.asarray(log_s) / np.log(10.0)).astype(int).tolist()
-    return [f"{state}, 1e{decade} s" for state, decade in zip(cache_states, decades, strict=True)]
+def refuse_unlike(sides: Sequence[Sequence[RunCells]]) -> None:
+    """Raise CompareError where samples mean something else, or nothing is common."""
+    runs = [run for side in sides for run in side]
+    protocols = {run.name: {shard["protocol_version"] for shard in run.provenance} for run in runs}
+    if len(set.union(*protocols.values())) > 1:
+        told = ", ".join(f"'{n}' by {min(versions)}" for n, versions in protocols.items())
+        raise CompareError(f"The runs were measured by different protocols ({told}).")
+    names = [{name for run in side for name in run.cells["device_name"]} for side in sides]
+    if not set.intersection(*names):
+        models = [", ".join(sorted(side)) for side in names]
+        same = f", the runs of the same thing on {models[2]}" if models[2:] else ""
+        raise CompareError(
+            f"A was measured on {models[0]} and B on {models[1]}{same}; compare one model."
+        )
 
 
-def within_variances(cells: pd.DataFrame) -> Floats:
-    """Variance of each cell's log median that its samples tell."""
-    half: Floats = cells["within_half_width"].fillna(0.0).to_numpy(np.float64)
-    return (half / 1.96) ** 2
+def differences(
+    first: Sequence[RunCells], second: Sequence[RunCells], kernels: Collection[str]
+) -> list[str]:
+    """What A and B were measured, built or run by where both differ, a line each.
+
+    Only of shards of these `kernels`.
+    """
+    a, b = (_facts(side, kernels) for side in (first, second))
+    return [
+        f"{name}: {_named(a[name])} → {_named(b[name])}"
+        for name in a
+        if name in b and a[name] != b[name]
+    ]
 
 
-def flat(samples: pd.Series) -> tuple[Floats, Wholes]:
-    """Logarithms of all samples in a row, and how many each cell has."""
-    lengths = np.array([len(values) for values in samples], np.int64)
-    joined = np.concatenate([*samples]) if len(samples) else np.empty(0)
-    return np.log(joined), lengths
+def _named(values: set[str]) -> str:
+    shown = sorted(values)[:_MOST_NAMED]
+    return ", ".join(shown) + (f" and {len(values) - len(shown)} more" if values > {*shown} else "")
+
+
+def _facts(runs: Sequence[RunCells], kernels: Collection[str]) -> dict[str, set[str]]:
+    facts: dict[str, set[str]] = {}
+    for shard in (shard for run in runs for shard in run.provenance):
+        kernel = str(shard["params"]["folder"]).rsplit("/", 1)[-1]
+        if kernel in kernels:
+            for name, value in _of_shard(shard, kernel):
+                facts.setdefault(name, set()).add(value)
+    return facts
+
+
+def _of_shard(shard: Mapping[str, Any], kernel: str) -> Iterator[tuple[str, str]]:
+    device, host, params = shard.get("device", {}), shard.get("host", {}), shard["params"]
+    for name, value in (
+        ("device", device.get("uuid")),
+        ("driver", device.get("driver")),
+        ("runtime", device.get("runtime")),
+        ("host", host.get("name")),
+        ("system", host.get("system")),
+        ("gpushmoo", shard.get("gpushmoo")),
+        (f"code of {kernel}", shard.get("kernel_digest")),
+        ("seed of the data", params.get("seed")),
+        ("thread limit", params.get("thread_limit")),
+    ):
+        if value is not None:
+            yield name, str(value)
+    for variant, options in (shard.get("builds") or {}).items():
+        yield f"compiler options of {kernel}, {params['dtype']}, {variant}", str(options)
+    for name, value in params["measure"].items():
+        yield f"measure.{name} of {kernel}", json.dumps(value, sort_keys=True)

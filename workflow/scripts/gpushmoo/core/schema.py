@@ -121,7 +121,7 @@ def cell_schema(axes: Iterable[str]) -> pa.Schema:
     geometric mean of ``repeat_medians_s``, ``repeat_samples`` says how many of the samples belong
     to each, ``repeat_copy_gbs`` what the copy reached in it. ``median_low_s`` to ``median_high_s``
     is the 95 % interval of what another run may find, ``own_low_s`` to ``own_high_s`` that without
-    what all cells of the same rounds share, by which cells are compared (see `analysis.spread`);
+    what all cells of the same rounds share, by which cells are compared (see `statistics`);
     of a single repeat both are the interval that its samples tell. ``within_half_width`` is half of
     that interval over the median, ``between_spread`` the relative standard deviation of the
     repeats' medians.

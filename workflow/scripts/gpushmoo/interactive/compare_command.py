@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..comparing.errors import CompareError
+from ..comparing import CompareError
 from ..storage.wholefile import write_whole
 
 # Exit status of a guard that found a group slower.
@@ -48,8 +48,7 @@ def add_compare(commands: Any) -> None:
 def run_compare(given: argparse.Namespace) -> int:
     """Do what `given` asks; the exit status. Raises CompareError."""
     # Not before it is wanted: statistics take a second to import.
-    from ..comparing.compare import compare
-    from ..comparing.false_alarms import false_alarms
+    from ..comparing.compare import compare, false_alarms
 
     if given.aa:
         _refuse(given.a + given.b + given.same, "--aa takes its runs without a flag")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..comparing.errors import CompareError
+from ..comparing import CompareError
 from ..comparing.history import DELTA, History, history_of, read_runs
 from ..figures.style import save, set_style
 from ..figures.timelines import CAPTION, draw_timelines

@@ -16,7 +16,7 @@ import yaml
 
 from .. import __name__ as library
 from .. import __version__
-from ..comparing.errors import CompareError
+from ..comparing import CompareError
 from ..core.display import kind_words
 from ..core.errors import DeviceError
 from ..core.paths import ROOT

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __name__ as library
-from ..comparing.paired import LEAST_BLOCKS
+from ..comparing.verdicts import LEAST_BLOCKS
 from ..core.backends import AUTO
 from ..core.run_plan import SweepPlan
 from ..core.space import TYPICAL, asks_the_device, most_values

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..comparing.paired import JudgedChange, block_changes, judged, paired_change
+from ..comparing.verdicts import PairedChange, block_changes, judged, paired_change
 from ..core.display import one_line
 from ..core.schema import Status
 from ..devices.base import DeviceInfo
@@ -23,6 +23,7 @@ _MOST_ROWS = 30
 _WHICH = ("dtype", "variant_a", "variant_b", "height", "width", "cache_state", "launch_kind")
 # Those of what its samples say.
 _NUMBERS = ("change", "change_low", "change_high", "p_other", "p_same", "p_beyond")
+_NOTHING = {**dict.fromkeys(_NUMBERS, np.nan), "verdict": None, "beyond": False}
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,8 @@ def _judge(rows: Sequence[dict[str, Any]], delta: float) -> pd.DataFrame:
         paired_change(block_changes(rows[i]["a_samples_s"], rows[i]["b_samples_s"]), delta)
         for i in measured
     ]
-    told = dict(zip(measured, judged(changes), strict=True))
-    frame = pd.DataFrame([{**row, **_said(told.get(i))} for i, row in enumerate(rows)])
+    said = dict(zip(measured, _said(changes), strict=True))
+    frame = pd.DataFrame([{**row, **said.get(i, _NOTHING)} for i, row in enumerate(rows)])
     samples = ["a_samples_s", "b_samples_s"]
     return frame[[c for c in frame.columns if c not in samples] + samples]
 
@@ -184,19 +185,15 @@ def _grouped(cells: pd.DataFrame, delta: float) -> pd.DataFrame:
         blocks = np.mean([block_changes(a_s, b_s) for a_s, b_s in pairs], axis=0)
         rows.append({**dict(zip(_WHICH, which, strict=True)), "pairs": len(group)})
         changes.append(paired_change(blocks, delta))
-    judgements = zip(rows, judged(changes), strict=True)
     columns = [*_WHICH, "pairs", *_NUMBERS, "verdict", "beyond"]
-    return pd.DataFrame([{**row, **_said(told)} for row, told in judgements], columns=columns)
+    said = zip(rows, _said(changes), strict=True)
+    return pd.DataFrame([row | numbers for row, numbers in said], columns=columns)
 
 
-def _said(told: JudgedChange | None) -> dict[str, Any]:
-    if told is None:
-        return {**dict.fromkeys(_NUMBERS, np.nan), "verdict": None, "beyond": False}
-    change = told.change
-    shares = (np.expm1(v) for v in (change.estimate, change.low, change.high))
-    numbers = *shares, change.p_other, change.p_same, change.p_beyond
-    return {
-        **dict(zip(_NUMBERS, numbers, strict=True)),
-        "verdict": str(told.verdict),
-        "beyond": told.beyond,
-    }
+def _said(changes: Sequence[PairedChange]) -> Iterator[dict[str, Any]]:
+    """What the samples of each pair say, judged together."""
+    for change, (verdict, beyond) in zip(changes, judged(changes), strict=True):
+        shares = (np.expm1(v) for v in (change.estimate, change.low, change.high))
+        numbers = *shares, change.p_other, change.p_same, change.p_beyond
+        named = dict(zip(_NUMBERS, numbers, strict=True))
+        yield {**named, "verdict": str(verdict), "beyond": beyond}

@@ -8,9 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..comparing import markdown
-from ..comparing.compare import Comparison, compare
-from ..core.display import significant
+from ..comparing.compare import compare
+from ..comparing.comparison import (
+    HEADS,
+    VERDICTS,
+    Comparison,
+    changed_groups,
+    changed_rows,
+    group_words,
+    percent,
+)
 from ..core.paths import ROOT
 from ..figures.changes import MOST_GROUPS, draw_changes
 from ..figures.style import apply_style, save
@@ -36,8 +43,8 @@ def build_comparison(found: Comparison, reports: Path, folder: Path) -> None:
     `reports` holds the template ``compare.typ``. The same comparison gives the same bytes.
     """
     apply_style()
-    names = [markdown.group_words(row) for row in found.groups.to_dict("records")]
-    figure = draw_changes(found.groups, names, found.told.delta)
+    names = [group_words(row) for row in found.groups.to_dict("records")]
+    figure = draw_changes(found.groups, names, found.delta)
     caption = _caption(found)
     save(figure, folder / _FIGURE, "Changes of the groups' bests", caption)
     with tempfile.TemporaryDirectory() as scratch:
@@ -54,7 +61,7 @@ def _caption(found: Comparison) -> str:
     n = len(found.groups)
     most = f"The {MOST_GROUPS} of {n} groups whose bests changed most"
     which = most if n > MOST_GROUPS else f"All {n} groups"
-    delta = markdown.percent(found.told.delta, sign=False)
+    delta = percent(found.delta, sign=False)
     return (
         f"{which}, with 95 % intervals of another run. Filled: the raw "
         "change; hollow: beside the runtime's own copy. To the right is slower; triangles are "
@@ -64,33 +71,19 @@ def _caption(found: Comparison) -> str:
 
 def comparison_facts(found: Comparison) -> dict[str, Any]:
     """All that the page says, as strings."""
-    told = found.told
-    rows = markdown.changed_groups(found.groups).head(_MOST_ROWS).to_dict("records")
-    counted = markdown.counts(found.cells, found.groups)
-    year, month, day = map(int, told.day.split("-"))
+    year, month, day = map(int, found.day.split("-"))
     return {
-        "title": markdown.title(told),
+        "title": found.title,
         "date": [year, month, day],
         "alarm": bool(len(found.slower)),
-        "headline": markdown.headline(found.groups, told.delta),
-        "verdicts": list(markdown.VERDICTS),
-        "counts": [[what, *map(str, numbers)] for what, numbers in counted],
-        "heads": list(markdown.HEADS),
-        "changed": [
-            [
-                markdown.group_words(row),
-                f"{significant(row['a_gbs'])} → {significant(row['b_gbs'])}",
-                markdown.change(row),
-                markdown.change(row, "beside_copy"),
-                row["verdict"],
-                markdown.winner_words(row),
-                markdown.whole_words(row),
-            ]
-            for row in rows
-        ],
-        "remarks": markdown.remarks(found.drift, told),
-        "differences": _few(list(told.differences)),
-        "method": markdown.method(told),
+        "headline": found.headline,
+        "verdicts": list(VERDICTS),
+        "counts": [[what, *map(str, numbers)] for what, numbers in found.counts()],
+        "heads": list(HEADS),
+        "changed": changed_rows(changed_groups(found.groups).head(_MOST_ROWS)),
+        "remarks": found.remarks(),
+        "differences": _few(list(found.differences)),
+        "method": found.method(),
         "figure": {
             "file": _FIGURE,
             "title": "Changes of the groups' bests",

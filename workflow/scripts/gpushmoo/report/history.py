@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..analysis.history import HistoryTables
-from ..comparing.history_text import (
+from ..comparing.history import (
     CHANGE_HEADS,
     Cause,
     change_rows,

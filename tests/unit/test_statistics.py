@@ -1,0 +1,399 @@
+"""Spreads, intervals and verdicts, held against brute force and against published formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations_with_replacement
+from statistics import median
+
+import numpy as np
+import pytest
+from gpushmoo.analysis.statistics import (
+    CLASS_CELLS,
+    FEWEST,
+    SHARING_CELLS,
+    ChangeEstimate,
+    ClassSpread,
+    Spreads,
+    UsualVariance,
+    class_spreads,
+    estimate,
+    half_widths,
+    moderated,
+    replicated,
+    run_spreads,
+    shifts,
+    trigamma_inverse,
+    usual_by_moments,
+    usual_by_quantiles,
+    variance_within,
+)
+from gpushmoo.comparing.verdicts import (
+    LEAST_BLOCKS,
+    Changes,
+    ChangeVerdict,
+    PairedChange,
+    adjusted,
+    alarms,
+    believed_cells,
+    block_changes,
+    hodges_lehmann,
+    judged,
+    paired_change,
+)
+from gpushmoo.core.median import median_interval
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import fdtri, polygamma
+from scipy.stats import t as students_t
+from scipy.stats import ttest_1samp
+
+DELTA = 0.01
+times = st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=9)
+
+
+# What replicates share, and what is a cell's own.
+
+
+def test_what_cells_share_is_parted_from_their_own() -> None:
+    n = SHARING_CELLS
+    logs = np.array([[0.01, -0.01], [-0.01, 0.01]] * (n // 2)) + np.array([0.2, -0.2])
+    found = replicated([logs], ["c"] * n, ["r"] * n)
+    assert found.shared == {"r": pytest.approx(2 * 0.2**2)}
+    assert found.own == pytest.approx(2 * 0.01**2 * n / (n - 1))
+    few = replicated([logs[1:]], ["c"] * (n - 1))
+    assert few.shared == {}
+    assert few.own.max() == pytest.approx(2 * 0.21**2)
+    with pytest.raises(ValueError, match="one replicate"):
+        replicated([logs[:, :1]], ["c"] * n)
+
+
+def test_what_cells_share_counts_as_often_as_there_are_replicates() -> None:
+    """Of 500 cells in four runs: three degrees of freedom, and the variance of four draws."""
+    shared = np.array([0.1, -0.05, 0.02, 0.0])
+    logs = shared + np.random.default_rng(3).normal(0.0, 0.001, (500, 4))
+    spreads = class_spreads(replicated([logs], ["x"] * 500))
+    assert spreads.of("x").shared == pytest.approx(shared.var(ddof=1), rel=0.01)
+    assert spreads.of("x").own.variance == pytest.approx(1e-6, rel=0.2)
+    change = estimate(np.zeros((1, 1)), ["x"], np.zeros(1), spreads, None)
+    assert change.df[0] == pytest.approx(3.0, rel=0.01)
+    assert change.error[0] == pytest.approx(math.sqrt(2.0 * shared.var(ddof=1)), rel=0.01)
+
+
+def test_the_shared_variance_of_a_run_is_the_mean_over_its_shards() -> None:
+    """Two rounds of one shard are one observation of it, as the round of another shard is."""
+    n = SHARING_CELLS
+    drifts = [[0.1, 0.3], [0.2]]
+    shards = [
+        replicated(
+            [np.repeat([[d, -d] for d in each], n, axis=0)],
+            ["c"] * n * len(each),
+            np.repeat(range(len(each)), n).tolist(),
+        )
+        for each in drifts
+    ]
+    spreads = run_spreads(shards)
+    assert spreads is not None
+    assert spreads.whole.shared_df == 2.0
+    assert spreads.whole.shared == pytest.approx((2 * (0.1**2 + 0.3**2) / 2 + 2 * 0.2**2) / 2)
+
+
+# What is usual.
+
+
+def test_moments_are_those_of_the_paper() -> None:
+    """ē and its spread determine d₀ and s₀² by digamma and trigamma alone (section 6.2)."""
+    variances = np.geomspace(1e-7, 1e-5, 40)
+    usual = usual_by_moments(variances, 4)
+    e = np.log(variances) - float(polygamma(0, 2)) + math.log(2)
+    beyond_chance = e.var(ddof=1) - float(polygamma(1, 2))
+    assert float(polygamma(1, usual.df / 2)) == pytest.approx(beyond_chance)
+    s0 = math.log(usual.variance) - float(polygamma(0, usual.df / 2)) + math.log(usual.df / 2)
+    assert s0 == pytest.approx(e.mean())
+    assert usual_by_moments(np.full(40, 1e-6), 4).df == math.inf
+
+
+@pytest.mark.parametrize("df", [1.0, 3.0])
+@pytest.mark.parametrize("prior_df", [1.0, 4.0, 50.0])
+def test_quantiles_find_a_usual_variance_again(df: float, prior_df: float) -> None:
+    """Variances at the quantiles of s₀² F(d, d₀), the model of Smyth's section 3."""
+    variances = 4e-6 * fdtri(df, prior_df, (np.arange(2000) + 0.5) / 2000)
+    found = usual_by_quantiles(variances, df)
+    assert (found.variance, found.df) == (pytest.approx(4e-6, rel=0.01), prior_df)
+
+
+def test_few_variances_and_zeros_give_their_mean() -> None:
+    assert usual_by_moments(np.array([1.0, 3.0]), 2) == UsualVariance(2.0, 2)
+    assert usual_by_moments(np.array([1.0, 3.0]), 2, few_df=0.0).df == 0.0
+    assert usual_by_moments(np.zeros(FEWEST), 2) == UsualVariance(0.0, 2)
+    assert usual_by_moments(np.geomspace(1.0, 64.0, FEWEST - 1), 2).df == 2
+    assert usual_by_moments(np.geomspace(1.0, 64.0, FEWEST), 2).df != 2
+    with pytest.raises(ValueError, match="no cells"):
+        usual_by_moments(np.empty(0), 2)
+    assert usual_by_quantiles(np.array([1.0, 3.0]), 1) == UsualVariance(2.0, 1.0)
+    assert usual_by_quantiles(np.array([1.0]), 1).df == 0.0
+    few = usual_by_quantiles(np.full(CLASS_CELLS - 1, 1.0), 1)
+    assert few == UsualVariance(1.0, 1.0) != usual_by_quantiles(np.full(CLASS_CELLS, 1.0), 1)
+
+
+@given(st.floats(1e-8, 1e9))
+def test_the_inverse_of_trigamma_is_one(value: float) -> None:
+    assert float(polygamma(1, trigamma_inverse(value))) == pytest.approx(value, rel=1e-3)
+
+
+def test_a_class_has_its_own_spread_when_it_has_cells_enough() -> None:
+    names = ["calm"] * CLASS_CELLS + ["wild"] * CLASS_CELLS + ["rare"] * 3
+    sizes = np.array([0.001] * CLASS_CELLS + [0.1] * CLASS_CELLS + [0.01] * 3)
+    logs = sizes[:, None] * np.random.default_rng(9).standard_normal((len(names), 2))
+    spreads = run_spreads([replicated([logs], names, range(len(names)))])
+    assert spreads is not None
+    assert set(spreads.classes) == {"calm", "wild"}
+    assert spreads.of("calm").own.variance < 1e-5 < 1e-3 < spreads.of("wild").own.variance
+    assert spreads.of("rare") == spreads.whole
+
+
+def test_variances_are_shrunk_by_their_degrees_of_freedom() -> None:
+    """Smyth's equation 2; infinitely many prior degrees leave nothing to the cell itself."""
+    own = np.array([9.0, 9.0, 9.0])
+    found, df = moderated(np.array([1.0, 1.0, 1.0]), np.array([3.0, 0.0, math.inf]), own, 1.0)
+    assert found.tolist() == [3.0, 9.0, 1.0]
+    assert df.tolist() == [4.0, 1.0, math.inf]
+    prior, _ = moderated(np.array([1.0]), np.array([3.0]), np.array([math.nan]), 0)
+    assert prior.tolist() == [1.0]
+
+
+# Intervals of repeats.
+
+
+def run_intervals(run: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Of each cell of shards of log medians: mean, own half-width, whole half-width."""
+    names = ["class"] * len(run[0])
+    found = [replicated([logs], names) for logs in run]
+    spreads = run_spreads(found)
+    assert spreads is not None
+    none = np.zeros(len(names))
+    parts = [
+        (logs.mean(axis=1), *half_widths(logs.shape[1], f.own, none, names, spreads))
+        for logs, f in zip(run, found, strict=True)
+    ]
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
+
+
+@pytest.mark.parametrize(("repeats", "drift", "uneven"), [(2, 0.05, 0.6), (3, 0.002, 0.6)])
+def test_intervals_cover_the_truth_of_drawn_runs(repeats: int, drift: float, uneven: float) -> None:
+    """The cells' own spread differs by a factor of e^uneven, as a log-normal."""
+    rng = np.random.default_rng([repeats, int(drift * 1000)])
+    sizes = 0.002 * np.exp(uneven * rng.standard_normal((400, 16)))
+    run = [
+        drift * rng.standard_normal(repeats)
+        + size[:, None] * rng.standard_normal((len(size), repeats))
+        for size in sizes
+    ]
+    mean, own, whole = run_intervals(run)
+    # What a shard's cells share is one draw of 400.
+    assert np.mean(np.abs(mean) <= whole) == pytest.approx(0.95, abs=0.025)
+    assert np.median(own) < 0.01
+    assert (np.median(whole) > 0.05) == (drift == 0.05)
+
+
+def test_a_single_pair_of_repeats_has_the_interval_of_two_measurements() -> None:
+    """Of two values with nothing beside them: 12.7 standard errors."""
+    found = replicated([np.array([[0.01, -0.01]])], ["c"])
+    spreads = run_spreads([found])
+    assert spreads == Spreads({}, ClassSpread(UsualVariance(pytest.approx(2e-4), 0.0), 0.0, 0.0))
+    assert spreads is not None
+    for half in half_widths(2, found.own, np.zeros(1), ["c"], spreads):
+        assert half == pytest.approx(12.706 * 0.01, rel=1e-4)
+    assert run_spreads([]) is None
+    assert run_spreads([replicated([np.zeros((0, 2))], [])]) is None
+
+
+@pytest.mark.parametrize(
+    ("repeats", "of_class", "of_samples"),
+    [
+        pytest.param(1, 1e-4, 0.0, id="measured once: known as well as its class"),
+        pytest.param(2, 1e-8, 2e-4, id="samples that scatter more than repeats are believed"),
+    ],
+)
+def test_what_a_cell_is_known_by(repeats: int, of_class: float, of_samples: float) -> None:
+    spreads = Spreads({}, ClassSpread(UsualVariance(of_class, 1e6), 0.0, 0.0))
+    own, _ = half_widths(repeats, np.zeros(1), np.array([of_samples]), ["c"], spreads)
+    assert own == pytest.approx(1.96 * 0.01, rel=1e-3)
+
+
+def test_clocks_that_show_no_difference_give_intervals_all_the_same() -> None:
+    logs = np.zeros((50, 2))
+    logs[:3] = [[1e-3, -1e-3]] * 3
+    _, _, whole = run_intervals([logs])
+    assert np.isfinite(whole).all()
+    assert (whole > 0).all()
+
+
+@given(st.lists(st.floats(1.0, 1.5), min_size=6, max_size=40))
+def test_variance_of_a_median_follows_from_its_interval(samples: list[float]) -> None:
+    m = median_interval(samples)
+    found = variance_within(*(np.array([v]) for v in (m.low, m.high, m.coverage)))[0]
+    assert found >= 0.0
+    assert (found == 0.0) == (m.low == m.high)
+    assert variance_within(np.array([1.0]), np.array([1.0]), np.array([0.0])) == 0.0
+
+
+# Changes between runs.
+
+
+def test_few_cells_in_pairs_have_the_interval_of_students_t() -> None:
+    """Of one cell, of which nothing else is known, nothing can be shrunk."""
+    changes = np.array([[0.01, 0.03, 0.02, 0.05]])
+    # A change is of two runs.
+    seen = replicated([changes / math.sqrt(2.0)], ["x"])
+    found = estimate(changes, ["x"], np.zeros(1), None, seen)
+    expected = ttest_1samp(changes[0], 0.0)
+    low, high = expected.confidence_interval(0.95)
+    assert (found.low[0], found.high[0]) == pytest.approx((low, high))
+    assert 2 * found.p_beyond(0.0, 1)[0] == pytest.approx(expected.pvalue)
+
+
+def test_what_pairs_share_adds_to_what_is_known_beforehand() -> None:
+    usual = Spreads({}, ClassSpread(UsualVariance(0.0, math.inf), 0.01, 3.0))
+    seen = replicated([np.tile([0.3, -0.3], (SHARING_CELLS, 1))], ["x"] * SHARING_CELLS)
+    assert seen.shared == {"x": pytest.approx(0.18)}
+    n = SHARING_CELLS
+    found = estimate(np.zeros((n, 2)), ["x"] * n, np.zeros(n), usual, seen)
+    assert found.error[0] == pytest.approx(math.sqrt((3 * 0.01 + 0.18) / 4))
+    assert found.df[0] == pytest.approx(4.0)
+
+
+def test_no_error_is_smaller_than_what_the_samples_tell() -> None:
+    usual = class_spreads(replicated([np.zeros((9, 3))], ["x"] * 9))
+    found = estimate(np.zeros((1, 1)), ["x"], np.array([0.02]), usual, None)
+    assert found.error[0] == pytest.approx(math.sqrt(0.04))
+
+
+@given(st.lists(st.tuples(times, times), min_size=1, max_size=5), st.floats(-3.0, 3.0))
+def test_the_shift_is_the_median_of_all_differences(
+    cells: list[tuple[list[float], list[float]]], by: float
+) -> None:
+    sides = [[np.array(cell[i]) for cell in cells] for i in (0, 1)]
+    lengths = [np.array([len(values) for values in side]) for side in sides]
+    a, b = map(np.concatenate, sides)
+    found = shifts(a, lengths[0], b, lengths[1])
+    expected = [median(y - x for x in first for y in second) for first, second in cells]
+    assert found.tolist() == pytest.approx(expected, abs=1e-12)
+    assert shifts(b, lengths[1], a, lengths[0]) == pytest.approx(-found, abs=1e-12)
+    assert shifts(a, lengths[0], b + by, lengths[1]) == pytest.approx(found + by)
+    assert np.isnan(shifts(a[:0], np.array([0]), b, lengths[1][:1])).all()
+
+
+# Verdicts on changes of runs.
+
+
+def changes_of(raw: list[float], over_copy: list[float], error: float = 0.002) -> Changes:
+    errors, df = np.full(len(raw), error), np.full(len(raw), 20.0)
+    return Changes(*(ChangeEstimate(np.array(v), errors, df) for v in (raw, over_copy)))
+
+
+def test_both_ways_of_looking_have_to_agree() -> None:
+    changes = changes_of([0.05, 0.05, 0.05, 0.0], [0.05, 0.0, -0.05, 0.05])
+    assert (changes.p < 0.05).tolist() == [True, False, False, False]
+    assert alarms(changes, DELTA).tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize("groups", [1, 40])
+@pytest.mark.parametrize(("factor", "alarm"), [(1.001, True), (0.999, False)])
+def test_an_alarm_has_a_chance_of_one_in_forty_where_nothing_changed(
+    groups: int, factor: float, alarm: bool
+) -> None:
+    """Of `groups` one changed: it alarms beyond the quantile of its share of 2.5 %, not before."""
+    change = [math.log1p(DELTA) + factor * float(students_t(20).isf(0.025 / groups)) * 0.002]
+    change += [0.0] * (groups - 1)
+    assert alarms(changes_of(change, change), DELTA).tolist() == [alarm] + [False] * (groups - 1)
+
+
+def test_a_cell_is_believed_at_the_share_of_groups_that_changed() -> None:
+    """Half of the groups changed: within them 2.5 % have to do, and not 5 %."""
+    p = np.array([1e-4, 0.04, 0.9, 0.9])
+    assert believed_cells(p, ["a", "a", "b", "b"]).tolist() == [True, False, False, False]
+    assert believed_cells(p[:2], ["a", "a"]).tolist() == [True, True]
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12), st.integers(1, 4))
+def test_cells_are_believed_in_groups_that_changed_alone(values: list[float], groups: int) -> None:
+    p, names = np.array(values), np.arange(len(values)) % groups
+    believed = believed_cells(p, names.tolist())
+    for name in set(names.tolist()):
+        inside = names == name
+        assert not believed[inside].any() or min(adjusted(p[inside])) <= 0.05
+        # What is believed is never less probable than what is not, in the same group.
+        if believed[inside].any():
+            assert believed[inside][p[inside] <= p[inside & believed].max()].all()
+
+
+# Verdicts on versions that were sampled alternately.
+
+
+@given(times)
+def test_the_estimate_is_the_median_of_all_means_of_two(values: list[float]) -> None:
+    means = [(x + y) / 2 for x, y in combinations_with_replacement(values, 2)]
+    assert hodges_lehmann(np.array(values)) == pytest.approx(median(means), abs=1e-12)
+
+
+@given(st.floats(0.5, 2.0), st.floats(-0.1, 0.1), st.floats(-9.0, -5.0))
+def test_a_steady_drift_is_in_no_change(ratio: float, drift: float, begin: float) -> None:
+    """Log seconds that grow by the same amount from sample to sample, A B B A and mirrored."""
+    logs = begin + drift * np.arange(4 * 6).reshape(6, 4)
+    mirrored = (np.arange(6) % 2 == 1)[:, None]
+    outer, inner = logs[:, [0, 3]], logs[:, [1, 2]]
+    a = np.where(mirrored, inner, outer)
+    b = np.where(mirrored, outer, inner) + np.log(ratio)
+    assert block_changes(np.exp(a), np.exp(b)) == pytest.approx(np.full(6, np.log(ratio)), abs=1e-9)
+
+
+def test_a_paired_change_is_judged_by_students_t() -> None:
+    changes = np.array([0.01, 0.03, 0.02, 0.05])
+    found, margin = paired_change(changes, DELTA), math.log1p(DELTA)
+    interval = ttest_1samp(changes, 0.0).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    above, below = (
+        {b: float(ttest_1samp(changes, b, alternative=how).pvalue) for b in (margin, -margin)}
+        for how in ("greater", "less")
+    )
+    assert found.p_other == pytest.approx(float(ttest_1samp(changes, 0.0).pvalue))
+    assert found.p_same == pytest.approx(max(above[-margin], below[margin]))
+    assert found.p_beyond == pytest.approx(above[margin])
+    with pytest.raises(ValueError, match="3 blocks; an interval needs 4"):
+        paired_change(np.zeros(LEAST_BLOCKS - 1), DELTA)
+
+
+@pytest.mark.parametrize(
+    ("shift", "verdict"),
+    [(0.0, ChangeVerdict.SAME), (0.02, ChangeVerdict.SLOWER), (-0.02, ChangeVerdict.FASTER)],
+)
+@pytest.mark.parametrize("noise", [0.0, 0.002])
+def test_what_is_planted_in_pairs_is_found(
+    shift: float, verdict: ChangeVerdict, noise: float
+) -> None:
+    rng = np.random.default_rng(1)
+    drawn = shift + noise * rng.standard_normal((200, 8))
+    found = judged([paired_change(changes, DELTA) for changes in drawn])
+    assert sum(each == (verdict, shift > DELTA) for each in found) > 195
+    assert judged([]) == []
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(1e-6, 0.5), st.floats(-0.05, 0.05))
+def test_what_is_beyond_is_slower(seed: int, noise: float, shift: float) -> None:
+    drawn = shift + noise * np.random.default_rng(seed).standard_normal((20, LEAST_BLOCKS))
+    for verdict, beyond in judged([paired_change(changes, DELTA) for changes in drawn]):
+        assert not beyond or verdict is ChangeVerdict.SLOWER
+
+
+@pytest.mark.parametrize(("p", "is_shown"), [(0.049, True), (0.051, False)])
+def test_one_verdict_in_twenty_may_be_wrong_and_one_in_forty_that_is_beyond(
+    p: float, is_shown: bool
+) -> None:
+    change = PairedChange(0.02, 0.01, 0.03, p_other=p, p_same=1.0, p_beyond=p / 2)
+    [(verdict, beyond)] = judged([change])
+    assert (verdict is ChangeVerdict.SLOWER, beyond) == (is_shown, is_shown)
+    [(verdict, _)] = judged([replace(change, p_same=p)])
+    assert (verdict is ChangeVerdict.SAME) == is_shown

@@ -1,0 +1,374 @@
+"""How far replicates of one measurement lie apart, and the intervals that follow from it.
+
+The unit is the replicate: a repeat within a run, or a run among others. Samples of one replicate
+and cells that drifted together are no replicates of it. The logarithm of a cell's time in replicate
+r is taken as μ(cell) + D(r) + e(cell, r). D is what cells share, such as another clock or a
+neighbour on the machine; only as many replicates as there are tell its variance, whatever the
+number of cells. e is the cell's own. Few replicates know the variance of e of one cell badly, but
+many cells of its class know its usual size, so each is shrunk towards that: the moderated variance
+of limma (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004, article 3).
+All variances are those of logarithms of times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import digamma, fdtri, ndtri, polygamma, stdtr, stdtrit
+
+from ..core.median import CONFIDENCE
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+# Cells that tell what they share; with fewer it is counted as each cell's own.
+SHARING_CELLS = 8
+# Variances that tell by how much they differ beyond chance: of the moments, of the quantiles.
+FEWEST, CLASS_CELLS = 8, 30
+# A variance under this share of the median one is a clock's grain; its logarithm would say much.
+_LEAST_SHARE = 1e-5
+# Degrees of freedom that are tried for a usual variance; the last stands for any number.
+_PRIOR_DF = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, 50.0, 1e6)
+_MOST_DF = 1e6
+# Differences that are in memory at once.
+_MOST_DIFFERENCES = 2_000_000
+
+
+@dataclass(frozen=True)
+class UsualVariance:
+    """The usual variance of a class, and for how many degrees of freedom it counts (or infinity).
+
+    A cell's own variance is distributed as ``variance`` times F(own degrees, ``df``).
+    """
+
+    variance: float
+    df: float
+
+
+@dataclass(frozen=True)
+class ClassSpread:
+    """The usual variance of the cells of a class, and the variance of what they share.
+
+    `shared_df` are the degrees of freedom of the latter; 0: nothing shared is told apart.
+    """
+
+    own: UsualVariance
+    shared: float
+    shared_df: float
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """The spread of each class by name, and that of all cells together."""
+
+    classes: Mapping[Hashable, ClassSpread]
+    whole: ClassSpread
+
+    def of(self, name: Hashable) -> ClassSpread:
+        """That of the class `name`; of all cells where none was seen."""
+        return self.classes.get(name, self.whole)
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """What replicates of some cells tell: cells' own variances, and those of what groups share.
+
+    `own` has an entry for each cell, of `df` degrees of freedom; `classes` names the cells'.
+    """
+
+    own: Floats
+    classes: Sequence[Hashable]
+    shared: Mapping[Hashable, float]
+    df: float
+
+
+def replicated(
+    blocks: Sequence[Floats],
+    classes: Sequence[Hashable],
+    sharing: Sequence[Hashable] | None = None,
+) -> Replicated:
+    """Part what replicates deviate by; each block is shape (cells, replicates), of the same cells.
+
+    Within a block all columns measure the same. `sharing` says which cells drift together, by
+    default those of a class. Raises ValueError where no block has two columns.
+    """
+    df = float(sum(block.shape[1] - 1 for block in blocks))
+    if not df:
+        raise ValueError("one replicate has no deviations")
+    places = _places(classes if sharing is None else sharing)
+    own = np.zeros(len(classes))
+    shared: dict[Hashable, float] = {}
+    for block in blocks:
+        rest = block - block.mean(axis=1, keepdims=True)
+        for name, where in places.items():
+            of_group, n = rest[where], len(where)
+            if n >= SHARING_CELLS:
+                drift = np.median(of_group, axis=0)
+                drift -= drift.mean()
+                shared[name] = shared.get(name, 0.0) + float((drift**2).sum()) / df
+                of_group = (of_group - drift) * math.sqrt(n / (n - 1))
+            own[where] += (of_group**2).sum(axis=1) / df
+    return Replicated(own, classes, shared, df)
+
+
+def _places(names: Sequence[Hashable]) -> dict[Hashable, list[int]]:
+    """Where each of the names stands."""
+    places: dict[Hashable, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(place)
+    return places
+
+
+def usual_by_moments(variances: Floats, df: float, few_df: float | None = None) -> UsualVariance:
+    """What is usual, from the `variances` of many cells, each of `df` degrees of freedom.
+
+    By the moments of their logarithms (Smyth, section 6.2). Of fewer than FEWEST, or where most are
+    zero, their mean, which counts as much as one of them, or for `few_df` degrees. Raises
+    ValueError of none.
+    """
+    if not len(variances):
+        raise ValueError("the usual variance of no cells")
+    middle = float(np.median(variances))
+    if len(variances) < FEWEST or not middle > 0.0:
+        return UsualVariance(float(variances.mean()), df if few_df is None else few_df)
+    z = np.log(np.maximum(variances, _LEAST_SHARE * middle))
+    e = z - digamma(df / 2) + math.log(df / 2)
+    mean = float(e.mean())
+    beyond_chance = float(e.var(ddof=1)) - float(polygamma(1, df / 2))
+    if beyond_chance <= 0.0:
+        return UsualVariance(math.exp(mean), math.inf)
+    half_df = trigamma_inverse(beyond_chance)
+    variance = math.exp(mean + float(digamma(half_df)) - math.log(half_df))
+    return UsualVariance(variance, 2.0 * half_df)
+
+
+def usual_by_quantiles(variances: Floats, df: float) -> UsualVariance:
+    """As `usual_by_moments`, by the median and the 95th percentile of `variances`.
+
+    Repeats within a run are so close in time that a clock's grain makes many variances zero, of
+    which there is no logarithm. Fewer than CLASS_CELLS count as little as a cell's own.
+    """
+    middle, high = np.quantile(variances, [0.5, 0.95])
+    if len(variances) < CLASS_CELLS or not middle > 0.0:
+        few_df = min(_PRIOR_DF) if len(variances) > 1 else 0.0
+        return UsualVariance(float(variances.mean()), few_df)
+    ratios = {d: fdtri(df, d, 0.95) / fdtri(df, d, 0.5) for d in _PRIOR_DF}
+    prior_df = min(_PRIOR_DF, key=lambda d: abs(math.log(ratios[d] * middle / high)))
+    return UsualVariance(float(middle / fdtri(df, prior_df, 0.5)), prior_df)
+
+
+def trigamma_inverse(value: float) -> float:
+    """The y > 0 with trigamma(y) = `value` > 0, by Newton's method (Smyth, appendix)."""
+    if value > 1e7:
+        return 1.0 / math.sqrt(value)
+    if value < 1e-6:
+        return 1.0 / value
+    y = 0.5 + 1.0 / value
+    for _ in range(50):
+        trigamma = float(polygamma(1, y))
+        step = trigamma * (1.0 - trigamma / value) / float(polygamma(2, y))
+        y += step
+        if -step / y < 1e-10:
+            break
+    return y
+
+
+def run_spreads(shards: Sequence[Replicated]) -> Spreads | None:
+    """The spreads within a run, from the repeats of all its shards; None without any.
+
+    What is shared has one variance for all cells. Rounds of one shard are close in time, so that
+    they are one observation of it.
+    """
+    shards = [shard for shard in shards if len(shard.own)]
+    if not shards:
+        return None
+    own = np.concatenate([shard.own for shard in shards])
+    places = _places([name for shard in shards for name in shard.classes])
+    df = min(shard.df for shard in shards)
+    drifts = [(s.df, float(np.mean([*s.shared.values()]))) for s in shards if s.shared]
+    shared_df = float(sum(each for each, _ in drifts))
+    shared = sum(each * value for each, value in drifts) / shared_df if shared_df else 0.0
+    classes = {
+        name: ClassSpread(usual_by_quantiles(own[where], df), shared, shared_df)
+        for name, where in places.items()
+        if len(where) >= CLASS_CELLS
+    }
+    return Spreads(classes, ClassSpread(usual_by_quantiles(own, df), shared, shared_df))
+
+
+def class_spreads(found: Replicated, few_df: float | None = None) -> Spreads:
+    """The spreads between runs: of each class what its own cells tell; `few_df` as of the moments.
+
+    What is shared has a variance for each class; for a class that was not seen the largest.
+    """
+    classes = {
+        name: ClassSpread(
+            usual_by_moments(found.own[where], found.df, few_df),
+            found.shared.get(name, 0.0),
+            found.df if name in found.shared else 0.0,
+        )
+        for name, where in _places(found.classes).items()
+    }
+    whole = usual_by_moments(found.own, found.df, few_df)
+    shared = max(found.shared.values(), default=0.0)
+    return Spreads(classes, ClassSpread(whole, shared, found.df if found.shared else 0.0))
+
+
+def moderated(prior: Floats, prior_df: Floats, own: Floats, df: float) -> tuple[Floats, Floats]:
+    """Cells' own variances, of `df` degrees, shrunk towards their priors; the degrees of both.
+
+    The posterior variance, Smyth's equation 2: (d₀ s₀² + d s²) / (d₀ + d). With `df` 0 nothing is
+    known of the cell itself and the prior stands.
+    """
+    if df == 0:
+        return prior.copy(), prior_df.copy()
+    with np.errstate(invalid="ignore"):
+        weight = np.where(np.isinf(prior_df), 1.0, prior_df / (prior_df + df))
+    return weight * prior + (1.0 - weight) * own, prior_df + df
+
+
+def summed(own: Floats, own_df: Floats, shared: Floats, shared_df: Floats) -> Floats:
+    """Degrees of freedom of the sum of two estimated variances, after Welch and Satterthwaite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = own**2 / own_df + np.where(shared_df > 0.0, shared**2 / shared_df, 0.0)
+        df = np.where(parts > 0.0, (own + shared) ** 2 / parts, own_df)
+    return np.minimum(df, _MOST_DF)
+
+
+def t_quantile(df: Floats) -> Floats:
+    """Half of a 95 % interval in standard errors."""
+    quantile: Floats = stdtrit(df, (1.0 + CONFIDENCE) / 2.0)
+    return quantile
+
+
+def _priors(spreads: Spreads, names: Sequence[Hashable]) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of each cell the usual variance and what is shared, each with its degrees of freedom."""
+    found = [spreads.of(name) for name in names]
+    rows = [(s.own.variance, s.own.df, s.shared, s.shared_df) for s in found]
+    own, own_df, shared, shared_df = np.array(rows, np.float64).reshape(-1, 4).T
+    return own, own_df, shared, shared_df
+
+
+def half_widths(
+    repeats: int, variances: Floats, within: Floats, names: Sequence[Hashable], spreads: Spreads
+) -> tuple[Floats, Floats]:
+    """Half-widths of the 95 % intervals of the means of as many `repeats`, log medians of cells.
+
+    The first leave out what all cells of the same rounds share, to compare these; the second have
+    it. `variances` are those of `Replicated` (ignored for a single repeat), `within` the variance
+    of a repeat's median that its samples tell. The larger of both says how well a mean is known.
+    """
+    prior, prior_df, shared, shared_df = _priors(spreads, names)
+    own, own_df = moderated(prior, prior_df, variances, repeats - 1)
+    own, own_df = np.maximum(own, within), np.maximum(own_df, 1.0)
+    whole_df = summed(own, own_df, shared, shared_df)
+    return (
+        t_quantile(own_df) * np.sqrt(own / repeats),
+        t_quantile(whole_df) * np.sqrt((own + shared) / repeats),
+    )
+
+
+def variance_within(low: Floats, high: Floats, coverage: Floats) -> Floats:
+    """Variance of a log median whose interval from its samples is `low` to `high`.
+
+    `coverage` is that interval's confidence; an interval of one sample (0) tells nothing: 0.
+    """
+    z = normal_quantile(coverage)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        half = np.where(z > 0.0, np.log(high / low) / 2.0 / z, 0.0)
+    variance: Floats = half**2
+    return variance
+
+
+def normal_quantile(coverage: Floats) -> Floats:
+    """Half of an interval of this confidence in standard errors."""
+    z: Floats = ndtri((1.0 + np.clip(coverage, 0.0, 0.999)) / 2.0)
+    return z
+
+
+@dataclass(frozen=True)
+class ChangeEstimate:
+    """Changes of log times with what they are known to: standard error and degrees of freedom.
+
+    An unknown change is NaN, an unknown error infinite.
+    """
+
+    change: Floats
+    error: Floats
+    df: Floats
+
+    @property
+    def low(self) -> Floats:
+        """Lower end of the 95 % interval."""
+        return self.change - t_quantile(self.df) * self.error
+
+    @property
+    def high(self) -> Floats:
+        """Upper end of the 95 % interval."""
+        return self.change + t_quantile(self.df) * self.error
+
+    def p_beyond(self, bound: float, sign: int) -> Floats:
+        """p value of each change not being beyond `bound` in the direction of `sign`, one-sided."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.nan_to_num((sign * self.change - bound) / self.error, posinf=1e9, neginf=-1e9)
+        p: Floats = np.where(np.isfinite(self.error), stdtr(self.df, -t), 1.0)
+        return p
+
+
+def estimate(
+    changes: Floats,
+    classes: Sequence[Hashable],
+    within: Floats,
+    usual: Spreads | None,
+    seen: Replicated | None,
+) -> ChangeEstimate:
+    """The mean change of each cell over pairs of runs; `changes` has the shape (cells, pairs).
+
+    `usual` is what is known beforehand, `seen` what replicates of these very cells tell (variances
+    of a run, as all here); of `usual` None that of `seen` is taken. Without both no error is known.
+    `within` is the variance of a run's own median that its samples tell: an error is never smaller.
+    """
+    n, mean = changes.shape[1], changes.mean(axis=1)
+    if usual is None and seen is None:
+        return ChangeEstimate(mean, np.full(len(mean), np.inf), np.ones(len(mean)))
+    if seen is None:
+        seen = Replicated(np.zeros(len(mean)), classes, {}, 0.0)
+    # The mean of a few of these very cells tells nothing that they do not tell themselves.
+    spreads = class_spreads(seen, few_df=0.0) if usual is None else usual
+    prior, prior_df, shared, shared_df = _priors(spreads, classes)
+    own, own_df = moderated(prior, prior_df, seen.own, seen.df)
+    own = np.maximum(own, within)
+    here = np.array([seen.shared.get(name, 0.0) for name in classes])
+    more = np.array([seen.df if name in seen.shared else 0.0 for name in classes])
+    total_df = np.maximum(shared_df + more, 1.0)
+    shared = (shared_df * shared + more * here) / total_df
+    df = summed(own, own_df, shared, shared_df + more)
+    return ChangeEstimate(mean, np.sqrt(2.0 / n * (own + shared)), df)
+
+
+def shifts(first: Floats, n_first: Places, second: Floats, n_second: Places) -> Floats:
+    """The Hodges–Lehmann shift of many cells: median of all differences second[j] − first[i].
+
+    The samples of all cells stand in a row, `n_first` and `n_second` of each; NaN where a side has
+    none. Of logarithms of times it is that of the ratio. One outlier in four samples does not move
+    it far (breakdown point 29 %), and of normal samples it needs 5 % more than the difference of
+    means (Hodges and Lehmann, Annals of Mathematical Statistics 34, 1963).
+    """
+    out = np.full(len(n_first), np.nan)
+    begins = np.cumsum(n_first) - n_first, np.cumsum(n_second) - n_second
+    for a, b in np.unique(np.column_stack([n_first, n_second]), axis=0).tolist():
+        if not a or not b:
+            continue
+        places = np.flatnonzero((n_first == a) & (n_second == b))
+        step = max(1, _MOST_DIFFERENCES // (a * b))
+        for start in range(0, len(places), step):
+            some = places[start : start + step]
+            x = first[begins[0][some][:, None] + np.arange(a)]
+            y = second[begins[1][some][:, None] + np.arange(b)]
+            differences = (y[:, :, None] - x[:, None, :]).reshape(len(some), a * b)
+            out[some] = np.median(differences, axis=1)
+    return out

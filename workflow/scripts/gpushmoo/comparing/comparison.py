@@ -1,0 +1,296 @@
+"""What a comparison found: its tables, and the sentences on them as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from ..core.display import significant
+from ..core.errors import UserError
+from ..core.schema import GROUP, NUMBER, PARAMS, SMALL, TEXT, best_schema, columns
+from ..storage.store import read_table, write_parquet
+from ..storage.wholefile import write_summed
+from .runs import Place
+from .verdicts import ChangeVerdict
+
+# Changes are of times: 0.02 is two percent slower.
+_GROUP_FIELDS = [best_schema([]).field(name) for name in GROUP]
+_CHANGE_FIELDS = [
+    *columns(NUMBER, "change change_low change_high", nullable=True),
+    *columns(NUMBER, "beside_copy beside_copy_low beside_copy_high", nullable=True),
+    *columns(NUMBER, "p_value"),
+    *columns(TEXT, "verdict"),
+]
+CHANGED_CELLS_SCHEMA = pa.schema(
+    [
+        *_GROUP_FIELDS,
+        *columns(TEXT, "cell_key params"),
+        *columns(NUMBER, "a_s b_s"),
+        *_CHANGE_FIELDS,
+    ]
+)
+CHANGED_GROUPS_SCHEMA = pa.schema(
+    [
+        *_GROUP_FIELDS,
+        *columns(TEXT, "best_a best_b"),
+        *columns(NUMBER, "a_gbs b_gbs"),
+        *_CHANGE_FIELDS,
+        *columns(pa.bool_(), "alarm winner_held"),
+        *columns(NUMBER, "whole whole_low whole_high", nullable=True),
+        *columns(TEXT, "whole_verdict"),
+        *columns(SMALL, "tied_a tied_b tied_both"),
+        *columns(SMALL, "only_a only_b slower faster same undecided"),
+    ]
+)
+DRIFT_SCHEMA = pa.schema(
+    [
+        *columns(TEXT, "kernel dtype"),
+        *columns(pa.int64(), "height width"),
+        *columns(TEXT, "cache_state device_name"),
+        *columns(NUMBER, "change change_low change_high", nullable=True),
+    ]
+)
+
+# Of the table of groups that changed.
+HEADS = (
+    "group",
+    "best of A → B in GB/s",
+    "change",
+    "beside the copy",
+    "verdict",
+    "A's best in B",
+    "all its cells",
+)
+# Rows of each table in the text; the rest is in the tables that are saved.
+MOST_ROWS = 20
+VERDICTS = tuple(verdict.value for verdict in ChangeVerdict)
+_MOST_CELLS, _MOST_GROUPS = 5, 3
+_METHOD = (
+    "Changes are of the time of a launch, with 95 % intervals; {copy} is without what the "
+    "runtime's own copy changed by in the same rounds. {same}: both intervals lie within ±{delta}. "
+    "All cells of a group together tell a change that its best alone does not."
+)
+
+
+class SlowerError(UserError):
+    """A group's best surely got slower; one sentence."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What became of B, held against A.
+
+    `cells` and `groups` have the columns of CHANGED_CELLS_SCHEMA and CHANGED_GROUPS_SCHEMA, `drift`
+    (DRIFT_SCHEMA) is what the runtime's own copy took more in B; changes are shares of the time in
+    A. `missing` are the cells that only one side has. `a` and `b` name the runs, `day` is that of
+    the last of them, `delta` the share that does not matter; `rests` says on what the intervals
+    rest, `differences` what else A and B differ by.
+    """
+
+    cells: pd.DataFrame
+    groups: pd.DataFrame
+    drift: pd.DataFrame
+    missing: pd.DataFrame
+    a: Sequence[str]
+    b: Sequence[str]
+    day: str
+    delta: float
+    rests: str
+    differences: Sequence[str]
+
+    @property
+    def slower(self) -> pd.DataFrame:
+        """The groups whose best got slower by more than delta: what a guard stops at."""
+        return self.groups[self.groups["alarm"]]
+
+    def markdown(self) -> str:
+        """A summary for a pull request, ending in a line break."""
+        counted = [[what, *map(str, numbers)] for what, numbers in self.counts()]
+        differ = [f"* {line}" for line in self.differences]
+        parts = [
+            f"## {self.title}",
+            f"**{self.headline}**",
+            markdown_table(["", *VERDICTS], counted),
+            self._changed_table(),
+            "\n".join(f"* {line}" for line in self.remarks()),
+            "What else differs (A → B):\n\n" + "\n".join(differ) if differ else "",
+            self.method("*"),
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def save(self, folder: Place) -> Path:
+        """Write ``cells.parquet``, ``groups.parquet``, ``drift.parquet`` and ``summary.md``."""
+        out = Path(folder).expanduser()
+        for name, frame, schema in (
+            ("cells", self.cells, CHANGED_CELLS_SCHEMA),
+            ("groups", self.groups, CHANGED_GROUPS_SCHEMA),
+            ("drift", self.drift, DRIFT_SCHEMA),
+        ):
+            found = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+            write_parquet(found, out / f"{name}.parquet", {})
+        write_summed(out / "summary.md", self.markdown().encode())
+        return out
+
+    @property
+    def title(self) -> str:
+        """Which runs are compared."""
+        return f"{', '.join(self.b)} against {', '.join(self.a)}"
+
+    @property
+    def headline(self) -> str:
+        """What a guard decides by, in one sentence."""
+        n, slow = len(self.groups), len(self.slower)
+        bound = percent(self.delta, sign=False)
+        if slow:
+            whose = "group's best" if n == 1 else "groups' bests"
+            return f"{slow} of {n} {whose} got slower by more than {bound}."
+        return f"Of {n} groups no best surely got slower by more than {bound}."
+
+    def counts(self) -> list[tuple[str, list[int]]]:
+        """How many groups' bests, groups and cells have each of VERDICTS."""
+        return [
+            (what, [int((found == verdict).sum()) for verdict in VERDICTS])
+            for what, found in (
+                ("groups' bests", self.groups["verdict"]),
+                ("groups as a whole", self.groups["whole_verdict"]),
+                ("cells", self.cells["verdict"]),
+            )
+        ]
+
+    def method(self, mark: str = "") -> str:
+        """On what intervals rest and what the words mean; words are put between `mark`s."""
+        words = {"copy": f"{mark}beside the copy{mark}", "same": f"{mark}Same{mark}"}
+        return f"{self.rests} {_METHOD.format(**words, delta=percent(self.delta, sign=False))}"
+
+    def _changed_table(self) -> str:
+        named = changed_groups(self.groups)
+        if named.empty:
+            return ""
+        rows = changed_rows(named.head(MOST_ROWS), "**")
+        left = len(named) - MOST_ROWS
+        return markdown_table(HEADS, rows) + (f"\n\n{left} more changed." if left > 0 else "")
+
+    def remarks(self) -> list[str]:
+        """What the machine did, by the runtime's own copy, and which cells only one side has."""
+        return [*self._drift_lines(), *self._missing_lines()]
+
+    def _drift_lines(self) -> list[str]:
+        drift = self.drift
+        if drift.empty:
+            words = "No copy of the runtime was timed: what the machine itself did is not told"
+            return [f"{words} apart."]
+        row = drift.loc[drift["change"].abs().idxmax()].to_dict()
+        size = f"{row['height']} × {row['width']}"
+        place = f"{row['kernel']}, {row['dtype']}, {size}, {row['cache_state']}"
+        places = f"{len(drift)} places" if len(drift) > 1 else "one place"
+        lines = [
+            "The machine itself: the time of the runtime's own copy changed by "
+            f"{percent(drift['change'].median())}, the median of {places}, and by {change(row)} at "
+            f"most ({place})."
+        ]
+        if (drift["change"].abs() > self.delta).mean() > 0.5:
+            lines.append(
+                "The machine itself changed by more than what is asked for; judge by the changes "
+                "beside the copy, and measure again."
+            )
+        return lines
+
+    def _missing_lines(self) -> list[str]:
+        lines = []
+        for side, other in (("A", "B"), ("B", "A")):
+            lost = self.missing[self.missing["verified_in"] == side]
+            if lost.empty:
+                continue
+            how = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())
+            swept = lost[lost["status"] != "not swept"].head(_MOST_CELLS).to_dict("records")
+            named = "; ".join(
+                f"{row['kernel']} {row['dtype']} {row[PARAMS]} ({row['status']})".replace("  ", " ")
+                for row in swept
+            )
+            lines.append(
+                f"{len(lost)} cells that {side} verified have no verified time in {other}: {how}"
+                + (f"; such as {named}." if named else ".")
+            )
+        return lines
+
+
+def guard(groups: Path, out: Path) -> None:
+    """Write to `out` that a comparison's `groups` raise no alarm; SlowerError if they do."""
+    table = read_table(groups, CHANGED_GROUPS_SCHEMA).to_pandas()
+    slow = changed_groups(table[table["alarm"]]).to_dict("records")
+    if slow:
+        named = "; ".join(f"{group_words(row)}: {change(row)}" for row in slow[:_MOST_GROUPS])
+        more = f"; and {len(slow) - _MOST_GROUPS} more" if len(slow) > _MOST_GROUPS else ""
+        raise SlowerError(
+            f"{len(slow)} of {len(table)} groups' bests surely got slower: {named}{more}. "
+            f"'{groups.with_name('summary.md')}' has the table."
+        )
+    write_summed(out, f"No best of {len(table)} groups surely got slower.\n".encode())
+
+
+def changed_groups(groups: pd.DataFrame) -> pd.DataFrame:
+    """The groups to be named: those with an alarm first, then what changed, the most first."""
+    changed = groups[["verdict", "whole_verdict"]].isin(
+        [ChangeVerdict.SLOWER, ChangeVerdict.FASTER]
+    )
+    named = groups[groups["alarm"] | changed.any(axis=1)]
+    ranked = named.assign(size=named["change"].abs())
+    return ranked.sort_values(["alarm", "size"], ascending=False).drop(columns="size")
+
+
+def changed_rows(groups: pd.DataFrame, mark: str = "") -> list[list[str]]:
+    """What HEADS names of each group, in words; an alarm's verdict is put between `mark`s."""
+    return [
+        [
+            group_words(row),
+            f"{significant(row['a_gbs'])} → {significant(row['b_gbs'])}",
+            change(row),
+            change(row, "beside_copy"),
+            f"{mark}{row['verdict']}{mark}" if row["alarm"] else row["verdict"],
+            _winner_words(row),
+            f"{row['whole_verdict']}: {change(row, 'whole')}",
+        ]
+        for row in groups.to_dict("records")
+    ]
+
+
+def _winner_words(row: Mapping[str, Any]) -> str:
+    """Whether A's best is still among B's best, and what B's is."""
+    if row["winner_held"]:
+        return "still tied" if row["best_a"] != row["best_b"] else "still the best"
+    return f"no longer: {row['best_a']} → {row['best_b']}"
+
+
+def percent(share: float | None, sign: bool = True) -> str:
+    """``+1.23 %``; ``—`` where it is not known."""
+    if share is None or pd.isna(share):
+        return "—"
+    digits = 2 if abs(share) < 0.1 else 1
+    return f"{100 * share:{'+' if sign else ''}.{digits}f} %".replace("-", "−")
+
+
+def change(row: Mapping[str, Any], name: str = "change") -> str:
+    """A change with its interval in brackets."""
+    value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    if pd.isna(low):
+        return percent(value)
+    return f"{percent(value)} ({percent(low)} to {percent(high)})"
+
+
+def group_words(row: Mapping[str, Any]) -> str:
+    """``copy, float, element, 1024 × 1024, warm``."""
+    place = f"{row['height']} × {row['width']}"
+    return ", ".join((row["kernel"], row["dtype"], row["variant"], place, row["cache_state"]))
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; a bar in a cell's text is no border."""
+    lines = [heads, *rows]
+    texts = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
+    first, *others = (f"| {text} |" for text in texts)
+    return "\n".join([first, "|---" * len(heads) + "|", *others])

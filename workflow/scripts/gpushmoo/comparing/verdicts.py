@@ -1,0 +1,200 @@
+"""Verdicts on many changes at once, of runs and of versions that were sampled alternately.
+
+A change of runs is believed where the raw one and that beside the runtime's own copy both show it
+(an intersection–union test), after a correction for how many are asked: groups first, then the
+cells of the groups that changed (Benjamini and Bogomolov, Journal of the Royal Statistical Society
+B 76, 2014).
+
+Of versions a block is A B B A, or its mirror image: what drifts linearly in time adds as much to
+both. Its change is the mean of log seconds of B less that of A, and blocks, not samples, are what
+is replicated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from ..analysis.statistics import ChangeEstimate, Floats
+from ..core.median import CONFIDENCE
+
+Booleans = npt.NDArray[np.bool_]
+
+# Share of false ones among the changes that are named; of one side half as many.
+FALSE_SHARE = 1.0 - CONFIDENCE
+# Fewer blocks leave an interval that says nothing.
+LEAST_BLOCKS = 4
+
+
+class ChangeVerdict(StrEnum):
+    """What became of a cell or a group's best; ``same`` is shown to have changed by less than δ."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    SAME = "same"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes of log times, raw and beside the copy; the latter NaN where there was no copy."""
+
+    raw: ChangeEstimate
+    over_copy: ChangeEstimate
+
+    def p_beyond(self, bound: float, sign: int) -> Floats:
+        """One-sided p value of no change beyond `bound`, by the test that is less sure."""
+        p, beside = self.raw.p_beyond(bound, sign), self.over_copy.p_beyond(bound, sign)
+        both: Floats = np.where(np.isnan(self.over_copy.change), p, np.maximum(p, beside))
+        return both
+
+    @property
+    def p(self) -> Floats:
+        """Two-sided p value of there being no change."""
+        p: Floats = np.minimum(1.0, 2.0 * np.minimum(self.p_beyond(0.0, 1), self.p_beyond(0.0, -1)))
+        return p
+
+    def inside(self, bound: float) -> Booleans:
+        """Whether both 95 % intervals lie within ±`bound`: an equivalence test."""
+        raw, beside = (
+            np.isfinite(of.error) & (of.low >= -bound) & (of.high <= bound)
+            for of in (self.raw, self.over_copy)
+        )
+        both: Booleans = raw & (np.isnan(self.over_copy.change) | beside)
+        return both
+
+
+def verdicts(changes: Changes, believed: Booleans, delta: float) -> list[ChangeVerdict]:
+    """The verdict on each change, of which some are `believed`; `delta` is what does not matter.
+
+    What is surely smaller than `delta` (a share of the time) is the same, believed or not.
+    """
+    same, slower = changes.inside(math.log1p(delta)), changes.raw.change > 0.0
+    return [_verdict(*each) for each in zip(same, believed, slower, strict=True)]
+
+
+def _verdict(same: bool, believed: bool, slower: bool) -> ChangeVerdict:
+    if same:
+        return ChangeVerdict.SAME
+    if not believed:
+        return ChangeVerdict.UNDECIDED
+    return ChangeVerdict.SLOWER if slower else ChangeVerdict.FASTER
+
+
+def adjusted(p: Floats) -> Floats:
+    """p values adjusted by Benjamini and Hochberg (J. R. Stat. Soc. B 57, 1995); may be none."""
+    return stats.false_discovery_control(p) if len(p) else p
+
+
+def alarms(changes: Changes, delta: float) -> Booleans:
+    """Which of all groups' bests got slower by more than `delta`.
+
+    At the lower ends of both intervals, and after the correction for the number of groups: where
+    nothing changed, one run in forty raises an alarm at most.
+    """
+    alarm: Booleans = adjusted(changes.p_beyond(math.log1p(delta), 1)) <= FALSE_SHARE / 2.0
+    return alarm
+
+
+def believed_cells(p: Floats, groups: Sequence[Hashable]) -> Booleans:
+    """Which cells' changes are believed: those of groups that changed, by p values within these.
+
+    A group's own p value is that of Simes. R of m groups changed, then a cell's adjusted p value
+    has to stay under the R-th part in m of FALSE_SHARE.
+    """
+    places: dict[Hashable, list[int]] = {}
+    for place, group in enumerate(groups):
+        places.setdefault(group, []).append(place)
+    within = [adjusted(p[where]) for where in places.values()]
+    # The smallest adjusted p value is that of Simes.
+    changed = adjusted(np.array([values.min() for values in within])) <= FALSE_SHARE
+    believed = np.zeros(len(p), dtype=bool)
+    for where, values, has_changed in zip(places.values(), within, changed, strict=True):
+        believed[where] = has_changed & (values <= FALSE_SHARE * changed.mean())
+    return believed
+
+
+@dataclass(frozen=True)
+class PairedChange:
+    """Log ratios of B's seconds to A's, over 0 where B is slower.
+
+    `estimate` is the Hodges–Lehmann estimate over blocks, `low` and `high` bound the 95 % t
+    interval. p-values: `p_other` that nothing changed, `p_same` that the change is δ or more either
+    way, `p_beyond` that B is not slower by more than δ.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    p_other: float
+    p_same: float
+    p_beyond: float
+
+
+def block_changes(a_s: Any, b_s: Any) -> Floats:
+    """The change of each block; `a_s` and `b_s` are seconds of shape (blocks, 2)."""
+    change: Floats = np.log(np.asarray(b_s)).mean(axis=1) - np.log(np.asarray(a_s)).mean(axis=1)
+    return change
+
+
+def hodges_lehmann(values: Floats) -> float:
+    """The median of the means of all pairs, each value with itself included.
+
+    Hodges and Lehmann, "Estimates of location based on rank tests", Ann. Math. Statist. 34 (1963).
+    """
+    first, second = np.triu_indices(len(values))
+    return float(np.median((values[first] + values[second]) / 2))
+
+
+def paired_change(changes: Floats, delta: float) -> PairedChange:
+    """What so many blocks' changes say; `delta` is a share (0.01).
+
+    Raises ValueError below LEAST_BLOCKS. Equivalence is shown by two one-sided tests (Schuirmann,
+    J. Pharmacokinet. Biopharm. 15, 1987).
+    """
+    if len(changes) < LEAST_BLOCKS:
+        raise ValueError(f"{len(changes)} blocks; an interval needs {LEAST_BLOCKS}")
+    error = changes.std(ddof=1) / np.sqrt(len(changes))
+    of = ChangeEstimate(*(np.array([v]) for v in (changes.mean(), error, len(changes) - 1.0)))
+    margin = math.log1p(delta)
+
+    def p_beyond(bound: float, sign: int) -> float:
+        return float(of.p_beyond(bound, sign)[0])
+
+    return PairedChange(
+        hodges_lehmann(changes),
+        float(of.low[0]),
+        float(of.high[0]),
+        min(1.0, 2.0 * min(p_beyond(0.0, 1), p_beyond(0.0, -1))),
+        max(p_beyond(-margin, 1), p_beyond(-margin, -1)),
+        p_beyond(margin, 1),
+    )
+
+
+def judged(changes: Sequence[PairedChange]) -> list[tuple[ChangeVerdict, bool]]:
+    """Verdicts of all pairs together, and whether B is shown to be slower by more than δ.
+
+    Of the verdicts of one kind at most FALSE_SHARE are wrong on average.
+    """
+    if not changes:
+        return []
+    # The last of one side, as an interval's lower end has it: so what is beyond is slower, too.
+    other, same, beyond = (
+        adjusted(np.array([getattr(change, name) for change in changes])) <= share
+        for name, share in (
+            ("p_other", FALSE_SHARE),
+            ("p_same", FALSE_SHARE),
+            ("p_beyond", FALSE_SHARE / 2.0),
+        )
+    )
+    # The sign is that of the interval, which a verdict keeps off 0.
+    slower = [change.low + change.high > 0.0 for change in changes]
+    verdict = [_verdict(*each) for each in zip(same, other, slower, strict=True)]
+    return list(zip(verdict, beyond.tolist(), strict=True))

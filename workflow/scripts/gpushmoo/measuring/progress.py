@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.errors import WorkloadError
+from ..core.median import median_interval
 from ..core.schema import Status
 from ..core.space import LAUNCH_KINDS
 from ..workloads.contract import Workload
@@ -190,7 +190,9 @@ class LiveFile:
             if run.status is None and key in timed_s and key not in self._told:
                 new.append(self._cell(key, run, timed_s[key]))
             elif run.status is not None and self._told.get(key) is None:
-                new.append(self._cell(key, run, _median_s(run)))
+                ok = run.status is Status.OK and run.samples_s
+                seconds = median_interval(run.samples_s).median if ok else None
+                new.append(self._cell(key, run, seconds))
         self._told.update((cell.key, cell.status) for cell in new)
         line = {"share": share, "cells": [vars(cell) for cell in new]}
         with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
@@ -240,11 +242,6 @@ def read_live(path: Path) -> LiveShard | None:
         return LiveShard(head["label"], *counts, share, tuple(known.values()), told_at, begun_at)
     except (LookupError, TypeError, ValueError):
         return None
-
-
-def _median_s(run: CellRun) -> float | None:
-    ok = run.status is Status.OK and run.samples_s
-    return statistics.median(run.samples_s) if ok else None
 
 
 def _whole_lines(text: str) -> Iterable[Any]:

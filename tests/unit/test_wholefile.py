@@ -211,7 +211,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Path], str]:
     def read(log: Path, damaged: Path) -> str:
         terminal = io.StringIO()
         monkeypatch.setattr(
-            "gpushmoo.storage.joblog._Log.end", lambda _, sentence: terminal.write(sentence)
+            "gpushmoo.storage.joblog._BoundedLog.end", lambda _, sentence: terminal.write(sentence)
         )
         monkeypatch.setattr("gpushmoo.storage.joblog.os.dup2", lambda *_: None)
         with pytest.raises(SystemExit), job_log(log, end=sys.exit):

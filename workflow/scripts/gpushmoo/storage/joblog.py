@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
-import signal
-import subprocess
 import sys
-import traceback
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
 from ..core.display import MOST_SENTENCE, one_line
-from . import log_keeper
 from .wholefile import UnusableFilesError, set_aside
 
 # Bytes that a log holds at most; what is printed beyond them is left out in the middle.
 MOST_BYTES = 10**7
-# Seconds for which a job that has ended waits for its log: only where something that user's code
-# started goes on and may still print is there anything to wait for.
-_CLOSE_S = 5.0
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Seconds between two looks at its size: what is printed in between may be beyond that.
+_LOOK_S = 0.2
+_CUT = (
+    b"\n[gpushmoo: what was printed here is left out. What prints so much is most likely a kernel "
+    b"or workload.py, and what is timed includes it.]\n"
+)
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -35,17 +35,18 @@ def job_log(
     """Send file descriptors 1 and 2 to `path`; yield the terminal's stderr for progress lines.
 
     Snakemake leaves ``log:`` empty when a script does not do this, also for output of libraries
-    written in C. All processes of the job together print at most MOST_BYTES into it; a job that
-    printed more says so on the terminal. An exception of the `expected` types is a message to the
-    user: it is said in one line on the terminal, without a traceback, and `end` is called with
-    status 1. So is one on files that must not be used, which are set aside. Any other one is
-    written to the log with its traceback and named on the terminal.
+    written in C. Of what all processes of the job print the log keeps about MOST_BYTES, the
+    beginning and the end; a job that printed more says so on the terminal. An exception of the
+    `expected` types is a message to the user: it is said in one line on the terminal, without a
+    traceback, and `end` is called with status 1. So is one on files that must not be used, which
+    are set aside. Any other one is written to the log with its traceback and named on the terminal.
     """
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _flush()
     with os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace") as terminal:
-        log = _Log(Path(path), terminal)
+        file = _BoundedLog(path, terminal)
+        # On a full disk a handler loses a line; to print one would end the job.
         logging.basicConfig(
             level=logging.INFO,
             stream=sys.stderr,
@@ -55,73 +56,74 @@ def job_log(
         try:
             yield terminal
         except expected as err:
-            print(err, file=sys.stderr)
-            log.end(str(err))
+            log.error("%s", err)
+            file.end(str(err))
             end(1)
         except UnusableFilesError as err:
-            print(err, file=sys.stderr)
-            log.end(f"{err}{_aside(err.files, Path(path))}")
+            log.error("%s", err)
+            file.end(f"{err}{_aside(err.files, path)}")
             end(1)
         except Exception as err:
-            traceback.print_exc()
+            log.exception("The job failed.")
             sentence = one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)
-            log.end(f"{sentence} (details: {path})")
+            file.end(f"{sentence} (details: {path})")
             end(1)
         finally:
-            log.close()
+            file.close()
 
 
-class _Log:
-    """File descriptors 1 and 2 on their way to a file through a `log_keeper`."""
+class _BoundedLog:
+    """The file that file descriptors 1 and 2 lead to, shortened in the middle where it is long.
+
+    All that prints appends to the file itself, so that nothing waits, and what was printed before
+    a job is killed is there.
+    """
 
     def __init__(self, path: Path, terminal: TextIO) -> None:
         self._path, self._terminal = path, terminal
         path.write_bytes(b"")
         # Kept open: at the end the folder may be gone, or another one the working directory.
-        self._file = path.open("ab")
-        # The end that is read stays open here as well: were the keeper killed, the log would be
-        # lost, and nothing that prints would fail.
-        self._read_end, begin = os.pipe()
-        if sys.platform == "linux":
-            # So that what prints seldom has to wait; it is no matter if there is no more room.
-            with suppress(OSError):
-                fcntl.fcntl(begin, fcntl.F_SETPIPE_SZ, 2**20)
-        # The keeper starts with these blocked, so that only the end of all that prints ends it: a
-        # scheduler that ends a job asks every process, and what they say then is to be kept.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-        try:
-            self._keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", log_keeper.__file__, str(MOST_BYTES)],
-                stdin=self._read_end,
-                stdout=self._file,
-                stderr=self._file,
-                start_new_session=True,
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        os.dup2(begin, 1)
-        os.dup2(begin, 2)
-        os.close(begin)
+        self._file = path.open("a+b", buffering=0)
+        os.dup2(self._file.fileno(), 1)
+        os.dup2(self._file.fileno(), 2)
+        self._is_cut = False
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._bound, daemon=True)
+        self._watch.start()
+
+    def _bound(self) -> None:
+        while not self._ended.wait(_LOOK_S):
+            self._shorten()
+
+    def _shorten(self) -> None:
+        """Keep the first half of MOST_BYTES and the last quarter; on a full disk what fits."""
+        descriptor = self._file.fileno()
+        size, tail = os.fstat(descriptor).st_size, MOST_BYTES // 4
+        if size <= MOST_BYTES:
+            return
+        self._is_cut = True
+        with suppress(OSError):
+            last = os.pread(descriptor, tail, size - tail)
+            os.ftruncate(descriptor, MOST_BYTES // 2)
+            os.write(descriptor, _CUT + last)
 
     def close(self) -> None:
-        """Return when the file is written; what is printed later goes straight to its end."""
+        """Return when the log is as it stays; what is printed later goes to its end."""
         if self._file.closed:
             return
-        sys.stdout.flush()
-        sys.stderr.flush()
-        with self._file:
-            os.dup2(self._file.fileno(), 1)
-            os.dup2(self._file.fileno(), 2)
-        os.close(self._read_end)
-        with suppress(subprocess.TimeoutExpired):
-            if self._keeper.wait(_CLOSE_S) == log_keeper.DROPPED:
-                self.say(
-                    f"'{self._path}' would be over {MOST_BYTES / 1e6:g} MB and holds only the "
-                    "beginning and the end; where a kernel or workload.py prints, times include it."
-                )
+        _flush()
+        self._ended.set()
+        self._watch.join()
+        self._shorten()
+        self._file.close()
+        if self._is_cut:
+            self.say(
+                f"'{self._path}' would be over {MOST_BYTES / 1e6:g} MB and holds only the "
+                "beginning and the end; where a kernel or workload.py prints, times include it."
+            )
 
     def end(self, sentence: str) -> None:
-        """Say what ended the job, and return when the file is written."""
+        """Say what ended the job, and close the log."""
         self.say(sentence)
         self.close()
 
@@ -131,9 +133,16 @@ class _Log:
         self._terminal.flush()
 
 
-def _aside(unusable: Sequence[Path], log: Path) -> str:
+def _flush() -> None:
+    """Have all that was printed written; on a full disk it is lost."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+
+
+def _aside(unusable: Sequence[Path], log_file: Path) -> str:
     """Set files of the run aside; a sentence on them, empty where all are from elsewhere."""
-    run = next((p.parent for p in log.parents if p.name == "logs"), None)
+    run = next((p.parent for p in log_file.parents if p.name == "logs"), None)
     try:
         moved = set_aside(unusable, run) if run is not None else []
     except OSError as err:

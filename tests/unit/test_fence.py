@@ -187,14 +187,12 @@ def test_control_c_and_a_want_of_memory_pass_where_they_must() -> None:
         workload.launch()
 
 
-def test_what_a_method_changes_of_the_process_is_put_back(tmp_path: Path) -> None:
+def test_the_working_directory_that_a_method_changes_is_put_back(tmp_path: Path) -> None:
     def changes(self: Any, folder: Path) -> dict[str, Any]:
-        np.seterr(all="raise")
-        warnings.simplefilter("error")
         os.chdir(folder)
         return {}
 
-    before, filters, errors = Path.cwd(), list(warnings.filters), np.geterr()
+    before = Path.cwd()
     workload = workload_with(inputs=changes)
     said = r"test_fence.py: inputs changes the working directory to '/'; name files by Path\(__file"
     with pytest.raises(WorkloadError, match=said):
@@ -209,7 +207,7 @@ def test_what_a_method_changes_of_the_process_is_put_back(tmp_path: Path) -> Non
 
     with pytest.raises(WorkloadError, match="a folder that is gone"):
         workload_with(inputs=moves_and_removes).inputs()
-    assert (Path.cwd(), list(warnings.filters), np.geterr()) == (before, filters, errors)
+    assert Path.cwd() == before
 
 
 class SilentError(Exception):

@@ -1,8 +1,9 @@
 """Puts back what a user's workload.py changes of the process that it shares with the library.
 
-Fenced is what careless code does change and what then goes wrong elsewhere: the working directory,
-NumPy's floating-point errors, warnings' filters, and while a module is loaded the environment,
-``sys.stdout`` and ``sys.stderr``, and modules beside another kernel that have the same name.
+That is what careless code does change and what then goes wrong elsewhere: the working directory by
+any method, and while a module is loaded also the environment, NumPy's floating-point errors,
+warnings' filters, ``sys.stdout`` and ``sys.stderr``, and modules beside another kernel that have
+the same name.
 """
 
 from __future__ import annotations
@@ -13,45 +14,26 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 
-class Fence:
-    """A context manager around a call of user's code, cheap enough for every one (microseconds).
-
-    Afterwards `moved` is the working directory to which the code had changed, None if it had not.
-    """
-
-    __slots__ = ("_errors", "_filters", "_folder", "moved")
-
-    def __enter__(self) -> Fence:
-        """Remember the process as it is."""
-        self.moved: str | None = None
-        self._folder = _working_directory()
-        self._filters = warnings.filters[:]
-        self._errors = np.errstate()
-        self._errors.__enter__()
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        """Put it back."""
-        self._errors.__exit__(*exc)
-        if warnings.filters != self._filters:
-            warnings.filters[:] = self._filters  # type: ignore[index]
-        folder = _working_directory()
-        if folder != self._folder and self._folder is not None:
-            self.moved = folder or "a folder that is gone"
-            with suppress(OSError):  # the former one is gone as well
-                os.chdir(self._folder)
-
-
-def _working_directory() -> str | None:
+def working_directory() -> str | None:
+    """None where somebody has removed it."""
     try:
         return os.getcwd()
-    except OSError:  # removed by somebody
+    except OSError:
         return None
+
+
+def put_back(folder: str | None) -> str | None:
+    """Make `folder` the working directory again; the one that it was in the meantime, if any."""
+    now = working_directory()
+    if now == folder or folder is None:
+        return None
+    with suppress(OSError):  # the former one is gone as well
+        os.chdir(folder)
+    return now or "a folder that is gone"
 
 
 # Folders of the kernels that this process has loaded, each with the separator at its end.
@@ -59,8 +41,8 @@ _loaded: set[str] = set()
 
 
 @contextmanager
-def loading(folder: Path) -> Iterator[Fence]:
-    """A fence around loading the module in `folder`.
+def loading(folder: Path) -> Iterator[None]:
+    """A fence around loading the module in `folder`; its working directory is for the caller.
 
     Modules beside it stay loaded, so that its methods can go on importing them; they are forgotten
     when another kernel is loaded.
@@ -69,8 +51,8 @@ def loading(folder: Path) -> Iterator[Fence]:
     environment = dict(os.environ)
     streams = sys.stdout, sys.stderr
     try:
-        with Fence() as fence:
-            yield fence
+        with np.errstate(), warnings.catch_warnings():
+            yield
     finally:
         sys.stdout, sys.stderr = streams
         for name in os.environ.keys() - environment.keys():

@@ -21,7 +21,7 @@ from ..core.python_digest import python_digest
 from ..core.schema import axis_fault
 from ..core.space import CACHE_STATES
 from .contract import Curve, HeatMap, Workload
-from .fence import loading
+from .fence import loading, put_back, working_directory
 from .user_code import blamed, file_label, moved_clause
 from .views import view_fault
 
@@ -153,9 +153,9 @@ def load_kernel(path: Path) -> KernelFolder:
     module = importlib.util.module_from_spec(spec)
     # A data class with postponed annotations looks its module up there.
     sys.modules[spec.name] = module
-    file = path / "workload.py"
+    file, folder = path / "workload.py", working_directory()
     try:
-        with loading(path) as fence:
+        with loading(path):
             spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
@@ -164,10 +164,10 @@ def load_kernel(path: Path) -> KernelFolder:
         raise KernelFolderError(
             f"Kernel '{path.name}': workload.py does not load ({blamed(file, 'it', err)})."
         ) from err
-    if fence.moved is not None:
-        raise KernelFolderError(
-            f"Kernel '{path.name}': {file_label(file)} {moved_clause(fence.moved)}."
-        )
+    finally:
+        moved = put_back(folder)
+    if moved is not None:
+        raise KernelFolderError(f"Kernel '{path.name}': {file_label(file)} {moved_clause(moved)}.")
     workload = _workload_of(module, path.name)
     fault = declared_fault(workload)
     if fault is not None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..core.display import one_line
 from ..core.errors import TypedError, WorkloadError
-from .fence import Fence
+from .fence import put_back, working_directory
 
 # Bytes of the shared memory; a longer text is cut.
 _SIZE = 256
@@ -123,11 +123,10 @@ def guarded(name: str, method: Callable[..., Any], check: Check | None) -> Calla
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before = swap(runs)
+        before, folder = swap(runs), working_directory()
         try:
-            with Fence() as fence:
-                returned = run(self, *args, **kwargs)
-                fault = None if check is None else check(returned)
+            returned = run(self, *args, **kwargs)
+            fault = None if check is None else check(returned)
         except (TypedError, KeyboardInterrupt):
             raise
         except BaseException as err:
@@ -135,10 +134,11 @@ def guarded(name: str, method: Callable[..., Any], check: Check | None) -> Calla
                 raise
             raise WorkloadError(blamed(_file_of(type(self)), name, err)) from err
         finally:
+            moved = put_back(folder)
             swap(before)
-        if fence.moved is not None:
+        if moved is not None:
             label = file_label(_file_of(type(self)))
-            raise WorkloadError(f"{label}: {name} {moved_clause(fence.moved)}")
+            raise WorkloadError(f"{label}: {name} {moved_clause(moved)}")
         if fault is not None:
             raise WorkloadError(f"{file_label(_file_of(type(self)))}: {name} returns {fault}")
         return returned

@@ -14,7 +14,7 @@ from gpushmoo.analysis.best import best_table
 from gpushmoo.analysis.ceiling import CeilingRow
 from gpushmoo.report.findings import MOST, Finding, advice_findings, ranked
 from gpushmoo.report.first_page import closing_lines, cost_cell, first_page
-from gpushmoo.report.launches import axes_words, launch_values, launch_words, thumbnail
+from gpushmoo.report.tables import axes_words, launch_values, launch_words, thumbnail
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

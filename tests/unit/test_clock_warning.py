@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpushmoo.analysis.clocks_seen import clocks_seen
-from gpushmoo.report.clocks import clock_warning, locked_clause
+from gpushmoo.report.sureness import clock_warning, locked_clause
 
 
 def shard(*clocks: int, memory: int = 3201, reasons: tuple[str, ...] = (), **other: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from gpushmoo.analysis.contrasts import double_over_float, steps
-from gpushmoo.report.contrasts import contrast_findings
+from gpushmoo.report.findings import contrast_findings
 from gpushmoo.report.tables import Namer
 from hypothesis import given
 from hypothesis import strategies as st

@@ -27,8 +27,8 @@ from gpushmoo.measuring.rounds import (
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import sweep_params
+from gpushmoo.report.findings import kind_findings, of_first_kind
 from gpushmoo.report.first_page import first_page
-from gpushmoo.report.kinds import kind_findings, of_first_kind
 from gpushmoo.report.tables import Namer
 from gpushmoo.storage.dataset import of_one_kind
 from hypothesis import given

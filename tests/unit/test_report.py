@@ -15,8 +15,7 @@ from gpushmoo.comparing.history import history_of
 from gpushmoo.core.display import number, percent, seconds, significant, size_bytes
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import CACHE_STATES, Problem
-from gpushmoo.report.appendix import device_numbers
-from gpushmoo.report.device import device_card
+from gpushmoo.report.appendix import device_card, device_numbers
 from gpushmoo.report.history import FIGURE
 from gpushmoo.report.tables import NAMED_TIES
 from gpushmoo.storage.store import read_shard

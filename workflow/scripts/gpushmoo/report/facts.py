@@ -16,21 +16,39 @@ from ..analysis.steadiness import steadiness
 from ..core.schema import GROUP
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
 from . import tables
-from .appendix import fault_rows, machine_tables, provenance_rows
+from .appendix import (
+    device_card,
+    fault_rows,
+    machine_tables,
+    measured_date,
+    measured_words,
+    provenance_rows,
+    title_device,
+)
 from .chapter_pages import Page, figures_in
-from .clocks import clock_warning, locked_clause
-from .contrasts import contrast_findings
-from .device import device_card, measured_date, measured_words, title_device
-from .earlier import earlier_finding
 from .energy import FIGURE, energy_findings, energy_page
-from .findings import Finding, advice_findings, fault_findings, ranked
+from .findings import (
+    Finding,
+    advice_findings,
+    contrast_findings,
+    fault_findings,
+    kind_findings,
+    of_first_kind,
+    ranked,
+)
 from .first_page import first_page
 from .history import FIGURE as HISTORY_FIGURE
 from .history import history_findings, history_page
-from .kinds import kind_findings, of_first_kind
-from .method import method_facts
-from .searched import searched_findings
-from .sureness import status_words, steadiness_finding, sureness_rows
+from .sureness import (
+    clock_warning,
+    earlier_finding,
+    locked_clause,
+    method_facts,
+    searched_findings,
+    status_words,
+    steadiness_finding,
+    sureness_rows,
+)
 from .tables import Json
 from .why import gain_words, parameter_tables, partition_rows, why_parts
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from ..analysis.advice import Advice
-from ..core.display import gbs, joined, percent, significant
-from ..core.schema import Status
+from ..analysis.contrasts import Ratio, Step, double_over_float, steps
+from ..analysis.fastest import axes_of, params_text
+from ..core.display import gbs, joined, kind_words, percent, significant
+from ..core.schema import GROUP, Status
+from ..core.space import CACHE_STATES, LAUNCH_KINDS
+from ..storage.dataset import matching, of_one_kind
 from .appendix import fault_rows
-from .launches import launch_words
-from .tables import Json
+from .tables import Json, Namer, launch_words
 
 # So many stand on the first page.
 MOST = 5
@@ -199,3 +202,136 @@ def fault_findings(cells: pd.DataFrame, notes: Sequence[Mapping[str, str]]) -> l
         sentences.append(f"{wrong} cells computed a wrong result and are in no figure.")
     sentences += [f"A view of a kernel is not drawn: {n['fault']}." for n in notes if "fault" in n]
     return [Finding(sentence, float("inf")) for sentence in sentences]
+
+
+def contrast_findings(
+    cells: pd.DataFrame,
+    persistent: Sequence[str],
+    others: Sequence[str],
+    names: Namer,
+    figure_of: FigureOf,
+) -> list[Finding]:
+    """For each kernel's largest problem, on the first device and in the first cache state.
+
+    `persistent` kernels are asked what one block too many costs, they and `others` what double
+    moves over float.
+    """
+    out = []
+    for kernel in [*persistent, *others]:
+        series = list(_series(cells, kernel))
+        if not series:
+            continue
+        if kernel in persistent:
+            losses = [s for variant in series[:1] for s in steps(variant)]
+            if losses:
+                worth = max(step.lost.value for step in losses)
+                sentence = _steps_sentence(series[0], losses, names)
+                out.append(Finding(sentence, worth, figure_of(kernel)))
+        gaps = [g for g in map(_gap, series) if g]
+        if gaps:
+            where = names.size(series[0].iloc[0])
+            sentence = (
+                f"{kernel}, {where}: where float is fastest, double moves {'; '.join(gaps)} what "
+                "float does."
+            )
+            out.append(Finding(sentence, 0.0, figure_of(kernel)))
+    return out
+
+
+def _series(cells: pd.DataFrame, kernel: str) -> Iterator[pd.DataFrame]:
+    """The cells of each variant of `kernel`."""
+    of_kernel = of_one_kind(cells[cells["kernel"] == kernel])
+    if of_kernel.empty:
+        return
+    of_kernel = of_kernel[of_kernel["device_name"] == of_kernel["device_name"].min()]
+    problems = of_kernel[["height", "width"]].drop_duplicates()
+    height, width = max(problems.itertuples(index=False), key=lambda p: (p[0] * p[1], p[0]))
+    of_kernel = of_kernel[(of_kernel["height"] == height) & (of_kernel["width"] == width)]
+    present = set(of_kernel["cache_state"])
+    of_kernel = of_kernel[of_kernel["cache_state"] == next(s for s in CACHE_STATES if s in present)]
+    for _, variant in of_kernel.groupby("variant", sort=True, observed=True):
+        yield variant
+
+
+def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -> str:
+    """Types that lose at the same number of blocks share a clause."""
+    clauses = []
+    for s in dict.fromkeys((s.blocks, s.units, s.per_unit) for s in losses):
+        blocks, units, per_unit = s
+        held = f" ({units} × {per_unit} resident)" if blocks == units * per_unit else ""
+        costs = ", ".join(
+            f"{percent(t.lost.value)} with {t.dtype}"
+            for t in losses
+            if (t.blocks, t.units, t.per_unit) == s
+        )
+        clauses.append(f"one block more than {blocks}{held} costs {costs}")
+    first = cells.iloc[0]
+    return f"{first['kernel']}, {first['variant']}, {names.size(first)}: {'; '.join(clauses)}."
+
+
+def _gap(cells: pd.DataFrame) -> str | None:
+    """How much double moves of what float does; None where no difference is shown."""
+    try:
+        gap, at = double_over_float(cells, axes_of(cells))
+    except ValueError:
+        return None
+    if gap.low <= 1.0 <= gap.high:
+        return None
+    launch = params_text(at, axes_of(cells))
+    return f"{_gap_words(gap, 1, ' ×')} ({at['variant']}, {launch})"
+
+
+def _gap_words(r: Ratio, scale: int, unit: str) -> str:
+    value, low, high = (significant(scale * x) for x in (r.value, r.low, r.high))
+    return f"{value}{unit} ({low} to {high})"
+
+
+_ALIKE = ("device_name", "kernel", "dtype", "height", "width", "cache_state")
+
+
+def of_first_kind(advice: Sequence[Advice]) -> list[Advice]:
+    """Of each device, kernel and type the advice for the kind that LAUNCH_KINDS names first."""
+    first: dict[tuple[object, ...], Advice] = {}
+    for a in sorted(advice, key=lambda a: LAUNCH_KINDS.index(a.group["launch_kind"])):
+        first.setdefault(tuple(a.group[n] for n in _ALIKE[:3]), a)
+    kept = {id(a) for a in first.values()}
+    return [a for a in advice if id(a) in kept]
+
+
+def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding]:
+    """Where the launch for one kind loses most when it comes in another, if that is worth telling.
+
+    `advice` has one for each kind, `cells` are those that it was made of.
+    """
+    losing = []
+    for usual in of_first_kind(advice):
+        for other in advice:
+            alike = all(usual.group[n] == other.group[n] for n in _ALIKE)
+            if alike and other.group["launch_kind"] != usual.group["launch_kind"]:
+                cost = _cost(usual, other, cells)
+                losing += [] if cost is None else [(cost, usual, other)]
+    if not losing:
+        return []
+    cost, usual, other = max(losing, key=lambda each: each[0])
+    if cost < WORTH_TELLING:
+        return []
+    a, b = (kind_words(each.group["launch_kind"]) for each in (usual, other))
+    words = (
+        f"The best launch depends on how it comes: of {usual.group['kernel']}, "
+        f"{usual.group['dtype']}, {launch_words(usual.cell, usual.axes)} is best {a} and "
+        f"{percent(cost)} slower than {launch_words(other.cell, other.axes)} {b}."
+    )
+    return [Finding(words, cost)]
+
+
+def _cost(usual: Advice, other: Advice, cells: pd.DataFrame) -> float | None:
+    """How much slower the launch for `usual` is than that for `other`, as `other` comes.
+
+    None where it was not measured so, or the two cannot be told apart.
+    """
+    group = {n: usual.group[n] for n in GROUP} | {"launch_kind": other.group["launch_kind"]}
+    launch = {axis: usual.cell[axis] for axis in usual.axes}
+    there = matching(matching(cells, group | {"status": Status.OK}), launch)
+    if there.empty or there["own_low_s"].iloc[0] <= other.cell["own_high_s"]:
+        return None
+    return float(there["median_s"].iloc[0] / other.cell["median_s"] - 1.0)

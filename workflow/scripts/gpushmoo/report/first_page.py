@@ -13,8 +13,7 @@ from ..analysis.statuses import judge_dataset
 from ..core.display import kind_words, percent, significant
 from ..storage.dataset import matching
 from ..storage.wholefile import read_json
-from .launches import axes_words, launch_values, thumbnail
-from .tables import ARROWS, Json, size_words, ways
+from .tables import ARROWS, Json, axes_words, launch_values, size_words, thumbnail, ways
 
 # A cost below this is no reason to choose another launch.
 GOOD_ENOUGH = 0.02

@@ -27,7 +27,7 @@ def test_a_figures_job_imports_no_part_of_scipy() -> None:
 @pytest.mark.parametrize("before", ["", "import scipy.stats; "])
 def test_a_view_may_draw_what_needs_scipy(before: str) -> None:
     program = (
-        f"{before}from gpushmoo.figures.light_seaborn import sns; import numpy as np, scipy.stats;"
+        f"{before}from gpushmoo.figures.style import sns; import numpy as np, scipy.stats;"
         "scipy.stats.gaussian_kde; import scipy.cluster.vq;"
         "values = np.random.default_rng(1).random((6, 4));"
         "sns.kdeplot(x=values.ravel()); print(len(sns.clustermap(values).data2d))"

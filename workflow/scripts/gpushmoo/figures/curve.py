@@ -15,7 +15,6 @@ from ..analysis.fastest import bytes_touched
 from ..core.display import gbs, joined, percent
 from ..core.schema import DERIVED, Status
 from ..workloads.views import Curve, FigureData
-from .light_seaborn import sns
 from .style import (
     DTYPE_COLOURS,
     DTYPE_MARKERS,
@@ -23,6 +22,7 @@ from .style import (
     apply_style,
     dtype_handles,
     save,
+    sns,
     subject,
 )
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import matplotlib
@@ -16,7 +20,6 @@ from matplotlib.lines import Line2D
 from ..core.backends import cache_name
 from ..core.display import kind_words
 from ..storage.wholefile import write_json, write_summed
-from .light_seaborn import sns
 
 # Okabe and Ito's palette, in the order in which dtypes get it.
 OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
@@ -107,3 +110,32 @@ def save(figure: Figure, svg: Path, title: str, caption: str, **facts: Any) -> N
     plt.close(figure)
     write_summed(svg, drawn.getvalue())
     write_json(svg.with_suffix(".json"), {"title": title, "caption": caption, **facts})
+
+
+class LateModule(ModuleType):
+    """Stands for the module of its name, which is imported when something is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+@contextmanager
+def _without_scipy() -> Iterator[None]:
+    cluster = ModuleType("scipy.cluster")
+    vars(cluster)["hierarchy"] = LateModule("scipy.cluster.hierarchy")
+    # None makes an import of that name an ImportError.
+    withheld: dict[str, Any] = {"scipy.stats": None, "scipy.cluster": cluster}
+    if sys.modules.keys() & withheld:
+        withheld = {}
+    sys.modules.update(withheld)
+    try:
+        yield
+    finally:
+        for name in withheld:
+            del sys.modules[name]
+
+
+with _without_scipy():
+    import seaborn as sns
+
+__all__ = ["sns"]

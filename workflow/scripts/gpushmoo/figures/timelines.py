@@ -1,4 +1,4 @@
-"""Each group's best over runs, the runtime's own copy below it, and where their means changed."""
+"""Figures of several runs: each group's best over many, with change points, and between two."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import wrap
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -157,3 +158,38 @@ def _title(row: pd.Series, told: Sequence[str]) -> str:
     words = {"height": f"{size} elements", "launch_kind": kind_words(row["launch_kind"])}
     text = ", ".join(words.get(name, str(row[name])) for name in told)
     return "\n".join(wrap(text, TITLE_WIDTH, break_long_words=False))
+
+
+# Groups that one picture shows, those that changed most.
+MOST_GROUPS = 30
+_COLOURS = {"slower": OKABE_ITO[1], "faster": OKABE_ITO[2], "same": OKABE_ITO[0]}
+_MARKERS = {"slower": ">", "faster": "<", "same": "o"}
+_OTHER = "#7a7a7a"
+
+
+def draw_changes(groups: pd.DataFrame, names: Sequence[str], delta: float) -> Figure:
+    """A mark with its interval for each group's change in percent; `names` are the groups'.
+
+    Filled marks are raw changes, hollow ones those beside the runtime's own copy; the band is
+    ±`delta`.
+    """
+    size = groups["change"].abs().to_numpy(float)
+    shown = np.argsort(-size, kind="stable")[:MOST_GROUPS]
+    shown = shown[np.argsort(groups["change"].to_numpy(float)[shown], kind="stable")]
+    rows = groups.iloc[shown]
+    figure, axes = plt.subplots(figsize=(PAGE_WIDTH, 0.7 + 0.19 * len(rows)))
+    axes.axvspan(-100 * delta, 100 * delta, color="#e8e8e8", lw=0)
+    axes.axvline(0.0, color="#aaaaaa", lw=0.6)
+    for place, row in enumerate(rows.to_dict("records")):
+        colour = _COLOURS.get(row["verdict"], _OTHER)
+        for name, offset, face in (("change", 0.14, colour), ("beside_copy", -0.16, "white")):
+            if pd.isna(row[name]):
+                continue
+            ends = [100 * row[f"{name}_{end}"] for end in ("low", "high")]
+            axes.plot(ends, [place + offset] * 2, color=colour, lw=1.0 if face == colour else 0.5)
+            marker = _MARKERS.get(row["verdict"], "o")
+            axes.plot(100 * row[name], place + offset, marker, c=colour, mfc=face, ms=3.6, mew=0.7)
+    axes.set_yticks(range(len(rows)), [names[i] for i in shown], fontsize=6)
+    axes.set_ylim(-0.7, len(rows) - 0.3)
+    axes.set_xlabel("change of the time of the group's best in %")
+    return figure

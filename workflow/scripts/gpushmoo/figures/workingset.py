@@ -23,7 +23,6 @@ from ..analysis.fastest import (
 )
 from ..core.display import gbs, joined, significant, size_bytes
 from ..workloads.views import FigureData, WorkingSet
-from .light_seaborn import sns
 from .style import (
     DTYPE_COLOURS,
     DTYPE_MARKERS,
@@ -32,6 +31,7 @@ from .style import (
     cache_word,
     dtype_handles,
     save,
+    sns,
     state_words,
 )
 

@@ -19,8 +19,8 @@ from ..comparing.comparison import (
     percent,
 )
 from ..core.paths import ROOT
-from ..figures.changes import MOST_GROUPS, draw_changes
 from ..figures.style import apply_style, save
+from ..figures.timelines import MOST_GROUPS, draw_changes
 from ..storage.wholefile import write_summed
 from .build import compile_pages
 

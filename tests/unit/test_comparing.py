@@ -31,6 +31,7 @@ from gpushmoo.comparing.levels import (
     write_spreads,
 )
 from gpushmoo.comparing.runs import LOG_COPY, LOG_S, WITHIN, RunCells, wholes
+from gpushmoo.core.median import median_interval
 from gpushmoo.core.paths import ROOT
 from gpushmoo.interactive.shell import main
 from gpushmoo.planning.config import read_compared
@@ -38,6 +39,7 @@ from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
 from gpushmoo.report.comparison import build_comparison, comparison_facts
 from gpushmoo.storage.wholefile import read_json, read_summed
+from scipy.stats import norm
 
 RECORDED = ROOT / "reports/reference/nvidia-h200-gallery"
 CHANGED = {"slower", "faster"}
@@ -158,6 +160,17 @@ def test_the_typical_cell_is_the_mean_of_logarithms_with_its_repeats() -> None:
         each = np.log(np.stack(list(cells["repeat_medians_s"]))).mean(axis=0)
         assert np.log(row["repeat_medians_s"]) == pytest.approx(each)
         assert row[WITHIN] == pytest.approx(cells[WITHIN].iloc[0] / 3)
+
+
+@pytest.mark.parametrize("counts", [(6, 6), (7, 7), (8, 12), (1, 1)])
+def test_what_samples_tell_of_a_median_depends_on_their_number(counts: tuple[int, int]) -> None:
+    """The interval of 6 to 12 samples has a confidence of 96 to 99 %; that of one tells nothing."""
+    (run,) = Machine(3, cells=2).runs(1)
+    run.cells["repeat_samples"] = [np.array(counts, np.int32)] * len(run.cells)
+    coverages = [median_interval(range(n)).coverage for n in counts]
+    errors = np.mean([norm.ppf((1 + coverage) / 2) for coverage in coverages])
+    expected = (0.002 / errors) ** 2 if errors > 0 else 0.0
+    assert run.ok[WITHIN].to_numpy() == pytest.approx(expected, rel=1e-9)
 
 
 # What the intervals rest on

@@ -284,8 +284,8 @@ def variance_within(low: Floats, high: Floats, coverage: Floats) -> Floats:
     return variance
 
 
-def normal_quantile(coverage: Floats) -> Floats:
-    """Half of an interval of this confidence in standard errors."""
+def normal_quantile(coverage: Floats | float) -> Floats:
+    """Half of an interval of this confidence in standard errors; at most that of 99.9 %."""
     z: Floats = ndtri((1.0 + np.clip(coverage, 0.0, 0.999)) / 2.0)
     return z
 

@@ -15,7 +15,8 @@ import pandas as pd
 
 from ..analysis.aggregate import dataset_provenance
 from ..analysis.opened import OpenedError, opened
-from ..analysis.statistics import Floats
+from ..analysis.statistics import Floats, normal_quantile
+from ..core.median import coverage_of
 from ..core.schema import DERIVED, GROUP, Status, is_axis
 from ..storage.dataset import read_cells
 from ..storage.store import BadParquetError
@@ -59,9 +60,8 @@ class RunCells:
         """
         ok = self.cells[self.cells["status"] == Status.OK]
         copy = ok["copy_gbs"].to_numpy(np.float64, na_value=np.nan)
-        half = ok["within_half_width"].fillna(0.0).to_numpy(np.float64)
         logs = {LOG_S: np.log(ok["median_s"].to_numpy(np.float64)), LOG_COPY: np.log(copy)}
-        return ok.assign(**logs, **{WITHIN: (half / 1.96) ** 2})
+        return ok.assign(**logs, **{WITHIN: _within_variances(ok)})
 
     @cached_property
     def repeats(self) -> int:
@@ -91,6 +91,20 @@ def read_run(place: Place) -> RunCells:
             "which each cell was measured by one."
         )
     return RunCells(name, cells.sort_index(), provenance)
+
+
+def _within_variances(ok: pd.DataFrame) -> Floats:
+    """Variance of each cell's log median that its samples tell; of single samples none: 0.
+
+    Half of their interval is as many standard errors as its confidence says, which depends on how
+    many samples a repeat has.
+    """
+    half = ok["within_half_width"].fillna(0.0).to_numpy(np.float64)
+    counts = {int(n) for each in ok["repeat_samples"] for n in each}
+    errors_of = {n: float(normal_quantile(coverage_of(n))) for n in counts}
+    errors = np.array([np.mean([errors_of[n] for n in each]) for each in ok["repeat_samples"]])
+    variances: Floats = np.divide(half, errors, out=np.zeros_like(half), where=errors > 0.0) ** 2
+    return variances
 
 
 def bests(run: RunCells, of: pd.Index) -> pd.DataFrame:

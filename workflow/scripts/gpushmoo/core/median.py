@@ -48,6 +48,11 @@ def _order_statistic(n: int) -> tuple[int, float]:
     return k, (every - 2 * below) / every
 
 
+def coverage_of(n: int) -> float:
+    """Confidence of the interval that `median_interval` gives of `n` samples; 0 of one."""
+    return max(0.0, _order_statistic(n)[1])
+
+
 def median_interval(samples: Sequence[float]) -> MedianInterval:
     """Median and order-statistic interval of `samples` (at least one). Raises ValueError if empty.
 
@@ -56,9 +61,12 @@ def median_interval(samples: Sequence[float]) -> MedianInterval:
     if not len(samples):
         raise ValueError("median of no samples")
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
-    k, coverage = _order_statistic(len(ordered))
+    k, _ = _order_statistic(len(ordered))
     return MedianInterval(
-        float(np.median(ordered)), float(ordered[k - 1]), float(ordered[-k]), max(0.0, coverage)
+        float(np.median(ordered)),
+        float(ordered[k - 1]),
+        float(ordered[-k]),
+        coverage_of(len(ordered)),
     )
 
 
@@ -81,9 +89,9 @@ def median_intervals(
     for n in np.unique(lengths).tolist():
         places = np.flatnonzero(lengths == n)
         ordered = np.sort(samples[(ends[places] - n)[:, None] + np.arange(n)], axis=1)
-        k, coverage = _order_statistic(n)
+        k, _ = _order_statistic(n)
         out[:3, places] = np.median(ordered, axis=1), ordered[:, k - 1], ordered[:, -k]
-        out[3, places] = max(0.0, coverage)
+        out[3, places] = coverage_of(n)
     return MedianIntervals(*out)
 
 

@@ -20,7 +20,7 @@ from gpushmoo.core.space import Cell
 from gpushmoo.devices.base import Reading
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive.shell import main
-from gpushmoo.interactive.versus_result import Side
+from gpushmoo.interactive.versus import Side
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import (
     Began,

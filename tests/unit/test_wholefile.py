@@ -184,7 +184,7 @@ WRITERS = {
     # Folders that are new and a person's own: a kernel, and what a sweep is saved as.
     "interactive/in_memory.py",
     "interactive/new_kernel.py",
-    "interactive/result.py",
+    "interactive/measure.py",
     # The repository's own record, which git keeps.
     "planning/recorded.py",
 }

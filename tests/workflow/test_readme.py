@@ -63,7 +63,7 @@ def test_every_block_runs(
     own.mkdir()
     monkeypatch.chdir(root)
     monkeypatch.setenv("XDG_CACHE_HOME", str(opencl_cache))
-    monkeypatch.setattr("gpushmoo.interactive.result.KERNELS", root / "kernels")
+    monkeypatch.setattr("gpushmoo.interactive.measure.KERNELS", root / "kernels")
     for language, text in BLOCKS:
         if named := {start for start in left if text.startswith(start) and language != "sh"}:
             left -= named

@@ -26,11 +26,9 @@ _HOMES = {
     ".exporting.choices": ("ExportError",),
     ".exporting.write": ("Exported", "export"),
     ".interactive.history": ("history",),
-    ".interactive.measure": ("sweep",),
+    ".interactive.measure": ("Sweep", "sweep"),
     ".interactive.predict": ("Prediction", "predict"),
-    ".interactive.result": ("Sweep",),
-    ".interactive.versus": ("versus",),
-    ".interactive.versus_result": ("Versus",),
+    ".interactive.versus": ("Versus", "versus"),
     ".planning.config_schema": ("ConfigError",),
     ".workloads.contract": (
         *("BufferRef", "CopyWorkload", "Curve", "HeatMap", "Launch", "NullRef"),

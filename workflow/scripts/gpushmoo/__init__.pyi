@@ -12,12 +12,12 @@ from .exporting.choices import ExportError as ExportError
 from .exporting.write import Exported as Exported
 from .exporting.write import export as export
 from .interactive.history import history as history
+from .interactive.measure import Sweep as Sweep
 from .interactive.measure import sweep as sweep
 from .interactive.predict import Prediction as Prediction
 from .interactive.predict import predict as predict
-from .interactive.result import Sweep as Sweep
+from .interactive.versus import Versus as Versus
 from .interactive.versus import versus as versus
-from .interactive.versus_result import Versus as Versus
 from .planning.config_schema import ConfigError as ConfigError
 from .workloads.contract import BufferRef as BufferRef
 from .workloads.contract import CopyWorkload as CopyWorkload

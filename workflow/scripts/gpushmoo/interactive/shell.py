@@ -24,12 +24,10 @@ from ..core.schema import GROUP, Status
 from ..explorer.errors import ExplorerError
 from ..exporting.choices import ExportError
 from ..planning.config_schema import ConfigError
+from ..storage.wholefile import write_whole
 from ..watching.state import WatchError
-from .compare_command import add_compare, run_compare
-from .history_command import add_history, run_history
-from .measure import sweep
+from .measure import Sweep, sweep
 from .new_kernel import write_kernel
-from .result import Sweep
 
 # Rows of each group in the table; the rest is in what --save keeps.
 _MOST_ROWS = 5
@@ -89,8 +87,8 @@ def _parser() -> argparse.ArgumentParser:
         "--out", metavar="FILE", help="where the page goes, by default explorer.html"
     )
     _add_versus(commands)
-    add_compare(commands)
-    add_history(commands)
+    _add_compare(commands)
+    _add_history(commands)
     exported = commands.add_parser(
         "export", help="write a run's results for other programs; by default in every form"
     )
@@ -351,11 +349,109 @@ def _tool(name: str) -> str:
     return name if shutil.which(name) == str(program) else shlex.quote(str(program))
 
 
+# Exit status of a guard that found a group slower.
+SLOWER = 1
+
+
+def _add_compare(commands: Any) -> None:
+    compared = commands.add_parser(
+        "compare", help="hold one run against another: what got slower, what faster"
+    )
+    compared.add_argument("runs", nargs="*", metavar="RUN", help="the run before, and that after")
+    for side, when in (("a", "before"), ("b", "after")):
+        compared.add_argument(
+            f"--{side}",
+            action="append",
+            default=[],
+            metavar="RUN",
+            help=f"one of several runs {when}, in the order in which they were measured",
+        )
+    compared.add_argument(
+        "--same", nargs="+", default=[], metavar="RUN", help="runs of one and the same thing"
+    )
+    compared.add_argument(
+        "--aa", action="store_true", help="all RUNs are of the same thing: count false alarms"
+    )
+    compared.add_argument(
+        "--delta", type=float, default=0.01, metavar="SHARE", help="what does not matter: 0.01"
+    )
+    compared.add_argument(
+        "--guard",
+        action="store_true",
+        help=f"end with status {SLOWER} if a group's best surely got slower by more than that",
+    )
+    compared.add_argument("--out", metavar="FOLDER", help="write tables and summary to this folder")
+    compared.add_argument("--markdown", type=Path, metavar="FILE", help="write the summary here")
+
+
+def _compare(given: argparse.Namespace) -> int:
+    # Not before it is wanted: statistics take a second to import.
+    from ..comparing.compare import compare, false_alarms
+
+    if given.aa:
+        _refuse_runs(given.a + given.b + given.same, "--aa takes its runs without a flag")
+        alarms = false_alarms(given.runs, delta=given.delta)
+        return _told_compared(
+            given, alarms.markdown(), any(len(c.slower) for *_, c in alarms.pairs)
+        )
+    named = bool(given.a or given.b)
+    if named:
+        _refuse_runs(given.runs, "name runs either by --a and --b or without a flag")
+    elif len(given.runs) != 2:
+        raise CompareError(
+            f"compare takes two runs, not {len(given.runs)}; several by --a and --b."
+        )
+    first, second = (given.a, given.b) if named else ([given.runs[0]], [given.runs[1]])
+    found = compare(first, second, same=given.same, delta=given.delta)
+    if given.out is not None:
+        found.save(given.out)
+    return _told_compared(given, found.markdown(), bool(len(found.slower)))
+
+
+def _refuse_runs(runs: list[str], sentence: str) -> None:
+    if runs:
+        raise CompareError(f"{sentence}, not {', '.join(runs)}.")
+
+
+def _told_compared(given: argparse.Namespace, text: str, slower: bool) -> int:
+    print(text, end="")
+    if given.markdown is not None:
+        write_whole(given.markdown, text.encode())
+    return SLOWER if given.guard and slower else 0
+
+
+def _add_history(commands: Any) -> None:
+    told = commands.add_parser(
+        "history", help="many runs in the order of time: where a group's best changed"
+    )
+    told.add_argument(
+        "runs", nargs="+", metavar="RUN", help="runs' folders, folders of runs, or of recorded sets"
+    )
+    told.add_argument(
+        "--otava", metavar="PROGRAM", help="Apache Otava's program; by default that on the PATH"
+    )
+    told.add_argument(
+        "--delta", type=float, default=0.01, metavar="SHARE", help="what does not matter: 0.01"
+    )
+    told.add_argument(
+        "--out", metavar="FOLDER", help="write tables, summary and pictures to this folder"
+    )
+
+
+def _history(given: argparse.Namespace) -> int:
+    # Not before it is wanted: what draws takes a second to import.
+    from .history import history
+
+    found = history(given.runs, otava=given.otava, delta=given.delta, out=given.out)
+    print(found.markdown(), end="")
+    return 0
+
+
 _COMMANDS = {
-    "compare": run_compare,
+    "compare": _compare,
     "explore": _explore,
     "export": _export,
-    "history": run_history,
+    "history": _history,
     "new": _new,
     "sweep": _sweep,
     "versus": _versus,

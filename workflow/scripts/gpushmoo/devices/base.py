@@ -22,7 +22,7 @@ from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall
 from ..workloads.loader import KernelFolder
 from .builds import BuildRequest, VersionBuild
-from .guard_bands import Strays
+from .guard_bands import GuardedBuffers, Strays
 from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
 
 
@@ -165,44 +165,13 @@ class Proven:
     """What a run on poisoned output did: its seconds, and what its witnesses tell.
 
     `wrong_words` of the output differ; `strays` and `sums` are those of the guarded buffers and of
-    the inputs, as `DeviceBuffers.strays` (of the far words a part) and `checksums` give them.
+    the inputs, as `Device.strays` (of the far words a part) and `checksums` give them.
     """
 
     seconds: float
     wrong_words: int
     strays: Sequence[Strays]
     sums: Sequence[int]
-
-
-class DeviceBuffers(Protocol):
-    """A device's buffers, opaque to the caller, between guard zones (see `guard_bands`)."""
-
-    def upload(self, array: npt.NDArray[Any]) -> Any:
-        """A device buffer holding `array`. Raises OutOfDeviceMemoryError."""
-
-    def allocate(self, nbytes: int) -> Any:
-        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
-
-    def guard(self, buffer: Any) -> None:
-        """Make the zones around `buffer`, which is no image, as they were before any stray."""
-
-    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
-        """Words that were written around each of the buffers, none of them an image."""
-
-    def checksums(self, buffers: Sequence[Any]) -> list[int]:
-        """A 32-bit number for the content of each of the buffers, none of them an image.
-
-        Two contents that differ in one word never have the same one.
-        """
-
-    def mismatches(self, buffer: Any, expected: Any) -> int:
-        """Number of 32-bit words in which the two differ, counted on the device.
-
-        `expected` is no image; rows of an image follow each other in it without a gap.
-        """
-
-    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
 
 
 class Device(ABC):
@@ -218,7 +187,7 @@ class Device(ABC):
     # compiler for to have it made.
     target: str
     request: BuildRequest
-    _buffers: DeviceBuffers
+    _buffers: GuardedBuffers
 
     @abstractmethod
     def translated(self) -> AbstractContextManager[None]:
@@ -252,7 +221,10 @@ class Device(ABC):
         return self._buffers.strays(buffers)
 
     def checksums(self, buffers: Sequence[Any]) -> list[int]:
-        """A 32-bit number for the content of each of the buffers, none of them an image."""
+        """A 32-bit number for the content of each of the buffers, none of them an image.
+
+        Two contents that differ in one word never have the same one.
+        """
         return self._buffers.checksums(buffers)
 
     def mismatches(self, buffer: Any, expected: Any) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Generic, TextIO, TypeVar
 
@@ -152,14 +151,41 @@ class TaskEnded:
     how: str
 
 
-@dataclass
 class _Child(Generic[K, V]):
-    """A forked process, and the tasks that it has not told the result of, in their order."""
+    """A forked process, and the tasks that it has `left`: no result of them came yet."""
 
-    process: BaseProcess
-    connection: Connection[Any, Any]
-    left: dict[K, Callable[[], V]]
-    deadline: float
+    def __init__(self, tasks: Mapping[K, Callable[[], V]], limit_s: float) -> None:
+        context = multiprocessing.get_context("fork")
+        self.connection, sending = context.Pipe(duplex=False)
+        self.left, self._limit_s = dict(tasks), limit_s
+        self._process = context.Process(target=_run, args=(self.left, sending))
+        self._process.start()
+        sending.close()
+        self.deadline = time.monotonic() + limit_s
+
+    def receive(self, results: dict[K, V | TaskEnded]) -> bool:
+        """Keep the next result, or raise the task's error; False where the process has ended."""
+        try:
+            name, value, error = self.connection.recv()
+        except EOFError:
+            return False
+        if error is not None:
+            raise error
+        results[name] = value
+        del self.left[name]
+        self.deadline = time.monotonic() + self._limit_s
+        return True
+
+    def end(self, kill: bool) -> str:
+        """Wait for the process, or kill it; a clause on how it ended."""
+        if kill:
+            self._process.kill()
+        self.connection.close()
+        self._process.join()
+        status = self._process.exitcode or 0
+        if status >= 0:
+            return f"ended its process with status {status}"
+        return f"was ended by {signal.Signals(-status).name}"
 
 
 def run_isolated(
@@ -174,72 +200,39 @@ def run_isolated(
     tries = dict.fromkeys(tasks, 0)
     names = list(tasks)
     shares = ({n: tasks[n] for n in names[i::processes]} for i in range(processes))
-    children = [_fork(share, limit_s) for share in shares if share]
+    children = [_Child(share, limit_s) for share in shares if share]
     try:
         while children:
             soonest = min(child.deadline for child in children)
             ready = wait([c.connection for c in children], max(0.0, soonest - time.monotonic()))
             for child in list(children):
-                how = None
+                is_late = child.connection not in ready and time.monotonic() >= child.deadline
                 if child.connection in ready:
-                    how = _receive(child, results, limit_s)
-                elif time.monotonic() >= child.deadline:
-                    child.process.kill()
-                    how = f"did not end within {limit_s:g} s"
-                if how is not None:
+                    if child.receive(results) and child.left:
+                        continue
+                elif not is_late:
+                    continue
+                children.remove(child)
+                how = child.end(kill=is_late)
+                if child.left:
                     culprit = next(iter(child.left))
                     tries[culprit] += 1
-                    if tries[culprit] == _TRIES or "within" in how:
-                        results[culprit] = TaskEnded(how)
+                    if is_late or tries[culprit] == _TRIES:
+                        late = f"did not end within {limit_s:g} s"
+                        results[culprit] = TaskEnded(late if is_late else how)
                         del child.left[culprit]
-                if how is not None or not child.left:
-                    children.remove(child)
-                    _reap(child)
-                    if child.left:
-                        children.append(_fork(child.left, limit_s))
+                if child.left:
+                    children.append(_Child(child.left, limit_s))
     finally:
         for child in children:
-            child.process.kill()
-            _reap(child)
+            child.end(kill=True)
     return {name: results[name] for name in names}
 
 
-def _fork(tasks: dict[K, Callable[[], V]], limit_s: float) -> _Child[K, V]:
-    context = multiprocessing.get_context("fork")
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(tasks, sending))
-    process.start()
-    sending.close()
-    return _Child(process, receiving, dict(tasks), time.monotonic() + limit_s)
-
-
-def _run(tasks: dict[K, Callable[[], V]], sending: Connection[Any, Any]) -> None:
+def _run(tasks: Mapping[K, Callable[[], V]], sending: Connection[Any, Any]) -> None:
     end_with_parent()
     for name, task in tasks.items():
         try:
             sending.send((name, task(), None))
         except Exception as err:
             sending.send((name, None, err))
-
-
-def _receive(child: _Child[K, V], results: dict[K, V | TaskEnded], limit_s: float) -> str | None:
-    """Keep what the child tells; how its process ended, where it did before its tasks."""
-    try:
-        name, value, error = child.connection.recv()
-    except EOFError:
-        child.process.join()
-        status = child.process.exitcode or 0
-        if status >= 0:
-            return f"ended its process with status {status}"
-        return f"was ended by {signal.Signals(-status).name}"
-    if error is not None:
-        raise error
-    results[name] = value
-    del child.left[name]
-    child.deadline = time.monotonic() + limit_s
-    return None
-
-
-def _reap(child: _Child[K, V]) -> None:
-    child.connection.close()
-    child.process.join()

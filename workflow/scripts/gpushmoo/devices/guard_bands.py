@@ -6,9 +6,16 @@ writes past its buffer finds room there, and is found.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# Two words of 32 bits for each of several buffers.
+Found = npt.NDArray[np.uint32]
 
 _SMALL, _PAGE, _PAGES = 2**18, 2**21, 8
 # Words next to a buffer that are all looked at; of those further away one in so many is.
@@ -46,17 +53,63 @@ class Strays:
         return self.before + self.past > 0
 
 
-def counted(
-    buffers: Sequence[Any], count: Callable[[Sequence[Any], int], list[Strays]]
-) -> list[Strays]:
-    """The strays of each buffer by `count`, which looks at one in so many of the far words.
+class GuardedBuffers(ABC):
+    """A device's buffers, opaque to the caller, each the middle of a larger one between zones."""
 
-    Only where there are some all words are counted.
-    """
-    return [
-        count([buffer], 1)[0] if strays else strays
-        for buffer, strays in zip(buffers, count(buffers, STRIDE), strict=True)
-    ]
+    @abstractmethod
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A device buffer holding `array`. Raises OutOfDeviceMemoryError."""
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
+
+    @abstractmethod
+    def guard(self, buffer: Any) -> None:
+        """Write the guard word to the zones before and after `buffer`."""
+
+    @abstractmethod
+    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
+
+    @abstractmethod
+    def found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
+        """What kernels, queued for each of the buffers, add up in two words of its own."""
+
+    @abstractmethod
+    def queue_comparison(self, buffer: Any, expected: Any, found: Any) -> None:
+        """Queue what adds the number of words in which both differ to `found`: 64 bits."""
+
+    @abstractmethod
+    def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
+        """Queue what adds the words written before and past `buffer` to `found`: two words."""
+
+    @abstractmethod
+    def queue_checksum(self, buffer: Any, found: Any) -> None:
+        """Queue what adds a number for the content of `buffer` to `found`: a word."""
+
+    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
+        """Words that were written around each of the buffers, counted on the device.
+
+        Of the far words one in so many is looked at; only where there are some all are counted.
+        """
+        return [
+            self._strays([buffer], 1)[0] if strays else strays
+            for buffer, strays in zip(buffers, self._strays(buffers, STRIDE), strict=True)
+        ]
+
+    def _strays(self, buffers: Sequence[Any], stride: int) -> list[Strays]:
+        found = self.found(buffers, lambda buffer, row: self.queue_strays(buffer, row, stride))
+        return [Strays(int(before), int(past)) for before, past in found]
+
+    def checksums(self, buffers: Sequence[Any]) -> list[int]:
+        """A number for each buffer's content; one changed word always changes it."""
+        return [int(total) for total, _ in self.found(buffers, self.queue_checksum)]
+
+    def mismatches(self, buffer: Any, expected: Any) -> int:
+        """In how many 32-bit words the two differ, counted on the device."""
+        found = self.found([buffer], lambda one, row: self.queue_comparison(one, expected, row))
+        return int(found.view(np.uint64)[0, 0])
 
 
 # Kernels of both languages, of which each says the words in capitals: of n words a thread looks at

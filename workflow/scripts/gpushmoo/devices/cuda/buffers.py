@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ...core.dtypes import DType
 from ...core.space import Problem
 from ...workloads.contract import TextureRef
 from ..base import Proven, Witnesses
-from ..guard_bands import KERNELS, STRIDE, Strays, counted, guard_word, zone_bytes
+from ..guard_bands import KERNELS, STRIDE, Found, GuardedBuffers, Strays, guard_word, zone_bytes
 
 # CuPy's own reduction to a scalar runs in one block: half a second for what takes milliseconds.
 _COMPARE = """
@@ -58,7 +57,7 @@ def _guard_word(buffer: Any) -> np.uint32:
     return np.uint32(guard_word(buffer.base.data.ptr))
 
 
-class CudaBuffers:
+class CudaBuffers(GuardedBuffers):
     """Makes buffers, each the middle of a larger one, and looks at their words on the device.
 
     A buffer is a flat CuPy array of 32-bit words and a view of its whole allocation.
@@ -75,10 +74,9 @@ class CudaBuffers:
         """`module` is SOURCE, compiled and loaded."""
         self._cupy, self._stream, self._translated = cupy, stream, translated
         self._blocks = 8 * units
-        self._compare, self._paint, self._strays, self._checksum = (
+        self._compare, self._paint, self._strays_of, self._checksum = (
             module.get_function(name) for name in ("compare", "paint", "strays", "checksum")
         )
-        self._differing = cupy.zeros(1, dtype=np.uint64)
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
@@ -106,50 +104,29 @@ class CudaBuffers:
                 self._launch(self._paint, (words, np.uint64(zone), word))
             self._stream.synchronize()
 
-    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
-        """Words of each buffer's zones that are not as painted."""
-        return counted(buffers, self._strays_among)
-
-    def _strays_among(self, buffers: Sequence[Any], stride: int) -> list[Strays]:
-        queue = partial(self.queue_strays, stride=stride)
-        return [Strays(int(before), int(past)) for before, past in self._found(buffers, queue)]
-
-    def checksums(self, buffers: Sequence[Any]) -> list[int]:
-        """A number for each buffer's content."""
-        return [int(total) for total, _ in self._found(buffers, self.queue_checksum)]
-
-    def _found(
-        self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]
-    ) -> npt.NDArray[np.uint32]:
-        """What kernels, queued for each of the buffers, add up in two words; shape (buffers, 2)."""
+    def found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
+        """See `GuardedBuffers`."""
         with self._translated(), self._stream:
             counts = self._cupy.zeros((len(buffers), 2), dtype=np.uint32)
             for buffer, row in zip(buffers, counts, strict=True):
                 queue(buffer, row)
-            on_host: npt.NDArray[np.uint32] = counts.get()
+            on_host: Found = counts.get()
             return on_host
 
     def _launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         kernel((self._blocks,), (_THREADS,), args)
 
-    def mismatches(self, buffer: Any, expected: Any) -> int:
-        """In how many 32-bit words the two differ, counted on the device."""
-        with self._translated(), self._stream:
-            self._differing.fill(0)
-            self.queue_comparison(buffer, expected, self._differing)
-            return int(self._differing.get()[0])
-
-    def queue_comparison(self, buffer: Any, expected: Any, count: Any) -> None:
-        """Queue what adds the number of differing words to `count`, an array of one uint64."""
-        self._launch(self._compare, (buffer, expected, np.uint64(buffer.size), count))
+    def queue_comparison(self, buffer: Any, expected: Any, found: Any) -> None:
+        """See `GuardedBuffers`."""
+        self._launch(self._compare, (buffer, expected, np.uint64(buffer.size), found))
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
-        """Queue what adds the words written around `buffer` to `found`: two words."""
+        """See `GuardedBuffers`."""
         sizes = map(np.uint64, (zone_bytes(buffer.nbytes) // 4, buffer.size, stride))
-        self._launch(self._strays, (buffer.base, _guard_word(buffer), *sizes, found))
+        self._launch(self._strays_of, (buffer.base, _guard_word(buffer), *sizes, found))
 
     def queue_checksum(self, buffer: Any, found: Any) -> None:
-        """Queue what adds a number for the content of `buffer` to `found`: a word."""
+        """See `GuardedBuffers`."""
         self._launch(self._checksum, (buffer, np.uint64(buffer.size), found))
 
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 from ...core.errors import (
@@ -214,47 +215,50 @@ def open_sensor(bus_id: str) -> NvmlSensor | None:
 
 
 class NvmlClockLock:
-    """The clocks of one GPU, which are held until `free`."""
+    """The clocks of one GPU, which are held until `free`; `told` says which are."""
 
-    def __init__(self, nvml: Any, handle: Any, asked: int | str) -> None:
-        """Lock them. Raises ClocksNotLockedError, with nothing changed."""
-        self._nvml, self._handle = nvml, handle
-        core = nvml.NVML_CLOCK_LIMIT_ID_TDP if asked == BASE else asked
-        try:
-            nvml.nvmlDeviceSetGpuLockedClocks(handle, core, core)
-        except nvml.NVMLError as err:
-            raise ClocksNotLockedError(_why(nvml, err)) from err
-        self.told = LockedClocks(asked, self._lock_memory())
-
-    def _lock_memory(self) -> int | None:
-        """At its highest clock; None of GPUs that have no such lock, whose memory seldom moves."""
-        n = self._nvml
-        try:
-            mhz = int(n.nvmlDeviceGetMaxClockInfo(self._handle, n.NVML_CLOCK_MEM))
-            n.nvmlDeviceSetMemoryLockedClocks(self._handle, mhz, mhz)
-        except n.NVMLError:
-            return None
-        return mhz
+    def __init__(self, nvml: Any, handle: Any, told: LockedClocks) -> None:
+        self._nvml, self._handle, self.told = nvml, handle, told
 
     def free(self) -> None:
         """Both clocks, as far as they were locked. Raises ClocksNotLockedError."""
-        free(self._nvml, self._handle, self.told.memory_mhz is not None)
+        resets = [self._nvml.nvmlDeviceResetGpuLockedClocks]
+        if self.told.memory_mhz is not None:
+            resets.append(self._nvml.nvmlDeviceResetMemoryLockedClocks)
+        failed = []
+        for reset in resets:
+            try:
+                reset(self._handle)
+            except self._nvml.NVMLError as err:
+                failed.append(err)
+        if failed:
+            raise ClocksNotLockedError(_why(self._nvml, failed[0])) from failed[0]
 
 
-def free(nvml: Any, handle: Any, memory: bool) -> None:
-    """Free the core's clock and with `memory` the memory's. Raises ClocksNotLockedError."""
-    failed: Exception | None = None
-    for reset, asked in (
-        (nvml.nvmlDeviceResetGpuLockedClocks, True),
-        (nvml.nvmlDeviceResetMemoryLockedClocks, memory),
-    ):
-        try:
-            if asked:
-                reset(handle)
-        except nvml.NVMLError as err:
-            failed = failed or err
-    if failed is not None:
-        raise ClocksNotLockedError(_why(nvml, failed)) from failed
+def lock_clocks(uuid: str, asked: int | str) -> NvmlClockLock:
+    """Of the GPU `uuid`: see `devices.base`."""
+    nvml, handle = _opened(uuid)
+    core = nvml.NVML_CLOCK_LIMIT_ID_TDP if asked == BASE else asked
+    try:
+        nvml.nvmlDeviceSetGpuLockedClocks(handle, core, core)
+    except nvml.NVMLError as err:
+        raise ClocksNotLockedError(_why(nvml, err)) from err
+    # GPUs that have no lock of the memory's clock seldom move it.
+    memory = None
+    with suppress(nvml.NVMLError):
+        mhz = int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM))
+        nvml.nvmlDeviceSetMemoryLockedClocks(handle, mhz, mhz)
+        memory = mhz
+    return NvmlClockLock(nvml, handle, LockedClocks(asked, memory))
+
+
+def free_clocks(uuid: str) -> None:
+    """Free both clocks of the GPU `uuid`. Raises ClocksNotLockedError."""
+    nvml, handle = _opened(uuid)
+    NvmlClockLock(nvml, handle, LockedClocks(None)).free()
+    # Whether it was locked is not known here, and not every GPU has such a lock.
+    with suppress(nvml.NVMLError):
+        nvml.nvmlDeviceResetMemoryLockedClocks(handle)
 
 
 def _why(nvml: Any, err: Exception) -> str:
@@ -289,19 +293,3 @@ def _handle(nvml: Any, uuid: str) -> Any:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{'-'.join(whole.groups())}".encode())
     bus = uuid.removeprefix("GPU-").partition("-")[2]
     return nvml.nvmlDeviceGetHandleByPciBusId(bus.encode())
-
-
-def lock_clocks(uuid: str, asked: int | str) -> NvmlClockLock:
-    """Of the GPU `uuid`: see `devices.base`."""
-    return NvmlClockLock(*_opened(uuid), asked)
-
-
-def free_clocks(uuid: str) -> None:
-    """Free both clocks of the GPU `uuid`. Raises ClocksNotLockedError."""
-    nvml, handle = _opened(uuid)
-    free(nvml, handle, memory=False)
-    try:
-        nvml.nvmlDeviceResetMemoryLockedClocks(handle)
-    except nvml.NVMLError:
-        # Whether they were locked is not known here, and not every GPU has such a lock.
-        return

@@ -1,4 +1,4 @@
-"""Where a kernel's machine code may go, and which arguments decide about it.
+"""Where a kernel's machine code may go: which arguments decide about it, and what one thread runs.
 
 `deciding` follows every argument from constant memory through registers and predicates to the
 branches, exits and guards that depend on it. It knows instructions only by how nvdisasm writes
@@ -12,6 +12,13 @@ doubt makes a complaint and not a pass. The limits:
   the test this is all of the loop.
 * Functions that are called from several places return to all of these.
 
+`code_path` counts a thread's instructions, accesses and waits for loads, for the model of a
+launch's time: neither the source nor the list of accesses tells them, since the compiler unrolls
+loops, keeps a second copy of a loop's body for the rest, and decides how many loads are on their
+way before the first of their results is needed. Of all ways through the code without a step back,
+the path is that with the most accesses to memory, of these the shortest: what a thread in the
+middle of the data runs. Of the loops on it the one with the most accesses is the `turn`, which runs
+again and again; all else is `once`. A loop around that loop counts as if it ran once.
 """
 
 from __future__ import annotations
@@ -119,21 +126,18 @@ def looping(code: Sequence[Instruction]) -> set[int]:
     Every loop holds a branch backwards; what is reached from its target and reaches the branch is
     the loop. Blocks that ptxas moved behind the last EXIT jump backwards, too, but make no loop.
     """
-    ahead = steps_of(code)
-    behind: list[list[int]] = [[] for _ in code]
-    for source, targets in enumerate(ahead):
-        for target in targets:
-            behind[target].append(source)
+    ahead = _steps(code)
+    behind = _behind(ahead)
     found: set[int] = set()
     for source, targets in enumerate(ahead):
         for target in (t for t in targets if t <= source):
-            found |= _reach([target], ahead) & _reach([source], behind)
+            found |= _reached([target], ahead) & _reached([source], behind)
     callees = [list(i.targets) if i.name == "CALL" else [] for i in code]
     within = [steps + callee for steps, callee in zip(ahead, callees, strict=True)]
-    return found | _reach([target for place in found for target in callees[place]], within)
+    return found | _reached((t for place in found for t in callees[place]), within)
 
 
-def steps_of(code: Sequence[Instruction]) -> list[list[int]]:
+def _steps(code: Sequence[Instruction]) -> list[list[int]]:
     """For every place those that may follow; a call is a step to what stands behind it."""
     ahead: list[list[int]] = []
     for place, i in enumerate(code):
@@ -142,6 +146,7 @@ def steps_of(code: Sequence[Instruction]) -> list[list[int]]:
     return ahead
 
 
+@cache
 def touched_registers(i: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     """Names of the registers and predicates that an instruction reads, and of those it writes."""
     effect = _effect(i, ())
@@ -149,26 +154,39 @@ def touched_registers(i: Instruction) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _with_calls(code: Sequence[Instruction]) -> list[list[int]]:
-    """As `steps_of`, and from a call into the function, whose returns lead behind all its calls."""
-    ahead = steps_of(code)
+    """As `_steps`, and from a call into the function, whose returns lead behind all its calls."""
+    ahead = _steps(code)
     found = [list(steps) for steps in ahead]
     for place, i in enumerate(code):
         if i.name == "CALL" and i.targets:
             found[place] += i.targets
-            for last in _reach(i.targets, ahead):
+            for last in _reached(i.targets, ahead):
                 if code[last].name == "RET" and place + 1 < len(code):
                     found[last].append(place + 1)
     return found
 
 
-def _reach(starts: Sequence[int], steps: Sequence[Sequence[int]]) -> set[int]:
-    seen, waiting = set(starts), list(starts)
+def _behind(ahead: Sequence[Sequence[int]]) -> list[list[int]]:
+    """For every place those that it may follow."""
+    behind: list[list[int]] = [[] for _ in ahead]
+    for source, targets in enumerate(ahead):
+        for target in targets:
+            behind[target].append(source)
+    return behind
+
+
+def _reached(
+    starts: Iterable[int], steps: Sequence[Sequence[int]], without: int = -1
+) -> frozenset[int]:
+    """The places to which steps lead that do not pass the place `without`."""
+    seen = set(starts) - {without}
+    waiting = list(seen)
     while waiting:
-        for place in steps[waiting.pop()]:
-            if place not in seen:
-                seen.add(place)
-                waiting.append(place)
-    return seen
+        for step in steps[waiting.pop()]:
+            if step not in seen and step != without:
+                seen.add(step)
+                waiting.append(step)
+    return frozenset(seen)
 
 
 def _held(effects: Sequence[_Effect], ahead: Sequence[Sequence[int]]) -> list[dict[str, int]]:
@@ -336,7 +354,7 @@ AccessOf = Callable[[Instruction], tuple[str, int] | None]
 
 def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
     """The path through one kernel's instructions, in the order of the listing."""
-    ahead = steps_of(code)
+    ahead = _steps(code)
     loops = _loops(ahead)
     path = _busiest(code, _forward(ahead, loops), access)
     counts = {
@@ -355,33 +373,16 @@ def _loops(ahead: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
     A step back to a place without which one cannot come to where the step begins closes a loop: the
     natural loop of compilers. Blocks that ptxas moved behind the last EXIT jump back without one.
     """
-    behind: list[list[int]] = [[] for _ in ahead]
-    for source, targets in enumerate(ahead):
-        for target in targets:
-            behind[target].append(source)
+    behind = _behind(ahead)
     found: dict[int, frozenset[int]] = {}
     for source, targets in enumerate(ahead):
         # A step to itself is how a listing ends.
         for head in (t for t in targets if t < source):
-            if source in _reached(0, ahead, head) or source not in _reached(head, ahead):
+            if source in _reached([0], ahead, head) or source not in _reached([head], ahead):
                 continue
-            body = _reached(source, behind, head) | {head}
+            body = _reached([source], behind, head) | {head}
             found[head] = found.get(head, frozenset()) | body
     return found
-
-
-def _reached(start: int, steps: Sequence[Sequence[int]], without: int = -1) -> frozenset[int]:
-    """The places to which steps lead that do not pass the place `without`."""
-    seen, waiting = {start} - {without}, [start]
-    while waiting:
-        place = waiting.pop()
-        if place == without:
-            continue
-        for step in steps[place]:
-            if step not in seen and step != without:
-                seen.add(step)
-                waiting.append(step)
-    return frozenset(seen)
 
 
 def _forward(
@@ -439,7 +440,7 @@ def _part(code: Sequence[Instruction], places: Sequence[int], access: AccessOf) 
     pending: set[str] = set()
     waits = 0
     for instruction in (code[p] for p in places):
-        reads, writes = _registers(instruction)
+        reads, writes = touched_registers(instruction)
         if pending & reads:
             waits, pending = waits + 1, set()
         found = access(instruction)
@@ -455,8 +456,3 @@ def _part(code: Sequence[Instruction], places: Sequence[int], access: AccessOf) 
         max(stores, default=0),
         waits + bool(pending),
     )
-
-
-@cache
-def _registers(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
-    return touched_registers(instruction)

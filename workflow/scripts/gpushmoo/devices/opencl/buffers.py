@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...core.dtypes import DType
 from ...core.space import Problem
-from ..guard_bands import KERNELS, Strays, counted, guard_word, zone_bytes
+from ..guard_bands import KERNELS, STRIDE, Found, GuardedBuffers, guard_word, zone_bytes
 
 _COMPARE = """
 __kernel void compare(__global const uint *a, __global const uint *b, const ulong n,
@@ -49,7 +49,7 @@ def _guard_word(buffer: Any) -> np.uint32:
     return np.uint32(guard_word(buffer.whole.int_ptr))
 
 
-class OpenCLBuffers:
+class OpenCLBuffers(GuardedBuffers):
     """Makes buffers, each the middle of a larger one, and looks at their words on the device."""
 
     def __init__(
@@ -66,7 +66,7 @@ class OpenCLBuffers:
         self._sizes = ((8 * device.max_compute_units,), (1,)) if cpu else ((4096,), (64,))
         source = (_RANGE if cpu else _STRIDE) + _COMPARE + _WORDS + KERNELS
         program = cl.Program(context, source).build()
-        self._compare, self._strays, self._checksum = (
+        self._compare, self._strays_of, self._checksum = (
             cl.Kernel(program, name) for name in ("compare", "strays", "checksum")
         )
 
@@ -97,41 +97,8 @@ class OpenCLBuffers:
             for begin in (0, zone + buffer.size):
                 self._cl.enqueue_fill_buffer(self._queue, buffer.whole, value, begin, zone).wait()
 
-    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
-        """Words of each buffer's zones that are not as painted."""
-        return counted(buffers, self._strays_among)
-
-    def _strays_among(self, buffers: Sequence[Any], stride: int) -> list[Strays]:
-        def queue(buffer: Any, found: Any) -> None:
-            sizes = (zone_bytes(buffer.size) // 4, buffer.size // 4, stride)
-            numbers = map(np.uint64, sizes)
-            word = _guard_word(buffer)
-            self._strays(self._queue, *self._sizes, buffer.whole, word, *numbers, found)
-
-        return [Strays(int(before), int(past)) for before, past in self._found(buffers, queue)]
-
-    def checksums(self, buffers: Sequence[Any]) -> list[int]:
-        """A number for each buffer's content."""
-
-        def queue(buffer: Any, found: Any) -> None:
-            words = np.uint64(buffer.size // 4)
-            self._checksum(self._queue, *self._sizes, buffer, words, found)
-
-        return [int(total) for total, _ in self._found(buffers, queue)]
-
-    def mismatches(self, buffer: Any, expected: Any) -> int:
-        """In how many 32-bit words the two differ, counted on the device."""
-
-        def queue(buffer: Any, found: Any) -> None:
-            words = np.uint64(buffer.size // 4)
-            self._compare(self._queue, *self._sizes, buffer, expected, words, found)
-
-        return int(self._found([buffer], queue)[0][0])
-
-    def _found(
-        self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]
-    ) -> npt.NDArray[np.uint32]:
-        """What kernels, queued for each of the buffers, add up in two words; shape (buffers, 2)."""
+    def found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
+        """See `GuardedBuffers`."""
         found = np.zeros((len(buffers), 2), np.uint32)
         flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
         with self._translated():
@@ -141,6 +108,22 @@ class OpenCLBuffers:
             for row, result in zip(found, results, strict=True):
                 self._cl.enqueue_copy(self._queue, row, result)
         return found
+
+    def queue_comparison(self, buffer: Any, expected: Any, found: Any) -> None:
+        """See `GuardedBuffers`; 32 bits of it, which count the words of 16 GiB."""
+        words = np.uint64(buffer.size // 4)
+        self._compare(self._queue, *self._sizes, buffer, expected, words, found)
+
+    def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
+        """See `GuardedBuffers`."""
+        numbers = map(np.uint64, (zone_bytes(buffer.size) // 4, buffer.size // 4, stride))
+        word = _guard_word(buffer)
+        self._strays_of(self._queue, *self._sizes, buffer.whole, word, *numbers, found)
+
+    def queue_checksum(self, buffer: Any, found: Any) -> None:
+        """See `GuardedBuffers`."""
+        words = np.uint64(buffer.size // 4)
+        self._checksum(self._queue, *self._sizes, buffer, words, found)
 
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
         """`count` words from the word `begin` on."""

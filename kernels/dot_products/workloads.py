@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,6 @@ from gpushmoo.workloads.contract import (
 )
 from gpushmoo.workloads.host_fed import (
     HostFedWorkload,
-    Piece,
     Pipeline,
     StreamSetup,
     count_cuts,
@@ -169,7 +169,7 @@ class StreamedDot(DotProduct, HostFedWorkload):
                 np.uint64(first),
             )
             launch = Launch("dot_piece", (blocks, 1, 1), (cell["threads"], 1, 1), args, tiles=1)
-            pieces.append(Piece(cut.stream, cut.begin, cut.end, launch))
+            pieces.append(replace(cut, launch=launch))
             first += blocks
         streams = 1 + max((p.stream for p in pieces), default=0)
         pinned = memory == "pinned"

@@ -163,11 +163,12 @@ def test_a_damaged_cubin_is_compiled_again(tmp_path: Path, monkeypatch: pytest.M
 
     made = cached()
     assert cached() == made
-    (path,) = (tmp_path / "cubin").glob("*.bin")
-    for number, data in enumerate([b"", made.code[:5], b"\x7fELF rource"], start=2):
+    (path,) = (tmp_path / "cubin").glob("*.json")
+    whole = path.read_bytes()
+    for number, data in enumerate([b"", whole[:50], whole.replace(b"remark", b"re ark")], start=2):
         path.write_bytes(data)
         assert cached() == made
-        assert path.read_bytes() == made.code
+        assert path.read_bytes() == whole
         assert compiled == ["copy"] * number
     stored = cubins.stored_cubin(made.code, tmp_path)
     stored.write_bytes(b"")

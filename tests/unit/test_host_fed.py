@@ -11,7 +11,6 @@ from conftest import ROOT
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import BufferRef, Launch
 from gpushmoo.workloads.host_fed import (
-    Cut,
     HostFedWorkload,
     Piece,
     Pipeline,
@@ -37,14 +36,14 @@ def requests(draw: st.DrawFn) -> tuple[int, int, int, int]:
     return n, draw(st.integers(1, 64)), fewest, chunk
 
 
-def by_stream(found: Sequence[Cut | Piece]) -> dict[int, list[Cut | Piece]]:
-    streams: dict[int, list[Cut | Piece]] = {}
+def by_stream(found: Sequence[Piece]) -> dict[int, list[Piece]]:
+    streams: dict[int, list[Piece]] = {}
     for piece in found:
         streams.setdefault(piece.stream, []).append(piece)
     return streams
 
 
-def covered(found: Sequence[Cut | Piece]) -> list[tuple[int, int]]:
+def covered(found: Sequence[Piece]) -> list[tuple[int, int]]:
     """The ranges in ascending order, joined where one follows the other without a gap."""
     joined: list[tuple[int, int]] = []
     for begin, end in sorted((p.begin, p.end) for p in found):

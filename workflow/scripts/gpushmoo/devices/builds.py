@@ -10,6 +10,7 @@ import hashlib
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from ..core.display import one_line
 from ..core.errors import BuildError, TypedError, WorkloadError
 from ..core.schema import Status
-from ..storage.wholefile import read_json, write_json, write_whole
+from ..storage.wholefile import DamagedFileError, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -154,22 +155,13 @@ def kept_code(
     `parts` are all that decides about the code: source, options, target, compiler.
     """
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    # The name holds a sum of both: what is damaged is no file of that name.
-    for path in folder.glob(f"{key}-*.log"):
-        code = path.with_suffix(".bin")
-        if code.is_file():
-            kept = CompiledCode(code.read_bytes(), path.read_bytes().decode(errors="replace"))
-            if path.stem == _stem(key, kept):
-                return kept
+    path = folder / f"{key}.json"
+    with suppress(DamagedFileError):  # or missing
+        kept = read_json(path)
+        return CompiledCode(b64decode(kept["code"]), kept["log"])
     made = compiled()
-    path = folder / f"{_stem(key, made)}.bin"
-    write_whole(path, made.code)
-    write_whole(path.with_suffix(".log"), made.log.encode())
+    write_json(path, {"code": b64encode(made.code).decode(), "log": made.log})
     return made
-
-
-def _stem(key: str, made: CompiledCode) -> str:
-    return f"{key}-{hashlib.sha256(made.code + made.log.encode()).hexdigest()[:32]}"
 
 
 # How compilers begin an error's line: ``1:12:5: error: `` (Intel), ``x.cl:12:5: error: `` (Clang),

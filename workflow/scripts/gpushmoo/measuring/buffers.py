@@ -18,7 +18,7 @@ from ..core.space import Cell, Problem
 from ..devices.base import Bound, Device, Program, Proven, Witnesses
 from ..devices.guard_bands import Strays
 from ..workloads.contract import ReducingWorkload, Workload
-from ..workloads.host_fed import HostFedWorkload, Piece, Pipeline, StreamSetup, cuts
+from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
 from .host_pipeline import Feed, Pool
 
 Array = npt.NDArray[Any]
@@ -403,9 +403,7 @@ class FedSpace(Space):
         }
         self._pool = Pool(device, tuple(inputs))
         n = next(iter(inputs.values())).size
-        pieces = tuple(
-            Piece(c.stream, c.begin, c.end, None) for c in cuts(n, COPY_STREAMS, 1, COPY_CHUNK)
-        )
+        pieces = cuts(n, COPY_STREAMS, 1, COPY_CHUNK)
         streams = 1 + max((p.stream for p in pieces), default=0)
         copied = Pipeline(streams, pieces, 0, n, n, True, StreamSetup.BEFORE)
         self.copy: Bound = self._feed(None, copied, lambda _: 0.0, lambda *_: 0.0)

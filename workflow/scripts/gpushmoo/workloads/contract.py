@@ -23,6 +23,7 @@ from .views import HeatMap as HeatMap
 from .views import View as View
 from .views import WorkingSet as WorkingSet
 
+Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 
@@ -43,26 +44,6 @@ def tile_elements(shape: tuple[int, int], place: tuple[int, int]) -> Ints:
     """Column and row of each element of the tile at `place` (x, y), tiles being (width, height)."""
     y, x = np.divmod(np.arange(shape[0] * shape[1]), shape[0])
     return np.stack([place[0] * shape[0] + x, place[1] * shape[1] + y], axis=1)
-
-
-def same_elements(
-    elements: Ints | None, moved: tuple[int, int], images: tuple[bool, bool]
-) -> tuple[Touched, ...] | None:
-    """A load of `elements` where bytes are read, and a store where bytes are written; None of None.
-
-    `moved` are bytes read and written; `images` says which of them are an image's.
-    """
-    if elements is None:
-        return None
-    kinds: tuple[Literal["load", "store"], ...] = ("load", "store")
-    return tuple(
-        Touched(kind, elements, image)
-        for kind, n_bytes, image in zip(kinds, moved, images, strict=True)
-        if n_bytes
-    )
-
-
-Array = npt.NDArray[Any]
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -133,9 +114,20 @@ class Launch:
     tiles: int
 
     def __post_init__(self) -> None:
-        user_code.check_size("grid", self.grid)
-        user_code.check_size("block", self.block)
-        user_code.check_arguments(self.args, Argument)
+        for what, size in (("grid", self.grid), ("block", self.block)):
+            whole = isinstance(size, tuple) and all(isinstance(n, int | np.integer) for n in size)
+            if not whole or len(size) != 3 or min(size) < 1:
+                raise ValueError(
+                    f"the {what} is {size}; it must be three whole numbers (x, y, z), each at "
+                    "least 1"
+                )
+        for place, value in enumerate(self.args):
+            if not isinstance(value, Argument):
+                raise ValueError(
+                    f"argument {place} is {value!r}; it must be a BufferRef, TextureRef, "
+                    "SurfaceRef, NullRef or SharedMemory, or a NumPy scalar as wide as the "
+                    "kernel's parameter, e.g. np.uint64"
+                )
 
     @property
     def threads(self) -> int:
@@ -352,8 +344,13 @@ class Workload(ABC):
 
     def touched(self, cell: Cell, block: tuple[int, int]) -> tuple[Touched, ...] | None:
         """The accesses of one turn of `block` (x, y); None where a kernel does not say."""
-        images = bool(self.images - {self.output}), self.output in self.images
-        return same_elements(self.texels(cell, block), self.bytes_moved(cell), images)
+        elements = self.texels(cell, block)
+        if elements is None:
+            return None
+        read, written = self.bytes_moved(cell)
+        found = [Touched("load", elements, bool(self.images - {self.output}))] if read else []
+        found += [Touched("store", elements, self.output in self.images)] if written else []
+        return tuple(found)
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
         """What the machine code of `entry` must hold; () for an entry that is never timed.

@@ -105,15 +105,6 @@ class HostFedWorkload(ReducingWorkload):
         return self.bytes_copied(problem, dtype) if self.device_code else 0
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A piece before it has a launch: elements `begin` to `end` of `stream`."""
-
-    stream: int
-    begin: int
-    end: int
-
-
 def share_of_host(n: int, percent: int) -> int:
     """Elements of `n` that the host takes, rounded; `percent` is 0 to 100."""
     return (n * percent + 50) // 100
@@ -130,8 +121,8 @@ def _streams(n: int, streams: int, min_per_stream: int) -> int:
     return max(1, min(streams, n // max(1, min_per_stream)))
 
 
-def cuts(n: int, streams: int, min_per_stream: int, chunk: int) -> tuple[Cut, ...]:
-    """Cut `n` elements for at most `streams` streams, in the order in which they are queued.
+def cuts(n: int, streams: int, min_per_stream: int, chunk: int) -> tuple[Piece, ...]:
+    """`n` elements for at most `streams` streams, in the order in which they are queued.
 
     A stream gets at least `min_per_stream` elements, so that few elements use few streams; all get
     equally many but for one. A stream takes its share in chunks of `chunk` elements (0: at once),
@@ -144,7 +135,7 @@ def cuts(n: int, streams: int, min_per_stream: int, chunk: int) -> tuple[Cut, ..
     step = chunk or n
     rounds = max(-(-(b - a) // step) for a, b in itertools.pairwise(bounds))
     return tuple(
-        Cut(s, begin, min(begin + step, bounds[s + 1]))
+        Piece(s, begin, min(begin + step, bounds[s + 1]), None)
         for r in range(rounds)
         for s in range(used)
         if (begin := bounds[s] + r * step) < bounds[s + 1]

@@ -54,18 +54,12 @@ def prepare_environment(runtime: str, cache: Path) -> None:
 def _vendors(cache: Path, name: str, library: Path | None) -> Path:
     folder = cache / f"vendors-{name}"
     folder.mkdir(exist_ok=True)
-    if library is not None:
-        _put(folder / f"{name}.icd", f"{library}\n")
+    path, line = folder / f"{name}.icd", f"{library}\n".encode()
+    # Other jobs may read the file at this moment: it is never half there. Nor is what is written
+    # beside it seen: of a folder OpenCL reads what ends in ``.icd``.
+    if library is not None and not (path.is_file() and path.read_bytes() == line):
+        write_whole(path, line)
     return folder
-
-
-def _put(path: Path, text: str) -> None:
-    """Other jobs may read the file at this moment: it is never half there.
-
-    Nor is what is written beside it seen: of a folder OpenCL reads what ends in ``.icd``.
-    """
-    if not path.is_file() or path.read_bytes() != text.encode():
-        write_whole(path, text.encode())
 
 
 def _bundled_pocl() -> bool:

@@ -1,7 +1,7 @@
 """The documents' names beside ours, and where each claim, figure, table and question is answered.
 
 Each chapter has them in ``published/claims.yaml``. What a row refers to must be there: a kernel
-with its variant, axis or a word of its source; a drawing; a function; a slip; a row of the table of
+with its variant, axis or a word of its source; a function; a slip; a row of the table of
 numbers; a heading of a page; a test; a file.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -20,8 +19,6 @@ import yaml
 from gpushmoo.chapters.contract import Chapter
 from gpushmoo.core.paths import CHAPTERS, KERNELS
 from gpushmoo.workloads.loader import load_kernel
-from tesla_c1060.atlas import LISTING
-from tesla_c1060.figures.atlas import DRAWINGS
 
 from .record import ROOT, MissingError
 from .simulated import recorded_checks
@@ -47,23 +44,13 @@ ANSWERS = {
 Reference = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Document:
-    """What a chapter's file says of its document: rows of both tables as Markdown."""
-
-    title: str
-    folder: str
-    names: list[list[str]]
-    answers: list[list[str]]
-
-
 def values(claims: Claims) -> dict[str, Any]:
     """Both tables of each document; a reference to what is not there is a broken claim."""
     return {"answers": ANSWERS, "documents": [document(folder, claims) for folder in FOLDERS]}
 
 
-def document(folder: str, claims: Claims) -> Document:
-    """The rows of one chapter."""
+def document(folder: str, claims: Claims) -> dict[str, Any]:
+    """What a chapter's file says of its document: rows of both tables as Markdown."""
     told = told_by(folder)
 
     def words(references: list[Reference]) -> str:
@@ -72,17 +59,17 @@ def document(folder: str, claims: Claims) -> Document:
     for row in told["answers"]:
         claims.hold(f"'{row['answer']}' is an answer.", row["answer"] in ANSWERS, row["item"])
     chapter: Chapter = import_module(f"{folder}.chapter").CHAPTER
-    return Document(
-        title=chapter.document,
-        folder=folder,
-        names=[
+    return {
+        "title": chapter.document,
+        "folder": folder,
+        "names": [
             [row["theirs"], words(row["ours"]), row.get("difference", "")] for row in told["names"]
         ],
-        answers=[
+        "answers": [
             [row["item"], row["says"], row["answer"], words(row.get("where", []))]
             for row in told["answers"]
         ],
-    )
+    }
 
 
 @cache
@@ -131,16 +118,8 @@ def _kernel(
         for word in source.split():
             _found(re.search(rf"\b{word}\b", text) is not None, word)
         words = joined(f"`{word}`" for word in source.split())
-        parts += [f"{words} in [kernel.cu](../kernels/{name}/kernel.cu)"]
+        parts += [words]
     return ", ".join(parts)
-
-
-def _drawing(folder: str, number: int) -> str:
-    """A figure of the PDF that the simulated device is drawn in."""
-    if number == LISTING[0]:
-        return f"PDF, {number} ({LISTING[1]}): a listing"
-    (drawing,) = (d for d in DRAWINGS if d.number == number)
-    return f"PDF, {number} ({drawing.picture})"
 
 
 def _function(folder: str, name: str) -> str:
@@ -164,7 +143,7 @@ def _check(folder: str, part: str) -> str:
     """Rows of the report's table of numbers whose quantity begins so."""
     rows = [quantity for quantity in _quantities() if quantity.startswith(part)]
     _found(bool(rows), part)
-    return f"table of numbers, “{part}”"
+    return f"numbers, “{part}”"
 
 
 @cache
@@ -176,14 +155,14 @@ def _section(folder: str, heading: str, page: str) -> str:
     """A heading of a page of docs/ that begins so."""
     text = (ROOT / "docs" / page).read_text("utf-8")
     _found(re.search(rf"(?m)^#+ {re.escape(heading)}", text) is not None, heading)
-    return f"[{page}]({page}), “{heading}”"
+    return f"[{page.removesuffix('.md')}]({page}), “{heading}”"
 
 
 def _test(folder: str, name: str, file: str) -> str:
     """A test, by its file and its name."""
     text = (ROOT / "tests" / file).read_text("utf-8")
     _found(f"\ndef {name}(" in text, name)
-    return f"[{Path(file).name}](../tests/{file}), `{name}`"
+    return f"[`{name}`](../tests/{file})"
 
 
 def _file(folder: str, path: str) -> str:
@@ -194,7 +173,6 @@ def _file(folder: str, path: str) -> str:
 
 _KINDS: Mapping[str, Callable[..., str]] = {
     "kernel": _kernel,
-    "drawing": _drawing,
     "function": _function,
     "slip": _slip,
     "check": _check,

@@ -1,7 +1,9 @@
-"""What judges a chaos run sees what is wrong; a judge that finds nothing would be worth nothing."""
+"""Instruments name what the library has, and what judges a chaos run sees what is wrong."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chaos import THREAD_LIMIT, draw_round, judge_dataset, judge_products, planned_cells
+from conftest import ROOT
 
 Row = dict[str, Any]
 
@@ -89,3 +92,14 @@ def test_a_round_is_drawn_the_same_again_and_rounds_differ() -> None:
     assert rounds == [draw_round("7", n) for n in range(1, 60)]
     assert rounds[0].strikes != draw_round("8", 1).strikes
     assert {r.from_finished for r in rounds} == {True, False}
+
+
+def test_what_instruments_import_from_the_library_is_there() -> None:
+    missing = []
+    for path in sorted((ROOT / "experiments").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpushmoo."):
+                module = importlib.import_module(str(node.module))
+                names = [a.name for a in node.names if not hasattr(module, a.name)]
+                missing += [f"{path.name}: {node.module}.{name}" for name in names]
+    assert missing == []

@@ -14,13 +14,12 @@ from gpushmoo import __version__
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import METADATA_KEY
-from gpushmoo.core.space import Cell, Problem
+from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain
 from gpushmoo.devices.select import DeviceChoice, open_device
 from gpushmoo.storage.wholefile import write_json
 from gpushmoo.studies import counters, ncu
-from gpushmoo.studies.counted import from_plain, launch_cells, to_plain
-from gpushmoo.studies.metrics import GROUPS
-from gpushmoo.studies.sample import designed_sample, explained_cells
+from gpushmoo.studies.counted import launch_cells
+from gpushmoo.studies.sample import GROUPS, designed_sample, explained_cells
 from gpushmoo.workloads.loader import load_kernel
 
 MADE_UP = """==PROF== Connected to process 7 (/usr/bin/python3.12)
@@ -65,7 +64,6 @@ def test_every_cell_of_the_sample_is_one_that_its_kernel_launches() -> None:
         assert cell.variant in workload.variants
         assert workload.valid(cell) is None
         assert workload.launch(cell).threads <= 1024
-        assert from_plain(json.loads(json.dumps(to_plain(cell)))).key == cell.key
 
 
 def test_values_are_read_in_base_units_and_what_is_no_number_is_none() -> None:
@@ -141,18 +139,6 @@ def test_a_metric_that_the_profiler_does_not_know_costs_itself_alone(tmp_path: P
     assert again.endswith("--metrics dram__bytes_read.sum true")
 
 
-def test_where_it_does_not_name_the_metric_its_own_list_tells(tmp_path: Path) -> None:
-    (tmp_path / "table").write_text(MADE_UP, encoding="utf-8")
-    program = profiler(
-        tmp_path,
-        f"""[ "$QUERY" ] && {{ echo 'dram__bytes_read  Counter  byte  # of bytes'; exit; }}
-case "$METRICS" in
-*lts__new.sum*) echo '==ERROR== A metric is not there.' > "$LOG"; exit 1;;
-*) /bin/cp {tmp_path}/table "$LOG";; esac""",
-    )
-    assert len(counted(program, tmp_path, ["dram__bytes_read.sum", "lts__new.sum"])) == 2
-
-
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -218,7 +204,7 @@ def test_what_was_counted_stands_in_the_rows_and_a_group_that_failed_costs_its_o
         if "gpu__time_duration.sum" not in metrics:
             raise ncu.NotCountedError("The second one failed.")
         request = json.loads(Path(command[-1]).read_text(encoding="utf-8"))
-        keys = [from_plain(cell).key for cell in request["cells"]]
+        keys = [one.cell.key for one in from_plain(request)]
         grid, block = (2, 3, 1), (4, 5, 1)
         device = {"units": 132, "uuid": "GPU-1", "name": "made up"}
         launch = {"message": None, "entry": "sum", "grid": grid, "block": block}
@@ -236,7 +222,7 @@ def test_what_was_counted_stands_in_the_rows_and_a_group_that_failed_costs_its_o
     assert all(first[column] is None for column in GROUPS["units"])
     assert (second["duration_ns"], second["blocks"]) == (None, None)
     assert second["message"] == "The result is wrong."
-    assert metadata["why"] == "The second one failed."
+    assert metadata["why"] == "Hardware counters were not read: The second one failed."
     assert metadata["gpushmoo"] == __version__
     assert earliest <= datetime.fromisoformat(str(metadata["written_at"])) <= datetime.now(UTC)
 
@@ -252,8 +238,8 @@ def test_small_cells_are_profiled_by_running_the_program_again_for_every_pass(
         command, replay = told[1], told[3]
         assert isinstance(command, list)
         assert isinstance(replay, ncu.Replay)
-        cells = json.loads(Path(command[-1]).read_text(encoding="utf-8"))["cells"]
-        sizes = {from_plain(cell).problem.height for cell in cells}
+        cells = from_plain(json.loads(Path(command[-1]).read_text(encoding="utf-8")))
+        sizes = {one.cell.problem.height for one in cells}
         asked.append((replay, sizes))
         raise ncu.NotCountedError("Not today.")
 
@@ -306,7 +292,9 @@ def test_exactly_one_launch_of_each_cell_that_can_be_launched_is_recorded(tmp_pa
         yield
 
     folders = {"copy2d_coalesced": load_kernel(KERNELS / "copy2d_coalesced")}
-    first, second, third = launch_cells(device, folders, cells, 1, recorded)
+    first, second, third = launch_cells(
+        device, folders, [ChosenCell(cell, "named") for cell in cells], 1, recorded
+    )
     assert [first.key, second.key, third.key] == [cell.key for cell in cells]
     assert (first.grid, first.block, first.message) == ((8, 8, 1), (8, 8, 1), None)
     assert second.message is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -11,22 +10,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 from fakes import FOLDER, FakeClock, FakeDevice, Fault, cell_tag
 from gpushmoo.core.energy_schema import ENERGY_SCHEMA
 from gpushmoo.core.median import mean_interval
-from gpushmoo.core.schema import METADATA_KEY
-from gpushmoo.core.space import Cell, ChosenCell, Problem, cells_in, from_plain, to_plain
+from gpushmoo.core.paths import KERNELS
+from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain, to_plain
 from gpushmoo.devices.base import Device, Reading
 from gpushmoo.devices.cuda.runtime import open_sensor
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.storage.store import read_table
+from gpushmoo.storage.store import read_metadata, read_table
 from gpushmoo.storage.wholefile import write_json
 from gpushmoo.studies import energy
-from gpushmoo.studies.metered import EnergyMeter, EnergyPlan, Metered
-from gpushmoo.studies.windows import CounterStep, NoEnergyError, SeenSteps, measure_window, watched
+from gpushmoo.studies.cells import device_facts
+from gpushmoo.studies.energy_meter import (
+    CounterStep,
+    EnergyMeter,
+    EnergyPlan,
+    Metered,
+    NoEnergyError,
+    SeenSteps,
+    measure_window,
+    watched,
+)
+from gpushmoo.workloads.loader import load_kernel
 from scipy.special import stdtrit
 
 PERIOD_S = 0.09
@@ -237,7 +245,7 @@ def written(folder: Path, device: PoweredDevice, cells: Sequence[ChosenCell]) ->
     task = energy.EnergyTask(cells, {"tiny": FOLDER}, {"backend": "opencl"}, folder, PLAN)
     state = Reading(1980, 3201, 60, 500.0, ("hw_thermal_slowdown",))
     found = measured(device, cells, state)
-    energy._write(folder / "e.parquet", task, energy._facts(device), found, None)
+    energy.write_energy(folder / "e.parquet", task, device_facts(device), found)
     return read_table(folder / "e.parquet", ENERGY_SCHEMA).to_pylist()[0]
 
 
@@ -267,48 +275,29 @@ def test_cells_come_back_from_their_file_and_a_wrong_file_is_named(tmp_path: Pat
         energy.read_cells(tmp_path / "missing.json")
 
 
-def test_cells_of_the_command_line_are_all_combinations() -> None:
-    cells = [one.cell for one in cells_in("k float v 64x32 b=1,2 a=3,4")]
-    assert {(c["a"], c["b"]) for c in cells} == {(3, 1), (3, 2), (4, 1), (4, 2)}
-    assert {c.problem for c in cells} == {Problem(64, 32)}
+COPY = "copy2d_coalesced"
 
 
-@pytest.mark.parametrize("text", ["k float", "k float v big", "k float v 64 a", "k float v 64 a=x"])
-def test_what_names_no_cells_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match="such as 'copy2d_coalesced"):
-        cells_in(text)
-
-
-@pytest.mark.parametrize(
-    ("sweep", "says"),
-    [
-        ("nothing float element 64", "no kernel 'nothing'"),
-        ("copy2d_coalesced half element 64 block_x=8 block_y=8", "no type 'half'"),
-        ("copy2d_coalesced float elements 64 block_x=8 block_y=8", "no variant 'elements'"),
-        ("copy2d_coalesced float element 64 block_x=8", "axes block_x, block_y"),
-        ("transpose float tile 64 TILE=8 ROWS=3 PAD=0 block_x=8", "has no cell"),
-    ],
-)
-def test_a_cell_that_its_kernel_does_not_have_is_refused(
-    sweep: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        energy.main(["--sweep", sweep, "--out", str(tmp_path / "e.parquet")])
-    assert ended.value.code == 2
-    assert says in capsys.readouterr().err
+def task_of(choice: DeviceChoice, plan: EnergyPlan) -> energy.EnergyTask:
+    """Two cells of a kernel, on a device."""
+    params = [(("block_x", x), ("block_y", 4)) for x in (8, 16)]
+    cells = [Cell(COPY, "float", "element", Problem(64, 64), p) for p in params]
+    device = {"backend": "opencl", "device": 0, "opencl_runtime": choice.runtime, "seed": 1}
+    folders = {COPY: load_kernel(KERNELS / COPY)}
+    return energy.EnergyTask(
+        [ChosenCell(cell, "named") for cell in cells], folders, device, choice.cache, plan
+    )
 
 
 def test_a_device_without_a_meter_has_a_table_without_rows_and_a_sentence(
-    opencl_choice: DeviceChoice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    opencl_choice: DeviceChoice, tmp_path: Path
 ) -> None:
-    out = tmp_path / "e.parquet"
-    sweep = "copy2d_coalesced float element 64 block_x=8 block_y=8"
-    command = ["--backend", "opencl", "--cache", str(opencl_choice.cache)]
-    assert energy.main([*command, "--sweep", sweep, "--out", str(out)]) == 0
+    out, said = tmp_path / "e.parquet", list[str]()
+    energy.measure_energy(task_of(opencl_choice, PLAN), out, said.append)
     assert read_table(out, ENERGY_SCHEMA).num_rows == 0
-    why = json.loads(pq.read_schema(out).metadata[METADATA_KEY])["why"]
+    why = read_metadata(out)["why"]
     assert why.startswith("Energy was not measured: nothing counts that of ")
-    assert capsys.readouterr().err.strip() == why
+    assert said == [why]
 
 
 def test_what_was_found_is_kept_after_each_round() -> None:
@@ -337,12 +326,8 @@ def test_by_the_real_threads_a_device_with_a_counter_is_measured_and_verified(
     """The counter steps with every look at it, so that windows end as soon as they may."""
     looks = itertools.count(1000)
     monkeypatch.setattr(Device, "energy_mj", lambda _: next(looks))
-    out = tmp_path / "e.parquet"
-    command = ["--backend", "opencl", "--rounds", "2", "--out", str(out), "--cache"]
-    command.append(str(opencl_choice.cache))
-    command += ["--window", "0.01", "--warm", "0", "--settle", "0"]
-    sweep = "copy2d_coalesced float element 64 block_x=8,16 block_y=4"
-    assert energy.main([*command, "--sweep", sweep]) == 0
+    out, plan = tmp_path / "e.parquet", EnergyPlan(1, 2, 0.01, 0.0, 0.0)
+    energy.measure_energy(task_of(opencl_choice, plan), out, lambda _: None)
     rows = read_table(out, ENERGY_SCHEMA).to_pylist()
     assert [(row["params"], row["message"], row["rounds"]) for row in rows] == [
         ("block_x=8 block_y=4", None, 2),

@@ -6,8 +6,8 @@ Unlike a sweep they run in this process: few kernels that the sweep has run befo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,10 +16,9 @@ import pyarrow as pa
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import ROOT
 from gpushmoo.devices.base import Device, DeviceInfo
-from gpushmoo.devices.select import open_for_job
-from gpushmoo.measuring.locks import lock_one
 from gpushmoo.measuring.shard_file import provenance
 from gpushmoo.storage.store import write_result
+from gpushmoo.studies.cells import locked_device
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
@@ -89,26 +88,16 @@ def _folders(params: Mapping[str, Any]) -> dict[str, KernelFolder]:
     return {name: load_kernel(ROOT / path) for name, path in params["folders"].items()}
 
 
-@contextmanager
 def _device(
     params: Mapping[str, Any], cache: Path, label: str, terminal: TextIO
-) -> Iterator[Device]:
+) -> AbstractContextManager[Device]:
     """The first free device that may measure, open and locked."""
 
-    def say_waiting() -> None:
-        terminal.write(f"{label}: ready, waiting until a device is free\n")
+    def say(text: str) -> None:
+        terminal.write(f"{label}: {text}\n")
         terminal.flush()
 
-    with ExitStack() as held:
-
-        def lock(devices: Sequence[tuple[int, str]]) -> int:
-            index, locked = lock_one(devices, say_waiting)
-            held.enter_context(locked)
-            return index
-
-        device = open_for_job(params, cache, lock)
-        yield device
-        device.close()
+    return locked_device(params, cache, say)
 
 
 def _write(

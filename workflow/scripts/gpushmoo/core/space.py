@@ -385,30 +385,3 @@ def _chosen(values: Mapping[str, Any]) -> ChosenCell:
     rest = {k: v for k, v in values.items() if k not in ("role", "problem", "params")}
     problem, params = Problem(**values["problem"]), tuple(sorted(values["params"].items()))
     return ChosenCell(Cell(**rest, problem=problem, params=params), values.get("role", "named"))
-
-
-def cells_in(text: str) -> list[ChosenCell]:
-    """The cells of ``KERNEL DTYPE VARIANT SIZE axis=1,2 axis=4``: all combinations, warm.
-
-    SIZE is one number for a square array, or ``HEIGHTxWIDTH``. Raises ValueError, one sentence.
-    """
-    kernel, dtype, variant, size, *axes = [*text.split(), *[""] * 4][: max(4, len(text.split()))]
-    try:
-        sides = [int(side) for side in size.split("x")]
-        height, width = sides * 2 if len(sides) == 1 else sides
-        values = {
-            name: [int(value) for value in several.split(",")]
-            for name, _, several in (axis.partition("=") for axis in axes)
-        }
-    except ValueError as err:
-        raise ValueError(
-            f"'{text}' names no cells; write KERNEL DTYPE VARIANT SIZE axis=value,value ..., such "
-            "as 'copy2d_coalesced float element 8192 block_x=32,64 block_y=8'."
-        ) from err
-    points: list[tuple[tuple[str, int], ...]] = [()]
-    for name in sorted(values):
-        points = [(*point, (name, value)) for point in points for value in values[name]]
-    problem, state = Problem(height, width), CACHE_STATES[0]
-    return [
-        ChosenCell(Cell(kernel, dtype, variant, problem, point, state), "named") for point in points
-    ]

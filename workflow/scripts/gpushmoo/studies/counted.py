@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,11 @@ from ..core.backends import BACKENDS
 from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.paths import ROOT
 from ..core.process import end_with_parent
-from ..core.space import Cell, Problem
+from ..core.space import ChosenCell, from_plain
 from ..devices.base import Device, functions_of
-from ..devices.select import open_for_job
-from ..measuring.buffers import Space, open_space
-from ..measuring.builds import Builds, build_versions
-from ..measuring.locks import DeviceLock, lock_one
 from ..storage.wholefile import read_json, write_json
-from ..workloads.loader import KernelFolder, load_kernel
+from ..workloads.loader import load_kernel
+from .cells import Folders, ReadyCell, device_facts, locked_device, ready_cells
 
 log = logging.getLogger(__name__)
 
@@ -51,71 +47,33 @@ class Launched:
     registers: int | None = None
 
 
-def to_plain(cell: Cell) -> dict[str, Any]:
-    """The cell in values for JSON; `from_plain` reads it."""
-    return {**asdict(cell), "params": dict(cell.params)}
-
-
-def from_plain(values: Mapping[str, Any]) -> Cell:
-    """The cell that `to_plain` gave."""
-    params = tuple(sorted(values["params"].items()))
-    return Cell(**{**values, "problem": Problem(**values["problem"]), "params": params})
-
-
 def launch_cells(
     device: Device,
-    folders: Mapping[str, KernelFolder],
-    cells: Sequence[Cell],
+    folders: Folders,
+    chosen: Sequence[ChosenCell],
     seed: int,
     recorded: Recorded,
 ) -> list[Launched]:
-    """Verify each cell and launch it once within `recorded`. Raises DeviceLostError.
-
-    Cells that follow each other and have their data in common share it.
-    """
-    done: list[Launched] = []
-
-    def data_of(cell: Cell) -> tuple[str, str, Problem, str]:
-        result = folders[cell.kernel].workload.result_of(cell.variant)
-        return cell.kernel, cell.dtype, cell.problem, result
-
-    for (kernel, dtype, problem, _), members in groupby(cells, data_of):
-        some, folder = list(members), folders[kernel]
-        versions = dict.fromkeys(folder.workload.version(cell) for cell in some)
-        builds = build_versions(device, folder, dtype, list(versions))
-        log.info("%s, %s, %s: %d cells", kernel, dtype, problem.label, len(some))
-        try:
-            space = open_space(device, folder.workload, problem, dtype, some[0].variant, seed)
-        except DeviceLostError:
-            raise
-        except TypedError as err:
-            done += [Launched(cell.key, str(err)) for cell in some]
-            continue
-        done += [_launched(folder, builds, space, cell, recorded) for cell in some]
-    return done
+    """Verify each cell and launch it once within `recorded`. Raises DeviceLostError."""
+    return [
+        Launched(one.cell.key, found)
+        if isinstance(found, str)
+        else _launched(folders, found, recorded)
+        for one, found in ready_cells(device, folders, chosen, seed)
+    ]
 
 
-def _launched(
-    folder: KernelFolder, builds: Builds, space: Space, cell: Cell, recorded: Recorded
-) -> Launched:
-    name = folder.workload.version(cell).name
+def _launched(folders: Folders, ready: ReadyCell, recorded: Recorded) -> Launched:
+    cell = ready.chosen.cell
+    launch = folders[cell.kernel].workload.launch(cell)
+    held = launch.entry, launch.threads, launch.shared_bytes
     try:
-        if name in builds.failures:
-            raise builds.failures[name]
-        program, launch = builds.programs[name], folder.workload.launch(cell)
-        bound = space.bind(program, cell)
-        proof = space.bind_proof(program, cell) or bound
-        space.poison()
-        proof.run()
-        fault = space.verdict(cell, proof).message
-        if fault is not None:
-            return Launched(cell.key, f"The result is wrong: {fault}.")
-        resident = program.resident_per_unit(launch.entry, launch.threads, launch.shared_bytes)
-        registers = program.registers(launch.entry)
+        resident = ready.program.resident_per_unit(*held)
+        registers = ready.program.registers(launch.entry)
         for _ in range(WARMING):
-            bound.run()
+            ready.bound.run()
         with recorded():
-            bound.run()
+            ready.bound.run()
     except DeviceLostError:
         raise
     except TypedError as err:
@@ -125,21 +83,12 @@ def _launched(
 
 def _answered(request: Mapping[str, Any]) -> dict[str, Any]:
     """The launches, and the device that they were made on. Raises DeviceError."""
-    backend = BACKENDS[request["device"]["backend"]]
-    held: list[DeviceLock] = []
-
-    def lock(devices: Sequence[tuple[int, str]]) -> int:
-        index, taken = lock_one(devices, lambda: log.info("waiting for the device"))
-        held.append(taken)
-        return index
-
-    device = open_for_job(request["device"], Path(request["cache"]), lock)
+    recorded = functions_of(BACKENDS[request["device"]["backend"]]).recorded
     folders = {name: load_kernel(ROOT / path) for name, path in request["folders"].items()}
-    cells = [from_plain(values) for values in request["cells"]]
-    recorded = functions_of(backend).recorded
-    launched = launch_cells(device, folders, cells, request["device"]["seed"], recorded)
-    info = {**asdict(device.info), "extra": dict(device.info.extra)}
-    return {"device": info, "launched": [asdict(one) for one in launched]}
+    with locked_device(request["device"], Path(request["cache"]), log.info) as device:
+        seed = request["device"]["seed"]
+        launched = launch_cells(device, folders, from_plain(request), seed, recorded)
+        return {"device": device_facts(device), "launched": [asdict(one) for one in launched]}
 
 
 def main(request_file: str) -> int:

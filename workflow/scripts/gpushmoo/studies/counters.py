@@ -1,4 +1,4 @@
-"""``python -m gpushmoo.studies.counters --out FILE``: hardware counters of a designed sample.
+"""Hardware counters of a designed sample.
 
 What the caches and the memory of a device did while cells ran, as the device itself counted it: the
 judge of what a model says of them. Times of these launches are no measurements: the profiler
@@ -7,7 +7,6 @@ repeats each launch, and restores its output in between.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import sys
@@ -20,19 +19,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..core.backends import AUTO, BACKENDS
+from ..core.backends import BACKENDS
 from ..core.paths import IMPORTED, KERNELS, ROOT
 from ..core.process import raises_signals
 from ..core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
-from ..core.space import CACHE_STATES, Cell
-from ..storage.store import write_parquet
+from ..core.space import ChosenCell, to_plain
 from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
-from .counted import to_plain
-from .metrics import COLUMNS, GROUPS
+from .cells import Folders, cell_columns, write_study
 from .ncu import CountedLaunch, NotCountedError, Replay, count_launches, find_ncu, version_of
-from .sample import FLUSHED, SampledCell, designed_sample, explained_cells
-from .tables import cell_columns, study_facts
+from .sample import COLUMNS, FLUSHED, GROUPS, WARM, designed_sample, explained_cells
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +60,12 @@ COUNTERS_SCHEMA = pa.schema(
 class Profiling:
     """What is to be counted: `sample`, by the kernels in `folders`, on the device of `device`.
 
-    `device` holds ``backend``, ``device``, ``opencl_runtime`` and ``seed``. Runtimes keep what they
-    compile in `cache`; what goes between the processes lies in `work`.
+    `device` is what `locked_device` takes. Runtimes keep what they compile in `cache`; what goes
+    between the processes lies in `work`.
     """
 
-    sample: Sequence[SampledCell]
-    folders: Mapping[str, KernelFolder]
+    sample: Sequence[ChosenCell]
+    folders: Folders
     device: Mapping[str, Any]
     cache: Path
     work: Path
@@ -114,24 +110,27 @@ def _profiler(backend: str) -> str:
     if name := BACKENDS[backend].profiler:
         return name
     having = ", ".join(b.name for b in BACKENDS.values() if b.profiler)
-    raise NotCountedError(
-        f"Hardware counters were not read: backend '{backend}' has no profiler; {having} has."
-    )
+    raise NotCountedError(f"backend '{backend}' has no profiler; {having} has.")
 
 
-def _alike(profiling: Profiling) -> dict[str, list[Cell]]:
+def _alike(profiling: Profiling) -> dict[str, list[ChosenCell]]:
     """The cells that are profiled in the same way: flushed, in the cache, and beyond it."""
-    alike: dict[str, list[Cell]] = {}
-    for cell in (sampled.cell for sampled in profiling.sample):
-        moved = sum(profiling.folders[cell.kernel].workload.bytes_moved(cell))
-        warm = cell.cache_state == CACHE_STATES[0]
-        name = KEPT if warm and moved <= KEPT_BYTES else cell.cache_state
-        alike.setdefault(name, []).append(cell)
+    alike: dict[str, list[ChosenCell]] = {}
+    for one in profiling.sample:
+        moved = sum(profiling.folders[one.cell.kernel].workload.bytes_moved(one.cell))
+        warm = one.cell.cache_state == WARM
+        name = KEPT if warm and moved <= KEPT_BYTES else one.cell.cache_state
+        alike.setdefault(name, []).append(one)
     return alike
 
 
 def _count_group(
-    ncu: str, profiling: Profiling, alike: str, cells: Sequence[Cell], group: str, found: Found
+    ncu: str,
+    profiling: Profiling,
+    alike: str,
+    cells: Sequence[ChosenCell],
+    group: str,
+    found: Found,
 ) -> None:
     """One run of the profiler; what was in its way is added to `whys`.
 
@@ -145,8 +144,8 @@ def _count_group(
         "device": dict(profiling.device),
         "cache": str(profiling.cache),
         "folders": {n: os.path.relpath(f.path, ROOT) for n, f in profiling.folders.items()},
-        "cells": [to_plain(cell) for cell in cells],
         "answer": str(answer),
+        **to_plain(cells),
     }
     write_json(request, content)
     command = [sys.executable, "-m", "gpushmoo.studies.counted", str(request)]
@@ -158,7 +157,7 @@ def _count_group(
     except NotCountedError as err:
         # Without a device, the profiler only saw that the process ended.
         why = _read(answer).get("why") if answer.is_file() else None
-        failed = NotCountedError(f"Hardware counters were not read: {why}") if why else err
+        failed = NotCountedError(why) if why else err
         if not found.values:
             raise failed from err
         found.whys.append(str(failed))
@@ -180,8 +179,7 @@ def _read(answer: Path) -> dict[str, Any]:
         return read_json(answer)
     except DamagedFileError as err:
         raise NotCountedError(
-            "Hardware counters were not read: the process that launches the cells ended before it "
-            "was through."
+            "the process that launches the cells ended before it was through."
         ) from err
 
 
@@ -197,16 +195,11 @@ def join(
     """
     made = [one for one in launched if one["message"] is None]
     if len(rows) != len(made):
-        raise NotCountedError(
-            f"Hardware counters were not read: the profiler recorded {len(rows)} launches, "
-            f"{len(made)} were made."
-        )
+        raise NotCountedError(f"the profiler recorded {len(rows)} launches, {len(made)} were made.")
     for row, one in zip(rows, made, strict=True):
         seen, due = (row.kernel, row.grid, row.block), (one["entry"], one["grid"], one["block"])
         if seen != (due[0], tuple(due[1]), tuple(due[2])):
-            raise NotCountedError(
-                f"Hardware counters were not read: {due} was launched, and the profiler saw {seen}."
-            )
+            raise NotCountedError(f"{due} was launched, and the profiler saw {seen}.")
     return {
         one["key"]: {column: row.values.get(metric) for column, metric in metrics.items()}
         for row, one in zip(rows, made, strict=True)
@@ -217,14 +210,18 @@ def _write(profiling: Profiling, found: Found, facts: Mapping[str, Any], out: Pa
     rows = [
         _row(s, profiling.folders, found) for s in profiling.sample if s.cell.key in found.launched
     ]
-    why = " ".join(found.whys) or None
-    metadata = {
+    write_study(
+        "counters",
+        rows,
+        COUNTERS_SCHEMA,
+        out,
+        profiling.folders,
+        profiling.device["backend"],
         **facts,
-        **study_facts("counters", profiling.folders, profiling.device["backend"], why),
-        "device": found.device,
-        "metrics": {c: m for group in GROUPS.values() for c, m in group.items()},
-    }
-    write_parquet(pa.Table.from_pylist(rows, COUNTERS_SCHEMA), out, metadata)
+        why=" ".join(found.whys) or None,
+        device=found.device,
+        metrics={c: m for group in GROUPS.values() for c, m in group.items()},
+    )
     busy = {row["cell_key"]: _busy(row) for row in rows}
     content = {"device": found.device.get("name"), "cells": {k: b for k, b in busy.items() if b}}
     write_json(out.with_suffix(".json"), content)
@@ -245,14 +242,14 @@ def _busy(row: Mapping[str, Any]) -> dict[str, float] | None:
     return {**told, "room_for_warps": float(warps * held)}
 
 
-def _row(sampled: SampledCell, folders: Mapping[str, KernelFolder], found: Found) -> dict[str, Any]:
+def _row(sampled: ChosenCell, folders: Folders, found: Found) -> dict[str, Any]:
     cell, launched = sampled.cell, found.launched[sampled.cell.key]
     made = launched["message"] is None
     x, y, z = launched["block"]
     across, down, deep = launched["grid"]
     return {
         **cell_columns(cell, folders),
-        "asks": sampled.asks,
+        "asks": sampled.role,
         "message": launched["message"],
         "entry": launched["entry"] or None,
         "blocks": across * down * deep if made else None,
@@ -266,7 +263,7 @@ def _row(sampled: SampledCell, folders: Mapping[str, KernelFolder], found: Found
     }
 
 
-def sampled_kernels(sample: Sequence[SampledCell]) -> dict[str, KernelFolder]:
+def sampled_kernels(sample: Sequence[ChosenCell]) -> dict[str, KernelFolder]:
     """The folders of the kernels whose cells are sampled, by name."""
     names = dict.fromkeys(sampled.cell.kernel for sampled in sample)
     return {name: load_kernel(KERNELS / name) for name in names}
@@ -304,33 +301,3 @@ def count_sample(
         kept, folder = (path.resolve() for path in (cache or Path(own), work or Path(own)))
         folder.mkdir(parents=True, exist_ok=True)
         count(Profiling(sample, sampled_kernels(sample), device, kept, folder), out, say)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Count on this machine, without a run; 0, whatever could be read."""
-    counting = next(b.name for b in BACKENDS.values() if b.profiler)
-    parser = argparse.ArgumentParser(prog="gpushmoo.studies.counters", description=__doc__)
-    ask = parser.add_argument
-    ask("--out", type=Path, required=True, help="the Parquet file to write")
-    ask("--device", type=int, default=0, help="index of the device")
-    kernels = sorted(path.parent.name for path in KERNELS.glob("*/workload.py"))
-    ask("--kernel", action="append", choices=kernels, help="only its cells; may stand twice")
-    ask("--explained", action="append", type=Path, default=[], help="a run's model/device.json")
-    ask("--seed", type=int, default=20091017, help="of the input data")
-    ask("--cache", type=Path, help="keep compiled kernels here")
-    ask("--work", type=Path, help="keep requests and the profiler's own files here")
-    asked = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    device = {"backend": counting, "device": asked.device, "opencl_runtime": AUTO}
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
-    seeded = {**device, "seed": asked.seed}
-    options = (asked.cache, asked.kernel, asked.work, asked.explained)
-    count_sample(seeded, asked.out, say, *options)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -37,11 +37,14 @@ _SCALES = {
     for unit in units
 }
 _COMPLAINT = re.compile(r"^==(?:ERROR|WARNING)== *(.+)$", re.M)
-_METRIC = re.compile(r"\b[a-z]\w*__\w+")
 
 
 class NotCountedError(Exception):
     """No counters could be read; one sentence that says why."""
+
+    def __init__(self, reason: str) -> None:
+        """`reason` ends the sentence."""
+        super().__init__(f"Hardware counters were not read: {reason}")
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,7 @@ def find_ncu(name: str, path: str | None = None) -> str:
         found = next((file for file in reversed(installed) if os.access(file, os.X_OK)), None)
     if found is None:
         raise NotCountedError(
-            f"Hardware counters were not read: '{name}' (Nsight Compute) is neither on the PATH "
-            f"nor in {' or '.join(_PLACES)}."
+            f"'{name}' (Nsight Compute) is neither on the PATH nor in {' or '.join(_PLACES)}."
         )
     return found
 
@@ -87,7 +89,19 @@ def _by_version(path: str) -> list[int]:
 
 def version_of(ncu: str) -> str:
     """The last line of what it says of its version; "" where it says nothing."""
-    lines = _said([ncu, "--version"]).strip().splitlines()
+    try:
+        done = subprocess.run(
+            [ncu, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=120,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    lines = done.stdout.strip().splitlines()
     return one_line(lines[-1]) if lines else ""
 
 
@@ -101,9 +115,8 @@ def count_launches(
 ) -> list[CountedLaunch]:
     """Run `command` under the profiler; the launches that it recorded, in their order.
 
-    What it says goes to the
-    file `report`, what the command prints where this process prints. A metric that it does not
-    know is left out of the launches' values. Raises NotCountedError.
+    What it says goes to the file `report`, what the command prints where this process prints. A
+    metric that it does not know is left out of the launches' values. Raises NotCountedError.
     """
     wanted = list(metrics)
     for _ in range(1 + _RETRIES):
@@ -111,12 +124,12 @@ def count_launches(
         rows = parse_report(text)
         if rows:
             return rows
-        unknown = unknown_metrics(text, wanted) or _absent(ncu, text, wanted)
+        unknown = unknown_metrics(text, wanted)
         if not unknown or len(unknown) == len(wanted):
             break
         log.warning("%s does not know: %s", ncu, ", ".join(unknown))
         wanted = [metric for metric in wanted if metric not in unknown]
-    raise NotCountedError(f"Hardware counters were not read: {reason_in(text)}")
+    raise NotCountedError(reason_in(text))
 
 
 def _run(
@@ -142,13 +155,9 @@ def _run(
             check=False,
         )
     except OSError as err:
-        raise NotCountedError(
-            f"Hardware counters were not read: '{ncu}' does not start ({err.strerror})."
-        ) from err
+        raise NotCountedError(f"'{ncu}' does not start ({err.strerror}).") from err
     except subprocess.TimeoutExpired as err:
-        raise NotCountedError(
-            f"Hardware counters were not read: the profiler took longer than {LIMIT_S:.0f} s."
-        ) from err
+        raise NotCountedError(f"the profiler took longer than {LIMIT_S:.0f} s.") from err
     if not report.is_file():
         return f"==ERROR== it ended with status {done.returncode} and wrote nothing"
     return report.read_text(encoding="utf-8", errors="replace")
@@ -196,30 +205,6 @@ def unknown_metrics(text: str, metrics: Iterable[str]) -> list[str]:
     """Those of the metrics that the profiler complains of."""
     complaints = " ".join(_COMPLAINT.findall(text))
     return [metric for metric in metrics if re.search(rf"{re.escape(metric)}(?!\w)", complaints)]
-
-
-def _absent(ncu: str, text: str, metrics: Sequence[str]) -> list[str]:
-    """Where it complains of metrics without a name: those that its own list does not have."""
-    if "metric" not in " ".join(_COMPLAINT.findall(text)).lower():
-        return []
-    known = set(_METRIC.findall(_said([ncu, "--query-metrics"])))
-    return [metric for metric in metrics if metric.split(".")[0] not in known]
-
-
-def _said(command: Sequence[str]) -> str:
-    """What a command prints; "" where it fails."""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=120,
-            check=False,
-        )
-        return done.stdout if done.returncode == 0 else ""
-    return ""
 
 
 def reason_in(text: str) -> str:

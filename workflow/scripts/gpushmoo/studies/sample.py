@@ -1,13 +1,16 @@
-"""The cells whose hardware counters are read: chosen to tell explanations of their speed apart."""
+"""Which hardware counters are read, and of which cells.
+
+The cells are chosen to tell explanations of their speed apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from ..core.space import CACHE_STATES, Cell, Problem
+from ..core.space import CACHE_STATES, Cell, ChosenCell, Problem
 from ..storage.wholefile import read_json
 
 Shape = tuple[int, int]
@@ -28,16 +31,11 @@ AROUND_L2 = (1024, 1280, 1536, 1792, 2048, 3072, 5120)
 
 
 @dataclass(frozen=True)
-class SampledCell:
-    """A cell, and what its counters are to tell."""
-
-    cell: Cell
-    asks: str
-
-
-@dataclass(frozen=True)
 class Series:
-    """Cells of one kernel, all combinations of what it lists; `points` are launch parameters."""
+    """Cells of one kernel, all combinations of what it lists; `points` are launch parameters.
+
+    `asks` is what their counters are to tell.
+    """
 
     asks: str
     kernel: str
@@ -47,13 +45,13 @@ class Series:
     points: Sequence[dict[str, int]]
     states: Sequence[str] = (WARM,)
 
-    def cells(self) -> Iterator[SampledCell]:
+    def cells(self) -> Iterator[ChosenCell]:
         """In an order in which cells with the same data follow each other."""
         for dtype, size, state, variant, point in product(
             self.dtypes, self.sizes, self.states, self.variants, self.points
         ):
             params = tuple(sorted(point.items()))
-            yield SampledCell(
+            yield ChosenCell(
                 Cell(self.kernel, dtype, variant, Problem(size, size), params, state), self.asks
             )
 
@@ -125,19 +123,19 @@ SERIES: Sequence[Series] = (
 )
 
 
-def designed_sample() -> list[SampledCell]:
+def designed_sample() -> list[ChosenCell]:
     """All cells, those of one kernel and its data next to each other."""
     return [cell for series in SERIES for cell in series.cells()]
 
 
-def explained_cells(files: Iterable[Path]) -> list[SampledCell]:
+def explained_cells(files: Iterable[Path]) -> list[ChosenCell]:
     """The launches of which a run's ``model/device.json`` says what binds them.
 
     Raises DamagedFileError.
     """
     whys = [why for file in files for d in read_json(file)["devices"] for why in d.get("whys", ())]
     return [
-        SampledCell(
+        ChosenCell(
             Cell(
                 why["kernel"],
                 why["dtype"],
@@ -150,3 +148,63 @@ def explained_cells(files: Iterable[Path]) -> list[SampledCell]:
         )
         for why in sorted(whys, key=lambda why: (why["kernel"], why["dtype"], why["height"]))
     ]
+
+
+# The counters, by the columns that hold them
+
+# Names of Nsight Compute for compute capability 9.0; sums are over the whole device. A sector is of
+# 32 bytes, a cache line of four. L1 is the cache of a multiprocessor, through which textures and
+# surfaces go as well; L2 the device's. The units are in the columns' names: without one, what is
+# counted is.
+_MEMORY = {
+    "duration_ns": "gpu__time_duration.sum",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "l2_read_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+    "l2_write_sectors": "lts__t_sectors_srcunit_tex_op_write.sum",
+    "l2_read_hit_sectors": "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
+    "l2_write_hit_sectors": "lts__t_sectors_srcunit_tex_op_write_lookup_hit.sum",
+    "l2_requests": "lts__t_requests_srcunit_tex.sum",
+    "l2_sectors": "lts__t_sectors.sum",
+    "l2_hit_percent": "lts__t_sector_hit_rate.pct",
+    "l2_to_l1_bytes": "l1tex__m_xbar2l1tex_read_bytes.sum",
+    "l1_to_l2_bytes": "l1tex__m_l1tex2xbar_write_bytes.sum",
+}
+_LOCAL = {
+    "l1_hit_percent": "l1tex__t_sector_hit_rate.pct",
+    "global_load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "global_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "global_load_hit_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum",
+    "global_store_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    "global_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "texture_requests": "l1tex__t_requests_pipe_tex_mem_texture.sum",
+    "texture_sectors": "l1tex__t_sectors_pipe_tex_mem_texture.sum",
+    "texture_hit_sectors": "l1tex__t_sectors_pipe_tex_mem_texture_lookup_hit.sum",
+    "surface_store_requests": "l1tex__t_requests_pipe_tex_mem_surface_op_st.sum",
+    "surface_store_sectors": "l1tex__t_sectors_pipe_tex_mem_surface_op_st.sum",
+    "instructions": "smsp__inst_executed.sum",
+    "sm_active_cycles": "sm__cycles_active.avg",
+    "sm_elapsed_cycles": "sm__cycles_elapsed.max",
+    "active_warps": "sm__warps_active.avg.per_cycle_active",
+    "warps_launched": "sm__warps_launched.sum",
+    "blocks_launched": "sm__ctas_launched.sum",
+    **{
+        f"{column}_percent": f"{unit}__throughput.avg.pct_of_peak_sustained_elapsed"
+        for column, unit in (("sm", "sm"), ("l1", "l1tex"), ("l2", "lts"), ("dram", "dram"))
+    },
+}
+# Warps that wait for this, in the mean of the cycles in which one issues.
+_STALLS = (
+    *("long_scoreboard", "short_scoreboard", "lg_throttle", "tex_throttle", "mio_throttle"),
+    *("drain", "membar", "wait", "no_instruction", "barrier", "dispatch_stall", "not_selected"),
+    *("math_pipe_throttle", "imc_miss", "branch_resolving", "sleeping"),
+)
+_WAITING = {
+    f"stall_{reason}": f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
+    for reason in _STALLS
+}
+
+# Read together, each group in a run of its own: the more there are in one, the more often every
+# launch is repeated, and between two of its passes the output is restored through the caches.
+GROUPS: Mapping[str, Mapping[str, str]] = {"memory": _MEMORY, "units": {**_LOCAL, **_WAITING}}
+COLUMNS = tuple(column for group in GROUPS.values() for column in group)

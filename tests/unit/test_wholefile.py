@@ -176,7 +176,7 @@ WRITERS = {
     "storage/wholefile.py",
     "report/build.py",
     # What another program reads, in a folder that is gone afterwards.
-    "comparing/otava.py",
+    "comparing/history.py",
     "devices/machine_code/sass.py",
     "storage/joblog.py",
     # What is read while a shard is measured, and goes with it.

@@ -19,8 +19,7 @@ from gpushmoo.interactive.shell import main
 from gpushmoo.measuring.progress import FOLDER, LiveFile, LiveShard, live_path, read_live
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import write_json
-from gpushmoo.watching import follow
-from gpushmoo.watching.frame import frame
+from gpushmoo.watching import view
 from gpushmoo.watching.state import QUIET_S, RunState, Watched, WatchError
 from rich.console import Console
 from synthetic import GPU, shard_params, write_shard
@@ -82,7 +81,7 @@ def text(state: RunState, width: int = 100, coloured: bool = False, height: Any 
     console = Console(
         file=io.StringIO(), width=width, color_system="truecolor" if coloured else None
     )
-    console.print(frame(state, width, coloured, height))
+    console.print(view.frame(state, width, coloured, height))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -269,11 +268,11 @@ def test_in_a_terminal_it_goes_on_until_the_run_is_finished(
             raise KeyboardInterrupt
         finish(run, shards, left.pop())
 
-    monkeypatch.setattr(follow, "Console", lambda **_: terminal)
-    monkeypatch.setattr(follow.time, "sleep", wait)
+    monkeypatch.setattr(view, "Console", lambda **_: terminal)
+    monkeypatch.setattr(view.time, "sleep", wait)
     # The tests after this one shall not be slower for it.
-    monkeypatch.setattr(follow.os, "nice", lambda _: 0)
-    follow.watch(run, once=False)
+    monkeypatch.setattr(view.os, "nice", lambda _: 0)
+    view.watch(run, once=False)
     assert isinstance(terminal.file, io.StringIO)
     said = terminal.file.getvalue()
     assert "mine: 0 of 48 cells" in said

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 
 from .. import __name__ as library
 from ..core.run_plan import PLAN_FILE, RunPlan
-from ..core.space import shard_name
 from ..storage.dataset import PROVENANCE, finished_dataset
 from ..storage.packed import unpacked
 from ..storage.store import BadParquetError, open_shard
@@ -125,9 +124,7 @@ def _is_of(plan: RunPlan, path: Path) -> bool:
 def _planned_paths(plan: RunPlan) -> Iterator[str]:
     for sweep, dtypes in plan.sweeps.items():
         for dtype, planned in dtypes.items():
-            for repeat in range(1, planned.params["measure"]["repeats"] + 1):
-                for index in range(planned.parts):
-                    yield f"{sweep}/{dtype}/{shard_name(index, planned.parts, repeat)}.parquet"
+            yield from (f"{sweep}/{dtype}/{file}" for file, _ in planned.shards())
 
 
 def count_planned(plan: RunPlan) -> int:

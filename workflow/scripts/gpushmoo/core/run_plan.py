@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,12 @@ class SweepPlan:
         """Parameters of the job that measures part `index`, from 0, in `repeat`, from 1; sorted."""
         params = {**self.params, "repeat": repeat, "shard": [index, self.parts]}
         return dict(sorted(params.items()))
+
+    def shards(self) -> Iterator[tuple[str, int]]:
+        """Each shard's file and its repeat, in the order in which they are measured."""
+        for repeat in range(1, self.params["measure"]["repeats"] + 1):
+            for index in range(self.parts):
+                yield f"{shard_name(index, self.parts, repeat)}.parquet", repeat
 
 
 @dataclass(frozen=True)

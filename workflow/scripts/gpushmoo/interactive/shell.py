@@ -326,7 +326,7 @@ def _export(given: argparse.Namespace) -> int:
 
 def _watch(given: argparse.Namespace) -> int:
     # What draws in a terminal is of no use to a sweep.
-    from ..watching.follow import watch
+    from ..watching.view import watch
 
     watch(given.run, given.once)
     return 0

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ..core.backends import BACKENDS
 from ..core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from ..core.schema import METADATA_KEY, is_axis
-from ..core.space import TYPICAL, most_values, shard_name, space_of
+from ..core.space import TYPICAL, most_values, space_of
 from ..measuring.progress import LiveCell, live_path, read_live
 from ..storage.wholefile import DamagedFileError, read_json
 
@@ -27,17 +27,7 @@ from ..storage.wholefile import DamagedFileError, read_json
 QUIET_S = 60.0
 # The share of all cells from which on their speed says how long the others will take.
 _TELLING = 0.02
-_COLUMNS = (
-    "cell_key",
-    "variant",
-    "height",
-    "width",
-    "cache_state",
-    "launch_kind",
-    "status",
-    "bandwidth_gbs",
-    "measured_at",
-)
+_COLUMNS = ("variant", "height", "width", "cache_state", "launch_kind", "status")
 
 
 class WatchError(Exception):
@@ -166,9 +156,8 @@ class Watched:
         for name, dtype, sweep in _sweeps(plan):
             here = SweepState(name, dtype, tuple(a for a, n in _lengths(sweep).items() if n > 1))
             guess = _most_cells(sweep) / sweep.parts
-            for index, repeat in _shards(sweep):
-                file = shard_name(index, sweep.parts, repeat)
-                path = self._folder / "cells" / name / dtype / f"{file}.parquet"
+            for file, repeat in sweep.shards():
+                path = self._folder / "cells" / name / dtype / file
                 fresh += self._add(state, here, plan, path, repeat, guess, started, now)
             state.sweeps.append(here)
             state.statuses.update(str(cell.status) for cell in here.cells)
@@ -233,19 +222,15 @@ def _cells_of(path: Path, written_at: float) -> _Finished:
     schema = pq.read_schema(path)
     axes = [name for name in schema.names if is_axis(name)]
     params = json.loads((schema.metadata or {})[METADATA_KEY])["params"]
-    table = pq.read_table(path, columns=[*_COLUMNS, *axes], partitioning=None)
+    names = [*_COLUMNS, "cell_key", "bandwidth_gbs", "measured_at", *axes]
+    table = pq.read_table(path, columns=names, partitioning=None)
     moments = pc.cast(table.column("measured_at"), pa.int64()).to_pylist()
     cells = [
         LiveCell(
             key=row["cell_key"],
-            variant=row["variant"],
-            height=row["height"],
-            width=row["width"],
-            cache_state=row["cache_state"],
             params={axis: row[axis] for axis in axes},
-            status=row["status"],
             gbs=row["bandwidth_gbs"],
-            launch_kind=row["launch_kind"],
+            **{name: row[name] for name in _COLUMNS},
         )
         for row in table.drop_columns(["measured_at"]).to_pylist()
     ]
@@ -256,13 +241,6 @@ def _sweeps(plan: RunPlan) -> Iterator[tuple[str, str, SweepPlan]]:
     for name, dtypes in plan.sweeps.items():
         for dtype, sweep in dtypes.items():
             yield name, dtype, sweep
-
-
-def _shards(sweep: SweepPlan) -> Iterator[tuple[int, int]]:
-    """Part and repeat of each shard, in the order in which they are measured."""
-    for repeat in range(1, sweep.params["measure"]["repeats"] + 1):
-        for index in range(sweep.parts):
-            yield index, repeat
 
 
 def _lengths(sweep: SweepPlan) -> dict[str, int]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from gpushmoo.comparing.comparison import (
     CHANGED_CELLS_SCHEMA,
     CHANGED_GROUPS_SCHEMA,
@@ -22,6 +21,7 @@ from gpushmoo.core.schema import (
     best_schema,
     cell_schema,
 )
+from gpushmoo.model.stage import DEVICE_MODEL_SCHEMA
 from streamed_dot import dictionary as dots
 from streamed_dot.numerics import ERRORS_SCHEMA
 from streamed_dot.rivals import RIVALS_SCHEMA

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpushmoo.analysis.device_model.counted import read_counted
-from gpushmoo.analysis.device_model.describe import DeviceFacts
-from gpushmoo.analysis.device_model.first import first_values
-from gpushmoo.analysis.device_model.parameters import PARAMETERS
 from gpushmoo.core.display import significant
 from gpushmoo.interactive.predict import KNOWN
+from gpushmoo.model.form import PARAMETERS, first_values
+from gpushmoo.model.launches import DeviceFacts
+from gpushmoo.model.limits import read_counted
 
 from .record import REFERENCE, read_json
 from .words import Claims, errors, joined, percent, span, whole, whole_percent

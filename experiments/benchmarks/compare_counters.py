@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from gpushmoo.analysis.device_model.counted import UNITS
-from gpushmoo.analysis.device_model.describe import Describer, DeviceFacts
-from gpushmoo.analysis.device_model.form import LIMITS, Launches, Model
-from gpushmoo.analysis.device_model.stage import recorded_codes
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.space import Cell, Problem
+from gpushmoo.model.form import LIMITS, Model
+from gpushmoo.model.launches import Describer, DeviceFacts, Launches, code_paths
+from gpushmoo.model.limits import UNITS
 from gpushmoo.storage.wholefile import write_json
 from gpushmoo.workloads.loader import load_kernel
 from judge_model import errors
@@ -70,7 +69,7 @@ def predictions(counters: pd.DataFrame, told: Mapping[str, Any], records: list[P
     """What the model says of each counted launch that it can describe, by the cell's key."""
     codes: dict[Any, Any] = {}
     for record in records:
-        codes |= recorded_codes(record / "code_paths.json")
+        codes |= code_paths((), record / "code_paths.json")
     workloads = {n: load_kernel(KERNELS / n).workload for n in sorted(set(counters["kernel"]))}
     describer = Describer(workloads, codes, DeviceFacts(**told["facts"]))
     rows = {}

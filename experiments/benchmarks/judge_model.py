@@ -12,7 +12,7 @@
 
 Needs no device, but scikit-learn, which is no part of the environment: hence one beside it.
 
-``describe`` writes what `gpushmoo.analysis.device_model` sees of each recorded cell, its launch
+``describe`` writes what `gpushmoo.model` sees of each recorded cell, its launch
 parameters and what was measured. ``held`` keeps regions of cells from the fit that differ from all
 others in what a model must know (an element type, a kernel, what fits into the last cache) and
 judges the cells inside; with nothing kept, the cells that are not in the training set. ``unseen``
@@ -47,19 +47,17 @@ import pandas as pd
 import scipy.spatial
 import sklearn
 from gpushmoo.analysis.aggregate import aggregate, dataset_provenance
-from gpushmoo.analysis.device_model import fit_device, training
-from gpushmoo.analysis.device_model.describe import (
+from gpushmoo.core.paths import KERNELS
+from gpushmoo.core.schema import GROUP, is_axis
+from gpushmoo.model.fit import fit_device, training
+from gpushmoo.model.form import FIRST, Model, first_values
+from gpushmoo.model.launches import (
     Describer,
     DeviceFacts,
+    Launches,
     code_paths,
     device_facts,
 )
-from gpushmoo.analysis.device_model.first import first_values
-from gpushmoo.analysis.device_model.form import Launches, Model
-from gpushmoo.analysis.device_model.parameters import FIRST
-from gpushmoo.analysis.device_model.stage import recorded_codes
-from gpushmoo.core.paths import KERNELS
-from gpushmoo.core.schema import GROUP, is_axis
 from gpushmoo.storage.dataset import partitions, read_medians
 from gpushmoo.storage.packed import unpacked
 from gpushmoo.storage.wholefile import write_json
@@ -106,7 +104,7 @@ def described_cells(record: Path) -> pd.DataFrame:
         cells, provenance = read_medians(dataset), dataset_provenance(dataset)
         kernels = {str(where["kernel"]) for where in partitions(dataset)}
     code = record / "code_paths.json"
-    codes = recorded_codes(code if code.is_file() else None) | code_paths(provenance)
+    codes = code_paths(provenance, code if code.is_file() else None)
     workloads = {name: workload_of(name) for name in kernels}
     described, why = Describer(workloads, codes, device_facts(provenance)).table(cells)
     for kernel, sentence in sorted(why.items()):

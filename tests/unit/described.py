@@ -9,11 +9,11 @@ from functools import cache
 import numpy as np
 import pandas as pd
 from conftest import ROOT
-from gpushmoo.analysis.device_model.describe import Describer, DeviceFacts
-from gpushmoo.analysis.device_model.form import Launches, Model
 from gpushmoo.core.code_path import CodePath, PathPart
 from gpushmoo.core.schema import GROUP
 from gpushmoo.core.space import Cell, Problem
+from gpushmoo.model.form import Model
+from gpushmoo.model.launches import Describer, DeviceFacts, Launches
 from gpushmoo.workloads.contract import Workload
 from gpushmoo.workloads.loader import load_kernel
 

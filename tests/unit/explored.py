@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 import synthetic
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Problem
 from gpushmoo.measuring.events import CellRun
+from gpushmoo.model.stage import DEVICE_MODEL_SCHEMA
 from gpushmoo.storage.store import write_parquet
 from synthetic import write_shard
 

@@ -17,7 +17,6 @@ from gpushmoo.analysis.best import best_table
 from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
 from gpushmoo.analysis.energy import read_energy
 from gpushmoo.analysis.history import read_history
-from gpushmoo.analysis.partition import partition_table
 from gpushmoo.chapters.loader import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.schema import REPEAT_COLUMNS
@@ -26,6 +25,7 @@ from gpushmoo.figures.energy import energy_front
 from gpushmoo.figures.heatmap import heatmap
 from gpushmoo.figures.timelines import draw_history
 from gpushmoo.figures.workingset import workingset
+from gpushmoo.model.partition import partition_table
 from gpushmoo.report.build import ReportFiles, build_report
 from gpushmoo.storage.dataset import matching, read_cells
 from gpushmoo.storage.store import read_shard, write_parquet

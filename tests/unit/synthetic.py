@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 from conftest import ROOT
-from gpushmoo.analysis.device_model.traffic import block_traffic
-from gpushmoo.analysis.partition import seconds
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell, Problem, conditions, enumerate_cells
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.measuring.events import CellRun, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
+from gpushmoo.model.launches import block_traffic
+from gpushmoo.model.partition import seconds
 from gpushmoo.storage.store import write_parquet
 from gpushmoo.workloads.contract import Launch, Workload
 from gpushmoo.workloads.loader import load_kernel

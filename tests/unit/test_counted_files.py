@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gpushmoo.analysis.device_model.counted import read_counted
+from gpushmoo.model.limits import read_counted
 from gpushmoo.storage.wholefile import DamagedFileError, write_json
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from conftest import examples
 from described import FACTS, SQUARES, cells, described, measured, points, rows_of
-from gpushmoo.analysis.device_model.fit import (
+from gpushmoo.core.schema import GROUP
+from gpushmoo.model.fit import (
     FEWEST,
     NEAR_FULL,
     WELL_KNOWN,
@@ -18,9 +19,8 @@ from gpushmoo.analysis.device_model.fit import (
     fit_device,
     training,
 )
-from gpushmoo.analysis.device_model.form import LIMITS, Launches, Model, joined
-from gpushmoo.analysis.device_model.parameters import FIRST
-from gpushmoo.core.schema import GROUP
+from gpushmoo.model.form import FIRST, LIMITS, Model, joined
+from gpushmoo.model.launches import Launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -213,15 +213,6 @@ def test_what_the_cells_cannot_tell_is_not_determined(
     for name in unknown:
         assert found[name].value == pytest.approx(FIRST[name], rel=1e-3), name
     assert found["dram_rate"].determined
-
-
-def test_what_is_fixed_stays_and_is_not_determined() -> None:
-    cells = measured(described(), device(1), SPREAD, 1)
-    cells = cells[cells["kernel"].isin(["global_load", "global_copy"])]
-    first = {**FIRST, "start": 2345.0}
-    found = fit_device(cells, np.ones(len(cells), dtype=bool), first, fixed=["start"])
-    start = found.parameters["start"]
-    assert (start.value, start.low, start.high, start.determined) == (2345.0, 2345.0, 2345.0, False)
 
 
 def test_no_cells_are_no_fit() -> None:

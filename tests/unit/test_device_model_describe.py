@@ -12,12 +12,11 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 from described import FACTS, cells, code_paths, described, part, workloads
-from gpushmoo.analysis.device_model import describe
-from gpushmoo.analysis.device_model.describe import Describer, device_facts
-from gpushmoo.analysis.device_model.form import COLUMNS
 from gpushmoo.core.code_path import CodePath
 from gpushmoo.core.schema import GROUP
 from gpushmoo.core.space import Cell, Problem
+from gpushmoo.model import launches
+from gpushmoo.model.launches import COLUMNS, Describer, device_facts
 from gpushmoo.storage.dataset import as_frame
 from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.loader import load_kernel
@@ -138,7 +137,7 @@ def test_only_verified_cells_are_told(tmp_path: Path) -> None:
     ids=["no machine code", "no occupancy", "unknown", "host-fed", "on the host"],
 )
 def test_kernels_of_which_nothing_can_be_said_are_left_out_and_it_is_said_why(
-    tmp_path: Path, change: Mapping[str, Any], codes: describe.Codes, said: str
+    tmp_path: Path, change: Mapping[str, Any], codes: launches.Codes, said: str
 ) -> None:
     mine, _ = frame(tmp_path / "a.parquet", KEY[0], axes=COUNTS, variants=("exact",))
     mine = mine.assign(**change)
@@ -164,4 +163,4 @@ def test_paths_are_those_that_shards_tell(tmp_path: Path) -> None:
     path = code_paths()[KEY]
     entries = [{"entry": "copy_exact", "path": path.to_json()}, {"entry": "old", "path": None}]
     newer = shard | {"machine_code": {"variants": {"exact": {"entries": entries}, "bad": {}}}}
-    assert describe.code_paths([shard, newer]) == {KEY: path}
+    assert launches.code_paths([shard, newer]) == {KEY: path}

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import ROOT
-from gpushmoo.analysis.device_model.traffic import (
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.model.launches import (
     TILED,
     Asked,
     BlockTraffic,
     Counted,
     block_traffic,
 )
-from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import Workload, tile_elements
 from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given

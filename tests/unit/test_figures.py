@@ -15,8 +15,6 @@ import pandas as pd
 import pytest
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows, write_ceiling
-from gpushmoo.analysis.device_model.form import LIMITS
-from gpushmoo.analysis.partition import partition_table
 from gpushmoo.core.display import percent
 from gpushmoo.core.dtypes import DTYPES as ALL_DTYPES
 from gpushmoo.core.space import CACHE_STATES, Problem
@@ -25,6 +23,8 @@ from gpushmoo.figures.heatmap import heatmap
 from gpushmoo.figures.stage import draw_figure
 from gpushmoo.figures.style import DTYPE_COLOURS, DTYPE_MARKERS
 from gpushmoo.figures.workingset import workingset
+from gpushmoo.model.form import LIMITS
+from gpushmoo.model.partition import partition_table
 from gpushmoo.storage.dataset import matching, read_cells
 from gpushmoo.storage.wholefile import read_summed
 from gpushmoo.workloads.views import FigureData, HeatMap

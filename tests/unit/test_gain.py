@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from gpushmoo.analysis.device_model.form import COLUMNS, LIMITS, Launches, Model
-from gpushmoo.analysis.device_model.gain import (
+from gpushmoo.model.form import FIRST, LIMITS, PARAMETERS, Model
+from gpushmoo.model.launches import COLUMNS, Launches
+from gpushmoo.model.limits import (
     GAIN,
     LEVERS,
     MOST,
@@ -15,7 +16,6 @@ from gpushmoo.analysis.device_model.gain import (
     improved,
     whys,
 )
-from gpushmoo.analysis.device_model.parameters import FIRST, PARAMETERS
 
 # A copy of far more than a cache holds, in blocks of enough warps that wait twice each.
 COPY = {

@@ -33,15 +33,16 @@ MAY_SEE = {
     "chapters": "core storage workloads simulation",
     "analysis": "core storage workloads",
     "comparing": "core storage workloads analysis",
-    "figures": "core storage workloads analysis",
-    "explorer": "core storage workloads analysis",
+    "model": "core storage workloads analysis",
+    "figures": "core storage workloads analysis model",
+    "explorer": "core storage workloads analysis model",
     "exporting": "core storage workloads analysis explorer",
-    "report": "core storage workloads analysis figures chapters comparing",
+    "report": "core storage workloads analysis model figures chapters comparing",
     "planning": "core storage workloads devices search measuring studies simulation chapters",
     "watching": "core storage workloads measuring",
     "interactive": (
-        "core storage workloads devices measuring analysis comparing figures explorer exporting "
-        "planning watching"
+        "core storage workloads devices measuring analysis comparing model figures explorer "
+        "exporting planning watching"
     ),
     # The command line.
     "__main__": "interactive",

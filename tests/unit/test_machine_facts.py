@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from gpushmoo.analysis.lines import half_way, line
-from gpushmoo.analysis.machine import machine_facts
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell, CellGroup, Residency
 from gpushmoo.measuring.rounds import launches_of_group
+from gpushmoo.model.machine import half_way, line, machine_facts
 from gpushmoo.planning.sweeps import SweepConfig
 from test_config import cells_of, overlaid
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from conftest import record
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.analysis.device_model.table import DEVICE_MODEL_SCHEMA
-from gpushmoo.analysis.partition import COLUMNS, fit_partitions, partition_table, seconds
 from gpushmoo.core.schema import GROUP
+from gpushmoo.model.partition import COLUMNS, fit_partitions, partition_table, seconds
+from gpushmoo.model.stage import DEVICE_MODEL_SCHEMA
 from gpushmoo.storage.dataset import read_cells
 
 UNITS, RESIDENT, TILES = 132, 4, 131072

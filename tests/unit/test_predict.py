@@ -14,13 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT, record
 from described import FACTS, described, measured
-from gpushmoo.analysis.device_model import fit_device
-from gpushmoo.analysis.device_model.bands import Bands, measured_bands
-from gpushmoo.analysis.device_model.first import first_values
-from gpushmoo.analysis.device_model.occupancy import MULTIPROCESSORS, resident_blocks
-from gpushmoo.analysis.device_model.parameters import FIRST
 from gpushmoo.core.space import TYPICAL, expand_axis
 from gpushmoo.interactive.predict import KNOWN
+from gpushmoo.model.fit import Bands, fit_device, measured_bands
+from gpushmoo.model.form import FIRST, first_values
+from gpushmoo.model.launches import MULTIPROCESSORS, resident_blocks
 from gpushmoo.workloads.loader import load_kernel
 
 COPY = ROOT / "kernels/copy2d_coalesced"

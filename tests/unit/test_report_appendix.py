@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from gpushmoo.analysis.machine import COLUMNS, machine_facts
+from gpushmoo.model.machine import COLUMNS, machine_facts
 from gpushmoo.report.appendix import device_numbers, machine_tables, provenance_rows
 from hypothesis import given
 from hypothesis import strategies as st

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gpushmoo.analysis.device_model.counted import CountedCells
-from gpushmoo.analysis.device_model.gain import LEVERS
+from gpushmoo.model.limits import LEVERS, CountedCells
 from gpushmoo.report.tables import Namer
 from gpushmoo.report.why import LIMIT_WORDS, parameter_tables, why_parts
 

@@ -60,7 +60,7 @@ use rule stage as machine with:
     benchmark:
         flow.path("benchmarks", "machine.tsv")
     params:
-        call="gpushmoo.analysis.machine:measure_machine",
+        call="gpushmoo.model.machine:measure_machine",
 
 
 use rule stage as device_model with:
@@ -75,6 +75,6 @@ use rule stage as device_model with:
     benchmark:
         flow.path("benchmarks", "device-model.tsv")
     params:
-        call="gpushmoo.analysis.device_model.stage:fit_devices",
+        call="gpushmoo.model.stage:fit_devices",
         folders=flow.kernel_places,
         digests=flow.kernel_digests,

@@ -14,10 +14,10 @@ import pandas as pd
 
 from ..analysis.aggregate import dataset_provenance
 from ..analysis.best import tied_best
-from ..analysis.device_model.table import DEVICE_MODEL_SCHEMA
 from ..analysis.fastest import params_text
 from ..analysis.history import read_history
 from ..core.schema import GROUP, Status, is_axis
+from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import partitions, read_cells
 from ..storage.store import read_table
 from .code_facts import version_facts

@@ -18,9 +18,9 @@ from matplotlib.patches import Patch
 
 from ..analysis.advice import BLOCK_AXES, DEFAULT_BLOCKS
 from ..analysis.best import tied_best
-from ..analysis.device_model.form import LIMITS as MODEL_LIMITS
 from ..core.display import joined, percent
 from ..core.schema import FAULTS, LIMITS, Status
+from ..model.form import LIMITS as MODEL_LIMITS
 from ..workloads.views import FigureData, HeatMap
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, sns, subject
 

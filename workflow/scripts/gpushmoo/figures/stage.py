@@ -13,10 +13,10 @@ from typing import Any, TextIO
 import matplotlib.pyplot as plt
 
 from ..analysis.ceiling import read_ceiling
-from ..analysis.device_model.table import DEVICE_MODEL_SCHEMA
-from ..analysis.partition import partition_table
 from ..core.errors import WorkloadError
 from ..core.paths import ROOT
+from ..model.partition import partition_table
+from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import matching, read_medians
 from ..storage.store import read_table
 from ..storage.wholefile import DamagedFileError, read_json, read_summed

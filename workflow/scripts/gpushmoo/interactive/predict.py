@@ -10,13 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from ..analysis.device_model.bands import Bands
-from ..analysis.device_model.describe import Describer, DeviceFacts
-from ..analysis.device_model.form import LIMITS, Launches, Model
-from ..analysis.device_model.occupancy import MULTIPROCESSORS, resident_blocks
 from ..core.errors import LaunchRefusedError
 from ..core.space import CACHE_STATES, Cell, Problem
 from ..devices.machine_code.cubins import version_code
+from ..model.fit import Bands
+from ..model.form import LIMITS, Model
+from ..model.launches import MULTIPROCESSORS, Describer, DeviceFacts, Launches, resident_blocks
 from ..planning.config_schema import ConfigError
 from ..storage.wholefile import DamagedFileError, read_json
 from ..workloads.contract import Workload

@@ -137,7 +137,7 @@ def provenance_rows(provenance: Sequence[Json]) -> list[Json]:
     ]
 
 
-# Figures of a device, by the names of `analysis.machine`, in words.
+# Figures of a device, by the names of `model.machine`, in words.
 _FIGURES = {
     "latency_l2_s": "a load from the cache",
     "latency_dram_s": "a load from memory",

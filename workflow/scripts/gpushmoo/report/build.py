@@ -18,12 +18,12 @@ import typst
 from ..analysis.aggregate import dataset_provenance
 from ..analysis.best import read_best
 from ..analysis.ceiling import CeilingRow, read_ceiling
-from ..analysis.device_model.counted import read_counted
 from ..analysis.energy import read_energy
 from ..analysis.history import read_history
 from ..core.display import one_line
 from ..core.paths import ROOT
 from ..core.schema import SAME_MACHINE_SCHEMA, is_axis
+from ..model.limits import read_counted
 from ..storage.dataset import of_one_kind, read_medians
 from ..storage.store import read_table
 from ..storage.wholefile import read_json, read_summed, write_json, write_summed

@@ -9,11 +9,11 @@ import pandas as pd
 
 from ..analysis.advice import Advice, advice
 from ..analysis.ceiling import CeilingRow
-from ..analysis.device_model.counted import CountedCells
 from ..analysis.energy import EnergyTable
 from ..analysis.history import HistoryTables
 from ..analysis.steadiness import steadiness
 from ..core.schema import GROUP
+from ..model.limits import CountedCells
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
 from . import tables
 from .appendix import (

@@ -1,6 +1,6 @@
 """What the one model of each device says: why the fastest launches are not faster, how sure.
 
-Where a device has none, the formula of persistent blocks (`analysis.partition`).
+Where a device has none, the formula of persistent blocks (`model.partition`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from ..analysis.device_model.counted import CountedCells, CountedLimit
-from ..analysis.device_model.gain import GAIN
-from ..analysis.device_model.parameters import PARAMETERS
 from ..analysis.fastest import params_text
-from ..analysis.partition import fit_partitions
 from ..core.display import joined, number, percent, seconds, significant
+from ..model.form import PARAMETERS
+from ..model.limits import GAIN, CountedCells, CountedLimit
+from ..model.partition import fit_partitions
 from .tables import Json, Namer
 
 # How a limit reads, and what would gain where it binds, `{}` times.

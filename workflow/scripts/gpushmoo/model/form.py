@@ -14,94 +14,141 @@ blocks on U multiprocessors, m = ceil(B / U) of them on the fullest one, is held
              reads and writes costs.
 
 Limits join as J_q(a, b, ...) = (a^q + b^q + ...)^(1/q): the larger q, the more the largest alone
-counts. The exponents and the three other numbers of `SHAPE` were chosen with an H200's recorded
+counts. The exponents and the three other constants below were chosen with an H200's recorded
 cells in view and do not belong to the parameters; docs/model.md tells what that is worth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
-from .traffic import WIDEST
+from .launches import WIDEST, DeviceFacts, Floats, Launches
 
-Floats = npt.NDArray[np.float64]
 Values = Mapping[str, float]
 
 SECTOR_BYTES = 32
+LINE_BYTES = 128
 # What binds a launch, in the order in which limits are named.
 LIMITS = ("start", "dispatch", "service", "waiting", "L2", "DRAM")
+# How limits join, powers of the queue and of where L2 ends, and steps in which a wave settles.
+HARD, SERVICE, DRAM = 17.0, 5.0, 6.0
+QUEUE, L2_END = 1.3, 8.0
+STEPS = 6
+# Warps apart at which halves of an image's sector are no longer merged, in a decay.
+MERGE = 2.6
+
+# The parameters
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Constants of the form: how hard limits join, and three powers and ranges."""
+class ParameterMeaning(NamedTuple):
+    """A parameter: its unit, what it is, and its value before anything is known.
 
-    hard: float = 17.0
-    service: float = 5.0
-    dram: float = 6.0
-    queue: float = 1.3
-    l2_end: float = 8.0
-    # Warps apart at which halves of an image's sector are no longer merged, in a decay.
-    merge: float = 2.6
-    steps: int = 6
-
-
-SHAPE = Shape()
-
-
-@dataclass(frozen=True)
-class Launches:
-    """What launches ask of one device; all arrays have shape (cells,).
-
-    `resident` blocks fit on a multiprocessor; `in_a_sample` launches are timed together; `flushed`
-    ones find nothing of their own in L2. `turns`, `waits`, `instructions` and `turn_instructions`
-    are those of one thread (see core.code_path), `loads_a_wait` of its loads are out at once.
-    Lines, sectors and bytes are those of a block over all its turns; `part_bytes` are in sectors
-    that a warp uses in part. `texel_loads` and `texel_stores` say whether these go to an image,
-    `access_bytes` how many bytes an access moves, `apart` how many warps lie between two rows of a
-    block. `bytes_read` and `bytes_written` are those of the launch.
+    Cycles are those of a multiprocessor at its stated clock. The first values are about those of
+    an NVIDIA H200. `fact` names the figure of `machine` that measures it by itself.
     """
 
-    units: Floats
-    clock_hz: Floats
-    cache_bytes: Floats
-    blocks: Floats
-    warps: Floats
-    resident: Floats
-    persistent: Floats
-    in_a_sample: Floats
-    flushed: Floats
-    turns: Floats
-    waits: Floats
-    instructions: Floats
-    turn_instructions: Floats
-    loads_a_wait: Floats
-    load_lines: Floats
-    store_lines: Floats
-    store_first_lines: Floats
-    part_bytes: Floats
-    warp_sectors: Floats
-    block_sectors: Floats
-    block_bytes: Floats
-    texel_loads: Floats
-    texel_stores: Floats
-    access_bytes: Floats
-    apart: Floats
-    bytes_read: Floats
-    bytes_written: Floats
-
-    @classmethod
-    def of(cls, table: pd.DataFrame) -> Launches:
-        """From a table that has these columns."""
-        return cls(**{f.name: table[f.name].to_numpy(np.float64) for f in fields(cls)})
+    unit: str
+    words: str
+    first: float
+    fact: str | None = None
 
 
-COLUMNS = tuple(f.name for f in fields(Launches))
+PARAMETERS: Mapping[str, ParameterMeaning] = {
+    "start": ParameterMeaning(
+        "cycles", "from one launch to the next, in a row of them", 1800, "launch_s"
+    ),
+    "sample": ParameterMeaning("cycles", "what a timed interval costs besides", 8500, "sample_s"),
+    "issue": ParameterMeaning("cycles", "an instruction of a warp", 0.28, "issue_s"),
+    "dispatch": ParameterMeaning("cycles", "between two blocks that start", 157, "dispatch_s"),
+    "warp_launch": ParameterMeaning("cycles", "a warp that starts", 12.8, "warp_launch_s"),
+    "block": ParameterMeaning("cycles", "a block's start and end", 100),
+    "l2_latency": ParameterMeaning("cycles", "a load from L2", 340, "latency_l2_s"),
+    "dram_latency": ParameterMeaning(
+        "cycles", "what a load from DRAM takes beyond one from L2", 400
+    ),
+    "turn": ParameterMeaning(
+        "cycles", "an instruction of a loop, to a warp that waits for it", 1.8
+    ),
+    "store_line": ParameterMeaning(
+        "cycles", "a line that a warp stores to", 4.6, "store_port_bytes_per_s"
+    ),
+    "store_again": ParameterMeaning(
+        "cycles", "a line that the warp stored to by the access before", 1.5
+    ),
+    "load_line": ParameterMeaning(
+        "cycles", "a line that a warp loads from", 0.9, "load_port_bytes_per_s"
+    ),
+    "own_service": ParameterMeaning(
+        "1", "share of a block's own service that its warps wait for", 0.31
+    ),
+    "l2_rate": ParameterMeaning("bytes/cycle", "L2, reads and writes", 3650, "l2_copy_bps"),
+    "l2_write_rate": ParameterMeaning("bytes/cycle", "L2, writes", 2310, "l2_write_bps"),
+    "dram_rate": ParameterMeaning("bytes/cycle", "DRAM", 2330, "bus_read_bps"),
+    "turn_round": ParameterMeaning(
+        "1", "turning DRAM from reads to writes, a share of both", 0.07, "turn_1"
+    ),
+    "turn_more": ParameterMeaning(
+        "1", "turning DRAM, more for each doubling of the loads that a warp has out", 0.026
+    ),
+    "turn_later": ParameterMeaning(
+        "1", "turning DRAM, more for warps that load again after they stored", 0.11
+    ),
+    "part_sector": ParameterMeaning("1", "bytes of L2 for a byte in a sector used in part", 3.6),
+    "part_texel_store": ParameterMeaning(
+        "1", "bytes of L2 for a byte in an image's sector stored in part", 2.9
+    ),
+    "part_texel_load": ParameterMeaning(
+        "1", "bytes of L2 for a byte in an image's sector loaded in part", 1.7
+    ),
+    "narrow": ParameterMeaning(
+        "1", "power of an access's width by which bytes in sectors used in part grow", 0.4
+    ),
+    "l2_end": ParameterMeaning(
+        "1", "where L2 ends, as a share of its size", 0.7, "cache_end_rate_share"
+    ),
+    "l2_written": ParameterMeaning("1", "room of a written byte in L2, in read ones", 1.0),
+    "dirty": ParameterMeaning("1", "share of a flushed L2 that has to be written back", 0.68),
+    "slowest": ParameterMeaning("1", "the slowest of e times as many warps, in latencies", 0.12),
+    "queue": ParameterMeaning("1", "latency added by a saturated DRAM, in latencies", 0.95),
+    "last_wave": ParameterMeaning("1", "how much of a whole wave a wave of one block takes", 0.75),
+    "texel_store": ParameterMeaning("cycles", "a warp that stores to an image", 17.2),
+}
+FIRST: Mapping[str, float] = {name: meaning.first for name, meaning in PARAMETERS.items()}
+
+# Facts that are seconds; of the others a rate is divided by the clock, a share stays as it is.
+_SECONDS = frozenset(
+    {"launch_s", "sample_s", "issue_s", "dispatch_s", "warp_launch_s", "latency_l2_s"}
+)
+_PORTS = {"store_line": "store_port_bytes_per_s", "load_line": "load_port_bytes_per_s"}
+
+
+def first_values(facts: Mapping[str, float], device: DeviceFacts) -> dict[str, float]:
+    """All parameters before any sweep of a device; `facts` are values by the names of `machine`.
+
+    What micro-benchmarks do not measure stays at FIRST, found on an NVIDIA H200: of another device
+    it is a guess.
+    """
+    values = dict(FIRST)
+    for name, meaning in PARAMETERS.items():
+        fact = facts.get(meaning.fact or "")
+        if fact is None:
+            continue
+        if name in _PORTS:
+            values[name] = LINE_BYTES / (fact / device.clock_hz)
+        elif meaning.fact in _SECONDS:
+            values[name] = fact * device.clock_hz
+        else:
+            values[name] = fact / device.clock_hz if meaning.unit == "bytes/cycle" else fact
+    if "latency_l2_s" in facts and "latency_dram_s" in facts:
+        beyond = facts["latency_dram_s"] - facts["latency_l2_s"]
+        values["dram_latency"] = beyond * device.clock_hz
+    return values
+
+
+# The form
 
 
 def joined(power: float, *limits: Floats | float) -> Floats:
@@ -111,19 +158,11 @@ def joined(power: float, *limits: Floats | float) -> Floats:
     return np.asarray(top * ((stacked / top) ** power).sum(axis=0) ** (1.0 / power))
 
 
-@dataclass(frozen=True)
-class Wave:
-    """Cycles of a wave, and of each limit alone."""
-
-    cycles: Floats
-    limits: Mapping[str, Floats]
-
-
 class Model:
-    """The form with the values of all parameters: see `parameters.PARAMETERS`."""
+    """The form with the values of all parameters: see PARAMETERS."""
 
-    def __init__(self, values: Values, shape: Shape = SHAPE) -> None:
-        self.values, self.shape = values, shape
+    def __init__(self, values: Values) -> None:
+        self.values = values
 
     def seconds(self, x: Launches) -> Floats:
         """Predicted seconds of each launch."""
@@ -133,7 +172,7 @@ class Model:
         """Share of a launch's bytes that L2 holds from the last launch; 0 where it was flushed."""
         p = self.values
         room = x.bytes_read + p["l2_written"] * x.bytes_written
-        held = 1.0 / (1.0 + (room / (p["l2_end"] * x.cache_bytes)) ** self.shape.l2_end)
+        held = 1.0 / (1.0 + (room / (p["l2_end"] * x.cache_bytes)) ** L2_END)
         return np.where(x.flushed > 0, 0.0, held)
 
     def sectors_sent(self, x: Launches) -> Floats:
@@ -141,7 +180,7 @@ class Model:
 
         Of images alone; L1 joins them the better the closer in time the warps are.
         """
-        apart = 1.0 - np.exp(-x.apart / self.shape.merge)
+        apart = 1.0 - np.exp(-x.apart / MERGE)
         split = (x.warp_sectors - x.block_sectors) * np.where(x.texel_stores > 0, apart, 0.0)
         return x.block_sectors + split
 
@@ -163,35 +202,28 @@ class Model:
         share = p["last_wave"] + (1 - p["last_wave"]) * np.sqrt(rest / held)
         weight = np.where(rest > 0, np.where(full > 0, share, 1.0), 0.0)
         start = p["start"] + p["sample"] / x.in_a_sample
-        limits = {
-            name: full * whole.limits[name] + weight * last.limits[name] for name in whole.limits
-        }
-        return start + full * whole.cycles + weight * last.cycles, {"start": start, **limits}
+        limits = [full * w + weight * r for w, r in zip(whole[1:], last[1:], strict=True)]
+        cycles = start + full * whole[0] + weight * last[0]
+        return cycles, dict(zip(LIMITS, [start, *limits], strict=True))
 
-    def _wave(self, x: Launches, blocks: Floats) -> Wave:
-        p, q = self.values, self.shape
+    def _wave(self, x: Launches, blocks: Floats) -> tuple[Floats, ...]:
+        """Cycles of a wave of `blocks`, and of each limit but the start alone."""
+        p = self.values
         held = self.l2_share(x)
         fullest = np.ceil(blocks / x.units)
-        dispatch = fullest * joined(q.hard, p["dispatch"], p["warp_launch"] * x.warps)
+        dispatch = fullest * joined(HARD, p["dispatch"], p["warp_launch"] * x.warps)
         service = fullest * self._service(x)
         l2, dram = self._l2_cycles(x, blocks), self._dram_cycles(x, held, blocks)
         alone, latency = self._life(x, held)
-        hard = joined(q.hard, dispatch, l2)
+        hard = joined(HARD, dispatch, l2)
         waiting = alone
-        cycles = joined(q.hard, hard, joined(q.dram, dram, joined(q.service, service, waiting)))
-        for _ in range(q.steps):
+        cycles = joined(HARD, hard, joined(DRAM, dram, joined(SERVICE, service, waiting)))
+        for _ in range(STEPS):
             busy = np.minimum(dram / cycles, 1.0)
-            waiting = alone + latency * p["queue"] * busy**q.queue
-            soft = joined(q.dram, dram, joined(q.service, service, waiting))
-            cycles = 0.5 * cycles + 0.5 * joined(q.hard, hard, soft)
-        names = {
-            "dispatch": dispatch,
-            "service": service,
-            "waiting": waiting,
-            "L2": l2,
-            "DRAM": dram,
-        }
-        return Wave(cycles, names)
+            waiting = alone + latency * p["queue"] * busy**QUEUE
+            soft = joined(DRAM, dram, joined(SERVICE, service, waiting))
+            cycles = 0.5 * cycles + 0.5 * joined(HARD, hard, soft)
+        return cycles, dispatch, service, waiting, l2, dram
 
     def _service(self, x: Launches) -> Floats:
         """Cycles that a multiprocessor's pipelines take for one block."""
@@ -200,7 +232,7 @@ class Model:
         stores = p["store_line"] * x.store_first_lines + p["store_again"] * again
         texels = np.where(x.texel_stores > 0, p["texel_store"] * x.warps, stores)
         lines = texels + np.where(x.texel_loads > 0, 0.0, p["load_line"] * x.load_lines)
-        return joined(self.shape.hard, p["issue"] * x.warps * x.instructions, lines)
+        return joined(HARD, p["issue"] * x.warps * x.instructions, lines)
 
     def _life(self, x: Launches, held: Floats) -> tuple[Floats, Floats]:
         """Cycles of a block that is alone, and those of its latencies."""
@@ -235,7 +267,7 @@ class Model:
         read, written = x.bytes_read * share, x.bytes_written * share
         stored = written + np.where(written > 0, wasted, 0.0)
         both = (read + written + wasted) / p["l2_rate"]
-        return joined(self.shape.hard, both, stored / p["l2_write_rate"])
+        return joined(HARD, both, stored / p["l2_write_rate"])
 
     def _dram_cycles(self, x: Launches, held: Floats, blocks: Floats) -> Floats:
         p = self.values

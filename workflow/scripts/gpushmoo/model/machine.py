@@ -7,21 +7,24 @@ of a launch, so that no clock has to be known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from ..analysis.fastest import BYTES_TOUCHED, OUTSIDE, bytes_touched, cache_bytes
 from ..core.schema import DERIVED, Status
 from ..core.space import LAUNCH_KINDS
 from ..storage.dataset import read_cells
 from ..storage.wholefile import write_json
-from .fastest import BYTES_TOUCHED, OUTSIDE
-from .lines import Line, half_way, line
-from .machine_cells import HOP_S, SEEN, SPAN, TIMES, Found, MachineCells, UndeterminedError
+from .launches import WARP
 
 KERNELS = ("chase", "dispatch", "issue", "global_load", "global_store", "global_copy")
 # Of verified cells all that is asked here, beside the axes.
@@ -32,7 +35,6 @@ COLUMNS = frozenset(
         *("threads_per_block", "median_s", "median_low_s", "median_high_s"),
     }
 )
-WARP = 32
 # In units of the last cache level. A latency is of the cache up to the first of these; up to the
 # second, caches that keep some lines twice still hold all.
 QUARTER, WITHIN = 0.25, 0.4
@@ -45,6 +47,17 @@ LEAST_RISE = 1.05
 UNROLLS = (1, 2, 4, 8)
 
 RATE = f"{DERIVED}rate"
+# As in the kernel `chase`: bytes of its array's elements, and of a place of its chain.
+WORD, PLACE = 4, 128
+MEDIANS = ("median_s", "median_low_s", "median_high_s")
+# What `MachineCells` makes: seconds of a launch beyond its start, with their interval; bytes that a
+# chain spans, and that a launch goes through of them; seconds of a hop.
+TIMES = tuple(f"{DERIVED}{name}" for name in ("net_s", "net_low_s", "net_high_s"))
+SPAN, SEEN, HOP_S = (f"{DERIVED}{name}" for name in ("span", "seen", "hop_s"))
+
+Values = Sequence[float] | npt.NDArray[np.float64]
+# Value, low, high, unit, and how they were found.
+Found = tuple[float, float, float, str, str]
 
 
 @dataclass(frozen=True)
@@ -133,7 +146,7 @@ def _dispatch(measured: MachineCells) -> Found:
         "Slope of the time over the empty blocks that a multiprocessor gets, of at most "
         f"{warps * WARP} threads."
     )
-    return slope.slope, slope.low, slope.high, "s", how
+    return *slope, "s", how
 
 
 def _warp_launch(measured: MachineCells) -> Found:
@@ -163,7 +176,7 @@ def _issue(measured: MachineCells) -> Found:
     for width, cells in rows[rows["blocks"] == full].groupby("block_x"):
         slope = _line(cells["tiles"] / cells["units"], cells)
         if slope is not None and slope.slope > 0:
-            found.append((slope.slope, slope.low, slope.high, int(width)))
+            found.append((*slope, int(width)))
     if not found:
         raise UndeterminedError("The kernel 'issue' was not measured with two numbers of steps.")
     value, low, high, width = min(found)
@@ -270,13 +283,15 @@ def _turn(measured: MachineCells, unroll: int) -> Found:
     return value, low, high, "1", how
 
 
-def _end(cache: int, sizes: pd.Series, values: pd.Series, inside: float, outside: float) -> Found:
+def _end(
+    cache: int, sizes: pd.Series, values: pd.Series, inside: float, outside: float
+) -> tuple[float, float, float]:
     """The half-way place in units of the cache."""
     found = half_way(sizes.to_numpy(), values.to_numpy(), inside, outside)
     if found is None:
         raise UndeterminedError("The curve over the footprint does not cross its middle.")
     value, low, high = (size / cache for size in found)
-    return value, low, high, "1", ""
+    return value, low, high
 
 
 def _end_by_latency(measured: MachineCells) -> Found:
@@ -293,9 +308,13 @@ def _end_by_latency(measured: MachineCells) -> Found:
             f"a quarter of the cache and {OUTSIDE:g} caches."
         )
     levels = float(near.median()), float(far.median())
-    return *_end(cache, rows[SPAN], rows[HOP_S], *levels)[:-1], (
-        "The span of a chain at which a hop takes as long as the mean of inside and outside, over "
-        "the stated size of the cache."
+    return (
+        *_end(cache, rows[SPAN], rows[HOP_S], *levels),
+        "1",
+        (
+            "The span of a chain at which a hop takes as long as the mean of inside and outside, "
+            "over the stated size of the cache."
+        ),
     )
 
 
@@ -312,9 +331,13 @@ def _end_by_rate(measured: MachineCells) -> Found:
     # Short launches are slower for other reasons than the cache.
     curve = best[best.index >= near.idxmax()]
     levels = float(near.max()), float(far.median())
-    return *_end(cache, curve.index.to_series(), curve, *levels)[:-1], (
-        "The bytes at which the best load is as fast as the mean of inside and outside, over the "
-        "stated size of the cache."
+    return (
+        *_end(cache, curve.index.to_series(), curve, *levels),
+        "1",
+        (
+            "The bytes at which the best load is as fast as the mean of inside and outside, over "
+            "the stated size of the cache."
+        ),
     )
 
 
@@ -338,3 +361,169 @@ _DERIVED: Mapping[str, Callable[[MachineCells], Found]] = {
     "cache_end_latency_share": _end_by_latency,
     "cache_end_rate_share": _end_by_rate,
 }
+
+
+# Cells without what starting a launch takes
+
+
+class UndeterminedError(Exception):
+    """Why the cells do not tell a figure, as a sentence."""
+
+
+class MachineCells:
+    """The verified cells, by kernel, with what a launch takes beyond its start."""
+
+    def __init__(self, cells: pd.DataFrame) -> None:
+        self._cells = cells.assign(**{BYTES_TOUCHED: bytes_touched(cells)})
+
+    def of(self, kernel: str) -> pd.DataFrame:
+        """The kernel's cells. Raises UndeterminedError where there are none."""
+        rows = self._cells[self._cells["kernel"] == kernel]
+        if rows.empty:
+            raise UndeterminedError(f"There is no verified cell of the kernel '{kernel}'.")
+        return rows
+
+    @cached_property
+    def cache(self) -> int:
+        """Bytes of the last cache level. Raises UndeterminedError where it is not told."""
+        cache = cache_bytes(self._cells)
+        if cache is None:
+            raise UndeterminedError("The device does not tell the size of its cache.")
+        return cache
+
+    @cached_property
+    def sample(self) -> Found:
+        """What a sample takes besides its launches, by the same launches in shorter samples."""
+        rows = self.of("dispatch")
+        names = ["grid", "block_x"]
+        x = 1.0 / rows["launches_per_sample"]
+        # A long launch tells less of a short time.
+        weight = rows["median_s"] ** -2.0
+        table = rows[names].assign(x=x, w=weight, wx=weight * x)
+        sums = table.groupby(names)[["w", "wx"]].transform("sum")
+        part = weight * (x - sums["wx"] / sums["w"])
+        spread = float((part * x).sum())
+        if spread <= 1e-12 * float((weight * x * x).sum()):
+            raise UndeterminedError(
+                "No launch of the kernel 'dispatch' was sampled with two numbers of launches."
+            )
+        found = sorted(float((part * rows[name]).sum()) / spread for name in MEDIANS)
+        low, value, high = (max(0.0, s) for s in found)
+        how = "Equal launches of empty blocks, alone and with others in a sample."
+        return value, low, high, "s", how
+
+    @cached_property
+    def launch(self) -> Found:
+        """What a launch takes that does next to nothing."""
+        rows = self.of("dispatch").sort_values(
+            ["grid", "block_x", "launches_per_sample"], ascending=[True, True, False]
+        )
+        cell = rows.iloc[0]
+        once = self._per_sample / cell["launches_per_sample"]
+        value, low, high = (float(cell[name]) - once for name in MEDIANS)
+        if low <= 0:
+            raise UndeterminedError("The shortest launch takes no longer than a sample costs.")
+        how = (
+            f"A launch of {int(cell['blocks'])} x {int(cell['threads_per_block'])} threads among "
+            f"{int(cell['launches_per_sample'])}, without its part of what the sample costs."
+        )
+        return value, low, high, "s", how
+
+    @cached_property
+    def _per_sample(self) -> float:
+        try:
+            return self.sample[0]
+        except UndeterminedError:
+            return 0.0
+
+    @cached_property
+    def _per_launch(self) -> float:
+        try:
+            return self.launch[0]
+        except UndeterminedError:
+            return 0.0
+
+    def net(self, kernel: str) -> pd.DataFrame:
+        """The kernel's cells with what a launch takes beyond its start, in columns TIMES.
+
+        Where the cache is flushed every launch is timed by itself. Where the cells do not tell
+        what a start takes, it counts for nothing.
+        """
+        return self._without(kernel, self._per_launch)
+
+    def net_of_known_start(self, kernel: str) -> pd.DataFrame:
+        """As `net`, for launches so short that their start would be part of a rate.
+
+        Raises UndeterminedError where the cells do not tell what a start takes.
+        """
+        return self._without(kernel, self.launch[0])
+
+    def _without(self, kernel: str, launch_s: float) -> pd.DataFrame:
+        rows = self.of(kernel)
+        together = rows["launches_per_sample"].where(rows["cache_state"] == "warm", 1)
+        start = launch_s + self._per_sample / together
+        named = zip(TIMES, MEDIANS, strict=True)
+        return rows.assign(**{net: rows[whole] - start for net, whole in named})
+
+    def chains(self) -> pd.DataFrame:
+        """The cells of `chase`, with the bytes that its places span and seconds of a hop."""
+        rows = self.net("chase")
+        whole = rows["height"] * rows["width"] * WORD
+        seen = (rows["chains"] * rows["hops"] * PLACE).clip(upper=whole)
+        hop = rows[TIMES[0]] / rows["hops"]
+        return rows.assign(**{SPAN: whole, SEEN: seen, HOP_S: hop})
+
+
+# Straight lines, and where a curve is between two levels
+
+
+class Line(NamedTuple):
+    """The slope of a line of least squares, and the ends of its interval."""
+
+    slope: float
+    low: float
+    high: float
+
+
+def line(x: Values, y: Values, y_low: Values, y_high: Values) -> Line | None:
+    """The line through points of at least two different `x`, whose `y` have intervals.
+
+    Its interval holds what the ends of theirs make at most of the slope, and twice the standard
+    error that the points' distances from the line give. None where there is one `x` alone.
+    """
+    xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    ends = [np.asarray(end, np.float64) for end in (y_low, y_high)]
+    if len(np.unique(xs)) < 2:
+        return None
+    away = xs - xs.mean()
+    weights = away / (away @ away)
+    slope = float(weights @ ys)
+    rises = weights > 0
+    least = float(weights @ np.where(rises, *ends))
+    most = float(weights @ np.where(rises, *ends[::-1]))
+    if len(xs) > 2:
+        rest = ys - ys.mean() - slope * away
+        error = 2.0 * math.sqrt(float(rest @ rest) / (len(xs) - 2) / float(away @ away))
+        least, most = min(least, slope - error), max(most, slope + error)
+    return Line(slope, least, most)
+
+
+def half_way(
+    x: Values, y: Values, inside: float, outside: float
+) -> tuple[float, float, float] | None:
+    """Where `y` over increasing `x` is half way from `inside` to `outside`, and between which `x`.
+
+    On a straight line over the logarithm of `x`, between the last point of the inner half and the
+    one that follows. Where the curve crosses several times, the ends are before the first crossing
+    and after the last. None where it does not cross.
+    """
+    share = (np.asarray(y, np.float64) - inside) / (outside - inside)
+    inner = share < 0.5
+    if not inner[0] or inner[-1]:
+        return None
+    last = int(np.flatnonzero(inner)[-1])
+    first = int(np.flatnonzero(~inner)[0])
+    part = (0.5 - share[last]) / (share[last + 1] - share[last])
+    logs = np.log(np.asarray(x, np.float64))
+    place = math.exp(float(logs[last] + part * (logs[last + 1] - logs[last])))
+    return place, float(x[first - 1]), float(x[last + 1])

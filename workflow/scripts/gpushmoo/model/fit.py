@@ -1,19 +1,25 @@
-"""Fits the model's parameters to a few cells of a device; says which of them these determine."""
+"""Fits the model to a few cells of a device; says what these determine, and how far it may be off.
+
+What a fit leaves on its own cells says nothing of a kernel that it has not seen, and residuals of
+one region none of another. So the model is fitted once for each kernel without that kernel, and
+each time its errors on it are looked at: the 90th percentile of a kernel's errors is one number a
+kernel. The band for a kernel that was measured is that of its own unseen cells; the band for one
+that was not is the 90th percentile of all kernels' numbers, a wide band.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import scipy
 
-from ...core.schema import GROUP
-from .form import SHAPE, Floats, Launches, Model, Shape
-from .parameters import FIRST
+from ..core.schema import GROUP
+from .form import FIRST, Model
+from .launches import Floats, Launches
 
 Bools = npt.NDArray[np.bool_]
 
@@ -29,6 +35,13 @@ WELL_KNOWN = frozenset({"warp_launch", "texel_store"})
 SOFT = 0.05
 # What is determined has a standard deviation of at most this, in its logarithm.
 DETERMINED = 0.2
+
+# Of bands: the share of the cells in them.
+PROMISED = 0.9
+# A kernel of fewer cells than this says little of its errors.
+FEWEST_CELLS = 10
+# Kernels left out are fitted with at most so many cells: only the width of the band hangs on it.
+MOST_CELLS = 1200
 
 
 @dataclass(frozen=True)
@@ -48,12 +61,11 @@ class DeviceFit:
     parameters: Mapping[str, Parameter]
     trained: int
     spread: float
-    shape: Shape = SHAPE
 
     @property
     def model(self) -> Model:
         """The form with the fitted values."""
-        return Model({name: p.value for name, p in self.parameters.items()}, self.shape)
+        return Model({name: p.value for name, p in self.parameters.items()})
 
     def seconds(self, described: pd.DataFrame) -> Floats:
         """Predicted seconds of each described cell."""
@@ -96,13 +108,9 @@ def _far_apart(places: Floats, count: int) -> npt.NDArray[np.int64]:
 
 
 def fit_device(
-    described: pd.DataFrame,
-    chosen: Bools,
-    first: Mapping[str, float] = FIRST,
-    fixed: Sequence[str] = (),
-    shape: Shape = SHAPE,
+    described: pd.DataFrame, chosen: Bools, first: Mapping[str, float] = FIRST
 ) -> DeviceFit:
-    """Fit all parameters but the `fixed` ones to the `chosen` cells of one device.
+    """Fit all parameters to the `chosen` cells of one device.
 
     Residuals are logarithms of predicted over measured time. Every kernel and type weighs alike,
     however many cells it has. What the cells say nothing of stays at its `first` value. Raises
@@ -113,19 +121,29 @@ def fit_device(
         raise ValueError("the model cannot be fitted to no cells")
     x, measured = Launches.of(cells), np.log(cells["measured_s"].to_numpy(np.float64))
     weights = _weights(cells)
-    free = [name for name in first if name not in fixed]
-    begin = np.log([first[name] for name in free])
-    prior = np.array([KNOWN if name in WELL_KNOWN else UNKNOWN for name in free])
+    begin = np.log([*first.values()])
+    prior = np.array([KNOWN if name in WELL_KNOWN else UNKNOWN for name in first])
 
     def residuals(logs: Floats) -> Floats:
-        values = {**first, **dict(zip(free, np.exp(logs), strict=True))}
-        off = np.log(Model(values, shape).seconds(x)) - measured
+        values = dict(zip(first, np.exp(logs), strict=True))
+        off = np.log(Model(values).seconds(x)) - measured
         return np.concatenate([off * weights, SOFT * (logs - begin) / prior])
 
     found = scipy.optimize.least_squares(
         residuals, begin, loss="soft_l1", f_scale=SOFT, x_scale=0.3, max_nfev=60
     )
-    return _judged(found, free, first, len(cells), shape)
+    # Intervals from the curvature at the end, as if nothing had been known of any parameter.
+    data, off = found.jac[: len(cells)], found.fun[: len(cells)]
+    # The middle of the deviations, as a standard deviation, which a few large ones do not move.
+    spread = max(1e-4, float(1.4826 * np.median(np.abs(off))))
+    curvature = data.T @ data / spread**2
+    covariance = np.linalg.inv(curvature + np.eye(len(first)) * UNKNOWN**-2.0)
+    parameters = {}
+    for name, log, deviation in zip(first, found.x, np.sqrt(np.diag(covariance)), strict=True):
+        value, low, high = (float(np.exp(log + sign * 1.96 * deviation)) for sign in (0, -1, 1))
+        determined = bool(deviation <= DETERMINED) and name not in WELL_KNOWN
+        parameters[name] = Parameter(value, low, high, determined)
+    return DeviceFit(parameters, len(cells), spread)
 
 
 def _weights(cells: pd.DataFrame) -> Floats:
@@ -134,31 +152,39 @@ def _weights(cells: pd.DataFrame) -> Floats:
     return np.asarray(weights / weights.mean())
 
 
-def _judged(
-    found: Any,
-    free: Sequence[str],
-    first: Mapping[str, float],
-    cells: int,
-    shape: Shape,
-) -> DeviceFit:
-    """Intervals from the curvature at the end, as if nothing had been known of any parameter."""
-    data = np.asarray(found.jac)[:cells]
-    off = np.asarray(found.fun)[:cells]
-    # The middle of the deviations, as a standard deviation, which a few large ones do not move.
-    spread = max(1e-4, float(1.4826 * np.median(np.abs(off))))
-    curvature = data.T @ data / spread**2
-    covariance = np.linalg.inv(curvature + np.eye(len(free)) * UNKNOWN**-2.0)
-    deviation = np.sqrt(np.diag(covariance))
-    parameters = {}
-    for name, value in first.items():
-        if name not in free:
-            parameters[name] = Parameter(value, value, value, False)
-            continue
-        place = free.index(name)
-        log, half = float(found.x[place]), 1.96 * float(deviation[place])
-        told = bool(deviation[place] <= DETERMINED) and name not in WELL_KNOWN
-        value = float(np.exp(log))
-        parameters[name] = Parameter(
-            value, float(np.exp(log - half)), float(np.exp(log + half)), told
-        )
-    return DeviceFit(parameters, cells, spread, shape)
+# Bands
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Half-widths in the logarithm of the time, 90 % of the cells within them.
+
+    `of_kernel` are those of kernels that the fit knows, `of_others` that of any other; None where
+    fewer than two kernels tell.
+    """
+
+    of_kernel: Mapping[str, float]
+    of_others: float | None
+
+    def half_width(self, kernel: str) -> float | None:
+        """That of a kernel, known or not."""
+        return self.of_kernel.get(kernel, self.of_others)
+
+
+def measured_bands(described: pd.DataFrame, chosen: Bools, fit: DeviceFit) -> Bands:
+    """The bands of one device's cells, of which `chosen` went into `fit`."""
+    kernels = described["kernel"].to_numpy()
+    off = np.abs(np.log(fit.seconds(described) / described["measured_s"].to_numpy()))
+    known, unknown = {}, []
+    thinned = chosen & (np.cumsum(chosen) % max(1, round(chosen.sum() / MOST_CELLS)) == 0)
+    names = [k for k in sorted(set(kernels)) if (kernels == k).sum() >= FEWEST_CELLS]
+    for name in names:
+        mine = kernels == name
+        unseen = off[mine & ~chosen] if (mine & ~chosen).any() else off[mine]
+        known[name] = float(np.quantile(unseen, PROMISED))
+        if len(names) > 1 and (thinned & ~mine).any():
+            other = fit_device(described, thinned & ~mine)
+            cells = described[mine]
+            missed = np.abs(np.log(other.seconds(cells) / cells["measured_s"].to_numpy()))
+            unknown.append(float(np.quantile(missed, PROMISED)))
+    return Bands(known, float(np.quantile(unknown, PROMISED)) if len(unknown) > 1 else None)

@@ -11,26 +11,36 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ...core.code_path import CodePath
-from ...core.paths import ROOT
-from ...core.schema import GROUP, is_axis
-from ...storage.dataset import read_medians
-from ...storage.store import write_parquet
-from ...storage.wholefile import read_json, write_json
-from ...workloads.loader import load_kernel
-from ..aggregate import dataset_provenance
-from .bands import Bands, measured_bands
-from .describe import Describer, code_paths, device_facts
-from .fit import DeviceFit, fit_device, training
-from .form import LIMITS, Launches
-from .gain import whys
-from .parameters import PARAMETERS
-from .table import DEVICE_MODEL_SCHEMA
+from ..analysis.aggregate import dataset_provenance
+from ..core.paths import ROOT
+from ..core.schema import GROUP, GROUP_FIELDS, NUMBER, TEXT, columns, is_axis
+from ..storage.dataset import read_medians
+from ..storage.store import write_parquet
+from ..storage.wholefile import write_json
+from ..workloads.loader import load_kernel
+from .fit import Bands, Bools, DeviceFit, fit_device, measured_bands, training
+from .form import LIMITS, PARAMETERS
+from .launches import Describer, Launches, code_paths, device_facts
+from .limits import whys
 
 Json = dict[str, Any]
 
 # Fewer cells do not say what 30 parameters are.
 FEWEST = 40
+# Of each cell the prediction in seconds and GB/s with the band's ends, whether it was fitted to,
+# which limit is the largest, and what share of the largest each has; times are null without a band.
+DEVICE_MODEL_SCHEMA = pa.schema(
+    [
+        *GROUP_FIELDS,
+        *columns(TEXT, "cell_key"),
+        *columns(pa.bool_(), "trained"),
+        *columns(NUMBER, "measured_s predicted_s"),
+        *columns(NUMBER, "low_s high_s", nullable=True),
+        *columns(NUMBER, "measured_gbs predicted_gbs"),
+        *columns(TEXT, "limit"),
+        *columns(NUMBER, " ".join(f"{n.lower()}_share" for n in LIMITS)),
+    ]
+)
 
 
 def fit_devices(
@@ -43,7 +53,7 @@ def fit_devices(
     """
     cells = read_medians(dataset, {"kernel": list(folders)})
     provenance = dataset_provenance(dataset)
-    codes = recorded_codes(next(iter(code), None)) | code_paths(provenance)
+    codes = code_paths(provenance, next(iter(code), None))
     workloads = {name: load_kernel(ROOT / folder).workload for name, folder in folders.items()}
     devices, rows = [], []
     for name, mine in cells.groupby("device_name", sort=True, observed=True):
@@ -64,19 +74,6 @@ def _arch(shards: Sequence[Mapping[str, Any]]) -> str | None:
     """What the kernels were compiled for; None where no machine code was looked at."""
     codes = (shard["machine_code"] for shard in shards)
     return next((str(code["arch"]) for code in codes if code), None)
-
-
-def recorded_codes(code: Path | None) -> dict[tuple[str, str, str, str], CodePath]:
-    """The code paths in a file, by `describe.Codes`' keys; none without a file."""
-    if code is None:
-        return {}
-    return {
-        (kernel, dtype, version, entry): CodePath.from_json(path)
-        for kernel, dtypes in read_json(code)["paths"].items()
-        for dtype, versions in dtypes.items()
-        for version, entries in versions.items()
-        for entry, path in entries.items()
-    }
 
 
 def fit_cells(device: str, cells: pd.DataFrame, describer: Describer) -> tuple[Json, pd.DataFrame]:
@@ -100,7 +97,9 @@ def fit_cells(device: str, cells: pd.DataFrame, describer: Describer) -> tuple[J
     return told | {"whys": whys(fit.model, described, predicted, points, controls)}, predicted
 
 
-def _predicted(described: pd.DataFrame, chosen: Any, fit: DeviceFit, bands: Bands) -> pd.DataFrame:
+def _predicted(
+    described: pd.DataFrame, chosen: Bools, fit: DeviceFit, bands: Bands
+) -> pd.DataFrame:
     launches = Launches.of(described)
     seconds = fit.model.seconds(launches)
     limits = np.stack([fit.model.limits(launches)[name] for name in LIMITS])

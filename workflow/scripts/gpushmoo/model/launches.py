@@ -1,0 +1,467 @@
+"""What launches ask of a device: the model's inputs, from cells, kernels and machine code.
+
+NVIDIA's multiprocessors look lines of 128 bytes up and move sectors of 32 bytes (CUDA C++ Best
+Practices Guide, "Coalesced Access to Global Memory"). An array lies row by row. Of an image CUDA
+does not say; NVIDIA's block-linear layout is assumed, in groups of 64 bytes × 8 rows (Linux,
+drm_fourcc.h, DRM_FORMAT_MOD_NVIDIA_BLOCK_LINEAR_2D). Byte x of row y of a group lies at
+x/32 · 256 + y/2 · 64 + x%32/16 · 32 + y%2 · 16 + x%16, divisions rounded down (Mesa's nil and the
+crate tegra_swizzle, which untile such images), so a sector is 16 bytes × 2 rows, a line 32 × 4.
+Hardware counters agree with that (docs/model.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ..core.code_path import CodePath
+from ..core.dtypes import DTYPES
+from ..core.schema import GROUP, Status
+from ..core.space import LAUNCH_KINDS, Cell, Problem
+from ..storage.wholefile import read_json
+from ..workloads.contract import Launch, Touched, Workload
+from ..workloads.host_fed import HostFedWorkload
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# By kernel, type, name of the version, and function in it.
+Codes = Mapping[tuple[str, str, str, str], CodePath]
+
+WARP = 32
+# The widest access of a thread, in bytes.
+WIDEST = 16
+# How a block's corner meets the edges of sectors repeats after 8 blocks of elements of 4 bytes and
+# more, and after fewer rows of blocks; both coordinates run through all of that, not in step.
+POSITIONS = tuple((i, 3 * i % 8) for i in range(8))
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What the model must know of a device that no parameter tells."""
+
+    units: int
+    cache_bytes: int
+    clock_hz: float
+
+
+@dataclass(frozen=True)
+class Launches:
+    """What launches ask of one device; all arrays have shape (cells,).
+
+    `resident` blocks fit on a multiprocessor; `in_a_sample` launches are timed together; `flushed`
+    ones find nothing of their own in L2. `turns`, `waits`, `instructions` and `turn_instructions`
+    are those of one thread (see core.code_path), `loads_a_wait` of its loads are out at once.
+    Lines, sectors and bytes are those of a block over all its turns; `part_bytes` are in sectors
+    that a warp uses in part. `texel_loads` and `texel_stores` say whether these go to an image,
+    `access_bytes` how many bytes an access moves, `apart` how many warps lie between two rows of a
+    block. `bytes_read` and `bytes_written` are those of the launch.
+    """
+
+    units: Floats
+    clock_hz: Floats
+    cache_bytes: Floats
+    blocks: Floats
+    warps: Floats
+    resident: Floats
+    persistent: Floats
+    in_a_sample: Floats
+    flushed: Floats
+    turns: Floats
+    waits: Floats
+    instructions: Floats
+    turn_instructions: Floats
+    loads_a_wait: Floats
+    load_lines: Floats
+    store_lines: Floats
+    store_first_lines: Floats
+    part_bytes: Floats
+    warp_sectors: Floats
+    block_sectors: Floats
+    block_bytes: Floats
+    texel_loads: Floats
+    texel_stores: Floats
+    access_bytes: Floats
+    apart: Floats
+    bytes_read: Floats
+    bytes_written: Floats
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> Launches:
+        """From a table that has these columns."""
+        return cls(**{f.name: table[f.name].to_numpy(np.float64) for f in fields(cls)})
+
+
+COLUMNS = tuple(f.name for f in fields(Launches))
+
+
+# Traffic of a block
+
+
+class Layout(NamedTuple):
+    """Extents of a sector and of a line: (bytes along the row, rows)."""
+
+    sector: tuple[int, int]
+    line: tuple[int, int]
+
+
+ROWS = Layout(sector=(32, 1), line=(128, 1))
+TILED = Layout(sector=(16, 2), line=(32, 4))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one turn of a block asks for by its loads, or by its stores; means over some blocks.
+
+    `lines` counts those of every instruction of every warp, `first_lines` only those that no other
+    instruction of the warp asks for in the same turn. `part_bytes` are bytes in sectors that a warp
+    touches in part; sectors are counted of each warp, and of the whole block. `bytes` are what the
+    block's threads take, `distinct_bytes` without what several of them take.
+    """
+
+    lines: float = 0.0
+    first_lines: float = 0.0
+    part_bytes: float = 0.0
+    warp_sectors: float = 0.0
+    block_sectors: float = 0.0
+    bytes: float = 0.0
+    distinct_bytes: float = 0.0
+
+
+@dataclass(frozen=True)
+class BlockTraffic:
+    """Loads and stores of one turn of a block; which of them go to images."""
+
+    load: Asked
+    store: Asked
+    image_loads: bool
+    image_stores: bool
+
+
+# What was counted, by a hash of the elements and what else it depends on: sizes and kernels that
+# map threads alike have the same.
+Counted = dict[tuple[int, int, Layout, int, bytes], Asked]
+
+
+def block_traffic(workload: Workload, cell: Cell, counted: Counted) -> BlockTraffic | None:
+    """What a turn of the blocks of `cell` asks for; None where the kernel does not say.
+
+    Looks at eight blocks, no edge among them where there are others. What `counted` holds is not
+    counted again, and what is counted is added to it.
+    """
+    launch = workload.launch(cell)
+    inner_x, inner_y = (max(1, n - 1) for n in launch.grid[:2])
+    places = sorted({(x % inner_x, y % inner_y) for x, y in POSITIONS})
+    blocks = [workload.touched(cell, place) for place in places]
+    told = [block for block in blocks if block is not None]
+    if len(told) < len(blocks):
+        return None
+    itemsize = DTYPES[cell.dtype].itemsize
+    sides = {}
+    images = {}
+    for kind in ("load", "store"):
+        mine = [[t for t in block if t.kind == kind] for block in told]
+        images[kind] = any(t.image for block in mine for t in block)
+        layout = TILED if images[kind] else ROWS
+        piece = access_bytes(itemsize)
+        content = blake2b(b"".join(t.elements.tobytes() for block in mine for t in block))
+        key = (itemsize, piece, layout, len(mine), content.digest())
+        if key not in counted:
+            counted[key] = _asked(mine, itemsize, piece, layout)
+        sides[kind] = counted[key]
+    return BlockTraffic(sides["load"], sides["store"], images["load"], images["store"])
+
+
+def access_bytes(itemsize: int) -> int:
+    """Bytes that one instruction moves of an element: of 12, as float3 has, 4 at a time."""
+    return min(itemsize & -itemsize, WIDEST)
+
+
+def _asked(blocks: Sequence[Sequence[Touched]], itemsize: int, piece: int, layout: Layout) -> Asked:
+    if not blocks[0]:
+        return Asked()
+    threads = len(blocks[0][0].elements)
+    warps = -(-threads // WARP)
+    group = np.arange(len(blocks))[:, None] * warps + np.arange(threads) // WARP
+    lines, sectors, elements = [], [], []
+    for taken in zip(*blocks, strict=True):
+        texels = np.stack([t.elements for t in taken])
+        row, first = texels[..., 1], texels[..., 0] * itemsize
+        elements.append(_keys(group // warps, texels[..., 0], row))
+        for offset in range(0, itemsize, piece):
+            x = first + offset
+            lines.append(_keys(group, x // layout.line[0], row // layout.line[1]))
+            sectors.append(_keys(group, x // layout.sector[0], row // layout.sector[1]))
+    whole, used = np.unique(np.concatenate(sectors), return_counts=True)
+    used_bytes = used * piece
+    size = layout.sector[0] * layout.sector[1]
+    count = len(blocks)
+    return Asked(
+        lines=sum(map(_distinct, lines)) / count,
+        first_lines=_distinct(np.concatenate(lines)) / count,
+        part_bytes=float(used_bytes[used_bytes < size].sum()) / count,
+        warp_sectors=len(whole) / count,
+        block_sectors=_distinct(_regrouped(whole, warps)) / count,
+        bytes=float(threads * itemsize * len(blocks[0])),
+        distinct_bytes=_distinct(np.concatenate(elements)) * itemsize / count,
+    )
+
+
+# A group's number stands above the row, this above the column.
+_GROUP, _ROW = 1 << 42, 1 << 22
+
+
+def _keys(group: Ints, column: Ints, row: Ints) -> Ints:
+    return np.asarray(group * _GROUP + row * _ROW + column).ravel()
+
+
+def _regrouped(keys: Ints, warps: int) -> Ints:
+    """Keys of warps as keys of their blocks."""
+    return np.asarray(keys // _GROUP // warps * _GROUP + keys % _GROUP)
+
+
+def _distinct(keys: Ints) -> int:
+    return 1 + int(np.count_nonzero(np.diff(np.sort(keys))))
+
+
+# From cells to columns
+
+
+def code_paths(
+    provenance: Iterable[Mapping[str, Any]], recorded: Path | None = None
+) -> dict[tuple[str, str, str, str], CodePath]:
+    """The ways through the kernels' machine code that the shards tell, by `Codes`' keys.
+
+    Older shards tell none; for these `recorded` is a file of them.
+    """
+    kept = read_json(recorded)["paths"] if recorded else {}
+    found = {
+        (kernel, dtype, version, entry): CodePath.from_json(path)
+        for kernel, dtypes in kept.items()
+        for dtype, versions in dtypes.items()
+        for version, entries in versions.items()
+        for entry, path in entries.items()
+    }
+    for shard in provenance:
+        params = shard["params"]
+        kernel = Path(params["folder"]).name
+        for version, told in (shard["machine_code"] or {}).get("variants", {}).items():
+            for entry in told.get("entries") or ():
+                if entry.get("path"):
+                    path = CodePath.from_json(entry["path"])
+                    found[kernel, params["dtype"], version, entry["entry"]] = path
+    return found
+
+
+def device_facts(provenance: Iterable[Mapping[str, Any]]) -> DeviceFacts:
+    """Of the first shard's device; the shards of a data set are of devices of one name."""
+    device = next(iter(provenance))["device"]
+    return DeviceFacts(device["units"], device["cache"], device["core_clock_mhz"] * 1e6)
+
+
+class Describer:
+    """Describes cells of one device; what is the same for several of them is looked at once."""
+
+    def __init__(
+        self, workloads: Mapping[str, Workload], codes: Codes, device: DeviceFacts
+    ) -> None:
+        self.workloads, self.codes, self.device = workloads, codes, device
+        self._traffic: dict[Cell, BlockTraffic | None] = {}
+        self._counted: Counted = {}
+
+    def table(self, cells: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
+        """A row for each verified cell that the model can say something of: the group's columns,
+        ``cell_key``, ``measured_s`` and those of `Launches`. And by kernel why it cannot.
+
+        It is a model of launches back to back; of other kinds it says nothing.
+        """
+        rows, why = [], {}
+        wanted = (cells["status"] == Status.OK) & (cells["launch_kind"] == LAUNCH_KINDS[0])
+        for row in cells[wanted].to_dict("records"):
+            described = self._row(row)
+            if isinstance(described, str):
+                why[row["kernel"]] = described
+            else:
+                rows.append(described)
+        columns = [*GROUP, "cell_key", "measured_s", *COLUMNS]
+        return pd.DataFrame(rows, columns=columns), why
+
+    def _row(self, row: Mapping[str, Any]) -> dict[str, Any] | str:
+        workload = self.workloads.get(row["kernel"])
+        if workload is None or isinstance(workload, HostFedWorkload) or not workload.device_code:
+            return "nothing of it is timed on the device alone"
+        if pd.isna(row["resident_per_unit"]):
+            return "its device does not tell how many blocks a multiprocessor holds"
+        axes = [(n, int(row[n])) for n in sorted(workload.axes)]
+        problem = Problem(int(row["height"]), int(row["width"]))
+        cell = Cell(
+            row["kernel"], row["dtype"], row["variant"], problem, tuple(axes), row["cache_state"]
+        )
+        asked = self.launch(cell, int(row["resident_per_unit"]), int(row["launches_per_sample"]))
+        if isinstance(asked, str):
+            return asked
+        told = {n: row[n] for n in (*GROUP, "cell_key")}
+        return {**told, "measured_s": row["median_s"], **asked}
+
+    def launch(self, cell: Cell, resident: int, in_a_sample: int) -> dict[str, float] | str:
+        """The columns of `Launches` for one cell, or why there are none."""
+        workload = self.workloads[cell.kernel]
+        launch = workload.launch(cell)
+        path = self.codes.get((cell.kernel, cell.dtype, workload.version(cell).name, launch.entry))
+        if path is None:
+            return "its machine code was not read"
+        traffic = self.traffic(cell)
+        if traffic is None:
+            return "it does not tell which elements a thread takes"
+        return _columns(workload, cell, launch, path, traffic) | {
+            "units": self.device.units,
+            "clock_hz": self.device.clock_hz,
+            "cache_bytes": self.device.cache_bytes,
+            "resident": resident,
+            "in_a_sample": 1 if cell.cache_state == "flushed" else in_a_sample,
+            "flushed": float(cell.cache_state == "flushed"),
+        }
+
+    def traffic(self, cell: Cell) -> BlockTraffic | None:
+        """What a turn of the cell's blocks asks for; None where the kernel does not say."""
+        known = Cell(cell.kernel, cell.dtype, cell.variant, cell.problem, cell.params)
+        if known not in self._traffic:
+            self._traffic[known] = block_traffic(self.workloads[cell.kernel], known, self._counted)
+        return self._traffic[known]
+
+
+def _columns(
+    workload: Workload, cell: Cell, launch: Launch, path: CodePath, traffic: BlockTraffic
+) -> dict[str, float]:
+    read, written = workload.bytes_moved(cell)
+    itemsize = DTYPES[cell.dtype].itemsize
+    turn = max(traffic.load.bytes, traffic.store.bytes)
+    # Of persistent blocks the one with the most pieces of work lasts longest.
+    persistent = workload.persistent_axis is not None
+    passes = (
+        float(-(-launch.tiles // launch.blocks))
+        if persistent
+        else max(1.0, max(read, written) / launch.blocks / max(1.0, _distinct_bytes(traffic)))
+    )
+    accesses = _instructions_a_pass(path, traffic, launch.threads)
+    turns, waits, instructions, loads = _steps(path, accesses, passes)
+    load, store = traffic.load, traffic.store
+    image = traffic.image_loads or traffic.image_stores
+    pictured = store if traffic.image_stores else load
+    return {
+        "blocks": launch.blocks,
+        "warps": -(-launch.threads // WARP),
+        "persistent": float(persistent),
+        "turns": turns,
+        "waits": waits,
+        "instructions": instructions,
+        "turn_instructions": path.turn.instructions,
+        "loads_a_wait": loads / max(1.0, waits),
+        "load_lines": load.lines * passes if read else 0.0,
+        "store_lines": store.lines * passes if written else 0.0,
+        "store_first_lines": store.first_lines * passes if written else 0.0,
+        "part_bytes": _mean_of_used((load.part_bytes, read), (store.part_bytes, written)) * passes,
+        "warp_sectors": (pictured.warp_sectors if image else 0.0) * passes,
+        "block_sectors": (pictured.block_sectors if image else 0.0) * passes,
+        "block_bytes": turn * passes,
+        "texel_loads": float(traffic.image_loads),
+        "texel_stores": float(traffic.image_stores),
+        "access_bytes": float(access_bytes(itemsize)),
+        "apart": launch.block[0] / WARP,
+        "bytes_read": read,
+        "bytes_written": written,
+    }
+
+
+def _distinct_bytes(traffic: BlockTraffic) -> float:
+    """Bytes that a turn of a block takes of the problem, each counted once."""
+    return max(
+        traffic.store.distinct_bytes,
+        traffic.load.distinct_bytes if not traffic.store.bytes else 0.0,
+    )
+
+
+def _mean_of_used(*sides: tuple[float, int]) -> float:
+    """Mean over the sides of which bytes count."""
+    used = [part for part, moved in sides if moved]
+    return float(np.mean(used)) if used else 0.0
+
+
+def _instructions_a_pass(path: CodePath, traffic: BlockTraffic, threads: int) -> float:
+    """Access instructions with which a thread does one pass, by what its block takes in it."""
+    busier = traffic.load if traffic.load.bytes >= traffic.store.bytes else traffic.store
+    part = path.turn if path.turn.accesses else path.once
+    width = part.load_width if busier is traffic.load else part.store_width
+    return max(1.0, busier.bytes / threads / max(1, width))
+
+
+def _steps(path: CodePath, accesses: float, passes: float) -> tuple[float, float, float, float]:
+    """Turns, waits, instructions and loads of a thread in `passes` of so many accesses each.
+
+    A loop that was unrolled does several passes a turn, and what is left over once.
+    """
+    once, turn = path.once, path.turn
+    needed = max(1.0, round(accesses * passes))
+    if not turn.accesses:
+        return 0.0, float(once.waits), float(once.instructions), float(once.loads)
+    a_turn = turn.loads or turn.stores
+    outside = once.loads if turn.loads else once.stores
+    turns = float(needed // a_turn)
+    left = needed - turns * a_turn
+    each = turn.instructions / a_turn
+    waits = turns * turn.waits
+    if left:
+        waits += once.waits * left / outside if outside else turn.waits
+    instructions = max(8.0, once.instructions - max(0.0, outside - left) * each)
+    instructions += turns * turn.instructions + max(0.0, left - outside) * each
+    return turns, waits, instructions, needed if turn.loads else 0.0
+
+
+# Occupancy, where no device can be asked
+
+
+class Multiprocessor(NamedTuple):
+    """What a multiprocessor of one compute capability holds: warps, blocks, shared memory."""
+
+    warps: int
+    blocks: int
+    shared_bytes: int
+
+
+# By architecture, as compilers name it. Limits and granularities are those of the CUDA C++
+# Programming Guide, "Technical Specifications per Compute Capability", and of NVIDIA's occupancy
+# calculator. Tests hold the result against what an H200's driver said of all recorded kernels.
+MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
+    arch: Multiprocessor(warps, blocks, kib * 1024)
+    for arch, warps, blocks, kib in (
+        ("sm_75", 32, 16, 64),
+        ("sm_80", 64, 32, 164),
+        ("sm_86", 48, 16, 100),
+        ("sm_89", 48, 24, 100),
+        ("sm_90", 64, 32, 228),
+        ("sm_100", 64, 32, 228),
+        ("sm_120", 48, 32, 100),
+    )
+}
+REGISTERS, REGISTER_STEP = 65536, 256
+SHARED_STEP, SHARED_RESERVED = 128, 1024
+
+
+def resident_blocks(arch: str, threads: int, registers: int, shared_bytes: int) -> int:
+    """Blocks of so many threads, registers a thread and bytes of shared memory; 0: none fits.
+
+    Raises KeyError for an architecture that is not in MULTIPROCESSORS.
+    """
+    unit = MULTIPROCESSORS[arch]
+    warps = -(-threads // WARP)
+    a_warp = -(-registers * WARP // REGISTER_STEP) * REGISTER_STEP
+    # Each of the four parts of a multiprocessor has a quarter of the registers.
+    by_registers = REGISTERS // 4 // a_warp * 4 // warps if registers else unit.blocks
+    shared = -(-max(shared_bytes, SHARED_RESERVED) // SHARED_STEP) * SHARED_STEP
+    return min(unit.blocks, unit.warps // warps, by_registers, unit.shared_bytes // shared)

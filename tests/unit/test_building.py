@@ -26,7 +26,7 @@ from gpushmoo.devices.building import TaskEnded, refuse_failures, run_isolated
 from gpushmoo.devices.builds import CompiledCode, KernelBuild, VersionBuild, read_build, write_build
 from gpushmoo.devices.machine_code import cubins
 from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring.builds import ReadyPrograms, programs_for
+from gpushmoo.measuring.builds import Builds, programs_for
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import DamagedFileError
 from gpushmoo.workloads.loader import load_kernel
@@ -272,7 +272,7 @@ VERSIONS = [Version("a"), Version("b")]
 
 def ready(
     held: KernelBuild | None, monkeypatch: pytest.MonkeyPatch, compiles: Any, target: str = "sm_80"
-) -> ReadyPrograms:
+) -> Builds:
     """`programs_for` a device of `target` that loads what has code, beside a compiler."""
 
     def load(made: VersionBuild) -> Any:
@@ -298,7 +298,7 @@ def no_compiler(*_: Any) -> VersionBuild:
 
 def test_what_a_build_file_holds_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     programs = ready(HELD, monkeypatch, no_compiler)
-    assert {v: p.options for v, p in programs.builds.programs.items()} == {"a": "-DA", "b": "-DB"}
+    assert {v: p.options for v, p in programs.programs.items()} == {"a": "-DA", "b": "-DB"}
     assert programs.compiled_here == {}
     assert programs.machine_code == {
         "arch": "sm_80",
@@ -316,7 +316,7 @@ def test_code_for_another_device_is_compiled_here_and_that_is_told(
         return VersionBuild("NVRTC 13", f"-arch={asked[-1]}", code=b"code", entries=[])
 
     programs = ready(HELD, monkeypatch, compiles, target="sm_100")
-    assert programs.builds.programs["b"].options == "-arch=sm_100"
+    assert programs.programs["b"].options == "-arch=sm_100"
     said = "the build file holds machine code for 'sm_80', 'sm_90', this device runs 'sm_100'"
     assert programs.compiled_here == {"a": said, "b": said}
     assert ready(None, monkeypatch, compiles).compiled_here == {}
@@ -329,7 +329,7 @@ def test_code_that_the_runtime_does_not_take_is_built_from_source(
 ) -> None:
     variants = {"a": VersionBuild("rt", "-DA", code=b"x"), "b": VersionBuild("rt", "-DB")}
     programs = ready(KernelBuild("digest", {"rt": variants}), monkeypatch, no_compiler, "rt")
-    assert programs.builds.programs["b"].options == "from source"
+    assert programs.programs["b"].options == "from source"
     assert programs.compiled_here == {"b": "There is no code."}
     assert programs.machine_code is None
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,15 +32,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Builds:
-    """Programs by the version's name; a version of which there is none maps to the reason."""
+    """Programs by the version's name; a version of which there is none maps to the reason.
 
-    programs: dict[str, Program]
-    failures: dict[str, TypedError]
+    `machine_code` is what was seen in the versions' machine code, as the provenance holds it; None
+    where nobody looked. `compiled_here` says of versions that this process compiled in spite of a
+    build file why it did. `codes` are digests of machine code; "" where the runtime tells none.
+    """
 
-    def refuse(self, name: str, reason: TypedError) -> None:
-        """Leave the version out, whether there is a program of it or not."""
-        self.programs.pop(name, None)
-        self.failures.setdefault(name, reason)
+    programs: dict[str, Program] = field(default_factory=dict)
+    failures: dict[str, TypedError] = field(default_factory=dict)
+    machine_code: dict[str, Any] | None = None
+    compiled_here: dict[str, str] = field(default_factory=dict)
+    codes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -69,38 +73,31 @@ def build_versions(
     device: Device, folder: KernelFolder, dtype: str, versions: Sequence[Version]
 ) -> Builds:
     """Compile each version for `device`; a compiler's message goes to the log, whole."""
-    builds = Builds({}, {})
+    builds = Builds()
     if not folder.workload.device_code:
-        return Builds({version.name: HostProgram() for version in versions}, {})
+        return Builds({version.name: HostProgram() for version in versions})
     for version in versions:
         name = version.name
-        before = swap(mark(f"variant '{name}' was compiled"))
         try:
-            macros = folder.workload.macros(dtype, version)
-            builds.programs[name] = device.build(folder.path, DTYPES[dtype], macros)
+            with _compiling(name):
+                macros = folder.workload.macros(dtype, version)
+                builds.programs[name] = device.build(folder.path, DTYPES[dtype], macros)
         except BuildError as err:
             log.error("%s, %s, variant %s: %s\n%s", folder.name, dtype, name, err, err.log)
-            builds.refuse(name, err)
+            builds.failures[name] = err
         except WorkloadError as err:
-            builds.refuse(name, err)
-        finally:
-            swap(before)
+            builds.failures[name] = err
     return builds
 
 
-@dataclass(frozen=True)
-class ReadyPrograms:
-    """What a measuring process has to run.
-
-    `machine_code` is what was seen in the versions' machine code, as the provenance holds it; None
-    where nobody looked. `compiled_here` says of versions that this process compiled in spite of a
-    build file why it did. `codes` are digests of machine code; "" where the runtime tells none.
-    """
-
-    builds: Builds
-    machine_code: dict[str, Any] | None
-    compiled_here: dict[str, str]
-    codes: dict[str, str] = field(default_factory=dict)
+@contextmanager
+def _compiling(version: str) -> Iterator[None]:
+    """Say meanwhile what a process does that a compiler ends."""
+    before = swap(mark(f"variant '{version}' was compiled"))
+    try:
+        yield
+    finally:
+        swap(before)
 
 
 def programs_for(
@@ -111,7 +108,7 @@ def programs_for(
     build: KernelBuild | None,
     kernel_digest: str,
     options: tuple[str, ...] = (),
-) -> ReadyPrograms:
+) -> Builds:
     """The programs of these versions, loaded from `build`; what it lacks is compiled here.
 
     What is compiled here gets the compiler's `options` besides those of every build.
@@ -119,19 +116,23 @@ def programs_for(
     this digest, and where it lacks code that cannot be compiled here.
     """
     if not folder.workload.device_code:
-        return ReadyPrograms(build_versions(device, folder, dtype, versions), None, {})
+        return build_versions(device, folder, dtype, versions)
     reason = None if build is None else _misfit(build, device, versions, kernel_digest)
     if build is None or reason is not None:
         made = _compiled_here(device, folder, dtype, versions, reason, options)
     else:
         made = {version: build.targets[device.target][version.name] for version in versions}
     builds, anew = _loaded(device, folder, dtype, made, options)
-    anew = {v.name: reason for v in made} if reason is not None else anew
+    if reason is not None:
+        anew = {version.name: reason for version in made}
     told = {v.name: {"failure": b.failure, "entries": b.entries or []} for v, b in made.items()}
     looked_at = any(b.entries is not None for b in made.values())
-    code = {"arch": device.target, "variants": told} if looked_at else None
-    codes = {v.name: hashlib.sha256(b.code or b"").hexdigest()[:16] for v, b in made.items()}
-    return ReadyPrograms(builds, code, anew if build is not None else {}, codes)
+    return replace(
+        builds,
+        machine_code={"arch": device.target, "variants": told} if looked_at else None,
+        compiled_here=anew if build is not None else {},
+        codes={v.name: hashlib.sha256(b.code or b"").hexdigest()[:16] for v, b in made.items()},
+    )
 
 
 def _misfit(
@@ -162,15 +163,13 @@ def _compiled_here(
     if options:
         request = replace(request, options=options)
     for version in versions:
-        before = swap(mark(f"variant '{version.name}' was compiled"))
         try:
-            made[version] = compile_here(request, folder, dtype, version, target)
+            with _compiling(version.name):
+                made[version] = compile_here(request, folder, dtype, version, target)
         except NoDeviceError as err:
             if reason is None:
                 raise
             raise DeviceError(f"{reason[0].upper()}{reason[1:]}, and: {err}") from err
-        finally:
-            swap(before)
         if (failure := made[version].failure) is not None:
             log.error("variant %s: %s\n%s", version.name, failure, made[version].log)
     return made
@@ -188,17 +187,17 @@ def _loaded(
     It is where the runtime gave no machine code, or does not take it back. With `options`, which
     no device is told, such a version is refused.
     """
-    builds = Builds({}, {})
+    builds = Builds()
     anew: dict[Version, str] = {}
     for version, build in made.items():
         if build.error is not None:
-            builds.refuse(version.name, build.error)
+            builds.failures[version.name] = build.error
             continue
         try:
             builds.programs[version.name] = device.load(build)
         except BuildError as err:
             if options:
-                builds.refuse(version.name, err)
+                builds.failures[version.name] = err
             else:
                 anew[version] = str(err)
     compiled = build_versions(device, folder, dtype, list(anew))

@@ -35,7 +35,7 @@ from ..storage.wholefile import DamagedFileError
 from ..workloads.loader import KernelFolder, load_kernel
 from ..workloads.user_code import share
 from ..workloads.versions import misfit, versions_of
-from .builds import ReadyPrograms, plan_cells, programs_for
+from .builds import Builds, plan_cells, programs_for
 from .events import (
     Against,
     Candidates,
@@ -189,18 +189,18 @@ def _serve(caller: Caller, kept: Device | None) -> Device:
 
 def _measure_shard(job: Job, device: Device, build: KernelBuild | None, caller: Caller) -> None:
     folder = load_kernel(ROOT / job.params["folder"])
-    ready, cells = _ready(device, folder, job.params, build)
-    programs, failures = ready.builds.programs, ready.builds.failures
+    builds, cells = _built(device, folder, job.params, build)
+    programs, failures = builds.programs, builds.failures
     log.info("%d cells, built: %s", len(cells), ", ".join(programs) or "nothing")
     caller.send(
         Opened(
             device.info,
             {name: program.options for name, program in programs.items()},
             {name: str(err) for name, err in failures.items()},
-            ready.machine_code,
-            ready.compiled_here,
+            builds.machine_code,
+            builds.compiled_here,
             cells,
-            ready.codes,
+            builds.codes,
         )
     )
     do: Measure = caller.receive()
@@ -211,7 +211,7 @@ def _measure_shard(job: Job, device: Device, build: KernelBuild | None, caller: 
     run = ShardRun(
         device,
         folder,
-        ready.builds,
+        builds,
         settings,
         caller.send,
         time.monotonic,
@@ -229,18 +229,18 @@ def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -
     # One folder is loaded once: what both have in common is seen by its being the same.
     loaded = {params["folder"]: load_kernel(ROOT / params["folder"]) for params in sides}
     folders = [loaded[params["folder"]] for params in sides]
-    (ready_a, cells_a), (ready_b, cells_b) = (
-        _ready(device, folder, params, None, options)
+    (builds_a, cells_a), (builds_b, cells_b) = (
+        _built(device, folder, params, None, options)
         for folder, params, options in zip(folders, sides, against.options, strict=True)
     )
     variants = list(zip(*(params["variants"] for params in sides), strict=True))
     pairs = matched((cells_a, cells_b), variants)
     alone = len(cells_a) - len(pairs), len(cells_b) - len(pairs)
-    caller.send(PairsOpened(device.info, pairs, alone, (ready_a.codes, ready_b.codes)))
+    caller.send(PairsOpened(device.info, pairs, alone, (builds_a.codes, builds_b.codes)))
     do: Measure = caller.receive()
     run = PairedRun(
         device,
-        (Contender(folders[0], ready_a.builds), Contender(folders[1], ready_b.builds)),
+        (Contender(folders[0], builds_a), Contender(folders[1], builds_b)),
         settings_of(job.params),
         against.blocks,
         caller.send,
@@ -252,20 +252,20 @@ def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -
     run.measure([pair for pair in pairs if do.keys is None or pair[0].key in do.keys])
 
 
-def _ready(
+def _built(
     device: Device,
     folder: KernelFolder,
     params: Mapping[str, Any],
     build: KernelBuild | None,
     options: tuple[str, ...] = (),
-) -> tuple[ReadyPrograms, list[Cell]]:
+) -> tuple[Builds, list[Cell]]:
     """What a kernel was built into, and its cells."""
     refuse_misfits(device, folder, params)
     space = space_of(params)
     versions = versions_of(folder.workload, space)
     digest = params["kernel_digest"]
-    ready = programs_for(device, folder, space.dtype, versions, build, digest, options)
-    return ready, plan_cells(device, folder, ready.builds, versions, space)
+    builds = programs_for(device, folder, space.dtype, versions, build, digest, options)
+    return builds, plan_cells(device, folder, builds, versions, space)
 
 
 def refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, Any]) -> None:

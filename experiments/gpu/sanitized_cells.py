@@ -32,9 +32,9 @@ from gpushmoo.core.space import (
     expand_axis,
 )
 from gpushmoo.devices.base import Device
+from gpushmoo.devices.buffers import Strays
 from gpushmoo.devices.cuda import device as cuda
 from gpushmoo.devices.cuda.buffers import CudaBuffers
-from gpushmoo.devices.guard_bands import Strays
 from gpushmoo.devices.select import DeviceChoice, open_device
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.measuring.builds import Builds, build_variants

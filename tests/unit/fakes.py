@@ -33,7 +33,7 @@ from gpushmoo.devices.base import (
     prove_each,
     take_each,
 )
-from gpushmoo.devices.guard_bands import Strays, guard_word
+from gpushmoo.devices.buffers import Strays, guard_word
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import (
     CellRun,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from gpushmoo.analysis.steadiness import STEADY
+from gpushmoo.devices.buffers import zone_bytes
 from gpushmoo.devices.cuda.timing import SPINS_US
-from gpushmoo.devices.guard_bands import zone_bytes
 from gpushmoo.measuring.rounds import LONGEST_S, SHORT_S
 from gpushmoo.measuring.settings import TOGETHER
 from gpushmoo.storage.joblog import MOST_BYTES

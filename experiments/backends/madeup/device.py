@@ -13,7 +13,7 @@ import numpy as np
 from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.errors import BuildError, LaunchRefusedError
 from gpushmoo.core.space import USUAL, Condition
-from gpushmoo.devices.arguments import named_buffer
+from gpushmoo.devices.arguments import named
 from gpushmoo.devices.base import (
     Device,
     DeviceInfo,
@@ -156,9 +156,7 @@ class MadeUpDevice(Device):
         if launch.threads * program.registers(launch.entry) > REGISTERS_PER_UNIT:
             raise LaunchRefusedError("MADE_UP_OUT_OF_REGISTERS")
         args = [
-            named_buffer(a.name, buffers, type(None)).view(program.element)
-            if isinstance(a, BufferRef)
-            else a
+            named(a, buffers).view(program.element) if isinstance(a, BufferRef) else a
             for a in launch.args
         ]
         nbytes = sum(a.nbytes for a in args if isinstance(a, np.ndarray))
@@ -180,25 +178,25 @@ class MadeUpDevice(Device):
     ) -> MadeUpBound:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
         command = self._prepare(program, launch, buffers)
-        return MadeUpBound(self, lambda: self.queue.queue(command))
+        return self._bound(lambda: self.queue.queue(command))
 
-    def bind_copy(self, source: Words, target: Words) -> MadeUpBound:
-        """Of the whole buffer."""
-        return MadeUpBound(self, lambda: self.queue.copy(target, source))
+    def _bound(self, enqueue: Callable[[], None]) -> MadeUpBound:
+        return MadeUpBound(self, enqueue)
+
+    def _queue_copy(self, source: Words, target: Words) -> None:
+        self.queue.copy(target, source)
 
     def flush(self) -> None:
         """The clock goes on as if so many bytes were written."""
         self.queue.queue(lambda: flush_bytes(self.info) / BYTES_PER_S)
         self.queue.wait()
 
-    def poison(self, buffer: Words) -> None:
-        """All ones."""
-        buffer.fill(0xFFFFFFFF)
+    def _queue_ones(self, words: Words) -> None:
+        words.fill(0xFFFFFFFF)
+
+    def _finish(self) -> None:
+        self.queue.wait()
 
     def open_stream(self) -> MadeUpQueue:
         """A queue of its own."""
         return MadeUpQueue(self._clock, self.allocate, self._prepare)
-
-    def close(self) -> None:
-        """Wait for the queue."""
-        self.queue.wait()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from gpushmoo.core.errors import OutOfDeviceMemoryError
-from gpushmoo.devices.guard_bands import Strays, guard_word, zone_bytes
+from gpushmoo.devices.buffers import Strays, guard_word, zone_bytes
 
 Words = npt.NDArray[np.uint32]
 # Somebody else has the rest of what the device holds.

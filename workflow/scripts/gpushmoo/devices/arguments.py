@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from ..core.display import one_line
 from ..core.errors import LaunchFailedError
-from ..workloads.contract import Argument
-
-T = TypeVar("T")
-
-
-def named_buffer(name: str, buffers: Mapping[str, Any], images: type) -> Any:
-    """The buffer of that name, which is not of the type `images`. Raises LaunchFailedError."""
-    found = _named(name, buffers)
-    if isinstance(found, images):
-        raise LaunchFailedError(f"'{name}' is an image; pass it by TextureRef or SurfaceRef")
-    return found
+from ..workloads.contract import Argument, BufferRef, SurfaceRef, TextureRef
+from .buffers import Image
 
 
-def named_image(name: str, buffers: Mapping[str, Any], images: type[T]) -> T:
-    """The image that an argument names; see `named_buffer`."""
-    found = _named(name, buffers)
-    if not isinstance(found, images):
-        raise LaunchFailedError(f"'{name}' is a buffer and no image; pass it by BufferRef")
-    return found
-
-
-def _named(name: str, buffers: Mapping[str, Any]) -> Any:
-    if name not in buffers:
+def named(argument: BufferRef | TextureRef | SurfaceRef, buffers: Mapping[str, Any]) -> Any:
+    """The buffer or image that an argument names. Raises LaunchFailedError where it is none."""
+    if argument.name not in buffers:
         there = ", ".join(sorted(buffers)) or "none"
-        raise LaunchFailedError(f"an argument names the buffer '{name}'; there are: {there}")
-    return buffers[name]
+        raise LaunchFailedError(
+            f"an argument names the buffer '{argument.name}'; there are: {there}"
+        )
+    found = buffers[argument.name]
+    if isinstance(argument, BufferRef) and isinstance(found, Image):
+        raise LaunchFailedError(
+            f"'{argument.name}' is an image; pass it by TextureRef or SurfaceRef"
+        )
+    if not isinstance(argument, BufferRef) and not isinstance(found, Image):
+        raise LaunchFailedError(f"'{argument.name}' is a buffer and no image; pass it by BufferRef")
+    return found
 
 
 def check_count(entry: str, args: Sequence[Argument], taken: int) -> None:

@@ -21,8 +21,8 @@ from ..core.errors import DeviceLostError, LaunchRefusedError, TypedError
 from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall
 from ..workloads.loader import KernelFolder
+from .buffers import GuardedBuffers, Image, Strays
 from .builds import BuildRequest, VersionBuild
-from .guard_bands import GuardedBuffers, Strays
 from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
 
 
@@ -238,9 +238,25 @@ class Device(ABC):
         """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
         return self._buffers.words(self._linear(buffer), begin, count)
 
-    @abstractmethod
     def poison(self, buffer: Any) -> None:
         """Overwrite `buffer` with all-ones words: NaN as floats, which no verified output holds."""
+        with self.translated():
+            self._queue_poison(buffer)
+            self._finish()
+
+    def _queue_poison(self, buffer: Any) -> None:
+        words = buffer.linear() if isinstance(buffer, Image) else buffer
+        self._queue_ones(words)
+        if isinstance(buffer, Image):
+            buffer.copy_from(words)
+
+    @abstractmethod
+    def _queue_ones(self, words: Any) -> None:
+        """Queue what fills a buffer with all-ones words."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Wait for all that was queued."""
 
     def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
         """Why the device has no image of so many texels of this type; None when it has."""
@@ -270,8 +286,12 @@ class Device(ABC):
         raise NotImplementedError
 
     def _linear(self, buffer: Any) -> Any:
-        """The buffer itself, or one with the texels of an image."""
-        return buffer
+        """The buffer itself, or one with the texels of an image, once what is queued is done."""
+        if not isinstance(buffer, Image):
+            return buffer
+        with self.translated():
+            buffer.copy_to(buffer.linear())
+        return buffer.linear()
 
     @abstractmethod
     def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> Bound:
@@ -284,12 +304,24 @@ class Device(ABC):
         """Prepare a call of the vendor's library. Raises LaunchRefusedError where it has none."""
         raise LaunchRefusedError(f"There is no library that computes '{call.name}'.")
 
-    @abstractmethod
     def bind_copy(self, source: Any, target: Any) -> Bound:
         """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel.
 
         One of the two, but not both, may be an image.
         """
+        if isinstance(source, Image):
+            return self._bound(lambda: source.copy_to(target))
+        if isinstance(target, Image):
+            return self._bound(lambda: target.copy_from(source))
+        return self._bound(lambda: self._queue_copy(source, target))
+
+    @abstractmethod
+    def _bound(self, enqueue: Callable[[], Any]) -> Bound:
+        """A command that is ready to be queued, and to be timed."""
+
+    @abstractmethod
+    def _queue_copy(self, source: Any, target: Any) -> Any:
+        """Queue a copy of a whole buffer."""
 
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """Take the samples in this order, if possible without waiting between them.
@@ -338,9 +370,9 @@ class Device(ABC):
         """What the device has used since its driver was loaded, in mJ; None where nothing tells."""
         return None
 
-    @abstractmethod
     def close(self) -> None:
-        """Release all that the device holds; it is not to be used any more."""
+        """Wait; what the device holds goes with the process. It is not to be used any more."""
+        self._finish()
 
 
 def take_each(samples: Sequence[Sample]) -> list[float | TypedError]:

@@ -16,7 +16,7 @@ from ..core.dtypes import DTYPES
 from ..core.errors import OutOfDeviceMemoryError, TypedError, WorkloadError
 from ..core.space import Cell, Problem
 from ..devices.base import Bound, Device, Program, Proven, Witnesses
-from ..devices.guard_bands import Strays
+from ..devices.buffers import Strays
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
 from .host_pipeline import Feed, Pool

@@ -13,7 +13,7 @@ from ...core.dtypes import DType
 from ...core.space import Problem
 from ...workloads.contract import TextureRef
 from ..base import Proven, Witnesses
-from ..guard_bands import KERNELS, STRIDE, Found, GuardedBuffers, Strays, guard_word, zone_bytes
+from ..buffers import KERNELS, STRIDE, Found, GuardedBuffers, Image, Strays, guard_word, zone_bytes
 
 # CuPy's own reduction to a scalar runs in one block: half a second for what takes milliseconds.
 _COMPARE = """
@@ -189,12 +189,12 @@ def format_refusal(dtype: DType) -> str | None:
     )
 
 
-class CudaImage:
+class CudaImage(Image):
     """A two-dimensional CUDA array, and objects to fetch from it and to write to it."""
 
-    def __init__(self, cupy: Any, problem: Problem, dtype: DType) -> None:
+    def __init__(self, cupy: Any, stream: Any, problem: Problem, dtype: DType) -> None:
         """Allocate; CuPy's errors come out as they are."""
-        self._cupy, self._dtype = cupy, dtype
+        self._cupy, self._stream, self._dtype = cupy, stream, dtype
         runtime, textures = cupy.cuda.runtime, cupy.cuda.texture
         floating = dtype.scalar.kind == "f"
         kind = "cudaChannelFormatKindFloat" if floating else "cudaChannelFormatKindUnsigned"
@@ -211,7 +211,6 @@ class CudaImage:
         )
         self._textures: dict[TextureRef, Any] = {}
         self._surface: Any = None
-        self._linear: Any = None
 
     def texture(self, ref: TextureRef) -> Any:
         """The texture object that fetches as `ref` says; made once."""
@@ -234,19 +233,15 @@ class CudaImage:
             self._surface = self._cupy.cuda.texture.SurfaceObject(self._resource)
         return self._surface
 
-    def linear(self) -> Any:
-        """A buffer of 32-bit words as large as the image, for what only buffers can do; kept.
+    def _new_linear(self) -> Any:
+        return self._cupy.empty(self.nbytes // 4, dtype=np.uint32)
 
-        Only an image of whole words has one.
-        """
-        if self._linear is None:
-            self._linear = self._cupy.empty(self.nbytes // 4, dtype=np.uint32)
-        return self._linear
-
-    def copy_from(self, buffer: Any, stream: Any) -> None:
+    def copy_from(self, buffer: Any) -> None:
         """Queue a copy of the whole buffer into the image."""
-        self._array.copy_from(buffer.view(self._dtype.scalar).reshape(self._shape), stream)
+        words = buffer.view(self._dtype.scalar).reshape(self._shape)
+        self._array.copy_from(words, self._stream)
 
-    def copy_to(self, buffer: Any, stream: Any) -> None:
+    def copy_to(self, buffer: Any) -> None:
         """Queue a copy of the whole image into the buffer."""
-        self._array.copy_to(buffer.view(self._dtype.scalar).reshape(self._shape), stream)
+        words = buffer.view(self._dtype.scalar).reshape(self._shape)
+        self._array.copy_to(words, self._stream)

@@ -29,7 +29,7 @@ from ...workloads.contract import (
     SurfaceRef,
     TextureRef,
 )
-from ..arguments import check_sizes, named_buffer, named_image
+from ..arguments import check_sizes, named
 from ..base import (
     Bound,
     Device,
@@ -88,14 +88,14 @@ class CudaProgram:
 def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
     """What CuPy takes for an argument of a launch: an array, a texture or surface, or a number."""
     match argument:
-        case BufferRef(name):
-            return named_buffer(name, buffers, CudaImage)
+        case BufferRef():
+            return named(argument, buffers)
         case NullRef():
             return np.uint64(0)
-        case TextureRef(name):
-            return named_image(name, buffers, CudaImage).texture(argument)
-        case SurfaceRef(name):
-            return named_image(name, buffers, CudaImage).surface()
+        case TextureRef():
+            return named(argument, buffers).texture(argument)
+        case SurfaceRef():
+            return named(argument, buffers).surface()
         case _:
             return argument
 
@@ -167,33 +167,29 @@ class CudaDevice(Device):
         return format_refusal(dtype) or image_refusal(self.info, problem)
 
     def _new_image(self, problem: Problem, dtype: DType) -> CudaImage:
-        return CudaImage(self.cupy, problem, dtype)
+        return CudaImage(self.cupy, self.stream, problem, dtype)
 
     def _fill_image(self, image: CudaImage, array: npt.NDArray[Any]) -> None:
         with self.stream:
-            image.copy_from(self.cupy.asarray(array), self.stream)
+            image.copy_from(self.cupy.asarray(array))
             self.stream.synchronize()
-
-    def poison(self, buffer: Any) -> None:
-        """Fill `buffer` with all-ones words, a NaN in every float type."""
-        with self.translated(), self.stream:
-            words = buffer.linear() if isinstance(buffer, CudaImage) else buffer
-            words.data.memset_async(0xFF, words.nbytes, self.stream)
-            if isinstance(buffer, CudaImage):
-                buffer.copy_from(words, self.stream)
-            self.stream.synchronize()
-
-    def _linear(self, buffer: Any) -> Any:
-        """The buffer itself, or one with the texels of an image, once the stream is there."""
-        if not isinstance(buffer, CudaImage):
-            return buffer
-        with self.translated(), self.stream:
-            buffer.copy_to(buffer.linear(), self.stream)
-        return buffer.linear()
 
     def bind(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> CudaBound:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
-        return CudaBound(self.timer, self._prepare(program, launch, buffers))
+        return self._bound(self._prepare(program, launch, buffers))
+
+    def _bound(self, enqueue: Enqueue) -> CudaBound:
+        return CudaBound(self.timer, enqueue)
+
+    def _queue_copy(self, source: Any, target: Any) -> None:
+        """By cudaMemcpyAsync; an image's copies are its 2D form."""
+        target.data.copy_from_device_async(source.data, source.nbytes, self.stream)
+
+    def _queue_ones(self, words: Any) -> None:
+        words.data.memset_async(0xFF, words.nbytes, self.stream)
+
+    def _finish(self) -> None:
+        self.stream.synchronize()
 
     def _prepare(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> Enqueue:
         function = self._checked(program, launch)
@@ -245,17 +241,6 @@ class CudaDevice(Device):
         memory = self.cupy.cuda.alloc_pinned_memory(flat.nbytes)
         return np.frombuffer(memory, flat.dtype, flat.size)
 
-    def bind_copy(self, source: Any, target: Any) -> CudaBound:
-        """cudaMemcpyAsync of the whole buffer, in its 2D form to or from an image."""
-        if isinstance(source, CudaImage):
-            return CudaBound(self.timer, lambda: source.copy_to(target, self.stream))
-        if isinstance(target, CudaImage):
-            return CudaBound(self.timer, lambda: target.copy_from(source, self.stream))
-        return CudaBound(
-            self.timer,
-            lambda: target.data.copy_from_device_async(source.data, source.nbytes, self.stream),
-        )
-
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """All behind one spin: while the device takes one sample, the host queues the next.
 
@@ -268,16 +253,12 @@ class CudaDevice(Device):
     def prove_all(self, proofs: Sequence[Bound], witnesses: Witnesses) -> list[Proven | TypedError]:
         """All queued one behind the other; what was found is fetched once."""
         output = witnesses.output
-        image = output if isinstance(output, CudaImage) else None
-        words = output if image is None else image.linear()
-
-        def poison() -> None:
-            words.data.memset_async(0xFF, words.nbytes, self.stream)
-            if image is not None:
-                image.copy_from(words, self.stream)
-
-        unload = None if image is None else partial(image.copy_to, words, self.stream)
+        words, unload = output, None
+        if isinstance(output, CudaImage):
+            words = output.linear()
+            unload = partial(output.copy_to, words)
         look = LookAt(self._buffers, witnesses, words, unload)
+        poison = partial(self._queue_poison, output)
         return [*prove_all(self.cupy, self.timer, proofs, poison, look)]
 
     def reading(self) -> Reading | None:
@@ -287,10 +268,6 @@ class CudaDevice(Device):
     def energy_mj(self) -> int | None:
         """NVML's counter, of GPUs since Volta."""
         return self._sensor.energy_mj() if self._sensor is not None else None
-
-    def close(self) -> None:
-        """Wait for the stream; the context goes with the process."""
-        self.stream.synchronize()
 
 
 def library_call(call: LibraryCall, buffers: Mapping[str, Any]) -> Callable[[], None]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...core.dtypes import DType
 from ...core.space import Problem
-from ..guard_bands import KERNELS, STRIDE, Found, GuardedBuffers, guard_word, zone_bytes
+from ..buffers import KERNELS, STRIDE, Found, GuardedBuffers, Image, guard_word, zone_bytes
 
 _COMPARE = """
 __kernel void compare(__global const uint *a, __global const uint *b, const ulong n,
@@ -162,39 +162,33 @@ def format_refusal(cl: Any, context: Any, dtype: DType) -> str | None:
     return f"the device has no image format for {dtype.name}"
 
 
-class OpenCLImage:
+class OpenCLImage(Image):
     """A two-dimensional image of height × width texels in the memory of the device."""
 
-    def __init__(self, cl: Any, context: Any, problem: Problem, dtype: DType) -> None:
+    def __init__(self, cl: Any, queue: Any, problem: Problem, dtype: DType) -> None:
         """Allocate; pyopencl's errors come out as they are."""
-        self._cl, self._context = cl, context
+        self._cl, self._queue = cl, queue
         self._region = (problem.width, problem.height)
         self.nbytes = problem.height * problem.width * dtype.itemsize
         self.handle = cl.create_image(
-            context, cl.mem_flags.READ_WRITE, image_format(cl, dtype), shape=self._region
+            queue.context, cl.mem_flags.READ_WRITE, image_format(cl, dtype), shape=self._region
         )
-        self._linear: Any = None
 
-    def linear(self) -> Any:
-        """A buffer as large as the image, for what only buffers can do; kept."""
-        if self._linear is None:
-            self._linear = self._cl.Buffer(
-                self._context, self._cl.mem_flags.READ_WRITE, self.nbytes
-            )
-        return self._linear
+    def _new_linear(self) -> Any:
+        return self._cl.Buffer(self._queue.context, self._cl.mem_flags.READ_WRITE, self.nbytes)
 
-    def copy_from(self, buffer: Any, queue: Any) -> Any:
+    def copy_from(self, buffer: Any) -> Any:
         """Queue a copy of the whole buffer into the image; its event."""
         whole, offset = _whole(buffer)
         return self._cl.enqueue_copy(
-            queue, self.handle, whole, offset=offset, origin=(0, 0), region=self._region
+            self._queue, self.handle, whole, offset=offset, origin=(0, 0), region=self._region
         )
 
-    def copy_to(self, buffer: Any, queue: Any) -> Any:
+    def copy_to(self, buffer: Any) -> Any:
         """Queue a copy of the whole image into the buffer; its event."""
         whole, offset = _whole(buffer)
         return self._cl.enqueue_copy(
-            queue, whole, self.handle, offset=offset, origin=(0, 0), region=self._region
+            self._queue, whole, self.handle, offset=offset, origin=(0, 0), region=self._region
         )
 
 

@@ -29,7 +29,7 @@ from ...workloads.contract import (
     SurfaceRef,
     TextureRef,
 )
-from ..arguments import check_count, named_buffer, named_image, unfit_argument
+from ..arguments import check_count, named, unfit_argument
 from ..base import (
     Device,
     check_limits,
@@ -195,36 +195,32 @@ class OpenCLDevice(Device):
         return refusal or format_refusal(self._cl, self._context, dtype)
 
     def _new_image(self, problem: Problem, dtype: DType) -> OpenCLImage:
-        return OpenCLImage(self._cl, self._context, problem, dtype)
+        return OpenCLImage(self._cl, self._queue, problem, dtype)
 
     def _fill_image(self, image: OpenCLImage, array: npt.NDArray[Any]) -> None:
         flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
         buffer = self._cl.Buffer(self._context, flags, hostbuf=array)
-        image.copy_from(buffer, self._queue).wait()
-
-    def poison(self, buffer: Any) -> None:
-        """Fill `buffer` with all-ones words, a NaN in every float type."""
-        with self.translated():
-            words = buffer.linear() if isinstance(buffer, OpenCLImage) else buffer
-            ones = np.full(1, 0xFFFFFFFF, np.uint32)
-            self._cl.enqueue_fill_buffer(self._queue, words, ones, 0, words.size).wait()
-            if isinstance(buffer, OpenCLImage):
-                buffer.copy_from(words, self._queue).wait()
-
-    def _linear(self, buffer: Any) -> Any:
-        """The buffer itself, or one with the texels of an image."""
-        if not isinstance(buffer, OpenCLImage):
-            return buffer
-        with self.translated():
-            buffer.copy_to(buffer.linear(), self._queue).wait()
-        return buffer.linear()
+        image.copy_from(buffer).wait()
 
     def bind(
         self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
     ) -> OpenCLBound:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
         enqueue = self._prepare(program, launch, buffers)
-        return OpenCLBound(self, lambda: enqueue(self._queue))
+        return self._bound(lambda: enqueue(self._queue))
+
+    def _bound(self, enqueue: Callable[[], Any]) -> OpenCLBound:
+        return OpenCLBound(self, enqueue)
+
+    def _queue_copy(self, source: Any, target: Any) -> Any:
+        return self._cl.enqueue_copy(self._queue, target, source)
+
+    def _queue_ones(self, words: Any) -> None:
+        ones = np.full(1, 0xFFFFFFFF, np.uint32)
+        self._cl.enqueue_fill_buffer(self._queue, words, ones, 0, words.size)
+
+    def _finish(self) -> None:
+        self._queue.finish()
 
     def _prepare(
         self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
@@ -261,12 +257,12 @@ class OpenCLDevice(Device):
     def _argument(self, argument: Argument, buffers: Mapping[str, Any]) -> Any:
         """The memory object, local memory or scalar that ``set_args`` takes for an argument."""
         match argument:
-            case BufferRef(name):
-                return named_buffer(name, buffers, OpenCLImage)
+            case BufferRef():
+                return named(argument, buffers)
             case NullRef():
                 return None
-            case TextureRef(name) | SurfaceRef(name):
-                return named_image(name, buffers, OpenCLImage).handle
+            case TextureRef() | SurfaceRef():
+                return named(argument, buffers).handle
             case SharedMemory(n_bytes):
                 return self._cl.LocalMemory(n_bytes)
             case _:
@@ -289,15 +285,3 @@ class OpenCLDevice(Device):
             self._queue, buffer, write, 0, flat.shape, flat.dtype
         )
         return np.asarray(mapped)
-
-    def bind_copy(self, source: Any, target: Any) -> OpenCLBound:
-        """clEnqueueCopyBuffer of the whole buffer; clEnqueueCopyImageToBuffer and its reverse."""
-        if isinstance(source, OpenCLImage):
-            return OpenCLBound(self, lambda: source.copy_to(target, self._queue))
-        if isinstance(target, OpenCLImage):
-            return OpenCLBound(self, lambda: target.copy_from(source, self._queue))
-        return OpenCLBound(self, lambda: self._cl.enqueue_copy(self._queue, target, source))
-
-    def close(self) -> None:
-        """Wait for the queue; the objects go with the process."""
-        self._queue.finish()

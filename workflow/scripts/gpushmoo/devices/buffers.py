@@ -1,7 +1,8 @@
-"""Guard zones: words of a known value before and after every buffer that a kernel is given.
+"""Buffers between guard zones, and images: what those of all backends have in common.
 
-The zones belong to the buffer's own allocation, whose middle is handed out, so that a kernel which
-writes past its buffer finds room there, and is found.
+Guard zones are words of a known value before and after every buffer that a kernel is given. They
+belong to the buffer's own allocation, whose middle is handed out, so that a kernel which writes
+past its buffer finds room there, and is found.
 """
 
 from __future__ import annotations
@@ -110,6 +111,30 @@ class GuardedBuffers(ABC):
         """In how many 32-bit words the two differ, counted on the device."""
         found = self.found([buffer], lambda one, row: self.queue_comparison(one, expected, row))
         return int(found.view(np.uint64)[0, 0])
+
+
+class Image(ABC):
+    """An image of a device, and a buffer beside it for what only buffers can do."""
+
+    _linear: Any = None
+
+    def linear(self) -> Any:
+        """A buffer of 32-bit words as large as the image, which must be of whole words; kept."""
+        if self._linear is None:
+            self._linear = self._new_linear()
+        return self._linear
+
+    @abstractmethod
+    def _new_linear(self) -> Any:
+        """A buffer as large as the image."""
+
+    @abstractmethod
+    def copy_from(self, buffer: Any) -> Any:
+        """Queue a copy of the whole buffer into the image."""
+
+    @abstractmethod
+    def copy_to(self, buffer: Any) -> Any:
+        """Queue a copy of the whole image into the buffer."""
 
 
 # Kernels of both languages, of which each says the words in capitals: of n words a thread looks at

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import examples, record
+from conftest import examples
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
 from gpushmoo.analysis.external_sort import KeySorter
 from gpushmoo.core.space import Problem
-from gpushmoo.storage.store import BATCH_BYTES, open_shard, read_shard, write_parquet
+from gpushmoo.storage.store import read_shard, write_parquet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import other_device, write_shard
@@ -147,21 +147,6 @@ def test_doubled_cell_is_found_however_much_fits(
     assert [p.name for p in tmp_path.iterdir()] == ["twin.parquet"]
 
 
-def test_shards_damaged_inside_are_all_named(shards: list[Path], tmp_path: Path) -> None:
-    copies = []
-    for number, path in enumerate(shards):
-        data = bytearray(path.read_bytes())
-        if number in (1, 2, 4):
-            data[50] ^= 1
-        copies.append(tmp_path / path.name)
-        copies[-1].write_bytes(data)
-    with pytest.raises(AggregateError) as caught:
-        aggregate(copies, tmp_path / "dataset", 5_000)
-    named = [f"'{path}'" in str(caught.value) for path in copies]
-    assert named == [False, True, True, False, True, False]
-    assert not (tmp_path / "dataset").exists()
-
-
 def test_provenance_stands_beside_the_partitions_without_readings(
     shards: list[Path], tmp_path: Path
 ) -> None:
@@ -175,23 +160,3 @@ def test_provenance_stands_beside_the_partitions_without_readings(
     assert [p["device"]["uuid"] for p in found[2:]].count(metadata["device"]["uuid"]) == 2
     footers = [pq.read_metadata(p).metadata for p in (tmp_path / "dataset").rglob("*.parquet")]
     assert not any(b"gpushmoo" in (footer or {}) for footer in footers)
-
-
-# What is held of a shard at once
-
-
-def test_a_large_shard_is_read_in_pieces(tmp_path: Path) -> None:
-    table, metadata = read_shard(record("nvidia-h200") / LARGE)
-    path = tmp_path / "large.parquet"
-    rows = 40_000
-    many = pa.concat_tables((rows // len(table) + 1) * [table]).slice(0, rows)
-    keys = pa.array([key(i) for i in range(rows)])
-    write_parquet(many.set_column(0, table.schema.field(0), keys), path, metadata)
-    shard = open_shard(path)
-    sizes = [batch.nbytes for batch in shard.batches()]
-    assert len(sizes) > 1
-    assert max(sizes) < 1.5 * BATCH_BYTES
-    assert 0.5 < sum(sizes) / shard.n_bytes < 1.5
-
-
-LARGE = "copy2d_document/float/0000-of-0001.parquet"

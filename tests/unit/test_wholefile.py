@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import json
 import os
@@ -13,7 +12,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from conftest import ROOT
 from gpushmoo.storage.joblog import job_log
 from gpushmoo.storage.wholefile import (
     DamagedFileError,
@@ -30,7 +28,6 @@ from mounts import Mount
 CONTENT = {"fits": [{"unit": "µs", "value": 0.1}], "more": None}
 SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>\n'
 TEXT = b"All 48 cells ended as they may.\n"
-SCRIPTS = ROOT / "workflow/scripts"
 
 
 def written(folder: Path, name: str) -> Path:
@@ -168,40 +165,6 @@ def test_a_folder_that_fails_leaves_the_old_one_and_nothing_else(
         replace()
     monkeypatch.undo()
     assert names_below(tmp_path) == {"dataset", "dataset/old"}
-
-
-# Of these some write to folders of one call, in which nobody looks for products.
-# The last writes the log, which is no product.
-WRITERS = {
-    "storage/wholefile.py",
-    "report/build.py",
-    # What another program reads, in a folder that is gone afterwards.
-    "comparing/history.py",
-    "devices/machine_code/sass.py",
-    "storage/joblog.py",
-    # What is read while a shard is measured, and goes with it.
-    "measuring/progress.py",
-    # Folders that are new and a person's own: a kernel, and what a sweep is saved as.
-    "interactive/in_memory.py",
-    "interactive/new_kernel.py",
-    "interactive/measure.py",
-    # The repository's own record, which git keeps.
-    "planning/recorded.py",
-}
-
-
-def test_every_product_is_written_by_what_writes_whole_files() -> None:
-    found = set()
-    for path in SCRIPTS.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-            called, arguments = ast.unparse(call.func), [*map(ast.unparse, call.args)]
-            if called.endswith((".write_text", ".write_bytes", ".to_csv", ".to_parquet")):
-                found.add(path.relative_to(SCRIPTS).as_posix().removeprefix("gpushmoo/"))
-            assert called != "json.dump"
-            assert called != "typst.compile" or "output" not in {k.arg for k in call.keywords}
-            assert not called.endswith(".savefig") or arguments == ["drawn"]
-    assert found == WRITERS
 
 
 @pytest.fixture

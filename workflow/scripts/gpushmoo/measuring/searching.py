@@ -68,7 +68,7 @@ def recorded_launches(folder: Path, kernel: str) -> RecordedLaunches:
     for path in sorted(unpacked(folder).rglob("*.parquet")):
         shard = open_shard(path)
         if Path(shard.metadata["params"]["folder"]).name == kernel:
-            table = pa.Table.from_batches(list(shard.batches()), schema=shard.schema)
+            table = shard.table()
             ok = pc.equal(table.column("status"), Status.OK)
             _add(found, table.filter(ok), shard.metadata["axes"])
     return RecordedLaunches({group: _priors(cells) for group, cells in found.items()})

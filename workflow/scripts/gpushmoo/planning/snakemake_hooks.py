@@ -429,11 +429,7 @@ def sentence(counts: Mapping[str, Counter[Status]]) -> str:
 
 def _count(statuses: Collection[Status], path: Path) -> Counter[Status]:
     try:
-        ended = [
-            status
-            for batch in open_shard(path).batches()
-            for status in batch.column("status").to_pylist()
-        ]
+        ended = open_shard(path).table().column("status").to_pylist()
     except BadParquetError:
         return Counter()
     return Counter(Status(status) for status in ended if status in statuses)

@@ -19,10 +19,6 @@ from ..core.schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
 from .wholefile import DamagedFileError, whole_file
 
 MAGIC = b"PAR1"
-# What a reader that goes through a shard holds of it at once.
-BATCH_BYTES = 8 * 2**20
-# Of each column's chunk, which else were read whole.
-_READ_BYTES = 2**18
 # A text of ours in memory, with its offset: most are names, the longest are UUIDs.
 _TEXT_BYTES = 32
 
@@ -117,26 +113,19 @@ class Shard:
     # In memory, about: what a reader that holds all of it needs, in bytes.
     n_bytes: int
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The cells in the order of the file, about BATCH_BYTES at a time; pages are checked.
-
-        Raises BadParquetError naming the file and the fault, in the end also for a doubled cell.
-        """
-        keys = []
+    def table(self) -> pa.Table:
+        """The cells; pages are checked. Raises BadParquetError, also for a doubled cell."""
         # Checked again: another job may have replaced the file since it was opened.
         with checked_file(self.path) as file:
-            rows = file.metadata.num_rows
-            size = max(1, min(rows, rows * BATCH_BYTES // max(1, self.n_bytes)))
-            for batch in file.iter_batches(size):
-                keys.append(batch.column("cell_key"))
-                # Another program may have written it anew, with columns that may hold nulls.
-                yield batch.cast(self.schema)
-        if len(pa.chunked_array(keys, pa.string()).unique()) != rows:
+            # Another program may have written it anew, with columns that may hold nulls.
+            table = file.read().cast(self.schema)
+        if len(table.column("cell_key").unique()) != len(table):
             raise BadParquetError(self.path, "holds a cell twice.")
+        return table
 
 
 def open_shard(path: Path) -> Shard:
-    """Check all of a shard but its data, which `Shard.batches` does while it reads them.
+    """Check all of a shard but its data, which `Shard.table` does while it reads them.
 
     Raises BadParquetError naming the file and the fault.
     """
@@ -162,7 +151,7 @@ def open_shard(path: Path) -> Shard:
 def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     """A shard's cells and its provenance. Raises BadParquetError naming the file and the fault."""
     shard = open_shard(path)
-    return pa.Table.from_batches(list(shard.batches()), schema=shard.schema), shard.metadata
+    return shard.table(), shard.metadata
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
@@ -200,7 +189,7 @@ def checked_file(path: Path) -> Iterator[pq.ParquetFile]:
     if not is_whole(path):
         raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True, buffer_size=_READ_BYTES) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield file
     except (pa.ArrowException, OSError, ValueError) as err:
         reason = str(err).split("\n")[0]

@@ -24,7 +24,6 @@ from .events import CellRun, Copied, Ended, Event, Grouped, Preparing, planned, 
 from .searching import (
     NOTHING_RECORDED,
     RecordedLaunches,
-    SampleRequest,
     open_searches,
     run_searches,
 )
@@ -244,12 +243,14 @@ class ShardRun:
             log.info("%d of %d cells measured", len(measured), len(alike))
             self._end_verified(measured, space)
 
-    def _sample_asked(self, met: Condition, space: Space, asked: Sequence[SampleRequest]) -> None:
+    def _sample_asked(
+        self, met: Condition, space: Space, asked: Sequence[tuple[CellRun, int]]
+    ) -> None:
         """Take these samples, a round of one each after the other."""
-        new = [request.run for request in asked if request.run.bound is None]
+        new = [run for run, _ in asked if run.bound is None]
         self._steps.admit(list(shuffled(new, self._rng)), space)
         self._prepare([run for run in new if run.status is None])
-        due = [(request.run, len(request.run.samples_s) + request.samples) for request in asked]
+        due = [(run, len(run.samples_s) + samples) for run, samples in asked]
         take_rounds(
             lambda: [r for r, n in due if r.status is None and len(r.samples_s) < n],
             partial(self._round, met, space),

@@ -113,20 +113,6 @@ class GroupSearch:
             self.planner.enough(place)
 
 
-@dataclass(frozen=True)
-class SampleRequest:
-    """So many more samples of cell `run`, for the `search` to which it belongs at this `place`."""
-
-    search: GroupSearch
-    place: int
-    samples: int
-
-    @property
-    def run(self) -> CellRun:
-        """The cell on its way."""
-        return self.search.runs[self.place]
-
-
 def open_searches(
     steps: CellSteps, runs: Sequence[CellRun], recorded: RecordedLaunches
 ) -> list[GroupSearch]:
@@ -179,22 +165,20 @@ def _candidate(steps: CellSteps, run: CellRun) -> Candidate:
 def run_searches(
     steps: CellSteps,
     searches: Sequence[GroupSearch],
-    sample: Callable[[Sequence[SampleRequest]], None],
+    sample: Callable[[Sequence[tuple[CellRun, int]]], None],
 ) -> None:
     """Have `sample` take what the searches ask for until none of them asks for more.
 
-    Groups are searched side by side, so that their cells are sampled in the same rounds. What no
-    search has asked for ends as ``unproposed``; what is measured is left open.
+    It is given cells with the number of samples that each is to get. Groups are searched side by
+    side, so that their cells are sampled in the same rounds. What no search has asked for ends as
+    ``unproposed``; what is measured is left open.
     """
-    while wanted := [
-        SampleRequest(search, ask.place, ask.samples)
-        for search in searches
-        for ask in search.planner.propose()
-    ]:
-        before = [len(w.run.samples_s) for w in wanted]
-        sample(wanted)
-        for w, begin in zip(wanted, before, strict=True):
-            w.search.tell(w.place, w.run.samples_s[begin:], steps.settings.rule)
+    while asked := [(search, ask) for search in searches for ask in search.planner.propose()]:
+        runs = [search.runs[ask.place] for search, ask in asked]
+        before = [len(run.samples_s) for run in runs]
+        sample([(run, ask.samples) for run, (_, ask) in zip(runs, asked, strict=True)])
+        for (search, ask), run, begin in zip(asked, runs, before, strict=True):
+            search.tell(ask.place, run.samples_s[begin:], steps.settings.rule)
     for search in searches:
         steps.emit(Searched(search.group, search.planner.verdict()))
         for run in search.runs:

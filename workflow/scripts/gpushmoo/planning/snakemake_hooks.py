@@ -1,4 +1,8 @@
-"""The one place that touches Snakemake's workflow object."""
+"""The one place that touches Snakemake's workflow object.
+
+Of `onstart`, prefixes of modules, limits of the scheduler and forced files Snakemake has no public
+interface for plugins, so pyproject.toml bounds its version, and runs in tests/workflow show each.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ import nbformat
 import pytest
 from conftest import ROOT, environment
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.core.dictionary import APART, MEANINGS
 from gpushmoo.storage.dataset import read_cells
 from nbclient import NotebookClient
 from recompute import dictionary
@@ -59,25 +58,14 @@ def test_the_query_of_the_readme_answers_its_question(
     )
 
 
-@pytest.mark.parametrize("table", dictionary.TABLES, ids=lambda table: table.name)
-def test_every_column_has_a_meaning(table: dictionary.Table) -> None:
-    for line in dictionary.rows(table):
-        assert line[-1], line
-
-
-def test_every_meaning_is_of_a_column() -> None:
-    """What no file has any more is not explained."""
-    columns = {(table.name, name) for table in dictionary.TABLES for name in table.schema.names}
-    assert set(APART) <= columns
-    names = {name for _, name in columns}
-    assert set(MEANINGS) | set(dots.MEANINGS) <= names
-
-
-def test_units_are_those_that_names_of_columns_tell() -> None:
+def test_every_column_has_a_meaning_and_the_unit_that_its_name_tells() -> None:
     units = {"_s": "s", "_gbs": "GB/s", "_share": "0 to 1", "_bytes": "bytes"}
-    for name, told in (MEANINGS | dots.MEANINGS).items():
-        for ending, unit in units.items():
-            assert not name.endswith(ending) or told.unit == unit, name
+    for files in dictionary.FILES:
+        assert set(files.own) <= set(files.schema.names) or files.own == dots.MEANINGS
+        for name, _, _, unit, text in dictionary.rows(files):
+            assert text, name
+            ending = name.strip("`").rpartition("_")[2]
+            assert unit == units.get(f"_{ending}", unit), name
 
 
 def test_the_notebook_holds_no_outputs() -> None:

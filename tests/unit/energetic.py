@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from gpushmoo.core.energy_schema import ENERGY_SCHEMA
 from gpushmoo.core.median import mean_interval
+from gpushmoo.core.schema import ENERGY_SCHEMA
 from gpushmoo.storage.store import write_parquet
 
 IDLE_W = 120.0

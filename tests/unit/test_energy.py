@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from fakes import FOLDER, FakeClock, FakeDevice, Fault, cell_tag
-from gpushmoo.core.energy_schema import ENERGY_SCHEMA
 from gpushmoo.core.median import mean_interval
 from gpushmoo.core.paths import KERNELS
+from gpushmoo.core.schema import ENERGY_SCHEMA
 from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain, to_plain
 from gpushmoo.devices.base import Device, Reading
 from gpushmoo.devices.cuda.runtime import open_sensor

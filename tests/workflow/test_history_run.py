@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from gpushmoo.analysis.history import read_history
-from gpushmoo.core.history_schema import BEST
+from gpushmoo.analysis.history import BEST, read_history
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.storage.wholefile import read_json, read_summed
 from histories import otava_in

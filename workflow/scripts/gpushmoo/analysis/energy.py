@@ -9,8 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..core.energy_schema import ENERGY_SCHEMA
 from ..core.median import MeanInterval, mean_interval
+from ..core.schema import ENERGY_SCHEMA
 from ..storage.store import read_metadata, read_table
 
 # Launches that are at most so much slower than the fastest count as fast as it.

@@ -10,51 +10,81 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from ..core.dictionary import Flag, Number, Small, Table, Text, Whole
 from ..core.display import significant
 from ..core.errors import UserError
-from ..core.schema import GROUP, NUMBER, PARAMS, SMALL, TEXT, best_schema, columns
+from ..core.schema import PARAMS, Group
 from ..storage.store import read_table, write_parquet
 from ..storage.wholefile import write_summed
 from .runs import Place
 from .verdicts import ChangeVerdict
 
-# Changes are of times: 0.02 is two percent slower.
-_GROUP_FIELDS = [best_schema([]).field(name) for name in GROUP]
-_CHANGE_FIELDS = [
-    *columns(NUMBER, "change change_low change_high", nullable=True),
-    *columns(NUMBER, "beside_copy beside_copy_low beside_copy_high", nullable=True),
-    *columns(NUMBER, "p_value"),
-    *columns(TEXT, "verdict"),
-]
-CHANGED_CELLS_SCHEMA = pa.schema(
-    [
-        *_GROUP_FIELDS,
-        *columns(TEXT, "cell_key params"),
-        *columns(NUMBER, "a_s b_s"),
-        *_CHANGE_FIELDS,
-    ]
-)
-CHANGED_GROUPS_SCHEMA = pa.schema(
-    [
-        *_GROUP_FIELDS,
-        *columns(TEXT, "best_a best_b"),
-        *columns(NUMBER, "a_gbs b_gbs"),
-        *_CHANGE_FIELDS,
-        *columns(pa.bool_(), "alarm winner_held"),
-        *columns(NUMBER, "whole whole_low whole_high", nullable=True),
-        *columns(TEXT, "whole_verdict"),
-        *columns(SMALL, "tied_a tied_b tied_both"),
-        *columns(SMALL, "only_a only_b slower faster same undecided"),
-    ]
-)
-DRIFT_SCHEMA = pa.schema(
-    [
-        *columns(TEXT, "kernel dtype"),
-        *columns(pa.int64(), "height width"),
-        *columns(TEXT, "cache_state device_name"),
-        *columns(NUMBER, "change change_low change_high", nullable=True),
-    ]
-)
+
+class ChangedCell(Group):
+    """A cell in A, before, and B, after. Changes are of times: 0.02 is two percent slower."""
+
+    cell_key: Text
+    params: Text  # launch parameters, in one text
+    a_s: Number  # [s] a launch in A, of several runs in the first
+    b_s: Number  # [s] a launch in B, of several runs in the first
+    change: Number | None  # time in B over time in A, minus one
+    change_low: Number | None  # lower end of its 95 % interval; null where nothing tells it
+    change_high: Number | None  # upper end of its 95 % interval; null where nothing tells it
+    beside_copy: Number | None  # the change of the time in multiples of the runtime's own copy
+    beside_copy_low: Number | None  # lower end of its 95 % interval
+    beside_copy_high: Number | None  # upper end of its 95 % interval
+    p_value: Number  # [0 to 1] of no change, by the less sure of both; for this row alone
+    verdict: Text  # slower, faster, same or undecided, corrected for the number of rows
+
+
+class ChangedGroup(Group):
+    """The best of a group in A and in B, and all its cells together."""
+
+    best_a: Text  # launch parameters of A's fastest cell
+    best_b: Text  # launch parameters of B's fastest cell
+    a_gbs: Number  # [GB/s] bandwidth of A's best, of several runs in the first
+    b_gbs: Number  # [GB/s] bandwidth of B's best, of several runs in the first
+    change: Number | None
+    change_low: Number | None
+    change_high: Number | None
+    beside_copy: Number | None
+    beside_copy_low: Number | None
+    beside_copy_high: Number | None
+    p_value: Number
+    verdict: Text
+    alarm: Flag  # whether the best surely got slower by more than delta
+    winner_held: Flag  # whether A's fastest cell is among B's tied ones
+    whole: Number | None  # change of the mean log time of all cells that both have, as a share
+    whole_low: Number | None  # lower end of its 95 % interval
+    whole_high: Number | None  # upper end of its 95 % interval
+    whole_verdict: Text  # slower, faster, same or undecided, of all these cells together
+    tied_a: Small  # cells that cannot be told from A's fastest
+    tied_b: Small  # cells that cannot be told from B's fastest
+    tied_both: Small  # cells that are both
+    only_a: Small  # cells that are verified in A and not in B
+    only_b: Small  # cells that are verified in B and not in A
+    slower: Small  # cells of the group that are slower
+    faster: Small  # cells of the group that are faster
+    same: Small  # cells of the group that are same
+    undecided: Small  # cells of the group of which neither is sure
+
+
+class Drift(Table):
+    """The change of the runtime's own copy."""
+
+    kernel: Text
+    dtype: Text
+    height: Whole
+    width: Whole
+    cache_state: Text
+    device_name: Text
+    change: Number | None
+    change_low: Number | None
+    change_high: Number | None
+
+
+CHANGED_CELLS_SCHEMA, CHANGED_GROUPS_SCHEMA = ChangedCell.schema(), ChangedGroup.schema()
+DRIFT_SCHEMA = Drift.schema()
 
 # Of the table of groups that changed.
 HEADS = (

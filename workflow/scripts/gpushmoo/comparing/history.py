@@ -23,9 +23,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ..analysis.history import HistoryTables
-from ..core.display import kind_words, significant
-from ..core.history_schema import (
+from ..analysis.history import (
     BESIDE,
     BEST,
     CHANGE_POINTS_FILE,
@@ -33,7 +31,9 @@ from ..core.history_schema import (
     COPY,
     HISTORY_FILE,
     HISTORY_SCHEMA,
+    HistoryTables,
 )
+from ..core.display import kind_words, significant
 from ..core.paths import NoOtavaError, find_otava
 from ..core.schema import GROUP, PARAMS
 from ..storage.store import write_parquet

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import pyarrow as pa
 
+from .dictionary import Flag, Number, Small, Table, Text, Time, Whole
+
 SCHEMA_VERSION = 4
 METADATA_KEY = b"gpushmoo"
 
@@ -42,31 +44,91 @@ def columns(kind: pa.DataType, names: str, nullable: bool = False) -> list[pa.Fi
     return [pa.field(name, kind, nullable=nullable) for name in names.split()]
 
 
-# Units: seconds, bytes, GB/s = 10⁹ bytes per second (read plus written).
-_CELL_FIELDS = [
-    *columns(TEXT, "cell_key kernel dtype variant"),
-    *columns(WHOLE, "height width"),
-    *columns(TEXT, "status"),
-    *columns(TEXT, "message", nullable=True),
-    *columns(NUMBER, "bandwidth_gbs bandwidth_low_gbs bandwidth_high_gbs", nullable=True),
-    *columns(NUMBER, "median_s median_low_s median_high_s coverage", nullable=True),
-    *columns(NUMBER, "own_low_s own_high_s within_half_width between_spread", nullable=True),
-    *columns(pa.list_(NUMBER), "repeat_medians_s"),
-    *columns(pa.list_(SMALL), "repeat_samples"),
-    *columns(pa.list_(NUMBER), "repeat_copy_gbs samples_s sampled_at_s"),
-    *columns(SMALL, "launches_per_sample", nullable=True),
-    *columns(WHOLE, "bytes_read bytes_written"),
-    *columns(NUMBER, "working_set_over_cache", nullable=True),
-    *columns(TEXT, "cache_state launch_kind"),
-    *columns(NUMBER, "copy_gbs over_copy", nullable=True),
-    *columns(SMALL, "threads_per_block"),
-    *columns(WHOLE, "blocks tiles"),
-    *columns(SMALL, "units"),
-    *columns(SMALL, "resident_per_unit registers", nullable=True),
-    *columns(WHOLE, "verified_words wrong_words", nullable=True),
-    *columns(TEXT, "device_uuid device_name backend"),
-    *columns(pa.timestamp("ms", tz="UTC"), "measured_at"),
-]
+class Group(Table):
+    """What cells compete in. Devices of one name share a sweep; rows say which measured them."""
+
+    kernel: Text  # name of the kernel's folder
+    dtype: Text  # element type
+    variant: Text  # variant of the kernel
+    height: Whole  # [elements] rows of the problem
+    width: Whole  # [elements] columns of the problem
+    cache_state: Text  # what the last cache holds before a sample: warm or flushed
+    launch_kind: Text  # how launches come: back_to_back, isolated, stream or graph
+    device_name: Text  # name of the device's model
+
+
+class Cells(Table):
+    """Cells of a shard, or of a data set, which has a row for all repeats of a cell.
+
+    GB/s are 10⁹ bytes per second, read plus written. `median_low_s` to `median_high_s` is the 95 %
+    interval of what another run may find, `own_low_s` to `own_high_s` that without what all cells
+    of the same rounds share (see `analysis.statistics`); of a single repeat both are the interval
+    of its samples.
+    """
+
+    cell_key: Text  # hash of all that makes the cell; the same in every sweep that has it
+    kernel: Text
+    dtype: Text
+    variant: Text
+    height: Whole
+    width: Whole
+    status: Text  # how the cell ended; only what is ok was verified and has times
+    message: Text | None  # why it did not end as ok; null where it did
+    bandwidth_gbs: Number | None  # [GB/s] bytes read and written over the median
+    bandwidth_low_gbs: Number | None  # [GB/s] lower end of its interval of another run
+    bandwidth_high_gbs: Number | None  # [GB/s] upper end of its interval of another run
+    median_s: Number | None  # [s] a launch: the geometric mean of the repeats' medians
+    median_low_s: Number | None  # [s] lower end of what another run may find as the median
+    median_high_s: Number | None  # [s] upper end of what another run may find as the median
+    coverage: Number | None  # [0 to 1] confidence of the interval; smaller with very few samples
+    own_low_s: Number | None  # [s] as median_low_s, without what cells of a group share
+    own_high_s: Number | None  # [s] as median_high_s, without it: by these two, cells compare
+    within_half_width: Number | None  # [0 to 1] half of the samples' own interval over the median
+    between_spread: Number | None  # [0 to 1] relative standard deviation of the repeats' medians
+    repeat_medians_s: list[Number]  # [s] the median of each repeat
+    repeat_samples: list[Small]  # how many of the samples each repeat has
+    repeat_copy_gbs: list[Number]  # [GB/s] what the runtime's own copy reached in each repeat
+    samples_s: list[Number]  # [s] every sample in the order taken: the mean of its launches
+    sampled_at_s: list[Number]  # [s] when each sample began, from the start of its job on
+    launches_per_sample: Small | None  # launches that one sample is the mean of
+    bytes_read: Whole  # [bytes] what a launch has to read, each byte once
+    bytes_written: Whole  # [bytes] what a launch has to write, each byte once
+    working_set_over_cache: Number | None  # bytes read and written over the device's last cache
+    cache_state: Text
+    launch_kind: Text
+    copy_gbs: Number | None  # [GB/s] the runtime's own copy of the same buffers, in the same rounds
+    over_copy: Number | None  # bandwidth in multiples of copy_gbs
+    threads_per_block: Small  # threads of a block
+    blocks: Whole  # blocks of the launch
+    tiles: Whole  # pieces that the blocks share out among them
+    units: Small  # multiprocessors, or what the device has in their place
+    resident_per_unit: Small | None  # blocks that a multiprocessor holds at once; null if not told
+    registers: Small | None  # registers of a thread; null if not told
+    verified_words: Whole | None  # [words of four bytes] words of the output that were compared
+    wrong_words: Whole | None  # [words of four bytes] those of them that were not as they should be
+    device_uuid: Text  # the device that measured; after repeats that of the first
+    device_name: Text
+    backend: Text  # by what the device was programmed: cuda, opencl or another
+    measured_at: Time  # [UTC] when the job that measured the cell wrote it
+
+
+class BestCell(Table):
+    """What is said of a best cell besides its group and its launch parameters."""
+
+    threads_per_block: Small
+    bandwidth_gbs: Number
+    bandwidth_low_gbs: Number
+    bandwidth_high_gbs: Number
+    share_of_ceiling: Number | None  # bandwidth over the ceiling, above 1 where the cell is faster;
+    # null where there is none
+    over_copy: Number | None
+    slower_than_best: Number  # [0 to 1] median over that of the group's fastest, minus one
+    is_fastest: Flag  # whether the cell has the group's smallest median
+    tied: Small  # cells of the group that cannot be told from its fastest
+    candidates: Small  # cells of the group that ended as ok
+    edge: Text  # axes on whose outermost value all tied cells lie: block_x up, ...
+    cell_key: Text
+
 
 # What `threads_per_block` holds at most. No device is near it, but a configuration may ask for
 # more, and the shard's other cells shall not be lost for that.
@@ -74,7 +136,7 @@ MOST_THREADS = 2**31 - 1
 # Lists with an entry for each repeat.
 REPEAT_COLUMNS = ("repeat_medians_s", "repeat_samples", "repeat_copy_gbs")
 
-CORE_COLUMNS = frozenset(field.name for field in _CELL_FIELDS)
+CORE_COLUMNS = frozenset(field.name for field in Cells.fields())
 # Of columns that stages put beside those of a data set; no axis can begin with it.
 DERIVED = "#"
 # What stands in the place of the samples where a stage asks only how many there are.
@@ -112,86 +174,74 @@ def axis_fault(axes: Iterable[object]) -> str | None:
 def cell_schema(axes: Iterable[str]) -> pa.Schema:
     """Schema of cells whose kernels have these launch-parameter axes (int64 columns, sorted).
 
-    ``samples_s`` holds every sample in the order taken, ``sampled_at_s`` its start since the
-    shard began; ``copy_gbs`` is the runtime's own device-to-device copy of the same buffers in
-    the same rounds, or of the inputs from the host to the device where the data live on the host;
-    ``over_copy`` is the bandwidth in multiples of it.
-
-    A shard holds one repeat, a data set a row for all repeats of a cell: ``median_s`` is then the
-    geometric mean of ``repeat_medians_s``, ``repeat_samples`` says how many of the samples belong
-    to each, ``repeat_copy_gbs`` what the copy reached in it. ``median_low_s`` to ``median_high_s``
-    is the 95 % interval of what another run may find, ``own_low_s`` to ``own_high_s`` that without
-    what all cells of the same rounds share, by which cells are compared (see `statistics`);
-    of a single repeat both are the interval that its samples tell. ``within_half_width`` is half of
-    that interval over the median, ``between_spread`` the relative standard deviation of the
-    repeats' medians.
-    ``threads_per_block`` is at most 2³¹ − 1, also of a cell that asks for more.
     Raises ValueError when an axis cannot be a column beside the others (see `axis_fault`).
     """
     names = sorted(set(axes))
     fault = axis_fault(names)
     if fault is not None:
         raise ValueError(f"{fault}.")
-    return pa.schema(_CELL_FIELDS + columns(WHOLE, " ".join(names), nullable=True))
+    return pa.schema(Cells.fields() + columns(WHOLE, " ".join(names), nullable=True))
 
 
-# Shares are 0 to 1; what a level of detail does not know is null.
-SIMULATION_SCHEMA = pa.schema(
-    [
-        *columns(TEXT, "device variant level kernel dtype"),
-        *columns(WHOLE, "commands height width num_partition tiles row_bytes pad_bytes"),
-        *columns(WHOLE, "critical_path_tiles"),
-        *columns(NUMBER, "makespan_cycles bus_busy_share lonely_share"),
-        *columns(NUMBER, "row_hit_share mean_wait_cycles", nullable=True),
-        *columns(WHOLE, "longest_queue", nullable=True),
-        *columns(NUMBER, "busiest_partition", nullable=True),
-        *columns(NUMBER, "bandwidth_gbs"),
-    ]
-)
+class Simulated(Table):
+    """A simulated launch; what a level of detail does not know is null."""
 
-# What a partition did in a stretch of time; `waiting` requests in the mean.
-PROFILE_SCHEMA = pa.schema(
-    [
-        *columns(TEXT, "dtype"),
-        *columns(WHOLE, "commands partition"),
-        *columns(NUMBER, "from_cycle to_cycle"),
-        *columns(WHOLE, "bursts requests row_openings"),
-        *columns(NUMBER, "waiting"),
-    ]
-)
+    device: Text  # name of the simulated device
+    variant: Text  # which simulated machine, of several that differ a little
+    level: Text  # level of detail: bus, partitions or banks
+    kernel: Text
+    dtype: Text
+    commands: Whole  # loads, and as many stores, by which a thread moves one element
+    height: Whole
+    width: Whole
+    num_partition: Whole  # blocks that share out all tiles
+    tiles: Whole  # tiles of the array
+    row_bytes: Whole  # [bytes] a row of a tile
+    pad_bytes: Whole  # [bytes] padding after each row of the array
+    critical_path_tiles: Whole  # tiles that the busiest multiprocessor copies
+    makespan_cycles: Number  # [cycles of the core clock] until the last write has crossed the bus
+    bus_busy_share: Number  # [0 to 1] share of that time in which the bus is busy
+    lonely_share: Number  # [0 to 1] share in which fewer than half of the units have work left
+    row_hit_share: Number | None  # [0 to 1] requests that found their row of memory open
+    mean_wait_cycles: Number | None  # [cycles of the core clock] a request's mean time at its
+    # partition
+    longest_queue: Whole | None  # requests that waited at one partition at most
+    busiest_partition: Number | None  # requests of the busiest partition over the mean of all
+    bandwidth_gbs: Number  # [GB/s] bytes read and written over the makespan
 
-# Measured and simulated bandwidth of one point, in GB/s; `error` is simulated / measured - 1.
-SAME_MACHINE_SCHEMA = pa.schema(
-    [
-        *columns(TEXT, "device level dtype"),
-        *columns(WHOLE, "num_partition"),
-        *columns(NUMBER, "measured_gbs simulated_gbs error"),
-    ]
-)
 
-# What cells compete in. Devices of one name share a sweep; each
-# row says which of them measured it.
-GROUP_FIELDS = [
-    *columns(TEXT, "kernel dtype variant"),
-    *columns(WHOLE, "height width"),
-    *columns(TEXT, "cache_state launch_kind device_name"),
-]
-GROUP = tuple(f.name for f in GROUP_FIELDS)
+class Profile(Table):
+    """What a partition did in a stretch of time."""
 
-# `share_of_ceiling` is of what loading and storing as many bytes takes at least (see
-# analysis.ceiling), `over_copy` in multiples of the runtime's own copy, timed in the same rounds.
-# `edge`: axes on whose first or last swept value the whole tied set lies, "block_x up, ...".
-_BEST_FIELDS = [
-    *columns(SMALL, "threads_per_block"),
-    *columns(NUMBER, "bandwidth_gbs bandwidth_low_gbs bandwidth_high_gbs"),
-    *columns(NUMBER, "share_of_ceiling over_copy", nullable=True),
-    *columns(NUMBER, "slower_than_best"),
-    *columns(pa.bool_(), "is_fastest"),
-    *columns(SMALL, "tied candidates"),
-    *columns(TEXT, "edge cell_key"),
-]
+    dtype: Text
+    commands: Whole
+    partition: Whole  # which partition of memory, from zero
+    from_cycle: Number  # [cycles of the core clock] the stretch begins
+    to_cycle: Number  # [cycles of the core clock] the stretch ends
+    bursts: Whole  # bursts that the partition's memory moved
+    requests: Whole  # requests that came to the partition
+    row_openings: Whole  # rows that its banks opened
+    waiting: Number  # requests that waited there in the mean
+
+
+class SameMachine(Table):
+    """Measured and simulated bandwidth of one point."""
+
+    device: Text
+    level: Text
+    dtype: Text
+    num_partition: Whole
+    measured_gbs: Number
+    simulated_gbs: Number  # [GB/s] bandwidth that the simulation says
+    error: Number  # simulated over measured bandwidth, minus one
+
+
+SIMULATION_SCHEMA, PROFILE_SCHEMA = Simulated.schema(), Profile.schema()
+SAME_MACHINE_SCHEMA = SameMachine.schema()
+
+GROUP = tuple(field.name for field in Group.fields())
 # Their columns without those of the axes.
-BEST_COLUMNS = (*GROUP, *(f.name for f in _BEST_FIELDS))
+BEST_COLUMNS = (*GROUP, *(field.name for field in BestCell.fields()))
 # Where a stage puts the launch parameters of a best cell in one text, as `params_text` has it.
 PARAMS = "params"
 # No axis is called so: it would stand twice in a table of cells or of best cells.
@@ -201,4 +251,45 @@ TAKEN = CORE_COLUMNS.union(BEST_COLUMNS, [PARAMS])
 def best_schema(axes: Iterable[str]) -> pa.Schema:
     """Schema of best cells whose kernels have these axes (int64 columns, sorted)."""
     names = columns(WHOLE, " ".join(sorted(set(axes))), nullable=True)
-    return pa.schema([*GROUP_FIELDS, *names, *_BEST_FIELDS])
+    return pa.schema([*Group.fields(), *names, *BestCell.fields()])
+
+
+class Energy(Table):
+    """Cells whose energy was measured; lists have an entry for each round."""
+
+    cell_key: Text
+    kernel: Text
+    dtype: Text
+    variant: Text
+    height: Whole
+    width: Whole
+    cache_state: Text
+    params: Text  # launch parameters, name=value, between blanks
+    role: Text  # why the cell was chosen
+    message: Text | None  # why the cell has no figures; null where it has
+    bytes_read: Whole
+    bytes_written: Whole
+    rounds: Small  # rounds in each of which the cell had one window
+    launches_per_sample: Small | None
+    power_w: Number | None  # [W] mean power of the board in the windows
+    idle_w: Number | None  # [W] power of the idle device, the mean of before and after
+    gbs: Number | None  # [GB/s] bandwidth in the windows, by the device's own times
+    busy_share: Number | None  # [0 to 1] share of the windows that is known to be spent in launches
+    joules_per_gb: Number | None  # [J/GB] energy of a gigabyte read or written, with idle power
+    joules_per_gb_low: Number | None  # [J/GB] lower end of its 95 % interval, by t over the rounds
+    joules_per_gb_high: Number | None  # [J/GB] upper end of it
+    net_joules_per_gb: Number | None  # [J/GB] the same with the idle power subtracted
+    net_joules_per_gb_low: Number | None  # [J/GB] lower end of its 95 % interval, by t over rounds
+    net_joules_per_gb_high: Number | None  # [J/GB] upper end of it
+    window_s: list[Number]  # [s] length of each window, from step to step of the counter
+    window_j: list[Number]  # [J] energy that the counter shows for it
+    window_gbs: list[Number]  # [GB/s] bandwidth in it
+    sm_clock_mhz_low: Small | None  # [MHz] lowest clock of the cores that was read in a window
+    sm_clock_mhz_high: Small | None  # [MHz] highest one
+    temperature_c: Small | None  # [°C] highest temperature that was read in a window
+    throttled: Flag  # whether the device protected itself in a window
+    device_uuid: Text
+    device_name: Text
+
+
+ENERGY_SCHEMA = Energy.schema()

@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..analysis.history import HistoryTables
-from ..core.history_schema import BEST, COPY
+from ..analysis.history import BEST, COPY, HistoryTables
 from ..core.schema import GROUP, PARAMS
 
 _DIGITS = 5

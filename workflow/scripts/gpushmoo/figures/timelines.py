@@ -13,9 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..analysis.history import HistoryTables, read_history
+from ..analysis.history import BEST, COPY, HistoryTables, read_history
 from ..core.display import kind_words
-from ..core.history_schema import BEST, COPY
 from ..core.schema import GROUP
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save
 

@@ -12,8 +12,9 @@ import pandas as pd
 import pyarrow as pa
 
 from ..analysis.aggregate import dataset_provenance
+from ..core.dictionary import Flag, Number, Text
 from ..core.paths import ROOT
-from ..core.schema import GROUP, GROUP_FIELDS, NUMBER, TEXT, columns, is_axis
+from ..core.schema import GROUP, Group, is_axis
 from ..storage.dataset import read_medians
 from ..storage.store import write_parquet
 from ..storage.wholefile import write_json
@@ -27,20 +28,29 @@ Json = dict[str, Any]
 
 # Fewer cells do not say what 30 parameters are.
 FEWEST = 40
-# Of each cell the prediction in seconds and GB/s with the band's ends, whether it was fitted to,
-# which limit is the largest, and what share of the largest each has; times are null without a band.
-DEVICE_MODEL_SCHEMA = pa.schema(
-    [
-        *GROUP_FIELDS,
-        *columns(TEXT, "cell_key"),
-        *columns(pa.bool_(), "trained"),
-        *columns(NUMBER, "measured_s predicted_s"),
-        *columns(NUMBER, "low_s high_s", nullable=True),
-        *columns(NUMBER, "measured_gbs predicted_gbs"),
-        *columns(TEXT, "limit"),
-        *columns(NUMBER, " ".join(f"{n.lower()}_share" for n in LIMITS)),
-    ]
-)
+
+
+class ModelledCell(Group):
+    """What the model says of a cell."""
+
+    cell_key: Text
+    trained: Flag  # whether the model of the device was fitted to the cell
+    measured_s: Number  # [s] median of a launch
+    predicted_s: Number  # [s] what the model says of it
+    low_s: Number | None  # [s] lower end of the model's band; null where there is none
+    high_s: Number | None  # [s] upper end of the model's band; null where there is none
+    measured_gbs: Number  # [GB/s] bandwidth of the median
+    predicted_gbs: Number  # [GB/s] bandwidth that the model says
+    limit: Text  # which of the limits alone would take longest
+    start_share: Number  # [0 to 1] time of the launch's start alone, over the largest limit
+    dispatch_share: Number  # [0 to 1] time of starting the blocks alone, over the largest limit
+    service_share: Number  # [0 to 1] time of instructions and lines alone, over the largest limit
+    waiting_share: Number  # [0 to 1] time of waiting for loads alone, over the largest limit
+    l2_share: Number  # [0 to 1] time of L2 alone, over the largest limit
+    dram_share: Number  # [0 to 1] time of DRAM alone, over the largest limit
+
+
+DEVICE_MODEL_SCHEMA = ModelledCell.schema()
 
 
 def fit_devices(

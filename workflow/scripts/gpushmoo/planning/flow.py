@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core.backends import AUTO, BACKENDS, Backend, source_suffix
-from ..core.history_schema import CHANGE_POINTS_FILE, HISTORY_FILE
 from ..core.paths import RESULTS, ROOT, cache_folder
 from ..core.run_plan import PLAN_FILE, RunPlan
 from ..devices.base import DeviceInfo
@@ -41,7 +40,7 @@ COMPARISON = (
     *("cells.parquet", "groups.parquet", "drift.parquet", "summary.md"),
     *("changes.svg", "changes.json", "compare.pdf"),
 )
-HISTORY = (HISTORY_FILE, CHANGE_POINTS_FILE, "summary.md")
+HISTORY = ("history.parquet", "change_points.parquet", "summary.md")
 
 
 class Flow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..analysis.history import HistoryTables
+from ..analysis.history import BEST, HistoryTables
 from ..comparing.history import (
     CHANGE_HEADS,
     Cause,
@@ -15,7 +15,6 @@ from ..comparing.history import (
     history_title,
 )
 from ..core.display import percent, significant
-from ..core.history_schema import BEST
 from ..core.schema import GROUP
 from .findings import Finding
 from .tables import Json, size_words

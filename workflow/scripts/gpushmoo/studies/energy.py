@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.energy_schema import ENERGY_SCHEMA
 from ..core.errors import DeviceError
 from ..core.median import MeanInterval, mean_interval
 from ..core.paths import ROOT
 from ..core.process import raises_signals
+from ..core.schema import ENERGY_SCHEMA
 from ..core.space import ChosenCell, from_plain
 from ..devices.base import Device
 from ..storage.wholefile import DamagedFileError, read_json

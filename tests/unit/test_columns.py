@@ -1,0 +1,36 @@
+"""Columns that are written down once: types, null, units and meanings."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from gpushmoo.core.dictionary import Meaning, Number, Small, Table, Text
+
+
+class First(Table):
+    """What is shared."""
+
+    name: Text  # what it is called
+
+
+class Second(First):
+    """More."""
+
+    took_s: Number | None  # [s] how long it took,
+    # as far as that is known
+    counts: list[Small]
+
+
+def test_a_table_has_the_columns_of_its_bases_first() -> None:
+    expected = [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("took_s", pa.float64(), nullable=True),
+        pa.field("counts", pa.list_(pa.int32()), nullable=False),
+    ]
+    assert list(Second.schema()) == expected
+
+
+def test_comments_say_what_columns_mean() -> None:
+    assert Second.meanings() == {
+        "name": Meaning("what it is called"),
+        "took_s": Meaning("how long it took, as far as that is known", "s"),
+    }

@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import resource
 import subprocess
 import sys
@@ -389,45 +388,25 @@ def summary(groups: Sequence[Recorded], runs: dict[tuple[str, str], list[Run]]) 
     }
 
 
-def table(found: dict[str, Any]) -> Iterator[str]:
-    """Lines for who watches."""
-    yield (f"{'':44} {'way':32} first hit      <= 5 %  cells at the end     samples        wrong")
-    for part in ("together", "families"):
-        for name, ways in found[part].items():
-            for way, t in ways.items():
-                samples = t.get("samples_share", [float("nan")] * 2)
-                first = "/".join(f"{'-' if f is None else int(f):>5}" for f in t["first"])
-                yield (
-                    f"{name:44} {way:32} {first}   {t['within_5']:6.1%}  "
-                    f"{t['cells_share'][0]:6.1%}/{t['cells_share'][1]:6.1%}  "
-                    f"{samples[0]:6.1%}/{samples[1]:6.1%}  {t['wrong']:6.1%}"
-                )
-
-
-def main() -> int:
-    """Replay, print and write."""
+def main() -> None:
+    """Replay and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("record", type=Path, help="a folder of recorded shards")
     parser.add_argument("--seeds", type=int, default=32)
     parser.add_argument("--other-seeds", type=int, default=8, help="of all ways but 'guided'")
-    parser.add_argument("--groups", default="", help="a regular expression of groups' names")
-    parser.add_argument("--ways", default="", help="a regular expression of ways' names")
     parser.add_argument("--kernel-tuner", type=Path, help="a Python that has Kernel Tuner")
-    parser.add_argument("--strategies", default=",".join(STRATEGIES))
     parser.add_argument("--peer-seeds", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="where the record goes, as JSON")
+    parser.add_argument("--out", type=Path, required=True, help="where the record goes, as JSON")
     given = parser.parse_args()
     tolerance = SearchSettings().tolerance
-    every = list(recorded(given.record, tolerance))
-    groups = [g for g in every if re.search(given.groups, g.name)]
+    groups = list(recorded(given.record, tolerance))
     runs: dict[tuple[str, str], list[Run]] = {}
-    for name, way in own_ways(every).items():
-        if re.search(given.ways, name):
-            for group in groups:
-                seeds = given.seeds if name == GUIDED else given.other_seeds
-                found = [way(group, seed) for seed in range(seeds)]
-                runs[group.name, name] = [run for run in found if run is not None]
-            print(f"{name}: done", file=sys.stderr)
+    for name, way in own_ways(groups).items():
+        for group in groups:
+            seeds = given.seeds if name == GUIDED else given.other_seeds
+            found = [way(group, seed) for seed in range(seeds)]
+            runs[group.name, name] = [run for run in found if run is not None]
+        print(f"{name}: done", file=sys.stderr)
     record: dict[str, Any] = {
         "seeds": given.seeds,
         "other_seeds": given.other_seeds,
@@ -440,16 +419,10 @@ def main() -> int:
     if given.kernel_tuner is None or not given.kernel_tuner.exists():
         print("Kernel Tuner is left out: --kernel-tuner names no interpreter.", file=sys.stderr)
     else:
-        about, theirs = peers(
-            groups, given.kernel_tuner, given.strategies.split(","), given.peer_seeds
-        )
+        about, theirs = peers(groups, given.kernel_tuner, STRATEGIES, given.peer_seeds)
         record["kernel_tuner"], runs = about, runs | theirs
-    record |= {"ways": summary(groups, runs)}
-    print("\n".join(table(record["ways"])))
-    if given.out is not None:
-        write_json(given.out, record)
-    return 0
+    write_json(given.out, record | {"ways": summary(groups, runs)})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,9 +10,7 @@ A sweep's time is that of its process, from the start over imports, context, com
 finds a compiled kernel of another) and verification to the written results. One small sweep of each
 goes before, so that neither pays for cold files.
 
-Needs a CUDA device, CuPy and kernel_tuner. Exit status 1 when gpushmoo does fewer times Kernel
-Tuner's cells a second than `SPACES` wants, when its medians repeat worse, or when the cells are not
-the same.
+Needs a CUDA device, CuPy and kernel_tuner.
 """
 
 from __future__ import annotations
@@ -47,11 +45,10 @@ Point = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Space:
-    """What is swept of a kernel, and how many times Kernel Tuner's speed is wanted there."""
+    """What is swept of a kernel."""
 
     variant: str
     axes: Axes
-    wanted: float
 
     def every(self, step: int) -> Axes:
         """Every `step`-th value of each axis."""
@@ -65,7 +62,7 @@ class Space:
 
 SPACES = {
     "copy2d_coalesced": Space(
-        "element", {"block_x": list(range(4, 65)), "block_y": list(range(4, 65))}, wanted=5.0
+        "element", {"block_x": list(range(4, 65)), "block_y": list(range(4, 65))}
     ),
     "transpose": Space(
         "tile",
@@ -75,7 +72,6 @@ SPACES = {
             "PAD": list(range(9)),
             "block_x": [8, 16, 32, 64],
         },
-        wanted=10.0,
     ),
 }
 
@@ -114,28 +110,12 @@ def speed(sweep: Sweep) -> dict[str, Any]:
     }
 
 
-def speed_line(tool: str, sweep: Sweep) -> str:
-    """One sweep for a person."""
-    s = speed(sweep)
-    return (
-        f"{tool}: {s['wall_s']:.1f} s for {s['cells']} cells, "
-        f"{s['cells_per_s']:.1f} cells/s, {s['ms_per_cell']:.2f} ms a cell"
-    )
-
-
 def repeatability(first: dict[Point, float], second: dict[Point, float]) -> dict[str, float]:
     """|difference| / mean of the two medians of a cell, over the cells that both have."""
     shared = sorted(first.keys() & second.keys())
     a, b = np.array([first[s] for s in shared]), np.array([second[s] for s in shared])
     relative = 2.0 * np.abs(a - b) / (a + b)
     return {"median": float(np.median(relative)), "p95": float(np.quantile(relative, 0.95))}
-
-
-def agreement(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, float]:
-    """(ours − theirs) / theirs of a cell's time, each the median of its rounds; over the cells."""
-    a, b = _over_rounds(ours), _over_rounds(theirs)
-    relative = np.array([a[s] / b[s] - 1.0 for s in sorted(a.keys() & b.keys())])
-    return {"median": float(np.median(relative)), "median_abs": float(np.median(abs(relative)))}
 
 
 def difference(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, float]:
@@ -179,7 +159,7 @@ def fastest(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, Any]:
     }
 
 
-def compare(ours: Sequence[Sweep], theirs: Sequence[Sweep], wanted: float) -> dict[str, Any]:
+def compare(ours: Sequence[Sweep], theirs: Sequence[Sweep]) -> dict[str, Any]:
     """Everything that is said about the rounds of each tool; one round repeats nothing."""
     rounds = [
         {"gpushmoo": speed(a), "kernel_tuner": speed(b)} for a, b in zip(ours, theirs, strict=True)
@@ -194,64 +174,15 @@ def compare(ours: Sequence[Sweep], theirs: Sequence[Sweep], wanted: float) -> di
             "median": float(np.median(ratios)),
             "least": min(ratios),
             "greatest": max(ratios),
-            "wanted": wanted,
         },
         "repeatability": {
             tool: repeatability(done[0].medians, done[1].medians)
             for tool, done in (("gpushmoo", ours), ("kernel_tuner", theirs))
             if len(done) > 1
         },
-        "agreement": agreement(ours, theirs),
         "difference": difference(ours, theirs),
         "fastest": fastest(ours, theirs),
     }
-
-
-def complaints(result: dict[str, Any]) -> list[str]:
-    """Why the comparison fails; empty when it holds."""
-    found = []
-    if len(result["devices"]) != 1:
-        found.append(f"the sweeps ran on several devices: {', '.join(result['devices'])}")
-    if not result["same_cells"]:
-        found.append("the sweeps have different valid cells")
-    if result["ratio"]["median"] < result["ratio"]["wanted"]:
-        found.append(f"the ratio is below {result['ratio']['wanted']:g}")
-    if both := result["repeatability"]:
-        ours, theirs = both["gpushmoo"], both["kernel_tuner"]
-        found += [f"gpushmoo's {q} repeats worse" for q in ("median", "p95") if ours[q] > theirs[q]]
-    return found
-
-
-def lines(result: dict[str, Any]) -> list[str]:
-    """What follows from the rounds, for a person: one line for each figure."""
-    r = result["ratio"]
-    text = [
-        f"device: {', '.join(result['devices'])}",
-        f"ratio: gpushmoo does {r['median']:.2f} times the cells/s "
-        f"({r['least']:.2f} to {r['greatest']:.2f}; {r['wanted']:g} wanted)",
-    ]
-    text += [
-        f"repeatability, {name}: {q['median']:.3%} median, {q['p95']:.3%} 95th percentile"
-        for name, q in result["repeatability"].items()
-    ]
-    a = result["agreement"]
-    text.append(
-        f"agreement: gpushmoo's times differ by {a['median']:+.2%} (median; "
-        f"{a['median_abs']:.2%} without the sign)"
-    )
-    d = result["difference"]
-    text.append(
-        f"Kernel Tuner's times are longer by {d['constant_us']:+.2f} µs and {d['share']:+.2%} of "
-        f"ours (by {d['short_us']:+.2f} µs in the shorter half of the cells, "
-        f"{d['long_us']:+.2f} µs in the longer)"
-    )
-    f = result["fastest"]
-    for tool, other in (("gpushmoo", "kernel_tuner"), ("kernel_tuner", "gpushmoo")):
-        cell = " ".join(f"{axis}={value}" for axis, value in f[tool]["cell"].items())
-        slower = f[tool]["slower_by_the_other"]
-        text.append(f"fastest by {tool}: {cell}; by {other} {slower:.2%} slower than its fastest")
-    text.append(f"{f['shared_of_ten']} cells are among the ten fastest of both")
-    return text
 
 
 # Running the tools
@@ -363,25 +294,8 @@ def run_kernel_tuner(asked: Asked, scratch: Path) -> Sweep:
     return read_kernel_tuner(folder / "sweep.json", asked.axes, wall_s)
 
 
-def record(
-    asked: Asked,
-    ours: Sequence[Sweep],
-    theirs: Sequence[Sweep],
-    result: dict[str, Any],
-    failed: Sequence[str],
-) -> dict[str, Any]:
-    """What is kept of the rounds so far."""
-    return {
-        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "asked": asdict(asked),
-        **result,
-        "failed": failed,
-        "facts": {"gpushmoo": [s.facts for s in ours], "kernel_tuner": [s.facts for s in theirs]},
-    }
-
-
-def main() -> int:
-    """Sweep, write OUT, print it, and say by the exit status whether it holds."""
+def main() -> None:
+    """Sweep, and write and print what came out after every round."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("out", type=Path)
     parser.add_argument("--kernel", choices=sorted(SPACES), default="copy2d_coalesced")
@@ -401,18 +315,22 @@ def main() -> int:
         before = replace(asked, axes=space.ends)
         run_gpushmoo(before, scratch)
         run_kernel_tuner(before, scratch)
-        for number in range(1, args.rounds + 1):
+        for _ in range(args.rounds):
             ours.append(run_gpushmoo(asked, scratch))
-            print(speed_line(f"round {number}, gpushmoo", ours[-1]), flush=True)
             theirs.append(run_kernel_tuner(asked, scratch))
-            print(speed_line(f"round {number}, Kernel Tuner", theirs[-1]), flush=True)
             # After every round: a run that is ended keeps what it measured.
-            result = compare(ours, theirs, space.wanted)
-            failed = complaints(result)
-            args.out.write_text(json.dumps(record(asked, ours, theirs, result, failed), indent=1))
-    print("\n".join([*lines(result), *(f"FAILED: {c}" for c in failed)]))
-    return int(bool(failed))
+            result = {
+                "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "asked": asdict(asked),
+                **compare(ours, theirs),
+            }
+            print(json.dumps(result, indent=1), flush=True)
+            facts = {
+                "gpushmoo": [s.facts for s in ours],
+                "kernel_tuner": [s.facts for s in theirs],
+            }
+            args.out.write_text(json.dumps(result | {"facts": facts}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

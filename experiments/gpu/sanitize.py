@@ -1,12 +1,11 @@
-"""Runs kernels, or the device tests, under compute-sanitizer and sums up what it finds.
+"""Runs every kernel (`sanitized_cells.py`) under compute-sanitizer and sums up what it finds.
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
-    python experiments/gpu/sanitize.py --out FOLDER          # every kernel: sanitized_cells.py
-    python experiments/gpu/sanitize.py --out FOLDER --suite  # the tests marked `gpu`
+    python experiments/gpu/sanitize.py --out FOLDER
 
 Each of TOOLS runs at the same time as the others, on a GPU of its own where there are as many.
-FOLDER gets the tools' logs, what the cells or tests themselves said, and ``sanitize.json``. Ends
-with status 1 when something was found that is not expected, or when a tool did not come to its end.
+FOLDER gets the tools' logs, what the cells themselves said, and ``sanitize.json``. Ends with status
+1 when something was found, or when a tool did not come to its end.
 
 memcheck sees an access outside of all allocations, so buffers must be allocated at their own size:
 `--padding` keeps them apart where the tool offers it.
@@ -22,15 +21,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from gpushmoo.devices.cuda.visible import visible_devices
-from sanitizer_log import Log, read_logs
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -43,40 +41,107 @@ TOOLS: dict[str, tuple[str, ...]] = {
 }
 FOUND_STATUS = 9
 
-# Tests that do on purpose what a tool reports, or that a tool makes fail.
-LEFT_OUT = {
-    "test_isolation.py": "kernels that fault or never end, in processes with limits of time",
-    "test_images.py::test_an_image_that_does_not_fit_the_memory_is_said": "fills the memory",
-    "test_timeline.py::test_every_copy_and_kernel_has_its_time": "times of the device",
-    "test_timeline.py::test_pinned_copies_wait_for_one_engine": "times of the device",
-    "test_devices.py::test_sample_is_the_time_of_one_launch": "times of the device",
-}
-# Kernels of the tests that are wrong on purpose, where their tests are run all the same.
-WRONG_ON_PURPOSE = frozenset({"copy_illegal", "copy_endless"})
-# How a file of tests names a device: the fixtures, or the mark.
-_ON_DEVICE = re.compile(r"\bdevice: Device\b|\bcuda_device\b|mark\.gpu\b|\bBACKENDS\b")
+_LINE = re.compile(r"^=========(?P<indent>\s*)(?P<text>.*?)\s*$")
+_SUMMARY = re.compile(
+    r"ERROR SUMMARY: (\d+) errors?$|RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?"
+)
+# What is said about the run and not about a kernel.
+_NOTES = re.compile(
+    r"Target application|Error: |Error process|.*(not printed|were not displayed)|LEAK SUMMARY"
+)
+_RACE = re.compile(r"(Read|Write|Atomic) access at")
+# ``at copy_exact+0x90``, older releases ``at 0x90 in copy_exact``; a source line may follow.
+_KERNEL = re.compile(
+    r"\bat (?:0x[0-9a-f]+ in )?(?P<kernel>[A-Za-z_][\w:<>,&* ]*?)(?:\(.*\))?(?:\+0x|$| in )"
+)
+
+
+@dataclass
+class Finding:
+    """Reports of one kind in one kernel; `kernel` is empty where the report names none.
+
+    `example` is the first of them without the host's call stack.
+    """
+
+    what: str
+    kernel: str
+    count: int
+    example: str
+
+
+@dataclass
+class Log:
+    """All findings of the processes that one run started, most frequent first.
+
+    `errors` is the sum of the tool's own summaries and `summaries` their number: a process without
+    one did not come to its end. `notes` are lines about the run itself.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    errors: int = 0
+    summaries: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def read_logs(texts: Iterable[str]) -> Log:
+    """What the logs, one a process, say together."""
+    log, found = Log(), dict[tuple[str, str], Finding]()
+    for text in texts:
+        for head, *rest in _reports(text):
+            summary = _SUMMARY.match(head)
+            if summary is not None:
+                log.summaries += 1
+                log.errors += int(summary[1] or summary[2])
+            elif _NOTES.match(head) and "Race reported" not in head:
+                log.notes.append(head)
+            elif head != "COMPUTE-SANITIZER":
+                _count(found, head, rest)
+    log.findings = sorted(found.values(), key=lambda f: (-f.count, f.what, f.kernel))
+    return log
+
+
+def _reports(text: str) -> Iterator[list[str]]:
+    """The lines of each report; lines of the program itself are left out."""
+    report: list[str] = []
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        if match is None or not match["text"]:
+            continue
+        if match["indent"] == " " and report:
+            yield report
+            report = []
+        report.append(match["text"])
+    if report:
+        yield report
+
+
+def _count(found: dict[tuple[str, str], Finding], head: str, rest: list[str]) -> None:
+    told = [line for line in rest if "Host Frame" not in line and "host backtrace" not in line]
+    lines = [head, *told]
+    kernel = next((m["kernel"] for line in lines if (m := _KERNEL.search(line))), "")
+    what = head
+    if "Race reported" in head:
+        what = "race of " + " and ".join(_RACE.findall(" ".join(lines)))
+    one = found.setdefault((what, kernel), Finding(what, kernel, 0, "\n".join(lines)))
+    one.count += 1
 
 
 def main() -> None:
     """Run the tools, print a table, write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--suite", action="store_true", help="the device tests, not the kernels")
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
     parser.add_argument("--seconds", type=float, default=450.0, help="for all tools together")
-    parser.add_argument("--workers", type=int, default=4, help="of the tests, under each tool")
     parser.add_argument("--kernels", nargs="*", default=[], help="kernel folders; all without")
     asked = parser.parse_args()
     asked.out = asked.out.resolve()
     asked.out.mkdir(parents=True, exist_ok=True)
-    run = partial(run_suite if asked.suite else run_cells, asked)
+    run = partial(run_cells, asked)
     gpus = visible_gpus()
     with ThreadPoolExecutor(len(asked.tools)) as threads:
         places = [gpus[i % len(gpus)] for i in range(len(asked.tools))]
         told = dict(zip(asked.tools, threads.map(run, asked.tools, places), strict=True))
-    left_out = LEFT_OUT if asked.suite else {}
-    result = {"mode": "suite" if asked.suite else "cells", "left_out": left_out, "tools": told}
-    (asked.out / "sanitize.json").write_text(json.dumps(result, indent=1) + "\n")
+    (asked.out / "sanitize.json").write_text(json.dumps({"tools": told}, indent=1) + "\n")
     print("\n".join(line for tool, one in told.items() for line in lines_of(tool, one)))
     sys.exit(0 if all(is_clean(one) for one in told.values()) else 1)
 
@@ -115,17 +180,6 @@ def run_cells(asked: argparse.Namespace, tool: str, gpu: str) -> dict[str, Any]:
     return {**_told(asked.out, tool, statuses, began), "cells": cells}
 
 
-def run_suite(asked: argparse.Namespace, tool: str, gpu: str) -> dict[str, Any]:
-    """Run the device tests under `tool`."""
-    began, tests = time.monotonic(), asked.out / f"{tool}-tests.xml"
-    left_out = [f"--deselect=tests/unit/{name}" for name in LEFT_OUT]
-    program = ["-m", "pytest", "-q", "-m", "gpu", "-n", str(asked.workers), "--dist", "loadfile"]
-    program += [f"--junitxml={tests}", *left_out, *gpu_files()]
-    status = watched(asked.out, tool, gpu, program, asked.seconds)
-    failed, count = test_failures(tests.read_text() if tests.is_file() else "<none/>")
-    return {**_told(asked.out, tool, [status], began), "tests": count, "failed_tests": failed}
-
-
 def watched(out: Path, tool: str, gpu: str, program: Sequence[str], seconds: float) -> int:
     """Run a Python program under `tool`; its exit status, or -9 when the time was up."""
     shown = subprocess.run(["compute-sanitizer", "--help"], capture_output=True, text=True)
@@ -148,54 +202,27 @@ def _told(out: Path, tool: str, statuses: list[int], began: float) -> dict[str, 
     logs = sorted(out.glob(f"{tool}-*.log"))
     log = read_logs(path.read_text(errors="replace") for path in logs)
     seconds = round(time.monotonic() - began, 1)
-    return {"statuses": statuses, "seconds": seconds, **split(log)}
-
-
-def split(log: Log) -> dict[str, Any]:
-    """The log as JSON values, its findings parted into expected ones and others."""
-    told = log.to_json()
-    findings = told.pop("findings")
-    for name, expected in (("expected", True), ("findings", False)):
-        told[name] = [f for f in findings if (f["kernel"] in WRONG_ON_PURPOSE) is expected]
-    return told
+    return {"statuses": statuses, "seconds": seconds, **asdict(log)}
 
 
 def is_clean(one: dict[str, Any]) -> bool:
     """Whether a tool came to its end, found nothing unexpected, and every result was right."""
-    cells = one.get("cells", [])
     ended = one["summaries"] > 0 and -signal.SIGKILL not in one["statuses"]
-    wrong = any(c["wrong"] or c["lost"] for c in cells) or bool(one.get("failed_tests"))
-    nothing_ran = not cells and not one.get("tests")
-    return ended and not (one["findings"] or wrong or nothing_ran)
+    wrong = any(c["wrong"] or c["lost"] for c in one["cells"])
+    return ended and bool(one["cells"]) and not one["findings"] and not wrong
 
 
 def lines_of(tool: str, one: dict[str, Any]) -> list[str]:
     """What to read on the terminal."""
-    ran = f"{one.get('tests', 0)} tests, failed: {one.get('failed_tests')}"
-    if "cells" in one:
-        cells = one["cells"]
-        counts = {n: sum(c[n] for c in cells) for n in ("right", "builds")}
-        wrong = [w for c in cells for w in (*c["wrong"], *([c["lost"]] if c["lost"] else []))]
-        left = cells[-1]["left"] if cells else "all"
-        ran = f"{counts['builds']} builds, {counts['right']} cells right, wrong: {wrong[:5]}"
-        ran += f", builds left: {left}"
+    cells = one["cells"]
+    counts = {n: sum(c[n] for c in cells) for n in ("right", "builds")}
+    wrong = [w for c in cells for w in (*c["wrong"], *([c["lost"]] if c["lost"] else []))]
+    ran = f"{counts['builds']} builds, {counts['right']} cells right, wrong: {wrong[:5]}"
+    ran += f", builds left: {cells[-1]['left'] if cells else 'all'}"
     head = f"{tool}: {'clean' if is_clean(one) else 'NOT clean'}, {one['seconds']} s, statuses "
     head += f"{one['statuses']}, {one['errors']} errors in {one['summaries']} summaries; {ran}"
     found = [f"  {f['count']} x {f['what']} in {f['kernel']}" for f in one["findings"][:20]]
     return [head, *found, *(f"  note: {note}" for note in one["notes"][:5])]
-
-
-def gpu_files() -> list[str]:
-    """The files of tests/unit that have tests on a device, relative to the root."""
-    files = sorted((ROOT / "tests/unit").glob("test_*.py"))
-    return [str(f.relative_to(ROOT)) for f in files if _ON_DEVICE.search(f.read_text())]
-
-
-def test_failures(junit: str) -> tuple[list[str], int]:
-    """Names of the tests that failed in pytest's XML, and how many ran."""
-    cases = [c for c in ElementTree.fromstring(junit).iter("testcase") if c.find("skipped") is None]
-    failed = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
-    return [f"{c.get('classname')}::{c.get('name')}" for c in failed], len(cases)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ printf "%s\n" "$PWD/workflow/scripts" >"$site/gpushmoo.pth"
 # The PoCL that pip ships knows no CPU younger than its compiler; such a machine gets Intel's runtime
 # as well (under Intel's licence; it runs on AMD, too). GPUSHMOO_NO_INTEL=1 forbids it.
 if [ -z "${GPUSHMOO_NO_INTEL:-}" ] && [ ! -e .venv/lib/libintelocl.so ] &&
-    ! PYTHONPATH=workflow/scripts .venv/bin/python -m gpushmoo.devices.probe opencl 0 pocl .venv/opencl-cache >/dev/null 2>.venv/pocl.log
+    ! PYTHONPATH=workflow/scripts .venv/bin/python -m gpushmoo.devices.select opencl 0 pocl .venv/opencl-cache >/dev/null 2>.venv/pocl.log
 then
     printf 'bootstrap: PoCL is not usable on this CPU (%s)\n' "$(tail -n 1 .venv/pocl.log)" >&2
     printf 'bootstrap: adding the Intel OpenCL runtime (Intel licence).\n' >&2

@@ -8,11 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 import pandas as pd
-from gpushmoo.analysis.cache_end import cache_ends
 from gpushmoo.analysis.ceiling import cell_ceiling_gbs, share_of_ceiling
 from gpushmoo.analysis.contrasts import ratio
-from gpushmoo.analysis.fastest import INSIDE, fastest
-from gpushmoo.analysis.steadiness import steadiness
+from gpushmoo.analysis.fastest import INSIDE, cache_ends, fastest
+from gpushmoo.analysis.run_quality import steadiness
 from gpushmoo.core.median import MedianInterval
 from gpushmoo.core.schema import SAMPLE_COUNT
 from gpushmoo.storage.store import read_table
@@ -507,7 +506,7 @@ def trust(record: Record, claims: Claims) -> dict[str, Any]:
         now["disjoint"] <= 0.02 and now["holding"] >= 0.8 and now["winner_tied"] >= 0.97,
     )
     twice = [p for p in record.provenance if p["params"]["measure"]["repeats"] > 1]
-    found = steadiness(twice)
+    found = steadiness(twice).device
     claims.hold("The devices were steady while the record was made.", found.steady, found)
     assert found.between is not None
     readings = record.readings()
@@ -524,7 +523,7 @@ def trust(record: Record, claims: Claims) -> dict[str, Any]:
         ],
         "steady": percent(found.between[0]),
         "steady_most": percent(found.between[1]),
-        "copies": found.controls,
+        "copies": found.copies,
         "readings": whole(len(readings)),
         "clock": span(readings["sm_clock_mhz"], digits=4),
         "slowed": int((readings["reasons"].map(len) > 0).sum()),

@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import examples
-from gpushmoo.analysis.advice import Advice, advice, place
-from gpushmoo.analysis.best import best_table
+from gpushmoo.analysis.best import Advice, advice, best_table, place
 from gpushmoo.analysis.ceiling import CeilingRow
 from gpushmoo.report.findings import MOST, Finding, advice_findings, ranked
 from gpushmoo.report.first_page import closing_lines, cost_cell, first_page

@@ -20,7 +20,7 @@ from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
 from gpushmoo.analysis.best import best_of_dataset, best_table, read_best, tied_best
 from gpushmoo.analysis.fastest import axes_of
-from gpushmoo.analysis.statuses import (
+from gpushmoo.analysis.run_quality import (
     MEANING,
     FailedSweepError,
     StrictError,

@@ -21,11 +21,10 @@ import typst
 from conftest import ROOT
 from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.analysis.best import best_of_dataset
+from gpushmoo.analysis.best import Limits, best_of_dataset
 from gpushmoo.analysis.ceiling import ceiling_rows
-from gpushmoo.analysis.edges import Limits
 from gpushmoo.analysis.fastest import axes_of
-from gpushmoo.analysis.statuses import COLUMNS, write_verdict
+from gpushmoo.analysis.run_quality import COLUMNS, write_verdict
 from gpushmoo.core.schema import (
     BEST_COLUMNS,
     CORE_COLUMNS,

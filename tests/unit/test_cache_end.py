@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from gpushmoo.analysis.cache_end import FEWEST_SIZES, CacheEnd, cache_ends, fall_interval
-from gpushmoo.analysis.fastest import cache_bytes
+from gpushmoo.analysis.fastest import FEWEST_SIZES, CacheEnd, cache_bytes, cache_ends, fall_interval
 from gpushmoo.core.space import Problem
 from gpushmoo.storage.store import read_shard
 from hypothesis import given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpushmoo.analysis.clocks_seen import clocks_seen
+from gpushmoo.analysis.run_quality import clocks_seen
 from gpushmoo.report.sureness import clock_warning, locked_clause
 
 

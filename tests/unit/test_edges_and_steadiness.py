@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from gpushmoo.analysis.edges import Limits, edges
-from gpushmoo.analysis.steadiness import Steadiness, steadiness
+from gpushmoo.analysis.best import Limits, edges
+from gpushmoo.analysis.run_quality import CopyChanges, Steadiness, steadiness
 from gpushmoo.report.sureness import steadiness_finding
 
 # Edges
@@ -87,13 +87,13 @@ def test_a_machine_is_steady_where_copies_stay_alike_between_and_within_repeats(
 ) -> None:
     found = steadiness([shard(n, seconds) for n, seconds in enumerate(repeats, 1)])
     assert found.repeats == 2
-    assert found.steady == (between is within is None)
-    assert between is None or found.between == between
-    assert within is None or found.within == within
+    assert found.device.steady == (between is within is None)
+    assert between is None or found.device.between == between
+    assert within is None or found.device.within == within
     text = steadiness_finding(found)
     assert "2 times in separate processes" in text
     assert said in text
-    assert ("not steady" in text) == (not found.steady)
+    assert ("not steady" in text) == (not found.device.steady)
 
 
 def test_one_bad_copy_among_many_is_told_but_no_verdict() -> None:
@@ -101,27 +101,29 @@ def test_one_bad_copy_among_many_is_told_but_no_verdict() -> None:
     shards.append(shard(1, [1.0] * 4, 99))
     shards.append(shard(2, [3.0] * 4, 99))
     found = steadiness(shards)
-    assert found.steady
-    assert found.between == (0.0, 2.0)
+    assert found.device.steady
+    assert found.device.between == (0.0, 2.0)
 
 
 def test_short_copies_do_not_make_a_machine_unsteady() -> None:
     """They are mostly the start of a launch; where there is nothing else they count."""
     short = [shard(n, [5e-6 * n] * 4, size=1) for n in (1, 2)]
     long = [shard(n, [1e-3] * 4, size=2) for n in (1, 2)]
-    assert steadiness([*short, *long]).between == (0.0, 0.0)
-    assert not steadiness(short).steady
+    assert steadiness([*short, *long]).device.between == (0.0, 0.0)
+    assert not steadiness(short).device.steady
 
 
 @pytest.mark.parametrize(("change", "steady"), [(1.019, True), (1.021, False)])
 def test_copies_may_change_by_two_percent(change: float, steady: bool) -> None:
-    assert steadiness([shard(1, [1.0] * 4), shard(2, [change] * 4)]).steady == steady
-    assert steadiness([shard(1, [1.0, 1.0, change, change])]).steady == steady
+    assert steadiness([shard(1, [1.0] * 4), shard(2, [change] * 4)]).device.steady == steady
+    assert steadiness([shard(1, [1.0, 1.0, change, change])]).device.steady == steady
 
 
 @pytest.mark.parametrize(("seconds", "counted"), [(49e-6, 1), (51e-6, 2)])
 def test_a_copy_of_fifty_microseconds_counts(seconds: float, counted: int) -> None:
-    assert steadiness([shard(1, [seconds] * 4, size=1), shard(1, [1.0] * 4)]).controls == counted
+    assert (
+        steadiness([shard(1, [seconds] * 4, size=1), shard(1, [1.0] * 4)]).device.copies == counted
+    )
 
 
 def test_a_single_repeat_says_that_its_intervals_cover_it_alone() -> None:
@@ -130,7 +132,7 @@ def test_a_single_repeat_says_that_its_intervals_cover_it_alone() -> None:
     assert "this run only" in text
     # Without copies nothing is said of the machine.
     silent = {"params": {"repeat": 1, "folder": "kernels/k"}, "controls": []}
-    assert steadiness([silent]) == Steadiness(1, 0, None, None)
+    assert steadiness([silent]) == Steadiness(1, *[CopyChanges(0, None, None)] * 2)
 
 
 def test_kernels_that_were_recorded_once_are_named() -> None:

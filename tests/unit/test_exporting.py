@@ -20,9 +20,8 @@ import pytest
 from conftest import record
 from exported import cells, close, group
 from gpushmoo import ExportError, export
-from gpushmoo.analysis.advice import advice
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.analysis.best import best_of_dataset, best_table, tied_best
+from gpushmoo.analysis.best import advice, best_of_dataset, best_table, tied_best
 from gpushmoo.core.schema import GROUP, Status
 from gpushmoo.core.space import Problem
 from gpushmoo.devices.machine_code.cubins import compile_cubin

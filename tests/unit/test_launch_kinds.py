@@ -10,8 +10,7 @@ import pytest
 from conftest import ROOT
 from fakes import INFO, FakeDevice, cell_tag, make_cells, measure_cells
 from gpushmoo import ConfigError, sweep
-from gpushmoo.analysis.advice import Advice, advice
-from gpushmoo.analysis.best import best_table
+from gpushmoo.analysis.best import Advice, advice, best_table
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import LAUNCH_KINDS, USUAL, Cell, Condition, Problem

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from gpushmoo.analysis.steadiness import STEADY
+from gpushmoo.analysis.run_quality import STEADY
 from gpushmoo.devices.buffers import zone_bytes
 from gpushmoo.devices.cuda.timing import SPINS_US
 from gpushmoo.measuring.rounds import LONGEST_S, SHORT_S

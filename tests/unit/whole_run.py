@@ -17,7 +17,7 @@ from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import write_best
 from gpushmoo.analysis.ceiling import measure_ceiling
-from gpushmoo.analysis.statuses import judge_dataset
+from gpushmoo.analysis.run_quality import judge_dataset
 from gpushmoo.core.schema import (
     PROFILE_SCHEMA,
     SAME_MACHINE_SCHEMA,

@@ -34,7 +34,7 @@ use rule stage as energy_cells with:
     benchmark:
         flow.path("benchmarks", "energy-cells.tsv")
     params:
-        call="gpushmoo.analysis.energy_cells:write_energy_cells",
+        call="gpushmoo.analysis.energy:write_energy_cells",
         left_out=flow.host_fed_kernels,
         controls=flow.control_variants,
 

@@ -20,9 +20,9 @@ from ..storage.dataset import PARTITION, PROVENANCE, readable, with_axes_noted
 from ..storage.store import BadParquetError, Shard, open_shard, read_shard
 from ..storage.wholefile import UnusableFilesError, replaced_folder
 from .admission import fault_of, fault_of_repeat
-from .clocks_seen import clocks_seen
 from .external_sort import KEY, RUN_BYTES, KeySorter
 from .repeats import merged, shard_spread
+from .run_quality import clocks_seen
 from .statistics import Replicated, Spreads, run_spreads
 
 # While rows are sorted: which of the shards each came from, for the sentence on doubled cells. An

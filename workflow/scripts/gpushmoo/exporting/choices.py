@@ -1,7 +1,7 @@
 """Which launch a program is told to use: for each device, kernel, type and class of sizes one.
 
 Of launches that cannot be told from the fastest any may be taken; which one, the report and this
-ask the same function (`analysis.advice.launch_to_use`). What it costs where it is not tied is said.
+ask the same function (`analysis.best.launch_to_use`). What it costs where it is not tied is said.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from typing import Any
 
 import pandas as pd
 
-from ..analysis.advice import DEFAULT_BLOCKS, VERSION, Contest, default_launch, launch_to_use, place
-from ..analysis.best import tied_best
+from ..analysis.best import (
+    DEFAULT_BLOCKS,
+    VERSION,
+    Contest,
+    default_launch,
+    launch_to_use,
+    place,
+    tied_best,
+)
 from ..analysis.fastest import axes_of
 from ..core.errors import UserError
 from ..core.schema import GROUP, Status
@@ -119,7 +126,7 @@ def groups_of(cells: pd.DataFrame) -> Iterator[ExportGroup]:
         yield ExportGroup(dict(zip(GROUP, key, strict=True)), own, axes_of(own))
 
 
-# Where a class's bytes lie, by what `analysis.advice.place` says.
+# Where a class's bytes lie, by what `analysis.best.place` says.
 CLASSES = {"cache": "in_cache", "between": "around_cache", "memory": "in_memory"}
 SLOWEST, NEXT = "the slowest launch", "the fastest launch that is not tied"
 

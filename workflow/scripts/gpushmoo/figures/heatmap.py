@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ..analysis.advice import BLOCK_AXES, DEFAULT_BLOCKS
-from ..analysis.best import tied_best
+from ..analysis.best import BLOCK_AXES, DEFAULT_BLOCKS, tied_best
 from ..core.display import joined, percent
 from ..core.schema import FAULTS, LIMITS, Status
 from ..model.form import LIMITS as MODEL_LIMITS

@@ -12,13 +12,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ..analysis.cache_end import CacheEnd, cache_ends
 from ..analysis.ceiling import CeilingRow, told_share
 from ..analysis.fastest import (
     BYTES_TOUCHED,
     INSIDE,
     OUTSIDE,
+    CacheEnd,
     cache_bytes,
+    cache_ends,
     fastest,
 )
 from ..core.display import gbs, joined, significant, size_bytes

@@ -24,8 +24,7 @@ import yaml
 
 from .. import __name__ as library
 from ..analysis.aggregate import aggregate, dataset_provenance
-from ..analysis.best import best_table
-from ..analysis.edges import Limits
+from ..analysis.best import Limits, best_table
 from ..core.backends import AUTO, BACKENDS
 from ..core.paths import KERNELS
 from ..core.run_plan import SweepPlan

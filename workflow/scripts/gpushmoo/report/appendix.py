@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ..analysis.fastest import axes_of, params_text
-from ..analysis.statuses import faults
+from ..analysis.run_quality import faults
 from ..core.display import gbs, percent, seconds, size_bytes
 from .sureness import earlier_words
 from .tables import Json

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from ..analysis.advice import Advice, advice
+from ..analysis.best import Advice, advice
 from ..analysis.ceiling import CeilingRow
 from ..analysis.energy import EnergyTable
 from ..analysis.history import HistoryTables
-from ..analysis.steadiness import steadiness
+from ..analysis.run_quality import steadiness
 from ..core.schema import GROUP
 from ..model.limits import CountedCells
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from ..analysis.advice import Advice
+from ..analysis.best import Advice
 from ..analysis.contrasts import Ratio, Step, double_over_float, steps
 from ..analysis.fastest import axes_of, params_text
 from ..core.display import gbs, joined, kind_words, percent, significant

@@ -8,8 +8,8 @@ from typing import Any, TextIO
 
 import pandas as pd
 
-from ..analysis.advice import DEFAULT_BLOCKS, Advice
-from ..analysis.statuses import judge_dataset
+from ..analysis.best import DEFAULT_BLOCKS, Advice
+from ..analysis.run_quality import judge_dataset
 from ..core.display import kind_words, percent, significant
 from ..storage.dataset import matching
 from ..storage.wholefile import read_json

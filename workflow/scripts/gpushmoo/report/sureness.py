@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..analysis.statuses import MEANING
-from ..analysis.steadiness import Steadiness
+from ..analysis.run_quality import MEANING, Steadiness
 from ..core.display import gbs, kind_words, percent
 from ..core.schema import FAULTS, LIMITS, SAMPLE_COUNT, Status
 from ..core.space import LAUNCH_KINDS
@@ -66,14 +65,17 @@ def steadiness_finding(run: Steadiness) -> str:
         word += f" Measured once, so that intervals cover that run only: {', '.join(run.once)}."
     changes = [
         f"by {percent(typical)} (at most {percent(most)}) {when}"
-        for pair, when in ((run.between, "between the repeats"), (run.within, "within one"))
+        for pair, when in (
+            (run.device.between, "between the repeats"),
+            (run.device.within, "within one"),
+        )
         if pair
         for typical, most in [pair]
     ]
     if not changes:
         return word
     text = f"The runtime's own copies beside the cells changed {' and '.join(changes)}"
-    if run.steady:
+    if run.device.steady:
         return f"{word} The machine was steady: {text[0].lower()}{text[1:]}."
     return (
         f"{word} The machine was not steady: {text[0].lower()}{text[1:]}, in the typical case; "

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..analysis.advice import BLOCK_AXES, Advice
+from ..analysis.best import BLOCK_AXES, Advice
 from ..analysis.ceiling import CeilingRow
 from ..analysis.fastest import INSIDE, OUTSIDE
 from ..core.display import bare_interval, kind_words, percent, significant

@@ -1,17 +1,26 @@
-"""How the cells of a run ended."""
+"""How a run went: how its cells ended, and whether clocks and machine were steady.
+
+The machine's steadiness is asked of the runtime's own copies, which are timed beside the cells.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
 import pandas as pd
 
 from ..core.errors import UserError
 from ..core.schema import FAULTS, Status
+from ..core.space import LAUNCH_KINDS
 from ..storage.dataset import read_cells
 from ..storage.wholefile import write_summed
+from .statistics import Floats
 
 MEANING = {
     Status.OK: "measured and verified",
@@ -131,3 +140,113 @@ def write_verdict(
             raise FailedSweepError(" ".join(failed))
     line = sentence or f"All {len(cells)} cells ended as they may."
     write_summed(out, f"{line}\n".encode())
+
+
+# What says that the device had nothing to do, so that its clock tells nothing of the cells.
+_IDLE = "gpu_idle"
+
+
+def clocks_seen(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Lowest and highest ``core_mhz`` and ``memory_mhz`` of a device at work; None of no readings.
+
+    `readings` are those of a shard's metadata. ``readings`` says how many count, ``reasons`` how
+    many of them name each reason for which the core's clock was held down.
+    """
+    busy = [r for r in readings if _IDLE not in r["reasons"]]
+    if not busy:
+        return None
+    cores, memories = ([r[key] for r in busy] for key in ("sm_clock_mhz", "memory_clock_mhz"))
+    return {
+        "readings": len(busy),
+        "core_mhz": [min(cores), max(cores)],
+        "memory_mhz": [min(memories), max(memories)],
+        "reasons": dict(Counter(reason for r in busy for reason in r["reasons"])),
+    }
+
+
+# A change of the copies' speed that is no news.
+STEADY = 0.02
+# Copies that take less are mostly the start of a launch, which varies more than memory does: on an
+# H200 they changed by 1.2 % between repeats where longer ones did by 0.1 %.
+LONG_S = 50e-6
+
+
+@dataclass(frozen=True)
+class CopyChanges:
+    """Relative changes of the speed of the runtime's own copies; None where nothing tells.
+
+    `between` are the typical and the largest change between repeats of the same copies, `within`
+    those between the first and the second half of a repeat's rounds; `copies` is how many copies
+    of different buffers were looked at (those of LONG_S and more, where there are some).
+    """
+
+    copies: int
+    between: tuple[float, float] | None
+    within: tuple[float, float] | None
+
+    @property
+    def steady(self) -> bool:
+        """Whether no change that was looked at is large for half of the copies or more."""
+        return all(pair is None or pair[0] <= STEADY for pair in (self.between, self.within))
+
+
+@dataclass(frozen=True)
+class Steadiness:
+    """What copies within the device tell, and those from the host that feed `host_fed` kernels.
+
+    `repeats` is how often the run measured. Of several recordings put together, `once` are the
+    kernels that only ones of a single repeat have.
+    """
+
+    repeats: int
+    device: CopyChanges
+    host: CopyChanges
+    once: tuple[str, ...] = ()
+
+
+def steadiness(
+    provenance: Sequence[Mapping[str, Any]], host_fed: Collection[str] = ()
+) -> Steadiness:
+    """The steadiness of a run, from the provenance of all its shards and repeats."""
+    copies: dict[bool, dict[tuple[Any, ...], list[Floats]]] = {False: {}, True: {}}
+    repeats: dict[str, int] = {}
+    for shard in provenance:
+        params = shard["params"]
+        kernel = params["folder"].rsplit("/", 1)[-1]
+        repeats[kernel] = max(repeats.get(kernel, 1), params["repeat"])
+        name = json.dumps({k: v for k, v in params.items() if k != "repeat"}, sort_keys=True)
+        for control in shard["controls"]:
+            if control["seconds"]:
+                # Shards of before there were several kinds of launch do not name theirs.
+                kind = control.get("launch_kind", LAUNCH_KINDS[0])
+                key = (name, control["height"], control["width"], control["cache_state"], kind)
+                of_kind = copies[kernel in host_fed]
+                of_kind.setdefault(key, []).append(np.asarray(control["seconds"]))
+    most = max(repeats.values(), default=1)
+    once = tuple(sorted(k for k, n in repeats.items() if n == 1 < most))
+    device, host = (_copy_changes(list(copies[fed].values())) for fed in (False, True))
+    return Steadiness(most, device, host, once)
+
+
+def _copy_changes(copies: Sequence[Sequence[Floats]]) -> CopyChanges:
+    """What changed; of each copy the seconds in each repeat."""
+    medians = [[float(np.median(seconds)) for seconds in repeats] for repeats in copies]
+    long = [repeats for repeats in medians if min(repeats) >= LONG_S]
+    used = [
+        (repeats, of_copy)
+        for repeats, of_copy in zip(medians, copies, strict=True)
+        if not long or min(repeats) >= LONG_S
+    ]
+    between = [_change(min(m), max(m)) for m, _ in used if len(m) > 1]
+    halves = [np.array_split(s, 2) for _, repeats in used for s in repeats if len(s) >= 4]
+    within = [_change(np.median(first), np.median(second)) for first, second in halves]
+    return CopyChanges(len(used), _typical(between), _typical(within))
+
+
+def _change(a: Any, b: Any) -> float:
+    """How much faster one is than the other."""
+    return float(max(a, b) / min(a, b) - 1.0)
+
+
+def _typical(changes: Sequence[float]) -> tuple[float, float] | None:
+    return (float(np.median(changes)), float(max(changes))) if changes else None

@@ -20,7 +20,6 @@ if flow.config.dataset is None:
 
 
 include: "workflow/rules/analyse.smk"
-include: "workflow/rules/simulate.smk"
 include: "workflow/rules/history.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/compare.smk"

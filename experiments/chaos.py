@@ -92,7 +92,6 @@ SETTINGS: dict[str, Any] = {
         "cell_timeout_s": CELL_TIMEOUT_S,
         "cells_per_shard": 4,
     },
-    "simulate": None,
     "chapters": None,
 }
 

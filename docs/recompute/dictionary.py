@@ -15,15 +15,13 @@ from gpushmoo.core.schema import (
     Cells,
     Energy,
     Group,
-    Profile,
-    SameMachine,
-    Simulated,
 )
 from gpushmoo.model.stage import ModelledCell
 from streamed_dot import dictionary as dots
 from streamed_dot.numerics import ERRORS_SCHEMA
 from streamed_dot.rivals import RIVALS_SCHEMA
 from streamed_dot.timeline import TIMELINE_SCHEMA
+from tesla_c1060.simulation.cells import Profile, SameMachine, Simulated
 
 
 class Best(BestCell, Group):

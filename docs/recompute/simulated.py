@@ -9,22 +9,21 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from gpushmoo.core.schema import PROFILE_SCHEMA, SIMULATION_SCHEMA
-from gpushmoo.planning.recorded import RECORD
-from gpushmoo.simulation.compare_measured import Point, points, predicted_gbs
-from gpushmoo.simulation.machine import Level, load_machine
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_json
 from tesla_c1060.answers import ALONE, BOARD, CHANGED, EVEN, HALF, Answer, answers, named
-from tesla_c1060.checks import Check
-from tesla_c1060.figures.float3 import evenness
-from tesla_c1060.latency import MEASURED_GBS
-from tesla_c1060.tiles import GOOD, RULE, judge
+from tesla_c1060.checks import MEASURED_GBS, Check
+from tesla_c1060.figures.simulated import evenness
+from tesla_c1060.predictions import GOOD, RULE, judge
+from tesla_c1060.recorded import RECORD
+from tesla_c1060.simulation.cells import PROFILE_SCHEMA, SIMULATION_SCHEMA
+from tesla_c1060.simulation.compare_measured import Point, points, predicted_gbs
+from tesla_c1060.simulation.machine import Level, load_machine
 
 from .record import REFERENCE, ROOT, Record
 from .words import Claims, percent, span, whole_percent
 
-DEVICES = ROOT / "config" / "devices"
+DEVICES = ROOT / "reports/chapters/tesla_c1060/devices"
 # Simulated GB/s by level and point; minutes to compute: delete it to have `make docs` do so.
 KEPT = REFERENCE / "nvidia-h200" / "simulated.json"
 KERNEL = "block_eq_partition"

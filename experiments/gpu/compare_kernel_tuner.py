@@ -213,7 +213,6 @@ def sweep_config(asked: Asked) -> dict[str, Any]:
             "max_builds": 20_000,
             "repeats": 1,
         },
-        "simulate": None,
         "chapters": None,
     }
 

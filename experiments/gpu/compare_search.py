@@ -73,7 +73,6 @@ def sweep_config(mode: str) -> dict[str, Any]:
         "measure": base["measure"]
         | full["measure"]
         | {"repeats": 1, "relative_half_width": 0.01, "search": search},
-        "simulate": None,
         "chapters": None,
     }
 

@@ -1,4 +1,4 @@
-"""Measures what a device file of config/devices/ must know of a CUDA device: latencies and rates.
+"""Measures what a simulated device's file must know of a CUDA device: latencies and rates.
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
     python experiments/gpu/measure_machine.py --out OUT.json

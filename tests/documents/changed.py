@@ -17,12 +17,11 @@ PASSED = HERE / "passed.sha256"
 MADE = {"__pycache__", ".unpacked"}
 FOLDERS = (
     *("docs", "reports/chapters", "reports/recorded", "reports/reference", "tests/documents"),
-    "workflow/scripts/gpushmoo/simulation",
 )
 
 
 def digest() -> str:
-    """SHA-256 over the names and bytes of the documents, the simulator and their tests."""
+    """SHA-256 over the names and bytes of the documents and their tests."""
     found = hashlib.sha256()
     for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*")):
         if path.is_file() and path != PASSED and not MADE.intersection(path.parts):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gpushmoo.simulation.agenda import enter
+from tesla_c1060.simulation.event_loop import enter
 
 NEVER = 2**50
 

@@ -11,13 +11,13 @@ import pypdfium2
 import pytest
 import yaml
 from conftest import ROOT
-from gpushmoo.planning.recorded import RECORD
-from gpushmoo.simulation.machine import load_machine
 from rendering import HOSTILE
 from tesla_c1060.atlas import KERNEL, atlas_facts, build_atlas, index_statements, timing_rows
 from tesla_c1060.figures import atlas as drawings
+from tesla_c1060.recorded import RECORD
+from tesla_c1060.simulation.machine import load_machine
 
-DEVICE = ROOT / "config" / "devices" / "tesla-c1060.yaml"
+DEVICE = ROOT / "reports/chapters/tesla_c1060/devices" / "tesla-c1060.yaml"
 DRAWN = [*range(1, 11), *range(12, 37)]
 
 

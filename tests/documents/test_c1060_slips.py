@@ -6,15 +6,15 @@ import json
 
 import pytest
 from conftest import C1060, ROOT
-from gpushmoo.simulation.dram import half_warp_bytes, transfer_beats
-from gpushmoo.simulation.reference import (
+from tesla_c1060.saturation import Multiplier, SaturatedCopy, saturated_bandwidth_gbs
+from tesla_c1060.simulation.machine import half_warp_bytes, transfer_beats
+from tesla_c1060.simulation.reference import (
     CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
     Chart,
     TileCopy,
     simulate,
 )
-from tesla_c1060.saturation import Multiplier, SaturatedCopy, saturated_bandwidth_gbs
 
 SLIPS = json.loads((ROOT / "reports/chapters/tesla_c1060/published/slips.json").read_text())
 

@@ -9,15 +9,6 @@ from itertools import pairwise
 
 import pytest
 from conftest import C1060
-from gpushmoo.simulation.machine import Machine
-from gpushmoo.simulation.reference import (
-    CORRECTED_ASSUMPTIONS,
-    FIRST_ASSUMPTIONS,
-    Assumptions,
-    Chart,
-    Event,
-    TileCopy,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 from tesla_c1060.charts import (
@@ -37,6 +28,15 @@ from tesla_c1060.charts import (
     vacuum_cycles,
 )
 from tesla_c1060.saturation import Multiplier, SaturatedCopy, saturated_bandwidth_gbs
+from tesla_c1060.simulation.machine import Machine
+from tesla_c1060.simulation.reference import (
+    CORRECTED_ASSUMPTIONS,
+    FIRST_ASSUMPTIONS,
+    Assumptions,
+    Chart,
+    Event,
+    TileCopy,
+)
 
 FLOAT, DOUBLE = (TileCopy.square(C1060, 256, size) for size in (4, 8))
 SLOTTED = Chart(writes=True, slotted=True)

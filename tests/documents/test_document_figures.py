@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from conftest import C1060
-from gpushmoo.simulation.machine import Machine, MachineError
 from matplotlib.figure import Figure
 from tesla_c1060.figures import dram_cycles, maps
 from tesla_c1060.figures.atlas import CHARTS, DRAWINGS
 from tesla_c1060.figures.chart_bars import LOOKS
 from tesla_c1060.figures.drawing import PARTITION_COLOURS, Drawing, partition_colour
+from tesla_c1060.simulation.machine import Machine, MachineError
 from test_figures import assert_readable, note_of
 
 # Few SMs, bursts shorter than an index computation, memory faster than a turn.

@@ -169,9 +169,9 @@ def test_changed_code_of_a_studys_figure_draws_it_anew_and_measures_nothing(
     text_and_project: tuple[str, Project], tmp_path: Path
 ) -> None:
     project = copy_of(text_and_project[1], tmp_path)
-    code = project.root / "reports/chapters/streamed_dot/figure_timeline.py"
+    code = project.root / "reports/chapters/streamed_dot/figure_studies.py"
     code.write_text(code.read_text() + "\n_NEW = 1\n")
-    # One script draws both studies.
+    # One module draws all studies.
     assert project.plan(config=("dots.yaml",)) == {
         "figure_study": 3,
         "report": 1,
@@ -188,7 +188,7 @@ def test_other_data_of_a_study_run_that_study_alone(
         "longer.yaml", {"chapters": {"streamed_dot": {"errors": {"sizes": [64]}}}}
     )
     assert project.plan(config=("dots.yaml", longer)) == {
-        "errors": 1,
+        "study_dot": 1,
         "figure_study": 1,
         "report": 1,
         "verdict": 1,
@@ -207,7 +207,7 @@ def test_a_run_that_asks_for_no_studies_has_none(text_and_project: tuple[str, Pr
     )
     jobs = project.plan(config=("dots.yaml", none))
     assert jobs["figure_dot"] == 4
-    assert {"timeline", "errors", "rivals", "figure_study"}.isdisjoint(jobs)
+    assert {"study_dot", "figure_study"}.isdisjoint(jobs)
 
 
 def copy_of(project: Project, folder: Path) -> Project:

@@ -26,7 +26,7 @@ from streamed_dot.analysis import (
     plot_series,
     residents,
 )
-from streamed_dot.figure_rivals import rivals
+from streamed_dot.figure_studies import rivals
 from streamed_dot.pages import dots_page, page
 from streamed_dot.rivals import RIVALS_SCHEMA
 

@@ -8,19 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import C1060
-from gpushmoo.simulation.dram import (
-    burst_cycles,
-    half_warp_bytes,
-    read_cycle_cycles,
-    transfer_beats,
-    transfer_cycles,
-)
-from gpushmoo.simulation.reference import (
-    CORRECTED_ASSUMPTIONS,
-    FIRST_ASSUMPTIONS,
-)
-from tesla_c1060.checks import Check, published_checks, simulate_saturated
-from tesla_c1060.latency import explains, latency_sweep
+from tesla_c1060.checks import Check, explains, latency_sweep, published_checks, simulate_saturated
 from tesla_c1060.pages import latency_table
 from tesla_c1060.saturation import (
     Multiplier,
@@ -29,6 +17,17 @@ from tesla_c1060.saturation import (
     saturated_bandwidth_gbs,
     start_up_cycles,
     streaming_cycles,
+)
+from tesla_c1060.simulation.machine import (
+    burst_cycles,
+    half_warp_bytes,
+    read_cycle_cycles,
+    transfer_beats,
+    transfer_cycles,
+)
+from tesla_c1060.simulation.reference import (
+    CORRECTED_ASSUMPTIONS,
+    FIRST_ASSUMPTIONS,
 )
 
 COPY = SaturatedCopy()

@@ -9,8 +9,6 @@ from itertools import pairwise
 
 import pytest
 from conftest import C1060
-from gpushmoo.simulation.dram import read_cycle_cycles
-from gpushmoo.simulation.machine import Machine, MachineError
 from tesla_c1060.dram_cycles import (
     Stage,
     StageSpan,
@@ -20,6 +18,7 @@ from tesla_c1060.dram_cycles import (
     pipelined_reads,
     read_cycle,
 )
+from tesla_c1060.simulation.machine import Machine, MachineError, read_cycle_cycles
 
 BANKS = C1060.banks
 

@@ -8,10 +8,12 @@ from fractions import Fraction
 
 import pytest
 from conftest import examples
-from gpushmoo.simulation import dram, event_loop
-from gpushmoo.simulation.event_loop import MOST_LANES, SMProgram
-from gpushmoo.simulation.machine import Machine
-from gpushmoo.simulation.reference import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tesla_c1060.simulation import dram, event_loop
+from tesla_c1060.simulation.event_loop import MOST_LANES, SMProgram
+from tesla_c1060.simulation.machine import Machine
+from tesla_c1060.simulation.reference import (
     CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
     Assumptions,
@@ -20,9 +22,7 @@ from gpushmoo.simulation.reference import (
     resident_blocks,
     simulate,
 )
-from gpushmoo.simulation.run import FastRun, Watch, _at_least_one, _run
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from tesla_c1060.simulation.run import FastRun, Watch, _at_least_one, _run
 from test_simulation_properties import C1060, cases
 
 ALL = 10**6

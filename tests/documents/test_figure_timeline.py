@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from streamed_dot.figure_timeline import COLOURS, THINNEST, WAITING, timeline
+from streamed_dot.figure_studies import COLOURS, THINNEST, WAITING, timeline
 from streamed_dot.timeline import COPY, KERNEL, Span, Trace, after_each_other, timeline_table
 from test_figures import assert_readable, legend_of, note_of
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from gpushmoo.simulation.machine import Banks, Level, Machine, MachineError, exact, load_machine
+from tesla_c1060.simulation.machine import Banks, Level, Machine, MachineError, exact, load_machine
 
-C1060 = Path(__file__).parents[2] / "config" / "devices" / "tesla-c1060.yaml"
+C1060 = Path(__file__).parents[2] / "reports/chapters/tesla_c1060/devices" / "tesla-c1060.yaml"
 SHIPPED: dict[str, Any] = yaml.safe_load(C1060.read_text(encoding="utf-8"))
 
 

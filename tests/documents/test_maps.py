@@ -7,9 +7,6 @@ from itertools import pairwise
 
 import pytest
 from conftest import C1060
-from gpushmoo.simulation.machine import Machine, MachineError
-from gpushmoo.simulation.reference import TileCopy, simulate
-from gpushmoo.simulation.tiling import Tiling, partition_of
 from hypothesis import given
 from hypothesis import strategies as st
 from tesla_c1060.maps import (
@@ -21,6 +18,9 @@ from tesla_c1060.maps import (
     tile_partitions,
     tile_row_stretches,
 )
+from tesla_c1060.simulation.machine import Machine, MachineError
+from tesla_c1060.simulation.reference import TileCopy, simulate
+from tesla_c1060.simulation.tiling import Tiling, partition_of
 
 SEVEN = replace(C1060, partitions=7, bus_bytes=56)
 DOUBLES = Tiling.partition_wide(C1060, 256, 8)

@@ -13,13 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from conftest import ROOT
-from gpushmoo.core.schema import PROFILE_SCHEMA, SIMULATION_SCHEMA
-from gpushmoo.figures.simulated import simulated
-from gpushmoo.planning.recorded import RECORD
 from gpushmoo.report.chapter_pages import Measured
-from gpushmoo.report.simulated import signed
-from gpushmoo.simulation.machine import Level, MachineError, load_machine
-from gpushmoo.simulation.stages import simulate_device
 from matplotlib.figure import Figure
 from tesla_c1060.answers import (
     ALONE,
@@ -32,17 +26,20 @@ from tesla_c1060.answers import (
     at_levels,
     named,
     second_blocks_slow_double,
+    signed,
+    verdicts,
 )
-from tesla_c1060.figures.float3 import evenness, float3
-from tesla_c1060.figures.questions import questions
+from tesla_c1060.figures.simulated import evenness, float3, questions, simulated
 from tesla_c1060.pages import page
 from tesla_c1060.predictions import tables
-from tesla_c1060.questions import BINS, answer_questions, variants
-from tesla_c1060.stages import simulate_tables
-from tesla_c1060.verdicts import verdicts
+from tesla_c1060.questions import BINS, variants
+from tesla_c1060.recorded import RECORD
+from tesla_c1060.simulation.cells import PROFILE_SCHEMA, SIMULATION_SCHEMA
+from tesla_c1060.simulation.machine import Level, MachineError, load_machine
+from tesla_c1060.stages import make_table
 from test_figures import assert_readable
 
-DEVICE = ROOT / "config" / "devices" / "tesla-c1060.yaml"
+DEVICE = ROOT / "reports/chapters/tesla_c1060/devices" / "tesla-c1060.yaml"
 PARAMS = {"n_sm": 30, "half_warp": 16, "memory_clock_mhz": 400, "board_clock_mhz": 800}
 
 
@@ -53,8 +50,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind in ("questions", "profile"):
         (file,) = RECORD.glob(f"{DEVICE.stem}-{kind}-*")
         shutil.copy(file, path / f"{kind}.parquet")
-    simulate_tables(DEVICE, ["bus", "banks"], [256, 512], [1, 2, 8, 30], path / "tables.parquet", 2)
-    simulate_device(DEVICE, ["bus", "partitions"], [256], [16, 30, 32], path / "blocks.parquet", 2)
+    for kind, levels, sizes, blocks in (
+        ("tables", ["bus", "banks"], [256, 512], [1, 2, 8, 30]),
+        ("blocks", ["bus", "partitions"], [256], [16, 30, 32]),
+    ):
+        asked = {"kind": kind, "file": DEVICE, "levels": levels, "sizes": sizes}
+        make_table(asked | {"num_partition": blocks}, path / f"{kind}.parquet", 2)
     return path
 
 
@@ -210,8 +211,7 @@ def test_another_device_gets_its_own_numbers_and_not_the_story_of_the_c1060(
     device, cells = tmp_path / "other.yaml", tmp_path / "questions.parquet"
     described = yaml.safe_load(DEVICE.read_text(encoding="utf-8")) | {key: value}
     device.write_text(yaml.safe_dump(described), encoding="utf-8")
-    profile = tmp_path / "profile.parquet"
-    answer_questions(device, [256], cells, profile, 2)
+    make_table({"kind": "questions", "file": device, "sides": [256]}, cells, 2)
     table = pd.read_parquet(cells)
     other = answers(table)
     told = {v["question"]: v["answer"] for v in verdicts(other, described["n_sm"], 16)}

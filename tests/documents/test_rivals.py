@@ -15,7 +15,7 @@ from gpushmoo.devices.base import Device
 from gpushmoo.workloads.loader import load_kernel
 from matplotlib.figure import Figure
 from streamed_dot import verdicts
-from streamed_dot.figure_rivals import rivals
+from streamed_dot.figure_studies import rivals
 from streamed_dot.rivals import (
     BETWEEN,
     COPY,

@@ -11,18 +11,18 @@ import pandas as pd
 import pytest
 from conftest import ROOT, record
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.core.schema import SAME_MACHINE_SCHEMA
-from gpushmoo.figures.same_machine import same_machine
-from gpushmoo.report.simulated import same_machine_page
-from gpushmoo.simulation.compare_measured import compare_with_measured, points, predicted_gbs
-from gpushmoo.simulation.machine import Level, Machine, load_machine
-from gpushmoo.simulation.run import simulate_tiles
-from gpushmoo.simulation.tiling import Tiling
 from gpushmoo.storage.store import read_table
 from matplotlib.figure import Figure
+from tesla_c1060.figures.simulated import same_machine
+from tesla_c1060.pages import same_machine_page
+from tesla_c1060.simulation.cells import SAME_MACHINE_SCHEMA
+from tesla_c1060.simulation.compare_measured import compare_with_measured, points, predicted_gbs
+from tesla_c1060.simulation.machine import Level, Machine, load_machine
+from tesla_c1060.simulation.run import simulate_tiles
+from tesla_c1060.simulation.tiling import Tiling
 from test_figures import assert_readable
 
-DEVICE = ROOT / "config" / "devices" / "nvidia-h200.yaml"
+DEVICE = ROOT / "reports/chapters/tesla_c1060/devices" / "nvidia-h200.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,8 @@ def machine() -> Machine:
 @pytest.fixture(scope="module")
 def compared(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     out = tmp_path_factory.mktemp("compared") / "points.parquet"
-    compare_with_measured(DEVICE, ["partitions", "banks"], dataset, out, 2)
+    asked = {"file": DEVICE, "levels": ["partitions", "banks"]}
+    compare_with_measured(asked, dataset, out, 2)
     return read_table(out, SAME_MACHINE_SCHEMA).to_pandas()
 
 
@@ -124,8 +125,9 @@ def test_points_are_of_the_largest_size_and_the_documents_variant(machine: Machi
 
 
 def test_another_device_has_nothing_to_compare(dataset: Path, tmp_path: Path) -> None:
-    c1060 = ROOT / "config" / "devices" / "tesla-c1060.yaml"
-    compare_with_measured(c1060, ["bus"], dataset, tmp_path / "none.parquet", 1)
+    c1060 = ROOT / "reports/chapters/tesla_c1060/devices" / "tesla-c1060.yaml"
+    asked = {"file": c1060, "levels": ["bus"]}
+    compare_with_measured(asked, dataset, tmp_path / "none.parquet", 1)
     empty = pd.read_parquet(tmp_path / "none.parquet")
     assert empty.empty
     same_machine(empty, tmp_path / "none.svg")

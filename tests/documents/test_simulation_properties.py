@@ -7,10 +7,10 @@ from fractions import Fraction
 from itertools import pairwise
 
 from conftest import C1060, examples
-from gpushmoo.simulation.machine import Machine
-from gpushmoo.simulation.reference import Assumptions, Chart, Run, TileCopy, simulate
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tesla_c1060.simulation.machine import Machine
+from tesla_c1060.simulation.reference import Assumptions, Chart, Run, TileCopy, simulate
 
 
 @st.composite

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 from conftest import C1060
-from gpushmoo.simulation.reference import (
+from tesla_c1060.simulation.reference import (
     CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
     Assumptions,

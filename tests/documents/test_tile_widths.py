@@ -18,14 +18,13 @@ from gpushmoo.devices.machine_code.cubins import compile_cubin
 from gpushmoo.devices.machine_code.sass import _entries, listing
 from gpushmoo.report.chapter_pages import Measured
 from gpushmoo.report.tables import namer
-from gpushmoo.simulation.request import read_simulation
 from gpushmoo.workloads.loader import load_kernel
 from tesla_c1060.chapter import CHAPTER, DEVICE
 from tesla_c1060.pages import page
-from tesla_c1060.stages import simulate_tile_widths
-from tesla_c1060.tiles import measured_widths, simulated_widths
+from tesla_c1060.predictions import measured_widths, simulated_widths
+from tesla_c1060.stages import make_table
 
-C1060 = ROOT / "config" / "devices" / "tesla-c1060.yaml"
+C1060 = ROOT / "reports/chapters/tesla_c1060/devices" / "tesla-c1060.yaml"
 CHAPTER_FOLDER = ROOT / "reports/chapters/tesla_c1060"
 ASKED: dict[str, Any] = {
     "size": 512,
@@ -39,7 +38,8 @@ KERNEL = load_kernel(ROOT / "kernels/block_tiles").workload
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     file = tmp_path_factory.mktemp("tiles") / "tiles.parquet"
-    simulate_tile_widths(C1060, ["bus", "partitions", "banks"], ASKED, file, 2)
+    asked = {"kind": "tiles", "file": C1060, "levels": ["bus", "partitions", "banks"], **ASKED}
+    make_table(asked, file, 2)
     return pd.read_parquet(file)
 
 
@@ -172,8 +172,7 @@ INDEX = {
 
 def test_a_recorded_index_computation_stands_on_the_page(tmp_path: Path) -> None:
     def planned() -> Any:
-        simulations = {DEVICE: read_simulation(DEVICE, {"levels": ["bus"]}, ROOT)}
-        run = ChapterRun(Path("results/r"), 1, {}, simulations, Path("record"), tmp_path)
+        run = ChapterRun(Path("results/r"), 1, {}, Path("record"), tmp_path)
         return CHAPTER.plan({}, run).reads
 
     assert planned() == {}
@@ -190,12 +189,12 @@ def test_a_recorded_index_computation_stands_on_the_page(tmp_path: Path) -> None
 
 
 def test_tiles_that_the_device_cannot_have_are_refused() -> None:
-    simulations = {DEVICE: read_simulation(DEVICE, {"levels": ["bus"]}, ROOT)}
-    run = ChapterRun(Path("results/r"), 1, {}, simulations, None, ROOT)
+    run = ChapterRun(Path("results/r"), 1, {}, None, ROOT)
+    simulate = {DEVICE: {"levels": ["bus"]}}
     for changed, words in (
         ({"row_bytes": [64]}, "half-warps of 16 threads do not fit tiles 8 elements wide"),
         ({"row_bytes": [8192]}, "has rows of 8192 bytes"),
         ({"size": 100}, "do not divide an array 100"),
     ):
         with pytest.raises(ChapterError, match=words):
-            CHAPTER.plan({"tiles": ASKED | changed}, run)
+            CHAPTER.plan({"simulate": simulate, "tiles": ASKED | changed}, run)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from conftest import C1060
-from gpushmoo.simulation.machine import MachineError
-from gpushmoo.simulation.tiling import Tiling, partition_of
 from hypothesis import given
 from hypothesis import strategies as st
+from tesla_c1060.simulation.machine import MachineError
+from tesla_c1060.simulation.tiling import Tiling, partition_of
 
 
 def test_the_studys_tiles_are_one_partition_wide() -> None:

@@ -10,16 +10,16 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from gpushmoo.simulation import dram_controller as c
-from gpushmoo.simulation.machine import Banks, Level, Machine, MachineError, load_machine
-from gpushmoo.simulation.reference import TileCopy
-from gpushmoo.simulation.run import Watch, simulate_tiles
-from gpushmoo.simulation.tiling import Tiling
 from hypothesis import given
 from hypothesis import strategies as st
+from tesla_c1060.simulation import dram_controller as c
+from tesla_c1060.simulation.machine import Banks, Level, Machine, MachineError, load_machine
+from tesla_c1060.simulation.reference import TileCopy
+from tesla_c1060.simulation.run import Watch, simulate_tiles
+from tesla_c1060.simulation.tiling import Tiling
 from test_event_loop import simulate_fast
 
-DEVICES = Path(__file__).parents[2] / "config" / "devices"
+DEVICES = Path(__file__).parents[2] / "reports/chapters/tesla_c1060/devices"
 C1060 = load_machine(DEVICES / "tesla-c1060.yaml")
 ALL = 10**6
 

@@ -148,7 +148,6 @@ def conclude(
         draw_history(read_history(folder), drawn[-1])
     files = ReportFiles(
         *(out / name for name in names),
-        compared=(),
         figures=tuple(drawn),
         energy=tables,
         history=folders,

@@ -56,7 +56,7 @@ STAGES = [
     LIBRARY / "measuring/shard_file.py",
     *(
         f
-        for name in ("core", "storage", "analysis", "figures", "report", "simulation")
+        for name in ("core", "storage", "analysis", "figures", "report")
         for f in (LIBRARY / name).rglob("*.py")
     ),
     *(ROOT / "reports/chapters").rglob("*.py"),

@@ -95,20 +95,10 @@ def test_a_chapter_is_in_a_run_that_sweeps_one_of_its_kernels(
 
 def test_no_chapters_at_all_leave_nothing_of_theirs(raw_config: dict[str, Any]) -> None:
     flow = Flow(raw_config | {"chapters": None}, ask_device=False)
-    assert (flow.chapters, flow.config.simulations) == ({}, {})
+    assert flow.chapters == {}
     names = {figure.name for figure in flow.figures}
     assert {Path(file).stem for file in flow.figure_files} == names
     assert flow.chapter_rules == flow.chapter_products == flow.chapter_reads == []
-
-
-@pytest.mark.parametrize("simulate", [None, {}])
-def test_what_is_not_simulated_leaves_its_chapter_a_page_without_predictions(
-    raw_config: dict[str, Any], simulate: Any
-) -> None:
-    flow = Flow(raw_config | {"simulate": simulate}, ask_device=False)
-    plan = flow.chapters["tesla_c1060"].plan
-    assert flow.config.simulations == {}
-    assert (plan.figures, plan.products, plan.reads, plan.params) == ((), (), {}, {})
 
 
 # What is refused

@@ -22,7 +22,6 @@ from gpushmoo.planning.config import RunConfig, check_memory, load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.plan import plan_shards
 from gpushmoo.planning.sweeps import SweepConfig, _apart
-from gpushmoo.simulation.machine import load_machine
 from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,7 +70,6 @@ DEFAULTS = load_config(DEFAULT, ROOT)
 def test_default_configuration_is_valid() -> None:
     [size] = DEFAULT["kernels"]["copy2d_coalesced"]["sizes"]
     assert DEFAULTS.sweeps["copy2d_coalesced"].problems == (Problem(size, size),)
-    assert list(DEFAULTS.simulations) == ["tesla-c1060"]
     assert plan_shards(DEFAULTS)
 
 
@@ -100,18 +98,6 @@ def test_full_sweep_over_the_default_is_valid_and_what_it_says() -> None:
     blocks = expand_axis(partitions.axes["num_partition"], one_wave)
     assert {*range(1, 33), 528, 529, 1056, 1057} <= set(blocks)
     assert max(blocks) > 2 * one_wave.blocks
-
-
-def test_every_device_that_the_first_document_names_is_simulated_by_a_configuration() -> None:
-    simulations = overlaid("gt200.yaml", device_memory_gib=1).simulations
-    machines = {name: load_machine(s.device_file) for name, s in simulations.items()}
-    assert {name: (m.name, m.n_sm, m.partitions) for name, m in machines.items()} == {
-        "tesla-c1060": ("Tesla C1060", 30, 8),
-        "gtx280": ("GeForce GTX 280", 30, 8),
-        "gtx260": ("GeForce GTX 260", 24, 7),
-        "gtx295": ("GeForce GTX 295", 30, 7),
-    }
-    assert {s.sizes for s in simulations.values()} == {(256, 512)}
 
 
 def test_the_sweep_of_tile_widths_has_the_documents_sizes_and_no_cell_that_is_refused() -> None:
@@ -384,12 +370,6 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         ("measure.relative_half_width", math.nan, ["measure.relative_half_width", "finite"]),
         ("measure.min_samples", 5, ["measure.min_samples", "at least 6"]),
         ("measure.max_samples", 6, ["measure.max_samples is 6", "min_samples", str(MIN_SAMPLES)]),
-        ("simulate.gtx", {"levels": ["bus"]}, ["simulate.gtx", "tesla-c1060"]),
-        ("simulate.tesla-c1060.num_partition", {"from": 3, "to": 1}, ["num_partition", "empty"]),
-        ("simulate", {3: {}}, ["simulate", "a key must be a text"]),
-        ("simulate", {"../c": {"levels": ["bus"]}}, ["no such simulated device"]),
-        ("simulate.tesla-c1060.levels", ["dram"], ["levels", "bus"]),
-        ("simulate.tesla-c1060.sizes", [48], ["tesla-c1060", "64 elements wide", "48"]),
         ("kernel_folders", ["nowhere"], ["kernel_folders", "nowhere", "not a folder"]),
         ("kernel_folders", ["x" * 5000], ["kernel_folders", "not a folder"]),
         ("kernel_folders", "own", ["kernel_folders", "must be a list"]),
@@ -435,7 +415,6 @@ def test_what_is_taken_is_what_was_written(tmp_path: Path) -> None:
         return load_config(changed(path, value), ROOT)
 
     assert set(taken(COPY, None).sweeps) == set(DEFAULTS.sweeps) - {"copy2d_coalesced"}
-    assert taken("simulate.tesla-c1060", None).simulations == {}
     # One axis given leaves the other its default.
     axes = taken(f"{COPY}.axes", {"block_x": 8}).sweeps["copy2d_coalesced"].axes
     assert axes == {"block_x": 8, "block_y": {"from": 4, "to": 64, "step": 4}}

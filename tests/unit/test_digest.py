@@ -241,11 +241,11 @@ def test_measuring_depends_on_devices_and_sampling() -> None:
     "script",
     [
         MEASURING,
-        *(str(CHAPTERS / f"streamed_dot/scripts/{s}.py") for s in ("errors", "timeline")),
+        str(CHAPTERS / "streamed_dot/study_job.py"),
     ],
 )
 def test_nothing_is_measured_again_for_what_reads_the_data(script: str) -> None:
-    later = ("analysis/", "figures/", "planning/", "report/", "simulation/", "chapters/")
+    later = ("analysis/", "figures/", "planning/", "report/", "chapters/")
     assert [name for name in names_of(script) if name.startswith(later)] == []
 
 

@@ -29,8 +29,7 @@ MAY_SEE = {
     "devices": "core storage workloads",
     "measuring": "core storage workloads devices search",
     "studies": "core storage workloads devices measuring",
-    "simulation": "core storage",
-    "chapters": "core storage workloads simulation",
+    "chapters": "core storage workloads",
     "analysis": "core storage workloads",
     "comparing": "core storage workloads analysis",
     "model": "core storage workloads analysis",
@@ -38,7 +37,7 @@ MAY_SEE = {
     "explorer": "core storage workloads analysis model",
     "exporting": "core storage workloads analysis explorer",
     "report": "core storage workloads analysis model figures chapters comparing",
-    "planning": "core storage workloads devices search measuring studies simulation chapters",
+    "planning": "core storage workloads devices search measuring studies chapters",
     "watching": "core storage workloads measuring",
     "interactive": (
         "core storage workloads devices measuring analysis comparing model figures explorer "

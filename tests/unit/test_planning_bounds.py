@@ -52,7 +52,8 @@ def measured(**values: Any) -> dict[str, Any]:
 
 
 def simulated(**values: Any) -> dict[str, Any]:
-    return {"simulate": {"tesla-c1060": {"levels": ["bus"], "sizes": [256], **values}}}
+    spec = {"levels": ["bus"], "sizes": [256], **values}
+    return {"chapters": {"tesla_c1060": {"simulate": {"tesla-c1060": spec}}}}
 
 
 def streamed(**params: int) -> dict[str, Any]:
@@ -314,7 +315,7 @@ def test_what_changes_the_measurement_changes_the_parameters(
 def test_what_only_the_report_reads_does_not_measure_again(
     raw_config: dict[str, Any], config: RunConfig
 ) -> None:
-    raw_config |= {"run": "other", "strict": True, "simulate": {}}
+    raw_config |= {"run": "other", "strict": True}
     raw_config["kernels"]["copy2d_coalesced"]["sizes"] = [64]
     shard = ShardJob("block_eq_partition", "float", 0, 1)
     before = shard_params(config, shard)

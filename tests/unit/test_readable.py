@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, environment
 from gpushmoo.core.readable import UnreadableError, read_mapping, refuse_braces, refuse_configfiles
-from gpushmoo.simulation.request import SimulationError, read_simulation
 
 DEEP = b"only: " + b"[" * 3000 + b"]" * 3000
 DIGITS = b"seed: " + b"9" * 5000
@@ -91,26 +90,6 @@ def test_every_file_that_a_command_line_names_is_looked_at(tmp_path: Path) -> No
         refuse_configfiles(["-n", option, str(fine), str(fine), "--config", "run=y"])
         with pytest.raises(UnreadableError, match=r"^'nowhere\.yaml' does not exist\.$"):
             refuse_configfiles(["--cores", "2", option, str(fine), "nowhere.yaml", "-n"])
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (LATIN, "mine.yaml', line 2: not UTF-8; save it as that"),
-        (b"a: [", "mine.yaml', line 1: not valid YAML: "),
-    ],
-)
-def test_a_device_file_that_is_none_is_refused_in_one_sentence(
-    content: bytes, words: str, tmp_path: Path
-) -> None:
-    folder = tmp_path / "config/devices"
-    folder.mkdir(parents=True)
-    (folder / "mine.yaml").write_bytes(content)
-    with pytest.raises(SimulationError) as caught:
-        read_simulation("mine", {"levels": ["bus"]}, tmp_path)
-    assert str(caught.value).startswith("simulate.mine: ")
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_locale_that_knows_no_more_than_ascii_changes_nothing(tmp_path: Path) -> None:

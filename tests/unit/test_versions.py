@@ -190,7 +190,6 @@ def configured(folder: KernelFolder, axes: Any, limits: dict[str, int]) -> dict[
         "kernel_folders": [str(folder.path.parent)],
         "kernels": {"turned": {"axes": axes}},
         "measure": {**RAW["measure"], **limits},
-        "simulate": None,
     }
 
 

@@ -180,15 +180,16 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
         "only": kernels,
         "kernels": {k: draw(sweep(k)) for k in kernels},
         "measure": draw(MEASURE),
-        # Simulations take most of a run's time, and depend on no cell.
-        "simulate": draw(st.sampled_from([None, simulated, simulated])) if HUNT else None,
         "chapters": {
             "streamed_dot": {
                 "timeline": draw(st.none() | timelines()),
                 "errors": draw(st.sampled_from([None, errors])),
                 "rivals": draw(st.sampled_from([None, RIVALS])),
             },
-            "tesla_c1060": draw(DOCUMENT | st.none()) if HUNT else None,
+            # Simulations take most of a run's time, and depend on no cell.
+            "tesla_c1060": draw(st.none() | st.just({"simulate": simulated} | draw(DOCUMENT)))
+            if HUNT
+            else None,
         },
     }
 

@@ -41,9 +41,9 @@ TINY: dict[str, Any] = {
         },
     },
     "measure": {"repeats": 1, "min_samples": 6, "max_samples": 7},
-    "simulate": {"tesla-c1060": {"sizes": [256], "num_partition": [1, 2, 16, 30, 32]}},
     "chapters": {
         "tesla_c1060": {
+            "simulate": {"tesla-c1060": {"sizes": [256], "num_partition": [1, 2, 16, 30, 32]}},
             "tables": {"sizes": [256, 512], "num_partition": [1, 8, 30]},
             "questions": [256],
             "latency_cycles": [400],

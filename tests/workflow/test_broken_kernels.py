@@ -74,7 +74,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> BrokenRun:
         "only": list(KERNELS),
         "kernels": {name: {} for name in KERNELS},
         "measure": {"repeats": 1, "min_samples": 6, "max_samples": 6},
-        "simulate": {"tesla-c1060": None},
+        "chapters": {"tesla_c1060": {"simulate": None}},
     }
     outcome = project.snakemake(config=(project.write_config("broken.yaml", config),))
     dataset: Path = project.root / "results/broken/dataset"

@@ -22,7 +22,6 @@ CONFIG = {
     "dataset": "last",
     "only": [KERNEL],
     "kernels": {KERNEL: {"dtypes": ["float"]}},
-    "simulate": None,
     "chapters": None,
 }
 

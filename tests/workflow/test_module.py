@@ -69,7 +69,7 @@ def importer(root: Path, prefix: str = "", names: str = "", **changes: Any) -> P
 
 
 def test_another_workflow_runs_ours_under_a_prefix_and_other_names(tmp_path: Path) -> None:
-    project = importer(tmp_path, "sub/here", "as shmoo_*", simulate={})
+    project = importer(tmp_path, "sub/here", "as shmoo_*")
     outcome = project.snakemake(config=())
     assert outcome.status == 0, outcome.text
     assert outcome.jobs["shmoo_measure"] == outcome.jobs["mine"] == 1

@@ -16,7 +16,7 @@ CONFIG = {
     **TINY,
     "only": ["block_eq_partition"],
     "measure": {"repeats": 2, "min_samples": 12, "max_samples": 14},
-    "simulate": {"tesla-c1060": None},
+    "chapters": {"tesla_c1060": {"simulate": None}},
 }
 TARGETS = ("results/tiny/dataset",)
 

@@ -268,7 +268,9 @@ def test_a_kernel_alone_simulates_nothing_and_has_no_chapters_page(user_run: Use
 
 
 def test_nothing_is_simulated_where_no_device_is_named(user_run: UserRun) -> None:
-    none = user_run.project.write_config("none.yaml", {"run": "none", "simulate": None})
+    none = user_run.project.write_config(
+        "none.yaml", {"run": "none", "chapters": {"tesla_c1060": {"simulate": None}}}
+    )
     jobs = set(user_run.project.plan(config=(*user_run.config, none)))
     assert jobs == GENERIC | {"tally"}
 

@@ -17,8 +17,8 @@ import pytest
 from compiled import copy_compiled
 from conftest import ROOT
 from filelock import FileLock
-from gpushmoo.simulation.stages import simulate_device
 from projects import TINY, FinishedProject, Outcome, Project
+from tesla_c1060.stages import make_table
 
 RECORD = "reports/reference"
 
@@ -64,8 +64,10 @@ def compile_simulator(folder: Path) -> None:
 
     Else all jobs that simulate would make it for themselves at once, some ten seconds each.
     """
-    device, levels = ROOT / "config/devices/tesla-c1060.yaml", ["bus", "partitions", "banks"]
-    simulate_device(device, levels, [256], [1], folder / "simulated.parquet", 1)
+    device = "reports/chapters/tesla_c1060/devices/tesla-c1060.yaml"
+    asked = {"kind": "blocks", "file": device, "levels": ["bus", "partitions", "banks"]}
+    asked |= {"sizes": [256], "num_partition": [1]}
+    make_table(asked, folder / "simulated.parquet", 1)
 
 
 def copy_project(root: Path) -> None:

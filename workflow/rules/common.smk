@@ -29,12 +29,6 @@ except KeyboardInterrupt:
     raise SystemExit("gpushmoo: stopped before anything was started.")
 
 
-def placed(*parts):
-    """A file of the run, or what the record holds of it, which lies here wherever results go."""
-    path = flow.path(*parts)
-    return local(flow.recorded[path]) if path in flow.recorded else path
-
-
 # Scripts of a chapter's rules import the chapter, wherever its folder lies.
 lend_imports(c.folder.path.parent.resolve() for c in flow.chapters.values())
 # What compiles for a device or opens it; all else needs no CuPy.
@@ -50,7 +44,6 @@ wildcard_constraints:
     shard="[0-9]+-of-[0-9]+",
     repeat="[0-9]+",
     figure=flow.figure_pattern,
-    machine="[A-Za-z0-9][A-Za-z0-9._-]*",
 
 
 # What stages of a minute at most have in common. Each names the function that it calls.

@@ -56,9 +56,8 @@ use rule stage as report with:
         counted=flow.counted_files,
         energy=flow.energy_files,
         history=flow.history_files,
-        compared=flow.compared_files,
         chapters=[
-            local(flow.recorded[file]) if file in flow.recorded else file
+            file if Path(file).is_relative_to(flow.results) else local(file)
             for file in flow.chapter_reads
         ],
     output:

@@ -10,11 +10,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from gpushmoo.core.display import gbs, length, percent, seconds, significant
+from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.figures.style import OKABE_ITO, PAGE_WIDTH, apply_style, save
+from gpushmoo.storage.dataset import read_medians
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from .printed_plots import DEVICE_TO_HOST, HOST_TO_DEVICE_GBS, PCIE, PLOTS
+from .analysis import DOTS, copied_gbs, plot_series
+from .printed_plots import DEVICE_TO_HOST, HOST_TO_DEVICE_GBS, PCIE, PLOTS, read_dot
 
 TYPES = ("(double)", "(float)")
 SQUARE = "(square)"
@@ -30,6 +33,14 @@ MOST_TICKS = 12
 FEW_DECADES = 1e3
 
 
+def draw_plot(plot: str, dataset: Path, svg: Path) -> None:
+    """One of `PLOTS`, with the dot products of the data set in it."""
+    cells = read_medians(dataset, {"kernel": DOTS})
+    ours = plot_series(cells, PLOTS[plot].unit, square=plot.endswith("_square"))
+    published = read_dot(CHAPTERS / "streamed_dot/published", plot)
+    dot(published, ours, plot, svg, copied_gbs(cells))
+
+
 def dot(
     published: pd.DataFrame,
     ours: pd.DataFrame,
@@ -37,7 +48,7 @@ def dot(
     svg: Path,
     copied_gbs: float | None = None,
 ) -> None:
-    """One of `analysis.published_dot.PLOTS` over n, the elements of one array.
+    """One of `PLOTS` over n, the elements of one array.
 
     `published` is what `read_dot` gives for `plot`. `ours` has the columns ``series``, ``n`` and
     ``value``, the latter in the plot's unit (ms or GB/s), and may be empty. The caption compares a

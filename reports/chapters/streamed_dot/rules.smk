@@ -9,64 +9,39 @@ wildcard_constraints:
 
 if flow.config.dataset is None:
 
-    rule timeline:
+    rule study_dot:
         output:
-            flow.path("studies", "timeline.parquet"),
+            flow.path("studies", "{study}.parquet"),
         log:
-            flow.path("logs", "timeline.log"),
+            flow.path("logs", "{study}.log"),
         # Before the figures, which run beside each other.
         priority: 1
         conda:
             device_environment
-        threads: flow.all_cores
+        # Of errors nothing is timed.
+        threads: lambda wildcards: 1 if wildcards.study == "errors" else flow.all_cores
         resources:
             gpu=1,
         params:
-            spec=lambda _: streamed_dot.study_params("timeline", flow.job_device),
+            call="streamed_dot.study_job:run_job",
+            study=lambda wildcards: wildcards.study,
+            spec=lambda wildcards: streamed_dot.study_params(wildcards.study, flow.job_device),
             cache=flow.cache,
             backend=flow.backend_code,
         script:
-            "scripts/timeline.py"
-
-    rule errors:
-        output:
-            flow.path("studies", "errors.parquet"),
-        log:
-            flow.path("logs", "errors.log"),
-        conda:
-            device_environment
-        # Nothing is timed.
-        threads: 1
-        resources:
-            gpu=1,
-        params:
-            spec=lambda _: streamed_dot.study_params("errors", flow.job_device),
-            cache=flow.cache,
-            backend=flow.backend_code,
-        script:
-            "scripts/errors.py"
-
-    rule rivals:
-        output:
-            flow.path("studies", "rivals.parquet"),
-        log:
-            flow.path("logs", "rivals.log"),
-        # Before the figures, which run beside each other.
-        priority: 1
-        conda:
-            device_environment
-        threads: flow.all_cores
-        resources:
-            gpu=1,
-        params:
-            spec=lambda _: streamed_dot.study_params("rivals", flow.job_device),
-            cache=flow.cache,
-            backend=flow.backend_code,
-        script:
-            "scripts/rivals.py"
+            "../../../workflow/scripts/stage.py"
 
 
-rule figure_dot:
+# What both kinds of figures have in common; each names the function that it calls.
+rule dots:
+    localrule: True
+    conda:
+        "../../../environment.yml"
+    script:
+        "../../../workflow/scripts/stage.py"
+
+
+use rule dots as figure_dot with:
     input:
         dataset=flow.dataset,
     output:
@@ -81,20 +56,17 @@ rule figure_dot:
         flow.path("logs", "figure-dot-{plot}.log"),
     benchmark:
         flow.path("benchmarks", "figure-dot-{plot}.tsv")
-    localrule: True
-    conda:
-        "../../../environment.yml"
     params:
+        call="streamed_dot.figure_dot:draw_plot",
+        plot=lambda wildcards: wildcards.plot,
         note=figure_note,
         published=flow.template_digest(),
-    script:
-        "scripts/figure_dot.py"
 
 
-rule figure_study:
+use rule dots as figure_study with:
     input:
         # A recorded study lies here, wherever the results go.
-        lambda wildcards: (
+        table=lambda wildcards: (
             local(streamed_dot.study_file(wildcards.study))
             if flow.config.dataset
             else streamed_dot.study_file(wildcards.study)
@@ -111,10 +83,7 @@ rule figure_study:
         flow.path("logs", "figure-{study}-dot.log"),
     benchmark:
         flow.path("benchmarks", "figure-{study}-dot.tsv")
-    localrule: True
-    conda:
-        "../../../environment.yml"
     params:
+        call="streamed_dot.figure_studies:draw_study",
+        study=lambda wildcards: wildcards.study,
         note=figure_note,
-    script:
-        "scripts/figure_study.py"

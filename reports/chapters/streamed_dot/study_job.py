@@ -31,6 +31,15 @@ from .tracing import trace
 log = logging.getLogger(__name__)
 
 
+def run_job(study: str, spec: Mapping[str, Any], cache: str, out: Path, terminal: TextIO) -> None:
+    """Run the `study` of this name as `spec` says and write its table to `out`.
+
+    Raises DeviceError.
+    """
+    studies = {"timeline": run_timelines, "errors": run_errors, "rivals": run_comparisons}
+    studies[study](spec, Path(cache), out, terminal)
+
+
 def run_timelines(params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO) -> None:
     """Trace the cells of `params` and write their spans to `out` (timeline.TIMELINE_SCHEMA).
 

@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import typst
-from gpushmoo.core.paths import KERNELS
-from gpushmoo.simulation.dram import read_cycle_cycles
-from gpushmoo.simulation.machine import Machine, exact, load_machine
-from gpushmoo.simulation.reference import CORRECTED_ASSUMPTIONS, FIRST_ASSUMPTIONS
+from gpushmoo.core.paths import KERNELS, ROOT
 from gpushmoo.storage.wholefile import read_json, write_json, write_summed
 
 from .dram_cycles import Stage, banks_of, burst_duration
@@ -24,6 +21,8 @@ from .figures import atlas as drawings
 from .figures.chart_bars import LOOKS
 from .figures.dram_cycles import STAGE_COLOURS
 from .figures.drawing import partition_colour
+from .simulation.machine import Machine, exact, load_machine, read_cycle_cycles
+from .simulation.reference import CORRECTED_ASSUMPTIONS, FIRST_ASSUMPTIONS
 
 HERE = Path(__file__).resolve().parent
 KERNEL = KERNELS / "block_eq_partition" / "kernel.cu"
@@ -45,6 +44,14 @@ class _Timing(NamedTuple):
     symbol: str
     cycles: Fraction | int
     source: str
+
+
+def make_atlas(asked: Mapping[str, Any], recorded: Sequence[Path], pdf: Path) -> None:
+    """`build_atlas` for the device that is asked for; a recorded one is copied."""
+    if recorded:
+        shutil.copyfile(recorded[0], pdf)
+    else:
+        build_atlas(ROOT / asked["file"], pdf)
 
 
 def build_atlas(device_file: Path, pdf: Path) -> None:

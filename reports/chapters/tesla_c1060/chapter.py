@@ -1,9 +1,9 @@
-"""The chapter's part in the plan of a run: what is asked of the simulated device."""
+"""The chapter's part in the plan of a run: what is asked of simulated devices."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -11,41 +11,150 @@ from typing import Any
 
 from gpushmoo.chapters.contract import Chapter, ChapterError, ChapterPlan, ChapterRun
 from gpushmoo.core.paths import KERNELS, ROOT
+from gpushmoo.core.space import TYPICAL, most_values
+from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.digest import file_digest
-from gpushmoo.planning.recorded import recorded_name
-from gpushmoo.simulation.machine import Level, Machine, MachineError
-from gpushmoo.simulation.request import Simulation, check_levels
-from gpushmoo.simulation.tiling import Tiling, residency
+from gpushmoo.planning.sweeps import check_axis
 
-from .clocks import at_board_clock
+from .figures import DRAWN_FROM
+from .recorded import found, recorded_name
+from .simulation.machine import Level, Machine, MachineError, at_board_clock, load_machine
+from .simulation.tiling import Tiling, residency
 
+HERE = Path(__file__).resolve().parent
+DEVICES = HERE / "devices"
+# The device that the document is about; others are simulated beside it.
 DEVICE = "tesla-c1060"
-SCRIPTS = Path(__file__).resolve().parent / "scripts"
-# What each script makes, in the run's folder.
-MADE = {
-    "simulate_tables": (f"simulated/{DEVICE}-tables.parquet",),
-    "simulate_questions": tuple(
-        f"simulated/{DEVICE}-{part}.parquet" for part in ("questions", "profile")
-    ),
-    "simulate_tile_widths": (f"simulated/{DEVICE}-tiles.parquet",),
-    "check_published": (f"simulated/{DEVICE}-checks.json",),
-    "atlas": (f"figures-{DEVICE}.pdf",),
-}
-# What the page is made of.
-READ = frozenset({"tables", "questions", "tiles", "checks"})
+# Tables that the page is made of.
+ON_PAGE = ("tables", "questions", "tiles", "measured")
+# Measured cells of this kernel can be compared with simulated ones.
+COMPARED_KERNEL = "block_eq_partition"
+# Numbers of blocks of one simulated device.
+MOST_SIMULATED = 65_536
 # What the PDF of figures prints and is laid out by.
 PRINTED = (
     KERNELS / "block_eq_partition" / "kernel.cu",
-    SCRIPTS.with_name("atlas.typ"),
-    SCRIPTS.with_name("published") / "slips.json",
+    HERE / "atlas.typ",
+    HERE / "published" / "slips.json",
 )
 
 
 @dataclass(frozen=True)
-class DevicePlan(ChapterPlan):
-    """What each script is asked of the simulated device; nothing where that is not simulated."""
+class Simulation:
+    """One simulated `machine` and what is asked of it, by `simulate` in the configuration.
 
+    `levels` are how much of the memory is simulated. `sizes` (sides of square arrays, in elements)
+    over the axis `num_partition` make a figure; where they are empty there is none. `measured`
+    compares with measured cells of the device of the same name.
+    """
+
+    name: str
+    file: Path
+    machine: Machine
+    levels: tuple[str, ...]
+    sizes: tuple[int, ...]
+    num_partition: Any
+    measured: bool
+
+    def asked(self, kind: str, **more: Any) -> dict[str, Any]:
+        """What a job of this kind is told of the device, as plain values, and `more`."""
+        device = {"file": os.path.relpath(self.file, ROOT), "machine": repr(self.machine)}
+        return {"kind": kind, "levels": list(self.levels), **device, **more}
+
+
+def read_simulation(name: str, spec: Mapping[str, Any], folder: Path) -> Simulation:
+    """A device by the name of its file in `folder`; ChapterError names what does not fit."""
+    key = f"chapters.tesla_c1060.simulate.{name}"
+    files = {p.stem: p for p in folder.glob("*.yaml")}
+    if name not in files:
+        names = ", ".join(sorted(files))
+        raise ChapterError(f"{key}: there is no such simulated device; found: {names}")
+    levels, sizes = tuple(spec["levels"]), tuple(spec.get("sizes") or ())
+    num_partition = spec.get("num_partition")
+    if bool(sizes) != (num_partition is not None):
+        raise ChapterError(f"{key}: sizes and num_partition go together, give both")
+    if num_partition is not None:
+        _check_blocks(f"{key}.num_partition", num_partition)
+    try:
+        machine = load_machine(files[name])
+        check_levels(machine, files[name], levels)
+        _check_sizes(machine, sizes)
+    except MachineError as err:
+        raise ChapterError(f"{key}: {str(err).removesuffix('.')}") from err
+    measured = bool(spec.get("measured"))
+    return Simulation(name, files[name], machine, levels, sizes, num_partition, measured)
+
+
+def _check_blocks(key: str, axis: Any) -> None:
+    try:
+        check_axis(key, axis)
+    except ConfigError as err:
+        raise ChapterError(str(err).removesuffix(".")) from err
+    n = most_values(axis, TYPICAL)
+    if n > MOST_SIMULATED:
+        raise ChapterError(f"{key}: {n} values; at most {MOST_SIMULATED} are simulated")
+
+
+def check_levels(machine: Machine, file: Path, levels: Iterable[str]) -> None:
+    """Raise MachineError where `file` does not describe the machine at one of the `levels`."""
+    known = [level.value for level in machine.levels]
+    for level in levels:
+        if level not in known:
+            raise MachineError(f"{file.name} has no {level}; its levels are {', '.join(known)}")
+
+
+def _check_sizes(machine: Machine, sizes: Iterable[int]) -> None:
+    """Raise MachineError for a size that the device's tiles do not divide."""
+    for size, itemsize in product(sizes, (4, 8)):
+        residency(machine, Tiling.partition_wide(machine, size, itemsize))
+
+
+@dataclass(frozen=True)
+class DevicePlan(ChapterPlan):
+    """What is asked of simulated devices.
+
+    `asked` says it of each file that is made, `constants` how those of them are called in the
+    record that no measurement enters, and `recorded` which of these lie there, and where.
+    """
+
+    results: Path = Path()
     asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    constants: Mapping[str, str] = field(default_factory=dict)
+    recorded: Mapping[str, str] = field(default_factory=dict)
+
+    def asked_table(self, wildcards: Any) -> Mapping[str, Any]:
+        """What is asked for the table of this `machine` and `kind`."""
+        return self._asked(f"simulated/{wildcards.machine}-{wildcards.kind}.parquet")
+
+    def asked_comparison(self, wildcards: Any) -> Mapping[str, Any]:
+        """What is asked where this `machine` is compared with the measured one."""
+        return self._asked(f"simulated/{wildcards.machine}-measured.parquet")
+
+    def asked_checks(self, wildcards: Any) -> Mapping[str, Any]:
+        """What is asked for the document's numbers beside those of this `machine`."""
+        return self._asked(f"simulated/{wildcards.machine}-checks.json")
+
+    def asked_atlas(self, wildcards: Any) -> Mapping[str, Any]:
+        """What is asked for the document's figures, drawn for this `machine`."""
+        return self._asked(f"figures-{wildcards.machine}.pdf")
+
+    def recorded_atlas(self, wildcards: Any) -> list[str]:
+        """These figures in the record, if it has them."""
+        made = str(self.results / f"figures-{wildcards.machine}.pdf")
+        return [self.recorded[made]] if made in self.recorded else []
+
+    def _asked(self, file: str) -> Mapping[str, Any]:
+        return self.asked[str(self.results / file)]
+
+    def drawn_from(self, wildcards: Any) -> list[str]:
+        """The figure of this `machine` and `kind` in the record, else the tables behind it."""
+        name = f"{wildcards.kind}-{wildcards.machine}"
+        pair = [str(self.results / "figures" / f"{name}.{end}") for end in ("svg", "json")]
+        if set(pair) <= set(self.recorded):
+            return [self.recorded[file] for file in pair]
+        tables = (f"{wildcards.machine}-{t}.parquet" for t in DRAWN_FROM[wildcards.kind])
+        made = (str(self.results / "simulated" / table) for table in tables)
+        return [self.recorded.get(file, file) for file in made]
 
 
 class TeslaC1060(Chapter):
@@ -55,103 +164,111 @@ class TeslaC1060(Chapter):
     kernels = frozenset(
         {"block_eq_partition", "block_tiles", "copy2d_coalesced", "copy2d_document"}
     )
-    devices = frozenset({DEVICE})
 
     def plan(self, options: Mapping[str, Any], run: ChapterRun) -> DevicePlan:
-        """Nothing but the page where the device is not simulated (`simulate`)."""
-        simulation = run.simulations.get(DEVICE)
-        recorded = _recorded_index(run)
-        if simulation is None:
-            return DevicePlan(reads=recorded)
-        tables, questions = options.get("tables"), options.get("questions") or []
-        latencies, tiles = options.get("latency_cycles") or [], options.get("tiles")
-        machine = simulation.machine
-        try:
-            _check(machine, simulation, tables, questions, latencies)
-            _check_tiles(machine, tiles)
-        except MachineError as err:
-            raise ChapterError(f"chapters.tesla_c1060: {str(err).removesuffix('.')}") from err
-        asks: dict[str, dict[str, Any]] = {}
-        if tables is not None:
-            asks["simulate_tables"] = {"tables": tables}
-        if questions:
-            asks["simulate_questions"] = {"questions": questions}
-        if tiles is not None:
-            asks["simulate_tile_widths"] = {"tiles": tiles}
-        if options.get("figures"):
-            asks["check_published"] = {"latency_cycles": latencies}
-            asks["atlas"] = {"printed": file_digest(*PRINTED)}
-        device = {
-            "file": os.path.relpath(simulation.device_file, ROOT),
-            "machine": repr(machine),
-            "levels": list(simulation.levels),
-        }
-        asked = {script: device | ask for script, ask in asks.items()}
-        made = {run.path(file): script for script in asked for file in MADE[script]}
-        kinds = ("simulated",) * bool(simulation.sizes)
-        kinds += ("questions", "float3") * bool(questions)
+        """Simulated devices, and of that of the document all that its options ask.
+
+        Nothing but the page where it is not simulated.
+        """
+        simulations = [
+            read_simulation(name, spec, DEVICES)
+            for name, spec in sorted((options.get("simulate") or {}).items())
+            if spec is not None
+        ]
+        asked: dict[str, Mapping[str, Any]] = {}
+        for s in simulations:
+            if s.sizes:
+                more = {"sizes": list(s.sizes), "num_partition": s.num_partition}
+                asked[f"simulated/{s.name}-blocks.parquet"] = s.asked("blocks", **more)
+            if s.measured and COMPARED_KERNEL in run.kernels:
+                asked[f"simulated/{s.name}-measured.parquet"] = s.asked("measured")
+        params: dict[str, Any] = {}
+        for s in (s for s in simulations if s.name == DEVICE):
+            try:
+                asked |= _asked_of_the_document(s, options)
+            except MachineError as err:
+                raise ChapterError(f"chapters.tesla_c1060: {str(err).removesuffix('.')}") from err
+            names = ("n_sm", "half_warp", "memory_clock_mhz", "board_clock_mhz")
+            params = {name: getattr(s.machine, name) for name in names}
+        tables = {(spec["kind"], Path(file).stem) for file, spec in asked.items()}
+        figures = [
+            f"{figure}-{stem.removesuffix(f'-{kind}')}"
+            for figure, (kind, *_) in DRAWN_FROM.items()
+            for made, stem in sorted(tables)
+            if made == kind
+        ]
+        constants = {run.path(file): name for file, name in _record_names(asked, figures).items()}
+        anew = options.get("simulate_anew")
+        recorded = {} if anew else found(constants)
+        why = "asked for" if anew else "recorded with other code or options"
+        reads: dict[str, tuple[str, ...]] = _recorded_index(run)
+        for file, spec in asked.items():
+            if spec["kind"] in (*ON_PAGE, "checks"):
+                made = run.path(file)
+                reads[spec["kind"]] = (*reads.get(spec["kind"], ()), recorded.get(made, made))
         return DevicePlan(
-            figures=tuple(f"{kind}-{DEVICE}" for kind in kinds),
-            products=tuple(file for file in made if file.endswith(".pdf")),
-            reads=recorded
-            | {
-                kind: (file,)
-                for file in made
-                if (kind := Path(file).stem.removeprefix(f"{DEVICE}-")) in READ
-            },
-            params={
-                "n_sm": machine.n_sm,
-                "half_warp": machine.half_warp,
-                "memory_clock_mhz": machine.memory_clock_mhz,
-                "board_clock_mhz": machine.board_clock_mhz,
-            },
-            constants=_constants(run, made, asked),
-            asked=asked,
+            figures=tuple(figures),
+            products=tuple(run.path(file) for file in asked if file.endswith(".pdf")),
+            reads=reads,
+            params=params,
+            results=run.results,
+            asked={run.path(file): spec for file, spec in asked.items()},
+            constants=constants,
+            recorded=recorded,
+            noted={file: why for file in constants if file not in recorded},
         )
 
 
-def _constants(
-    run: ChapterRun, made: Mapping[str, str], asked: Mapping[str, Any]
-) -> dict[str, str]:
-    """The names in the record of what is `made`, and of the figures that are drawn from it."""
-    names = {
-        file: recorded_name(file, SCRIPTS / f"{script}.py", asked[script])
-        for file, script in made.items()
-    }
-    drawn_from = names.get(run.path(*MADE["simulate_questions"][:1]))
-    for kind in ("questions", "float3") if drawn_from else ():
-        for end in ("svg", "json"):
-            figure = run.path("figures", f"{kind}-{DEVICE}.{end}")
-            names[figure] = recorded_name(figure, SCRIPTS / f"figure_{kind}.py", drawn_from)
-    return names
+def _asked_of_the_document(s: Simulation, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the options ask of the document's device, by file; MachineError for what it cannot."""
+    tables, questions, tiles = (options.get(key) for key in ("tables", "questions", "tiles"))
+    asked: dict[str, dict[str, Any]] = {}
 
+    def ask(kind: str, **more: Any) -> None:
+        asked[f"simulated/{s.name}-{kind}.parquet"] = s.asked(kind, **more)
 
-def _check(
-    machine: Machine,
-    simulation: Simulation,
-    tables: Mapping[str, Any] | None,
-    questions: Sequence[int],
-    latencies: Sequence[int],
-) -> None:
-    """Every size is one that the device's tiles divide, every level one of its file's."""
-    for latency in latencies:
-        replace(machine, latency_cycles=latency)
+    if tables is not None:
+        ask("tables", **tables)
     if questions:
-        check_levels(machine, simulation.device_file, [Level.BANKS.value])
-        at_board_clock(machine)
-    sizes = [*(tables["sizes"] if tables else ()), *questions]
-    for size in dict.fromkeys(sizes):
-        for itemsize in (4, 8):
-            residency(machine, Tiling.partition_wide(machine, size, itemsize))
-        residency(machine, Tiling.square_tiles(size, 12))
+        check_levels(s.machine, s.file, [Level.BANKS.value])
+        at_board_clock(s.machine)
+        ask("questions", sides=questions)
+        ask("profile", sides=questions[:1])
+    sizes = [*(tables["sizes"] if tables else ()), *(questions or ())]
+    _check_sizes(s.machine, sizes)
+    for size in sizes:
+        residency(s.machine, Tiling.square_tiles(size, 12))
+    if tiles is not None:
+        for row, pad, itemsize in product(tiles["row_bytes"], tiles["pad_bytes"], (4, 8)):
+            residency(s.machine, Tiling.of_rows(tiles["size"], itemsize, row, pad))
+        ask("tiles", **tiles)
+    latencies = options.get("latency_cycles") or []
+    for latency in latencies:
+        replace(s.machine, latency_cycles=latency)
+    if options.get("figures"):
+        asked[f"simulated/{s.name}-checks.json"] = s.asked("checks", latency_cycles=latencies)
+        asked[f"figures-{s.name}.pdf"] = s.asked("atlas", printed=file_digest(*PRINTED))
+    return asked
 
 
-def _check_tiles(machine: Machine, tiles: Mapping[str, Any] | None) -> None:
-    """Every tile that is asked for is one that the device can have."""
-    if tiles is None:
-        return
-    for row_bytes, pad_bytes, itemsize in product(tiles["row_bytes"], tiles["pad_bytes"], (4, 8)):
-        residency(machine, Tiling.of_rows(tiles["size"], itemsize, row_bytes, pad_bytes))
+def _record_names(asked: Mapping[str, Mapping[str, Any]], figures: Iterable[str]) -> dict[str, str]:
+    """Names in the record of what is made without a measurement, and of the figures of it."""
+    modules = {"checks": "checks.py", "atlas": "atlas.py"}
+    names = {
+        file: recorded_name(file, HERE / modules.get(spec["kind"], "stages.py"), spec)
+        for file, spec in asked.items()
+        if spec["kind"] != "measured"
+    }
+    for figure in figures:
+        kind, _, device = figure.partition("-")
+        tables = [f"simulated/{device}-{table}.parquet" for table in DRAWN_FROM[kind]]
+        if set(tables) <= set(names):
+            for end in ("svg", "json"):
+                file = f"figures/{figure}.{end}"
+                names[file] = recorded_name(
+                    file, HERE / "figures/simulated.py", [names[table] for table in tables]
+                )
+    return names
 
 
 def _recorded_index(run: ChapterRun) -> dict[str, tuple[str, ...]]:

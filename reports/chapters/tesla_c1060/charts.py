@@ -15,9 +15,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from gpushmoo.simulation import dram
-from gpushmoo.simulation.machine import Machine
-from gpushmoo.simulation.reference import (
+from .saturation import Multiplier, SaturatedCopy, start_up_cycles, streaming_cycles
+from .simulation.machine import Machine, transfer_beats
+from .simulation.reference import (
     FIRST_ASSUMPTIONS,
     Assumptions,
     Chart,
@@ -26,8 +26,6 @@ from gpushmoo.simulation.reference import (
     TileCopy,
     simulate,
 )
-
-from .saturation import Multiplier, SaturatedCopy, start_up_cycles, streaming_cycles
 
 _READS = Chart()
 # Above the bars of the largest run that is charted, 512 tiles that are read and written.
@@ -113,7 +111,7 @@ def charted(
     run = simulate(
         machine, load, blocks, chart=chart, assumptions=assumptions, trace_limit=_ALL_BARS
     )
-    each = dram.transfer_beats(machine, load.half_warp_bytes) * assumptions.beat_cycles
+    each = transfer_beats(machine, load.half_warp_bytes) * assumptions.beat_cycles
     transfers = bus_transfers(run.events, each, assumptions.latency_cycles)
     return Charted(run, load, assumptions, chart, each, transfers)
 

@@ -6,19 +6,30 @@ from a formula.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
+from typing import Any
 
-from gpushmoo.simulation.dram import (
+from gpushmoo.core.paths import ROOT
+from gpushmoo.storage.wholefile import write_json
+
+from .charts import charted
+from .coalescing import compiled_loads, whole_accesses
+from .maps import assign_blocks, partitions_by_step, tile_row_stretches
+from .saturation import Multiplier, SaturatedCopy, double_over_float, saturated_bandwidth_gbs
+from .simulation.cells import BLOCK_EQ, Case, run_case
+from .simulation.machine import (
+    Level,
+    Machine,
     burst_cycles,
     half_warp_bytes,
+    load_machine,
     read_cycle_cycles,
     transfer_beats,
 )
-from gpushmoo.simulation.machine import Machine, load_machine
-from gpushmoo.simulation.reference import (
+from .simulation.reference import (
     CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
     Assumptions,
@@ -28,14 +39,7 @@ from gpushmoo.simulation.reference import (
     resident_blocks,
     simulate,
 )
-from gpushmoo.simulation.tiling import Tiling
-from gpushmoo.storage.wholefile import write_json
-
-from .charts import charted
-from .coalescing import compiled_loads, whole_accesses
-from .latency import DECIMALS, MEASURED_GBS, latency_sweep
-from .maps import assign_blocks, partitions_by_step, tile_row_stretches
-from .saturation import Multiplier, SaturatedCopy, double_over_float, saturated_bandwidth_gbs
+from .simulation.tiling import Tiling
 
 FLOAT, DOUBLE, FLOAT3 = 4, 8, 12  # bytes of one element
 TYPES = {"float": FLOAT, "double": DOUBLE}
@@ -65,13 +69,12 @@ class Check:
         return self.ours is not None and round(self.ours, self.decimals) == self.published
 
 
-def check_published(
-    device_file: Path, levels: Sequence[str], latencies: Sequence[int], checks: Path
-) -> None:
-    """Write the published quantities recomputed, and one block of float at all `latencies`."""
-    machine = load_machine(device_file)
+def check_published(asked: Mapping[str, Any], out: Path) -> None:
+    """Write the published quantities recomputed, and one block of float at all latencies asked."""
+    machine = load_machine(ROOT / asked["file"])
     rows = [asdict(check) for check in published_checks(machine)]
-    write_json(checks, {"checks": rows, "latency": latency_sweep(machine, levels, latencies)})
+    latency = latency_sweep(machine, asked["levels"], asked["latency_cycles"])
+    write_json(out, {"checks": rows, "latency": latency})
 
 
 def published_checks(machine: Machine) -> list[Check]:
@@ -329,3 +332,55 @@ def _saturated_checks(machine: Machine) -> Iterator[Check]:
         )
         ours = run.drained_bandwidth_gbs
         yield Check(f"saturated, {name}, 512²", "GB/s", published, 4, ours, how, corrects=True)
+
+
+SIDE, FLOAT = 256, 4  # elements; bytes of one
+# GB/s of one block of float, to so many decimals as the document prints.
+MEASURED_GBS, DECIMALS = 3.1, 1
+
+
+@dataclass(frozen=True)
+class OneBlock:
+    """GB/s of one block that copies 256² floats, at one memory latency in core cycles.
+
+    `first` and `corrected` are the document's slotted charts under its assumptions, `exact` those
+    of the cycle-exact simulation by level of detail.
+    """
+
+    latency_cycles: int
+    first: float
+    corrected: float
+    exact: dict[str, float]
+
+
+def latency_sweep(
+    machine: Machine, levels: Sequence[str], latencies: Sequence[int]
+) -> list[dict[str, Any]]:
+    """One block of float at each of the `latencies`, as rows of `OneBlock`."""
+    return [
+        asdict(
+            OneBlock(
+                latency,
+                _slotted_gbs(machine, replace(FIRST_ASSUMPTIONS, latency_cycles=latency)),
+                _slotted_gbs(machine, replace(CORRECTED_ASSUMPTIONS, latency_cycles=latency)),
+                {level: _simulated_gbs(machine, level, latency) for level in levels},
+            )
+        )
+        for latency in latencies
+    ]
+
+
+def _slotted_gbs(machine: Machine, assumptions: Assumptions) -> float:
+    load = TileCopy.square(machine, SIDE, FLOAT)
+    chart = Chart(writes=True, slotted=True)
+    return simulate(machine, load, 1, chart=chart, assumptions=assumptions).bandwidth_gbs
+
+
+def _simulated_gbs(machine: Machine, level: str, latency: int) -> float:
+    case = Case(BLOCK_EQ, "float", SIDE, 1, Level(level))
+    return run_case(replace(machine, latency_cycles=latency), case).drained_bandwidth_gbs
+
+
+def explains(gbs: float) -> bool:
+    """Whether a bandwidth, rounded as printed, is the measured one."""
+    return round(gbs, DECIMALS) == MEASURED_GBS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from gpushmoo.simulation.machine import Banks, Machine, MachineError, exact
+from .simulation.machine import Banks, Machine, MachineError, exact
 
 
 class Stage(Enum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 
-from gpushmoo.simulation.machine import Machine, MachineError
-from gpushmoo.simulation.tiling import Tiling, partition_of
+from .simulation.machine import Machine, MachineError
+from .simulation.tiling import Tiling, partition_of
 
 
 @dataclass(frozen=True)

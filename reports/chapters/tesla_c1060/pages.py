@@ -8,19 +8,30 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.core.display import significant
-from gpushmoo.core.schema import SIMULATION_SCHEMA, Status
+from gpushmoo.core.schema import Status
 from gpushmoo.report.chapter_pages import Measured, Page, figures_of
-from gpushmoo.report.simulated import LEVELS, signed
 from gpushmoo.report.tables import Json, Namer, namer
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_json
 
-from .answers import ALONE, BEST, BOARD, CHANGED, EVEN, HALF, Answer, Sizes, answers, at_levels
-from .index_cycles import index_table
-from .latency import DECIMALS, MEASURED_GBS, explains
-from .predictions import tables
-from .tiles import measured_widths, simulated_widths
-from .verdicts import verdicts
+from .answers import (
+    ALONE,
+    BEST,
+    BOARD,
+    CHANGED,
+    EVEN,
+    HALF,
+    Answer,
+    Sizes,
+    answers,
+    at_levels,
+    signed,
+    verdicts,
+)
+from .checks import DECIMALS, MEASURED_GBS, explains
+from .predictions import measured_widths, simulated_widths, tables
+from .simulation.cells import SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
+from .simulation.machine import LEVELS
 
 
 def page(measured: Measured) -> Page:
@@ -49,6 +60,12 @@ def page(measured: Measured) -> Page:
                 for file in measured.reads.get("index", ())
             ],
             "question_figures": figures_of(measured, "questions", "float3"),
+            "same_machine_figures": figures_of(measured, "same_machine"),
+            "same_machine": [
+                same_machine_page(points)
+                for file in measured.reads.get("measured", ())
+                if len(points := read_table(file, SAME_MACHINE_SCHEMA).to_pandas())
+            ],
             "doubling": doubling_rows(measured.cells, namer(measured.cells)),
             "slips": json.loads(slips),
         }
@@ -213,3 +230,60 @@ def doubling_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
                 }
             )
     return rows
+
+
+def same_machine_page(points: pd.DataFrame) -> Json:
+    """Rows of strings for the template; `points` have the columns of SAME_MACHINE_SCHEMA."""
+    levels = list(dict.fromkeys(points["level"]))
+    dtypes = list(dict.fromkeys(points["dtype"]))
+    by = points.set_index(["dtype", "num_partition", "level"])
+    blocks = list(dict.fromkeys(points["num_partition"]))
+    return {
+        "device": str(points["device"].iloc[0]),
+        "levels": [LEVELS[level] for level in levels],
+        "dtypes": dtypes,
+        "rows": [
+            {
+                "blocks": str(n),
+                "cells": [
+                    value
+                    for dtype in dtypes
+                    for value in (
+                        _gbs(by.loc[(dtype, n, levels[0]), "measured_gbs"]),
+                        _gbs(by.loc[(dtype, n, levels[-1]), "simulated_gbs"]),
+                        *(signed(by.loc[(dtype, n, level), "error"]) for level in levels),
+                    )
+                ],
+            }
+            for n in blocks
+            if all((dtype, n, levels[0]) in by.index for dtype in dtypes)
+        ],
+    }
+
+
+def _gbs(value: float) -> str:
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+# Cycles that the document measured on a Tesla C1060 by a block-wise test harness.
+PUBLISHED_CYCLES = 18.2
+
+
+def index_table(found: Json) -> Json:
+    """Rows of the page from what experiments/gpu/measure_index.py wrote."""
+    return {
+        "device": str(found["device"]["name"]),
+        "published": f"{PUBLISHED_CYCLES:g}",
+        "rows": [_row(row) for row in found["index"]],
+    }
+
+
+def _row(row: dict[str, Any]) -> Json:
+    return {
+        "variant": str(row["variant"]),
+        "threads": str(row["threads"]),
+        "loop": f"{row['loop_cycles']:.1f}",
+        "bare": f"{row['bare_cycles']:.1f}",
+        "index": f"{row['index_cycles']:.1f}",
+        "per_warp": f"{row['index_cycles'] / row['warps']:.2f}",
+    }

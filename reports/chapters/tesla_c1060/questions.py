@@ -6,27 +6,26 @@ than either; and the coalesced copy of float3 is dramatically worse than that of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-from gpushmoo.core.schema import PROFILE_SCHEMA
-from gpushmoo.simulation.cases import (
-    BLOCK_EQ,
-    COALESCED,
-    COMPILED_COMMANDS,
-    Case,
-    run_case,
-    write_cases,
-)
-from gpushmoo.simulation.dram_controller import P_BURSTS, P_OPENINGS, P_REQUESTS, P_WAITED
-from gpushmoo.simulation.machine import Banks, Level, Machine, MachineError, load_machine
-from gpushmoo.simulation.run import Watch
 from gpushmoo.storage.store import write_parquet
 
 from .answers import ALONE, BOARD, EVEN, HALF, named
-from .clocks import at_board_clock
+from .simulation.cells import (
+    BLOCK_EQ,
+    COALESCED,
+    COMPILED_COMMANDS,
+    PROFILE_SCHEMA,
+    Case,
+    run_case,
+)
+from .simulation.dram_controller import P_BURSTS, P_OPENINGS, P_REQUESTS, P_WAITED
+from .simulation.machine import Banks, Level, Machine, MachineError, at_board_clock
+from .simulation.run import Watch
 
 BLOCKS = (8, 16, 30, 32)
 # Requests among which the controller behind the banks may choose, where no variant says otherwise.
@@ -113,20 +112,23 @@ def _no_turnaround(machine: Machine) -> Machine:
     return replace(machine, banks=banks)
 
 
-def answer_questions(
-    device_file: Path, sides: Sequence[int], cells: Path, profile: Path, threads: int
-) -> None:
-    """Simulate all variants (SIMULATION_SCHEMA) and profiles of the coalesced copy over time.
+def questions(
+    machine: Machine, asked: Mapping[str, Any]
+) -> tuple[Mapping[str, Machine], list[Case]]:
+    """All variants, by name, and their cells of arrays with the `asked` sides."""
+    found = variants(machine)
+    cases = [case for side in asked["sides"] for case in _cases(found, side)]
+    return {v.name: v.machine for v in found}, cases
 
-    `sides` are those of square arrays, the first that of the profile (PROFILE_SCHEMA), which shows
-    for each partition what it did in BINS equal stretches of the run's time.
+
+def write_profile(machine: Machine, side: int, out: Path) -> None:
+    """The coalesced copy of `side`² elements over time (PROFILE_SCHEMA).
+
+    It shows for each partition what it did in BINS equal stretches of the run's time.
     """
-    found = variants(load_machine(device_file))
-    machines = {v.name: v.machine for v in found}
-    write_cases(machines, [c for side in sides for c in _cases(found, side)], cells, threads)
-    shown = next(v for v in found if v.name == named(HALF, Level.BANKS))
-    rows = [row for case in _coalesced(shown, sides[0]) for row in _profile(shown.machine, case)]
-    write_parquet(pa.Table.from_pylist(rows, schema=PROFILE_SCHEMA), profile, {})
+    shown = next(v for v in variants(machine) if v.name == named(HALF, Level.BANKS))
+    rows = [row for case in _coalesced(shown, side) for row in _profile(shown.machine, case)]
+    write_parquet(pa.Table.from_pylist(rows, schema=PROFILE_SCHEMA), out, {})
 
 
 def _cases(found: Iterable[Variant], side: int) -> list[Case]:

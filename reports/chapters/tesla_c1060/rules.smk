@@ -1,125 +1,103 @@
-# The document's numbers, tables and figures from the simulated device, and its open questions.
+# Simulated devices, what the first document asks of its own, and figures of both. What the record
+# holds is copied, not made.
 tesla_c1060 = flow.plan_of("tesla_c1060")
 
 
-rule simulate_tables:
-    output:
-        flow.path("simulated", "{machine}-tables.parquet"),
-    log:
-        flow.path("logs", "simulate-{machine}-tables.log"),
-    benchmark:
-        flow.path("benchmarks", "simulate-{machine}-tables.tsv")
+wildcard_constraints:
+    machine="[A-Za-z0-9][A-Za-z0-9._-]*",
+
+
+# What all of them have in common; each names the function that it calls.
+rule c1060:
     localrule: True
     conda:
         "../../../environment.yml"
-    threads: 2
-    params:
-        spec=tesla_c1060.asked.get("simulate_tables"),
     script:
-        "scripts/simulate_tables.py"
+        "../../../workflow/scripts/stage.py"
 
 
-rule simulate_questions:
-    output:
-        cells=flow.path("simulated", "{machine}-questions.parquet"),
-        profile=flow.path("simulated", "{machine}-profile.parquet"),
+# Makes anew what the repository holds of what no measurement enters.
+use rule c1060 as record with:
+    input:
+        list(tesla_c1060.constants),
     log:
-        flow.path("logs", "simulate-{machine}-questions.log"),
-    benchmark:
-        flow.path("benchmarks", "simulate-{machine}-questions.tsv")
-    localrule: True
-    conda:
-        "../../../environment.yml"
-    threads: 2
+        flow.path("logs", "record.log"),
     params:
-        spec=tesla_c1060.asked.get("simulate_questions"),
-    script:
-        "scripts/simulate_questions.py"
+        call="tesla_c1060.recorded:replace_record",
+        constants=tesla_c1060.constants,
 
 
-rule simulate_tile_widths:
+use rule c1060 as simulate with:
     output:
-        flow.path("simulated", "{machine}-tiles.parquet"),
+        flow.path("simulated", "{machine}-{kind}.parquet"),
     log:
-        flow.path("logs", "simulate-{machine}-tiles.log"),
+        flow.path("logs", "simulate-{machine}-{kind}.log"),
     benchmark:
-        flow.path("benchmarks", "simulate-{machine}-tiles.tsv")
-    localrule: True
-    conda:
-        "../../../environment.yml"
+        flow.path("benchmarks", "simulate-{machine}-{kind}.tsv")
+    wildcard_constraints:
+        kind="blocks|tables|questions|profile|tiles",
     threads: 2
     params:
-        spec=tesla_c1060.asked.get("simulate_tile_widths"),
-    script:
-        "scripts/simulate_tile_widths.py"
+        call="tesla_c1060.stages:make_table",
+        asked=tesla_c1060.asked_table,
 
 
-rule check_published:
+use rule c1060 as same_machine with:
+    input:
+        dataset=flow.dataset,
+    output:
+        flow.path("simulated", "{machine}-measured.parquet"),
+    log:
+        flow.path("logs", "same-machine-{machine}.log"),
+    benchmark:
+        flow.path("benchmarks", "same-machine-{machine}.tsv")
+    threads: 2
+    params:
+        call="tesla_c1060.simulation.compare_measured:compare_with_measured",
+        asked=tesla_c1060.asked_comparison,
+
+
+use rule c1060 as check_published with:
     output:
         flow.path("simulated", "{machine}-checks.json"),
     log:
         flow.path("logs", "check-published-{machine}.log"),
     benchmark:
         flow.path("benchmarks", "check-published-{machine}.tsv")
-    localrule: True
-    conda:
-        "../../../environment.yml"
     params:
-        spec=tesla_c1060.asked.get("check_published"),
-    script:
-        "scripts/check_published.py"
+        call="tesla_c1060.checks:check_published",
+        asked=tesla_c1060.asked_checks,
 
 
-rule figure_questions:
+use rule c1060 as figure_simulated with:
     input:
-        lambda wildcards: placed("simulated", f"{wildcards.machine}-questions.parquet"),
+        sources=lambda wildcards: [
+            local(file) if file in tesla_c1060.recorded.values() else file
+            for file in tesla_c1060.drawn_from(wildcards)
+        ],
     output:
         svg=report(
-            flow.path("figures", "questions-{machine}.svg"),
+            flow.path("figures", "{kind}-{machine}.svg"),
             caption="../../../workflow/report/figure.rst",
             category="The first document beside ours",
             labels=figure_labels,
         ),
-        note=flow.path("figures", "questions-{machine}.json"),
+        note=flow.path("figures", "{kind}-{machine}.json"),
     log:
-        flow.path("logs", "figure-questions-{machine}.log"),
+        flow.path("logs", "figure-{kind}-{machine}.log"),
     benchmark:
-        flow.path("benchmarks", "figure-questions-{machine}.tsv")
-    localrule: True
-    conda:
-        "../../../environment.yml"
+        flow.path("benchmarks", "figure-{kind}-{machine}.tsv")
+    wildcard_constraints:
+        kind="simulated|same_machine|questions|float3",
     params:
+        call="tesla_c1060.figures.simulated:draw",
+        kind=lambda wildcards: wildcards.kind,
         note=figure_note,
-    script:
-        "scripts/figure_questions.py"
 
 
-rule figure_float3:
+use rule c1060 as atlas with:
     input:
-        cells=lambda wildcards: placed("simulated", f"{wildcards.machine}-questions.parquet"),
-        profile=lambda wildcards: placed("simulated", f"{wildcards.machine}-profile.parquet"),
-    output:
-        svg=report(
-            flow.path("figures", "float3-{machine}.svg"),
-            caption="../../../workflow/report/figure.rst",
-            category="The first document beside ours",
-            labels=figure_labels,
-        ),
-        note=flow.path("figures", "float3-{machine}.json"),
-    log:
-        flow.path("logs", "figure-float3-{machine}.log"),
-    benchmark:
-        flow.path("benchmarks", "figure-float3-{machine}.tsv")
-    localrule: True
-    conda:
-        "../../../environment.yml"
-    params:
-        note=figure_note,
-    script:
-        "scripts/figure_float3.py"
-
-
-rule atlas:
+        recorded=lambda wildcards: local(tesla_c1060.recorded_atlas(wildcards)),
     output:
         pdf=report(
             flow.path("figures-{machine}.pdf"),
@@ -131,63 +109,6 @@ rule atlas:
         flow.path("logs", "atlas-{machine}.log"),
     benchmark:
         flow.path("benchmarks", "atlas-{machine}.tsv")
-    localrule: True
-    conda:
-        "../../../environment.yml"
     params:
-        spec=tesla_c1060.asked.get("atlas"),
-    script:
-        "scripts/atlas.py"
-
-
-# Figures that the record holds are copied, not drawn.
-rule recorded_figure_c1060:
-    input:
-        svg=lambda wildcards: placed("figures", f"{wildcards.kind}-{wildcards.machine}.svg"),
-        note=lambda wildcards: placed("figures", f"{wildcards.kind}-{wildcards.machine}.json"),
-    output:
-        svg=report(
-            flow.path("figures", "{kind}-{machine}.svg"),
-            caption="../../../workflow/report/figure.rst",
-            category="The first document beside ours",
-            labels=figure_labels,
-        ),
-        note=flow.path("figures", "{kind}-{machine}.json"),
-    log:
-        flow.path("logs", "figure-{kind}-{machine}.log"),
-    wildcard_constraints:
-        kind="questions|float3",
-        machine=flow.recorded_machines("questions"),
-    localrule: True
-    conda:
-        "../../../environment.yml"
-    params:
-        note=figure_note,
-    shell:
-        "(cp {input.svg:q} {output.svg:q} && cp {input.note:q} {output.note:q}) 2> {log:q}"
-
-
-rule recorded_atlas:
-    input:
-        lambda wildcards: placed(f"figures-{wildcards.machine}.pdf"),
-    output:
-        pdf=report(
-            flow.path("figures-{machine}.pdf"),
-            caption="atlas.rst",
-            category="The first document beside ours",
-            labels={"figure": "Every figure of the document, drawn again"},
-        ),
-    log:
-        flow.path("logs", "atlas-{machine}.log"),
-    wildcard_constraints:
-        machine=flow.recorded_machines("figures"),
-    localrule: True
-    conda:
-        "../../../environment.yml"
-    shell:
-        "cp {input:q} {output:q} 2> {log:q}"
-
-
-ruleorder: recorded_figure_c1060 > figure_questions
-ruleorder: recorded_figure_c1060 > figure_float3
-ruleorder: recorded_atlas > atlas
+        call="tesla_c1060.atlas:make_atlas",
+        asked=tesla_c1060.asked_atlas,

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from gpushmoo.simulation.dram import burst_cycles, half_warp_bytes
-from gpushmoo.simulation.machine import Machine, exact
+from .simulation.machine import Machine, burst_cycles, exact, half_warp_bytes
 
 
 class Multiplier(Enum):

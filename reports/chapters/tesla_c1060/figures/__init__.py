@@ -1,1 +1,9 @@
 """The document's figures, drawn from a simulated device."""
+
+# Tables of simulated cells that each kind of figure is drawn from.
+DRAWN_FROM = {
+    "simulated": ("blocks",),
+    "same_machine": ("measured",),
+    "questions": ("questions",),
+    "float3": ("questions", "profile"),
+}

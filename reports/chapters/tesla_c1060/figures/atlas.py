@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from gpushmoo.simulation.machine import Machine
-
+from ..simulation.machine import Machine
 from .charts_bus import DRAWINGS as BUS
 from .charts_queues import DRAWINGS as QUEUES
 from .charts_read import DRAWINGS as READ

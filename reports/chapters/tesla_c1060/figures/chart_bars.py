@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 from gpushmoo.figures.style import OKABE_ITO, PAGE_WIDTH, apply_style
-from gpushmoo.simulation.machine import Machine
-from gpushmoo.simulation.reference import TileCopy
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -18,6 +16,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from ..charts import Charted, CopyPhase, Transfer, charted
+from ..simulation.machine import Machine
+from ..simulation.reference import TileCopy
 from .drawing import CELL_SIZE, NOTE_SIZE
 
 Time = Fraction | float

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 from gpushmoo.figures.style import PAGE_WIDTH, apply_style, save
-from gpushmoo.simulation.machine import Machine
 from matplotlib.axes import Axes
 
 from ..charts import Charted, combined, in_step
+from ..simulation.machine import Machine
 from . import chart_bars as bars
 from .chart_bars import DOUBLE, FLOAT, NAMES, Lane, plural
 from .drawing import NOTE_SIZE, Drawing

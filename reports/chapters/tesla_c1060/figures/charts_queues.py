@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from gpushmoo.figures.style import save
-from gpushmoo.simulation.machine import Machine
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
 from ..charts import Queues, queues_at
+from ..simulation.machine import Machine
 from . import chart_bars as bars
 from .chart_bars import FLOAT, LOOKS, plural
 from .drawing import CELL_SIZE, NOTE_SIZE, Drawing

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpushmoo.figures.style import save
-from gpushmoo.simulation.machine import Machine
-from gpushmoo.simulation.reference import FIRST_ASSUMPTIONS, TileCopy
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from ..charts import Charted, charted, tile_periods
+from ..simulation.machine import Machine
+from ..simulation.reference import FIRST_ASSUMPTIONS, TileCopy
 from . import chart_bars as bars
 from .chart_bars import DOUBLE, FLOAT, LOOKS, NAMES, SIDE, Lane, plural
 from .drawing import NOTE_SIZE, Drawing

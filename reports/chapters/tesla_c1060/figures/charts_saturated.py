@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from gpushmoo.figures.style import save
-from gpushmoo.simulation.machine import Machine
-from gpushmoo.simulation.reference import Assumptions, Chart, Event, TileCopy
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
@@ -30,6 +28,8 @@ from ..saturation import (
     saturated_bandwidth_gbs,
     start_up_cycles,
 )
+from ..simulation.machine import Machine
+from ..simulation.reference import Assumptions, Chart, Event, TileCopy
 from . import chart_bars as bars
 from .chart_bars import DOUBLE, FLOAT, LOOKS, NAMES, Lane, Look, plural
 from .drawing import Drawing

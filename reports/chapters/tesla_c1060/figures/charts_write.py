@@ -7,16 +7,16 @@ from itertools import pairwise
 from pathlib import Path
 
 from gpushmoo.figures.style import save
-from gpushmoo.simulation.machine import Machine
-from gpushmoo.simulation.reference import (
+
+from ..charts import Charted, charted, tile_periods
+from ..simulation.machine import Machine
+from ..simulation.reference import (
     CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
     Assumptions,
     Chart,
     TileCopy,
 )
-
-from ..charts import Charted, charted, tile_periods
 from . import chart_bars as bars
 from .chart_bars import DOUBLE, FLOAT, NAMES, SIDE, plural
 from .drawing import Drawing

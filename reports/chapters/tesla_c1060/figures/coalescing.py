@@ -9,11 +9,10 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from gpushmoo.figures.style import PAGE_WIDTH, apply_style, save
-from gpushmoo.simulation.dram import half_warp_bytes
-from gpushmoo.simulation.machine import Machine
 from matplotlib.axes import Axes
 
 from ..coalescing import Transaction, compiled_loads, whole_accesses
+from ..simulation.machine import Machine, half_warp_bytes
 from .drawing import NEUTRAL, NOTE_SIZE, Drawing, cell
 
 FLOAT, DOUBLE, FLOAT3 = 4, 8, 12

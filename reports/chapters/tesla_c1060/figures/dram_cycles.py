@@ -8,8 +8,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 from gpushmoo.figures.style import PAGE_WIDTH, apply_style, save
-from gpushmoo.simulation.dram import half_warp_bytes, read_cycle_cycles
-from gpushmoo.simulation.machine import Machine
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
@@ -24,6 +22,7 @@ from ..dram_cycles import (
     pipelined_reads,
     read_cycle,
 )
+from ..simulation.machine import Machine, half_warp_bytes, read_cycle_cycles
 from .drawing import NOTE_SIZE, Drawing
 
 # Fill and ink; neighbours in time differ in lightness, so that they do in grey print.

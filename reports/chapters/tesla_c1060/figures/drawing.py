@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpushmoo.simulation.machine import Machine
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
+
+from ..simulation.machine import Machine
 
 # Paul Tol's light palette: told apart by colour-blind readers, and black text is legible on each.
 PARTITION_COLOURS = (

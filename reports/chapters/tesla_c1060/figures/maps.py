@@ -9,12 +9,12 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from gpushmoo.figures.style import PAGE_WIDTH, apply_style, save
-from gpushmoo.simulation.machine import Machine
-from gpushmoo.simulation.tiling import Tiling
 from matplotlib.axes import Axes
 
 from .. import maps
 from ..maps import SmLoad, Stretch
+from ..simulation.machine import Machine
+from ..simulation.tiling import Tiling
 from .drawing import CELL_SIZE, NEUTRAL, NOTE_SIZE, Drawing, cell, frame, partition_colour
 
 SIDE = 256

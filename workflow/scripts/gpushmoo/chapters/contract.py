@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..core.space import Cell
-from ..simulation.request import Simulation
 from ..workloads.loader import KernelFolder
 
 
@@ -40,15 +39,13 @@ class ChapterRun:
     """What a chapter may know of a run when it is planned.
 
     `results` is the folder of the run's files, relative to the working directory. `kernels` are the
-    swept ones, by name; `simulations` the simulated devices, by name. `dataset` is the folder of
-    recorded shards that the run renders, None where it measures. `root` is the folder that
-    relative paths in the configuration refer to.
+    swept ones, by name. `dataset` is the folder of recorded shards that the run renders, None where
+    it measures. `root` is the folder that relative paths in the configuration refer to.
     """
 
     results: Path
     seed: int
     kernels: Mapping[str, KernelFolder]
-    simulations: Mapping[str, Simulation]
     dataset: Path | None
     root: Path
 
@@ -64,8 +61,8 @@ class ChapterPlan:
     `figures` are names of figures (``figures/<name>.svg`` and ``.json`` beside it), in their order
     on the page. `measured` are files that a job on the device makes, `products` stand beside the
     report, and `reads` are what the page is made of besides the run's cells, by what they hold.
-    `params` are plain values that the page is told. `constants` are those of the files that no
-    measurement enters, with their names in the record (`planning.recorded.recorded_name`).
+    `params` are plain values that the page is told. `noted` are files of which the terminal says,
+    before they are made, that they are, and why.
     """
 
     figures: tuple[str, ...] = ()
@@ -73,20 +70,18 @@ class ChapterPlan:
     products: tuple[str, ...] = ()
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
-    constants: Mapping[str, str] = field(default_factory=dict)
+    noted: Mapping[str, str] = field(default_factory=dict)
     # Cells that its own jobs launch, by the configuration's key: they must fit the device's memory.
     cells: Mapping[str, Cell] = field(default_factory=dict)
 
 
 class Chapter(ABC):
-    """What the instrument knows of one published document: its kernels, devices, files and page."""
+    """What the instrument knows of one published document: its kernels, files and page."""
 
     # Full title of the chapter's document, with its author or where it was published.
     document: ClassVar[str]
     # The chapter is in a run that sweeps one of these kernels.
     kernels: ClassVar[frozenset[str]]
-    # Simulated devices that a run has only with this chapter.
-    devices: ClassVar[frozenset[str]] = frozenset()
     # Kernels whose best cells stand on the chapter's page instead of in the report's own tables.
     tells: ClassVar[frozenset[str]] = frozenset()
 

@@ -1,4 +1,4 @@
-"""Which chapters and which simulated devices a run has."""
+"""Which chapters a run has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 from ..chapters.contract import ChapterError, ChapterPlan, ChapterRun
 from ..chapters.loader import ChapterFolder, ChapterFolderError, find_chapters, load_chapter
 from ..core.paths import ROOT
-from ..simulation.request import COMPARED_KERNELS, Simulation
 from ..workloads.loader import KernelFolder
 from ..workloads.user_code import blamed
 from .config_schema import ConfigError, check_schema, refuse_unknown
@@ -25,19 +24,13 @@ class PlannedChapter:
     folder: ChapterFolder
     plan: ChapterPlan
 
-    def page_params(self, results: Path, recorded: Mapping[str, str]) -> dict[str, Any]:
-        """What the report is told to make the chapter's page of; `results` is the run's folder.
-
-        Files that are `recorded` are read where the record has them.
-        """
+    def page_params(self, results: Path) -> dict[str, Any]:
+        """What the report is told to make the chapter's page of; `results` is the run's folder."""
         figures = [str(results.joinpath("figures", f"{name}.svg")) for name in self.plan.figures]
         return {
             "code": code_digest(self.folder.path / "pages.py"),
             "folder": os.path.relpath(self.folder.path, ROOT),
-            "reads": {
-                kind: [recorded.get(file, file) for file in files]
-                for kind, files in self.plan.reads.items()
-            },
+            "reads": {kind: list(files) for kind, files in self.plan.reads.items()},
             "params": dict(self.plan.params),
             "tells": sorted(self.folder.chapter.tells),
             "figures": figures,
@@ -51,30 +44,17 @@ def plan_chapters(
     results: Path,
     dataset: Path | None,
     kernels: Mapping[str, KernelFolder],
-    simulations: Mapping[str, Simulation],
-) -> tuple[dict[str, Simulation], dict[str, PlannedChapter]]:
-    """The simulated devices and the chapters of a run that sweeps `kernels`, each by name.
-
-    A simulated device that only absent chapters speak of is left out, as is a comparison with
-    measured cells where no kernel is swept that can be simulated. Raises ConfigError.
-    """
+) -> dict[str, PlannedChapter]:
+    """The chapters of a run that sweeps `kernels`, by name. Raises ConfigError."""
     try:
         paths = find_chapters(root / f for f in ["reports/chapters", *raw["chapter_folders"]])
         folders = {name: load_chapter(path) for name, path in paths.items()}
     except ChapterFolderError as err:
         raise ConfigError(str(err)) from err
     options = {} if raw["chapters"] is None else _options(raw["chapters"], schema, folders)
-    swept = set(kernels)
-    present = {n: folders[n] for n in options if folders[n].chapter.kernels & swept}
-    absent = {d for n, f in folders.items() if n not in present for d in f.chapter.devices}
-    spoken_of = {d for f in present.values() for d in f.chapter.devices}
-    kept = {
-        name: s
-        for name, s in simulations.items()
-        if name not in absent - spoken_of and (not s.measured or COMPARED_KERNELS & swept)
-    }
-    run = ChapterRun(results, raw["seed"], kernels, kept, dataset, root)
-    return kept, {n: PlannedChapter(f, _plan(f, options[n], run)) for n, f in present.items()}
+    present = {n: folders[n] for n in options if folders[n].chapter.kernels & set(kernels)}
+    run = ChapterRun(results, raw["seed"], kernels, dataset, root)
+    return {n: PlannedChapter(f, _plan(f, options[n], run)) for n, f in present.items()}
 
 
 def _plan(folder: ChapterFolder, options: Mapping[str, Any], run: ChapterRun) -> ChapterPlan:

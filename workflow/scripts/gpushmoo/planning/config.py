@@ -16,8 +16,6 @@ from ..core.backends import AUTO, BACKENDS
 from ..core.paths import RESULTS, NoOtavaError, find_otava
 from ..core.readable import UnreadableError, refuse_braces
 from ..core.schema import FAULTS, Status, axis_fault
-from ..core.space import TYPICAL, most_values
-from ..simulation.request import Simulation, SimulationError, read_simulation
 from ..storage.dataset import finished_runs, runs_in
 from ..storage.packed import unpacked
 from ..storage.store import BadParquetError
@@ -28,7 +26,6 @@ from .config_schema import ConfigError, bulk_fault, check_schema, did_you_mean
 from .sweeps import (
     Bounds,
     SweepConfig,
-    check_axis,
     measure_params,
     named_sweep,
     refuse_impossible,
@@ -38,8 +35,6 @@ from .sweeps import (
     refuse_too_large,
 )
 
-# Numbers of blocks of one simulated device.
-MOST_SIMULATED = 65_536
 # Studies that are sweeps, which config/<study>.yaml holds.
 SWEPT_STUDIES = frozenset({"machine"})
 
@@ -65,12 +60,10 @@ class RunConfig:
     thread_limit: int | None
     measure: dict[str, Any]
     cells_per_shard: int
-    simulations: dict[str, Simulation]
     chapters: dict[str, PlannedChapter]
     studies: tuple[str, ...]
     dataset: Path | None
     strict: bool
-    simulate_anew: bool
     again: frozenset[Status]
     compared: ComparedRuns | None
     earlier: EarlierRuns | None
@@ -121,18 +114,13 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
     measure = measure_params("measure.", m)
     memory = raw["device_memory_gib"]
     dataset = _dataset(raw["dataset"], root)
-    simulations, chapters = plan_chapters(
+    chapters = plan_chapters(
         raw,
         schema,
         root,
         results / raw["run"],
         dataset,
         {s.folder.name: s.folder for s in sweeps.values()},
-        {
-            name: _simulation(name, spec, root)
-            for name, spec in sorted((raw["simulate"] or {}).items())
-            if spec is not None
-        },
     )
     return RunConfig(
         run=raw["run"],
@@ -147,12 +135,10 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         thread_limit=raw["thread_limit"],
         measure=measure,
         cells_per_shard=m["cells_per_shard"],
-        simulations=simulations,
         chapters=chapters,
         studies=_studies(raw),
         dataset=dataset,
         strict=raw["strict"],
-        simulate_anew=raw["simulate_anew"],
         again=_again(raw),
         compared=read_compared(raw),
         earlier=read_earlier(raw, results / raw["run"]),
@@ -206,19 +192,6 @@ def _chosen(
                 f"{did_you_mean(name, sweeps)}"
             )
     return {name: sweep for name, sweep in sweeps.items() if name in only}
-
-
-def _simulation(name: str, spec: Mapping[str, Any], root: Path) -> Simulation:
-    if spec.get("num_partition") is not None:
-        key, values = f"simulate.{name}.num_partition", spec["num_partition"]
-        check_axis(key, values)
-        n = most_values(values, TYPICAL)
-        if n > MOST_SIMULATED:
-            raise ConfigError(f"{key}: {n} values; at most {MOST_SIMULATED} are simulated.")
-    try:
-        return read_simulation(name, spec, root)
-    except SimulationError as err:
-        raise ConfigError(f"{err}.") from err
 
 
 def _dataset(value: str | None, root: Path) -> Path | None:

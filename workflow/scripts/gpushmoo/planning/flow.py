@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -27,7 +26,6 @@ from .config import SWEPT_STUDIES, RunConfig, check_memory, load_config
 from .digest import code_digest, library_digest, module_digest, template_digest
 from .figure_plan import FigureSpec, figures_of
 from .plan import ShardJob, build_params, named_shard, plan_shards, run_plan
-from .recorded import asked_of, found, simulated_constants
 from .sweeps import refuse_kinds
 
 # Does the measuring jobs.
@@ -457,19 +455,12 @@ class Flow:
 
     @property
     def figure_files(self) -> list[str]:
-        """SVG files of all figures of the report: measured, simulated, and the chapters'."""
-        simulated = [
-            f"{kind}-{s.name}"
-            for s in self.config.simulations.values()
-            for kind, is_drawn in (("simulated", s.sizes), ("same_machine", s.measured))
-            if is_drawn
-        ]
+        """SVG files of all figures of the report: of measured cells, and the chapters'."""
         chapters = [name for c in self.chapters.values() for name in c.plan.figures]
         own = (("energy", self.energy_files), ("history", self.config.earlier))
         asked = [name for name, told in own if told]
-        names = [f.name for f in self.figures] + asked + simulated + chapters
-        # A chapter may show one of the others on its own page.
-        return [self.path("figures", f"{n}.svg") for n in dict.fromkeys(names)]
+        names = [f.name for f in self.figures] + asked + chapters
+        return [self.path("figures", f"{n}.svg") for n in names]
 
     @property
     def figure_notes(self) -> list[str]:
@@ -520,35 +511,6 @@ class Flow:
             sections.setdefault(figure.view.section(), []).append(f"{figure.name}.svg")
         return sections
 
-    @cached_property
-    def constants(self) -> dict[str, str]:
-        """Files of this run that no measurement enters, with their names in the record."""
-        constants = simulated_constants(self.results, self.config.simulations.values())
-        for chapter in self.chapters.values():
-            constants |= chapter.plan.constants
-        return constants
-
-    @cached_property
-    def recorded(self) -> dict[str, str]:
-        """Those of the constants that are taken from the record, and where they lie there."""
-        return {} if self.config.simulate_anew else found(self.constants)
-
-    def recorded_machines(self, kind: str) -> str:
-        """Devices whose figure of this kind the record holds, as a regular expression."""
-        stems = (Path(file).stem.partition("-") for file in self.recorded)
-        machines = {re.escape(machine) for start, _, machine in stems if start == kind}
-        return "|".join(sorted(machines)) or "(?!)"
-
-    def simulation_params(self, wildcards: Any) -> dict[str, Any]:
-        """What is asked of a simulated device, and the device itself."""
-        return asked_of(self.config.simulations[wildcards.machine])
-
-    @property
-    def compared_files(self) -> list[str]:
-        """Simulated devices compared with the measured ones of their names."""
-        names = [s.name for s in self.config.simulations.values() if s.measured]
-        return [self.path("simulated", f"{name}-measured.parquet") for name in names]
-
     def report_params(self, wildcards: Any) -> dict[str, Any]:
         """What the report tells about the run besides its files."""
         return {
@@ -563,9 +525,7 @@ class Flow:
             "host_fed": self.host_fed_kernels,
             "recorded": self.config.dataset is not None,
             "seed": self.config.seed,
-            "chapters": {
-                n: c.page_params(self.results, self.recorded) for n, c in self.chapters.items()
-            },
+            "chapters": {n: c.page_params(self.results) for n, c in self.chapters.items()},
         }
 
     def template_digest(self) -> str:

@@ -53,9 +53,6 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
     words = {k: _YAML_WORDS.get(v, v) if isinstance(v, str) else v for k, v in config.items()}
     plain: dict[str, Any] = load_configfile(DEFAULTS)
     update_config(plain, words)
-    if last_said(parts, "simulate")[0] == {}:
-        # Merged into what stands before it, that leaves all devices in.
-        plain["simulate"] = {}
     for key in ("kernel_folders", "chapter_folders"):
         plain[key] = located(*last_said(parts, key), plain[key])
     plain = with_whole_axes(plain, [part for part, _ in parts])
@@ -161,7 +158,7 @@ def check_at_start(flow: Flow, workflow: Any) -> None:
             refuse_without_program(flow, workflow, rules)
             write_plan(flow, workflow)
             serve_measuring(flow, workflow, rules)
-            tell_unrecorded(flow, workflow)
+            tell_noted(flow, workflow)
             start_jobs_when_ready(workflow)
             theirs(log)
 
@@ -308,13 +305,14 @@ def write_plan(flow: Flow, workflow: Any) -> None:
         raise SystemExit(f"gpushmoo: '{path}' could not be written ({err.strerror}).") from None
 
 
-def tell_unrecorded(flow: Flow, workflow: Any) -> None:
-    """Say which files the record would hold, were it of this code and these options."""
+def tell_noted(flow: Flow, workflow: Any) -> None:
+    """Say which files are made of those of which chapters want it said, and why."""
     jobs = workflow.dag.needrun_jobs() if workflow.is_main_process else ()
-    made = {str(file) for job in jobs for file in job.output} & set(flow.constants)
-    if anew := sorted(Path(file).name for file in made - set(flow.recorded)):
-        why = "asked for" if flow.config.simulate_anew else "recorded with other code or options"
-        print(f"gpushmoo: made anew, as {why}: {', '.join(anew)}.", file=sys.stderr)
+    made = {str(file) for job in jobs for file in job.output}
+    reasons = {file: why for c in flow.chapters.values() for file, why in c.plan.noted.items()}
+    for reason in sorted(set(reasons.values())):
+        if names := sorted(Path(f).name for f in made if reasons.get(f) == reason):
+            print(f"gpushmoo: made anew, as {reason}: {', '.join(names)}.", file=sys.stderr)
 
 
 def shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:

@@ -22,14 +22,12 @@ from ..analysis.energy import read_energy
 from ..analysis.history import read_history
 from ..core.display import one_line
 from ..core.paths import ROOT
-from ..core.schema import SAME_MACHINE_SCHEMA, is_axis
+from ..core.schema import is_axis
 from ..model.limits import read_counted
 from ..storage.dataset import of_one_kind, read_medians
-from ..storage.store import read_table
 from ..storage.wholefile import read_json, read_summed, write_json, write_summed
 from .chapter_pages import Measured, Page, broken_page, chapter_page
 from .facts import report_facts
-from .simulated import same_machine_page
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +36,12 @@ log = logging.getLogger(__name__)
 class ReportFiles:
     """What the report is made of.
 
-    `machine`, `device`, `counted`, `energy`, `history` (its folder) and `compared` may be empty.
+    `machine`, `device`, `counted`, `energy`, and `history` (its folder) may be empty.
     """
 
     dataset: Path
     best: Path
     ceiling: Path
-    compared: Sequence[Path]
     figures: Sequence[Path]
     machine: Sequence[Path] = ()
     device: Sequence[Path] = ()
@@ -88,11 +85,6 @@ def build_report(
         devices=[d for path in files.machine for d in read_json(path)["devices"]],
         device_models=[d for path in files.device for d in read_json(path)["devices"]],
         counted=read_counted(files.counted),
-        same_machine=[
-            same_machine_page(points)
-            for path in files.compared
-            if len(points := read_table(path, SAME_MACHINE_SCHEMA).to_pandas())
-        ],
         energy=[read_energy(path) for path in files.energy],
         history=[read_history(path) for path in files.history],
         provenance=provenance,

@@ -25,7 +25,7 @@ from .appendix import (
     provenance_rows,
     title_device,
 )
-from .chapter_pages import Page, figures_in
+from .chapter_pages import Page
 from .energy import FIGURE, energy_findings, energy_page
 from .findings import (
     Finding,
@@ -61,7 +61,6 @@ def report_facts(
     devices: Sequence[Json],
     device_models: Sequence[Json],
     counted: Mapping[str, CountedCells],
-    same_machine: Sequence[Json],
     energy: Sequence[EnergyTable],
     history: Sequence[HistoryTables],
     provenance: Sequence[Json],
@@ -136,9 +135,6 @@ def report_facts(
         "history_figures": _named(
             figures, [HISTORY_FIGURE] if any(h.why is None for h in history) else []
         ),
-        "simulated": figures_in(figures, "simulated"),
-        "same_machine_figures": figures_in(figures, "same_machine"),
-        "same_machine": list(same_machine),
         "sureness": sureness_rows(cells),
         "statuses": status_words(cells),
         "faults": fault_rows(cells),

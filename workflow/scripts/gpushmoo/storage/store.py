@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..core.errors import UserError
 from ..core.schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
 from .wholefile import DamagedFileError, whole_file
 
@@ -29,7 +30,7 @@ _ROOM_POLL_S = 0.5
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-class NotWrittenError(Exception):
+class NotWrittenError(UserError):
     """A result could not be written; one sentence that says what to do."""
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from .agenda import enter
 from .dram_controller import (
     ARRIVAL,
     BLOCK,
@@ -51,6 +50,24 @@ from .tiling import MOST_LANES
 Ints = npt.NDArray[np.int64]
 
 PHASES = ("index", "read", "write", "store")
+
+
+@njit(inline="always")
+def enter(coming: Ints, bits: int, actor: int, time: int) -> None:
+    """Have the next event of `actor` at `time`, which must be under 2^(63 - bits).
+
+    `coming` is a tree of times, each with the number of its actor behind it. Leaves are from 2^bits
+    on, a node's children at twice its number and one more. Every node is the least below it, so
+    that the root, at 1, is the next time and actor; of equal times the first actor. A change costs
+    `bits` comparisons, where looking through all actors costs as many as there are.
+    """
+    node = (1 << bits) + actor
+    least = time << bits | actor
+    coming[node] = least
+    while node > 1:
+        least = min(least, coming[node ^ 1])
+        node >>= 1
+        coming[node] = least
 
 
 @dataclass(frozen=True)
@@ -191,7 +208,7 @@ def _loop(partitioned: bool) -> Callable[..., Any]:
         million events a second instead of 60 to 100. Only the partitions' parts are functions.
 
         An SM does one thing after the other, so that it has one command to issue at most: `command`
-        at `free_at`. Its returns, a ring, are kept in order of time. `coming` is the `agenda` of
+        at `free_at`. Its returns, a ring, are kept in order of time. `coming` is the tree of
         the SMs, by the end of a block or a step, and then of the partitions.
         """
         lanes = slots * width

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from gpushmoo.core.dictionary import Number, Table, Text, Whole
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.storage.store import write_parquet
 
-from ..core.dtypes import DTYPES
-from ..core.schema import SIMULATION_SCHEMA
-from ..storage.store import write_parquet
 from .machine import Level, Machine
 from .run import FastRun, Watch, simulate_tiles
 from .tiling import Tiling
@@ -21,8 +21,67 @@ from .tiling import Tiling
 # The machine just as its file describes it.
 AS_DESCRIBED = "as described"
 BLOCK_EQ, COALESCED = "block_eq_partition", "copy2d_coalesced"
+# The kernel's tiles are one partition wide, which float3 cannot be.
+SIMULATED_DTYPES = ("float", "double")
 # Compiled code for a structure of three floats loads and stores it by three commands.
 COMPILED_COMMANDS = {"float3": 3}
+
+
+class Simulated(Table):
+    """A simulated launch; what a level of detail does not know is null."""
+
+    device: Text  # name of the simulated device
+    variant: Text  # which simulated machine, of several that differ a little
+    level: Text  # level of detail: bus, partitions or banks
+    kernel: Text
+    dtype: Text
+    commands: Whole  # loads, and as many stores, by which a thread moves one element
+    height: Whole
+    width: Whole
+    num_partition: Whole  # blocks that share out all tiles
+    tiles: Whole  # tiles of the array
+    row_bytes: Whole  # [bytes] a row of a tile
+    pad_bytes: Whole  # [bytes] padding after each row of the array
+    critical_path_tiles: Whole  # tiles that the busiest multiprocessor copies
+    makespan_cycles: Number  # [cycles of the core clock] until the last write has crossed the bus
+    bus_busy_share: Number  # [0 to 1] share of that time in which the bus is busy
+    lonely_share: Number  # [0 to 1] share in which fewer than half of the units have work left
+    row_hit_share: Number | None  # [0 to 1] requests that found their row of memory open
+    mean_wait_cycles: Number | None  # [cycles of the core clock] a request's mean time at its
+    # partition
+    longest_queue: Whole | None  # requests that waited at one partition at most
+    busiest_partition: Number | None  # requests of the busiest partition over the mean of all
+    bandwidth_gbs: Number  # [GB/s] bytes read and written over the makespan
+
+
+class Profile(Table):
+    """What a partition did in a stretch of time."""
+
+    dtype: Text
+    commands: Whole
+    partition: Whole  # which partition of memory, from zero
+    from_cycle: Number  # [cycles of the core clock] the stretch begins
+    to_cycle: Number  # [cycles of the core clock] the stretch ends
+    bursts: Whole  # bursts that the partition's memory moved
+    requests: Whole  # requests that came to the partition
+    row_openings: Whole  # rows that its banks opened
+    waiting: Number  # requests that waited there in the mean
+
+
+class SameMachine(Table):
+    """Measured and simulated bandwidth of one point."""
+
+    device: Text
+    level: Text
+    dtype: Text
+    num_partition: Whole
+    measured_gbs: Number
+    simulated_gbs: Number  # [GB/s] bandwidth that the simulation says
+    error: Number  # simulated over measured bandwidth, minus one
+
+
+SIMULATION_SCHEMA, PROFILE_SCHEMA = Simulated.schema(), Profile.schema()
+SAME_MACHINE_SCHEMA = SameMachine.schema()
 
 
 @dataclass(frozen=True)

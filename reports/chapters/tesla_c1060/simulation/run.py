@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import dram
 from . import dram_controller as c
 from .event_loop import PHASES, Memory, SMProgram, execute
-from .machine import Banks, Level, Machine, MachineError, exact
+from .machine import Banks, Level, Machine, MachineError, exact, transfer_beats
 from .reference import Event
 from .tiling import Tiling, residency
 
@@ -126,7 +125,7 @@ def simulate_tiles(
     n_tiles = tiling.n_tiles if n_tiles is None else n_tiles
     if not 1 <= n_tiles <= tiling.n_tiles:
         raise ValueError(f"n_tiles must be 1 to the array's {tiling.n_tiles}, not {n_tiles}")
-    beats = commands * dram.transfer_beats(machine, span)
+    beats = commands * transfer_beats(machine, span)
     banks = machine.banks if level is Level.BANKS else None
     ticks = _ticks(machine, beats, banks)
     lead = (banks.t_rcd_cycles + banks.t_cl_cycles) * machine.memory_cycle if banks else 0

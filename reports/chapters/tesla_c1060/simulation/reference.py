@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from . import dram
-from .machine import Machine, exact
+from .machine import Machine, exact, half_warp_bytes, transfer_beats
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class TileCopy:
                 f"{side}×{side} elements of {itemsize} bytes do not split into tiles of "
                 f"{threads} elements that are one partition ({machine.partition_bytes} bytes) wide"
             )
-        n_bytes = dram.half_warp_bytes(machine, itemsize)
+        n_bytes = half_warp_bytes(machine, itemsize)
         return cls(side * side // threads, threads // machine.half_warp, n_bytes)
 
 
@@ -220,7 +219,7 @@ class _Simulation:
     ) -> None:
         self.workload, self.num_partition, self.trace_limit = workload, num_partition, trace_limit
         self.core_clock_ghz, self.writes = machine.core_clock_ghz, chart.writes
-        beats = dram.transfer_beats(machine, workload.half_warp_bytes)
+        beats = transfer_beats(machine, workload.half_warp_bytes)
         transfer = beats * durations.beat_cycles
         self.ticks, self.transfer = transfer.denominator, transfer.numerator
         self.index = durations.index_cycles * self.ticks

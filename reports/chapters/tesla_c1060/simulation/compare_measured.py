@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +10,14 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.paths import ROOT
+from gpushmoo.storage.dataset import of_one_kind, read_medians
+from gpushmoo.storage.store import write_parquet
 
-from ..core.dtypes import DTYPES
-from ..core.schema import SAME_MACHINE_SCHEMA
-from ..storage.dataset import of_one_kind, read_medians
-from ..storage.store import write_parquet
-from .cases import BLOCK_EQ
+from .cells import BLOCK_EQ, SAME_MACHINE_SCHEMA, SIMULATED_DTYPES
 from .machine import Level, Machine, load_machine
 from .run import simulate_tiles
-from .stages import SIMULATED_DTYPES
 from .tiling import Tiling, residency
 
 # Tiles of each block in the two simulations of a point. A measured block has more.
@@ -35,18 +34,16 @@ class Point:
     measured_gbs: float
 
 
-def compare_with_measured(
-    device_file: Path, levels: Sequence[str], dataset: Path, out: Path, threads: int
-) -> None:
+def compare_with_measured(asked: Mapping[str, Any], dataset: Path, out: Path, threads: int) -> None:
     """Simulate the measured cells of the device of the machine's name (SAME_MACHINE_SCHEMA).
 
     Of block_eq_partition, the variant as described, at its largest size, with one block, each
     doubling of it, one to a multiprocessor, as many as the device holds, one more, and twice as
     many. The result is empty where no such device measured it.
     """
-    machine = load_machine(device_file)
+    machine = load_machine(ROOT / asked["file"])
     found = points(machine, read_medians(dataset, {"kernel": BLOCK_EQ}))
-    work = [(Level(level), point) for level in levels for point in found]
+    work = [(Level(level), point) for level in asked["levels"] for point in found]
 
     def row(job: tuple[Level, Point]) -> dict[str, Any]:
         level, point = job

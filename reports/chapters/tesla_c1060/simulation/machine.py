@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ..core.readable import UnreadableError, read_mapping
+from gpushmoo.core.readable import UnreadableError, read_mapping
 
 
 class MachineError(ValueError):
@@ -35,6 +35,10 @@ class Level(Enum):
         parts = ["half-warp round robin, fixed latency"]
         parts.append("one bus" if self is Level.BUS else "partitions with queues")
         return ", ".join(parts + (["banks and rows"] if self is Level.BANKS else []))
+
+
+# Levels of detail, in words.
+LEVELS = {"bus": "one bus", "partitions": "partitions", "banks": "banks"}
 
 
 @dataclass(frozen=True)
@@ -232,3 +236,64 @@ def _check_types(part: Machine | Banks) -> None:
             or value <= 0
         ):
             raise MachineError(f"{field.name} must be a number above 0, not {value!r}.")
+
+
+# Durations in core cycles.
+
+
+def read_cycle_cycles(machine: Machine) -> Fraction:
+    """Core cycles of a complete read cycle of one bank, row activation to end of precharge.
+
+    tRC = tRAS + tRP in memory cycles (Jacob, Ng, Wang: Memory Systems), times the ratio of the
+    core clock to the memory clock.
+    """
+    memory_cycles = machine.t_ras_cycles + machine.t_rp_cycles
+    return memory_cycles * exact(machine.core_clock_ghz) * 1000 / exact(machine.memory_clock_mhz)
+
+
+def half_warp_bytes(machine: Machine, itemsize: int) -> int:
+    """Bytes a half-warp moves with one element of `itemsize` bytes per thread."""
+    return machine.half_warp * itemsize
+
+
+def transfer_beats(machine: Machine, n_bytes: int) -> Fraction:
+    """Bus periods that `n_bytes` take.
+
+    The bus consists of the partitions' parts, each of them used whole: 64 bytes take 8/7 periods of
+    a bus of 7 × 8 bytes, and of a wider bus they leave the rest to others.
+    """
+    part = machine.bus_bytes // machine.partitions
+    return Fraction(-(-n_bytes // part), machine.partitions)
+
+
+def transfer_cycles(machine: Machine, n_bytes: int) -> Fraction:
+    """Core cycles for which a transfer of `n_bytes` holds the memory bus."""
+    return transfer_beats(machine, n_bytes) * machine.beat_cycles
+
+
+def burst_cycles(machine: Machine, n_bytes: int) -> Fraction:
+    """Core cycles in which every SM moves `n_bytes` once, back to back over the one bus."""
+    return machine.n_sm * transfer_cycles(machine, n_bytes)
+
+
+# The memory clocks of the study: that of its text, and the board's own.
+
+
+def at_board_clock(machine: Machine) -> Machine:
+    """The machine with its memory at `board_clock_mhz`; MachineError where it has none."""
+    if machine.board_clock_mhz is None:
+        raise MachineError(
+            f"{machine.name} has no board_clock_mhz, which the document's clock is compared with."
+        )
+    faster = machine.board_clock_mhz / machine.memory_clock_mhz
+    return replace(
+        machine,
+        memory_clock_mhz=machine.board_clock_mhz,
+        memory_data_rate_mhz=faster * machine.memory_data_rate_mhz,
+    )
+
+
+def clocks(machine: Machine) -> dict[str, Machine]:
+    """The machine as described and, where the board's clock is another, at that; by ``400 MHz``."""
+    found = [machine] if machine.board_clock_mhz is None else [machine, at_board_clock(machine)]
+    return {f"{m.memory_clock_mhz:g} MHz": m for m in found}

@@ -1,0 +1,418 @@
+"""The figures of the studies: what copies and kernels do when, ways in rounds, errors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from gpushmoo.core.display import gbs, joined, length, percent, seconds, significant
+from gpushmoo.core.median import MedianInterval
+from gpushmoo.figures.style import OKABE_ITO, PAGE_WIDTH, apply_style, save
+from gpushmoo.storage.store import read_table
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from .figure_errors import errors
+from .numerics import ERRORS_SCHEMA
+from .rivals import ON_DEVICE, PRODUCT, RIVALS_SCHEMA
+from .timeline import COPY, KERNEL, Overlap, Span, Trace, overlap, read_timeline, traces_of, union
+from .verdicts import (
+    AGAINST,
+    FASTEST,
+    Between,
+    Change,
+    Rivalry,
+    Sharing,
+    betweens,
+    changes,
+    copied,
+    rivalries,
+    sharings,
+)
+
+COLOURS = {COPY: OKABE_ITO[5], KERNEL: OKABE_ITO[1]}
+# Of a stream's row. Kernels, mostly short, stand out above and below the copies, also in grey.
+HEIGHTS = {COPY: 0.6, KERNEL: 0.95}
+WAITING, WAITING_WIDTH = "#999999", 0.6
+ENDED = (0, (4, 2))
+# Of the axis, about 0.7 points: a kernel that is far shorter than the copies must not vanish.
+THINNEST = 1.5e-3
+MOST_CASES = 3
+NEARLY_ALL = 0.95
+# More streams than these are not all written, but every so many.
+MOST_TICKS, TICK_STEP = 8, 8
+# Inches of a panel without rows and of a row, and of a panel at most.
+PANEL_HEIGHT, ROW_HEIGHT, MOST_HEIGHT = 0.45, 0.17, 2.1
+
+
+def timeline(rows: pd.DataFrame, svg: Path) -> None:
+    """One panel for each case, at most three, and one row for each of its streams.
+
+    `rows` are what `streamed_dot.timeline.read_timeline` gives, of one kernel and dtype. The note's
+    facts ``cases`` hold the numbers of the caption. Raises ValueError for more cases.
+    """
+    traces = traces_of(rows)
+    if not 0 < len(traces) <= MOST_CASES:
+        raise ValueError(f"a time line shows 1 to {MOST_CASES} cases, not {len(traces)}")
+    apply_style()
+    heights = [min(PANEL_HEIGHT + ROW_HEIGHT * _streams(t), MOST_HEIGHT) for t in traces.values()]
+    figure, axes = plt.subplots(
+        len(traces),
+        figsize=(PAGE_WIDTH, 0.75 + sum(heights)),
+        height_ratios=heights,
+        squeeze=False,
+        sharex=True,
+    )
+    end_s = max(t.total_s for t in traces.values())
+    for ax, (case, trace) in zip(axes[:, 0], traces.items(), strict=True):
+        _trace_panel(ax, trace, THINNEST * end_s)
+        ax.set_title(f"{case}: {seconds(trace.total_s)}", loc="left", fontsize=8)
+    axes[-1, 0].set_xlim(0, 1.01e3 * end_s)
+    axes[-1, 0].set_xlabel("time (ms)")
+    figure.supylabel("stream", fontsize=9)
+    waits = any(s.begin_s > s.ready_s for t in traces.values() for s in t.spans)
+    figure.legend(handles=_trace_legend(waits), loc="outside lower center", ncols=4, fontsize=7.5)
+    overlaps = {case: overlap(t.spans, t.total_s) for case, t in traces.items()}
+    first = rows.iloc[0]
+    title = f"{first['kernel']}, {first['dtype']}, n = {first['n']}: copies and kernels over time"
+    findings = [_hiding_finding(case, traces[case], o) for case, o in overlaps.items()]
+    caption = " ".join([*findings, *_trace_remarks(traces, end_s)])
+    save(
+        figure,
+        svg,
+        title,
+        caption,
+        finding=" ".join(findings),
+        cases=_trace_facts(traces, overlaps),
+    )
+
+
+def _streams(trace: Trace) -> int:
+    return 1 + max(s.stream for s in trace.spans)
+
+
+def _trace_panel(ax: Axes, trace: Trace, thinnest_s: float) -> None:
+    streams = _streams(trace)
+    for what, zorder in ((COPY, 2), (KERNEL, 3)):
+        bars = _bars([s for s in trace.spans if s.what == what], HEIGHTS[what], thinnest_s)
+        ax.add_collection(PolyCollection(bars, facecolors=COLOURS[what], lw=0, zorder=zorder))
+    waits = [
+        [(1e3 * s.ready_s, s.stream), (1e3 * s.begin_s, s.stream)]
+        for s in trace.spans
+        if s.begin_s > s.ready_s
+    ]
+    width = WAITING_WIDTH if streams <= MOST_TICKS else WAITING_WIDTH / 2
+    ax.add_collection(LineCollection(waits, colors=WAITING, linewidths=width, zorder=1))
+    ax.axvline(1e3 * trace.total_s, color="black", lw=0.8, ls=ENDED)
+    ax.set_ylim(streams - 0.4, -0.6)
+    ax.set_yticks(range(0, streams, 1 if streams <= MOST_TICKS else TICK_STEP))
+
+
+def _bars(
+    spans: Sequence[Span], height: float, thinnest_s: float
+) -> list[list[tuple[float, float]]]:
+    """Corners of bars in ms. A bar or a gap that is too thin to be seen is drawn and is not."""
+    streams: dict[int, list[Span]] = {}
+    for span in spans:
+        streams.setdefault(span.stream, []).append(span)
+    bars = []
+    for stream, in_stream in streams.items():
+        low, high = stream - height / 2, stream + height / 2
+        longer = ((s.begin_s, max(s.end_s, s.begin_s + thinnest_s) + thinnest_s) for s in in_stream)
+        for begin_s, end_s in union(longer):
+            left, right = 1e3 * begin_s, 1e3 * (end_s - thinnest_s)
+            bars.append([(left, low), (right, low), (right, high), (left, high)])
+    return bars
+
+
+def _trace_legend(waits: bool) -> list[Patch | Line2D]:
+    handles: list[Patch | Line2D] = [
+        Patch(fc=COLOURS[COPY], ec="none", label="copy to the device"),
+        Patch(fc=COLOURS[KERNEL], ec="none", label="kernel"),
+    ]
+    if waits:
+        handles.append(
+            Line2D([], [], c=WAITING, lw=WAITING_WIDTH, label="waits for the copy engine")
+        )
+    ended = Line2D([], [], c="black", lw=0.8, ls=ENDED, label="the host has the result")
+    return [*handles, ended]
+
+
+def _hiding_finding(case: str, trace: Trace, hiding: Overlap) -> str:
+    """What the streams hide, and how busy the link is."""
+    n = _streams(trace)
+    who = "1 stream hides" if n == 1 else f"{n} streams hide"
+    hidden = "there is no kernel"
+    if not math.isnan(hiding.hidden_share):
+        share = _percent(hiding.hidden_share) if hiding.hidden_s else "nothing"
+        hidden = f"{who} {share} of the kernels' {seconds(hiding.kernel_s)} behind copies"
+    link = "the link is busy" if trace.one_engine else "copies run"
+    return (
+        f"{case}: {hidden}; {link} {_percent(hiding.busy_share)} of the {seconds(trace.total_s)}, "
+        f"at {gbs(hiding.copy_gbs)}."
+    )
+
+
+def _percent(value: float) -> str:
+    """Near all, so that what is left can be told from nothing."""
+    return f"{significant(100 * value)} %" if value > NEARLY_ALL else percent(value)
+
+
+def _trace_remarks(traces: Mapping[str, Trace], end_s: float) -> Iterator[str]:
+    """What a reader must know of how it was drawn and measured."""
+    untraced = joined([seconds(t.untraced_s) for t in traces.values()])
+    yield f"Without marks the median run takes {untraced}."
+    if any(t.one_engine for t in traces.values()):
+        yield (
+            "When a copy begins is derived: when its stream has come to it and the one engine, "
+            "which takes the copies of all streams in turn, has ended the copy before."
+        )
+    if not all(t.one_engine for t in traces.values()):
+        yield "Copies by the host's own hands are shown from when their stream has come to them."
+    spans = itertools.chain.from_iterable(t.spans for t in traces.values())
+    if any(s.what == KERNEL and s.end_s - s.begin_s < THINNEST * end_s for s in spans):
+        yield "Short kernels are drawn longer than they are, to be seen."
+
+
+def _trace_facts(
+    traces: Mapping[str, Trace], overlaps: Mapping[str, Overlap]
+) -> list[dict[str, object]]:
+    return [
+        {
+            "case": case,
+            "streams": _streams(trace),
+            "total_s": trace.total_s,
+            "untraced_s": trace.untraced_s,
+            "copy_gbs": _plain(overlaps[case].copy_gbs),
+            "busy_share": overlaps[case].busy_share,
+            "kernel_s": overlaps[case].kernel_s,
+            "hidden_share": _plain(overlaps[case].hidden_share),
+        }
+        for case, trace in traces.items()
+    ]
+
+
+def _plain(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if np.isnan(value) else value
+
+
+WORDS = {"naive": "one compiled loop", "blas-one": "BLAS, one core", FASTEST: FASTEST}
+# The document's loop against each way on the host, and streams that are kept against the fastest.
+PUBLISHED, POOLED = "as published", "pooled"
+LOOKS = {
+    (PUBLISHED, "naive"): (OKABE_ITO[0], "o", "-"),
+    (PUBLISHED, "blas-one"): (OKABE_ITO[1], "s", "-"),
+    (PUBLISHED, FASTEST): (OKABE_ITO[2], "^", "-"),
+    (POOLED, FASTEST): (OKABE_ITO[3], "D", "--"),
+}
+
+
+def rivals(rows: pd.DataFrame, svg: Path) -> None:
+    """A panel for each operation and type: host time over device time with its 95 % interval.
+
+    `rows` are those of rivals.RIVALS_SCHEMA. The note has the chapter's tables beside it: who pays
+    from where on (``rivalries``), shares of the host (``sharings``), parameters changed alone
+    (``changes``), lengths between powers of two (``betweens``) and the link (``copied``).
+    """
+    apply_style()
+    found = rivalries(rows)
+    places = list(dict.fromkeys((r.operation, r.dtype) for r in found)) or [(PRODUCT, "double")]
+    columns = 2 if len(places) > 1 else 1
+    lines = -(-len(places) // columns)
+    size = (PAGE_WIDTH, 0.9 + 2.1 * lines)
+    figure, axes = plt.subplots(
+        lines, columns, figsize=size, squeeze=False, sharex=True, sharey=True
+    )
+    for ax, place in zip(axes.flat, places, strict=False):
+        _rivals_panel(ax, [r for r in found if (r.operation, r.dtype) == place])
+        ax.set_title(f"{place[0]}, {place[1]}")
+    for ax in axes[-1]:
+        ax.set_xlabel("length n of an array (elements)")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("host time over device time")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=7)
+    shared, between = sharings(rows), betweens(rows)
+    # The report's first page speaks of the document's main operation alone.
+    main = [r for r in found if (r.way, r.against) == (PUBLISHED, "naive")]
+    findings = [
+        *(_rivals_finding(r) for r in main if r.operation == PRODUCT),
+        *(_sharing_finding(s) for s in shared if s.operation == PRODUCT),
+        *_between_findings([b for b in between if b.operation == PRODUCT]),
+    ]
+    save(
+        figure,
+        svg,
+        "dot products: the device against its host, in rounds",
+        _rivals_caption(found),
+        findings=findings,
+        rivalries=_rivalry_rows(found),
+        sharings=[_sharing(s) for s in shared],
+        changes=_change_table(changes(rows)),
+        betweens=[_between(b) for b in between],
+        copied={way: f"{_interval(rate)} GB/s" for way, rate in copied(rows).items()},
+    )
+
+
+def _rivals_panel(ax: Axes, found: Sequence[Rivalry]) -> None:
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.axhline(1.0, c="#555555", lw=0.8)
+    for rivalry in found:
+        if (rivalry.way, rivalry.against) not in LOOKS:
+            continue
+        colour, marker, dashes = LOOKS[rivalry.way, rivalry.against]
+        n = list(rivalry.ratios)
+        ratios = list(rivalry.ratios.values())
+        low, high = [r.low for r in ratios], [r.high for r in ratios]
+        ax.fill_between(n, low, high, color=colour, alpha=0.2, lw=0)
+        label = f"{rivalry.way}, against {WORDS[rivalry.against]}"
+        medians = [r.median for r in ratios]
+        ax.plot(n, medians, c=colour, marker=marker, ms=3, ls=dashes, lw=1, label=label)
+    ticks = sorted({n for rivalry in found for n in rivalry.ratios})
+    shown = ticks[:: -(-len(ticks) // 6)] if ticks else []
+    ax.set_xticks(shown, [length(n) for n in shown])
+    ax.minorticks_off()
+
+
+def _interval(m: MedianInterval) -> str:
+    return f"{significant(m.median)} [{significant(m.low)}, {significant(m.high)}]"
+
+
+def _from(r: Rivalry) -> str:
+    return "at no length" if r.n is None else f"from n = {length(r.n)} on"
+
+
+def _rivals_caption(found: Sequence[Rivalry]) -> str:
+    """Two sentences: where the printed loop pays against one loop, and against all cores."""
+    told = []
+    for against, who in (("naive", "one compiled loop"), (FASTEST, "the fastest way on the host")):
+        mine = [r for r in found if (r.way, r.against) == (PUBLISHED, against)]
+        parts = [f"{r.operation} {r.dtype} {_from(r)}" for r in mine]
+        if parts:
+            told.append(f"As published the device is faster than {who}: {'; '.join(parts)}.")
+    return " ".join(told) or "No length was compared."
+
+
+def _rivals_finding(r: Rivalry) -> str:
+    fares = (
+        "is slower than the naive loop at the longest arrays, as the document says"
+        if r.n is None
+        else f"is faster than the naive loop from n = {length(r.n)} on, unlike the document's"
+    )
+    best = _interval(r.ratios[r.at])
+    return (
+        f"The printed dot product, {r.operation}, {r.dtype}, {fares}; "
+        f"at most {best} times as fast (n = {length(r.at)})."
+    )
+
+
+def _sharing_finding(s: Sharing) -> str:
+    where = f"Shared with the host, {s.operation}, {s.dtype}, n = {length(s.n)}"
+    pays = "pays" if s.gain.low > 1 else "costs" if s.gain.high < 1 else "is not certain to pay"
+    return (
+        f"{where}: {s.share} % on the host (chosen in other rounds) {pays}: "
+        f"{_interval(s.gain)} times the faster side alone."
+    )
+
+
+def _between_findings(found: Sequence[Between]) -> list[str]:
+    """The document's note on n_cpu ≈ n_gpu, at the host's largest share."""
+    sentences = []
+    for place in dict.fromkeys((b.operation, b.dtype) for b in found):
+        most = max((b for b in found if (b.operation, b.dtype) == place), key=lambda b: b.host)
+        gain = most.gain
+        is_ = "greater" if gain.low > 1 else "smaller" if gain.high < 1 else "not certain to differ"
+        sentences.append(
+            f"With the printed split, {place[0]}, {place[1]}, the throughput at n = {most.n}, of "
+            f"which the host has {100 * most.host:.0f} %, is {is_}: {_interval(gain)} times that "
+            "at the power of two below."
+        )
+    return sentences
+
+
+def _rivalry_rows(found: Sequence[Rivalry]) -> list[dict[str, Any]]:
+    by_place = {(r.operation, r.dtype, r.way, r.against): r for r in found}
+    rows = dict.fromkeys((r.operation, r.dtype, r.way) for r in found if r.way in ON_DEVICE)
+    return [
+        {
+            "operation": operation,
+            "dtype": dtype,
+            "way": way,
+            "against": [_pays(by_place.get((operation, dtype, way, a))) for a in AGAINST],
+        }
+        for operation, dtype, way in rows
+    ]
+
+
+def _pays(r: Rivalry | None) -> str:
+    if r is None:
+        return "not measured"
+    pays = "never" if r.n is None else f"n ≥ {length(r.n)}"
+    return f"{pays}; {_interval(r.ratios[r.at])} at {length(r.at)}"
+
+
+def _sharing(s: Sharing) -> dict[str, str]:
+    return {
+        "operation": s.operation,
+        "dtype": s.dtype,
+        "n": length(s.n),
+        "predicted": f"{significant(s.predicted, 2)} %",
+        "share": f"{s.share} %",
+        "gain": _interval(s.gain),
+        "reached": _interval(s.reached),
+    }
+
+
+def _change_table(found: Sequence[Change]) -> dict[str, Any]:
+    """A row for each way, operation, type and length, a column for each change."""
+    columns = list(dict.fromkeys(c.change for c in found))
+    by_place = {(c.way, c.operation, c.dtype, c.n, c.change): c for c in found}
+    rows = dict.fromkeys((c.way, c.operation, c.dtype, c.n) for c in found)
+    return {
+        "columns": columns,
+        "rows": [
+            {
+                "where": [way, operation, dtype, length(n)],
+                "cells": [_cost(by_place.get((way, operation, dtype, n, c))) for c in columns],
+            }
+            for way, operation, dtype, n in rows
+        ],
+    }
+
+
+def _cost(c: Change | None) -> str:
+    """``×0.31``; in brackets where the interval holds 1."""
+    if c is None:
+        return ""
+    text = f"×{significant(c.cost.median, 2)}"
+    return f"({text})" if c.cost.low <= 1 <= c.cost.high else text
+
+
+def _between(b: Between) -> dict[str, str]:
+    return {
+        "operation": b.operation,
+        "dtype": b.dtype,
+        "n": str(b.n),
+        "host": f"{100 * b.host:.0f} %",
+        "gain": _interval(b.gain),
+    }
+
+
+def draw_study(study: str, table: Path, svg: Path) -> None:
+    """The figure of the `study` of this name."""
+    if study == "timeline":
+        timeline(read_timeline(table), svg)
+    elif study == "rivals":
+        rivals(read_table(table, RIVALS_SCHEMA).to_pandas(), svg)
+    else:
+        errors(read_table(table, ERRORS_SCHEMA).to_pandas(), svg)

@@ -81,70 +81,101 @@ def aggregate(
     AggregateError for bad shards, naming each, for a doubled one, and for shards of several device
     models if they are all to be of `one_model`; OSError (no space). The old dataset then stays.
     """
-    shards, bad = _opened(paths, recorded=plan is None)
-    if not shards and not bad:
-        raise AggregateError("There are no shards to aggregate.")
     reader = _Reader(plan)
-    spread, unread = _spread(shards, reader)
+    shards = _opened(paths, reader)
+    if not shards and not reader.bad:
+        raise AggregateError("There are no shards to aggregate.")
+    spread = _spread(shards, reader)
     schema = cell_schema({axis for s in shards for axis in s.axes})
-    models: dict[str, list[Path]] = {}
+    with_origin = schema.append(_ORIGIN)
     with replaced_folder(out) as fresh:
         with pa.CompressedOutputStream(str(fresh / PROVENANCE), "zstd") as lines:
             for partition, group in groupby(shards, key=lambda s: s.partition):
                 members = list(group)
                 sizes = sum(s.n_bytes for s in members)
-                with_origin = schema.append(_ORIGIN)
                 with KeySorter(with_origin, fresh / ".runs", sizes, run_bytes) as sorter:
-                    check_only = bool(bad or unread)
-                    bad += _read(
-                        members, reader, sorter, with_origin, lines, models, spread, check_only
-                    )
-                    if not bad:
+                    for number, file in enumerate(members):
+                        for batch in _rows(file, reader, spread, lines):
+                            sorter.add(_widened(batch, with_origin, number))
+                    if not reader.bad:
                         _write(sorter, members, schema, fresh, partition)
-        if bad:
+        if reader.bad:
             raise AggregateError(
-                " ".join(dict.fromkeys(text for _, text in sorted(bad)))
+                " ".join(dict.fromkeys(text for _, text in sorted(reader.bad)))
                 + " Nothing of it was used.",
-                list(dict.fromkeys(path for path, _ in sorted(bad))),
+                list(dict.fromkeys(path for path, _ in sorted(reader.bad))),
             )
         if one_model:
-            _refuse_mixture(models)
+            _refuse_mixture(reader.models)
 
 
-def _opened(
-    paths: Sequence[Path], recorded: bool
-) -> tuple[list[ShardFile], list[tuple[Path, str]]]:
-    """The shards by partition and path, and of those that are not whole path and sentence.
+class _Reader:
+    """Reads shards, and admits each before the first use of its rows.
 
-    Of those of a run the plan says which repeats there are; `recorded` ones must have them all.
+    `bad` are path and sentence of files that may not be used; `models` the shards that each device
+    model measured.
+    """
+
+    def __init__(self, plan: RunPlan | None) -> None:
+        self.plan = plan
+        self.bad: list[tuple[Path, str]] = []
+        self.models: dict[str, list[Path]] = {}
+        self._admitted: set[ShardFile] = set()
+
+    def repeats(self, file: ShardFile) -> list[tuple[pa.Table, dict[str, Any]]]:
+        """Cells and provenance of each repeat of a shard; none where one may not be used."""
+        before = len(self.bad)
+        read = []
+        for path in file.paths:
+            try:
+                read.append(read_shard(path))
+            except BadParquetError as err:
+                self.bad.append((path, str(err)))
+        if len(self.bad) == before and file not in self._admitted:
+            self._admit(file, read)
+        return read if len(self.bad) == before else []
+
+    def _admit(self, file: ShardFile, read: Sequence[tuple[pa.Table, dict[str, Any]]]) -> None:
+        for path, (table, metadata) in zip(file.paths, read, strict=True):
+            fault = fault_of(path, table, metadata, self.plan)
+            if fault is None and path != file.path:
+                fault = fault_of_repeat(*read[0], table)
+            if fault is not None:
+                self.bad.append((path, f"'{path}' {fault}."))
+            for name in pc.unique(table.column("device_name")).to_pylist():
+                self.models.setdefault(name, []).append(path)
+        self._admitted.add(file)
+
+
+def _opened(paths: Sequence[Path], reader: _Reader) -> list[ShardFile]:
+    """The shards by partition and path.
+
+    Of those of a run the plan says which repeats there are; recorded ones must have them all.
     """
     files: dict[Path, list[tuple[int, ShardFile]]] = {}
-    bad = []
     for path in paths:
         try:
-            shard = open_shard(path)
+            repeat, file = _described(open_shard(path))
         except BadParquetError as err:
-            bad.append((path, str(err)))
-            continue
-        try:
-            repeat, file = _described(shard)
+            reader.bad.append((path, str(err)))
         except (KeyError, TypeError, ValueError) as err:
-            bad.append((path, f"'{path}' carries a provenance that cannot be read ({err!r})."))
-            continue
-        files.setdefault(first_repeat_of(path), []).append((repeat, file))
+            why = f"'{path}' carries a provenance that cannot be read ({err!r})."
+            reader.bad.append((path, why))
+        else:
+            files.setdefault(first_repeat_of(path), []).append((repeat, file))
     shards = []
     for numbered_files in files.values():
         numbered_files.sort(key=lambda numbered: numbered[0])
-        repeats = [file for _, file in numbered_files]
-        expected = list(range(1, repeats[0].planned + 1))
-        if recorded and [number for number, _ in numbered_files] != expected and not bad:
-            present = ", ".join(str(number) for number, _ in numbered_files)
+        numbers, repeats = zip(*numbered_files, strict=True)
+        expected = tuple(range(1, repeats[0].planned + 1))
+        if reader.plan is None and numbers != expected and not reader.bad:
+            present = ", ".join(map(str, numbers))
             fault = f"'{repeats[0].path}' has repeats {present}; there must be 1 to {expected[-1]}."
-            bad += [(file.path, fault) for file in repeats]
+            reader.bad += [(file.path, fault) for file in repeats]
         joined = tuple(file.path for file in repeats)
         n_bytes = sum(file.n_bytes for file in repeats)
         shards.append(replace(repeats[0], paths=joined, n_bytes=n_bytes))
-    return sorted(shards, key=lambda s: (s.partition, s.path)), bad
+    return sorted(shards, key=lambda s: (s.partition, s.path))
 
 
 def _described(shard: Shard) -> tuple[int, ShardFile]:
@@ -156,92 +187,30 @@ def _described(shard: Shard) -> tuple[int, ShardFile]:
     return int(params["repeat"]), ShardFile((shard.path,), planned, axes, partition, shard.n_bytes)
 
 
-class _Reader:
-    """Reads shards, and admits each before the first use of its rows."""
-
-    def __init__(self, plan: RunPlan | None) -> None:
-        self._plan = plan
-        self._admitted: set[ShardFile] = set()
-
-    def tables(
-        self, file: ShardFile
-    ) -> tuple[list[pa.Table], list[dict[str, Any]], list[tuple[Path, str]]]:
-        """Cells and provenance of each repeat of a shard, and what is wrong with the files."""
-        tables, provenance, bad = [], [], []
-        for path in file.paths:
-            try:
-                table, metadata = read_shard(path)
-            except BadParquetError as err:
-                bad.append((path, str(err)))
-            else:
-                tables.append(table)
-                provenance.append(metadata)
-        if file not in self._admitted:
-            # Of what cannot be read the fault is known.
-            bad += [] if bad else self._faults(file, tables, provenance)
-            if not bad:
-                self._admitted.add(file)
-        return tables, provenance, bad
-
-    def _faults(
-        self, file: ShardFile, tables: Sequence[pa.Table], provenance: Sequence[Mapping[str, Any]]
-    ) -> list[tuple[Path, str]]:
-        faults = []
-        for path, table, metadata in zip(file.paths, tables, provenance, strict=True):
-            fault = fault_of(path, table, metadata, self._plan)
-            if fault is None and path != file.path:
-                fault = fault_of_repeat(tables[0], provenance[0], table)
-            if fault is not None:
-                faults.append((path, f"'{path}' {fault}."))
-        return faults
-
-
-def _spread(
-    shards: Sequence[ShardFile], reader: _Reader
-) -> tuple[Spreads | None, list[tuple[Path, str]]]:
-    """What all repeats of the run tell of their spread, and the shards that may not be used."""
+def _spread(shards: Sequence[ShardFile], reader: _Reader) -> Spreads | None:
+    """What all repeats of the run tell of their spread."""
     repeated: list[Replicated] = []
-    bad: list[tuple[Path, str]] = []
     for file in shards:
-        if len(file.paths) > 1:
-            tables, _, faults = reader.tables(file)
-            bad += faults
-            if not faults:
-                repeated += shard_spread(tables)
-    return run_spreads(repeated), bad
+        if len(file.paths) > 1 and (read := reader.repeats(file)):
+            repeated += shard_spread([table for table, _ in read])
+    return run_spreads(repeated)
 
 
-def _read(
-    shards: Sequence[ShardFile],
-    reader: _Reader,
-    sorter: KeySorter,
-    schema: pa.Schema,
-    lines: pa.NativeFile,
-    models: dict[str, list[Path]],
-    spread: Spreads | None,
-    check_only: bool,
-) -> list[tuple[Path, str]]:
-    """Give the shards' cells to `sorter`, their provenance to `lines`; the bad ones.
+def _rows(
+    file: ShardFile, reader: _Reader, spread: Spreads | None, lines: pa.NativeFile
+) -> Iterator[pa.RecordBatch]:
+    """A shard's cells, one row for all repeats; their provenance goes to `lines`.
 
-    `models` gets the shards that each device model measured.
-
-    From the first bad one on, or with `check_only`, the rest is read only to name all that are bad.
+    From the first bad one on shards are read only to name all that are bad.
     """
-    bad: list[tuple[Path, str]] = []
-    for number, file in enumerate(shards):
-        tables, provenance, faults = reader.tables(file)
-        bad += faults
-        if faults:
-            continue
-        for path, table, metadata in zip(file.paths, tables, provenance, strict=True):
-            lines.write(json.dumps(metadata, sort_keys=True).encode() + b"\n")
-            for name in pc.unique(table.column("device_name")).to_pylist():
-                models.setdefault(name, []).append(path)
-        if not (bad or check_only):
-            # What was to be measured once has the interval of its samples, whatever else there is.
-            for batch in merged(tables, spread if file.planned > 1 else None).to_batches():
-                sorter.add(_widened(batch, schema, number))
-    return bad
+    read = reader.repeats(file)
+    if reader.bad:
+        return
+    for _, metadata in read:
+        lines.write(json.dumps(metadata, sort_keys=True).encode() + b"\n")
+    # What was to be measured once has the interval of its samples, whatever else there is.
+    tables = [table for table, _ in read]
+    yield from merged(tables, spread if file.planned > 1 else None).to_batches()
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> pa.RecordBatch:

@@ -19,6 +19,7 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -366,9 +367,10 @@ def judge(attack: Attack) -> Iterator[Finding]:
             yield Finding("lock left", path.name)
     for screen in sorted(attack.screens.iterdir()):
         text = screen.read_text(encoding="utf-8", errors="replace")
-        # A Ctrl-C before Snakemake has read the Snakefile is Python's own.
-        if "Traceback (most recent call last)" in text and "Snakefile" in text:
-            yield Finding("raw exception", f"{screen.name}: {text.splitlines()[-1]}")
+        # A Ctrl-C while Python imports is Python's own.
+        raised = set(re.findall(r"^Traceback .*?^(\w[\w.]*)(?::|$)", text, re.DOTALL | re.M))
+        if raised - {"KeyboardInterrupt"}:
+            yield Finding("raw exception", f"{screen.name}: {', '.join(sorted(raised))}")
 
 
 def planned_cells() -> dict[tuple[Any, ...], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from conftest import USER_CUDA, USER_OPENCL, environment
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring import client
 from gpushmoo.measuring.client import ADDRESS
+from gpushmoo.measuring.server import received
 from gpushmoo.planning.snakemake_hooks import start_servers
 from gpushmoo.storage.store import read_shard
 
@@ -169,3 +171,13 @@ def wait_until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_signal_right_behind_a_request_is_no_part_of_it() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b"request" + bytes([signal.SIGINT]))
+        assert received(theirs, len(b"request")) == b"request"
+        assert theirs.recv(1) == bytes([signal.SIGINT])
+        ours.close()
+        assert received(theirs, 1) is None

@@ -31,10 +31,11 @@ def served(address: str, request: bytes) -> int | None:
             server.connect(address)
             length = len(request).to_bytes(LENGTH, "big")
             socket.send_fds(server, [length], [1, 2])
+            server.sendall(request)
+            # Not before: a signal's byte would be taken for a part of the request.
             for number in _ENDING:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     signal.signal(number, lambda ended, _: _tell(server, ended))
-            server.sendall(request)
             status = server.recv(1)
         except OSError:
             return None

@@ -62,12 +62,10 @@ def serve(listening: socket.socket) -> None:
 def _serve(client: socket.socket, workers: Workers) -> None:
     try:
         length, output, _, _ = socket.recv_fds(client, LENGTH, 2)
-        request = b""
-        while len(request) < int.from_bytes(length, "big"):
-            if not (more := client.recv(2**16)):
-                return
-            request += more
+        request = received(client, int.from_bytes(length, "big"))
     except OSError:
+        return
+    if request is None:
         return
     status = 0
     with _as_output(output):
@@ -82,6 +80,16 @@ def _serve(client: socket.socket, workers: Workers) -> None:
         client.sendall(bytes([status]))
     except OSError:
         return
+
+
+def received(client: socket.socket, length: int) -> bytes | None:
+    """So many bytes and no more, as a signal's may follow; None where the client ends before."""
+    request = b""
+    while len(request) < length:
+        if not (more := client.recv(min(2**16, length - len(request)))):
+            return None
+        request += more
+    return request
 
 
 @contextmanager

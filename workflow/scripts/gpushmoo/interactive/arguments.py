@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,7 +14,7 @@ import numpy as np
 import yaml
 
 from ..core.backends import AUTO, BACKENDS
-from ..planning.config_schema import ConfigError, bulk_fault, check_schema
+from ..planning.config_schema import ConfigError, bulk_fault, check_schema, of_a_call
 from ..planning.sweeps import (
     Bounds,
     SweepConfig,
@@ -55,7 +54,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
         asked = told["search"]
         search = asked if isinstance(asked, Mapping) else {"mode": asked}
         told["search"] = {**_defaults()["search"], **search}
-    with _of_a_call():
+    with of_a_call():
         fault = bulk_fault(told)
         if fault is not None:
             raise ConfigError(fault)
@@ -83,7 +82,7 @@ def loaded(path: Path) -> KernelFolder:
 
 def read_request(folder: KernelFolder, told: Mapping[str, Any]) -> Request:
     """What arguments that are `checked` ask of the kernel in `folder`. Raises ConfigError."""
-    with _of_a_call(f"kernels.{folder.name}: "):
+    with of_a_call():
         sweep = read_sweep("", told, folder)
         asked = {
             "seed": told["seed"],
@@ -94,17 +93,6 @@ def read_request(folder: KernelFolder, told: Mapping[str, Any]) -> Request:
         refuse_large(named, told["backend"], Bounds(told["max_cells"], told["max_builds"]))
         refuse_impossible(named)
     return Request(sweep, asked)
-
-
-@contextmanager
-def _of_a_call(key: str = "") -> Iterator[None]:
-    """Have sentences speak of arguments and not of a configuration's keys, below `key`."""
-    try:
-        yield
-    except ConfigError as err:
-        words = str(err).removeprefix(key).replace("Config key", "Argument")
-        words = words.replace("Unknown config key", "Unknown argument").replace("measure.", "")
-        raise ConfigError(words) from err
 
 
 @cache

@@ -8,6 +8,8 @@ import itertools
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import Decimal
 from typing import Any
 
@@ -20,6 +22,30 @@ class ConfigError(ValueError):
     def __init__(self, text: str) -> None:
         # Names and values are the user's and may hold line breaks; the sentence stays one line.
         super().__init__(" ".join(text.split()))
+
+
+# Whether what is checked are a call's arguments; else they are a configuration's keys.
+_of_a_call: ContextVar[bool] = ContextVar("of_a_call", default=False)
+
+
+@contextmanager
+def of_a_call() -> Iterator[None]:
+    """Have sentences speak of a call's arguments and not of a configuration's keys."""
+    token = _of_a_call.set(True)
+    try:
+        yield
+    finally:
+        _of_a_call.reset(token)
+
+
+def named(key: str) -> str:
+    """``Config key 'measure.repeats'``, or ``Argument 'repeats'`` of a call."""
+    return f"{'Argument' if _of_a_call.get() else 'Config key'} '{key}'"
+
+
+def within(section: str, rest: str) -> str:
+    """`rest` behind the configuration's section that it is in; a call has no sections."""
+    return rest if _of_a_call.get() else section + rest
 
 
 def _is_whole(_: Any, value: Any) -> bool:
@@ -95,10 +121,10 @@ def bulk_fault(raw: Mapping[Any, Any]) -> str | None:
         count += 1
         fault = _fault(value)
         if fault is not None:
-            return f"Config key '{_name(path)}' {fault}."
+            return f"{named(_name(path))} {fault}."
         if len(path) > MOST_DEPTH:
             return (
-                f"Config key '{_name(path[:3])}' holds lists or mappings more than {MOST_DEPTH} "
+                f"{named(_name(path[:3]))} holds lists or mappings more than {MOST_DEPTH} "
                 "deep; no key takes that."
             )
         inner = list(itertools.islice(_inner(value), MOST_VALUES + 1))
@@ -110,7 +136,7 @@ def bulk_fault(raw: Mapping[Any, Any]) -> str | None:
         for key, child in inner:
             fault = _fault(key)
             if fault is not None:
-                return f"Config key '{_name(path)}' holds a key that {fault}."
+                return f"{named(_name(path))} holds a key that {fault}."
             left.append(((*path, key), child))
     return None
 
@@ -146,15 +172,16 @@ def sentence(error: jsonschema.ValidationError) -> str:
         unknown = min((k for k in _mapping(error) if k not in allowed), key=str)
         hint = did_you_mean(str(unknown), allowed)
         where = f"{key}.{unknown}" if key else str(unknown)
-        return f"Unknown config key '{where}'; allowed here: {', '.join(allowed)}.{hint}"
+        what = named(where)
+        return f"Unknown {what[0].lower()}{what[1:]}; allowed here: {', '.join(allowed)}.{hint}"
     if error.validator == "required":
         missing = next(n for n in rule if n not in _mapping(error))
-        return f"Config key '{f'{key}.{missing}' if key else missing}' is missing."
+        return f"{named(f'{key}.{missing}' if key else missing)} is missing."
     if error.validator == "anyOf" and error.context:
         return _any_of(key, error)
     if "propertyNames" in error.relative_schema_path:
-        return f"Config key '{key}' holds the key {_show(error.instance)}; a key must be a text."
-    return f"Config key '{key}' is {_show(error.instance)}; {_allowed(error)}."
+        return f"{named(key)} holds the key {_show(error.instance)}; a key must be a text."
+    return f"{named(key)} is {_show(error.instance)}; {_allowed(error)}."
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -212,7 +239,7 @@ def _any_of(key: str, error: jsonschema.ValidationError) -> str:
             return sentence(deepest)
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
     text = str(schema.get("description", "see the schema")).rstrip(".")
-    return f"Config key '{key}' is {_show(error.instance)}; allowed: {text}{_advice(error)}."
+    return f"{named(key)} is {_show(error.instance)}; allowed: {text}{_advice(error)}."
 
 
 def _misses_type(error: jsonschema.ValidationError) -> bool:

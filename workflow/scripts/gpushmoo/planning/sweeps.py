@@ -31,7 +31,7 @@ from ..storage.packed import unpacked
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder, load_kernel
 from ..workloads.versions import misfit, refusal, versions_of
-from .config_schema import ConfigError, did_you_mean, refuse_unknown
+from .config_schema import ConfigError, did_you_mean, named, refuse_unknown, within
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
         least = 0 if axis in w.zero_axes else 1
         if axis in w.compile_axes and asks_the_device(value):
             raise ConfigError(
-                f"Config key '{key}axes.{axis}' asks the device, and '{axis}' is compiled into the "
+                f"{named(f'{key}axes.{axis}')} asks the device, and '{axis}' is compiled into the "
                 "kernel before there is one; list its values."
             )
         check_axis(f"{key}axes.{axis}", value, least, w.most.get(axis))
@@ -134,7 +134,7 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
     for size in sizes:
         if min(size if isinstance(size, list | tuple) else [size]) < least:
             raise ConfigError(
-                f"Config key '{key}sizes' holds {size}; a size must be at least {least}."
+                f"{named(f'{key}sizes')} holds {size}; a size must be at least {least}."
             )
     problems = tuple(w.problem(s) if isinstance(s, int) else Problem(*s) for s in sizes)
     seen: set[Problem] = set()
@@ -149,7 +149,7 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
     kinds = tuple(spec.get("launch", LAUNCH_KINDS[:1]))
     if isinstance(w, HostFedWorkload) and kinds != LAUNCH_KINDS[:1]:
         raise ConfigError(
-            f"Config key '{key}launch' must be [{LAUNCH_KINDS[0]}] of a kernel that the host "
+            f"{named(f'{key}launch')} must be [{LAUNCH_KINDS[0]}] of a kernel that the host "
             "feeds, which has a way of its own to launch."
         )
     return SweepConfig(folder, tuple(dtypes), tuple(variants), problems, states, axes, kinds)
@@ -200,10 +200,10 @@ def check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> 
     for part in parts:
         first = part.get("from", least) if isinstance(part, Mapping) else part
         if first < least:
-            raise ConfigError(f"Config key '{key}' is {first}; it must be at least {least}.")
+            raise ConfigError(f"{named(key)} is {first}; it must be at least {least}.")
         last = part.get("to", first) if isinstance(part, Mapping) else part
         if most is not None and last > most:
-            raise ConfigError(f"Config key '{key}' is {last}; it must be at most {most}.")
+            raise ConfigError(f"{named(key)} is {last}; it must be at most {most}.")
         if isinstance(part, Mapping) and "from" in part and part["from"] > part["to"]:
             raise ConfigError(
                 f"{key}: the range from {part['from']} to {part['to']} is empty; "
@@ -266,18 +266,20 @@ def refuse_large(sweeps: Mapping[str, SweepConfig], backend: str, bounds: Bounds
     counts = {name: sweep.n_cells for name, sweep in sweeps.items()}
     total, name = sum(counts.values()), max(counts, key=lambda name: counts[name])
     if total > bounds.cells:
+        cells = within(f"kernels.{name}: ", _among(counts[name], total, "cells"))
         raise ConfigError(
-            f"kernels.{name}: {_among(counts[name], total, 'cells')}{_time_words(total, backend)}; "
-            f"a run may have {_number(bounds.cells)}: sweep fewer values or sizes, or raise "
-            "measure.max_cells."
+            f"{cells}{_time_words(total, backend)}; a run may have {_number(bounds.cells)}: sweep "
+            f"fewer values or sizes, or raise {within('measure.', 'max_cells')}."
         )
     counts = {name: sweep.n_builds for name, sweep in sweeps.items()}
     total, name = sum(counts.values()), max(counts, key=lambda name: counts[name])
     if total > bounds.builds:
+        versions = within(f"kernels.{name}: ", _among(counts[name], total, "versions"))
+        axes = joined(sweeps[name].folder.workload.compile_axes) or "variants"
         raise ConfigError(
-            f"kernels.{name}: {_among(counts[name], total, 'versions')} to compile, one for each "
-            f"value of {joined(sweeps[name].folder.workload.compile_axes) or 'variants'}; a run "
-            f"may have {_number(bounds.builds)}: list fewer values, or raise measure.max_builds."
+            f"{versions} to compile, one for each value of {axes}; a run may have "
+            f"{_number(bounds.builds)}: list fewer values, or raise "
+            f"{within('measure.', 'max_builds')}."
         )
 
 
@@ -286,7 +288,7 @@ def refuse_impossible(sweeps: Mapping[str, SweepConfig]) -> None:
     for name, sweep in sweeps.items():
         reason = sweep.refusal
         if reason is not None:
-            raise ConfigError(f"kernels.{name}: {reason}.")
+            raise ConfigError(f"{within(f'kernels.{name}: ', reason)}.")
 
 
 def size_sentence(sweeps: Mapping[str, SweepConfig], backend: str) -> str:

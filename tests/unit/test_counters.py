@@ -246,8 +246,11 @@ def test_small_cells_are_profiled_by_running_the_program_again_for_every_pass(
     monkeypatch.setattr(counters, "count_launches", refuse)
     backend = next(b.name for b in BACKENDS.values() if b.profiler)
     for kernel in ("global_copy", "copy2d_coalesced"):
+        sample = [s for s in designed_sample() if s.cell.kernel == kernel]
         device = {"backend": backend, "device": 0, "seed": 1}
-        counters.count_sample(device, tmp_path / "out.parquet", print, kernels=[kernel])
+        folders = counters.sampled_kernels(sample)
+        profiling = counters.Profiling(sample, folders, device, tmp_path, tmp_path)
+        counters.count(profiling, tmp_path / "out.parquet", print)
     # A first run that fails ends the study.
     (first, small), (second, large) = asked
     assert (first.whole_program, small) == (True, {1024, 1280, 1536, 1792, 2048})

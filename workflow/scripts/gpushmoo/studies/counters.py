@@ -277,27 +277,13 @@ def count_of_run(
     cache: str,
     explained: Sequence[Path],
 ) -> None:
-    """`count_sample` on the device that `spec` names."""
-    count_sample(spec["device"], out, say, Path(cache), explained=explained)
-
-
-def count_sample(
-    device: Mapping[str, Any],
-    out: Path,
-    say: Callable[[str], None],
-    cache: Path | None = None,
-    kernels: Sequence[str] | None = None,
-    work: Path | None = None,
-    explained: Sequence[Path] = (),
-) -> None:
     """`count` the designed sample and the launches that models explain in the files `explained`.
 
-    With `kernels` only cells of these. What has no folder of its own lies in one that is gone
-    afterwards.
+    `spec` names the ``device``.
     """
-    every = {s.cell: s for s in [*designed_sample(), *explained_cells(explained)]}
-    sample = [s for s in every.values() if kernels is None or s.cell.kernel in kernels]
-    with tempfile.TemporaryDirectory(prefix="counters-") as own:
-        kept, folder = (path.resolve() for path in (cache or Path(own), work or Path(own)))
-        folder.mkdir(parents=True, exist_ok=True)
-        count(Profiling(sample, sampled_kernels(sample), device, kept, folder), out, say)
+    sample = {one.cell: one for one in [*designed_sample(), *explained_cells(explained)]}
+    chosen = list(sample.values())
+    kept = Path(cache).resolve()
+    with tempfile.TemporaryDirectory(prefix="counters-") as work:
+        folders = sampled_kernels(chosen)
+        count(Profiling(chosen, folders, spec["device"], kept, Path(work)), out, say)

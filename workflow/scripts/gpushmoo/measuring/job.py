@@ -36,13 +36,12 @@ from .events import (
     planned,
 )
 from .locks import HeldClocks
-from .process import Session, WorkerProcess, Workers
+from .process import Session, Workers
 from .progress import LiveFile, Progress, live_path
 from .settings import TOGETHER, settings_of
 from .shard_file import (
     NOTHING,
     Earlier,
-    FirstRepeat,
     ReusedCells,
     cell_table,
     joined,
@@ -158,94 +157,53 @@ def measure_shard(
     gives back the device, to be called before a long wait. `check` is called on the way, and may
     raise. Raises DeviceError when there is no device or a problem does not fit it.
     """
-    params = task.params
+    params, earlier = task.params, task.earlier
     log.info("shard %s, repeat %d", params["shard"], params["repeat"])
     folder = load_kernel(ROOT / params["folder"])
     before = None if task.first is None else read_first(task.first)
     label = _label(folder, params, task.place)
     job = Job(params, task.cache, time.monotonic(), task.build)
-    preferred = frozenset() if task.earlier is None else task.earlier.uuids
-    session = Session(job, label, terminal, task.workers, task.worker_log, preferred)
-    work: list[_Work] = []
+    preferred = frozenset() if earlier is None else earlier.uuids
+    with Session(job, label, terminal, task.workers, task.worker_log, preferred) as session:
+        worker, opened = session.begin()
+        assert isinstance(opened, Opened)
+        reused = NOTHING
+        if earlier is not None:
+            of_cells = None if before is None else before.of_cells
+            whole = settings_of(params).searches
+            reused = earlier.taken(opened, folder.workload, of_cells, whole)
+        keys = None if before is None else frozenset(before.of_cells)
+        if reused.keys:
+            keys = (frozenset(c.key for c in opened.cells) if keys is None else keys) - reused.keys
+        launches = reused.launches if before is None else before.launches
+        worker.say(Measure(keys, TOGETHER, launches))
+        cells = [c for c in opened.cells if keys is None or c.key in keys]
+        progress = Progress(label, len(cells), terminal)
+        progress.announce()
+        if reused.keys:
+            terminal.write(f"{label}: {len(reused.keys)} cells were measured before\n")
+        terminal.writelines(f"{label}: {why}\n" for why in reused.refused)
+        _say_of_source(task, folder, opened, terminal)
+        live = LiveFile(task.live, folder.workload, label, len(cells), len(reused.keys))
 
-    def asked(opened: Opened) -> Measure:
-        work.append(_work_of(task, folder, before, opened))
-        return work[-1].do
+        def on_progress(done: int, share: float) -> None:
+            check()
+            progress.update(done, share)
+            live.tell(supervisor.result.runs, supervisor.result.timed_s, share)
 
-    try:
-        worker = session.begin(asked)
-        return _measured(task, folder, session, worker, work[-1], label, terminal, check, finish)
-    finally:
-        # After a fault, too: the caller may be a program that goes on.
-        session.release()
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What the first process has opened, what is taken over from earlier jobs, what is left."""
-
-    opened: Opened
-    taken: ReusedCells
-    do: Measure
-
-
-def _work_of(
-    task: ShardTask, folder: KernelFolder, before: FirstRepeat | None, opened: Opened
-) -> _Work:
-    of_cells = None if before is None else before.of_cells
-    taken = NOTHING
-    if task.earlier is not None:
-        taken = task.earlier.taken(opened, folder.workload, of_cells)
-        if settings_of(task.params).searches:
-            taken = task.earlier.taken_whole(opened, taken)
-    keys = None if of_cells is None else frozenset(of_cells)
-    if taken.keys:
-        keys = (frozenset(c.key for c in opened.cells) if keys is None else keys) - taken.keys
-    launches = taken.launches if before is None else before.launches
-    return _Work(opened, taken, Measure(keys, TOGETHER, launches))
-
-
-def _measured(
-    task: ShardTask,
-    folder: KernelFolder,
-    session: Session,
-    worker: WorkerProcess,
-    work: _Work,
-    label: str,
-    terminal: TextIO,
-    check: Callable[[], None],
-    finish: Callable[[MeasuredShard, Callable[[], None]], T],
-) -> T:
-    """`measure_shard` by `worker`, which is at work on all of it, and its successors."""
-    params, opened, taken, do = task.params, work.opened, work.taken, work.do
-    cells = [c for c in opened.cells if do.keys is None or c.key in do.keys]
-    progress = Progress(label, len(cells), terminal)
-    progress.announce()
-    if taken.keys:
-        terminal.write(f"{label}: {len(taken.keys)} cells were measured before\n")
-    terminal.writelines(f"{label}: {why}\n" for why in taken.refused)
-    if task.first is None:
-        log_file = task.log_file if task.build is None else None
-        _say_of_source(folder, params, opened, log_file, terminal)
-    runs = [planned(folder.workload, cell) for cell in cells]
-    live = LiveFile(task.live, folder.workload, label, len(cells), len(taken.keys))
-
-    def on_progress(done: int, share: float) -> None:
-        check()
-        progress.update(done, share)
-        live.tell(supervisor.result.runs, supervisor.result.timed_s, share)
-
-    timeout_s = params["measure"]["timeout_s"]
-    supervisor = Supervisor(runs, session.start, timeout_s, on_progress, do.launches)
-    with closing(live):
-        result = supervisor.measure(worker)
-        log.info("measured")
-        new = cell_table(result, folder.workload, opened.info, params["axes"])
-        table = joined(new, taken.table)
-        metadata = _metadata(params, opened, result, taken, session.clocks)
-        finished = finish(MeasuredShard(table, metadata), session.release)
-    session.release()
-    statuses = Counter(table.column("status").to_pylist())
+        runs = [planned(folder.workload, cell) for cell in cells]
+        timeout_s = params["measure"]["timeout_s"]
+        supervisor = Supervisor(runs, session.start, timeout_s, on_progress, launches)
+        with closing(live):
+            result = supervisor.measure(worker)
+            log.info("measured")
+            new = cell_table(result, folder.workload, opened.info, params["axes"])
+            shard = MeasuredShard(
+                joined(new, reused.table),
+                _metadata(params, opened, result, reused, session.clocks),
+            )
+            finished = finish(shard, session.release)
+    statuses = Counter(shard.table.column("status").to_pylist())
     if not statuses.keys().isdisjoint(FAULTS):
         # What a faulty kernel left in the process costs no other kernel's cells.
         session.drop()
@@ -269,25 +227,18 @@ def measure_pairs(
     `label` stands before what is said on `terminal`; processes print into `worker_log`. Raises
     DeviceError when there is no device, or a problem does not fit it.
     """
-    session = Session(job, label, terminal, Workers(), worker_log)
-    told: list[PairsOpened] = []
-
-    def asked(opened: PairsOpened) -> Measure:
-        told.append(opened)
-        return Measure(None, TOGETHER, {})
-
-    try:
-        worker = session.begin(asked)
-        runs = [pair_of(a, b) for a, b in told[-1].pairs]
+    with Session(job, label, terminal, Workers(), worker_log) as session:
+        worker, opened = session.begin()
+        assert isinstance(opened, PairsOpened)
+        worker.say(Measure(None, TOGETHER, {}))
+        runs = [pair_of(a, b) for a, b in opened.pairs]
         progress = Progress(label, len(runs), terminal)
         progress.announce()
         timeout_s = job.params["measure"]["timeout_s"]
         result = Supervisor(runs, session.start, timeout_s, progress.update).measure(worker)
-    finally:
-        session.release()
     ended = list(result.runs.values())
     progress.finish(f"{sum(run.status is Status.OK for run in ended)} pairs measured")
-    return MeasuredPairs(told[-1], ended)
+    return MeasuredPairs(opened, ended)
 
 
 def _label(folder: KernelFolder, params: Mapping[str, Any], place: tuple[int, int]) -> str:
@@ -297,25 +248,19 @@ def _label(folder: KernelFolder, params: Mapping[str, Any], place: tuple[int, in
     return f"shard {number}/{total} {folder.name} {params['dtype']}{which}"
 
 
-def _say_of_source(
-    folder: KernelFolder,
-    params: Mapping[str, Any],
-    opened: Opened,
-    log_file: str | None,
-    terminal: TextIO,
-) -> None:
+def _say_of_source(task: ShardTask, folder: KernelFolder, opened: Opened, terminal: TextIO) -> None:
     """What was compiled here and what prints, said once for all parts of a sweep and dtype.
 
-    What does not compile is said with the name of the `log_file`, unless its build file's job has
-    said it (None).
+    What does not compile is said where no build file's job has said it.
     """
-    if params["shard"][0] != 0:
+    params = task.params
+    if task.first is not None or params["shard"][0] != 0:
         return
     where = f"{params['folder']}, {params['dtype']}"
     for reason in dict.fromkeys(opened.compiled_here.values()):
         terminal.write(f"gpushmoo: {where}: compiled by the measuring job: {reason}\n")
-    for sentence in failure_sentences(opened.failures) if log_file is not None else ():
-        terminal.write(f"gpushmoo: {where}, {sentence} (whole message: {log_file})\n")
+    for sentence in failure_sentences(opened.failures) if task.build is None else ():
+        terminal.write(f"gpushmoo: {where}, {sentence} (whole message: {task.log_file})\n")
     printf = first_printf(folder, BACKENDS[params["backend"]].source_suffix)
     if printf is not None:
         terminal.write(f"gpushmoo: {where}: {printf}: the kernel prints; its times include that.\n")
@@ -326,7 +271,7 @@ def _metadata(
     params: Mapping[str, Any],
     opened: Opened,
     result: ShardResult[CellRun],
-    taken: ReusedCells,
+    reused: ReusedCells,
     clocks: HeldClocks | None,
 ) -> dict[str, Any]:
     info = opened.info
@@ -337,7 +282,7 @@ def _metadata(
         **({} if clocks is None else {"clocks": clocks.provenance()}),
         "build_failures": opened.failures,
         "codes": opened.codes,
-        **({"earlier": taken.told} if taken.keys else {}),
+        **({"earlier": reused.told} if reused.keys else {}),
         **({"compiled_here": opened.compiled_here} if opened.compiled_here else {}),
         "controls": [
             {
@@ -349,7 +294,7 @@ def _metadata(
             }
             for (problem, met), copies in sorted(result.copies.items())
         ]
-        + [control for source in taken.sources for control in source["controls"]],
+        + [control for source in reused.sources for control in source["controls"]],
         "machine_code": opened.machine_code,
         "params": dict(params),
         **({"searches": searches} if (searches := _searches(result)) else {}),

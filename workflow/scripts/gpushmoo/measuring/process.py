@@ -265,13 +265,19 @@ class Session:
         self._held: tuple[int, DeviceLock] | None = None
         self.clocks: HeldClocks | None = None
 
-    def begin(self, work: Callable[[Any], Measure]) -> WorkerProcess:
-        """The first process, at work on what `work` makes of what it has opened.
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+    def begin(self) -> tuple[WorkerProcess, Message]:
+        """The first process, and what it has opened; to be told what to measure.
 
         Raises DeviceError, where no device can be opened as well.
         """
         try:
-            return self._started(work)
+            return self._opened()
         except (WorkerGoneError, WorkerSilentError) as err:
             if err.in_workload:
                 raise DeviceError(f"{err}.") from err
@@ -283,7 +289,9 @@ class Session:
         Raises DeviceError, WorkerGoneError, WorkerSilentError.
         """
         self.drop()
-        return self._started(lambda _: do)
+        process, _ = self._opened()
+        process.say(do)
+        return process
 
     def drop(self) -> None:
         """Have the next job start with a fresh process."""
@@ -296,30 +304,26 @@ class Session:
         if self._held is not None:
             self._held[1].release()
 
-    def _started(self, work: Callable[[Any], Measure]) -> WorkerProcess:
-        """A process at work; one that ends before is replaced, so that no signal costs a cell."""
+    def _opened(self) -> tuple[WorkerProcess, Message]:
+        """A process with its device; one that ends before is replaced: no signal costs a cell."""
         ends: Counter[bool] = Counter()
         while True:
+            process = self._workers.take(self._job, self._log_file)
             try:
-                return self._start_once(work)
+                offered = _heard(process)
+                assert isinstance(offered, Candidates)
+                process.lend(*self._locked(offered.devices))
+                return process, _heard(process)
             except WorkerGoneError as err:
+                process.stop()
                 struck = isinstance(err, WorkerKilledError)
                 ends[struck] += 1
                 if ends[struck] >= (STRIKES_OF_NOBODY if struck else FAULTS_OF_NOBODY):
                     raise
                 log.error("%s while it started; another one is started", err)
-
-    def _start_once(self, work: Callable[[Any], Measure]) -> WorkerProcess:
-        process = self._workers.take(self._job, self._log_file)
-        try:
-            offered = _heard(process)
-            assert isinstance(offered, Candidates)
-            process.lend(*self._locked(offered.devices))
-            process.say(work(_heard(process)))
-        except BaseException:
-            process.stop()
-            raise
-        return process
+            except BaseException:
+                process.stop()
+                raise
 
     def _locked(self, devices: Sequence[tuple[int, str]]) -> tuple[int, DeviceLock]:
         """The device that is locked: by the first process one of these, by later ones the same."""

@@ -251,12 +251,16 @@ class Earlier:
         )
 
     def taken(
-        self, opened: Opened, workload: Workload, launches: Mapping[str, int] | None
+        self,
+        opened: Opened,
+        workload: Workload,
+        launches: Mapping[str, int] | None,
+        whole: bool = False,
     ) -> ReusedCells:
         """The cells of `opened` that were measured by this device and software, and the same build.
 
         Of a later repeat `launches` are those of each cell's sample in the first one: there must
-        be as many.
+        be as many. With `whole` only those of whole groups: a search is of nothing less.
         """
         device = {**asdict(opened.info), "extra": dict(opened.info.extra)}
         versions = {cell.key: workload.version(cell).name for cell in opened.cells}
@@ -283,18 +287,11 @@ class Earlier:
         told = tuple(f"measured again for another {why}: {n} cells" for why, n in reasons.items())
         for sentence in told:
             log.info(sentence)
+        if whole:
+            missing = {cell.group for cell in opened.cells if cell.key not in found}
+            kept = {cell.key for cell in opened.cells if cell.group not in missing}
+            found = {key: place for key, place in found.items() if key in kept}
         return replace(self._gathered(found), refused=told)
-
-    def taken_whole(self, opened: Opened, taken: ReusedCells) -> ReusedCells:
-        """Of the cells of `taken` those of whole groups: a search is of nothing less."""
-        missing = {cell.group for cell in opened.cells if cell.key not in taken.keys}
-        kept = [cell.key for cell in opened.cells if cell.group not in missing]
-        if taken.table is None or not missing:
-            return taken
-        table = taken.table.filter(pc.is_in(taken.table.column("cell_key"), pa.array(kept)))
-        if not len(table):
-            return ReusedCells(refused=taken.refused)
-        return replace(taken, table=table, launches=launches_by_group(table))
 
     def _newest_last(self) -> Iterable[tuple[Path, tuple[pa.Table, dict[str, Any]]]]:
         return sorted(self._read.items(), key=lambda item: str(item[1][1]["written_at"]))

@@ -475,7 +475,7 @@ def test_a_configuration_names_both_sides_or_none(monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(ROOT)
     asked = read_compared(ASKED)
     assert asked is not None
-    assert (asked.a, asked.b, asked.delta) == (("kernels",), ("kernels",), 0.02)
+    assert (asked["a"], asked["b"], asked["delta"]) == (["kernels"], ["kernels"], 0.02)
     assert read_compared({**ASKED, "before": None, "after": None}) is None
     for change, words in (
         ({"after": None}, "after: null, and before is not"),

@@ -19,7 +19,7 @@ from gpushmoo.core.run_plan import PLAN_FILE
 from gpushmoo.core.schema import GROUP
 from gpushmoo.explorer.over_runs import group_key, over_runs
 from gpushmoo.figures.timelines import MOST_PANELS, draw_history
-from gpushmoo.planning.config import EarlierRuns, read_earlier, refuse_without_otava
+from gpushmoo.planning.config import read_earlier, refuse_without_otava
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.report.history import history_findings, history_page
 from gpushmoo.storage.dataset import PROVENANCE, runs_in
@@ -234,6 +234,10 @@ def run_in(folder: Path, finished: bool = True) -> Path:
     return folder
 
 
+def earlier_runs(*folders: Path, otava: str | None = None) -> dict[str, Any]:
+    return {"earlier": [*map(str, folders)], "otava": otava, "delta": 0.01}
+
+
 def test_a_folder_of_runs_stands_for_its_finished_ones_without_the_run_itself(
     tmp_path: Path,
 ) -> None:
@@ -246,19 +250,19 @@ def test_a_folder_of_runs_stands_for_its_finished_ones_without_the_run_itself(
     (mounted / "dataset" / "data").mkdir()
     (mounted / "dataset" / "data" / PROVENANCE).touch()
     found = read_earlier({**ASKED, "history": str(results)}, own)
-    assert found == EarlierRuns((str(first), str(mounted)), None, 0.01)
+    assert found == earlier_runs(first, mounted)
     several = {**ASKED, "history": [str(first), str(results)], "otava": "x"}
-    assert read_earlier(several, own) == EarlierRuns((str(first), str(mounted)), "x", 0.01)
-    assert read_earlier({**ASKED, "history": str(own)}, own) == EarlierRuns((), None, 0.01)
+    assert read_earlier(several, own) == earlier_runs(first, mounted, otava="x")
+    assert read_earlier({**ASKED, "history": str(own)}, own) == earlier_runs()
     assert read_earlier(ASKED, own) is None
 
 
 def test_the_first_run_of_all_has_no_folder_of_runs_yet(tmp_path: Path) -> None:
     own = tmp_path / "results" / "own"
     asked = {**ASKED, "history": str(own.parent)}
-    assert read_earlier(asked, own) == EarlierRuns((), None, 0.01)
+    assert read_earlier(asked, own) == earlier_runs()
     (own.parent / "planted" / "notes").mkdir(parents=True)
-    assert read_earlier(asked, own) == EarlierRuns((), None, 0.01)
+    assert read_earlier(asked, own) == earlier_runs()
 
 
 def test_one_run_a_data_set_and_shards_stand_for_themselves(tmp_path: Path) -> None:
@@ -287,7 +291,7 @@ def test_bad_words_on_a_history_are_refused(
 def test_a_missing_program_is_told_before_anything_is_measured(
     tmp_path: Path, otava: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refuse_without_otava(EarlierRuns((), otava, 0.01))
+    refuse_without_otava(otava)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(ConfigError, match=r"^otava: 'otava' is not on the PATH; change"):
-        refuse_without_otava(EarlierRuns((), None, 0.01))
+        refuse_without_otava(None)

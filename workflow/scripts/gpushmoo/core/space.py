@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -149,14 +148,6 @@ def indexed(version: Version, bits: int) -> Version:
     if bits == 32:
         return version
     return Version(version.variant, (*version.values, (INDEX_BITS, bits)))
-
-
-_VALUES = re.compile(r"( [A-Za-z]\w*=\d+)+$")
-
-
-def variant_in(name: str) -> str:
-    """The variant in the name of a version."""
-    return _VALUES.sub("", name)
 
 
 @dataclass(frozen=True)

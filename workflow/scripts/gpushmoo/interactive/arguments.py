@@ -16,7 +16,6 @@ import yaml
 from ..core.backends import AUTO, BACKENDS
 from ..planning.config_schema import ConfigError, bulk_fault, check_schema, of_a_call
 from ..planning.sweeps import (
-    Bounds,
     SweepConfig,
     measure_params,
     read_sweep,
@@ -90,7 +89,7 @@ def read_request(folder: KernelFolder, told: Mapping[str, Any]) -> Request:
             "measure": measure_params("", {name: told[name] for name in _run()["measure"]}),
         }
         named = {folder.name: sweep}
-        refuse_large(named, told["backend"], Bounds(told["max_cells"], told["max_builds"]))
+        refuse_large(named, told["backend"], told["max_cells"], told["max_builds"])
         refuse_impossible(named)
     return Request(sweep, asked)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from ..workloads.versions import misfit
 from .chapters import PlannedChapter, plan_chapters
 from .config_schema import ConfigError, bulk_fault, check_schema, did_you_mean
 from .sweeps import (
-    Bounds,
     SweepConfig,
     measure_params,
     named_sweep,
@@ -65,8 +64,9 @@ class RunConfig:
     dataset: Path | None
     strict: bool
     again: frozenset[Status]
-    compared: ComparedRuns | None
-    earlier: EarlierRuns | None
+    compared: dict[str, Any] | None
+    guard: bool
+    earlier: dict[str, Any] | None
 
 
 @cache
@@ -106,12 +106,11 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         named = {s.folder.name for s in sweeps.values() if any(f"'{a}'" in fault for a in s.axes)}
         raise ConfigError(f"kernels: {fault}, or leave one out ({', '.join(sorted(named))}).")
     m = raw["measure"]
-    refuse_large(sweeps, raw["backend"], Bounds(m["max_cells"], m["max_builds"]))
+    refuse_large(sweeps, raw["backend"], m["max_cells"], m["max_builds"])
     refuse_shared_cells(sweeps)
     if raw["backend"] != AUTO:
         refuse_kinds(sweeps, raw["backend"])
     refuse_impossible(sweeps)
-    measure = measure_params("measure.", m)
     memory = raw["device_memory_gib"]
     dataset = _dataset(raw["dataset"], root)
     chapters = plan_chapters(
@@ -122,27 +121,22 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         dataset,
         {s.folder.name: s.folder for s in sweeps.values()},
     )
-    return RunConfig(
-        run=raw["run"],
-        results=results / raw["run"],
-        seed=raw["seed"],
-        backend=raw["backend"],
-        device=raw["device"],
-        opencl_runtime=raw["opencl_runtime"],
-        cuda_arch=raw["cuda_arch"],
-        device_memory=None if memory is None else int(memory * 2**30),
-        sweeps=sweeps,
-        thread_limit=raw["thread_limit"],
-        measure=measure,
-        cells_per_shard=m["cells_per_shard"],
-        chapters=chapters,
-        studies=_studies(raw),
-        dataset=dataset,
-        strict=raw["strict"],
-        again=_again(raw),
-        compared=read_compared(raw),
-        earlier=read_earlier(raw, results / raw["run"]),
-    )
+    read: dict[str, Any] = {
+        "results": results / raw["run"],
+        "device_memory": None if memory is None else int(memory * 2**30),
+        "sweeps": sweeps,
+        "measure": measure_params("measure.", m),
+        "cells_per_shard": m["cells_per_shard"],
+        "chapters": chapters,
+        "studies": _studies(raw),
+        "dataset": dataset,
+        "again": _again(raw),
+        "compared": read_compared(raw),
+        "earlier": read_earlier(raw, results / raw["run"]),
+    }
+    # All else as it stands.
+    as_given = {field.name: raw[field.name] for field in fields(RunConfig) if field.name in raw}
+    return RunConfig(**{**as_given, **read})
 
 
 def _studies(raw: Mapping[str, Any]) -> tuple[str, ...]:
@@ -227,25 +221,10 @@ def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
             raise ConfigError(f"{key}.size: {reason}; choose a smaller size.")
 
 
-@dataclass(frozen=True)
-class ComparedRuns:
-    """Folders of runs before (`a`) and after (`b`), and of the `same` thing.
+def read_compared(raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Folders `a`, `b` and of the `same` thing, and `delta`; None where nothing is compared.
 
-    `delta` is the change that does not matter, a share of the time; with `guard` a slower group is
-    an error.
-    """
-
-    a: tuple[str, ...]
-    b: tuple[str, ...]
-    same: tuple[str, ...]
-    delta: float
-    guard: bool
-
-
-def read_compared(raw: Mapping[str, Any]) -> ComparedRuns | None:
-    """What before, after, same, delta and guard say; None where nothing is compared: ConfigError.
-
-    Relative folders begin at the working directory.
+    Relative folders begin at the working directory. Raises ConfigError.
     """
     sides = [_several(raw[side]) for side in ("before", "after")]
     if not any(sides):
@@ -264,39 +243,27 @@ def read_compared(raw: Mapping[str, Any]) -> ComparedRuns | None:
         for folder in folders:
             if not unpacked(Path(folder)).is_dir():
                 raise ConfigError(f"{key}: '{folder}' is not the folder of a run or of shards.")
-    return ComparedRuns(sides[0], sides[1], tuple(raw["same"]), raw["delta"], raw["guard"])
+    return {"a": sides[0], "b": sides[1], "same": raw["same"], "delta": raw["delta"]}
 
 
-def _several(value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, str) else tuple(value)
+def _several(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or ())
 
 
-@dataclass(frozen=True)
-class EarlierRuns:
-    """Folders of the runs before this one, `otava`'s name or path, and the change not told."""
-
-    folders: tuple[str, ...]
-    otava: str | None
-    delta: float
-
-
-def read_earlier(raw: Mapping[str, Any], own: Path) -> EarlierRuns | None:
-    """What history, otava and delta say; None where no history is asked for: ConfigError.
+def read_earlier(raw: Mapping[str, Any], own: Path) -> dict[str, Any] | None:
+    """The folders of `earlier` runs, `otava` and `delta`; None without a history: ConfigError.
 
     A folder of runs stands for the finished ones in it, but for the run's `own` folder. Relative
     folders begin at the working directory.
     """
-    asked = raw["history"]
-    if asked is None:
+    if raw["history"] is None:
         if raw["otava"] is not None:
             raise ConfigError("otava: it finds change points in a history, and history is null.")
         return None
-    named = [asked] if isinstance(asked, str) else asked
-    found = [path for name in named for path in _runs_in(name, own.parent)]
+    found = [path for name in _several(raw["history"]) for path in _runs_in(name, own.parent)]
     others = (path for path in found if path.resolve() != own.resolve())
-    return EarlierRuns(tuple(dict.fromkeys(map(str, others))), raw["otava"], raw["delta"])
+    earlier = list(dict.fromkeys(map(str, others)))
+    return {"earlier": earlier, "otava": raw["otava"], "delta": raw["delta"]}
 
 
 def _runs_in(name: str, results: Path) -> list[Path]:
@@ -309,10 +276,10 @@ def _runs_in(name: str, results: Path) -> list[Path]:
     return runs_in(folder) if folder.is_dir() else [folder]
 
 
-def refuse_without_otava(earlier: EarlierRuns) -> None:
+def refuse_without_otava(otava: str | None) -> None:
     """Raise ConfigError, one sentence, where the program that finds change points is missing."""
     try:
-        find_otava(earlier.otava)
+        find_otava(otava)
     except NoOtavaError as err:
         raise ConfigError(f"otava: {err}") from err
 

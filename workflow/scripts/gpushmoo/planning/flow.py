@@ -331,22 +331,19 @@ class Flow:
                 "gpushmoo: compare needs two runs: snakemake compare --config "
                 "before=results/one after=results/other"
             )
-        names = ["explorer.html", *["guard.txt"] * self.config.compared.guard]
+        names = ["explorer.html", *["guard.txt"] * self.config.guard]
         return [*self.comparison_files, *(self.path("compare", name) for name in names)]
 
     def compared_inputs(self, wildcards: Any) -> list[str]:
         """The Parquet files of all compared data sets."""
         compared = self.config.compared
-        return data_files((*compared.a, *compared.b, *compared.same)) if compared else []
+        sides = (compared[side] for side in ("a", "b", "same")) if compared else ()
+        return data_files(folder for side in sides for folder in side)
 
     @property
     def compared_params(self) -> dict[str, Any]:
         """What the comparing job is told; plain values."""
-        compared = self.config.compared
-        if compared is None:
-            return {}
-        sides = {"a": list(compared.a), "b": list(compared.b), "same": list(compared.same)}
-        return {**sides, "delta": compared.delta}
+        return self.config.compared or {}
 
     @property
     def history_tables(self) -> list[str]:
@@ -360,16 +357,12 @@ class Flow:
 
     def history_inputs(self, wildcards: Any) -> list[str]:
         """The Parquet files of the earlier runs."""
-        return data_files(self.config.earlier.folders) if self.config.earlier else []
+        return data_files(self.config.earlier["earlier"]) if self.config.earlier else []
 
     @property
     def history_params(self) -> dict[str, Any]:
         """What the stage of history is told; plain values."""
-        earlier = self.config.earlier
-        if earlier is None:
-            return {}
-        asked = {"run": self.config.run, "earlier": list(earlier.folders)}
-        return {**asked, "otava": earlier.otava, "delta": earlier.delta}
+        return {"run": self.config.run, **(self.config.earlier or {})}
 
     # Analysis
 

@@ -271,7 +271,7 @@ def refuse_without_program(flow: Flow, workflow: Any, rules: Collection[Any]) ->
     jobs = (job.rule for job in workflow.dag.needrun_jobs())
     if any(rule.name.endswith("history") and rule in rules for rule in jobs):
         try:
-            refuse_without_otava(flow.config.earlier)
+            refuse_without_otava(flow.config.earlier["otava"])
         except ValueError as err:
             raise SystemExit(f"gpushmoo: {err}") from None
 

@@ -253,32 +253,26 @@ def _apart(one: SweepConfig, other: SweepConfig) -> bool:
     return any(frozenset(ours).isdisjoint(theirs) for ours, theirs in parts)
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """What a run may have at most, as the configuration says: cells, and versions to compile."""
-
-    cells: int
-    builds: int
-
-
-def refuse_large(sweeps: Mapping[str, SweepConfig], backend: str, bounds: Bounds) -> None:
+def refuse_large(
+    sweeps: Mapping[str, SweepConfig], backend: str, max_cells: int, max_builds: int
+) -> None:
     """Count before any axis is expanded. Raises ConfigError with the time that it would take."""
     counts = {name: sweep.n_cells for name, sweep in sweeps.items()}
     total, name = sum(counts.values()), max(counts, key=lambda name: counts[name])
-    if total > bounds.cells:
+    if total > max_cells:
         cells = within(f"kernels.{name}: ", _among(counts[name], total, "cells"))
         raise ConfigError(
-            f"{cells}{_time_words(total, backend)}; a run may have {_number(bounds.cells)}: sweep "
+            f"{cells}{_time_words(total, backend)}; a run may have {_number(max_cells)}: sweep "
             f"fewer values or sizes, or raise {within('measure.', 'max_cells')}."
         )
     counts = {name: sweep.n_builds for name, sweep in sweeps.items()}
     total, name = sum(counts.values()), max(counts, key=lambda name: counts[name])
-    if total > bounds.builds:
+    if total > max_builds:
         versions = within(f"kernels.{name}: ", _among(counts[name], total, "versions"))
         axes = joined(sweeps[name].folder.workload.compile_axes) or "variants"
         raise ConfigError(
             f"{versions} to compile, one for each value of {axes}; a run may have "
-            f"{_number(bounds.builds)}: list fewer values, or raise "
+            f"{_number(max_builds)}: list fewer values, or raise "
             f"{within('measure.', 'max_builds')}."
         )
 

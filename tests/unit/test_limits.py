@@ -1,6 +1,8 @@
-"""What would have to change for the fastest launch of a kernel to gain a tenth."""
+"""What would have to change for a launch to gain a tenth, and what counters said of it."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,8 +16,10 @@ from gpushmoo.model.limits import (
     factor_to_gain,
     fastest_cells,
     improved,
+    read_counted,
     whys,
 )
+from gpushmoo.storage.wholefile import DamagedFileError, write_json
 
 # A copy of far more than a cache holds, in blocks of enough warps that wait twice each.
 COPY = {
@@ -137,3 +141,16 @@ def test_a_why_names_the_limit_that_binds_the_next_and_the_launch(predicted: pd.
     assert (single["low_gbs"], single["high_gbs"]) == (8.0, 12.5)
     assert double["params"] == {"block_x": 5, "tile": 6}
     assert double["low_gbs"] is None
+
+
+def test_files_of_one_device_are_read_together_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    busy = {"dram": 80.0, "l2": 50.0, "l1": 10.0, "sm": 10.0, "active_warps": 8.0}
+    for name in ("a", "b"):
+        cells = {name: busy | {"room_for_warps": 8.0}}
+        write_json(tmp_path / f"{name}.json", {"device": "D", "cells": cells})
+    write_json(tmp_path / "none.json", {"device": None, "cells": {}})
+    [(device, counted)] = read_counted([tmp_path / f"{n}.json" for n in ("a", "b", "none")]).items()
+    assert (device, set(counted.cells), counted.most["dram"]) == ("D", {"a", "b"}, 80.0)
+    (tmp_path / "a.json").write_text("{", encoding="utf-8")
+    with pytest.raises(DamagedFileError):
+        read_counted([tmp_path / "a.json"])

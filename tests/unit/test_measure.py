@@ -100,7 +100,7 @@ FAULTS = st.builds(
 RARELY = st.integers(0, 120) | st.none()
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @example(
     # The last open cell is blamed: that it has ended must be told, too.
     faults=[],

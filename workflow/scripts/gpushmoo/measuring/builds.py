@@ -1,4 +1,4 @@
-"""What a kernel's versions are built into, before any of them is measured."""
+"""What a kernel's versions are built into, and which cells a shard has on this device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One measurement per device at a time, across processes and users of a host."""
+"""One measurement per device at a time, across processes and users; its clocks held meanwhile."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ from ..core.paths import IMPORTED
 from ..devices.base import LockedClocks
 from ..devices.clock_guardian import FREE, PROGRAM
 
+log = logging.getLogger(__name__)
+
 # A device waits so long for the job that follows.
 _POLL_S = 0.02
+# Seconds within which the guardian answers, and ends once it is told to.
+_PATIENCE_S = 60.0
 
 
 class DeviceLock:
@@ -102,12 +106,6 @@ def lock_one(
             on_wait()
             has_waited = True
         time.sleep(_POLL_S)
-
-
-log = logging.getLogger(__name__)
-
-# Seconds within which the guardian answers, and ends once it is told to.
-_PATIENCE_S = 60.0
 
 
 class HeldClocks:

@@ -1,4 +1,8 @@
-"""How much of a shard is measured, and the lines that tell it to a person who watches."""
+"""How much of a shard is measured: lines for the terminal, and a file for who watches.
+
+The process that watches over the measuring one writes both; the measuring process knows nothing of
+them. The file is gone when the shard is finished.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,11 @@ from ..core.schema import Status
 from ..core.space import LAUNCH_KINDS
 from ..workloads.contract import Workload
 from .events import CellRun
+
+# In the run's folder, a file for each shard that is being measured.
+FOLDER = "live"
+# The names of sweep, dtype and shard, which are names of files, are put together by it.
+_BETWEEN = "@"
 
 
 @dataclass
@@ -103,12 +112,6 @@ class Work:
     def end(self, key: str) -> None:
         """The cell has ended; the steps that it did not need count as done."""
         self._done += self._left.pop(key)
-
-
-# In the run's folder, a file for each shard that is being measured.
-FOLDER = "live"
-# The names of sweep, dtype and shard, which are names of files, are put together by it.
-_BETWEEN = "@"
 
 
 @dataclass(frozen=True)

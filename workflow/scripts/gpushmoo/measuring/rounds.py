@@ -47,6 +47,13 @@ LEAST_IN_A_RUN, MOST_IN_A_RUN = 4, 128
 # A sample that would last longer holds fewer launches, or a hang could not be told from a sample.
 # Such a cell is thousands of times slower than the fastest of its group, whatever its batch.
 LONGEST_S = 0.25
+# Seconds before cells of which the host computes a part. Threads of a library that cells before
+# them used still spin for a moment (see `measuring`), and would share the cores.
+SETTLE_S = 0.005
+
+# Rounds of one problem that may be lost to throttling before its cells are given up.
+SLOWED_ROUNDS = 5
+SLOWED = "the device kept slowing itself down"
 
 
 def launches_of_group(launches_s: Sequence[float], met: Condition = USUAL) -> int:
@@ -103,15 +110,6 @@ def shuffled(items: Sequence[T], rng: np.random.Generator) -> Iterator[T]:
     """
     for i in rng.permutation(len(items)):
         yield items[i]
-
-
-# Seconds before cells of which the host computes a part. Threads of a library that cells before
-# them used still spin for a moment (see `measuring`), and would share the cores.
-SETTLE_S = 0.005
-
-# Rounds of one problem that may be lost to throttling before its cells are given up.
-SLOWED_ROUNDS = 5
-SLOWED = "the device kept slowing itself down"
 
 
 def take_rounds(

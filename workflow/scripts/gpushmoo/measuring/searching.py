@@ -1,4 +1,7 @@
-"""Groups of which not every cell is measured: what a planner asks for is admitted and sampled."""
+"""Groups of which not every cell is measured: what a planner asks for is admitted and sampled.
+
+What recorded shards let expect of a kernel's launches elsewhere says where it begins.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ from .verify import CellSteps
 
 # A recorded group: its element type, and what a cell's group is.
 RecordedGroup = tuple[str, CellGroup]
+LEFT_OUT = "left out by the search"
 _GROUP = ("dtype", "height", "width", "cache_state", "variant", "launch_kind")
 
 
@@ -89,9 +93,6 @@ def _add(
 def _priors(cells: Sequence[tuple[tuple[tuple[str, int], ...], float]]) -> list[Prior]:
     fastest_s = min(seconds for _, seconds in cells)
     return [Prior(params, seconds / fastest_s) for params, seconds in cells]
-
-
-LEFT_OUT = "left out by the search"
 
 
 @dataclass

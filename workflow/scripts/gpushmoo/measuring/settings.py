@@ -1,4 +1,4 @@
-"""How cells are measured, and how a measuring job reads it out of its parameters."""
+"""How cells are measured, when one has been sampled enough, and how a job reads it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from typing import Any
 from ..core.median import median_interval
 from ..core.run_plan import FEWEST, TELLING_REPEATS, least_samples
 from ..search.planner import SearchMode, SearchSettings
+
+# Cells that are worked on without waiting between them, and the seconds that they may take
+# together: a hanging cell is looked for when nothing is heard for longer than one launch may take.
+TOGETHER = 32
+TOGETHER_S = 0.1
+
+EVERY_CELL = SearchSettings()
 
 
 @dataclass(frozen=True)
@@ -51,14 +58,6 @@ class StoppingRule:
             budget_s=self.budget_s / repeats,
             gives_up=repeats >= TELLING_REPEATS,
         )
-
-
-# Cells that are worked on without waiting between them, and the seconds that they may take
-# together: a hanging cell is looked for when nothing is heard for longer than one launch may take.
-TOGETHER = 32
-TOGETHER_S = 0.1
-
-EVERY_CELL = SearchSettings()
 
 
 @dataclass(frozen=True)

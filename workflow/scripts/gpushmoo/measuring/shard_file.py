@@ -1,4 +1,9 @@
-"""Where a shard's figures come from."""
+"""A shard's file: its rows and their provenance, and what a job takes over from files before it.
+
+A cell is measured once. Every shard that is written is also kept under a name that says under which
+conditions it was measured. When the plan of a run changes (another value of an axis, another size,
+another cut into shards), its jobs take over the cells that are there and measure the others.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +36,13 @@ from ..devices.base import DeviceInfo, identity
 from ..storage.store import BadParquetError, read_shard
 from ..workloads.contract import Workload
 from .events import CellRun, Opened, ShardResult
+
+log = logging.getLogger(__name__)
+
+# Beside the sweeps' folders, and on the same file system: its files are links to theirs.
+_FOLDER = ".kept"
+# What says which cells there are, and nothing of how each of them is measured.
+_SPACE = ("axes", "cache_states", "launch_kinds", "shard", "sizes", "variants")
 
 
 def provenance(info: DeviceInfo, kernel_digest: str, builds: Mapping[str, str]) -> dict[str, Any]:
@@ -143,14 +155,6 @@ def _timing(run: CellRun, bytes_moved: int, copy_gbs: float | None) -> dict[str,
         "repeat_samples": [len(run.samples_s)],
         "repeat_copy_gbs": [copy_gbs] if copy_gbs else [],
     }
-
-
-log = logging.getLogger(__name__)
-
-# Beside the sweeps' folders, and on the same file system: its files are links to theirs.
-_FOLDER = ".kept"
-# What says which cells there are, and nothing of how each of them is measured.
-_SPACE = ("axes", "cache_states", "launch_kinds", "shard", "sizes", "variants")
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ def _rate_of(slope: Line) -> tuple[float, float, float]:
 
 def _cached(measured: MachineCells, kernel: str) -> Found:
     """Slope over the sizes of the launch that is fastest at the largest."""
-    rows = measured.net_of_known_start(kernel)
+    rows = measured.net(kernel, start_known=True)
     rows = rows[(rows["cache_state"] == "warm") & (rows[BYTES_TOUCHED] <= WITHIN * measured.cache)]
     found: list[tuple[float, float, int, pd.DataFrame]] = []
     for _, cells in rows[rows["blocks"] >= rows["units"]].groupby(["block_x", "unroll", "passes"]):
@@ -239,7 +239,7 @@ def _cached(measured: MachineCells, kernel: str) -> Found:
 
 def _port(measured: MachineCells, kernel: str) -> Found:
     """Of the launches with few blocks the one whose blocks are fastest."""
-    rows = measured.net_of_known_start(kernel)
+    rows = measured.net(kernel, start_known=True)
     few = rows["blocks"] <= (FEW * rows["units"]).clip(lower=1)
     near = (rows["cache_state"] == "warm") & (rows[BYTES_TOUCHED] <= WITHIN * measured.cache)
     found = []
@@ -284,14 +284,14 @@ def _turn(measured: MachineCells, unroll: int) -> Found:
 
 
 def _end(
-    cache: int, sizes: pd.Series, values: pd.Series, inside: float, outside: float
-) -> tuple[float, float, float]:
-    """The half-way place in units of the cache."""
-    found = half_way(sizes.to_numpy(), values.to_numpy(), inside, outside)
+    cache: int, sizes: pd.Series, values: pd.Series, levels: tuple[float, float], how: str
+) -> Found:
+    """The place half way between the `levels` inside and outside, in units of the cache."""
+    found = half_way(sizes.to_numpy(), values.to_numpy(), *levels)
     if found is None:
         raise UndeterminedError("The curve over the footprint does not cross its middle.")
     value, low, high = (size / cache for size in found)
-    return value, low, high
+    return value, low, high, "1", how
 
 
 def _end_by_latency(measured: MachineCells) -> Found:
@@ -308,14 +308,11 @@ def _end_by_latency(measured: MachineCells) -> Found:
             f"a quarter of the cache and {OUTSIDE:g} caches."
         )
     levels = float(near.median()), float(far.median())
-    return (
-        *_end(cache, rows[SPAN], rows[HOP_S], *levels),
-        "1",
-        (
-            "The span of a chain at which a hop takes as long as the mean of inside and outside, "
-            "over the stated size of the cache."
-        ),
+    how = (
+        "The span of a chain at which a hop takes as long as the mean of inside and outside, over "
+        "the stated size of the cache."
     )
+    return _end(cache, rows[SPAN], rows[HOP_S], levels, how)
 
 
 def _end_by_rate(measured: MachineCells) -> Found:
@@ -331,14 +328,11 @@ def _end_by_rate(measured: MachineCells) -> Found:
     # Short launches are slower for other reasons than the cache.
     curve = best[best.index >= near.idxmax()]
     levels = float(near.max()), float(far.median())
-    return (
-        *_end(cache, curve.index.to_series(), curve, *levels),
-        "1",
-        (
-            "The bytes at which the best load is as fast as the mean of inside and outside, over "
-            "the stated size of the cache."
-        ),
+    how = (
+        "The bytes at which the best load is as fast as the mean of inside and outside, over the "
+        "stated size of the cache."
     )
+    return _end(cache, curve.index.to_series(), curve, levels, how)
 
 
 _DERIVED: Mapping[str, Callable[[MachineCells], Found]] = {
@@ -419,7 +413,7 @@ class MachineCells:
             ["grid", "block_x", "launches_per_sample"], ascending=[True, True, False]
         )
         cell = rows.iloc[0]
-        once = self._per_sample / cell["launches_per_sample"]
+        once = self._known_s("sample") / cell["launches_per_sample"]
         value, low, high = (float(cell[name]) - once for name in MEDIANS)
         if low <= 0:
             raise UndeterminedError("The shortest launch takes no longer than a sample costs.")
@@ -429,39 +423,24 @@ class MachineCells:
         )
         return value, low, high, "s", how
 
-    @cached_property
-    def _per_sample(self) -> float:
+    def _known_s(self, figure: str) -> float:
+        """Seconds of ``sample`` or ``launch``; 0 where the cells do not tell it."""
         try:
-            return self.sample[0]
+            return float(getattr(self, figure)[0])
         except UndeterminedError:
             return 0.0
 
-    @cached_property
-    def _per_launch(self) -> float:
-        try:
-            return self.launch[0]
-        except UndeterminedError:
-            return 0.0
-
-    def net(self, kernel: str) -> pd.DataFrame:
+    def net(self, kernel: str, start_known: bool = False) -> pd.DataFrame:
         """The kernel's cells with what a launch takes beyond its start, in columns TIMES.
 
-        Where the cache is flushed every launch is timed by itself. Where the cells do not tell
-        what a start takes, it counts for nothing.
+        Where the cache is flushed every launch is timed by itself. Where the cells do not tell what
+        a start takes, it counts for nothing. Launches may be so short that it would be part of a
+        rate: with `start_known` that raises UndeterminedError.
         """
-        return self._without(kernel, self._per_launch)
-
-    def net_of_known_start(self, kernel: str) -> pd.DataFrame:
-        """As `net`, for launches so short that their start would be part of a rate.
-
-        Raises UndeterminedError where the cells do not tell what a start takes.
-        """
-        return self._without(kernel, self.launch[0])
-
-    def _without(self, kernel: str, launch_s: float) -> pd.DataFrame:
+        launch_s = self.launch[0] if start_known else self._known_s("launch")
         rows = self.of(kernel)
         together = rows["launches_per_sample"].where(rows["cache_state"] == "warm", 1)
-        start = launch_s + self._per_sample / together
+        start = launch_s + self._known_s("sample") / together
         named = zip(TIMES, MEDIANS, strict=True)
         return rows.assign(**{net: rows[whole] - start for net, whole in named})
 

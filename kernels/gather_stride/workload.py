@@ -8,14 +8,7 @@ from typing import ClassVar
 import numpy as np
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.space import Cell
-from gpushmoo.workloads.contract import (
-    Access,
-    BufferRef,
-    CopyWorkload,
-    HeatMap,
-    Launch,
-    ceil_div,
-)
+from gpushmoo.workloads.contract import Access, BufferRef, CopyWorkload, HeatMap, Launch, ceil_div
 
 # Elements of a thread, as in the kernels.
 EACH = 4

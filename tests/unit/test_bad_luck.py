@@ -19,7 +19,7 @@ from gpushmoo.core.errors import (
     OutOfDeviceMemoryError,
 )
 from gpushmoo.devices.cuda import visible
-from gpushmoo.devices.cuda.runtime import Translate, candidates, load_cupy, uuid_of
+from gpushmoo.devices.cuda.runtime import Translate, list_devices, load_cupy, uuid_of
 from gpushmoo.devices.machine_code.cubins import compile_cubin
 from gpushmoo.planning.snakemake_hooks import limit_gpus
 
@@ -96,10 +96,10 @@ def test_every_visible_device_is_a_candidate_or_the_wanted_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(2))
-    assert candidates(None) == ((0, "GPU-" + "00" * 16), (1, "GPU-" + "01" * 16))
-    assert candidates(1) == ((1, "GPU-" + "01" * 16),)
+    assert list_devices(None) == ((0, "GPU-" + "00" * 16), (1, "GPU-" + "01" * 16))
+    assert list_devices(1) == ((1, "GPU-" + "01" * 16),)
     with pytest.raises(NoDeviceError, match=r"^There are 2 CUDA devices, so .* no device 2\.$"):
-        candidates(2)
+        list_devices(2)
 
 
 @pytest.mark.parametrize(("arch", "extra"), [("sm_35", "cuda12"), ("sm_999", "cuda13")])

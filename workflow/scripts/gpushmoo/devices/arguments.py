@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.display import one_line
 from ..core.errors import LaunchFailedError
 from ..workloads.contract import Argument, BufferRef, SurfaceRef, TextureRef
 from .buffers import Image
@@ -51,11 +50,3 @@ def check_sizes(entry: str, args: Sequence[Argument], taken: Sequence[int]) -> N
                 f"argument {place} of kernel '{entry}' is of {nbytes} bytes, the launch "
                 f"gives {given} ({argument!r})"
             )
-
-
-def unfit_argument(entry: str, place: int, argument: Argument, err: Exception) -> LaunchFailedError:
-    """The error of an argument of the kernel `entry` that a runtime has refused by `err`."""
-    what = f"argument {place} of kernel '{entry}'"
-    if "ARG_SIZE" in str(err):
-        return LaunchFailedError(f"{what} is of another size than {argument!r}, which it is given")
-    return LaunchFailedError(f"{what} cannot be {argument!r} ({one_line(str(err))})")

@@ -9,15 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .model import WARP, Posterior, Process, features_of, unit_of
-from .planner import (
-    Ask,
-    Candidate,
-    Prior,
-    SearchEnd,
-    SearchMode,
-    SearchSettings,
-    SearchVerdict,
-)
+from .planner import Ask, Candidate, Prior, SearchEnd, SearchMode, SearchSettings, SearchVerdict
 from .race import LEAST_SPREAD, FullRule, Planner, RacePlanner
 
 Floats = npt.NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -17,8 +17,8 @@ from ..base import Device
 from ..builds import BuildRequest, CompiledCode, VersionBuild, kernel_source
 from ..machine_code.cubins import build_options, cached_cubin, disassembled, nvrtc_version
 from ..machine_code.sass import EntryCode, failed_check
-from .device import OWN_KERNELS
-from .runtime import candidates, free_clocks, load_cupy, lock_clocks
+from .device import OWN_KERNELS, CudaDevice
+from .runtime import free_clocks, list_devices, load_cupy, lock_clocks
 from .visible import visible_archs, visible_devices
 
 __all__ = [
@@ -36,14 +36,7 @@ __all__ = [
 
 def open_device(index: int, runtime: str, cache: Path, own_kernels: Mapping[str, bytes]) -> Device:
     """Open CUDA device `index` by CuPy. Raises NoDeviceError."""
-    from .device import CudaDevice
-
     return CudaDevice(index, cache, own_kernels)
-
-
-def list_devices(wanted: int | None) -> Sequence[tuple[int, str]]:
-    """Index and UUID of the visible devices, or of device `wanted`. Raises NoDeviceError."""
-    return candidates(wanted)
 
 
 def count_devices() -> int:

@@ -12,13 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.dtypes import DTYPES, DType
-from ...core.errors import (
-    BuildError,
-    DeviceError,
-    LaunchRefusedError,
-    NoDeviceError,
-    TypedError,
-)
+from ...core.errors import BuildError, DeviceError, LaunchRefusedError, NoDeviceError, TypedError
 from ...core.space import Problem
 from ...workloads.contract import (
     Argument,

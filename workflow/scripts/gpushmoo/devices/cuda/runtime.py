@@ -61,7 +61,7 @@ def _driver_sentence(runtime: Any) -> str:
     )
 
 
-def candidates(wanted: int | None) -> tuple[tuple[int, str], ...]:
+def list_devices(wanted: int | None) -> tuple[tuple[int, str], ...]:
     """Index and UUID of every visible device, or of device `wanted`; makes no context.
 
     Raises NoDeviceError.

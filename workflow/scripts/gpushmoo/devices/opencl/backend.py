@@ -13,9 +13,10 @@ from ...core.space import Version
 from ...workloads.loader import KernelFolder
 from ..base import Device
 from ..builds import BuildRequest, CompiledCode, VersionBuild, kept_code, kernel_source
+from .device import OpenCLDevice
 from .runtime import (
     build_options,
-    compile_source,
+    build_source,
     find_device,
     import_pyopencl,
     load_binary,
@@ -27,8 +28,6 @@ __all__ = ["compile_version", "list_devices", "open_device", "own_kernels", "tar
 
 def open_device(index: int, runtime: str, cache: Path, own_kernels: Mapping[str, bytes]) -> Device:
     """Open device `index` of an OpenCL runtime by pyopencl. Raises NoDeviceError."""
-    from .device import OpenCLDevice
-
     return OpenCLDevice(runtime, index, cache)
 
 
@@ -74,7 +73,7 @@ def _built(
 
     def compiled() -> CompiledCode:
         # A build file with other messages would measure anew.
-        program, log = compile_source(cl, context, folder, options)
+        program, log = build_source(cl, context, folder, options, anew=True)
         return CompiledCode(program.get_info(cl.program_info.BINARIES)[0], log)
 
     made = kept_code((kernel_source(folder, ".cl"), *options, target), kept / "opencl", compiled)

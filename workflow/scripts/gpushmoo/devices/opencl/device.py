@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...core.display import one_line
 from ...core.dtypes import DType
 from ...core.errors import (
     BuildError,
@@ -29,13 +30,8 @@ from ...workloads.contract import (
     SurfaceRef,
     TextureRef,
 )
-from ..arguments import check_count, named, unfit_argument
-from ..base import (
-    Device,
-    check_limits,
-    flush_bytes,
-    image_refusal,
-)
+from ..arguments import check_count, named
+from ..base import Device, check_limits, flush_bytes, image_refusal
 from ..builds import BuildRequest, VersionBuild, missing_entry
 from .buffers import OpenCLBuffers, OpenCLImage, format_refusal
 from .runtime import (
@@ -53,8 +49,8 @@ from .streams import Enqueue, OpenCLStream
 class OpenCLProgram:
     """A built OpenCL program; kernel objects are kept, fetching them again is slow."""
 
-    def __init__(self, cl: Any, program: Any, device: OpenCLDevice, options: str, log: str) -> None:
-        self._cl, self._program, self._device = cl, program, device
+    def __init__(self, cl: Any, program: Any, options: str, log: str) -> None:
+        self._cl, self._program = cl, program
         self._kernels: dict[str, Any] = {}
         self.options, self.log = options, log
 
@@ -173,14 +169,14 @@ class OpenCLDevice(Device):
         """Build ``kernel.cl`` with ``element_t`` and `defines`. Raises BuildError."""
         options = build_options(dtype, defines)
         program, log = build_source(self._cl, self._context, folder, options)
-        return OpenCLProgram(self._cl, program, self, " ".join(options), log)
+        return OpenCLProgram(self._cl, program, " ".join(options), log)
 
     def load(self, build: VersionBuild) -> OpenCLProgram:
         """The program of a binary. Raises BuildError where the runtime does not take it."""
         if build.code is None:
             raise BuildError("The runtime that built the kernel gave no binary of it.", build.log)
         program = load_binary(self._cl, self._context, build.code)
-        return OpenCLProgram(self._cl, program, self, build.options, build.log)
+        return OpenCLProgram(self._cl, program, build.options, build.log)
 
     def flush(self) -> None:
         """Fill the last cache level with data of no use."""
@@ -245,7 +241,11 @@ class OpenCLDevice(Device):
             try:
                 kernel.set_arg(place, value)
             except self._cl.Error as err:
-                raise unfit_argument(launch.entry, place, argument, err) from err
+                what = f"argument {place} of kernel '{launch.entry}'"
+                fault = f"cannot be {argument!r} ({one_line(str(err))})"
+                if "ARG_SIZE" in str(err):
+                    fault = f"is of another size than {argument!r}, which it is given"
+                raise LaunchFailedError(f"{what} {fault}") from err
         global_size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
 
         def enqueue(queue: Any) -> Any:

@@ -175,25 +175,20 @@ def build_options(dtype: DType, defines: Mapping[str, str]) -> tuple[str, ...]:
     return (f"-Delement_t={_TYPES.get(dtype.name, dtype.name)}", f"-Dindex_t={index}", *macros)
 
 
-def build_source(cl: Any, context: Any, folder: Path, options: Sequence[str]) -> tuple[Any, str]:
+def build_source(
+    cl: Any, context: Any, folder: Path, options: Sequence[str], anew: bool = False
+) -> tuple[Any, str]:
     """The program of a folder's ``kernel.cl``, and the compiler's messages. Raises BuildError.
 
-    Where pyopencl has kept a binary the program is that, with other messages.
+    Where pyopencl has kept a binary the program is that, with other messages, unless it is to be
+    compiled `anew`.
     """
-    return _build(cl, context, cl.Program(context, kernel_source(folder, ".cl")), options)
-
-
-def compile_source(cl: Any, context: Any, folder: Path, options: Sequence[str]) -> tuple[Any, str]:
-    """As `build_source`, but compiled each time, so that the messages are the same each time."""
     program = cl.Program(context, kernel_source(folder, ".cl"))
-    with warnings.catch_warnings():
-        # "Pre-build attribute access defeats compiler caching": that is what it is for.
-        warnings.simplefilter("ignore")
-        program.get_info(cl.program_info.SOURCE)
-    return _build(cl, context, program, options)
-
-
-def _build(cl: Any, context: Any, program: Any, options: Sequence[str]) -> tuple[Any, str]:
+    if anew:
+        with warnings.catch_warnings():
+            # "Pre-build attribute access defeats compiler caching": that is what it is for.
+            warnings.simplefilter("ignore")
+            program.get_info(cl.program_info.SOURCE)
     try:
         program.build(options=list(options))
     except cl.Error as err:

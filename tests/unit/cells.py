@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,10 @@ def cell(
     place = PLACE | {name: columns[name] for name in PLACE if name in columns}
     moved = columns.get("bytes_read", 4 * place["height"] * place["width"])
     moved += columns.setdefault("bytes_written", moved)
-    seconds = seconds if gbs is None else moved / gbs / 1e9
-    gbs = moved / seconds / 1e9
+    if gbs is None:
+        gbs = moved / seconds / 1e9
+    else:
+        seconds = moved / gbs / 1e9
     ends = {"low": 1.0 - half, "high": 1.0 + half}
     return {
         **place,
@@ -54,16 +56,6 @@ def cell(
         "over_copy": 1.0,
         "working_set_over_cache": None,
     } | columns
-
-
-def frame(cells: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Cells as a data set has them; an axis that a cell lacks is null."""
-    return pd.DataFrame(list(cells)).convert_dtypes(
-        infer_objects=False,
-        convert_string=False,
-        convert_boolean=False,
-        convert_floating=False,
-    )
 
 
 class Machine:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import examples
+from cells import cell
 from gpushmoo.analysis.best import Advice, advice, best_table, place
 from gpushmoo.analysis.ceiling import CeilingRow
 from gpushmoo.report.findings import MOST, Finding, advice_findings, ranked
 from gpushmoo.report.first_page import closing_lines, cost_cell, first_page
 from gpushmoo.report.tables import axes_words, launch_values, launch_words, thumbnail
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 MIB = 2**20
@@ -23,41 +22,15 @@ CACHE = 60 * MIB
 
 def group(times: Mapping[tuple[int, int], float], side: int = 8192, **other: Any) -> pd.DataFrame:
     """Cells of blocks x × y that take so many seconds, known to 0.1 % to both sides."""
-    nbytes = side * side * 8
-    rows = []
-    for (x, y), seconds in times.items():
-        gbs = nbytes / seconds / 1e9
-        rows.append(
-            {
-                "cell_key": f"{x}-{y}-{side}-{json.dumps(other, sort_keys=True)}",
-                "kernel": "k",
-                "dtype": "float",
-                "variant": "v",
-                "height": side,
-                "width": side,
-                "cache_state": "warm",
-                "launch_kind": "back_to_back",
-                "device_name": "D",
-                "status": "ok",
-                "block_x": x,
-                "block_y": y,
-                "threads_per_block": x * y,
-                "median_s": seconds,
-                "own_low_s": 0.999 * seconds,
-                "own_high_s": 1.001 * seconds,
-                "median_low_s": 0.5 * seconds,
-                "median_high_s": 2.0 * seconds,
-                "bandwidth_gbs": gbs,
-                "bandwidth_low_gbs": 0.999 * gbs,
-                "bandwidth_high_gbs": 1.001 * gbs,
-                "bytes_read": nbytes // 2,
-                "bytes_written": nbytes // 2,
-                "working_set_over_cache": nbytes / CACHE,
-                "over_copy": 1.0,
-            }
-            | other
+    where = {"height": side, "width": side, "working_set_over_cache": side * side * 8 / CACHE}
+    return pd.DataFrame(
+        cell(
+            seconds,
+            **{**where, "block_x": x, "block_y": y, "threads_per_block": x * y},
+            **{"median_low_s": 0.5 * seconds, "median_high_s": 2.0 * seconds, **other},
         )
-    return pd.DataFrame(rows)
+        for (x, y), seconds in times.items()
+    )
 
 
 def advised(*groups: pd.DataFrame, ceiling: Sequence[CeilingRow] = ()) -> list[Advice]:
@@ -236,21 +209,6 @@ def test_without_a_ceiling_a_dash_needs_no_reason() -> None:
     page = first_page(advised(*cells), cells[0], {"k": {"title": "K"}}, True)
     assert page["kernels"][0]["rows"][0]["share"] == "—"
     assert (page["has_ceiling"], page["above_ceiling"]) == (False, "")
-
-
-@settings(max_examples=examples(20))
-@given(factors=st.lists(st.floats(0.1, 4.0), min_size=1, max_size=3), is_cpu=st.booleans())
-def test_no_share_on_the_first_page_is_above_all(factors: list[float], is_cpu: bool) -> None:
-    gbs = 8192 * 8192 * 8 / 1e9
-    times = {dtype: 1 / f for dtype, f in zip(("double", "float", "float4"), factors, strict=False)}
-    page = page_of(at(**times), gbs, is_cpu)
-    shown = [row["share"] for row in page["kernels"][0]["rows"]]
-    assert all(share == "—" or float(share.removesuffix(" %")) <= 100 for share in shown)
-    dashes = shown.count("—")
-    said = page["above_ceiling"]
-    assert said.startswith(f"for {dashes} of {len(shown)}: ") if dashes else said == ""
-    # Each bandwidth is known to 0.1 %, the ceiling to 1 %.
-    assert dashes == sum(0.999 * f > 1.01 for f in factors)
 
 
 def test_a_small_map_has_the_fastest_of_every_place_and_holes_where_nothing_ran() -> None:

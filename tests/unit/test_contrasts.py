@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from cells import cell
 from gpushmoo.analysis.contrasts import double_over_float, steps
 from gpushmoo.report.findings import contrast_findings
 from gpushmoo.report.tables import Namer
@@ -13,32 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def cell(dtype: str, blocks: int, gbs: float, **other: Any) -> dict[str, Any]:
+def block(dtype: str, blocks: int, gbs: float, **other: Any) -> dict[str, Any]:
     """A persistent-block cell whose interval reaches 1 % to both sides."""
-    return {
-        "cell_key": f"{dtype}-{blocks}-{other}",
-        "kernel": "k",
-        "dtype": dtype,
-        "variant": "exact",
-        "height": 512,
-        "width": 512,
-        "cache_state": "warm",
-        "launch_kind": "back_to_back",
-        "device_name": "D",
-        "status": "ok",
-        "blocks": blocks,
-        "num_partition": blocks,
-        "units": 4,
-        "resident_per_unit": 3,
-        "bandwidth_gbs": gbs,
-        "bandwidth_low_gbs": 0.99 * gbs,
-        "bandwidth_high_gbs": 1.01 * gbs,
-    } | other
+    place = {"dtype": dtype, "variant": "exact", "height": 512, "width": 512}
+    launch = {"blocks": blocks, "num_partition": blocks, "units": 4, "resident_per_unit": 3}
+    return cell(half=0.01, gbs=gbs, **(place | launch | other))
 
 
 STEP = [(1, 10.0), (11, 95.0), (12, 100.0), (13, 75.0), (14, 80.0)]
 CELLS = pd.DataFrame(
-    [cell("float", n, gbs) for n, gbs in STEP] + [cell("double", n, 1.5 * gbs) for n, gbs in STEP]
+    [block("float", n, gbs) for n, gbs in STEP] + [block("double", n, 1.5 * gbs) for n, gbs in STEP]
 )
 
 
@@ -54,30 +39,30 @@ def test_largest_loss_between_neighbours_is_found_with_its_interval() -> None:
 @given(st.integers(1, 1000), st.floats(0.05, 0.9))
 def test_step_is_recovered_wherever_it_is(last: int, lost: float) -> None:
     levels = {last - 1: 99.0, last: 100.0, last + 1: 100.0 * (1 - lost), last + 2: 101 * (1 - lost)}
-    [found] = steps(pd.DataFrame([cell("float", n, gbs) for n, gbs in levels.items()]))
+    [found] = steps(pd.DataFrame([block("float", n, gbs) for n, gbs in levels.items()]))
     assert found.blocks == last
     assert found.lost.value == pytest.approx(lost)
     assert found.lost.low < lost < found.lost.high
 
 
 def test_no_step_is_told_of_what_noise_can_do_or_what_was_not_measured() -> None:
-    flat = pd.DataFrame([cell("float", n, 100.0 - n) for n in (1, 2, 3)])
-    apart = pd.DataFrame([cell("float", n, gbs) for n, gbs in ((1, 100.0), (3, 50.0))])
+    flat = pd.DataFrame([block("float", n, 100.0 - n) for n in (1, 2, 3)])
+    apart = pd.DataFrame([block("float", n, gbs) for n, gbs in ((1, 100.0), (3, 50.0))])
     failed = CELLS.assign(status="timeout")
     assert steps(flat) == steps(apart) == steps(failed) == []
 
 
 def test_problems_of_one_size_and_launches_of_one_number_of_blocks_are_not_mixed() -> None:
-    flat = [cell("float", n, 1000.0) for n in (1, 2)]
-    other = [cell("float", n, 600.0, height=256, width=1024) for n in (1, 2)]
-    slower = [cell("float", 2, 100.0, block_x=8)]
+    flat = [block("float", n, 1000.0) for n in (1, 2)]
+    other = [block("float", n, 600.0, height=256, width=1024) for n in (1, 2)]
+    slower = [block("float", 2, 100.0, block_x=8)]
     names = Namer([{"device_name": "D", "cache_state": "warm", "launch_kind": "back_to_back"}])
     assert told(pd.DataFrame(flat + other), ["k"], [], names) == []
     assert steps(pd.DataFrame(slower + flat)) == []
 
 
 def test_double_over_float_is_taken_at_floats_best_launch() -> None:
-    cells = pd.concat([CELLS, pd.DataFrame([cell("double", 40, 900.0)])], ignore_index=True)
+    cells = pd.concat([CELLS, pd.DataFrame([block("double", 40, 900.0)])], ignore_index=True)
     found, at = double_over_float(cells, ["num_partition"])
     assert (at["dtype"], at["blocks"]) == ("float", 12)
     assert found.value == pytest.approx(1.5)
@@ -100,7 +85,7 @@ def test_sentences_name_the_kernel_and_the_size() -> None:
     assert {f.figure for f in found} == {"curve-k.svg"}
     assert told(CELLS[CELLS["dtype"] == "float"], [], ["k"], names) == []
     # Within the noise there is nothing to tell.
-    alike = pd.DataFrame([cell(t, n, 100.0 + n) for t, n in (("float", 2), ("double", 2))])
+    alike = pd.DataFrame([block(t, n, 100.0 + n) for t, n in (("float", 2), ("double", 2))])
     assert told(alike, [], ["k"], names) == []
 
 

@@ -60,7 +60,7 @@ def test_an_end_that_cannot_be_passed_is_no_edge() -> None:
 # Steadiness
 
 
-def shard(repeat: int, seconds: list[float], size: int = 64) -> dict[str, Any]:
+def shard(repeat: int, seconds: list[float], size: int = 64, kernel: str = "k") -> dict[str, Any]:
     """Provenance of a shard in whose rounds the runtime's copy took so long."""
     control = {
         "height": size,
@@ -70,7 +70,7 @@ def shard(repeat: int, seconds: list[float], size: int = 64) -> dict[str, Any]:
         "at_s": list(range(len(seconds))),
         "seconds": seconds,
     }
-    params = {"folder": "kernels/k", "dtype": "float", "shard": [0, 1], "repeat": repeat}
+    params = {"folder": f"kernels/{kernel}", "dtype": "float", "shard": [0, 1], "repeat": repeat}
     return {"params": {**params, "sizes": [[size, size]]}, "controls": [control]}
 
 
@@ -94,6 +94,24 @@ def test_a_machine_is_steady_where_copies_stay_alike_between_and_within_repeats(
     assert "2 times in separate processes" in text
     assert said in text
     assert ("not steady" in text) == (not found.device.steady)
+
+
+@pytest.mark.parametrize(("fed", "end"), [(1.24, "; compare these as multiples"), (1.01, ".")])
+def test_copies_from_the_host_do_not_make_a_device_unsteady(fed: float, end: str) -> None:
+    """They are told apart, since the host's memory and bus vary more than a device's memory."""
+    shards = [shard(n, [1.0] * 4) for n in (1, 2)]
+    shards += [shard(n, [1.0 if n == 1 else fed] * 4, kernel="fed") for n in (1, 2)]
+    found = steadiness(shards, host_fed=["fed"])
+    assert (found.device.between, found.device.copies) == ((0.0, 0.0), 1)
+    assert found.host.between == pytest.approx((fed - 1, fed - 1))
+    text = steadiness_finding(found)
+    assert "The machine was steady: the runtime's own copies beside the cells changed by 0" in text
+    _, said = text.split(" Copies from the host, beside the kernels that it feeds, changed by ")
+    assert end in said
+    # Without others they are all that tells of the machine.
+    alone = steadiness_finding(steadiness(shards[2:], host_fed=["fed"]))
+    assert ("was not steady" in alone) == (fed > 1.02)
+    assert "Copies from the host" not in alone
 
 
 def test_one_bad_copy_among_many_is_told_but_no_verdict() -> None:

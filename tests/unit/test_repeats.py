@@ -33,11 +33,12 @@ def write_repeat(
     copy_s: float = 1e-3,
     uuid: str = INFO.uuid,
     planned: int = 2,
+    kernel: str = "tiny",
 ) -> Path:
     """A repeat of a shard: cells over the axis x, with these medians in seconds."""
     runs = {}
     for value, seconds in times_s.items():
-        cell = Cell("tiny", "float", "v", PROBLEM, (("x", value),))
+        cell = Cell(kernel, "float", "v", PROBLEM, (("x", value),))
         run = CellRun(cell, Launch("v", (value, 1, 1), (32, 1, 1), (), 7), launches=1)
         run.status = (statuses or {}).get(value, Status.OK)
         run.message = None if run.status is Status.OK else "why"
@@ -48,9 +49,9 @@ def write_repeat(
     copies = {(PROBLEM, USUAL): [(0.0, copy_s)]}
     info = replace(INFO, uuid=uuid)
     table = cell_table(ShardResult(runs, copies), FOLDER.workload, info, ["x"])
-    path = folder / f"{shard_name(0, 1, repeat)}.parquet"
+    path = folder / kernel / f"{shard_name(0, 1, repeat)}.parquet"
     sweep = {"axes": {"x": list(times_s)}, "sizes": [[4, 8]], "variants": ["v"]}
-    params = shard_params("kernels/tiny", "float", sweep | {"cache_states": ["warm"]}, info)
+    params = shard_params(f"kernels/{kernel}", "float", sweep | {"cache_states": ["warm"]}, info)
     params |= {"repeat": repeat, "measure": params["measure"] | {"repeats": planned}}
     write_parquet(table, path, shard_metadata(params, info))
     return path
@@ -117,6 +118,27 @@ def test_a_machine_that_slows_down_as_a_whole_ties_no_cells(tmp_path: Path) -> N
     cells = cells_of(paths, tmp_path)
     assert (cells["median_high_s"] / cells["median_low_s"] > 2).all()
     assert list(tied_best(cells.reset_index())["x"]) == [1]
+
+
+def test_what_the_host_does_widens_no_interval_of_the_device(tmp_path: Path) -> None:
+    """Host-fed cells drift by 10 % between repeats, those of the device by 0.1 %."""
+    rng = np.random.default_rng(6)
+    times = {x: 1.0 + 0.01 * x for x in range(1, 41)}
+    paths = [
+        write_repeat(
+            tmp_path,
+            repeat,
+            {x: t * drift**repeat * (1 + 0.0005 * rng.standard_normal()) for x, t in times.items()},
+            kernel=kernel,
+        )
+        for kernel, drift in (("tiny", 1.001), ("fed", 1.1))
+        for repeat in (1, 2)
+    ]
+    aggregate(paths, tmp_path / "dataset", host_fed=["fed"])
+    cells = read_cells(tmp_path / "dataset")
+    widths = (cells["median_high_s"] / cells["median_low_s"]).groupby(cells["kernel"]).median()
+    assert widths["tiny"] < 1.03
+    assert widths["fed"] > 2.0
 
 
 def test_a_machine_that_shakes_its_cells_ties_them(tmp_path: Path) -> None:

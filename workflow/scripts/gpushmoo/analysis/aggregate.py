@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -54,11 +54,15 @@ class ShardFile:
 
 
 def aggregate_run(
-    shards: Sequence[Path], out: Path, one_model: bool, plan: Mapping[str, Any] | None
+    shards: Sequence[Path],
+    out: Path,
+    one_model: bool,
+    plan: Mapping[str, Any] | None,
+    host_fed: Collection[str],
 ) -> None:
     """`aggregate` by a plan in plain values (`RunPlan.as_plain`)."""
     planned = None if plan is None else RunPlan.from_plain(plan)
-    aggregate(shards, out, one_model, plan=planned)
+    aggregate(shards, out, one_model, plan=planned, host_fed=host_fed)
 
 
 def aggregate(
@@ -67,13 +71,15 @@ def aggregate(
     one_model: bool = False,
     run_bytes: int = RUN_BYTES,
     plan: RunPlan | None = None,
+    host_fed: Collection[str] = (),
 ) -> None:
     """Write the dataset ``out/kernel=…/dtype=…/part-0.parquet`` from shards.
 
     Every file has the same columns (the union of all axes, null where a kernel has none), so that
     a reader needs no schema merging; kernel and dtype stand in the path. Rows are sorted by key.
     The repeats of a shard become one row a cell, whose interval includes how far the repeats of the
-    whole run lie apart (`analysis.statistics`).
+    whole run lie apart (`analysis.statistics`): those of kernels in `host_fed`, whose data come
+    from the host, and those of all others, each for themselves.
     Each shard must hold what `plan` says, or without one what its own parameters say
     (`analysis.admission`).
     Provenance of the shards goes along (see dataset_provenance). Of the rows about `run_bytes` are
@@ -85,7 +91,7 @@ def aggregate(
     shards = _opened(paths, reader)
     if not shards and not reader.bad:
         raise AggregateError("There are no shards to aggregate.")
-    spread = _spread(shards, reader)
+    spreads = _spreads(shards, reader, host_fed)
     schema = cell_schema({axis for s in shards for axis in s.axes})
     with_origin = schema.append(_ORIGIN)
     with replaced_folder(out) as fresh:
@@ -94,6 +100,7 @@ def aggregate(
                 members = list(group)
                 sizes = sum(s.n_bytes for s in members)
                 with KeySorter(with_origin, fresh / ".runs", sizes, run_bytes) as sorter:
+                    spread = spreads[partition[0] in host_fed]
                     for number, file in enumerate(members):
                         for batch in _rows(file, reader, spread, lines):
                             sorter.add(_widened(batch, with_origin, number))
@@ -187,13 +194,20 @@ def _described(shard: Shard) -> tuple[int, ShardFile]:
     return int(params["repeat"]), ShardFile((shard.path,), planned, axes, partition, shard.n_bytes)
 
 
-def _spread(shards: Sequence[ShardFile], reader: _Reader) -> Spreads | None:
-    """What all repeats of the run tell of their spread."""
-    repeated: list[Replicated] = []
+def _spreads(
+    shards: Sequence[ShardFile], reader: _Reader, host_fed: Collection[str]
+) -> dict[bool, Spreads | None]:
+    """What all repeats of the run tell of their spread, of host-fed kernels (True) and of others.
+
+    What the host's memory and bus do from one repeat to the next says nothing of data that lie on
+    the device.
+    """
+    repeated: dict[bool, list[Replicated]] = {False: [], True: []}
     for file in shards:
         if len(file.paths) > 1 and (read := reader.repeats(file)):
-            repeated += shard_spread([table for table, _ in read])
-    return run_spreads(repeated)
+            kind = file.partition[0] in host_fed
+            repeated[kind] += shard_spread([table for table, _ in read])
+    return {kind: run_spreads(found) for kind, found in repeated.items()}
 
 
 def _rows(

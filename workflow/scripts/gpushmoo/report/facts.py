@@ -107,7 +107,7 @@ def report_facts(
         "more_faults": sum(f.worth == float("inf") for f in candidates if f not in first),
         "clock_warning": clock_warning(provenance),
         "machine": [
-            steadiness_finding(steadiness(provenance)),
+            steadiness_finding(steadiness(provenance, spec["host_fed"])),
             *locked_clause(provenance),
             *searched_findings(provenance),
             *earlier_finding(provenance),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..analysis.run_quality import MEANING, Steadiness
+from ..analysis.run_quality import MEANING, CopyChanges, Steadiness
 from ..core.display import gbs, kind_words, percent
 from ..core.schema import FAULTS, LIMITS, SAMPLE_COUNT, Status
 from ..core.space import LAUNCH_KINDS
@@ -63,23 +63,31 @@ def steadiness_finding(run: Steadiness) -> str:
         )
     if run.once:
         word += f" Measured once, so that intervals cover that run only: {', '.join(run.once)}."
-    changes = [
-        f"by {percent(typical)} (at most {percent(most)}) {when}"
-        for pair, when in (
-            (run.device.between, "between the repeats"),
-            (run.device.within, "within one"),
-        )
-        if pair
-        for typical, most in [pair]
-    ]
-    if not changes:
+    device, host = (_changes_words(of) for of in (run.device, run.host))
+    # A run of host-fed kernels alone is judged by their copies.
+    seen = run.device if device else run.host
+    if not (device or host):
         return word
-    text = f"The runtime's own copies beside the cells changed {' and '.join(changes)}"
-    if run.device.steady:
-        return f"{word} The machine was steady: {text[0].lower()}{text[1:]}."
-    return (
-        f"{word} The machine was not steady: {text[0].lower()}{text[1:]}, in the typical case; "
-        "compare figures of different sweeps as multiples of the copy beside them."
+    changes = f"the runtime's own copies beside the cells changed {device or host}"
+    if seen.steady:
+        word += f" The machine was steady: {changes}."
+    else:
+        word += (
+            f" The machine was not steady: {changes}, in the typical case; compare figures of "
+            "different sweeps as multiples of the copy beside them."
+        )
+    if device and host:
+        word += f" Copies from the host, beside the kernels that it feeds, changed {host}"
+        word += "." if run.host.steady else "; compare these as multiples of the copy beside them."
+    return word
+
+
+def _changes_words(of: CopyChanges) -> str:
+    """By how much copies changed; empty where nothing tells."""
+    return " and ".join(
+        f"by {percent(pair[0])} (at most {percent(pair[1])}) {when}"
+        for pair, when in ((of.between, "between the repeats"), (of.within, "within one"))
+        if pair is not None
     )
 
 

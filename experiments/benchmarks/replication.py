@@ -23,7 +23,7 @@ from gpushmoo.core.schema import GROUP, Status
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.packed import unpacked
 
-_NAMES = ["median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s", "copy_gbs"]
+_NAMES = ["median_s", "median_low_s", "median_high_s"]
 
 
 def cells_of(folder: Path) -> pd.DataFrame:
@@ -40,8 +40,7 @@ def agreement(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, Any]:
 
     ``disjoint``: share of the cells whose intervals do not meet; ``holding``: share of the medians
     that lie in the other run's interval, both ways; ``winner_tied``: share of the groups in which
-    one run's fastest cell is in the other's tied set, both ways; ``tied_share``: mean share of a
-    group's cells that are tied, ``tied_median`` the median number of them.
+    one run's fastest cell is in the other's tied set, both ways.
     """
     named = [
         c.set_index("cell_key")[_NAMES].add_suffix(s) for c, s in ((first, "_a"), (second, "_b"))
@@ -54,17 +53,10 @@ def agreement(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, Any]:
         both[f"median_s_{x}"].between(both[f"median_low_s_{y}"], both[f"median_high_s_{y}"])
         for x, y in ("ab", "ba")
     ]
-    difference = np.log(both["median_s_b"] / both["median_s_a"]).abs()
-    half = np.log(both["median_high_s_a"] / both["median_low_s_a"]) / 2
-    control = np.log(both["copy_gbs_b"] / both["copy_gbs_a"]).abs()
     return {
         "cells": len(both),
         "disjoint": float(disjoint.mean()),
         "holding": float(np.mean(holding)),
-        "difference_median": float(difference.median()),
-        "difference_p95": float(difference.quantile(0.95)),
-        "half_width_median": float(half.median()),
-        "control_difference_median": float(control.median()),
         **_winners(first, second),
     }
 
@@ -81,20 +73,7 @@ def _winners(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, Any]:
         for key in common
         for a, b in ((0, 1), (1, 0))
     ]
-    counts = [len(tied[a][key]) for key in common for a in (0, 1)]
-    shares = [len(tied[a][key]) / sizes[a][key] for key in common for a in (0, 1)]
-    mixed = [
-        group["launches_per_sample"].nunique() > 1
-        for cells in (first, second)
-        for _, group in cells.groupby(list(GROUP), observed=True)
-    ]
-    return {
-        "groups": len(common),
-        "winner_tied": float(np.mean(held)),
-        "tied_median": float(np.median(counts)),
-        "tied_share": float(np.mean(shares)),
-        "groups_of_mixed_launch_counts": float(np.mean(mixed)),
-    }
+    return {"groups": len(common), "winner_tied": float(np.mean(held))}
 
 
 def main(first: Path, second: Path, out: Path | None) -> None:

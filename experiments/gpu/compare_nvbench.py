@@ -213,8 +213,6 @@ def compared(subject: Subject, found: list[Round]) -> Iterator[dict[str, Any]]:
                 # Means, because nvbench tells no median of a batch.
                 "ratio": float(np.median(ratios)),
                 "ratios": ratios,
-                "ratios_before": [float(np.mean(o.before[met]) / o.theirs[name]) for o in told],
-                "ratios_after": [float(np.mean(o.after[met]) / o.theirs[name]) for o in told],
             }
 
 
@@ -226,14 +224,6 @@ def main(out: Path) -> int:
     rows = [
         row for place, subject in enumerate(subjects) for row in compared(subject, found[place])
     ]
-    for row in rows:
-        what = f"{row['kernel']} {row['dtype']} {row['side']} {row['variant']} {row['params']}"
-        spread = f"{min(row['ratios']):.4f} to {max(row['ratios']):.4f}"
-        met = f"{row['launch_kind']} {row['cache_state']} / {row['nvbench']}"
-        like = "" if row["is_like"] else " (not judged)"
-        print(
-            f"{what}: {row['ours_median_s'] * 1e6:.2f} us, {met} {row['ratio']:.4f}, {spread}{like}"
-        )
     worst = {
         name: max(
             (abs(r["ratio"] - 1) for r in rows if r["is_like"] and r["nvbench"] == name),

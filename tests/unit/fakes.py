@@ -49,6 +49,7 @@ from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, Worke
 from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.settings import TOGETHER, MeasureSettings, StoppingRule
 from gpushmoo.measuring.supervise import Supervisor
+from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.contract import BufferRef, CopyWorkload, Launch
 from gpushmoo.workloads.loader import KernelFolder
 
@@ -486,7 +487,7 @@ def work(
         keep(event)
 
     builds = build_variants(device, FOLDER, "float", ["a", "b"])
-    run = ShardRun(
+    steps = CellSteps(
         device,
         FOLDER,
         builds,
@@ -495,11 +496,11 @@ def work(
         device.clock,
         None,
         do.together,
-        do.launches,
+        dict(do.launches),
         device.stood_still,
     )
     try:
-        run.measure(cells)
+        ShardRun(steps).measure(cells)
     except DeviceLostError as err:
         return FakeWorker([*told, Lost(str(err))])
     except ProcessDiedError:

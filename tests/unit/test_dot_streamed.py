@@ -26,6 +26,7 @@ from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import CellRun, Ended, Event
 from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
+from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
@@ -201,7 +202,7 @@ def ended(
     variants = sorted({c.variant for c in cells})
     builds = build_variants(device, folder, cells[0].dtype, variants)
     assert not builds.failures
-    ShardRun(device, folder, builds, asked, events.append).measure(cells)
+    ShardRun(CellSteps(device, folder, builds, asked, events.append)).measure(cells)
     runs = [e.run for e in events if isinstance(e, Ended)]
     assert len(runs) == len(cells)
     return runs

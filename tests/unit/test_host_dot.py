@@ -17,6 +17,7 @@ from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import Began, Ended, Event
 from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
+from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.loader import load_kernel
 
 CORES = len(os.sched_getaffinity(0))
@@ -96,7 +97,7 @@ def test_ways_on_the_host_are_right_and_not_measured_in_turns(
     builds = build_variants(opencl_device, folder, "double", variants)
     events: list[Event] = []
     settings = MeasureSettings(1, None, 0, 10.0, rule)
-    ShardRun(opencl_device, folder, builds, settings, events.append).measure(cells)
+    ShardRun(CellSteps(opencl_device, folder, builds, settings, events.append)).measure(cells)
     ended = [e.run for e in events if isinstance(e, Ended)]
     assert {(r.cell.key, r.status, len(r.samples_s)) for r in ended} == {
         (c.key, "ok", 6) for c in cells

@@ -22,6 +22,7 @@ from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import CellRun, Ended, Event
 from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
+from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -248,7 +249,7 @@ def ended(
     asked = MeasureSettings(1, 1024, 0, 10.0, rule)
     builds = build_variants(device, folder, dtype, variants)
     axes = {"block_x": [8, 64], "block_y": [4, 64]}
-    run = ShardRun(device, folder, builds, asked, events.append)
+    run = ShardRun(CellSteps(device, folder, builds, asked, events.append))
     run.measure(enumerate_cells(folder.name, dtype, variants, sizes, axes))
     return [e.run for e in events if isinstance(e, Ended)]
 

@@ -33,7 +33,7 @@ from gpushmoo.measuring.events import (
     pair_of,
 )
 from gpushmoo.measuring.job import MeasuredPairs
-from gpushmoo.measuring.paired import Contender, PairedRun, matched
+from gpushmoo.measuring.paired import PairedRun, matched
 from gpushmoo.measuring.process import (
     STRIKES_OF_NOBODY,
     WorkerCrashedError,
@@ -44,6 +44,7 @@ from gpushmoo.measuring.process import (
 from gpushmoo.measuring.rounds import SLOWED_ROUNDS
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.supervise import Supervisor
+from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.loader import KernelFolder
 
 BLOCKS = 4
@@ -83,9 +84,18 @@ def measured(
 ) -> tuple[list[Message], list[PairRun]]:
     """All that was told, and how pairs ended, in their order."""
     told: list[Message] = []
-    sides = [Contender(f, build_variants(device, f, "float", ["a", "b"])) for f in (FOLDER, second)]
-    run = PairedRun(device, (sides[0], sides[1]), settings, BLOCKS, told.append, device.clock)
-    run.measure(pairs)
+    a, b = (
+        CellSteps(
+            device,
+            folder,
+            build_variants(device, folder, "float", ["a", "b"]),
+            settings,
+            told.append,
+            device.clock,
+        )
+        for folder in (FOLDER, second)
+    )
+    PairedRun((a, b), BLOCKS).measure(pairs)
     ended = {m.run.cell.key: m.run for m in told if isinstance(m, Ended)}
     return told, [ended[a.key] for a, _ in pairs]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,12 +14,9 @@ import numpy.typing as npt
 from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.schema import Status
 from ..core.space import CONDITIONS, Cell, CellGroup, Condition, Problem
-from ..devices.base import Device
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload
-from ..workloads.loader import KernelFolder
 from .buffers import Space, Workspace, open_space
-from .builds import Builds
 from .events import (
     NAMES,
     Began,
@@ -34,7 +30,7 @@ from .events import (
     status_of,
 )
 from .rounds import chunked, launches_of_cell, launches_of_group, shuffled, take_rounds
-from .settings import TOGETHER, TOGETHER_S, MeasureSettings
+from .settings import TOGETHER_S
 from .verify import CellSteps
 
 log = logging.getLogger(__name__)
@@ -44,14 +40,6 @@ log = logging.getLogger(__name__)
 BLOCK = (0, 1, 1, 0)
 
 SharedAxes = tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True)
-class Contender:
-    """One of the two versions: its kernel and what that was built into."""
-
-    folder: KernelFolder
-    builds: Builds
 
 
 def matched(
@@ -88,46 +76,23 @@ def _likeness(
 
 
 class PairedRun:
-    """Measures pairs of cells, and tells each step to `emit`."""
+    """Measures pairs of cells, and tells every step."""
 
-    def __init__(
-        self,
-        device: Device,
-        contenders: tuple[Contender, Contender],
-        settings: MeasureSettings,
-        blocks: int,
-        emit: Callable[[Event], None],
-        clock: Callable[[], float] = time.monotonic,
-        together: int = TOGETHER,
-        launches: Mapping[CellGroup, int] | None = None,
-        stood_still: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Each pair gets so many `blocks`; at most `together` samples are taken without waiting.
+    def __init__(self, sides: tuple[CellSteps, CellSteps], blocks: int) -> None:
+        """`sides` are those of A and of B, which differ in their kernels alone.
 
-        `launches` is how many make a sample of the groups of A that another process has begun with.
+        Each pair gets so many `blocks`.
         """
-        self._device, self._contenders, self._settings = device, contenders, settings
-        self._blocks, self._emit, self._together = blocks, emit, together
-        self._launches = dict(launches or {})
-
-        def steps(who: str, contender: Contender) -> CellSteps:
-            return CellSteps(
-                device,
-                contender.folder,
-                contender.builds,
-                settings,
-                partial(self._pass_on, who),
-                clock,
-                clock(),
-                together,
-                stood_still,
-            )
-
-        self._steps = tuple(map(steps, NAMES, contenders))
         # What the host times, of either, is not queued.
-        fed = [c for c in contenders if isinstance(c.folder.workload, HostFedWorkload)]
-        self._both = steps(" and ".join(NAMES), (fed or contenders)[0])
-        self._rng = np.random.default_rng(settings.seed)
+        fed = [s for s in sides if isinstance(s.folder.workload, HostFedWorkload)]
+        who = *NAMES, " and ".join(NAMES)
+        self._a, self._b, self._both = (
+            replace(steps, emit=partial(self._pass_on, name))
+            for name, steps in zip(who, (*sides, (fed or sides)[0]), strict=True)
+        )
+        self._steps, self._emit, self._blocks = (self._a, self._b), sides[0].emit, blocks
+        self._settings = sides[0].settings
+        self._rng = np.random.default_rng(self._settings.seed)
         # The key of a pair by those of its cells.
         self._key: dict[str, str] = {}
         self._total = self._done = 0
@@ -140,7 +105,7 @@ class PairedRun:
 
     def measure(self, pairs: Sequence[tuple[Cell, Cell]]) -> None:
         """One Ended event for each pair. Raises DeviceLostError."""
-        a, b = (contender.folder.workload for contender in self._contenders)
+        a, b = (steps.folder.workload for steps in self._steps)
         runs = [PairRun(planned(a, one), planned(b, other)) for one, other in pairs]
         self._key = {run.cell.key: pair.cell.key for pair in runs for run in pair.runs}
         for who, steps in enumerate(self._steps):
@@ -203,14 +168,14 @@ class PairedRun:
         """
         dtype, seed = pair.cell.dtype, self._settings.seed
         sides = [
-            (c.folder.workload, run.cell.variant)
-            for c, run in zip(self._contenders, pair.runs, strict=True)
+            (steps.folder.workload, run.cell.variant)
+            for steps, run in zip(self._steps, pair.runs, strict=True)
         ]
         (a, variant_a), (b, variant_b) = sides
-        first = open_space(self._device, a, problem, dtype, variant_a, seed)
+        first = open_space(self._a.device, a, problem, dtype, variant_a, seed)
         if isinstance(first, Workspace) and _same_data(sides, problem, dtype, seed):
             return (first, first.lent(b)), True
-        return (first, open_space(self._device, b, problem, dtype, variant_b, seed)), False
+        return (first, open_space(self._a.device, b, problem, dtype, variant_b, seed)), False
 
     def _choose_launches(self, pairs: Sequence[PairRun]) -> None:
         """As many launches a sample for A as for B, and for all pairs of a group."""
@@ -219,13 +184,13 @@ class PairedRun:
             seconds = [run.launch_s for run in pair.runs if run.launch_s is not None]
             groups.setdefault(pair.cell.group, []).append((pair, seconds))
         for group, members in groups.items():
-            if group not in self._launches:
+            if group not in self._a.launches:
                 fastest_s = [min(seconds) for _, seconds in members]
-                self._launches[group] = launches_of_group(fastest_s, group.condition)
-            self._emit(Grouped(group, self._launches[group]))
+                self._a.launches[group] = launches_of_group(fastest_s, group.condition)
+            self._emit(Grouped(group, self._a.launches[group]))
             for pair, seconds in members:
                 for run in pair.runs:
-                    run.launches = launches_of_cell(self._launches[group], max(seconds))
+                    run.launches = launches_of_cell(self._a.launches[group], max(seconds))
 
     def _sample(self, pairs: Sequence[PairRun], shared: bool) -> None:
         """All blocks of the pairs, one of each in random order, and so on."""
@@ -270,7 +235,7 @@ class PairedRun:
         took_s = {p.cell.key: len(order) * max(r.sample_s for r in p.runs) for p in pairs}
         timed = ((pair, took_s[pair.cell.key]) for pair in shuffled(pairs, self._rng))
         good = []
-        for chunk in chunked(timed, max(1, self._together // len(order)), TOGETHER_S):
+        for chunk in chunked(timed, max(1, self._a.together // len(order)), TOGETHER_S):
             runs = [pair.runs[who] for pair in chunk for who in order]
             _, outcomes = self._both.outcomes(runs)
             for i, pair in enumerate(chunk):

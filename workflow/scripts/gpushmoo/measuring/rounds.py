@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -14,20 +14,18 @@ import numpy as np
 from ..core.errors import DeviceLostError, TypedError
 from ..core.schema import Status
 from ..core.space import CONDITIONS, USUAL, Cell, CellGroup, Condition, Problem
-from ..devices.base import Device, Sample
+from ..devices.base import Sample
 from ..workloads.contract import ReducingWorkload
 from ..workloads.host_fed import HostFedWorkload
-from ..workloads.loader import KernelFolder
 from .buffers import Space, open_space
-from .builds import Builds
-from .events import CellRun, Copied, Ended, Event, Grouped, Preparing, planned, status_of
+from .events import CellRun, Copied, Ended, Grouped, Preparing, planned, status_of
 from .searching import (
     NOTHING_RECORDED,
     RecordedLaunches,
     open_searches,
     run_searches,
 )
-from .settings import TOGETHER, TOGETHER_S, MeasureSettings
+from .settings import TOGETHER_S
 from .verify import CellSteps
 
 log = logging.getLogger(__name__)
@@ -130,44 +128,15 @@ def take_rounds(
 
 
 class ShardRun:
-    """Measures the cells of one shard on one open device and tells every step to `emit`."""
+    """Measures the cells of one shard by `steps`, which tell every one of them.
 
-    def __init__(
-        self,
-        device: Device,
-        folder: KernelFolder,
-        builds: Builds,
-        settings: MeasureSettings,
-        emit: Callable[[Event], None],
-        clock: Callable[[], float] = time.monotonic,
-        started: float | None = None,
-        together: int = TOGETHER,
-        launches: Mapping[CellGroup, int] | None = None,
-        stood_still: Callable[[], bool] = lambda: False,
-        recorded: RecordedLaunches = NOTHING_RECORDED,
-    ) -> None:
-        """`started` is the shard's beginning on `clock`, when that was before now.
+    Of what is `recorded` elsewhere searches try the fastest first.
+    """
 
-        At most `together` cells are worked on without waiting between them. `launches` is how many
-        make a sample of the groups that another process has begun with. `stood_still` tells
-        whether this process did since it was last asked. Of what is `recorded` elsewhere searches
-        try the fastest first.
-        """
-        self._steps = CellSteps(
-            device,
-            folder,
-            builds,
-            settings,
-            emit,
-            clock,
-            clock() if started is None else started,
-            together,
-            stood_still,
-            dict(launches or {}),
-        )
-        self._recorded = recorded
+    def __init__(self, steps: CellSteps, recorded: RecordedLaunches = NOTHING_RECORDED) -> None:
+        self._steps, self._recorded = steps, recorded
         self._kept: tuple[Problem, Space] | None = None
-        self._rng = np.random.default_rng([settings.seed, settings.repeat])
+        self._rng = np.random.default_rng([steps.settings.seed, steps.settings.repeat])
 
     def measure(self, cells: Sequence[Cell]) -> None:
         """One Ended event for each cell. Raises DeviceLostError, after which nothing works.

@@ -38,9 +38,10 @@ LONG_LAUNCH_S = 0.1
 class CellSteps:
     """One open device, the kernel that it runs, and to whom each step is told.
 
-    At most `together` cells are worked on without waiting between them. `started` is the shard's
-    beginning on `clock`. `stood_still` tells whether this process did since it was last asked.
-    `launches` is how many make a sample of each group, as far as that is chosen.
+    `started` is the shard's beginning on `clock`, None for now. At most `together` cells are worked
+    on without waiting between them. `launches` is how many make a sample of each group, as far as
+    that is chosen, by another process as well. `stood_still` tells whether this process did since
+    it was last asked.
     """
 
     device: Device
@@ -49,15 +50,18 @@ class CellSteps:
     settings: MeasureSettings
     emit: Callable[[Event], None]
     clock: Callable[[], float] = time.monotonic
-    started: float = 0.0
+    started: float | None = None
     together: int = TOGETHER
-    stood_still: Callable[[], bool] = lambda: False
     launches: dict[CellGroup, int] = field(default_factory=dict)
+    stood_still: Callable[[], bool] = lambda: False
     work: Work = field(default_factory=lambda: Work([], 0))
+
+    def __post_init__(self) -> None:
+        self._started = self.clock() if self.started is None else self.started
 
     def now_s(self) -> float:
         """Seconds since the shard began."""
-        return self.clock() - self.started
+        return self.clock() - self._started
 
     def version(self, cell: Cell) -> str:
         """Name of what is compiled for `cell`."""

@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from types import FrameType
@@ -51,10 +52,11 @@ from .events import (
     Refused,
     Worked,
 )
-from .paired import Contender, PairedRun, matched
+from .paired import PairedRun, matched
 from .rounds import ShardRun
 from .searching import NOTHING_RECORDED, recorded_launches
 from .settings import settings_of
+from .verify import CellSteps
 
 log = logging.getLogger(__name__)
 
@@ -208,19 +210,7 @@ def _measure_shard(job: Job, device: Device, build: KernelBuild | None, caller: 
     recorded = NOTHING_RECORDED
     if settings.searches and settings.transfer is not None:
         recorded = recorded_launches(ROOT / settings.transfer, folder.name)
-    run = ShardRun(
-        device,
-        folder,
-        builds,
-        settings,
-        caller.send,
-        time.monotonic,
-        job.started,
-        do.together,
-        do.launches,
-        StandstillWatch(),
-        recorded,
-    )
+    run = ShardRun(_steps(job, device, folder, builds, caller, do), recorded)
     run.measure([cell for cell in cells if do.keys is None or cell.key in do.keys])
 
 
@@ -238,18 +228,27 @@ def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -
     alone = len(cells_a) - len(pairs), len(cells_b) - len(pairs)
     caller.send(PairsOpened(device.info, pairs, alone, (builds_a.codes, builds_b.codes)))
     do: Measure = caller.receive()
-    run = PairedRun(
+    a = _steps(job, device, folders[0], builds_a, caller, do)
+    b = replace(a, folder=folders[1], builds=builds_b)
+    run = PairedRun((a, b), against.blocks)
+    run.measure([pair for pair in pairs if do.keys is None or pair[0].key in do.keys])
+
+
+def _steps(
+    job: Job, device: Device, folder: KernelFolder, builds: Builds, caller: Caller, do: Measure
+) -> CellSteps:
+    return CellSteps(
         device,
-        (Contender(folders[0], builds_a), Contender(folders[1], builds_b)),
+        folder,
+        builds,
         settings_of(job.params),
-        against.blocks,
         caller.send,
         time.monotonic,
+        job.started,
         do.together,
-        do.launches,
+        dict(do.launches),
         StandstillWatch(),
     )
-    run.measure([pair for pair in pairs if do.keys is None or pair[0].key in do.keys])
 
 
 def _built(

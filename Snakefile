@@ -20,10 +20,8 @@ if flow.config.dataset is None:
 
 
 include: "workflow/rules/analyse.smk"
-include: "workflow/rules/history.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/compare.smk"
-include: "workflow/rules/export.smk"
 
 
 for chapter_rules in flow.chapter_rules:

@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow as pa
 
 from ..core.backends import BACKENDS
+from ..core.dictionary import Small, Table, Text, Whole
 from ..core.paths import IMPORTED, KERNELS, ROOT
 from ..core.process import raises_signals
-from ..core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
 from ..core.space import ChosenCell, to_plain
 from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
@@ -38,21 +38,35 @@ WARP = 32
 KEPT_BYTES = 128 * 2**20
 KEPT = "kept in the cache"
 
-# `params` holds the launch parameters (``block_x=32 block_y=8``), `asks` what the cell is to tell,
-# `message` why it was not launched. Of a counter that is not known, or was not read, there is none.
+
+class CountedCell(Table):
+    """A cell that was launched under the profiler, besides what was counted of it."""
+
+    cell_key: Text
+    kernel: Text
+    dtype: Text
+    variant: Text
+    height: Whole
+    width: Whole
+    cache_state: Text
+    params: Text
+    asks: Text  # what the cell is to tell
+    message: Text | None  # why it was not launched
+    bytes_read: Whole
+    bytes_written: Whole
+    entry: Text | None  # name of the kernel's function
+    blocks: Whole | None
+    threads_per_block: Whole | None
+    units: Small | None
+    resident_per_unit: Small | None
+    registers: Small | None
+    device_uuid: Text | None
+    device_name: Text | None
+
+
+# Of a counter that is not known, or was not read, there is no value.
 COUNTERS_SCHEMA = pa.schema(
-    [
-        *columns(TEXT, "cell_key kernel dtype variant"),
-        *columns(WHOLE, "height width"),
-        *columns(TEXT, "cache_state params asks"),
-        *columns(TEXT, "message", nullable=True),
-        *columns(WHOLE, "bytes_read bytes_written"),
-        *columns(TEXT, "entry", nullable=True),
-        *columns(WHOLE, "blocks threads_per_block", nullable=True),
-        *columns(SMALL, "units resident_per_unit registers", nullable=True),
-        *columns(TEXT, "device_uuid device_name", nullable=True),
-        *columns(NUMBER, " ".join(COLUMNS), nullable=True),
-    ]
+    [*CountedCell.fields(), *(pa.field(name, pa.float64()) for name in COLUMNS)]
 )
 
 

@@ -10,10 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
-from gpushmoo.analysis.aggregate import aggregate, dataset_provenance
+from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import tied_best
 from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
 from gpushmoo.analysis.fastest import fastest
+from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.storage.dataset import read_medians
 from gpushmoo.storage.packed import PACKED, unpacked
 from gpushmoo.storage.store import open_shard

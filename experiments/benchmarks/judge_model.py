@@ -46,7 +46,8 @@ import numpy.typing as npt
 import pandas as pd
 import scipy.spatial
 import sklearn
-from gpushmoo.analysis.aggregate import aggregate, dataset_provenance
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import GROUP, is_axis
 from gpushmoo.model.fit import fit_device, training

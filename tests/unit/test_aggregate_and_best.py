@@ -17,13 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import environment
 from fakes import FOLDER, INFO
-from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
+from gpushmoo.analysis.aggregate import AggregateError, aggregate
 from gpushmoo.analysis.best import best_of_dataset, best_table, read_best, tied_best
 from gpushmoo.analysis.fastest import axes_of
 from gpushmoo.analysis.run_quality import (
     MEANING,
     FailedSweepError,
     StrictError,
+    dataset_provenance,
     faults,
     status_counts,
     verdict,

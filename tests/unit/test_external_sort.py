@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import examples
-from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
+from gpushmoo.analysis.aggregate import AggregateError, aggregate
 from gpushmoo.analysis.external_sort import KeySorter
+from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.core.space import Problem
 from gpushmoo.storage.store import read_shard, write_parquet
 from hypothesis import given, settings

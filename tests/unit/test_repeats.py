@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from fakes import FOLDER, INFO
-from gpushmoo.analysis.aggregate import AggregateError, aggregate, dataset_provenance
+from gpushmoo.analysis.aggregate import AggregateError, aggregate
 from gpushmoo.analysis.best import tied_best
+from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import USUAL, Cell, Problem, shard_name
 from gpushmoo.measuring.events import CellRun, ShardResult

@@ -12,7 +12,7 @@ from snakemake.scheduling.job_scheduler import JobRateLimiter
 from snakemake.settings.types import MaxJobsPerTimespan
 
 # Rules whose jobs measure: Snakemake would look at their memory twice a second.
-MEASURING = {"measure", "repeat", "counters", "energy", "timeline", "errors", "rivals"}
+MEASURING = {"measure", "repeat", "counters", "energy", "study_dot"}
 
 
 def test_no_rule_that_measures_has_a_benchmark_file() -> None:

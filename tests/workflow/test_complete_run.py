@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from gpushmoo import PROTOCOL_VERSION
-from gpushmoo.analysis.aggregate import dataset_provenance
+from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import read_json

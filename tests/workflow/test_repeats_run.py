@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 import pytest
-from gpushmoo.analysis.aggregate import dataset_provenance
+from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard, write_parquet
 from projects import TINY, Outcome, Project

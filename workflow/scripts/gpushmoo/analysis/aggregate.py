@@ -16,13 +16,12 @@ import pyarrow.parquet as pq
 from ..core.run_plan import RunPlan
 from ..core.schema import cell_schema
 from ..core.space import first_repeat_of
-from ..storage.dataset import PARTITION, PROVENANCE, readable, with_axes_noted
+from ..storage.dataset import PARTITION, PROVENANCE, with_axes_noted
 from ..storage.store import BadParquetError, Shard, open_shard, read_shard
 from ..storage.wholefile import UnusableFilesError, replaced_folder
 from .admission import fault_of, fault_of_repeat
 from .external_sort import KEY, RUN_BYTES, KeySorter
 from .repeats import merged, shard_spread
-from .run_quality import clocks_seen
 from .statistics import Replicated, Spreads, run_spreads
 
 # While rows are sorted: which of the shards each came from, for the sentence on doubled cells. An
@@ -292,27 +291,3 @@ def _refuse_mixture(models: Mapping[str, Sequence[Path]]) -> None:
         "Nothing was used: ask the scheduler for one model.",
         [path for _, path in others],
     )
-
-
-def dataset_provenance(dataset: Path) -> list[dict[str, Any]]:
-    """Provenance of every shard in a dataset, in the order of partitions and paths.
-
-    In place of the device's readings, which are most of it, ``clocks_seen`` says in short what they
-    tell of its clocks. Raises BadParquetError where it cannot be read.
-    """
-    with readable(dataset):
-        try:
-            return list(_provenance(dataset))
-        except ValueError as err:
-            raise BadParquetError(dataset, f"has a provenance that is damaged: {err}.") from err
-
-
-def _provenance(dataset: Path) -> Iterator[dict[str, Any]]:
-    with pa.CompressedInputStream(str(dataset / PROVENANCE), "zstd") as stream:
-        rest = b""
-        while block := stream.read(2**20):
-            *lines, rest = (rest + block).split(b"\n")
-            for line in lines:
-                entry: dict[str, Any] = json.loads(line)
-                entry["clocks_seen"] = clocks_seen(entry.pop("readings", ()))
-                yield entry

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from ..core.errors import UserError
 from ..core.schema import FAULTS, Status
 from ..core.space import LAUNCH_KINDS
-from ..storage.dataset import read_cells
+from ..storage.dataset import PROVENANCE, read_cells, readable
+from ..storage.store import BadParquetError
 from ..storage.wholefile import write_summed
-from .statistics import Floats
+
+Floats = npt.NDArray[np.float64]
 
 MEANING = {
     Status.OK: "measured and verified",
@@ -250,3 +254,27 @@ def _change(a: Any, b: Any) -> float:
 
 def _typical(changes: Sequence[float]) -> tuple[float, float] | None:
     return (float(np.median(changes)), float(max(changes))) if changes else None
+
+
+def dataset_provenance(dataset: Path) -> list[dict[str, Any]]:
+    """Provenance of every shard in a dataset, in the order of partitions and paths.
+
+    In place of the device's readings, which are most of it, ``clocks_seen`` says in short what they
+    tell of its clocks. Raises BadParquetError where it cannot be read.
+    """
+    with readable(dataset):
+        try:
+            return list(_provenance(dataset))
+        except ValueError as err:
+            raise BadParquetError(dataset, f"has a provenance that is damaged: {err}.") from err
+
+
+def _provenance(dataset: Path) -> Iterator[dict[str, Any]]:
+    with pa.CompressedInputStream(str(dataset / PROVENANCE), "zstd") as stream:
+        rest = b""
+        while block := stream.read(2**20):
+            *lines, rest = (rest + block).split(b"\n")
+            for line in lines:
+                entry: dict[str, Any] = json.loads(line)
+                entry["clocks_seen"] = clocks_seen(entry.pop("readings", ()))
+                yield entry

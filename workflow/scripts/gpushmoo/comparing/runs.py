@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..analysis.aggregate import dataset_provenance
 from ..analysis.opened import OpenedError, opened
+from ..analysis.run_quality import dataset_provenance
 from ..analysis.statistics import Floats, normal_quantile
 from ..core.median import coverage_of
 from ..core.schema import DERIVED, GROUP, Status, is_axis

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..analysis.aggregate import dataset_provenance
 from ..analysis.best import tied_best
 from ..analysis.fastest import params_text
 from ..analysis.history import read_history
+from ..analysis.run_quality import dataset_provenance
 from ..core.schema import GROUP, Status, is_axis
 from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import partitions, read_cells

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import __name__ as library
 from .. import __version__
-from ..analysis.aggregate import dataset_provenance
+from ..analysis.run_quality import dataset_provenance
 from ..core.run_plan import PLAN_FILE
 from ..explorer.errors import ExplorerError
 from ..explorer.sources import opened

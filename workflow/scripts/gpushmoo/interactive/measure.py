@@ -23,8 +23,9 @@ import pandas as pd
 import yaml
 
 from .. import __name__ as library
-from ..analysis.aggregate import aggregate, dataset_provenance
+from ..analysis.aggregate import aggregate
 from ..analysis.best import Limits, best_table
+from ..analysis.run_quality import dataset_provenance
 from ..core.backends import AUTO, BACKENDS
 from ..core.paths import KERNELS
 from ..core.run_plan import SweepPlan

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ..analysis.aggregate import dataset_provenance
+from ..analysis.run_quality import dataset_provenance
 from ..core.dictionary import Flag, Number, Text
 from ..core.paths import ROOT
 from ..core.schema import GROUP, Group, is_axis

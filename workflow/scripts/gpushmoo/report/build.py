@@ -15,11 +15,11 @@ from typing import Any
 import pandas as pd
 import typst
 
-from ..analysis.aggregate import dataset_provenance
 from ..analysis.best import read_best
 from ..analysis.ceiling import CeilingRow, read_ceiling
 from ..analysis.energy import read_energy
 from ..analysis.history import read_history
+from ..analysis.run_quality import dataset_provenance
 from ..core.display import one_line
 from ..core.paths import ROOT
 from ..core.schema import is_axis

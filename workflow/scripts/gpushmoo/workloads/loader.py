@@ -21,8 +21,7 @@ from ..core.python_digest import python_digest
 from ..core.schema import axis_fault
 from ..core.space import CACHE_STATES
 from .contract import Curve, HeatMap, Workload
-from .fence import loading, put_back, working_directory
-from .user_code import blamed, file_label, moved_clause
+from .user_code import blamed, file_label, loading, moved_clause, put_back, working_directory
 from .views import view_fault
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
@@ -139,8 +138,8 @@ def load_kernel(path: Path) -> KernelFolder:
     """Load ``workload.py`` of a kernel folder.
 
     Raises KernelFolderError when it does not import or defines no fitting WORKLOAD. What it changes
-    of the process meanwhile is put back (see `fence`); another working directory is refused, since
-    what a module does next would depend on it.
+    of the process meanwhile is put back (see `loading`); another working directory is refused,
+    since what a module does next would depend on it.
     """
     # What kernels of one folder share lies in packages beside them.
     if str(path.parent) not in sys.path:

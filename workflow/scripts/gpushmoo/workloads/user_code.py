@@ -4,7 +4,10 @@ Every method that a workload defines is guarded (see `contract.Workload`): whoev
 expect `WorkloadError`, and no other error of a program. Whatever ends a measuring process
 (``os._exit``, a crash in C code, SIGKILL), memory that it shares with its caller stays. So the name
 of the method that runs stands there, for less than a microsecond a call; a message on a socket
-would cost ten times as much.
+would cost ten times as much. What careless code changes of the process, and what then goes wrong
+elsewhere, is put back: the working directory after any method, and after a module was loaded also
+the environment, NumPy's floating-point errors, warnings' filters, ``sys.stdout`` and
+``sys.stderr``, and modules beside another kernel that have the same name.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ import reprlib
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +30,6 @@ import numpy as np
 
 from ..core.display import one_line
 from ..core.errors import TypedError, WorkloadError
-from .fence import put_back, working_directory
 
 # Bytes of the shared memory; a longer text is cut.
 _SIZE = 256
@@ -260,3 +264,60 @@ def expected_fault(value: Any) -> str | None:
 
 def _words(value: Any) -> str:
     return f"{one_line(reprlib.repr(value), 40)} ({type(value).__name__})"
+
+
+def working_directory() -> str | None:
+    """None where somebody has removed it."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def put_back(folder: str | None) -> str | None:
+    """Make `folder` the working directory again; the one that it was in the meantime, if any."""
+    now = working_directory()
+    if now == folder or folder is None:
+        return None
+    with suppress(OSError):  # the former one is gone as well
+        os.chdir(folder)
+    return now or "a folder that is gone"
+
+
+# Folders of the kernels that this process has loaded, each with the separator at its end.
+_loaded: set[str] = set()
+
+
+@contextmanager
+def loading(folder: Path) -> Iterator[None]:
+    """A fence around loading the module in `folder`; its working directory is for the caller.
+
+    Modules beside it stay loaded, so that its methods can go on importing them; they are forgotten
+    when another kernel is loaded.
+    """
+    _forget_modules_of_others(str(folder) + os.sep)
+    environment = dict(os.environ)
+    streams = sys.stdout, sys.stderr
+    try:
+        with np.errstate(), warnings.catch_warnings():
+            yield
+    finally:
+        sys.stdout, sys.stderr = streams
+        for name in os.environ.keys() - environment.keys():
+            del os.environ[name]
+        for name, value in environment.items():
+            if os.environ.get(name) != value:
+                os.environ[name] = value
+
+
+def _forget_modules_of_others(folder: str) -> None:
+    """Two kernels may each have a ``helper.py`` and put their folder on ``sys.path``."""
+    others = tuple(_loaded - {folder})
+    _loaded.add(folder)
+    if not others:
+        return
+    sys.path[:] = [p for p in sys.path if not (p + os.sep).startswith(others)]
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if file.startswith(others) and not name.startswith("gpushmoo_kernel_"):
+            del sys.modules[name]

@@ -47,7 +47,9 @@ def code_digest(file: Path) -> str:
 def module_digest(name: str) -> str:
     """`code_digest` of a module of the project, dotted, that is only imported by its name."""
     stem = name.rpartition(".")[2]
-    for path in _module_files(name, IMPORTED):
+    # A chapter outside of the project lies where its own folder was lent.
+    lent = tuple(map(Path, sys.path))
+    for path in _module_files(name, IMPORTED) or _module_files(name, lent):
         if stem in (path.stem, path.parent.name if path.stem == "__init__" else None):
             return code_digest(path)
     raise ValueError(f"no module '{name}'")

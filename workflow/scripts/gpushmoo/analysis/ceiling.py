@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,20 +90,14 @@ def ceiling_rows(cells: pd.DataFrame, kinds: Mapping[str, str]) -> list[CeilingR
 
 def _row(cell: Mapping[str, Any], axes: Sequence[str]) -> CeilingRow:
     share = cell["working_set_over_cache"]
+    own = {
+        "kind": cell[_KIND],
+        "bytes_touched": int(cell[BYTES_TOUCHED]),
+        "working_set_over_cache": None if pd.isna(share) else float(share),
+        "params": params_text(cell, axes),
+    }
     return CeilingRow(
-        device_name=cell["device_name"],
-        cache_state=cell["cache_state"],
-        launch_kind=cell["launch_kind"],
-        kind=cell[_KIND],
-        bytes_touched=int(cell[BYTES_TOUCHED]),
-        working_set_over_cache=None if pd.isna(share) else float(share),
-        bandwidth_gbs=float(cell["bandwidth_gbs"]),
-        bandwidth_low_gbs=float(cell["bandwidth_low_gbs"]),
-        bandwidth_high_gbs=float(cell["bandwidth_high_gbs"]),
-        kernel=cell["kernel"],
-        dtype=cell["dtype"],
-        variant=cell["variant"],
-        params=params_text(cell, axes),
+        **own, **{f.name: cell[f.name] for f in fields(CeilingRow) if f.name not in own}
     )
 
 

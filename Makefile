@@ -88,6 +88,7 @@ lint: style types
 style: .venv/dev.stamp
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	PYTHONPATH=workflow/scripts:kernels:reports/chapters .venv/bin/lint-imports --no-cache --no-logo
 
 types: .venv/dev.stamp
 	.venv/bin/mypy

@@ -229,14 +229,7 @@ class Flow:
     def swept(self) -> dict[str, dict[str, Any]]:
         """What the cells of each sweep are made of, apart from its axes."""
         return {
-            name: {
-                "kernel": s.folder.name,
-                "sizes": [[p.height, p.width] for p in s.problems],
-                "dtypes": list(s.dtypes),
-                "variants": list(s.variants),
-                "cache_states": list(s.cache_states),
-                "launch_kinds": list(s.launch_kinds),
-            }
+            name: {"kernel": s.folder.name, "dtypes": list(s.dtypes), **s.as_plain}
             for name, s in self.config.sweeps.items()
         }
 

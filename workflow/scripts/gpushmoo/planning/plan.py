@@ -106,14 +106,12 @@ def sweep_params(sweep: SweepConfig, dtype: str, backend: str, **asked: Any) -> 
     params = {
         **asked,
         **_kernel_params(sweep, dtype, backend),
+        **sweep.as_plain,
         "axes": dict(sorted(sweep.axes.items())),
-        "cache_states": list(sweep.cache_states),
-        "sizes": [[p.height, p.width] for p in sweep.problems],
-        "variants": list(sweep.variants),
     }
     # The usual kind alone is not told: what was measured before there were others stays.
-    if sweep.launch_kinds != LAUNCH_KINDS[:1]:
-        params["launch_kinds"] = list(sweep.launch_kinds)
+    if sweep.launch_kinds == LAUNCH_KINDS[:1]:
+        del params["launch_kinds"]
     return dict(sorted(params.items()))
 
 

@@ -51,6 +51,16 @@ class SweepConfig:
         """What its launches meet: each kind in each state of the cache."""
         return conditions(self.cache_states, self.launch_kinds)
 
+    @property
+    def as_plain(self) -> dict[str, Any]:
+        """What its cells are made of, apart from kernel, dtypes and axes; `space_of` reads it."""
+        return {
+            "sizes": [[p.height, p.width] for p in self.problems],
+            "variants": list(self.variants),
+            "cache_states": list(self.cache_states),
+            "launch_kinds": list(self.launch_kinds),
+        }
+
     @cached_property
     def known_values(self) -> dict[str, frozenset[int]]:
         """The values of those axes of which no device must be asked."""

@@ -48,6 +48,8 @@ wildcard_constraints:
 
 # What stages of a minute at most have in common. Each names the function that it calls.
 rule stage:
+    log:
+        flow.path("logs", "stage.log"),
     localrule: True
     conda:
         "../../environment.yml"

@@ -34,6 +34,8 @@ if flow.config.dataset is None:
 
 # What both kinds of figures have in common; each names the function that it calls.
 rule dots:
+    log:
+        flow.path("logs", "dots.log"),
     localrule: True
     conda:
         "../../../environment.yml"

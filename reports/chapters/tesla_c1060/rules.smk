@@ -9,6 +9,8 @@ wildcard_constraints:
 
 # What all of them have in common; each names the function that it calls.
 rule c1060:
+    log:
+        flow.path("logs", "c1060.log"),
     localrule: True
     conda:
         "../../../environment.yml"

@@ -17,11 +17,10 @@ from gpushmoo.core.schema import (
     Group,
 )
 from gpushmoo.model.stage import ModelledCell
-from streamed_dot import dictionary as dots
-from streamed_dot.numerics import ERRORS_SCHEMA
-from streamed_dot.rivals import RIVALS_SCHEMA
-from streamed_dot.timeline import TIMELINE_SCHEMA
-from tesla_c1060.simulation.cells import Profile, SameMachine, Simulated
+from streamed_dot.numerics import Errors
+from streamed_dot.rivals import TimedWay
+from streamed_dot.timeline import TracedSpan
+from tesla_c1060.simulation.run import Profile, SameMachine, Simulated
 
 
 class Best(BestCell, Group):
@@ -54,9 +53,9 @@ FILES = (
     _files("compare/drift.parquet: of the runtime's own copy", Drift),
     _files("history/history.parquet", HistoryRow),
     _files("history/change_points.parquet", ChangePoint),
-    Files("studies/rivals.parquet", RIVALS_SCHEMA, dict(dots.MEANINGS)),
-    Files("studies/errors.parquet", ERRORS_SCHEMA, dict(dots.MEANINGS)),
-    Files("studies/timeline.parquet", TIMELINE_SCHEMA, dict(dots.MEANINGS)),
+    _files("studies/rivals.parquet", TimedWay),
+    _files("studies/errors.parquet", Errors),
+    _files("studies/timeline.parquet", TracedSpan),
 )
 
 

@@ -20,7 +20,7 @@ from streamed_dot import verdicts
 from streamed_dot.numerics import ERRORS_SCHEMA
 from streamed_dot.rivals import ON_DEVICE, RIVALS_SCHEMA
 from streamed_dot.timeline import overlap, read_timeline, traces_of
-from texture_shmoo.analysis import ENOUGH_THREADS, WARP, written_sums
+from texture_shmoo.pages import ENOUGH_THREADS, WARP, written_sums
 
 from .record import REFERENCE, Record
 from .words import (

@@ -12,13 +12,13 @@ import pyarrow as pa
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_json
 from tesla_c1060.answers import ALONE, BOARD, CHANGED, EVEN, HALF, Answer, answers, named
+from tesla_c1060.chapter import RECORD
 from tesla_c1060.checks import MEASURED_GBS, Check
 from tesla_c1060.figures.simulated import evenness
 from tesla_c1060.predictions import GOOD, RULE, judge
-from tesla_c1060.recorded import RECORD
-from tesla_c1060.simulation.cells import PROFILE_SCHEMA, SIMULATION_SCHEMA
 from tesla_c1060.simulation.compare_measured import Point, points, predicted_gbs
 from tesla_c1060.simulation.machine import Level, load_machine
+from tesla_c1060.simulation.run import PROFILE_SCHEMA, SIMULATION_SCHEMA
 
 from .record import REFERENCE, ROOT, Record
 from .words import Claims, percent, span, whole_percent

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from conftest import ROOT
 from rendering import HOSTILE
+from tesla_c1060 import atlas as drawings
 from tesla_c1060.atlas import KERNEL, atlas_facts, build_atlas, index_statements, timing_rows
-from tesla_c1060.figures import atlas as drawings
-from tesla_c1060.recorded import RECORD
+from tesla_c1060.chapter import RECORD
 from tesla_c1060.simulation.machine import load_machine
 
 DEVICE = ROOT / "reports/chapters/tesla_c1060/devices" / "tesla-c1060.yaml"

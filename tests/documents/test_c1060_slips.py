@@ -6,7 +6,7 @@ import json
 
 import pytest
 from conftest import C1060, ROOT
-from tesla_c1060.saturation import Multiplier, SaturatedCopy, saturated_bandwidth_gbs
+from tesla_c1060.charts import Multiplier, SaturatedCopy, saturated_bandwidth_gbs
 from tesla_c1060.simulation.machine import half_warp_bytes, transfer_beats
 from tesla_c1060.simulation.reference import (
     CORRECTED_ASSUMPTIONS,

@@ -15,6 +15,8 @@ from tesla_c1060.charts import (
     Bar,
     Charted,
     CopyPhase,
+    Multiplier,
+    SaturatedCopy,
     Transfer,
     bus_transfers,
     charted,
@@ -24,10 +26,10 @@ from tesla_c1060.charts import (
     in_step,
     phases_of_bus,
     queues_at,
+    saturated_bandwidth_gbs,
     tile_periods,
     vacuum_cycles,
 )
-from tesla_c1060.saturation import Multiplier, SaturatedCopy, saturated_bandwidth_gbs
 from tesla_c1060.simulation.machine import Machine
 from tesla_c1060.simulation.reference import (
     CORRECTED_ASSUMPTIONS,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tesla_c1060.coalescing import Transaction, compiled_loads, transactions, whole_accesses
+from tesla_c1060.memory import Transaction, compiled_loads, transactions, whole_accesses
 
 
 def spans(issued: Sequence[Transaction]) -> list[tuple[int, int]]:

@@ -105,7 +105,7 @@ def test_a_chapters_kernels_and_plots_are_named_and_its_rows_are_whole(folder: s
         {"kernel": "copy2d_document", "axis": "block_x"},
         {"kernel": "copy2d_document", "dtype": "half"},
         {"kernel": "copy2d_document", "source": "TILE TILE_DIM"},
-        {"function": "tesla_c1060.saturation.no_such"},
+        {"function": "tesla_c1060.charts.no_such"},
         {"function": "tesla_c1060.no_such.thing"},
         {"slip": "no slip says this"},
         {"slip": "e"},

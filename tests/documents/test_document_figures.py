@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import C1060
 from matplotlib.figure import Figure
-from tesla_c1060.figures import dram_cycles, maps
-from tesla_c1060.figures.atlas import CHARTS, DRAWINGS
-from tesla_c1060.figures.chart_bars import LOOKS
-from tesla_c1060.figures.drawing import PARTITION_COLOURS, Drawing, partition_colour
+from tesla_c1060.atlas import CHARTS, DRAWINGS
+from tesla_c1060.figures.drawing import LOOKS, PARTITION_COLOURS, Drawing, partition_colour
 from tesla_c1060.simulation.machine import Machine, MachineError
 from test_figures import assert_readable, note_of
 
@@ -178,14 +176,14 @@ def test_each_meaning_has_a_look_of_its_own_in_grey() -> None:
     assert partition_colour(8) == partition_colour(0)
 
 
-@pytest.mark.parametrize("number", [24, maps.DRAWINGS[0].number])
+@pytest.mark.parametrize("number", [24, 2])
 def test_same_machine_gives_the_same_bytes(number: int, tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
         draw(number, C1060, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
-@pytest.mark.parametrize("drawing", dram_cycles.DRAWINGS, ids=lambda d: d.number)
+@pytest.mark.parametrize("drawing", [BY_NUMBER[n] for n in (6, 7, 8)], ids=lambda d: d.number)
 def test_timing_that_the_device_file_lacks_is_not_drawn(drawing: Drawing, tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="banks is missing"):
         drawing.draw(replace(C1060, banks=None), tmp_path / "a.svg")

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import C1060
-from tesla_c1060.checks import Check, explains, latency_sweep, published_checks, simulate_saturated
-from tesla_c1060.pages import latency_table
-from tesla_c1060.saturation import (
+from tesla_c1060.charts import (
     Multiplier,
     SaturatedCopy,
     double_over_float,
@@ -18,6 +16,8 @@ from tesla_c1060.saturation import (
     start_up_cycles,
     streaming_cycles,
 )
+from tesla_c1060.checks import Check, explains, latency_sweep, published_checks, simulate_saturated
+from tesla_c1060.pages import latency_table
 from tesla_c1060.simulation.machine import (
     burst_cycles,
     half_warp_bytes,

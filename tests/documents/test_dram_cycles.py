@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 from conftest import C1060
-from tesla_c1060.dram_cycles import (
+from tesla_c1060.memory import (
     Stage,
     StageSpan,
     burst_beats,

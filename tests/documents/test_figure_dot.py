@@ -9,8 +9,8 @@ import pytest
 from conftest import ROOT
 from gpushmoo.figures.style import OKABE_ITO
 from matplotlib.figure import Figure
+from streamed_dot.analysis import PLOTS, read_dot
 from streamed_dot.figure_dot import dot
-from streamed_dot.printed_plots import PLOTS, read_dot
 from test_figures import assert_readable, legend_of, note_of
 
 FOLDER = ROOT / "reports/chapters/streamed_dot/published"

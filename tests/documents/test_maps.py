@@ -9,7 +9,7 @@ import pytest
 from conftest import C1060
 from hypothesis import given
 from hypothesis import strategies as st
-from tesla_c1060.maps import (
+from tesla_c1060.memory import (
     assign_blocks,
     critical_sms,
     execution_order,
@@ -18,9 +18,8 @@ from tesla_c1060.maps import (
     tile_partitions,
     tile_row_stretches,
 )
-from tesla_c1060.simulation.machine import Machine, MachineError
+from tesla_c1060.simulation.machine import Machine, MachineError, Tiling, partition_of
 from tesla_c1060.simulation.reference import TileCopy, simulate
-from tesla_c1060.simulation.tiling import Tiling, partition_of
 
 SEVEN = replace(C1060, partitions=7, bus_bytes=56)
 DOUBLES = Tiling.partition_wide(C1060, 256, 8)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROOT
-from streamed_dot.printed_plots import (
+from streamed_dot.analysis import (
     DEVICE_TO_HOST,
     HOST_TO_DEVICE_GBS,
     PCIE,

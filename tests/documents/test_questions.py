@@ -29,14 +29,13 @@ from tesla_c1060.answers import (
     signed,
     verdicts,
 )
+from tesla_c1060.chapter import RECORD
 from tesla_c1060.figures.simulated import evenness, float3, questions, simulated
 from tesla_c1060.pages import page
 from tesla_c1060.predictions import tables
-from tesla_c1060.questions import BINS, variants
-from tesla_c1060.recorded import RECORD
-from tesla_c1060.simulation.cells import PROFILE_SCHEMA, SIMULATION_SCHEMA
 from tesla_c1060.simulation.machine import Level, MachineError, load_machine
-from tesla_c1060.stages import make_table
+from tesla_c1060.simulation.run import PROFILE_SCHEMA, SIMULATION_SCHEMA
+from tesla_c1060.stages import BINS, make_table, variants
 from test_figures import assert_readable
 
 DEVICE = ROOT / "reports/chapters/tesla_c1060/devices" / "tesla-c1060.yaml"

@@ -13,13 +13,12 @@ import pytest
 import yaml
 from conftest import ROOT
 from gpushmoo.planning.flow import Flow
-from tesla_c1060 import recorded
+from tesla_c1060 import chapter as recorded
 from tesla_c1060.atlas import build_atlas
-from tesla_c1060.chapter import DevicePlan
+from tesla_c1060.chapter import RECORD, DevicePlan, recorded_name, replace_record
 from tesla_c1060.checks import check_published
 from tesla_c1060.figures import DRAWN_FROM
 from tesla_c1060.figures.simulated import draw
-from tesla_c1060.recorded import RECORD, recorded_name, replace_record
 from tesla_c1060.stages import make_table
 
 DEFAULT = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))

@@ -15,11 +15,9 @@ from gpushmoo.storage.store import read_table
 from matplotlib.figure import Figure
 from tesla_c1060.figures.simulated import same_machine
 from tesla_c1060.pages import same_machine_page
-from tesla_c1060.simulation.cells import SAME_MACHINE_SCHEMA
 from tesla_c1060.simulation.compare_measured import compare_with_measured, points, predicted_gbs
-from tesla_c1060.simulation.machine import Level, Machine, load_machine
-from tesla_c1060.simulation.run import simulate_tiles
-from tesla_c1060.simulation.tiling import Tiling
+from tesla_c1060.simulation.machine import Level, Machine, Tiling, load_machine
+from tesla_c1060.simulation.run import SAME_MACHINE_SCHEMA, simulate_tiles
 from test_figures import assert_readable
 
 DEVICE = ROOT / "reports/chapters/tesla_c1060/devices" / "nvidia-h200.yaml"

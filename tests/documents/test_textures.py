@@ -15,8 +15,7 @@ from conftest import ROOT
 from gpushmoo.analysis.ceiling import CeilingRow, CeilingShare
 from gpushmoo.report.tables import namer
 from gpushmoo.workloads.loader import load_kernel
-from texture_shmoo.analysis import Shmoo, shmoos, written_sums
-from texture_shmoo.pages import textures_page
+from texture_shmoo.pages import Shmoo, shmoos, textures_page, written_sums
 
 PUBLISHED: dict[str, Any] = json.loads(
     (ROOT / "reports/chapters/texture_shmoo/published/textures.json").read_text()

@@ -6,8 +6,7 @@ import pytest
 from conftest import C1060
 from hypothesis import given
 from hypothesis import strategies as st
-from tesla_c1060.simulation.machine import MachineError
-from tesla_c1060.simulation.tiling import Tiling, partition_of
+from tesla_c1060.simulation.machine import MachineError, Tiling, partition_of
 
 
 def test_the_studys_tiles_are_one_partition_wide() -> None:

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tesla_c1060.simulation import dram_controller as c
-from tesla_c1060.simulation.machine import Banks, Level, Machine, MachineError, load_machine
+from tesla_c1060.simulation.machine import Banks, Level, Machine, MachineError, Tiling, load_machine
 from tesla_c1060.simulation.reference import TileCopy
 from tesla_c1060.simulation.run import Watch, simulate_tiles
-from tesla_c1060.simulation.tiling import Tiling
 from test_event_loop import simulate_fast
 
 DEVICES = Path(__file__).parents[2] / "reports/chapters/tesla_c1060/devices"

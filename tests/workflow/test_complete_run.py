@@ -197,7 +197,7 @@ def test_snakemakes_own_report_has_each_figure_with_heading_and_caption(
         assert caption.split() == notes[figure["name"]]["caption"].split()
         assert figure["labels"] == {"figure": notes[figure["name"]]["title"]}
     assert set(headings) == {
-        *("Block shape", "Bandwidth over one parameter", "Simulated devices"),
+        *("Block shape", "Bandwidth over one parameter"),
         *("The first document beside ours", "Report", "Explorer"),
     }
 

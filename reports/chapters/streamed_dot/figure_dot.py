@@ -16,8 +16,16 @@ from gpushmoo.storage.dataset import read_medians
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from .analysis import DOTS, copied_gbs, plot_series
-from .printed_plots import DEVICE_TO_HOST, HOST_TO_DEVICE_GBS, PCIE, PLOTS, read_dot
+from .analysis import (
+    DEVICE_TO_HOST,
+    DOTS,
+    HOST_TO_DEVICE_GBS,
+    PCIE,
+    PLOTS,
+    copied_gbs,
+    plot_series,
+    read_dot,
+)
 
 TYPES = ("(double)", "(float)")
 SQUARE = "(square)"

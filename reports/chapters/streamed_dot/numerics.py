@@ -18,9 +18,9 @@ import pyarrow as pa
 from dot_products import summation
 from dot_products.summation import Reference
 from dot_products.workloads import LANES, DotProduct
+from gpushmoo.core.dictionary import Flag, Number, Table, Text, Whole
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import DeviceError, DeviceLostError
-from gpushmoo.core.schema import NUMBER, TEXT, WHOLE, columns
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.base import Device
 from gpushmoo.measuring.buffers import FedSpace, ReducedSpace
@@ -36,21 +36,30 @@ Row = dict[str, Any]
 # both. `exact` is the double nearest to the exact sum, `bound` what the mode's own order of
 # summation explains, relative to it; relative to 0 all but 0 is inf, and so is the error of NaN.
 # `condition` is NaN where all products are 0.
-ERRORS_SCHEMA = pa.schema(
-    [
-        *columns(TEXT, "kernel variant mode dtype params"),
-        *columns(WHOLE, "n"),
-        *columns(NUMBER, "condition"),
-        *columns(NUMBER, "value", nullable=True),
-        *columns(NUMBER, "exact"),
-        *columns(NUMBER, "relative_error bound", nullable=True),
-        *columns(WHOLE, "depth", nullable=True),
-        *columns(pa.bool_(), "agrees", nullable=True),
-        *columns(TEXT, "message", nullable=True),
-        *columns(TEXT, "backend device_name"),
-    ]
-)
 
+
+class Errors(Table):
+    """One sum, computed in one way."""
+
+    kernel: Text
+    variant: Text
+    mode: Text  # name of a way of computing
+    dtype: Text
+    params: Text  # launch parameters of the way, as a text
+    n: Whole  # elements of one array
+    condition: Number  # condition number of the sum; NaN where all products are zero
+    value: Number | None  # what the way gave; null where it gave none
+    exact: Number  # the double that is nearest to the exact sum
+    relative_error: Number | None  # distance of the value from the exact sum, over the exact sum
+    bound: Number | None  # how far rounding explains it to be off, over the exact sum
+    depth: Whole | None  # roundings on the longest way through the sum
+    agrees: Flag | None  # whether the error is within the bound
+    message: Text | None  # why there is no value, or none that rounding explains
+    backend: Text
+    device_name: Text
+
+
+ERRORS_SCHEMA = Errors.schema()
 UNIFORM = 2.0  # the condition number of sums without a negative product
 TREE_THREADS = 2**15  # that a tree joins in `tree_depth`: 128 blocks of 256
 

@@ -19,9 +19,9 @@ import pyarrow as pa
 from dot_products import summation
 from dot_products.host_ways import THREADED, WAYS, dot_by
 from dot_products.workloads import PUBLISHED, DotProduct
+from gpushmoo.core.dictionary import Number, Small, Table, Text, Whole
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
-from gpushmoo.core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.streams import Stream
@@ -34,16 +34,23 @@ from gpushmoo.workloads.loader import KernelFolder
 # LENGTH, SHARE, PARAMETER, BETWEEN and COPY; `way` is unique within comparison, operation, dtype
 # and n. In BETWEEN ways are lengths, and n is the power of two below them; in COPY n elements of
 # dtype are copied once.
-RIVALS_SCHEMA = pa.schema(
-    [
-        *columns(TEXT, "comparison operation dtype"),
-        *columns(WHOLE, "n"),
-        *columns(TEXT, "way"),
-        *columns(SMALL, "round"),
-        *columns(NUMBER, "seconds"),
-        *columns(TEXT, "backend device_name"),
-    ]
-)
+
+
+class TimedWay(Table):
+    """A way of one dot product, timed in one round."""
+
+    comparison: Text  # what the round compares: length, share, parameter, between or copy
+    operation: Text  # x·y, x·x, or the direction of a copy
+    dtype: Text
+    n: Whole
+    way: Text  # name of a way of computing; where lengths are compared, the length
+    round: Small  # in which round, from zero; ways are compared within one
+    seconds: Number  # [s] mean of a call by the host's clock
+    backend: Text
+    device_name: Text
+
+
+RIVALS_SCHEMA = TimedWay.schema()
 LENGTH, SHARE, PARAMETER, BETWEEN, COPY = "length", "share", "parameter", "between", "copy"
 TO_DEVICE, TO_HOST = "host to device", "device to host"
 PRODUCT, SQUARES = "x·y", "x·x"

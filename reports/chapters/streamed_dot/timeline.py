@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-from gpushmoo.core.schema import NUMBER, SMALL, TEXT, WHOLE, columns
+from gpushmoo.core.dictionary import Flag, Number, Small, Table, Text, Whole
 from gpushmoo.core.space import Cell
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.storage.store import read_table
@@ -148,20 +148,33 @@ def _length(merged: Sequence[Interval]) -> float:
 
 # Units and meaning as in `Span`, `Trace` and `Cell`; `n` are the elements of one array, and `array`
 # is null for a kernel.
-TIMELINE_SCHEMA = pa.schema(
-    [
-        *columns(TEXT, "case cell_key kernel dtype variant"),
-        *columns(WHOLE, "n"),
-        *columns(TEXT, "device_name backend"),
-        *columns(pa.bool_(), "one_engine"),
-        *columns(NUMBER, "total_s untraced_s"),
-        *columns(SMALL, "stream piece"),
-        *columns(TEXT, "what"),
-        *columns(TEXT, "array", nullable=True),
-        *columns(WHOLE, "nbytes"),
-        *columns(NUMBER, "ready_s begin_s end_s"),
-    ]
-)
+
+
+class TracedSpan(Table):
+    """A copy of a piece, or the kernel on it."""
+
+    case: Text  # name of the traced case
+    cell_key: Text
+    kernel: Text
+    dtype: Text
+    variant: Text
+    n: Whole
+    device_name: Text
+    backend: Text
+    one_engine: Flag  # whether begins of copies are derived, since one engine makes them all
+    total_s: Number  # [s] from the first copy to the number, by the host's clock
+    untraced_s: Number  # [s] the median of as many runs without marks
+    stream: Small  # which stream, from zero
+    piece: Small  # which piece of the arrays, from zero
+    what: Text  # copy or kernel
+    array: Text | None  # which array is copied; null for a kernel
+    nbytes: Whole  # [bytes] what was copied; zero for a kernel
+    ready_s: Number  # [s] queued, and all before it in its stream done
+    begin_s: Number  # [s] it begins; later than ready where it waits for the engine
+    end_s: Number  # [s] it ends
+
+
+TIMELINE_SCHEMA = TracedSpan.schema()
 
 
 def timeline_table(traces: Mapping[str, tuple[Cell, Trace]], info: DeviceInfo) -> pa.Table:

@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +16,10 @@ import typst
 from gpushmoo.core.paths import KERNELS, ROOT
 from gpushmoo.storage.wholefile import read_json, write_json, write_summed
 
-from .dram_cycles import Stage, banks_of, burst_duration
-from .figures import atlas as drawings
-from .figures.chart_bars import LOOKS
-from .figures.dram_cycles import STAGE_COLOURS
-from .figures.drawing import partition_colour
+from .figures import charts, charts_copied, memory
+from .figures.drawing import LOOKS, Drawing, partition_colour
+from .figures.memory import STAGE_COLOURS
+from .memory import Stage, banks_of, burst_duration
 from .simulation.machine import Machine, exact, load_machine, read_cycle_cycles
 from .simulation.reference import CORRECTED_ASSUMPTIONS, FIRST_ASSUMPTIONS
 
@@ -35,6 +34,32 @@ PARTS = (
 # Figure 11 of the document is no drawing: its number, its picture's name, its title.
 LISTING = (11, "blockEqPartition_p4.jpg", "Figure 11: the index computation, as a listing")
 DOCUMENT, SIMULATORS = "document", "public simulators' data"
+
+
+def in_order(drawings: Iterable[Drawing]) -> tuple[Drawing, ...]:
+    """The drawings by number; ValueError where two have the same one."""
+    by_number: dict[int, Drawing] = {}
+    for drawing in drawings:
+        other = by_number.setdefault(drawing.number, drawing)
+        if other is not drawing:
+            raise ValueError(
+                f"figure {drawing.number} has two drawings: {other.picture} and {drawing.picture}."
+            )
+    return tuple(by_number[number] for number in sorted(by_number))
+
+
+# The Gantt charts among them.
+CHARTS = in_order((*charts.DRAWINGS, *charts_copied.DRAWINGS))
+DRAWINGS: tuple[Drawing, ...] = in_order((*memory.DRAWINGS, *CHARTS))
+
+
+def draw_all(machine: Machine, folder: Path) -> list[Path]:
+    """Draw them into `folder`, as figure-01.svg and so on; return the files in that order."""
+    files = []
+    for drawing in DRAWINGS:
+        files.append(folder / f"figure-{drawing.number:02d}.svg")
+        drawing.draw(machine, files[-1])
+    return files
 
 
 class _Timing(NamedTuple):
@@ -63,7 +88,7 @@ def build_atlas(device_file: Path, pdf: Path) -> None:
     slips = json.loads((HERE / "published" / "slips.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        files = drawings.draw_all(machine, root / "figures")
+        files = draw_all(machine, root / "figures")
         notes = [read_json(file.with_suffix(".json")) for file in files]
         figures = [
             {
@@ -73,7 +98,7 @@ def build_atlas(device_file: Path, pdf: Path) -> None:
                 "title": note["title"],
                 "caption": note["caption"],
             }
-            for drawing, file, note in zip(drawings.DRAWINGS, files, notes, strict=True)
+            for drawing, file, note in zip(DRAWINGS, files, notes, strict=True)
         ]
         facts = atlas_facts(machine, figures, slips)
         write_json(root / "atlas.json", facts)

@@ -1,7 +1,9 @@
-"""The chapter's part in the plan of a run: what is asked of simulated devices."""
+"""The chapter's part in the plan of a run: what is asked of simulated devices, and the record."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,13 +15,46 @@ from gpushmoo.chapters.contract import Chapter, ChapterError, ChapterPlan, Chapt
 from gpushmoo.core.paths import KERNELS, ROOT
 from gpushmoo.core.space import TYPICAL, most_values
 from gpushmoo.planning.config_schema import ConfigError
-from gpushmoo.planning.digest import file_digest
+from gpushmoo.planning.digest import file_digest, product_digest
 from gpushmoo.planning.sweeps import check_axis
 
 from .figures import DRAWN_FROM
-from .recorded import found, recorded_name
-from .simulation.machine import Level, Machine, MachineError, at_board_clock, load_machine
-from .simulation.tiling import Tiling, residency
+from .simulation.machine import (
+    Level,
+    Machine,
+    MachineError,
+    Tiling,
+    at_board_clock,
+    load_machine,
+    residency,
+)
+
+RECORD = ROOT / "reports" / "recorded"
+
+
+def recorded_name(made: str, module: Path, asked: Any) -> str:
+    """Name in the record of the file `made`, which code of `module` makes of what is `asked`."""
+    told = json.dumps([product_digest(module), asked], sort_keys=True)
+    path = Path(made)
+    return f"{path.stem}-{hashlib.sha256(told.encode()).hexdigest()[:12]}{path.suffix}"
+
+
+def found(constants: Mapping[str, str]) -> dict[str, str]:
+    """Those of the files, by their place in the run's folder, that the record holds."""
+    kept = {made: RECORD / name for made, name in constants.items()}
+    return {made: os.path.relpath(file) for made, file in kept.items() if file.is_file()}
+
+
+def replace_record(constants: Mapping[str, str]) -> None:
+    """Have the record hold these files, which a run has made, and no others."""
+    kept = {name: Path(made).read_bytes() for made, name in constants.items()}
+    RECORD.mkdir(exist_ok=True)
+    for old in RECORD.iterdir():
+        if old.name not in kept:
+            old.unlink()
+    for name, content in kept.items():
+        (RECORD / name).write_bytes(content)
+
 
 HERE = Path(__file__).resolve().parent
 DEVICES = HERE / "devices"
@@ -122,28 +157,8 @@ class DevicePlan(ChapterPlan):
     constants: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, str] = field(default_factory=dict)
 
-    def asked_table(self, wildcards: Any) -> Mapping[str, Any]:
-        """What is asked for the table of this `machine` and `kind`."""
-        return self._asked(f"simulated/{wildcards.machine}-{wildcards.kind}.parquet")
-
-    def asked_comparison(self, wildcards: Any) -> Mapping[str, Any]:
-        """What is asked where this `machine` is compared with the measured one."""
-        return self._asked(f"simulated/{wildcards.machine}-measured.parquet")
-
-    def asked_checks(self, wildcards: Any) -> Mapping[str, Any]:
-        """What is asked for the document's numbers beside those of this `machine`."""
-        return self._asked(f"simulated/{wildcards.machine}-checks.json")
-
-    def asked_atlas(self, wildcards: Any) -> Mapping[str, Any]:
-        """What is asked for the document's figures, drawn for this `machine`."""
-        return self._asked(f"figures-{wildcards.machine}.pdf")
-
-    def recorded_atlas(self, wildcards: Any) -> list[str]:
-        """These figures in the record, if it has them."""
-        made = str(self.results / f"figures-{wildcards.machine}.pdf")
-        return [self.recorded[made]] if made in self.recorded else []
-
-    def _asked(self, file: str) -> Mapping[str, Any]:
+    def asked_for(self, file: str) -> Mapping[str, Any]:
+        """What is asked for this file of the run."""
         return self.asked[str(self.results / file)]
 
     def drawn_from(self, wildcards: Any) -> list[str]:

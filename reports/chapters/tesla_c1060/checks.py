@@ -15,14 +15,18 @@ from typing import Any
 from gpushmoo.core.paths import ROOT
 from gpushmoo.storage.wholefile import write_json
 
-from .charts import charted
-from .coalescing import compiled_loads, whole_accesses
-from .maps import assign_blocks, partitions_by_step, tile_row_stretches
-from .saturation import Multiplier, SaturatedCopy, double_over_float, saturated_bandwidth_gbs
-from .simulation.cells import BLOCK_EQ, Case, run_case
+from .charts import Multiplier, SaturatedCopy, charted, double_over_float, saturated_bandwidth_gbs
+from .memory import (
+    assign_blocks,
+    compiled_loads,
+    partitions_by_step,
+    tile_row_stretches,
+    whole_accesses,
+)
 from .simulation.machine import (
     Level,
     Machine,
+    Tiling,
     burst_cycles,
     half_warp_bytes,
     load_machine,
@@ -39,7 +43,7 @@ from .simulation.reference import (
     resident_blocks,
     simulate,
 )
-from .simulation.tiling import Tiling
+from .simulation.run import BLOCK_EQ, Case, run_case
 
 FLOAT, DOUBLE, FLOAT3 = 4, 8, 12  # bytes of one element
 TYPES = {"float": FLOAT, "double": DOUBLE}

@@ -30,8 +30,8 @@ from .answers import (
 )
 from .checks import DECIMALS, MEASURED_GBS, explains
 from .predictions import measured_widths, simulated_widths, tables
-from .simulation.cells import SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
 from .simulation.machine import LEVELS
+from .simulation.run import SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
 
 
 def page(measured: Measured) -> Page:

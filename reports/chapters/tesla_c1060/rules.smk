@@ -25,7 +25,7 @@ use rule c1060 as record with:
     log:
         flow.path("logs", "record.log"),
     params:
-        call="tesla_c1060.recorded:replace_record",
+        call="tesla_c1060.chapter:replace_record",
         constants=tesla_c1060.constants,
 
 
@@ -41,7 +41,9 @@ use rule c1060 as simulate with:
     threads: 2
     params:
         call="tesla_c1060.stages:make_table",
-        asked=tesla_c1060.asked_table,
+        asked=lambda wildcards: tesla_c1060.asked_for(
+            f"simulated/{wildcards.machine}-{wildcards.kind}.parquet"
+        ),
 
 
 use rule c1060 as same_machine with:
@@ -56,7 +58,7 @@ use rule c1060 as same_machine with:
     threads: 2
     params:
         call="tesla_c1060.simulation.compare_measured:compare_with_measured",
-        asked=tesla_c1060.asked_comparison,
+        asked=lambda wildcards: tesla_c1060.asked_for(f"simulated/{wildcards.machine}-measured.parquet"),
 
 
 use rule c1060 as check_published with:
@@ -68,7 +70,7 @@ use rule c1060 as check_published with:
         flow.path("benchmarks", "check-published-{machine}.tsv")
     params:
         call="tesla_c1060.checks:check_published",
-        asked=tesla_c1060.asked_checks,
+        asked=lambda wildcards: tesla_c1060.asked_for(f"simulated/{wildcards.machine}-checks.json"),
 
 
 use rule c1060 as figure_simulated with:
@@ -99,7 +101,11 @@ use rule c1060 as figure_simulated with:
 
 use rule c1060 as atlas with:
     input:
-        recorded=lambda wildcards: local(tesla_c1060.recorded_atlas(wildcards)),
+        recorded=lambda wildcards: [
+            local(file)
+            for made, file in tesla_c1060.recorded.items()
+            if made == flow.path(f"figures-{wildcards.machine}.pdf")
+        ],
     output:
         pdf=report(
             flow.path("figures-{machine}.pdf"),
@@ -113,4 +119,4 @@ use rule c1060 as atlas with:
         flow.path("benchmarks", "atlas-{machine}.tsv")
     params:
         call="tesla_c1060.atlas:make_atlas",
-        asked=tesla_c1060.asked_atlas,
+        asked=lambda wildcards: tesla_c1060.asked_for(f"figures-{wildcards.machine}.pdf"),

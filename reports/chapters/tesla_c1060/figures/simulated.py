@@ -35,8 +35,8 @@ from ..answers import (
     second_blocks_slow_double,
     signed,
 )
-from ..simulation.cells import PROFILE_SCHEMA, SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
 from ..simulation.machine import LEVELS, Level
+from ..simulation.run import PROFILE_SCHEMA, SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
 from . import DRAWN_FROM
 
 

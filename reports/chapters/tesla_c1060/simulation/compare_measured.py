@@ -15,10 +15,8 @@ from gpushmoo.core.paths import ROOT
 from gpushmoo.storage.dataset import of_one_kind, read_medians
 from gpushmoo.storage.store import write_parquet
 
-from .cells import BLOCK_EQ, SAME_MACHINE_SCHEMA, SIMULATED_DTYPES
-from .machine import Level, Machine, load_machine
-from .run import simulate_tiles
-from .tiling import Tiling, residency
+from .machine import Level, Machine, Tiling, load_machine, residency
+from .run import BLOCK_EQ, SAME_MACHINE_SCHEMA, SIMULATED_DTYPES, simulate_tiles
 
 # Tiles of each block in the two simulations of a point. A measured block has more.
 FEW, MANY = 12, 36

@@ -45,7 +45,7 @@ from .dram_controller import (
     look,
     partition_number,
 )
-from .tiling import MOST_LANES
+from .machine import MOST_LANES
 
 Ints = npt.NDArray[np.int64]
 

@@ -1,19 +1,21 @@
-"""Gantt charts of reads: one half-warp, all of a block, and several SMs that share the bus."""
+"""Gantt charts of reads: one SM, its queues, several SMs and the bursts of their transfers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from gpushmoo.figures.style import save
+import matplotlib.pyplot as plt
+from gpushmoo.figures.style import PAGE_WIDTH, apply_style, save
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 
-from ..charts import Charted, charted, tile_periods
+from ..charts import Charted, Queues, charted, combined, in_step, queues_at, tile_periods
 from ..simulation.machine import Machine
 from ..simulation.reference import FIRST_ASSUMPTIONS, TileCopy
-from . import chart_bars as bars
-from .chart_bars import DOUBLE, FLOAT, LOOKS, NAMES, SIDE, Lane, plural
-from .drawing import NOTE_SIZE, Drawing
+from . import drawing as bars
+from .drawing import CELL_SIZE, DOUBLE, FLOAT, LOOKS, NAMES, NOTE_SIZE, SIDE, Drawing, Lane, plural
 
 
 def one_half_warp(machine: Machine, svg: Path) -> None:
@@ -207,7 +209,7 @@ def _tiles(ax: Axes, row: float, chart: Charted, block: int) -> set[str]:
     return shown
 
 
-DRAWINGS: tuple[Drawing, ...] = (
+_READ_DRAWINGS: tuple[Drawing, ...] = (
     Drawing(12, "blockEqPartition_p5.jpg", one_half_warp),
     Drawing(13, "blockEqPartition_p6.jpg", all_in_turn),
     Drawing(17, "blockEqPartition_p10.jpg", all_tiles),
@@ -215,3 +217,185 @@ DRAWINGS: tuple[Drawing, ...] = (
     Drawing(19, "blockEqPartition_p12.jpg", who_transfers_when),
     Drawing(20, "blockEqPartition_p13.jpg", halves),
 )
+
+
+_ROWS = ("ready-queue", "SM takes", "waiting-queue")
+
+
+def queues(machine: Machine, svg: Path, *, number: int, unit_number: int) -> None:
+    """Both queues at the end of a time unit, when the scheduler has chosen."""
+    chart = bars.reads(machine, FLOAT, 1)
+    time, count = unit_number * chart.unit, chart.load.half_warps
+    found = queues_at(chart.bars(), time, count)
+    back = {t.half_warp for t in chart.transfers if t.end <= time}
+    figure, (ax,) = bars.panes([(-0.2, count)], 1.5)
+    _draw_queues(ax, found, back)
+    handles = [Patch(fc="white", ec="black", lw=0.5, label="ready")]
+    if back:
+        handles.append(Patch(fc="white", ec="black", lw=1.6, label="ready, its data are back"))
+    handles += [Patch(fc=LOOKS[p].colour, label=LOOKS[p].label) for p in ("index", "read")]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=NOTE_SIZE)
+    title = f"Figure {number}: queues of one SM at the end of time unit {unit_number}"
+    caption = _caption(found, back, unit_number, chart.unit)
+    save(figure, svg, title, caption, ready=len(found.ready), waiting=len(found.waiting))
+
+
+def _draw_queues(ax: Axes, found: Queues, back: set[int]) -> None:
+    """One row each, the head of a queue at the left; numbers of half-warps in boxes."""
+    running = () if found.running is None else (found.running,)
+    rows = (found.ready, running, found.waiting)
+    fills = ("white", LOOKS["index"].colour, LOOKS["read"].colour)
+    for row, (half_warps, fill) in enumerate(zip(rows, fills, strict=True)):
+        for place, half_warp in enumerate(half_warps):
+            thick = half_warp in back and row < 2
+            ax.add_patch(
+                Rectangle(
+                    (place + 0.06, row - 0.36),
+                    0.86,
+                    0.72,
+                    fc=fill,
+                    ec="black",
+                    lw=1.6 if thick else 0.5,
+                )
+            )
+            ax.text(
+                place + 0.49,
+                row,
+                str(half_warp),
+                ha="center",
+                va="center",
+                fontsize=CELL_SIZE,
+                fontweight="bold" if thick else "normal",
+                color="white" if row == 1 else "black",
+            )
+        if not half_warps:
+            ax.text(0.1, row, "empty", va="center", fontsize=NOTE_SIZE)
+    ax.set_yticks(range(3), _ROWS, fontsize=NOTE_SIZE)
+    ax.set_ylim(2.55, -0.55)
+    ax.set_xticks([])
+    ax.tick_params(axis="y", length=0)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_visible(False)
+
+
+def _caption(found: Queues, back: set[int], unit_number: int, unit: int) -> str:
+    """Who is ready, who waits, and where those stand whose data are back."""
+    returned = [n for n in found.ready if n in back]
+    parts = [
+        f"At the end of time unit {unit_number} ({unit_number * unit} cycles) "
+        f"{plural(len(found.waiting), 'half-warp')} wait{'s' * (len(found.waiting) == 1)} for "
+        f"memory and the SM takes hw{found.running}"
+        + (", whose data are back, for its next tile." if found.running in back else ".")
+    ]
+    if returned:
+        place = found.ready.index(returned[0])
+        before = f"behind hw{found.ready[place - 1]}" if place else "at the head"
+        whose = f"hw{returned[0]}" + (f" to hw{returned[-1]}" if len(returned) > 1 else "")
+        parts.append(
+            f"Data are back for {whose}, which stand{'s' * (len(returned) == 1)} {before}."
+        )
+    elif not back:
+        parts.append("No data are back.")
+    parts.append("Boxes are numbers of half-warps, the head of each queue at the left.")
+    return " ".join(parts)
+
+
+_QUEUE_DRAWINGS: tuple[Drawing, ...] = tuple(
+    Drawing(number, picture, partial(queues, number=number, unit_number=unit_number))
+    for number, picture, unit_number in (
+        (14, "blockEqPartition_p7.jpg", 1),
+        (15, "blockEqPartition_p8.jpg", 22),
+        (16, "blockEqPartition_p9.jpg", 32),
+    )
+)
+
+
+# Half-warps of the combined chart; the rest follows alike.
+_SHOWN = 3
+
+
+def together(machine: Machine, svg: Path, *, number: int, cases: Sequence[tuple[int, int]]) -> None:
+    """A row for each case (bytes of an element, blocks): all SMs in one chart, and their bursts."""
+    apply_style()
+    charts = [bars.reads(machine, *case) for case in cases]
+    figure, grid = plt.subplots(
+        len(cases), 2, figsize=(PAGE_WIDTH, 0.75 + 1.2 * len(cases)), squeeze=False
+    )
+    shown: set[str] = set()
+    for (left, right), chart, (itemsize, blocks) in zip(grid, charts, cases, strict=True):
+        shown |= _combined(left, chart)
+        shown |= _burst(right, chart)
+        left.set_title(f"{NAMES[itemsize]}, {blocks} blocks in one chart", fontsize=NOTE_SIZE)
+        right.set_title(f"first data of {NAMES[itemsize]}, {blocks} blocks", fontsize=NOTE_SIZE)
+    bars.name_time([grid[-1][0]], charts[0].unit)
+    bars.finish(figure, shown, [grid[-1][1]])
+    what = " and ".join(f"{NAMES[itemsize]} on {blocks} SMs" for itemsize, blocks in cases)
+    one = bars.reads(machine, FLOAT, 1).run.bandwidth_gbs
+    parts = [
+        _finding(chart, NAMES[case[0]], case[1], one)
+        for chart, case in zip(charts, cases, strict=True)
+    ]
+    parts.append(
+        f"Left, the first {_SHOWN} half-warps of all SMs; right, the bus in numbers of SMs."
+    )
+    gbs = [chart.run.bandwidth_gbs for chart in charts]
+    save(figure, svg, f"Figure {number}: {what}", " ".join(parts), bandwidth_gbs=gbs)
+
+
+def _combined(ax: Axes, chart: Charted) -> set[str]:
+    """Half-warps with bars for all blocks at once."""
+    unit = chart.unit
+    back = max(
+        t.end for t in chart.transfers if t.half_warp == _SHOWN - 1 and t.start < 2 * _first(chart)
+    )
+    ax.set_xlim(0, float(back) / unit + 1)
+    lanes = [Lane(*bar) for bar in combined(chart.run.events) if bar.half_warp < _SHOWN]
+    data = [bars.on_bus(t.half_warp, t) for t in chart.transfers if t.half_warp < _SHOWN]
+    bars.name_lanes([ax], bars.names("hw", range(_SHOWN)))
+    return bars.draw_bars(ax, lanes + data, unit)
+
+
+def _first(chart: Charted) -> float:
+    return float(chart.transfers[0].start)
+
+
+def _burst(ax: Axes, chart: Charted) -> set[str]:
+    """The bus for two index computations from the first data on, and what the SMs do meanwhile."""
+    start, unit = _first(chart), chart.unit
+    ax.set_xlim(start - 0.1 * unit, start + 2.1 * unit)
+    bars.name_lanes([ax], ["SMs", "bus"])
+    lanes = [Lane(0, e.phase, e.start, e.end) for e in chart.bars() if e.phase == "index"]
+    shown = bars.draw_bars(ax, lanes + [bars.on_bus(1, t) for t in chart.transfers])
+    for event in chart.bars():
+        if event.phase == "index" and start <= event.start < start + 2 * unit:
+            text = f"index of hw{event.half_warp}: {unit} cycles"
+            bars.write_in(ax, 0, event.start, event.end, text, dark=False)
+    for transfer in chart.transfers:
+        if transfer.end <= start + 2.1 * unit:
+            bars.write_in(ax, 1, transfer.start, transfer.end, str(transfer.sm))
+    return shown
+
+
+def _finding(chart: Charted, name: str, blocks: int, one: float) -> str:
+    """The burst against the index computation, and what that makes of the bandwidth."""
+    burst, unit = blocks * chart.transfer_cycles, chart.unit
+    against = "shorter than" if burst < unit else "not shorter than"
+    step = "SMs compute in step" if in_step(chart.run.events) else "SMs do not compute in step"
+    gbs = chart.run.bandwidth_gbs
+    return (
+        f"{name.capitalize()}, {blocks} blocks: {step}; a burst of {blocks} transfers takes "
+        f"{plural(burst, 'cycle')}, {against} the {unit} of an index computation: {gbs:.2f} GB/s, "
+        f"{gbs / one:.2f} times one block of float."
+    )
+
+
+_BUS_DRAWINGS: tuple[Drawing, ...] = tuple(
+    Drawing(number, picture, partial(together, number=number, cases=cases))
+    for number, picture, cases in (
+        (21, "blockEqPartition_p14.jpg", ((FLOAT, 2),)),
+        (22, "blockEqPartition_p15.jpg", ((DOUBLE, 2), (FLOAT, 4))),
+        (23, "blockEqPartition_p16.jpg", ((DOUBLE, 4), (FLOAT, 8))),
+        (24, "blockEqPartition_p17.jpg", ((DOUBLE, 8),)),
+    )
+)
+DRAWINGS = (*_READ_DRAWINGS, *_QUEUE_DRAWINGS, *_BUS_DRAWINGS)

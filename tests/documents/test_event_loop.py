@@ -10,9 +10,9 @@ import pytest
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tesla_c1060.simulation import dram, event_loop
+from tesla_c1060.simulation import event_loop
 from tesla_c1060.simulation.event_loop import MOST_LANES, SMProgram
-from tesla_c1060.simulation.machine import Machine
+from tesla_c1060.simulation.machine import Machine, transfer_beats
 from tesla_c1060.simulation.reference import (
     CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
@@ -39,7 +39,7 @@ def simulate_fast(
 ) -> FastRun:
     """What `simulate` computes for a chart that is not slotted, by the compiled event loop."""
     durations = assumptions or Assumptions.of(machine)
-    transfer = dram.transfer_beats(machine, workload.half_warp_bytes) * durations.beat_cycles
+    transfer = transfer_beats(machine, workload.half_warp_bytes) * durations.beat_cycles
     ticks = transfer.denominator
     program = SMProgram(
         n_sm=machine.n_sm,

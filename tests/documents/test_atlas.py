@@ -44,7 +44,7 @@ def built(device: Path, folder: Path) -> Atlas:
 
 @pytest.fixture(scope="module")
 def atlas() -> Atlas:
-    """The whole one, which test_recorded_anew draws again."""
+    """The whole one, which test_recorded draws again."""
     (pdf,) = RECORD.glob(f"figures-{DEVICE.stem}-*.pdf")
     return read(pdf)
 

@@ -62,24 +62,21 @@ def steadiness_finding(run: Steadiness) -> str:
             "run on this machine."
         )
     if run.once:
-        word += f" Measured once, so that intervals cover that run only: {', '.join(run.once)}."
+        word += f" Measured once, intervals of that run only: {', '.join(run.once)}."
     device, host = (_changes_words(of) for of in (run.device, run.host))
     # A run of host-fed kernels alone is judged by their copies.
     seen = run.device if device else run.host
     if not (device or host):
         return word
     changes = f"the runtime's own copies beside the cells changed {device or host}"
-    if seen.steady:
-        word += f" The machine was steady: {changes}."
-    else:
-        word += (
-            f" The machine was not steady: {changes}, in the typical case; compare figures of "
-            "different sweeps as multiples of the copy beside them."
-        )
     if device and host:
-        word += f" Copies from the host, beside the kernels that it feeds, changed {host}"
-        word += "." if run.host.steady else "; compare these as multiples of the copy beside them."
-    return word
+        changes += f"; those from the host {host}"
+    if seen.steady:
+        return f"{word} The machine was steady: {changes}."
+    return (
+        f"{word} The machine was not steady: {changes}; compare figures of different sweeps as "
+        "multiples of the copy beside them."
+    )
 
 
 def _changes_words(of: CopyChanges) -> str:

@@ -39,18 +39,6 @@ rule all:
     localrule: True
 
 
-# Compiles all kernels; fails where a run would go on with what is left.
-use rule stage as build with:
-    input:
-        builds=flow.build_files,
-    log:
-        flow.path("logs", "build.log"),
-    benchmark:
-        flow.path("benchmarks", "build.tsv")
-    params:
-        call="gpushmoo.devices.building:refuse_failures",
-
-
 rule cells:
     input:
         flow.shard_files,

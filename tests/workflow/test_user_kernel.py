@@ -121,10 +121,8 @@ GENERIC = {
     "ceiling",
     "explorer",
     "figure",
-    "fit",
     "measure",
     "report",
-    "shapes",
     "verdict",
 }
 

@@ -30,6 +30,18 @@ rule build_kernel:
         "../scripts/stage.py"
 
 
+# Compiles all kernels; fails where a run would go on with what is left.
+use rule stage as build with:
+    input:
+        builds=flow.build_files,
+    log:
+        flow.path("logs", "build.log"),
+    benchmark:
+        flow.path("benchmarks", "build.tsv")
+    params:
+        call="gpushmoo.devices.building:refuse_failures",
+
+
 # Has no benchmark file: Snakemake would look at its processes' memory twice a second, which disturbs
 # what is measured.
 rule measure:

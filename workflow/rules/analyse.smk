@@ -3,6 +3,7 @@
 
 
 use rule stage as aggregate with:
+    localrule: True
     input:
         # A recorded data set lies here, wherever the results go.
         shards=local(flow.shard_files) if flow.config.dataset else flow.shard_files,
@@ -21,6 +22,7 @@ use rule stage as aggregate with:
 
 
 use rule stage as ceiling with:
+    localrule: True
     input:
         dataset=flow.dataset,
     output:
@@ -35,6 +37,7 @@ use rule stage as ceiling with:
 
 
 use rule stage as best with:
+    localrule: True
     input:
         dataset=flow.dataset,
         ceiling=flow.path("summary", "ceiling.json"),
@@ -52,6 +55,7 @@ use rule stage as best with:
 
 # Only in runs that sweep `chase`.
 use rule stage as machine with:
+    localrule: True
     input:
         dataset=flow.dataset,
     output:
@@ -65,6 +69,7 @@ use rule stage as machine with:
 
 
 use rule stage as device_model with:
+    localrule: True
     input:
         dataset=flow.dataset,
         code=flow.recorded_code,

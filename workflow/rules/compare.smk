@@ -8,6 +8,7 @@ rule compare:
 
 
 use rule stage as compared with:
+    localrule: True
     input:
         flow.compared_inputs,
     output:
@@ -23,6 +24,7 @@ use rule stage as compared with:
 
 
 use rule stage as explore_compared with:
+    localrule: True
     input:
         flow.compared_inputs,
     output:
@@ -39,6 +41,7 @@ use rule stage as explore_compared with:
 
 # May fail, so that all else comes before it.
 use rule stage as guard with:
+    localrule: True
     input:
         flow.comparison_files,
         flow.path("compare", "explorer.html"),
@@ -55,6 +58,7 @@ use rule stage as guard with:
 
 # The run beside earlier ones; only where the key `history` names some.
 use rule stage as history with:
+    localrule: True
     input:
         flow.history_inputs,
         dataset=flow.dataset,
@@ -70,6 +74,7 @@ use rule stage as history with:
 
 
 use rule stage as figure_history with:
+    localrule: True
     input:
         tables=flow.history_tables,
     output:

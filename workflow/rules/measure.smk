@@ -32,6 +32,7 @@ rule build_kernel:
 
 # Compiles all kernels; fails where a run would go on with what is left.
 use rule stage as build with:
+    localrule: True
     input:
         builds=flow.build_files,
     log:

@@ -2,6 +2,7 @@
 
 
 use rule stage as figure with:
+    localrule: True
     input:
         unpack(flow.figure_inputs),
     output:
@@ -25,6 +26,7 @@ use rule stage as figure with:
 
 # Only in runs with the study of energy, or with a recorded one.
 use rule stage as figure_energy with:
+    localrule: True
     input:
         energy=flow.energy_files[0] if flow.energy_files else [],
     output:
@@ -45,6 +47,7 @@ use rule stage as figure_energy with:
 
 
 use rule stage as report with:
+    localrule: True
     input:
         figures=flow.figure_files,
         notes=flow.figure_notes,
@@ -79,6 +82,7 @@ use rule stage as report with:
 
 
 use rule stage as explorer with:
+    localrule: True
     input:
         dataset=flow.dataset,
         device=flow.device_cells,
@@ -102,6 +106,7 @@ use rule stage as explorer with:
 
 # May fail, so that all else comes before it.
 use rule stage as verdict with:
+    localrule: True
     input:
         report=flow.path("report.pdf"),
         facts=flow.path("report.json"),
@@ -122,6 +127,7 @@ use rule stage as verdict with:
 
 # The results for other programs; only where the target `export` asks for them.
 use rule stage as export with:
+    localrule: True
     input:
         dataset=flow.dataset,
     output:

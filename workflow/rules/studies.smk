@@ -24,6 +24,7 @@ rule counters:
 
 
 use rule stage as energy_cells with:
+    localrule: True
     input:
         dataset=flow.dataset,
         best=flow.path("summary", "best.parquet"),

@@ -44,6 +44,7 @@ rule dots:
 
 
 use rule dots as figure_dot with:
+    localrule: True
     input:
         dataset=flow.dataset,
     output:
@@ -66,6 +67,7 @@ use rule dots as figure_dot with:
 
 
 use rule dots as figure_study with:
+    localrule: True
     input:
         # A recorded study lies here, wherever the results go.
         table=lambda wildcards: (

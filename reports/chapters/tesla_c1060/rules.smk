@@ -20,6 +20,7 @@ rule c1060:
 
 # Makes anew what the repository holds of what no measurement enters.
 use rule c1060 as record with:
+    localrule: True
     input:
         list(tesla_c1060.constants),
     log:
@@ -30,6 +31,7 @@ use rule c1060 as record with:
 
 
 use rule c1060 as simulate with:
+    localrule: True
     output:
         flow.path("simulated", "{machine}-{kind}.parquet"),
     log:
@@ -47,6 +49,7 @@ use rule c1060 as simulate with:
 
 
 use rule c1060 as same_machine with:
+    localrule: True
     input:
         dataset=flow.dataset,
     output:
@@ -62,6 +65,7 @@ use rule c1060 as same_machine with:
 
 
 use rule c1060 as check_published with:
+    localrule: True
     output:
         flow.path("simulated", "{machine}-checks.json"),
     log:
@@ -74,6 +78,7 @@ use rule c1060 as check_published with:
 
 
 use rule c1060 as figure_simulated with:
+    localrule: True
     input:
         sources=lambda wildcards: [
             local(file) if file in tesla_c1060.recorded.values() else file
@@ -100,6 +105,7 @@ use rule c1060 as figure_simulated with:
 
 
 use rule c1060 as atlas with:
+    localrule: True
     input:
         recorded=lambda wildcards: [
             local(file)

@@ -3,7 +3,6 @@
 
 
 use rule stage as aggregate with:
-    localrule: True
     input:
         # A recorded data set lies here, wherever the results go.
         shards=local(flow.shard_files) if flow.config.dataset else flow.shard_files,
@@ -13,6 +12,7 @@ use rule stage as aggregate with:
         flow.path("logs", "aggregate.log"),
     benchmark:
         flow.path("benchmarks", "aggregate.tsv")
+    localrule: True
     params:
         call="gpushmoo.analysis.aggregate:aggregate_run",
         # Recorded ones may be of several: their names keep them apart.
@@ -22,7 +22,6 @@ use rule stage as aggregate with:
 
 
 use rule stage as ceiling with:
-    localrule: True
     input:
         dataset=flow.dataset,
     output:
@@ -31,13 +30,13 @@ use rule stage as ceiling with:
         flow.path("logs", "ceiling.log"),
     benchmark:
         flow.path("benchmarks", "ceiling.tsv")
+    localrule: True
     params:
         call="gpushmoo.analysis.ceiling:measure_ceiling",
         kinds=flow.ceiling_kernels,
 
 
 use rule stage as best with:
-    localrule: True
     input:
         dataset=flow.dataset,
         ceiling=flow.path("summary", "ceiling.json"),
@@ -47,6 +46,7 @@ use rule stage as best with:
         flow.path("logs", "best.log"),
     benchmark:
         flow.path("benchmarks", "best.tsv")
+    localrule: True
     params:
         call="gpushmoo.analysis.best:write_best",
         host_fed=flow.host_fed_kernels,
@@ -55,7 +55,6 @@ use rule stage as best with:
 
 # Only in runs that sweep `chase`.
 use rule stage as machine with:
-    localrule: True
     input:
         dataset=flow.dataset,
     output:
@@ -64,12 +63,12 @@ use rule stage as machine with:
         flow.path("logs", "machine.log"),
     benchmark:
         flow.path("benchmarks", "machine.tsv")
+    localrule: True
     params:
         call="gpushmoo.model.machine:measure_machine",
 
 
 use rule stage as device_model with:
-    localrule: True
     input:
         dataset=flow.dataset,
         code=flow.recorded_code,
@@ -80,6 +79,7 @@ use rule stage as device_model with:
         flow.path("logs", "device-model.log"),
     benchmark:
         flow.path("benchmarks", "device-model.tsv")
+    localrule: True
     params:
         call="gpushmoo.model.stage:fit_devices",
         folders=flow.kernel_places,

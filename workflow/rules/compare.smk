@@ -8,7 +8,6 @@ rule compare:
 
 
 use rule stage as compared with:
-    localrule: True
     input:
         flow.compared_inputs,
     output:
@@ -17,6 +16,7 @@ use rule stage as compared with:
         flow.path("logs", "compare.log"),
     benchmark:
         flow.path("benchmarks", "compare.tsv")
+    localrule: True
     params:
         call="gpushmoo.report.comparison:compare_runs",
         spec=flow.compared_params,
@@ -24,7 +24,6 @@ use rule stage as compared with:
 
 
 use rule stage as explore_compared with:
-    localrule: True
     input:
         flow.compared_inputs,
     output:
@@ -33,6 +32,7 @@ use rule stage as explore_compared with:
         flow.path("logs", "explore-compared.log"),
     benchmark:
         flow.path("benchmarks", "explore-compared.tsv")
+    localrule: True
     params:
         call="gpushmoo.explorer.explore:explore_compared",
         spec=flow.compared_params,
@@ -41,7 +41,6 @@ use rule stage as explore_compared with:
 
 # May fail, so that all else comes before it.
 use rule stage as guard with:
-    localrule: True
     input:
         flow.comparison_files,
         flow.path("compare", "explorer.html"),
@@ -52,13 +51,13 @@ use rule stage as guard with:
         flow.path("logs", "guard.log"),
     benchmark:
         flow.path("benchmarks", "guard.tsv")
+    localrule: True
     params:
         call="gpushmoo.comparing.comparison:guard",
 
 
 # The run beside earlier ones; only where the key `history` names some.
 use rule stage as history with:
-    localrule: True
     input:
         flow.history_inputs,
         dataset=flow.dataset,
@@ -68,13 +67,13 @@ use rule stage as history with:
         flow.path("logs", "history.log"),
     benchmark:
         flow.path("benchmarks", "history.tsv")
+    localrule: True
     params:
         call="gpushmoo.comparing.history:write_history",
         spec=flow.history_params,
 
 
 use rule stage as figure_history with:
-    localrule: True
     input:
         tables=flow.history_tables,
     output:
@@ -89,6 +88,7 @@ use rule stage as figure_history with:
         flow.path("logs", "figure-history.log"),
     benchmark:
         flow.path("benchmarks", "figure-history.tsv")
+    localrule: True
     params:
         call="gpushmoo.figures.timelines:history_figure",
         note=figure_note,

@@ -32,13 +32,13 @@ rule build_kernel:
 
 # Compiles all kernels; fails where a run would go on with what is left.
 use rule stage as build with:
-    localrule: True
     input:
         builds=flow.build_files,
     log:
         flow.path("logs", "build.log"),
     benchmark:
         flow.path("benchmarks", "build.tsv")
+    localrule: True
     params:
         call="gpushmoo.devices.building:refuse_failures",
 

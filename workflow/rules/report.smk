@@ -2,7 +2,6 @@
 
 
 use rule stage as figure with:
-    localrule: True
     input:
         unpack(flow.figure_inputs),
     output:
@@ -17,6 +16,7 @@ use rule stage as figure with:
         flow.path("logs", "figure-{figure}.log"),
     benchmark:
         flow.path("benchmarks", "figure-{figure}.tsv")
+    localrule: True
     params:
         call="gpushmoo.figures.stage:draw_figure",
         note=figure_note,
@@ -26,7 +26,6 @@ use rule stage as figure with:
 
 # Only in runs with the study of energy, or with a recorded one.
 use rule stage as figure_energy with:
-    localrule: True
     input:
         energy=flow.energy_files[0] if flow.energy_files else [],
     output:
@@ -41,13 +40,13 @@ use rule stage as figure_energy with:
         flow.path("logs", "figure-energy.log"),
     benchmark:
         flow.path("benchmarks", "figure-energy.tsv")
+    localrule: True
     params:
         call="gpushmoo.figures.energy:energy_figure",
         note=figure_note,
 
 
 use rule stage as report with:
-    localrule: True
     input:
         figures=flow.figure_files,
         notes=flow.figure_notes,
@@ -75,6 +74,7 @@ use rule stage as report with:
         flow.path("logs", "report.log"),
     benchmark:
         flow.path("benchmarks", "report.tsv")
+    localrule: True
     params:
         call="gpushmoo.report.build:report_of_run",
         spec=flow.report_params,
@@ -82,7 +82,6 @@ use rule stage as report with:
 
 
 use rule stage as explorer with:
-    localrule: True
     input:
         dataset=flow.dataset,
         device=flow.device_cells,
@@ -98,6 +97,7 @@ use rule stage as explorer with:
         flow.path("logs", "explorer.log"),
     benchmark:
         flow.path("benchmarks", "explorer.tsv")
+    localrule: True
     params:
         call="gpushmoo.explorer.explore:write_run_page",
         run=flow.config.run,
@@ -106,7 +106,6 @@ use rule stage as explorer with:
 
 # May fail, so that all else comes before it.
 use rule stage as verdict with:
-    localrule: True
     input:
         report=flow.path("report.pdf"),
         facts=flow.path("report.json"),
@@ -119,6 +118,7 @@ use rule stage as verdict with:
         flow.path("logs", "verdict.log"),
     benchmark:
         flow.path("benchmarks", "verdict.tsv")
+    localrule: True
     params:
         call="gpushmoo.report.first_page:verdict",
         strict=flow.config.strict,
@@ -127,7 +127,6 @@ use rule stage as verdict with:
 
 # The results for other programs; only where the target `export` asks for them.
 use rule stage as export with:
-    localrule: True
     input:
         dataset=flow.dataset,
     output:
@@ -136,6 +135,7 @@ use rule stage as export with:
         flow.path("logs", "export.log"),
     benchmark:
         flow.path("benchmarks", "export.tsv")
+    localrule: True
     params:
         call="gpushmoo.exporting.write:export_run",
         run=flow.config.run,

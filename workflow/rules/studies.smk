@@ -24,7 +24,6 @@ rule counters:
 
 
 use rule stage as energy_cells with:
-    localrule: True
     input:
         dataset=flow.dataset,
         best=flow.path("summary", "best.parquet"),
@@ -34,6 +33,7 @@ use rule stage as energy_cells with:
         flow.path("logs", "energy-cells.log"),
     benchmark:
         flow.path("benchmarks", "energy-cells.tsv")
+    localrule: True
     params:
         call="gpushmoo.analysis.energy:write_energy_cells",
         left_out=flow.host_fed_kernels,

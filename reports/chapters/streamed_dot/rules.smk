@@ -44,7 +44,6 @@ rule dots:
 
 
 use rule dots as figure_dot with:
-    localrule: True
     input:
         dataset=flow.dataset,
     output:
@@ -59,6 +58,7 @@ use rule dots as figure_dot with:
         flow.path("logs", "figure-dot-{plot}.log"),
     benchmark:
         flow.path("benchmarks", "figure-dot-{plot}.tsv")
+    localrule: True
     params:
         call="streamed_dot.figure_dot:draw_plot",
         plot=lambda wildcards: wildcards.plot,
@@ -67,7 +67,6 @@ use rule dots as figure_dot with:
 
 
 use rule dots as figure_study with:
-    localrule: True
     input:
         # A recorded study lies here, wherever the results go.
         table=lambda wildcards: (
@@ -87,6 +86,7 @@ use rule dots as figure_study with:
         flow.path("logs", "figure-{study}-dot.log"),
     benchmark:
         flow.path("benchmarks", "figure-{study}-dot.tsv")
+    localrule: True
     params:
         call="streamed_dot.figure_studies:draw_study",
         study=lambda wildcards: wildcards.study,

@@ -20,18 +20,17 @@ rule c1060:
 
 # Makes anew what the repository holds of what no measurement enters.
 use rule c1060 as record with:
-    localrule: True
     input:
         list(tesla_c1060.constants),
     log:
         flow.path("logs", "record.log"),
+    localrule: True
     params:
         call="tesla_c1060.chapter:replace_record",
         constants=tesla_c1060.constants,
 
 
 use rule c1060 as simulate with:
-    localrule: True
     output:
         flow.path("simulated", "{machine}-{kind}.parquet"),
     log:
@@ -40,6 +39,7 @@ use rule c1060 as simulate with:
         flow.path("benchmarks", "simulate-{machine}-{kind}.tsv")
     wildcard_constraints:
         kind="blocks|tables|questions|profile|tiles",
+    localrule: True
     threads: 2
     params:
         call="tesla_c1060.stages:make_table",
@@ -49,7 +49,6 @@ use rule c1060 as simulate with:
 
 
 use rule c1060 as same_machine with:
-    localrule: True
     input:
         dataset=flow.dataset,
     output:
@@ -58,27 +57,29 @@ use rule c1060 as same_machine with:
         flow.path("logs", "same-machine-{machine}.log"),
     benchmark:
         flow.path("benchmarks", "same-machine-{machine}.tsv")
+    localrule: True
     threads: 2
     params:
         call="tesla_c1060.simulation.compare_measured:compare_with_measured",
-        asked=lambda wildcards: tesla_c1060.asked_for(f"simulated/{wildcards.machine}-measured.parquet"),
+        asked=lambda wildcards: tesla_c1060.asked_for(
+            f"simulated/{wildcards.machine}-measured.parquet"
+        ),
 
 
 use rule c1060 as check_published with:
-    localrule: True
     output:
         flow.path("simulated", "{machine}-checks.json"),
     log:
         flow.path("logs", "check-published-{machine}.log"),
     benchmark:
         flow.path("benchmarks", "check-published-{machine}.tsv")
+    localrule: True
     params:
         call="tesla_c1060.checks:check_published",
         asked=lambda wildcards: tesla_c1060.asked_for(f"simulated/{wildcards.machine}-checks.json"),
 
 
 use rule c1060 as figure_simulated with:
-    localrule: True
     input:
         sources=lambda wildcards: [
             local(file) if file in tesla_c1060.recorded.values() else file
@@ -98,6 +99,7 @@ use rule c1060 as figure_simulated with:
         flow.path("benchmarks", "figure-{kind}-{machine}.tsv")
     wildcard_constraints:
         kind="simulated|same_machine|questions|float3",
+    localrule: True
     params:
         call="tesla_c1060.figures.simulated:draw",
         kind=lambda wildcards: wildcards.kind,
@@ -105,7 +107,6 @@ use rule c1060 as figure_simulated with:
 
 
 use rule c1060 as atlas with:
-    localrule: True
     input:
         recorded=lambda wildcards: [
             local(file)
@@ -123,6 +124,7 @@ use rule c1060 as atlas with:
         flow.path("logs", "atlas-{machine}.log"),
     benchmark:
         flow.path("benchmarks", "atlas-{machine}.tsv")
+    localrule: True
     params:
         call="tesla_c1060.atlas:make_atlas",
         asked=lambda wildcards: tesla_c1060.asked_for(f"figures-{wildcards.machine}.pdf"),

@@ -21,14 +21,14 @@ MOST_LINES = 600
 # Lines of Python and Snakemake code, a little above what there is. Where one is reached, ask first
 # what can go; a ceiling rises by a decision, with its reason in the commit.
 MOST_LINES_BELOW = {
-    "workflow/": 34_000,
+    "workflow/": 33_900,
     "reports/chapters/": 10_500,
     "kernels/": 2_800,
     "tests/": 36_500,
-    "experiments/": 6_000,
+    "experiments/": 5_500,
     "docs/": 1_800,
 }
-MOST_MODULES, MOST_BYTES_OF_PAGES = 190, 165_000
+MOST_MODULES, MOST_BYTES_OF_PAGES = 190, 150_000
 # Tracked files that may be over 2 MB.
 LARGE = {"reports/reference/nvidia-h200/packed.parquet"}
 # What only a document says.

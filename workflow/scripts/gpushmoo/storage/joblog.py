@@ -18,6 +18,8 @@ from .wholefile import UnusableFilesError, set_aside
 MOST_BYTES = 10**7
 # Seconds between two looks at its size: what is printed in between may be beyond that.
 _LOOK_S = 0.2
+# Readings of the end until nothing was printed meanwhile; a flood never pauses.
+_TRIES = 5
 _CUT = (
     b"\n[gpushmoo: what was printed here is left out. What prints so much is most likely a kernel "
     b"or workload.py, and what is timed includes it.]\n"
@@ -56,14 +58,17 @@ def job_log(
         try:
             yield terminal
         except expected as err:
+            file.stop()
             log.error("%s", err)
             file.end(str(err))
             end(1)
         except UnusableFilesError as err:
+            file.stop()
             log.error("%s", err)
             file.end(f"{err}{_aside(err.files, path)}")
             end(1)
         except Exception as err:
+            file.stop()
             log.exception("The job failed.")
             sentence = one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)
             file.end(f"{sentence} (details: {path})")
@@ -103,17 +108,26 @@ class _BoundedLog:
             return
         self._is_cut = True
         with suppress(OSError):
-            last = os.pread(descriptor, tail, size - tail)
+            # What is printed between reading and cutting is lost, so nothing should be.
+            for _ in range(_TRIES):
+                last = os.pread(descriptor, tail, size - tail)
+                before, size = size, os.fstat(descriptor).st_size
+                if size == before:
+                    break
             os.ftruncate(descriptor, MOST_BYTES // 2)
             os.write(descriptor, _CUT + last)
+
+    def stop(self) -> None:
+        """Shorten no more until `close`, so that the last words of the job stay whole."""
+        _flush()
+        self._ended.set()
+        self._watch.join()
 
     def close(self) -> None:
         """Return when the log is as it stays; what is printed later goes to its end."""
         if self._file.closed:
             return
-        _flush()
-        self._ended.set()
-        self._watch.join()
+        self.stop()
         self._shorten()
         self._file.close()
         if self._is_cut:

@@ -79,12 +79,14 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     text = (ROOT / path).read_text(encoding="utf-8")
     lines = text.split("\n")
     tree = ast.parse(text)
-    for node in ast.walk(tree):
-        # What an error says is no result.
-        for child in ast.iter_child_nodes(node):
-            child.in_raise = isinstance(node, ast.Raise) or getattr(node, "in_raise", False)  # type: ignore[attr-defined]
-        if getattr(node, "in_raise", False):
-            continue
+    # What an error says is no result.
+    said = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Raise)
+        for part in ast.walk(node)
+    }
+    for node in (node for node in ast.walk(tree) if id(node) not in said):
         match node:
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
                 yield from _between(path, lines, left, right, COMPARISONS.get(type(operator)))

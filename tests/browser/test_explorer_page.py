@@ -24,9 +24,8 @@ from gpushmoo.comparing.history import history_of
 from gpushmoo.comparing.runs import read_run
 from gpushmoo.core.display import significant
 from gpushmoo.core.schema import GROUP
-from gpushmoo.explorer.explore import write_page
+from gpushmoo.explorer.explore import Source, write_page
 from gpushmoo.explorer.payload import StageFiles, Unfinished
-from gpushmoo.explorer.sources import Source
 from gpushmoo.storage.dataset import read_cells
 from histories import otava_in
 

@@ -21,7 +21,7 @@ from covering import crossed
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import BuildError, LaunchFailedError, NoDeviceError
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.devices.arguments import check_sizes
+from gpushmoo.devices.buffers import check_sizes
 from gpushmoo.devices.machine_code.cubins import (
     build_options,
     compile_cubin,

@@ -22,11 +22,9 @@ from gpushmoo.analysis.best import best_of_dataset
 from gpushmoo.analysis.fastest import axes_of, params_text
 from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan, plain
 from gpushmoo.core.schema import BEST_COLUMNS, GROUP
-from gpushmoo.explorer.code_facts import version_facts
 from gpushmoo.explorer.columns import decimals, sample_steps
-from gpushmoo.explorer.explore import write_run_page
-from gpushmoo.explorer.page import PAGE, VENDOR, modules
-from gpushmoo.explorer.payload import Payload, StageFiles, payload
+from gpushmoo.explorer.explore import PAGE, VENDOR, modules, write_run_page
+from gpushmoo.explorer.payload import Payload, StageFiles, payload, version_facts
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import open_shard, read_shard, write_parquet

@@ -17,7 +17,7 @@ from gpushmoo.comparing.history import History, history_of, read_runs, run_histo
 from gpushmoo.comparing.runs import RunCells
 from gpushmoo.core.run_plan import PLAN_FILE
 from gpushmoo.core.schema import GROUP
-from gpushmoo.explorer.over_runs import group_key, over_runs
+from gpushmoo.explorer.payload import group_key, over_runs
 from gpushmoo.figures.timelines import MOST_PANELS, draw_history
 from gpushmoo.planning.config import read_earlier, refuse_without_otava
 from gpushmoo.planning.config_schema import ConfigError

@@ -13,8 +13,8 @@ import numpy as np
 from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.errors import BuildError, LaunchRefusedError
 from gpushmoo.core.space import USUAL, Condition
-from gpushmoo.devices.arguments import named
 from gpushmoo.devices.base import Device, DeviceInfo, check_limits, flush_bytes
+from gpushmoo.devices.buffers import named
 from gpushmoo.devices.builds import BuildRequest, VersionBuild, compile_error, kernel_source
 from gpushmoo.workloads.contract import BufferRef, Launch
 

@@ -201,7 +201,7 @@ def _trace_facts(
 
 
 def _plain(value: float) -> float | None:
-    """JSON has no NaN."""
+    """`value`, or None in the place of NaN, which JSON cannot hold."""
     return None if np.isnan(value) else value
 
 

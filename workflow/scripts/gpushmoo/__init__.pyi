@@ -6,7 +6,7 @@ from .comparing.history import History as History
 from .core.errors import DeviceError as DeviceError
 from .core.space import Cell as Cell
 from .core.space import Problem as Problem
-from .explorer.errors import ExplorerError as ExplorerError
+from .explorer.explore import ExplorerError as ExplorerError
 from .explorer.explore import explore as explore
 from .exporting.choices import ExportError as ExportError
 from .exporting.write import Exported as Exported

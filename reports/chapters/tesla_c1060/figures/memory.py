@@ -87,7 +87,7 @@ def _band(ax: Axes, band: int, access: _Access) -> None:
 
 
 def _note(machine: Machine) -> dict[str, Any]:
-    """Caption and facts."""
+    """The caption of the picture of half-warps, and the counts that it states."""
     single, double, counted = (
         whole_accesses(size, threads=machine.half_warp) for size in (FLOAT, DOUBLE, FLOAT3)
     )
@@ -302,7 +302,7 @@ def _load_caption(machine: Machine, tiling: Tiling, loads: Mapping[int, tuple[Sm
 
 
 def _path(loads: tuple[SmLoad, ...]) -> str:
-    """'8 tiles on SM0 and SM1'."""
+    """The most tiles that an SM copies, and which SMs do: ``8 tiles on SM0 and SM1``."""
     longest = maps.critical_sms(loads)
     names = [f"SM{load.sm}" for load in longest]
     consecutive = longest[-1].sm - longest[0].sm == len(longest) - 1
@@ -355,7 +355,7 @@ def _tile_axes(ax: Axes, tiling: Tiling, title: str = "") -> None:
 
 
 def _range(counts: Iterable[int]) -> str:
-    """'2', or '2 to 4'."""
+    """The least to the greatest count, as in ``2 to 4``; one number where all are alike."""
     values = sorted(set(counts))
     return str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
 

@@ -411,7 +411,7 @@ class Tiling:
 
     @property
     def tile_bytes(self) -> int:
-        """Size of one tile in bytes."""
+        """Bytes that one block copies at a time: the elements of a tile, no padding of rows."""
         return self.tile_width * self.tile_height * self.itemsize
 
     def address(self, tile: int, item: int, thread: int) -> int:

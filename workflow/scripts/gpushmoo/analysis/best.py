@@ -49,7 +49,7 @@ Launch = tuple[Any, ...]
 # What a program compiles one launch for.
 VERSION = ("device_name", "kernel", "variant", "dtype")
 # What tells a launch from others of its kernel, whatever a caller calls it by.
-_Key = TypeVar("_Key")
+_Key = TypeVar("_Key", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def launch_to_use(members: Sequence[Contest[_Key]], groups: Sequence[Contest[_Ke
         costs = [g.slower(launch) for g in asked]
         return max(math.inf if c is None else c for c in costs)
 
-    return min(sorted(pool), key=worst)  # type: ignore[type-var]
+    return min(sorted(pool), key=worst)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -14,15 +14,13 @@ import pandas as pd
 
 from ..analysis.best import tied_best
 from ..analysis.fastest import params_text
-from ..analysis.history import read_history
+from ..analysis.history import BEST, COPY, HistoryTables, read_history
 from ..analysis.run_quality import dataset_provenance
-from ..core.schema import GROUP, Status, is_axis
+from ..core.schema import GROUP, PARAMS, Status, is_axis
 from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import partitions, read_cells
 from ..storage.store import read_table
-from .code_facts import version_facts
 from .columns import SAMPLE_STEP, Block, narrowed, sample_steps
-from .over_runs import over_runs
 
 # What cells are compared by, all bits of it.
 EXACT = ("median_s", "own_low_s", "own_high_s")
@@ -194,3 +192,110 @@ def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.Series:
     # A left join keeps the order of the cells.
     on = [*GROUP, "cell_key"]
     return cells[on].merge(model[[*on, "predicted_gbs"]], on=on, how="left")["predicted_gbs"]
+
+
+def version_facts(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """For each ``kernel/dtype`` what is known of each version, by its name (`core.space.Version`).
+
+    ``facts`` are the different ones, each a list of lines; ``versions`` says which of them belongs
+    to which version. Where shards differ the first one counts: they are of one kernel and device.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for shard in provenance:
+        params = shard["params"]
+        place = found.setdefault(
+            f"{Path(params['folder']).name}/{params['dtype']}", {"facts": [], "versions": {}}
+        )
+        for version, lines in _versions(shard):
+            if version not in place["versions"]:
+                if lines not in place["facts"]:
+                    place["facts"].append(lines)
+                place["versions"][version] = place["facts"].index(lines)
+    return found
+
+
+def _versions(shard: Mapping[str, Any]) -> Iterable[tuple[str, list[str]]]:
+    code = shard["machine_code"] or {}
+    told = code.get("variants", {})
+    for version in sorted({*shard["builds"], *told, *shard["build_failures"]}):
+        lines = []
+        if version in shard["builds"]:
+            lines.append(f"Options: {shard['builds'][version] or 'none'}")
+        entries = told.get(version, {}).get("entries") or []
+        lines += [_entry_line(entry) for entry in entries]
+        if entries:
+            lines.append(f"Architecture: {code['arch']}")
+        failure = told.get(version, {}).get("failure")
+        lines += [f"Check of the machine code: {failure}"] if failure else []
+        yield version, lines
+
+
+def _entry_line(entry: Mapping[str, Any]) -> str:
+    spilled = entry["spill_loads"] + entry["spill_stores"]
+    accesses = ", ".join(
+        f"{access['count']} {access['space']} {access['kind']}"
+        f"{'s' if access['count'] > 1 else ''} of {access['width']} bytes"
+        f"{' in a loop' if access['in_loop'] else ''}"
+        for access in entry["accesses"]
+    )
+    spills = f"{spilled} spills" if spilled else "no spills"
+    return f"{entry['entry']}: {entry['registers']} registers, {spills}; {accesses or 'no access'}"
+
+
+_DIGITS = 5
+
+
+def over_runs(found: HistoryTables) -> dict[str, Any]:
+    """Plain values: the runs by their number, and the groups by their names (see `group_key`)."""
+    runs = found.rows.drop_duplicates("number").sort_values("number")
+    changes: dict[str, list[Mapping[str, Any]]] = {}
+    for row in found.changes.to_dict("records"):
+        changes.setdefault(group_key(row), []).append(row)
+    return {
+        "why": found.why,
+        "runs": [
+            {"number": row["number"], "run": row["run"], "day": f"{row['measured_at']:%Y-%m-%d}"}
+            for row in runs[["number", "run", "measured_at"]].to_dict("records")
+        ],
+        "groups": {
+            (key := group_key(rows.iloc[0].to_dict())): _line(rows, changes.get(key, ()))
+            for _, rows in found.rows.groupby(list(GROUP), observed=True)
+        },
+    }
+
+
+def group_key(row: Mapping[str, Any]) -> str:
+    """The names of a group as one text; ``page/runs.js`` makes the same of what is chosen."""
+    return "\n".join(str(row[name]) for name in GROUP)
+
+
+def _line(rows: pd.DataFrame, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A group's bests in the order of runs, GB/s, and its change points as shares."""
+    group = rows.sort_values("number")
+    columns = {
+        "best": BEST,
+        "low": "bandwidth_low_gbs",
+        "high": "bandwidth_high_gbs",
+        "copy": COPY,
+    }
+    return {
+        "number": group["number"].tolist(),
+        PARAMS: group[PARAMS].tolist(),
+        **{name: [_rounded(value) for value in group[column]] for name, column in columns.items()},
+        "changes": [
+            {
+                "number": row["number"],
+                "run": row["run"],
+                "of": {BEST: "best", COPY: "copy"}[row["quantity"]],
+                "change": _rounded(row["change"]),
+                "cause": row["cause"],
+                "differences": list(row["differences"]),
+            }
+            for row in changes
+            if row["quantity"] in (BEST, COPY)
+        ],
+    }
+
+
+def _rounded(value: float) -> float | None:
+    return None if pd.isna(value) else float(f"{value:.{_DIGITS}g}")

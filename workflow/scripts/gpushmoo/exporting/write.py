@@ -12,10 +12,9 @@ from typing import Any
 
 from .. import __name__ as library
 from .. import __version__
+from ..analysis.opened import OpenedError, opened
 from ..analysis.run_quality import dataset_provenance
 from ..core.run_plan import PLAN_FILE
-from ..explorer.errors import ExplorerError
-from ..explorer.sources import opened
 from ..storage.dataset import partitions, read_cells
 from ..storage.store import BadParquetError
 from ..storage.wholefile import replaced_folder, write_json, write_whole
@@ -196,7 +195,7 @@ def export(
     try:
         with opened(place) as source:
             return write_exports(source.dataset, source.name, target, formats)
-    except (ExplorerError, BadParquetError) as err:
+    except (OpenedError, BadParquetError) as err:
         raise ExportError(str(err)) from err
     except OSError as err:
         raise ExportError(f"'{target}' cannot be written ({err.strerror}).") from err

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import keyword
 import re
 import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,16 +20,12 @@ from .. import __name__ as library
 from .. import __version__
 from ..comparing import CompareError
 from ..core.display import kind_words
-from ..core.errors import DeviceError
+from ..core.errors import DeviceError, UserError
 from ..core.paths import ROOT
 from ..core.schema import GROUP, Status
-from ..explorer.errors import ExplorerError
-from ..exporting.choices import ExportError
 from ..planning.config_schema import ConfigError
 from ..storage.wholefile import write_whole
-from ..watching.state import WatchError
 from .measure import Sweep, sweep
-from .new_kernel import write_kernel
 
 # Rows of each group in the table; the rest is in what --save keeps.
 _MOST_ROWS = 5
@@ -50,12 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         return _COMMANDS[given.command](given)
-    except (CompareError, ConfigError, ExplorerError, ExportError, WatchError) as err:
+    except UserError as err:
         print(f"{library}: {err}", file=sys.stderr)
-        return _REFUSED
-    except DeviceError as err:
-        print(f"{library}: {err}", file=sys.stderr)
-        return _FAILED
+        return _FAILED if isinstance(err, DeviceError) else _REFUSED
     except KeyboardInterrupt:
         print(f"{library}: stopped.", file=sys.stderr)
         return _FAILED
@@ -457,3 +452,37 @@ _COMMANDS = {
     "versus": _versus,
     "watch": _watch,
 }
+
+
+# Stands for the new name in the template's files.
+_NAME = "my_kernel"
+# A file of the template that is no Python module of the library.
+_AS_TEXT = ".txt"
+_CONFIG = "my_kernel.yaml"
+
+
+def write_kernel(name: str, parent: Path) -> tuple[Path, Path]:
+    """Make ``parent/name`` with its sources, and beside it a configuration that sweeps it.
+
+    Both paths. Raises ConfigError for a name that cannot be one, and where either exists.
+    """
+    if not re.fullmatch("[A-Za-z][A-Za-z0-9_]{0,63}", name) or keyword.iskeyword(name):
+        raise ConfigError(
+            f"name: '{name}' cannot be a kernel's; it must be a letter and then letters, digits "
+            "and '_', 64 at most, and no word of Python."
+        )
+    folder, config = parent / name, parent / f"{name}.yaml"
+    for path in (folder, config):
+        if path.exists():
+            raise ConfigError(f"name: '{path}' exists already; choose another name.")
+    try:
+        folder.mkdir(parents=True)
+        for item in (files(__package__) / "template").iterdir():
+            text = item.read_text(encoding="utf-8").replace(_NAME, name)
+            out = folder / item.name.removesuffix(_AS_TEXT)
+            if item.name == _CONFIG:
+                out = config
+            out.write_text(text, encoding="utf-8")
+    except OSError as err:
+        raise ConfigError(f"--in: '{folder}' cannot be written ({err.strerror}).") from err
+    return folder, config

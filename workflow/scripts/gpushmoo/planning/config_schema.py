@@ -15,8 +15,10 @@ from typing import Any
 
 import jsonschema
 
+from ..core.errors import UserError
 
-class ConfigError(ValueError):
+
+class ConfigError(UserError, ValueError):
     """The configuration is not usable; one sentence names the key and what is allowed."""
 
     def __init__(self, text: str) -> None:

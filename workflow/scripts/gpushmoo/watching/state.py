@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..core.backends import BACKENDS
+from ..core.errors import UserError
 from ..core.run_plan import PLAN_FILE, RunPlan, SweepPlan
 from ..core.schema import METADATA_KEY, is_axis
 from ..core.space import TYPICAL, most_values, space_of
@@ -30,7 +31,7 @@ _TELLING = 0.02
 _COLUMNS = ("variant", "height", "width", "cache_state", "launch_kind", "status")
 
 
-class WatchError(Exception):
+class WatchError(UserError):
     """There is no run to watch; one sentence."""
 
 

@@ -23,7 +23,6 @@ from ...workloads.contract import (
     SurfaceRef,
     TextureRef,
 )
-from ..arguments import check_sizes, named
 from ..base import (
     Bound,
     Device,
@@ -35,6 +34,7 @@ from ..base import (
     image_refusal,
     take_each,
 )
+from ..buffers import check_sizes, named
 from ..builds import BuildRequest, VersionBuild, kernel_source, missing_entry
 from ..machine_code.cubins import build_options, cached_cubin, parameter_sizes, passed, stored_cubin
 from ..streams import FedInTurn

@@ -30,8 +30,8 @@ from ...workloads.contract import (
     SurfaceRef,
     TextureRef,
 )
-from ..arguments import check_count, named
 from ..base import Device, check_limits, flush_bytes, image_refusal
+from ..buffers import check_count, named
 from ..builds import BuildRequest, VersionBuild, missing_entry
 from .buffers import OpenCLBuffers, OpenCLImage, format_refusal
 from .runtime import (

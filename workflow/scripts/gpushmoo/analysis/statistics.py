@@ -178,7 +178,7 @@ def trigamma_inverse(value: float) -> float:
 
 
 def run_spreads(shards: Sequence[Replicated]) -> Spreads | None:
-    """The spreads within a run, from the repeats of all its shards; None without any.
+    """The spreads within a run, from the repeats of all its shards; None without repeats.
 
     What is shared has one variance for all cells. Rounds of one shard are close in time, so that
     they are one observation of it.

@@ -17,7 +17,7 @@ class TypedError(Exception):
 
 
 class WorkloadError(TypedError, ValueError):
-    """A workload raised an error or returned what is of no use; one sentence with its file."""
+    """A workload raised an error or returned an unusable value; one sentence with its file."""
 
 
 class DeviceError(TypedError, UserError):

@@ -70,7 +70,7 @@ def build_kernel(
 
 
 def failure_sentences(failures: Mapping[str, str]) -> list[str]:
-    """What is wrong with which version; a failure that many have in common is said once."""
+    """A sentence for each failure, with the versions that share it."""
     named: dict[str, list[str]] = {}
     for name, failure in failures.items():
         named.setdefault(failure, []).append(name)

@@ -49,7 +49,7 @@ _NOT_RECORDED = ("compilation", "framework", "search_algorithm", "validation")
 
 
 def t4_results(group: ExportGroup, run: str) -> dict[str, Any]:
-    """The results of one group: all its cells that ended in some way of their own.
+    """The results of one group: every cell whose status is a key of INVALIDITY.
 
     ``time`` is the median of a launch, ``time_low`` to ``time_high`` the 95 % interval of what
     another run may find; ``runtimes`` are all samples, of all repeats, each the mean of its

@@ -111,7 +111,7 @@ def _panel(ax: Axes, group: EnergyGroup) -> None:
 
 
 def _widened(ax: Axes) -> None:
-    """Show no difference as large that counts for none: TIED_SPEED either way has room."""
+    """Widen axes to at least TIED_SPEED either way, so that a tie does not look large."""
     for (low, high), widen in ((ax.get_xlim(), ax.set_xlim), (ax.get_ylim(), ax.set_ylim)):
         middle, half = (low + high) / 2, (high - low) / 2
         if half < TIED_SPEED * middle:

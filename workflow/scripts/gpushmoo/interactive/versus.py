@@ -211,7 +211,7 @@ def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
 def _params(
     sweep: SweepConfig, dtype: str, asked: Mapping[str, Any], choice: DeviceChoice
 ) -> dict[str, Any]:
-    """What the measuring process is told of one version."""
+    """Parameters of the measuring job of one version."""
     where = {"device": choice.index, "opencl_runtime": choice.runtime}
     params = sweep_params(sweep, dtype, choice.backend, **where, **asked)
     return SweepPlan(params, 1).shard_params(0, 1)

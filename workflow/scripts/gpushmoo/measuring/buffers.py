@@ -429,7 +429,7 @@ class FedSpace(Space):
         return replace(self.bind(program, cell), poisoned=True)
 
     def poison(self) -> None:
-        """Nothing: the proof takes its memory itself."""
+        """Do nothing: the proof allocates and poisons its own memory."""
 
     def value(self, proof: Bound) -> float:
         """The number that a run of `proof` gave."""

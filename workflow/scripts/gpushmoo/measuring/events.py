@@ -148,7 +148,7 @@ def planned(workload: Workload, cell: Cell) -> CellRun:
 
 
 def pair_of(a: Cell, b: Cell) -> PairRun:
-    """Both cells as one who does not measure them knows them."""
+    """A pair of cells as the calling process sees it: without launches."""
     return PairRun(CellRun(a, NoLaunch()), CellRun(b, NoLaunch()))
 
 

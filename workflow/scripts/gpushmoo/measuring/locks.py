@@ -142,7 +142,7 @@ class HeldClocks:
 
     @property
     def sentence(self) -> str | None:
-        """What to say where they are not locked as asked."""
+        """Why the clocks are not locked as asked; None where they are."""
         if self.told.why is None:
             return None
         return (

@@ -83,7 +83,7 @@ def duration(seconds: float) -> str:
 
 
 class Work:
-    """Counts the steps of cells: the verification and each sample that a cell may take are one.
+    """Counts steps of cells: one for verification, one for each sample that a cell may take.
 
     Only cells that run count, or the estimate would run ahead.
     """

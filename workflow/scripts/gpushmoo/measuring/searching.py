@@ -168,7 +168,7 @@ def run_searches(
     searches: Sequence[GroupSearch],
     sample: Callable[[Sequence[tuple[CellRun, int]]], None],
 ) -> None:
-    """Have `sample` take what the searches ask for until none of them asks for more.
+    """Let `sample` take what the searches ask for until none asks for more.
 
     It is given cells with the number of samples that each is to get. Groups are searched side by
     side, so that their cells are sampled in the same rounds. What no search has asked for ends as

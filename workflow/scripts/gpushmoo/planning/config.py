@@ -320,5 +320,5 @@ def with_whole_axes(merged: dict[str, Any], given: Sequence[Mapping[str, Any]]) 
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
-    """`value`, or an empty mapping in its place where it is something else."""
+    """`value` if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}

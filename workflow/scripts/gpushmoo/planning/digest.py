@@ -123,7 +123,7 @@ _READ: dict[str, Any] = {}
 
 @cache
 def _reader() -> bytes:
-    """What reads: other code may find something else."""
+    """Digest of the code that reads sources; what another reader found is not reused."""
     files = (Path(__file__), PACKAGE / "core" / "python_digest.py")
     return b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)
 

@@ -211,10 +211,10 @@ def contrast_findings(
     names: Namer,
     figure_of: FigureOf,
 ) -> list[Finding]:
-    """For each kernel's largest problem, on the first device and in the first cache state.
+    """Findings on each kernel's largest problem, on the first device and in the first cache state.
 
-    `persistent` kernels are asked what one block too many costs, they and `others` what double
-    moves over float.
+    For `persistent` kernels: what one block too many costs. For these and `others`: how much more
+    double moves than float.
     """
     out = []
     for kernel in [*persistent, *others]:

@@ -185,5 +185,5 @@ class RacePlanner(Planner):
         return new or self._further()
 
     def verdict(self) -> SearchVerdict:
-        """See `Planner`; a race measures all, so that it ends with `stop` alone."""
+        """See `Planner`; a race measures every cell, so it ends only with `stop`."""
         return self._verdict(None, SearchEnd.OPEN if self.propose() else SearchEnd.STOP)

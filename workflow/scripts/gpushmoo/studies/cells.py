@@ -122,7 +122,7 @@ def write_study(
     backend: str,
     **facts: Any,
 ) -> None:
-    """Write the table of a study; its metadata holds `facts` beside what all studies tell."""
+    """Write the table of a study; its metadata hold `facts` beside what all studies record."""
     suffix = BACKENDS[backend].source_suffix
     metadata = {
         "study": study,

@@ -88,7 +88,7 @@ def _by_version(path: str) -> list[int]:
 
 
 def version_of(ncu: str) -> str:
-    """The last line of what it says of its version; "" where it says nothing."""
+    """The last line that the profiler prints for its version; "" if it prints none."""
     try:
         done = subprocess.run(
             [ncu, "--version"],

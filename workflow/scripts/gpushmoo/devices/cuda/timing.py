@@ -239,7 +239,7 @@ class CudaLibraryBound(CudaBound):
     """
 
     def steps(self, launches: int, met: Condition) -> Steps:
-        """As of launches, but for the graph."""
+        """Like launches, but a graph is refused and ``back_to_back`` calls share a stream."""
         if met.launch_kind == "graph":
             raise LaunchRefusedError("CuPy does not let a graph hold calls of a library.")
         kind = "stream" if met.launch_kind == "back_to_back" else met.launch_kind

@@ -26,6 +26,8 @@ watch: .venv/run.stamp
 docs: .venv/run.stamp
 	PYTHONPATH=docs:workflow/scripts:kernels:reports/chapters .venv/bin/python docs/build.py
 
+# Chapters keep their tests beside their code.
+DOCUMENTS := tests/documents $(wildcard reports/chapters/*/tests)
 PYTEST := .venv/bin/python -m pytest -q --dist loadfile --no-loadscope-reorder
 
 # What takes long among the linters runs beside the tests, and has the last word where it fails. More
@@ -36,10 +38,10 @@ test: style
 	$(PYTEST) -n 3 tests/workflow tests/unit $$(.venv/bin/python tests/documents/changed.py); \
 	failed=$$?; wait $$types || { failed=1; cat $$said; }; rm -f $$said; exit $$failed
 
-# Chapters, the simulator of 2008, docs/ and what is published; says so in a file when they pass.
+# Chapters, docs/ and what is published; says so in a file when they pass.
 .PHONY: test-documents
 test-documents: .venv/dev.stamp
-	$(PYTEST) -n 2 tests/documents
+	$(PYTEST) -n 2 $(DOCUMENTS)
 	.venv/bin/python tests/documents/changed.py --passed
 
 # Ten runs of the drawn configurations, five of them with all cores busy.
@@ -54,12 +56,12 @@ hunt: .venv/dev.stamp $(if $(TESTS),,test-documents)
 	@echo "make hunt SEED=$(SEED)"
 	@.venv/bin/python -m pytest -q -n 4 --dist loadfile -m "hypothesis or hunt" \
 		--hypothesis-profile=hunt --hypothesis-seed=$(SEED) \
-		$(or $(TESTS),tests/workflow tests/unit tests/documents) \
+		$(or $(TESTS),tests/workflow tests/unit $(DOCUMENTS)) \
 		|| { echo "To repeat it: make hunt SEED=$(SEED)"; exit 1; }
 
 # Instruments that attack the project; bounded, unattended, repeatable by the seed that they print.
 # Figures: results/chaos/*.json. `make chaos SEED=7 REPLAY=12` plays round 12 of that run alone.
-CHAOS := PYTHONPATH=workflow/scripts:kernels:reports/chapters:tests:tests/unit:tests/workflow .venv/bin/python experiments
+CHAOS := PYTHONPATH=workflow/scripts:kernels:reports/chapters:.:tests/unit:tests/workflow .venv/bin/python experiments
 .PHONY: chaos
 chaos: .venv/dev.stamp
 	$(CHAOS)/chaos.py --strikes $(or $(STRIKES),200) --minutes $(or $(MINUTES),25) --seed $(SEED) \

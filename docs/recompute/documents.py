@@ -160,9 +160,9 @@ def _section(folder: str, heading: str, page: str) -> str:
 
 def _test(folder: str, name: str, file: str) -> str:
     """A test, by its file and its name."""
-    text = (ROOT / "tests" / file).read_text("utf-8")
+    text = (ROOT / file).read_text("utf-8")
     _found(f"\ndef {name}(" in text, name)
-    return f"[`{name}`](../tests/{file})"
+    return f"[`{name}`](../{file})"
 
 
 def _file(folder: str, path: str) -> str:

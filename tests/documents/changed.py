@@ -1,4 +1,4 @@
-"""Prints this folder's name where what its tests are of has changed since they last passed.
+"""Prints the folders of the documents' tests where the documents have changed since these passed.
 
 python tests/documents/changed.py            # what `make test` adds to its tests
 python tests/documents/changed.py --passed   # what `make test-documents` says when they pass
@@ -15,9 +15,7 @@ ROOT = HERE.parents[1]
 PASSED = HERE / "passed.sha256"
 # What running the tests leaves behind.
 MADE = {"__pycache__", ".unpacked"}
-FOLDERS = (
-    *("docs", "reports/chapters", "reports/recorded", "reports/reference", "tests/documents"),
-)
+FOLDERS = ("docs", "reports/chapters", "reports/recorded", "reports/reference", "tests/documents")
 
 
 def digest() -> str:
@@ -34,4 +32,5 @@ if __name__ == "__main__":
     if "--passed" in sys.argv:
         PASSED.write_text(digest())
     elif not PASSED.exists() or PASSED.read_text() != digest():
-        print(HERE.relative_to(ROOT))
+        chapters = sorted((ROOT / "reports/chapters").glob("*/tests"))
+        print(*(folder.relative_to(ROOT) for folder in (HERE, *chapters)))

@@ -1,7 +1,7 @@
 """What a chapter's folder must say: the contract of ``reports/chapters/<name>/``.
 
 A chapter holds measurements against one document: its numbers, its slips, its questions. The folder
-is a Python package of these files, of which the second and the last may be missing:
+is a Python package of these files, of which the second and the last two may be missing:
 
 - ``chapter.py`` defines CHAPTER, an instance of a subclass of `Chapter`; it is imported whenever a
   run is planned, so it imports nothing that takes long;
@@ -10,7 +10,8 @@ is a Python package of these files, of which the second and the last may be miss
 - ``pages.py`` defines ``page(measured)``, which makes a `report.chapter_pages.Page` out of what
   was measured;
 - ``pages.typ`` defines ``pages(facts, kit)``, which lays that page out;
-- ``rules.smk`` holds rules of its own, with their thin scripts beside it.
+- ``rules.smk`` holds rules of its own;
+- ``tests/`` holds its tests.
 
 A chapter that cannot be planned ends the run before its first job. One whose page cannot be made
 costs its page: the report says in its place, and on its first page, what went wrong.

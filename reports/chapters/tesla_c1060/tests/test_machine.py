@@ -10,8 +10,9 @@ import pytest
 import yaml
 from tesla_c1060.simulation.machine import Banks, Level, Machine, MachineError, exact, load_machine
 
-C1060 = Path(__file__).parents[2] / "reports/chapters/tesla_c1060/devices" / "tesla-c1060.yaml"
-SHIPPED: dict[str, Any] = yaml.safe_load(C1060.read_text(encoding="utf-8"))
+FILE = Path(__file__).parents[1] / "devices/tesla-c1060.yaml"
+SHIPPED: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+C1060 = load_machine(FILE)
 
 
 def write(path: Path, **changes: Any) -> Path:
@@ -23,7 +24,7 @@ def write(path: Path, **changes: Any) -> Path:
 
 
 def test_the_shipped_device_is_the_one_of_the_study() -> None:
-    machine = load_machine(C1060)
+    machine = C1060
     assert (machine.n_sm, machine.max_threads_per_sm, machine.half_warp) == (30, 1024, 16)
     assert machine.partitions * machine.partition_bytes == 2048
     assert machine.memory_data_rate_mhz == 2 * machine.memory_clock_mhz
@@ -31,7 +32,7 @@ def test_the_shipped_device_is_the_one_of_the_study() -> None:
 
 
 def test_every_key_of_the_shipped_file_is_commented() -> None:
-    lines = C1060.read_text(encoding="utf-8").splitlines()
+    lines = FILE.read_text(encoding="utf-8").splitlines()
     keys = [i for i, line in enumerate(lines) if line and not line.lstrip().startswith("#")]
     assert len(keys) == len(Machine.__dataclass_fields__) + len(Banks.__dataclass_fields__)
     assert all(lines[i - 1].lstrip().startswith("#") for i in keys)
@@ -86,7 +87,7 @@ def test_an_impossible_value_is_refused(
 
 
 def test_without_banks_there_is_one_level_less(tmp_path: Path) -> None:
-    assert load_machine(C1060).levels == tuple(Level)
+    assert C1060.levels == tuple(Level)
     assert load_machine(write(tmp_path, banks=None)).levels == (Level.BUS, Level.PARTITIONS)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import C1060, ROOT
+from conftest import ROOT
 from tesla_c1060.charts import Multiplier, SaturatedCopy, saturated_bandwidth_gbs
 from tesla_c1060.simulation.machine import half_warp_bytes, transfer_beats
 from tesla_c1060.simulation.reference import (
@@ -15,6 +15,7 @@ from tesla_c1060.simulation.reference import (
     TileCopy,
     simulate,
 )
+from test_machine import C1060
 
 SLIPS = json.loads((ROOT / "reports/chapters/tesla_c1060/published/slips.json").read_text())
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from conftest import C1060, examples
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tesla_c1060.simulation.machine import Machine
 from tesla_c1060.simulation.reference import Assumptions, Chart, Run, TileCopy, simulate
+from test_machine import C1060
 
 
 @st.composite

@@ -8,7 +8,6 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from conftest import C1060
 from hypothesis import given
 from hypothesis import strategies as st
 from tesla_c1060.charts import (
@@ -39,6 +38,7 @@ from tesla_c1060.simulation.reference import (
     Event,
     TileCopy,
 )
+from test_machine import C1060
 
 FLOAT, DOUBLE = (TileCopy.square(C1060, 256, size) for size in (4, 8))
 SLOTTED = Chart(writes=True, slotted=True)

@@ -8,7 +8,6 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from conftest import C1060
 from tesla_c1060.memory import (
     Stage,
     StageSpan,
@@ -19,6 +18,7 @@ from tesla_c1060.memory import (
     read_cycle,
 )
 from tesla_c1060.simulation.machine import Machine, MachineError, read_cycle_cycles
+from test_machine import C1060
 
 BANKS = C1060.banks
 

@@ -23,7 +23,8 @@ from tesla_c1060.simulation.reference import (
     simulate,
 )
 from tesla_c1060.simulation.run import FastRun, Watch, _at_least_one, _run
-from test_simulation_properties import C1060, cases
+from test_machine import C1060
+from test_simulation_properties import cases
 
 ALL = 10**6
 

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from conftest import C1060
 from tesla_c1060.charts import (
     Multiplier,
     SaturatedCopy,
@@ -29,6 +28,7 @@ from tesla_c1060.simulation.reference import (
     CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
 )
+from test_machine import C1060
 
 COPY = SaturatedCopy()
 

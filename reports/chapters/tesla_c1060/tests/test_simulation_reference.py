@@ -7,7 +7,6 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from conftest import C1060
 from tesla_c1060.simulation.reference import (
     CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
@@ -18,6 +17,7 @@ from tesla_c1060.simulation.reference import (
     TileCopy,
     simulate,
 )
+from test_machine import C1060
 
 FLOAT, DOUBLE = (TileCopy.square(C1060, 256, size) for size in (4, 8))
 COPIES = Chart(writes=True)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from conftest import C1060
 from hypothesis import given
 from hypothesis import strategies as st
 from tesla_c1060.memory import (
@@ -20,6 +19,7 @@ from tesla_c1060.memory import (
 )
 from tesla_c1060.simulation.machine import Machine, MachineError, Tiling, partition_of
 from tesla_c1060.simulation.reference import TileCopy, simulate
+from test_machine import C1060
 
 SEVEN = replace(C1060, partitions=7, bus_bytes=56)
 DOUBLES = Tiling.partition_wide(C1060, 256, 8)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import C1060
 from matplotlib.figure import Figure
 from tesla_c1060.atlas import CHARTS, DRAWINGS
 from tesla_c1060.figures.drawing import LOOKS, PARTITION_COLOURS, Drawing, partition_colour
 from tesla_c1060.simulation.machine import Machine, MachineError
 from test_figures import assert_readable, note_of
+from test_machine import C1060
 
 # Few SMs, bursts shorter than an index computation, memory faster than a turn.
 SMALL = replace(

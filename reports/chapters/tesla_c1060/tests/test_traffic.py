@@ -17,9 +17,9 @@ from tesla_c1060.simulation.machine import Banks, Level, Machine, MachineError, 
 from tesla_c1060.simulation.reference import TileCopy
 from tesla_c1060.simulation.run import Watch, simulate_tiles
 from test_event_loop import simulate_fast
+from test_machine import C1060
 
-DEVICES = Path(__file__).parents[2] / "reports/chapters/tesla_c1060/devices"
-C1060 = load_machine(DEVICES / "tesla-c1060.yaml")
+DEVICES = Path(__file__).parents[1] / "devices"
 ALL = 10**6
 
 

@@ -20,10 +20,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from matplotlib.figure import Figure
 from mounts import Mount
-from tesla_c1060.simulation.machine import load_machine
 
-ROOT = Path(__file__).resolve().parents[1]
-C1060 = load_machine(ROOT / "reports/chapters/tesla_c1060/devices" / "tesla-c1060.yaml")
+ROOT = Path(__file__).resolve().parent
 
 # `make test`: the same draws in every run, and one that fails is told as it is: the search for a
 # smaller one may take minutes. `make hunt`: twenty times as many by its seed, and made smaller.

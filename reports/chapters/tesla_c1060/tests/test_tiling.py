@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from conftest import C1060
 from hypothesis import given
 from hypothesis import strategies as st
 from tesla_c1060.simulation.machine import MachineError, Tiling, partition_of
+from test_machine import C1060
 
 
 def test_the_studys_tiles_are_one_partition_wide() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from compiled import compile_modules
 from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice, open_device, probe, resolve
+from gpushmoo.planning.config import default_config
 from gpushmoo.storage.packed import unpacked
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
@@ -175,7 +175,7 @@ def saved_by(save: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> list
 @pytest.fixture
 def raw_config() -> dict[str, Any]:
     """The default configuration as plain values, free to be changed."""
-    return yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    return default_config()
 
 
 @pytest.fixture

@@ -46,7 +46,6 @@ class Swept:
 
 def sweep_config(mode: str) -> dict[str, Any]:
     """Ten groups of 2,021 valid launches, and four of numbers of blocks."""
-    base = yaml.safe_load((ROOT / "config/config.yaml").read_text())
     full = yaml.safe_load((ROOT / "config/full.yaml").read_text())
     flat = {"cache": ["warm"], "axes": SHAPES}
     kernels = {
@@ -64,14 +63,13 @@ def sweep_config(mode: str) -> dict[str, Any]:
         "block_eq_partition": full["kernels"]["block_eq_partition"]
         | {"cache": ["warm"], "dtypes": ["float", "double"], "variants": ["exact"]},
     }
-    search = base["measure"]["search"] | {"mode": mode}
     return {
         "run": RUN,
         "backend": "cuda",
-        "kernels": dict.fromkeys(base["kernels"]) | kernels,
-        "measure": base["measure"]
-        | full["measure"]
-        | {"repeats": 1, "relative_half_width": 0.01, "search": search},
+        "only": list(kernels),
+        "kernels": kernels,
+        "measure": full["measure"]
+        | {"repeats": 1, "relative_half_width": 0.01, "search": {"mode": mode}},
         "chapters": None,
     }
 

@@ -54,20 +54,20 @@ def planned(name: str, backend: str = "cuda", **own: Any) -> dict[str, Any]:
     """
     import yaml
     from gpushmoo.core.backends import AUTO, BACKENDS
-    from gpushmoo.core.paths import DEFAULTS, ROOT
+    from gpushmoo.core.paths import ROOT
     from gpushmoo.devices.select import DeviceChoice, resolve
-    from gpushmoo.planning.config import load_config
+    from gpushmoo.planning.config import default_config, load_config
     from gpushmoo.planning.plan import build_params, plan_shards, run_plan
 
     file = Path(name) if name.endswith(".yaml") else ROOT / f"config/{name}.yaml"
-    both = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in (DEFAULTS, file)]
+    given = yaml.safe_load(file.read_text(encoding="utf-8"))
     runtime = AUTO
     if BACKENDS[backend].runtimes:
         runtime = resolve(DeviceChoice(backend, 0, AUTO, Path(gettempdir())))[0].runtime
     own = {**own, "backend": backend}
-    config = load_config(merged(merged(*both), own), ROOT, Path(gettempdir()))
+    config = load_config(merged(merged(default_config(), given), own), ROOT, Path(gettempdir()))
     plan = run_plan(config, backend, runtime)
-    where = {"device": config.device, "opencl_runtime": runtime, "cuda_arch": None}
+    where = {"device": config["device"], "opencl_runtime": runtime, "cuda_arch": None}
     builds = [
         (sweep, dtype, build_params(told, dtype, backend, **where))
         for sweep, told in config.sweeps.items()

@@ -99,7 +99,7 @@ def test_what_is_kept_is_admitted_as_a_recorded_data_set(
     config = load_config({**raw_config, **own}, ROOT)
     assert config.dataset == kept
     # A run of the kernel itself, whose report stays.
-    assert config.run != "mine"
+    assert config["run"] != "mine"
     assert config.sweeps["mine"].folder.path == kept / "kernels" / "mine"
     with pytest.raises(ConfigError, match="exists already"):
         swept.save(kept)

@@ -6,15 +6,14 @@ import copy
 from pathlib import Path
 
 import pytest
-import yaml
 from conftest import ROOT
 from gpushmoo.core.readable import UnreadableError, read_mapping
-from gpushmoo.planning.config import check_memory, load_config
+from gpushmoo.planning.config import check_memory, default_config, load_config
 from gpushmoo.planning.config_schema import ConfigError
 from mistakes import is_said, rows_under
 from snakemake.utils import update_config
 
-DEFAULT = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+DEFAULT = default_config()
 SAID = rows_under("In a configuration")
 
 

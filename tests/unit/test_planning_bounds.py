@@ -14,19 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from conftest import ROOT, environment
 from gpushmoo.core.space import Residency, expand_axis, most_values, space_of
 from gpushmoo.measuring.settings import StoppingRule, settings_of
-from gpushmoo.planning.config import RunConfig, load_config
-from gpushmoo.planning.config_schema import MOST_VALUES, ConfigError
+from gpushmoo.planning.config import RunConfig, default_config, load_config
+from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import ShardJob, plan_shards, run_plan
 from gpushmoo.workloads.host_fed import count_cuts, cuts
 from hypothesis import given
 from hypothesis import strategies as st
 
-RAW = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+RAW = default_config()
 COPY = "copy2d_coalesced"
 N = 2**28
 ALL = {"from": 1, "to": N}
@@ -64,27 +63,6 @@ def streamed(**params: int) -> dict[str, Any]:
     return {"chapters": chapters}
 
 
-def nested(depth: int) -> list[Any]:
-    found: list[Any] = []
-    for _ in range(depth):
-        found = [found]
-    return found
-
-
-def laughs() -> list[Any]:
-    """A list that stands ten times in one that does, and so on, as ``*name`` of YAML makes it."""
-    found: list[Any] = ["x"] * 10
-    for _ in range(12):
-        found = [found] * 10
-    return found
-
-
-def endless() -> list[Any]:
-    found: list[Any] = []
-    found.append(found)
-    return found
-
-
 # What is asked for beside the default, and what the sentence must say.
 CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "two long axes": (
@@ -110,9 +88,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ),
         ["2,559,488 cells"],
     ),
-    "a list of too many sizes": (copies(sizes=list(range(N >> 8))), ["more than 20000 values"]),
     "sweeps": (sweeps(257), ["'kernels'", "at most 256 entries"]),
-    "sweeps of a long file": (sweeps(5000), ["more than 20000 values"]),
     "shards": (
         {
             **copies(sizes=list(range(1, 1500)), axes={"block_x": 1, "block_y": [1, 2]}),
@@ -124,16 +100,6 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "lists of simulated blocks": (simulated(num_partition=[ALL] * 3000), ["at most 65536"]),
     "pieces of a time line": (streamed(chunk=1), ["axes: 268435456 elements in ", "at most 65536"]),
     "streams of a time line": (streamed(streams=N, min_per_stream=1), ["at most 65536"]),
-    "nested lists": ({"only": nested(3000)}, ["'only.0.0'", "more than 32 deep"]),
-    "nested axes": (axes(nested(40)), [f"'kernels.{COPY}.axes'", "more than 32 deep"]),
-    "lists that stand in several places": ({"only": laughs()}, ["more than 20000 values"]),
-    "a list in itself": ({"only": endless()}, ["more than 32 deep"]),
-    "a number of 5000 digits": (
-        {"seed": 10**5000},
-        ["'seed' is a whole number of about 5000 digi"],
-    ),
-    "a key of 5000 digits": ({"kernels": {10**5000: {}}}, ["'kernels' holds a key", "5000 digits"]),
-    "a long text": ({"backend": "x" * 10**7}, ["'backend' is a text of 10000000 characters"]),
 }
 
 
@@ -198,9 +164,6 @@ def test_what_is_just_not_too_much_is_taken() -> None:
     # A value that stands in two parts of an axis is one.
     twice = {**RAW, **axes([{"from": 1, "to": 9}, {"from": 5, "to": 12}]), **measured(max_cells=17)}
     assert load_config(twice, ROOT).sweeps
-    full = MOST_VALUES - 600
-    long = {**RAW, **axes(list(range(1, full)))}
-    assert load_config(long, ROOT).sweeps[COPY].axes["block_x"][-1] == full - 1
 
 
 PART = st.one_of(
@@ -276,7 +239,7 @@ def test_job_gets_back_its_settings_from_plain_parameters(config: RunConfig) -> 
         whole = StoppingRule(*(asked[name] for name in of_rule))
         assert settings.rule == whole.shared_among(asked["repeats"])
         assert (settings.repeat, settings.repeats) == (shard.repeat, asked["repeats"])
-        assert (settings.seed, settings.search.mode) == (config.seed, asked["search"]["mode"])
+        assert (settings.seed, settings.search.mode) == (config["seed"], asked["search"]["mode"])
         kernel, space = config.sweeps[shard.sweep], space_of(back)
         assert tuple(space.problems) == kernel.problems
         assert tuple(space.cache_states) == kernel.cache_states

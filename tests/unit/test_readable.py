@@ -94,9 +94,10 @@ def test_every_file_that_a_command_line_names_is_looked_at(tmp_path: Path) -> No
 
 def test_a_locale_that_knows_no_more_than_ascii_changes_nothing(tmp_path: Path) -> None:
     code = (
-        "import sys, yaml; from pathlib import Path; from gpushmoo.planning.flow import Flow\n"
+        "import sys; from gpushmoo.planning.flow import Flow\n"
+        "from gpushmoo.planning.config import default_config\n"
         "from gpushmoo.storage.joblog import job_log\n"
-        "raw = yaml.safe_load(Path('config/config.yaml').read_text(encoding='utf-8'))\n"
+        "raw = default_config()\n"
         "assert sys.flags.utf8_mode == 0 and open('Snakefile').encoding != 'utf-8'\n"
         "flow = Flow(raw, ask_device=False)\n"
         "for name in flow.config.sweeps:\n"

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from bench import BACKENDS, Bench, choice_of
 from conftest import ROOT
 from gpushmoo.core.errors import WorkloadError
 from gpushmoo.core.space import Cell, Problem, ShardSpace, Version
 from gpushmoo.devices.building import failure_sentences
 from gpushmoo.measuring.events import planned
-from gpushmoo.planning.config import load_config, with_whole_axes
+from gpushmoo.planning.config import default_config, load_config, with_whole_axes
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.plan import build_params
 from gpushmoo.planning.sweeps import duration
@@ -22,7 +21,7 @@ from gpushmoo.workloads.versions import versions_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-RAW = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+RAW = default_config()
 # Each block turns a tile of TILE elements round in shared memory, whose size the launch says.
 OPENCL = """
 #if TILE == 48

@@ -10,13 +10,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 from conftest import ROOT, examples
 from dot_products.resident import ResidentSum
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.schema import FAULTS, Status
 from gpushmoo.core.space import Cell, Problem, Residency, count_cells, enumerate_cells, expand_axis
-from gpushmoo.planning.config import RunConfig, load_config
+from gpushmoo.planning.config import RunConfig, default_config, load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.workloads.contract import Workload
@@ -26,7 +25,7 @@ from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 from whole_run import run_all
 
-DEFAULT = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+DEFAULT = default_config()
 FOLDERS = find_kernels([ROOT / "kernels"])
 # cuBLAS is CUDA's.
 KERNELS = sorted(set(FOLDERS) - {"dot_cublas"})

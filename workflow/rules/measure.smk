@@ -19,7 +19,7 @@ rule build_kernel:
     threads: flow.build_threads
     # On a cluster the device that says what is to be compiled is where a GPU is asked for.
     resources:
-        gpu=lambda wildcards: 0 if flow.config.cuda_arch or workflow.local_exec else 1,
+        gpu=lambda wildcards: 0 if flow.config["cuda_arch"] or workflow.local_exec else 1,
     params:
         call="gpushmoo.devices.building:build_kernel",
         spec=flow.build_params,

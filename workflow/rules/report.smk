@@ -100,7 +100,7 @@ use rule stage as explorer with:
     localrule: True
     params:
         call="gpushmoo.explorer.explore:write_run_page",
-        run=flow.config.run,
+        run=flow.config["run"],
         page=page_digest(),
 
 
@@ -121,7 +121,7 @@ use rule stage as verdict with:
     localrule: True
     params:
         call="gpushmoo.report.first_page:verdict",
-        strict=flow.config.strict,
+        strict=flow.config["strict"],
         sweeps=flow.swept,
 
 
@@ -138,4 +138,4 @@ use rule stage as export with:
     localrule: True
     params:
         call="gpushmoo.exporting.write:export_run",
-        run=flow.config.run,
+        run=flow.config["run"],

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from conftest import ROOT
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.planning.config import load_config
+from gpushmoo.planning.config import default_config, load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 from hypothesis import given
@@ -29,7 +28,7 @@ from streamed_dot.studies import (
 
 KERNELS = ("dot_streamed", "dot_square", "dot_host", "dot_resident", "copy2d_coalesced")
 FOLDERS = {name: load_kernel(ROOT / "kernels" / name) for name in KERNELS}
-DEFAULT = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+DEFAULT = default_config()
 AXES = {
     "streams": 4,
     "min_per_stream": 100,

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pandas as pd
 import pytest
-import yaml
 from conftest import ROOT
+from gpushmoo.planning.config import default_config
 from gpushmoo.planning.flow import Flow
 from tesla_c1060 import chapter as recorded
 from tesla_c1060.atlas import build_atlas
@@ -21,7 +21,7 @@ from tesla_c1060.figures import DRAWN_FROM
 from tesla_c1060.figures.simulated import draw
 from tesla_c1060.stages import make_table
 
-DEFAULT = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+DEFAULT = default_config()
 PLAN = Flow(DEFAULT, ask_device=False).plan_of("tesla_c1060")
 FIGURES = {
     f"{k}-tesla-c1060.{e}" for k in ("simulated", "questions", "float3") for e in ("svg", "json")

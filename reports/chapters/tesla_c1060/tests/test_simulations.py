@@ -10,7 +10,7 @@ import pytest
 import yaml
 from conftest import ROOT
 from gpushmoo.chapters.contract import ChapterError, ChapterRun
-from gpushmoo.planning.config import load_config
+from gpushmoo.planning.config import default_config, load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
 from snakemake.utils import update_config
@@ -137,7 +137,7 @@ def test_an_unknown_device_is_told_which_there_are(tmp_path: Path) -> None:
 
 
 def test_every_device_that_the_document_names_is_simulated_by_a_configuration() -> None:
-    raw = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+    raw = default_config()
     update_config(raw, yaml.safe_load((ROOT / "config/gt200.yaml").read_text(encoding="utf-8")))
     asked = Flow(raw, ask_device=False).plan_of("tesla_c1060").asked.values()
     machines = {s["file"]: load_machine(ROOT / s["file"]) for s in asked if s["kind"] == "blocks"}

@@ -6,15 +6,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from ..core.backends import AUTO, BACKENDS
-from ..planning.config_schema import ConfigError, bulk_fault, check_schema, of_a_call
+from ..planning.config_schema import (
+    ConfigError,
+    check_schema,
+    config_schema,
+    of_a_call,
+    with_defaults,
+)
 from ..planning.sweeps import (
     SweepConfig,
     measure_params,
@@ -41,8 +45,8 @@ class Request:
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments by name in plain values, each one that it may be; None leaves one out.
 
-    Those that no kernel tells have the defaults of config/config.yaml, but for one repeat. Raises
-    ConfigError.
+    Those that no kernel has a default for have that of the configuration's schema, but for one
+    repeat. Raises ConfigError.
     """
     told = {name: _plain(value) for name, value in given.items() if value is not None}
     for name in _LISTS:
@@ -54,9 +58,6 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
         search = asked if isinstance(asked, Mapping) else {"mode": asked}
         told["search"] = {**_defaults()["search"], **search}
     with of_a_call():
-        fault = bulk_fault(told)
-        if fault is not None:
-            raise ConfigError(fault)
         check_schema(told, _schema())
     return {**_defaults(), **told}
 
@@ -86,7 +87,10 @@ def read_request(folder: KernelFolder, told: Mapping[str, Any]) -> Request:
         asked = {
             "seed": told["seed"],
             "thread_limit": told["thread_limit"],
-            "measure": measure_params("", {name: told[name] for name in _run()["measure"]}),
+            "measure": measure_params(
+                "",
+                {name: told[name] for name in with_defaults({}, config_schema())["measure"]},
+            ),
         }
         named = {folder.name: sweep}
         refuse_large(named, told["backend"], told["max_cells"], told["max_builds"])
@@ -95,16 +99,9 @@ def read_request(folder: KernelFolder, told: Mapping[str, Any]) -> Request:
 
 
 @cache
-def _run() -> Any:
-    """The default configuration; the package holds it as a link, and an installed one as a copy."""
-    text = files(__package__).joinpath("config.yaml").read_text(encoding="utf-8")
-    return yaml.CSafeLoader(text).get_single_data()
-
-
-@cache
 def _defaults() -> dict[str, Any]:
     """Of all arguments but those that the kernel's own `workload.py` tells."""
-    run = _run()
+    run = with_defaults({}, config_schema())
     named = {"seed": run["seed"], "thread_limit": run["thread_limit"]}
     return {**run["measure"], **named, "repeats": 1, "backend": AUTO, "device": 0, "runtime": AUTO}
 
@@ -112,9 +109,7 @@ def _defaults() -> dict[str, Any]:
 @cache
 def _schema() -> dict[str, Any]:
     """What each argument may be, by the schema of the configuration."""
-    planning = files(check_schema.__module__.rpartition(".")[0])
-    text = planning.joinpath("config.schema.yaml").read_text(encoding="utf-8")
-    run = yaml.CSafeLoader(text).get_single_data()
+    run = config_schema()
     whole, of_sweep = run["properties"], run["$defs"]["kernel"]["properties"]
     of_measure = whole["measure"]["properties"]
     return {

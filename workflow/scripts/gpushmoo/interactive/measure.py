@@ -71,7 +71,7 @@ def sweep(
     (a text for the backend in use, or a mapping such as ``{".cl": text, ".cu": text}``). `axes`,
     `dtypes`, `sizes`, `variants`, `cache` and `launch` say what is swept as a configuration does;
     what is left out is the kernel's own default, of `launch` that of all. `runtime` is which OpenCL
-    runtime. `measure` takes the keys under ``measure`` of config/config.yaml, ``seed`` and
+    runtime. `measure` takes the keys under ``measure`` of a configuration, ``seed`` and
     ``thread_limit``; they have the same defaults, but for `repeats`. With `progress` lines on
     stderr tell how far it is.
 

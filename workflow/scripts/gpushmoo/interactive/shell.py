@@ -140,7 +140,7 @@ def _add_swept(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_setting,
         metavar="KEY=VALUE",
-        help="a key under 'measure' of config/config.yaml, such as max_samples=21",
+        help="a key under 'measure' of a configuration, such as max_samples=21",
     )
 
 

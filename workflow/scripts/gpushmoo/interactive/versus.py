@@ -69,7 +69,7 @@ def versus(
     state, kind of launch and in all parameters that both kernels have are a pair, and each pair
     gets so many `blocks` of two samples of A and two of B. `axes`, `dtypes`, `sizes`, `cache` and
     `launch` say for both what is swept, `measure` takes ``seed``, ``thread_limit`` and, of the keys
-    under ``measure`` of config/config.yaml, those that are not about samples. A change below
+    under ``measure`` of a configuration, those that are not about samples. A change below
     `delta` does not matter.
 
     A kernel that crashes, hangs or is wrong costs its own pair, which has a status that says so.

@@ -62,7 +62,7 @@ class StoppingRule:
 
 @dataclass(frozen=True)
 class MeasureSettings:
-    """How cells are measured; see config/config.yaml for each value's meaning.
+    """How cells are measured; see workflow/schemas/config.schema.yaml for each value's meaning.
 
     `rule` is that of one repeat. `repeat`, from 1, is which of the `repeats` this is.
     """

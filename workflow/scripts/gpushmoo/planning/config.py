@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ..core.backends import AUTO, BACKENDS
-from ..core.paths import RESULTS, NoOtavaError, find_otava
+from ..core.backends import AUTO
+from ..core.paths import DEFAULTS, RESULTS, NoOtavaError, find_otava
 from ..core.readable import UnreadableError, refuse_braces
 from ..core.schema import FAULTS, Status, axis_fault
 from ..storage.dataset import finished_runs, runs_in
@@ -22,7 +21,13 @@ from ..storage.store import BadParquetError
 from ..workloads.loader import KernelFolderError, find_kernels
 from ..workloads.versions import misfit
 from .chapters import PlannedChapter, plan_chapters
-from .config_schema import ConfigError, bulk_fault, check_schema, did_you_mean
+from .config_schema import (
+    ConfigError,
+    check_schema,
+    config_schema,
+    did_you_mean,
+    with_defaults,
+)
 from .sweeps import (
     SweepConfig,
     measure_params,
@@ -40,41 +45,32 @@ SWEPT_STUDIES = frozenset({"machine"})
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The checked configuration of a run, with defaults filled in.
+    """A checked configuration: ``config["seed"]`` is a key's value as the schema describes it.
 
-    `results` is the run's folder, `device` an index or ``all``, `device_memory` is in bytes,
-    `dataset` the folder of a recorded data set to analyse instead of measuring, `measure` what jobs
-    are told of how to measure. Cells that ended with a status in `again` are measured again.
+    `results` is the run's folder, `device_memory` in bytes, `dataset` the folder of a recorded data
+    set to analyse instead of measuring, `measure` the parameters of jobs. Cells that ended with a
+    status in `again` are measured again.
     """
 
-    run: str
+    values: Mapping[str, Any]
     results: Path
-    seed: int
-    backend: str
-    device: int | str
-    opencl_runtime: str
-    cuda_arch: str | None
     device_memory: int | None
     sweeps: dict[str, SweepConfig]
-    thread_limit: int | None
     measure: dict[str, Any]
-    cells_per_shard: int
     chapters: dict[str, PlannedChapter]
-    studies: tuple[str, ...]
     dataset: Path | None
-    strict: bool
     again: frozenset[Status]
     compared: dict[str, Any] | None
-    guard: bool
     earlier: dict[str, Any] | None
 
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
 
-@cache
-def _schema(text: str) -> Mapping[str, Any]:
-    """The schema that is written so, with the backends that there are."""
-    schema: dict[str, Any] = yaml.CSafeLoader(text).get_single_data()
-    schema["properties"]["backend"]["enum"] = [AUTO, *BACKENDS]
-    return schema
+
+def default_config() -> dict[str, Any]:
+    """The default run: the sweeps of config/config.yaml, the schema's defaults for other keys."""
+    given = yaml.CSafeLoader(DEFAULTS.read_text(encoding="utf-8")).get_single_data()
+    return with_defaults(given, config_schema())
 
 
 def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> RunConfig:
@@ -83,12 +79,9 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
     `root` is the project's folder, which relative paths refer to; the run's own lies in `results`.
     Raises ConfigError.
     """
-    fault = bulk_fault(raw)
-    if fault is not None:
-        raise ConfigError(fault)
-    schema = _schema((root / "workflow/schemas/config.schema.yaml").read_text(encoding="utf-8"))
+    schema = config_schema()
     check_schema(raw, schema)
-    raw = _with_studies(raw, root)
+    raw = _with_studies(with_defaults(raw, schema), root)
     try:
         paths = find_kernels(root / f for f in ["kernels", *raw["kernel_folders"]])
         configured = {
@@ -121,31 +114,22 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         dataset,
         {s.folder.name: s.folder for s in sweeps.values()},
     )
-    read: dict[str, Any] = {
-        "results": results / raw["run"],
-        "device_memory": None if memory is None else int(memory * 2**30),
-        "sweeps": sweeps,
-        "measure": measure_params("measure.", m),
-        "cells_per_shard": m["cells_per_shard"],
-        "chapters": chapters,
-        "studies": _studies(raw),
-        "dataset": dataset,
-        "again": _again(raw),
-        "compared": read_compared(raw),
-        "earlier": read_earlier(raw, results / raw["run"]),
-    }
-    # All else as it stands.
-    as_given = {field.name: raw[field.name] for field in fields(RunConfig) if field.name in raw}
-    return RunConfig(**{**as_given, **read})
-
-
-def _studies(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is measured beside the sweeps."""
-    if raw["studies"] and raw["dataset"] is not None:
+    if raw["studies"] and dataset is not None:
         raise ConfigError(
             "studies: nothing of a recorded dataset is measured; leave one of both out."
         )
-    return tuple(raw["studies"])
+    return RunConfig(
+        values=raw,
+        results=results / raw["run"],
+        device_memory=None if memory is None else int(memory * 2**30),
+        sweeps=sweeps,
+        measure=measure_params("measure.", m),
+        chapters=chapters,
+        dataset=dataset,
+        again=_again(raw),
+        compared=read_compared(raw),
+        earlier=read_earlier(raw, results / raw["run"]),
+    )
 
 
 def _with_studies(raw: Mapping[str, Any], root: Path) -> Mapping[str, Any]:

@@ -4,17 +4,20 @@ the key, what it is, what is allowed."""
 from __future__ import annotations
 
 import difflib
-import itertools
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import jsonschema
+import yaml
 
+from ..core.backends import AUTO, BACKENDS
 from ..core.errors import UserError
 
 
@@ -74,6 +77,29 @@ _Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
 )
 
 
+@cache
+def config_schema() -> dict[str, Any]:
+    """The schema of a run's configuration, with the backends that there are."""
+    # A link, of which an installed package holds a copy.
+    text = files(__package__).joinpath("config.schema.yaml").read_text(encoding="utf-8")
+    schema: dict[str, Any] = yaml.CSafeLoader(text).get_single_data()
+    keys = schema["properties"]
+    keys["backend"]["enum"] = [AUTO, *BACKENDS]
+    keys["opencl_runtime"]["enum"] = [AUTO, *(r for b in BACKENDS.values() for r in b.runtimes)]
+    return schema
+
+
+def with_defaults(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """`given`, which the schema allows, and the default of each key that it leaves out."""
+    found = dict(given)
+    for name, rule in schema["properties"].items():
+        if "properties" in rule:
+            found[name] = with_defaults(given.get(name, {}), rule)
+        elif "default" in rule:
+            found.setdefault(name, rule["default"])
+    return found
+
+
 def check_schema(raw: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
     """Raise ConfigError, one sentence, with the first fault of `raw`."""
     validator = _Validator(schema)
@@ -100,68 +126,6 @@ def refuse_unknown(key: str, given: Iterable[Any], allowed: Collection[str]) -> 
             f"{key}: '{value}' is not known; the nearest of the {len(allowed)} allowed: "
             f"{', '.join(near)}."
         )
-
-
-# Keys and values in all. A list of YAML that stands in several places (``*name``) counts in each.
-MOST_VALUES = 20_000
-# Lists and mappings within each other; a list of YAML that holds itself has no end.
-MOST_DEPTH = 32
-# Characters of a text, and the first whole number (or its negative) that no key takes. Python does
-# not write out what has more than some thousand digits, not even into a sentence.
-MOST_TEXT, TOO_LARGE = 100_000, 2**63
-
-
-def bulk_fault(raw: Mapping[Any, Any]) -> str | None:
-    """One sentence on what makes `raw` too much to be looked through; None where nothing does.
-
-    Takes as long and as much memory as what it may hold, not as what it holds.
-    """
-    left: list[tuple[tuple[Any, ...], Any]] = [((), raw)]
-    count = 0
-    while left:
-        path, value = left.pop()
-        count += 1
-        fault = _fault(value)
-        if fault is not None:
-            return f"{named(_name(path))} {fault}."
-        if len(path) > MOST_DEPTH:
-            return (
-                f"{named(_name(path[:3]))} holds lists or mappings more than {MOST_DEPTH} "
-                "deep; no key takes that."
-            )
-        inner = list(itertools.islice(_inner(value), MOST_VALUES + 1))
-        if count + len(left) + len(inner) > MOST_VALUES:
-            return (
-                f"The configuration holds more than {MOST_VALUES} values; write a range "
-                "{from, to, step} in place of a list, and fewer sweeps."
-            )
-        for key, child in inner:
-            fault = _fault(key)
-            if fault is not None:
-                return f"{named(_name(path))} holds a key that {fault}."
-            left.append(((*path, key), child))
-    return None
-
-
-def _inner(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, Mapping):
-        return value.items()
-    return enumerate(value) if isinstance(value, list | tuple | set | frozenset) else ()
-
-
-def _fault(value: Any) -> str | None:
-    """What is wrong with a number or a text, as a clause that follows its key."""
-    if isinstance(value, int) and not -TOO_LARGE < value < TOO_LARGE:
-        digits = round(value.bit_length() * math.log10(2))
-        return f"is a whole number of about {digits} digits; no key takes that"
-    if isinstance(value, str | bytes) and len(value) > MOST_TEXT:
-        return f"is a text of {len(value)} characters; no key takes more than {MOST_TEXT}"
-    return None
-
-
-def _name(path: Iterable[Any]) -> str:
-    """The key as sentences name it; the last parts of a long one are left out."""
-    return ".".join(str(part)[:64] for part in path)
 
 
 def sentence(error: jsonschema.ValidationError) -> str:

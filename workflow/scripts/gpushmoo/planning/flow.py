@@ -57,14 +57,14 @@ class Flow:
         self.results = self.config.results
         self._info: DeviceInfo | None = None
         self.choice = DeviceChoice(
-            self.config.backend,
-            0 if self.config.device == "all" else int(self.config.device),
-            self.config.opencl_runtime,
+            self.config["backend"],
+            0 if self.config["device"] == "all" else int(self.config["device"]),
+            self.config["opencl_runtime"],
             cache_folder(self.results),
         )
         if self.config.device_memory is not None:
             check_memory(self.config, self.config.device_memory, self.config.device_memory)
-        elif ask_device and self.config.backend == AUTO and self.measures:
+        elif ask_device and self.config["backend"] == AUTO and self.measures:
             self.choice, self._info = resolve(self.choice)
             check_memory(self.config, self._info.global_memory, self._info.max_allocation)
             refuse_kinds(self.config.sweeps, self.choice.backend)
@@ -181,9 +181,9 @@ class Flow:
             self.config.sweeps[wildcards.sweep],
             wildcards.dtype,
             self.choice.backend,
-            device=self.config.device,
+            device=self.config["device"],
             opencl_runtime=self.choice.runtime,
-            cuda_arch=self.config.cuda_arch,
+            cuda_arch=self.config["cuda_arch"],
         )
 
     def build_threads(self, wildcards: Any) -> int:
@@ -273,20 +273,20 @@ class Flow:
     def limits(self) -> dict[str, Any]:
         """The largest value that a kernel takes of an axis, and the most threads of a block."""
         most = {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
-        return {"most": most, "threads": self.config.thread_limit or 1024}
+        return {"most": most, "threads": self.config["thread_limit"] or 1024}
 
     # Studies
 
     @property
     def study_files(self) -> list[str]:
         """The files of the studies that the configuration names."""
-        own = [name for name in self.config.studies if name not in SWEPT_STUDIES]
+        own = [name for name in self.config["studies"] if name not in SWEPT_STUDIES]
         return [self.path("studies", f"{name}.parquet") for name in own]
 
     @property
     def counted_files(self) -> list[str]:
         """What was counted of launches: by the run itself, or beside recorded shards."""
-        if "counters" in self.config.studies:
+        if "counters" in self.config["studies"]:
             return [self.path("studies", COUNTED)]
         return self._recorded_beside(COUNTED)
 
@@ -324,7 +324,7 @@ class Flow:
                 "gpushmoo: compare needs two runs: snakemake compare --config "
                 "before=results/one after=results/other"
             )
-        names = ["explorer.html", *["guard.txt"] * self.config.guard]
+        names = ["explorer.html", *["guard.txt"] * self.config["guard"]]
         return [*self.comparison_files, *(self.path("compare", name) for name in names)]
 
     def compared_inputs(self, wildcards: Any) -> list[str]:
@@ -355,7 +355,7 @@ class Flow:
     @property
     def history_params(self) -> dict[str, Any]:
         """What the stage of history is told; plain values."""
-        return {"run": self.config.run, **(self.config.earlier or {})}
+        return {"run": self.config["run"], **(self.config.earlier or {})}
 
     # Analysis
 
@@ -394,9 +394,9 @@ class Flow:
         """Which device a job opens that is no sweep, and the seed of its data."""
         return {
             "backend": self.choice.backend,
-            "device": self.config.device,
+            "device": self.config["device"],
             "opencl_runtime": self.choice.runtime,
-            "seed": self.config.seed,
+            "seed": self.config["seed"],
         }
 
     @property
@@ -414,7 +414,7 @@ class Flow:
     def energy_files(self) -> list[str]:
         """The table of energy; that of a recorded data set lies in ``<its folder>-studies``."""
         if self.config.dataset is None:
-            asked = "energy" in self.config.studies
+            asked = "energy" in self.config["studies"]
             return [self.path("studies", "energy.parquet")] if asked else []
         folder = self.config.dataset
         recorded = folder.with_name(f"{folder.name}-studies") / "energy.parquet"
@@ -500,7 +500,7 @@ class Flow:
     def report_params(self, wildcards: Any) -> dict[str, Any]:
         """What the report tells about the run besides its files."""
         return {
-            "run": self.config.run,
+            "run": self.config["run"],
             "sections": self.figure_sections,
             "figure_kernels": {f"{f.name}.svg": f.folder.name for f in self.figures},
             "kernels": {
@@ -510,7 +510,7 @@ class Flow:
             "persistent": self.persistent_kernels,
             "host_fed": self.host_fed_kernels,
             "recorded": self.config.dataset is not None,
-            "seed": self.config.seed,
+            "seed": self.config["seed"],
             "chapters": {n: c.page_params(self.results) for n, c in self.chapters.items()},
         }
 

@@ -51,12 +51,12 @@ def plan_shards(config: RunConfig) -> list[ShardJob]:
     """
     counts = {name: _shards(sweep, config) for name, sweep in config.sweeps.items()}
     dtypes = {name: sweep.dtypes for name, sweep in config.sweeps.items()}
-    repeats = config.measure["repeats"]
+    repeats, per_shard = config.measure["repeats"], config["measure"]["cells_per_shard"]
     total = repeats * sum(n * len(dtypes[name]) for name, n in counts.items())
     if total > MOST_SHARDS:
         raise ConfigError(
-            f"measure.cells_per_shard: {config.cells_per_shard} makes {total} measuring jobs; a "
-            f"run may have {MOST_SHARDS}: raise it, or sweep fewer sizes."
+            f"measure.cells_per_shard: {per_shard} makes {total} measuring jobs; a run may have "
+            f"{MOST_SHARDS}: raise it, or sweep fewer sizes."
         )
     first = [
         ShardJob(n, d, i, counts[n]) for n in counts for d in dtypes[n] for i in range(counts[n])
@@ -70,7 +70,7 @@ def _shards(sweep: SweepConfig, config: RunConfig) -> int:
     cells = count_cells(axes, len(sweep.problems), len(sweep.variants), len(sweep.met))
     cells = math.ceil(cells * MEASURED.get(config.measure["search"]["mode"], 1.0))
     rounds = len(set(sweep.problems)) * len(sweep.met)
-    return shard_count(cells, config.cells_per_shard, rounds)
+    return shard_count(cells, config["measure"]["cells_per_shard"], rounds)
 
 
 def named_shard(wildcards: Any) -> ShardJob:
@@ -83,11 +83,11 @@ def named_shard(wildcards: Any) -> ShardJob:
 def run_plan(config: RunConfig, backend: str, opencl_runtime: str) -> RunPlan:
     """What every measuring job of the run is told; see `RunPlan`."""
     asked: dict[str, Any] = {
-        "device": config.device,
+        "device": config["device"],
         "measure": config.measure,
         "opencl_runtime": opencl_runtime,
-        "seed": config.seed,
-        "thread_limit": config.thread_limit,
+        "seed": config["seed"],
+        "thread_limit": config["thread_limit"],
     }
     sweeps: dict[str, dict[str, SweepPlan]] = {}
     for s in plan_shards(config):

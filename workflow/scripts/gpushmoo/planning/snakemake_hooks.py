@@ -27,14 +27,14 @@ from snakemake.utils import update_config
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
-from ..core.paths import DEFAULTS, IMPORTED
+from ..core.paths import IMPORTED
 from ..core.schema import Status
 from ..devices.base import functions_of
 from ..devices.select import probe
 from ..measuring.client import ADDRESS
 from ..storage.store import BadParquetError, check_table, is_whole, open_shard
 from ..storage.wholefile import DamagedFileError, read_summed, write_json
-from .config import Part, last_said, located, refuse_without_otava, with_whole_axes
+from .config import Part, default_config, last_said, located, refuse_without_otava, with_whole_axes
 from .digest import code_digest, keep_read_code, module_digest
 from .flow import MEASURING, Flow
 from .sweeps import size_sentence
@@ -51,13 +51,13 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
     parts = _given(config, workflow)
     # `--config strict=true` arrives as a text.
     words = {k: _YAML_WORDS.get(v, v) if isinstance(v, str) else v for k, v in config.items()}
-    plain: dict[str, Any] = load_configfile(DEFAULTS)
+    plain = default_config()
     update_config(plain, words)
     for key in ("kernel_folders", "chapter_folders"):
         plain[key] = located(*last_said(parts, key), plain[key])
     plain = with_whole_axes(plain, [part for part, _ in parts])
-    shown = plain.get("dataset") is not None or plain.get("before") is not None
-    asks = plain.get("backend") == AUTO and not shown
+    shown = plain["dataset"] is not None or plain["before"] is not None
+    asks = plain["backend"] == AUTO and not shown
     if asks and _plans_jobs(workflow) and _on_cluster(workflow):
         named = " or ".join(f"backend={name}" for name in BACKENDS)
         raise ValueError(
@@ -235,7 +235,7 @@ def start_servers(number: int) -> list[subprocess.Popen[bytes]]:
 def _devices(flow: Flow) -> int:
     """How many devices measure at once on this host."""
     backend = flow.gpu_backend
-    if backend is None or flow.config.device != "all":
+    if backend is None or flow.config["device"] != "all":
         return 1
     return max(1, functions_of(backend).count_devices())
 

@@ -198,10 +198,8 @@ def measure_params(key: str, m: Mapping[str, Any]) -> dict[str, Any]:
         )
     params = {_CALLED.get(name, name): m[name] for name in m if name not in _OF_RUNS}
     params["search"] = dict(sorted(m["search"].items()))
-    # Only where it is asked for: what was measured before there was such a key counts.
-    if params["lock_clocks"] is None:
-        del params["lock_clocks"]
-    return dict(sorted(params.items()))
+    # A key that asks for nothing leaves alone what was measured before there was such a key.
+    return {name: value for name, value in sorted(params.items()) if value is not None}
 
 
 def check_axis(key: str, spec: Any, least: int = 1, most: int | None = None) -> None:

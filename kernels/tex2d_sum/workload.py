@@ -210,15 +210,9 @@ class Tex2dSum(Workload):
         return replace(launch, args=(BufferRef("dst"), *launch.args[1:]))
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """In the loop a fetch of all lanes, before any test of what is stored; then a store.
-
-        That test is of the sums' pointer, or, where blocks add up, of the wish for a proof.
-        """
-        width, test = 4 * DTYPES[dtype].lanes, 6 if Variant.of(variant).sums == "reduced" else 0
-        return (
-            Access("load", "texture", width, in_loop=True, before_test_of=test),
-            Access("store", "global", 4),
-        )
+        """In the loop a fetch of all lanes; then a store."""
+        width = 4 * DTYPES[dtype].lanes
+        return Access("load", "texture", width, in_loop=True), Access("store", "global", 4)
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
         """Column and row of the texel of each thread of `block` (x, y); shape (threads, 2)."""

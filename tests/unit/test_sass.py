@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from gpushmoo.core.errors import DeviceError, NoDeviceError
@@ -139,11 +138,6 @@ def test_text_without_registers_is_an_error_not_a_guess() -> None:
     text = listing(["EXIT"]).replace("EIATTR_REGCOUNT", "EIATTR_UNKNOWN")
     with pytest.raises(DeviceError, match="no registers of kernel 'k'"):
         parse(text)
-
-
-def test_as_json_it_is_plain_values() -> None:
-    code = replace(fake(AccessCount("texture", "load", 4, 1, 1, (0, 2))), arguments=3)
-    assert code.to_json() == json.loads(json.dumps(code.to_json()))
 
 
 # Loops ---------------------------------------------------------------------------------------
@@ -287,31 +281,6 @@ def test_a_generic_access_may_be_a_global_one_but_no_texture_fetch() -> None:
     code = fake(AccessCount("generic", "load", 4, 1, 0))
     assert complaints(code, [Access("load"), Access("load", "global", 4)]) == []
     assert len(complaints(code, [Access("load", "texture", 4)])) == 1
-
-
-@pytest.mark.parametrize(
-    ("argument", "fault"),
-    [
-        (None, None),
-        (0, "it comes after a test of argument 0"),
-        (1, None),
-        (2, "nothing tells where argument 2 is tested"),
-        (-1, "nothing tells where argument -1 is tested"),
-    ],
-)
-def test_a_test_before_the_access(argument: int | None, fault: str | None) -> None:
-    code = replace(fake(AccessCount("texture", "load", 4, 1, 1, (0,))), arguments=2)
-    found = complaints(code, [Access("load", "texture", in_loop=True, before_test_of=argument)])
-    wanted = f"a texture load inside a loop before any test of argument {argument}"
-    held = "1 texture load of 4 bytes (1 in a loop)"
-    sentence = f"Kernel 'k': expected {wanted}, but {fault}; the machine code holds {held}."
-    assert found == ([sentence] if fault else [])
-
-
-def test_what_is_not_there_is_complained_of_first() -> None:
-    want = Access("load", "texture", 8, before_test_of=0)
-    (sentence,) = complaints(fake(AccessCount("texture", "load", 4, 1, 1, (0,))), [want])
-    assert "but it was narrowed to 4 bytes;" in sentence
 
 
 # Real machine code ---------------------------------------------------------------------------

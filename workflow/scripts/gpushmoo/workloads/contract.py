@@ -161,8 +161,6 @@ class Access:
 
     `kind` is ``load`` or ``store``; `space` is ``global``, ``texture`` or ``surface`` (None: any of
     them); `width` is in bytes a thread (None: any). With `in_loop` it must stand inside a loop.
-    Whether it runs must not depend on the kernel argument `before_test_of`, counted from 0: no test
-    of that may come before it (None: any may).
     """
 
     kind: str
@@ -170,7 +168,6 @@ class Access:
     width: int | None = None
     at_least: int = 1
     in_loop: bool = False
-    before_test_of: int | None = None
 
 
 class Workload(ABC):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,7 +94,7 @@ def compile_version(
         None if failure is None else Status.BUILD_FAILED,
         failure,
         code=made.code,
-        entries=[codes[name].to_json() for name in sorted(codes)],
+        entries=[asdict(codes[name]) for name in sorted(codes)],
     )
 
 

@@ -1,30 +1,16 @@
-"""Where a kernel's machine code may go: which arguments decide about it, and what one thread runs.
+"""The way of a thread through a kernel's machine code: its loops, registers and accesses.
 
-`deciding` follows every argument from constant memory through registers and predicates to the
-branches, exits and guards that depend on it. It knows instructions only by how nvdisasm writes
-them: results come first. Where that leaves a doubt the argument counts as passed on, so that the
-doubt makes a complaint and not a pass. The limits:
-
-* An argument's trace is lost in global memory, behind generic addresses, in what threads tell each
-  other by barriers, in functions called by address, and in branches by a table that nvdisasm does
-  not name. Local and shared memory are followed, each as one place.
-* What follows a test counts as decided by it even if both ways lead there. In a loop that ends with
-  the test this is all of the loop.
-* Functions that are called from several places return to all of these.
-
-`code_path` counts a thread's instructions, accesses and waits for loads, for the model of a
-launch's time: neither the source nor the list of accesses tells them, since the compiler unrolls
-loops, keeps a second copy of a loop's body for the rest, and decides how many loads are on their
-way before the first of their results is needed. Of all ways through the code without a step back,
-the path is that with the most accesses to memory, of these the shortest: what a thread in the
-middle of the data runs. Of the loops on it the one with the most accesses is the `turn`, which runs
-again and again; all else is `once`. A loop around that loop counts as if it ran once.
+The compiler unrolls loops, keeps a second copy of a loop's body for the rest, and decides how many
+loads are under way before the first result is needed. Only the machine code shows this. Of all ways
+through the code without a step back, the `code_path` is the one with the most accesses to memory,
+and of these the shortest: the way of a thread in the middle of the data. The loop on it with the
+most accesses is the `turn`, which runs again and again; the rest runs `once`, and a loop around
+that loop counts as if it ran once.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -62,20 +48,30 @@ class Instruction:
 
 
 _JUMPS = {"BRA", "BRX", "JMP", "JMX"}
-# They decide what runs next; a trap (BPT) ends the kernel.
-_DECISIONS = {*_JUMPS, "BPT", "CALL", "EXIT", "KILL", "RET"}
 # They begin with an operand that they read.
-_NO_RESULT = {*_DECISIONS, "BAR", "BREAK", "BSYNC", "NANOSLEEP", "R2B", "WARPSYNC"}
+_NO_RESULT = {
+    *_JUMPS,
+    *(
+        "BAR",
+        "BPT",
+        "BREAK",
+        "BSYNC",
+        "CALL",
+        "EXIT",
+        "KILL",
+        "NANOSLEEP",
+        "R2B",
+        "RET",
+        "WARPSYNC",
+    ),
+}
 # Only their first operand is a result, whatever follows it.
 _ONE_RESULT = {"FCHK", "P2R", "R2P", "UP2UR", "UR2UP"}
 _DOUBLES = {"DADD", "DFMA", "DMNMX", "DMUL", "DSETP"}
 _SHIFTS = {"SHF", "USHF"}  # SHF.L.U64 names both halves of its 64 bits
 _IMAGES = {"SULD", "SUST", "TEX", "TLD", "TLD4", "TXD"}
-# Registers of an operand, by flag. The exact ones tell of the result, too; F64 in
-# `F2F.F32.F64 R2, R4` does not.
-_EXACT = {"64": 2, "128": 4, "256": 4, "WIDE": 2}
-_REGISTERS = _EXACT | {"U64": 2, "S64": 2, "F64": 2}
-_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2}
+# Registers of an operand, by flag.
+_REGISTERS = {"64": 2, "128": 4, "256": 4, "WIDE": 2, "U64": 2, "S64": 2, "F64": 2}
 # Memory of a thread or a block takes part as if it were one register each.
 _LOADED = {"LDL": "local", "LDS": "shared", "LDSM": "shared", "ATOMS": "shared"}
 _STORED = {"STL": "local", "STS": "shared", "LDGSTS": "shared", "ATOMS": "shared"}
@@ -84,180 +80,24 @@ _LABEL = re.compile(r"`\(.*?\)|\(\*.*?\*\)")  # may hold what looks like a regis
 _RESULT = re.compile(r"U?(?:R(?:\d+|Z)|P(?:\d|T|R))")
 _NAME = re.compile(r"\b(U?)(?:R(\d+)|P(\d|R))\b(\.64)?")
 _ADDRESS = re.compile(r"\[[^]]*\]")
-_CONSTANT = re.compile(r"\bc\w*\[([^]]+)\]\[(?:U?RZ\+)?([^]]+)\]")
-
-
-@dataclass(frozen=True)
-class _Effect:
-    """What an instruction reads and writes, as names of registers, and arguments as bits.
-
-    After it the registers in `certain` hold nothing that they held before.
-    """
-
-    reads: frozenset[str] = frozenset()
-    arguments: int = 0
-    writes: frozenset[str] = frozenset()
-    certain: frozenset[str] = frozenset()
-
-
-def deciding(code: Sequence[Instruction], arguments: Sequence[range]) -> list[tuple[int, ...]]:
-    """For every instruction the arguments by which a test decides whether it runs, ascending.
-
-    `arguments` are the bytes of each in constant bank 0.
-    """
-    ahead = _with_calls(code)
-    effects = [_effect(i, arguments) for i in code]
-    held = _held(effects, ahead)
-    tests = [
-        _read(effect, here) if i.name in _DECISIONS else 0
-        for i, effect, here in zip(code, effects, held, strict=True)
-    ]
-    before = _passed_on(tests, ahead)
-    guards = [_any_of(here, _names(i.guard)) for i, here in zip(code, held, strict=True)]
-    return [
-        tuple(k for k in range(len(arguments)) if (earlier | guard) >> k & 1)
-        for earlier, guard in zip(before, guards, strict=True)
-    ]
-
-
-def looping(code: Sequence[Instruction]) -> set[int]:
-    """Places of the instructions that may run again and again, those of callees included.
-
-    Every loop holds a branch backwards; what is reached from its target and reaches the branch is
-    the loop. Blocks that ptxas moved behind the last EXIT jump backwards, too, but make no loop.
-    """
-    ahead = _steps(code)
-    behind = _behind(ahead)
-    found: set[int] = set()
-    for source, targets in enumerate(ahead):
-        for target in (t for t in targets if t <= source):
-            found |= _reached([target], ahead) & _reached([source], behind)
-    callees = [list(i.targets) if i.name == "CALL" else [] for i in code]
-    within = [steps + callee for steps, callee in zip(ahead, callees, strict=True)]
-    return found | _reached((t for place in found for t in callees[place]), within)
-
-
-def _steps(code: Sequence[Instruction]) -> list[list[int]]:
-    """For every place those that may follow; a call is a step to what stands behind it."""
-    ahead: list[list[int]] = []
-    for place, i in enumerate(code):
-        jumps = list(i.targets) if i.name in _JUMPS else []
-        ahead.append(jumps + [place + 1] * (i.falls_through() and place + 1 < len(code)))
-    return ahead
 
 
 @cache
 def touched_registers(i: Instruction) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of the registers and predicates that an instruction reads, and of those it writes."""
-    effect = _effect(i, ())
-    return effect.reads, effect.writes
+    """Names of the registers and predicates that an instruction reads, and of those it writes.
 
-
-def _with_calls(code: Sequence[Instruction]) -> list[list[int]]:
-    """As `_steps`, and from a call into the function, whose returns lead behind all its calls."""
-    ahead = _steps(code)
-    found = [list(steps) for steps in ahead]
-    for place, i in enumerate(code):
-        if i.name == "CALL" and i.targets:
-            found[place] += i.targets
-            for last in _reached(i.targets, ahead):
-                if code[last].name == "RET" and place + 1 < len(code):
-                    found[last].append(place + 1)
-    return found
-
-
-def _behind(ahead: Sequence[Sequence[int]]) -> list[list[int]]:
-    """For every place those that it may follow."""
-    behind: list[list[int]] = [[] for _ in ahead]
-    for source, targets in enumerate(ahead):
-        for target in targets:
-            behind[target].append(source)
-    return behind
-
-
-def _reached(
-    starts: Iterable[int], steps: Sequence[Sequence[int]], without: int = -1
-) -> frozenset[int]:
-    """The places to which steps lead that do not pass the place `without`."""
-    seen = set(starts) - {without}
-    waiting = list(seen)
-    while waiting:
-        for step in steps[waiting.pop()]:
-            if step not in seen and step != without:
-                seen.add(step)
-                waiting.append(step)
-    return frozenset(seen)
-
-
-def _held(effects: Sequence[_Effect], ahead: Sequence[Sequence[int]]) -> list[dict[str, int]]:
-    """The arguments, as bits, in each register before every instruction: the least fix-point."""
-    held: list[dict[str, int]] = [{} for _ in effects]
-    waiting = deque(range(len(effects)))
-    queued = set(waiting)
-    while waiting:
-        place = waiting.popleft()
-        queued.discard(place)
-        effect, here = effects[place], held[place]
-        found = _read(effect, here)
-        after = {name: bits for name, bits in here.items() if name not in effect.certain}
-        if found:
-            after |= {name: after.get(name, 0) | found for name in effect.writes}
-        for step in ahead[place]:
-            there = held[step]
-            news = {n: bits for n, bits in after.items() if bits & ~there.get(n, 0)}
-            for name, bits in news.items():
-                there[name] = there.get(name, 0) | bits
-            if news and step not in queued:
-                queued.add(step)
-                waiting.append(step)
-    return held
-
-
-def _passed_on(tests: Sequence[int], ahead: Sequence[Sequence[int]]) -> list[int]:
-    """For every place the bits of all `tests` from which steps lead to it."""
-    before = [0] * len(tests)
-    waiting = [place for place, bits in enumerate(tests) if bits]
-    while waiting:
-        place = waiting.pop()
-        for step in ahead[place]:
-            joined = before[step] | before[place] | tests[place]
-            if joined != before[step]:
-                before[step] = joined
-                waiting.append(step)
-    return before
-
-
-def _read(effect: _Effect, held: Mapping[str, int]) -> int:
-    return effect.arguments | _any_of(held, effect.reads)
-
-
-def _any_of(held: Mapping[str, int], names: Iterable[str]) -> int:
-    found = 0
-    for name in names:
-        found |= held.get(name, 0)
-    return found
-
-
-def _effect(i: Instruction, arguments: Sequence[range]) -> _Effect:
+    Results come first among the operands. In doubt about its width, an operand counts as wide.
+    """
     if i.never_runs():
-        return _Effect()
+        return frozenset(), frozenset()
     operands = _LABEL.sub("", i.operands).split(", ")
     results = _results(i, operands)
-    reads, bits = {_LOADED.get(i.name, ""), *_names(i.guard)}, 0
+    address_span = 4 if i.name in _IMAGES else 2 if "E" in i.flags else 1
+    reads = {_LOADED.get(i.name, ""), *_names(i.guard)}
     for index, source in enumerate(operands[len(results) :]):
-        span = _span_of_source(i, index)
-        reads.update(_names(source, span, _span_of_address(i)))
-        bits |= _arguments_in(source, _size_of_source(i, span), arguments)
-    possible, sure = _spans_of_result(i)
-    writes = {_STORED.get(i.name, "")}.union(*(_names(r, possible) for r in results))
-    # The whole of the predicates is written under a mask.
-    certain = [name for r in results if not r.endswith("PR") for name in _names(r, sure)]
-    return _Effect(
-        frozenset(reads - {""}),
-        bits,
-        frozenset(writes - {""}),
-        frozenset() if i.guard else frozenset(certain),
-    )
+        reads.update(_names(source, _span_of_source(i, index), address_span))
+    writes = {_STORED.get(i.name, "")}.union(*(_names(r, _span_of_result(i)) for r in results))
+    return frozenset(reads - {""}), frozenset(writes - {""})
 
 
 def _results(i: Instruction, operands: Sequence[str]) -> list[str]:
@@ -302,49 +142,73 @@ def _span_of_source(i: Instruction, index: int) -> int:
         return 1
     if "WIDE" in i.flags:
         return 2 if index == 2 else 1  # 32 bits by 32 bits, plus 64 bits
-    return _widest(i, _REGISTERS)
+    return _widest(i)
 
 
-def _size_of_source(i: Instruction, span: int) -> int:
-    """How many bytes a constant operand may take."""
-    narrow = [_BYTES[flag] for flag in i.flags if flag in _BYTES]
-    return narrow[0] if narrow and i.name in {"LDC", "LDCU", "ULDC"} else 4 * span
-
-
-def _span_of_address(i: Instruction) -> int:
-    if i.name in _IMAGES:
-        return 4
-    return 2 if "E" in i.flags else 1
-
-
-def _spans_of_result(i: Instruction) -> tuple[int, int]:
-    """How many registers a result may take, and how many it takes for certain."""
+def _span_of_result(i: Instruction) -> int:
+    """How many registers a result may take."""
     if i.name in _SHIFTS:
-        return 1, 1
+        return 1
     if "MMA" in i.name or i.name == "LDSM":
-        return 4, 1
-    sure = _widest(i, _EXACT)
-    if i.name == "CS2R" and "32" not in i.flags:
-        sure = 2
-    return max(_widest(i, _REGISTERS), sure, 2 if i.name in _IMAGES else 1), sure
+        return 4
+    pair = i.name in _IMAGES or (i.name == "CS2R" and "32" not in i.flags)
+    return max(_widest(i), 2 if pair else 1)
 
 
-def _widest(i: Instruction, widths: Mapping[str, int]) -> int:
-    return max([2 if i.name in _DOUBLES else 1, *(widths.get(flag, 1) for flag in i.flags)])
+def _widest(i: Instruction) -> int:
+    return max([2 if i.name in _DOUBLES else 1, *(_REGISTERS.get(flag, 1) for flag in i.flags)])
 
 
-def _arguments_in(source: str, size: int, arguments: Sequence[range]) -> int:
-    """The arguments, as bits, that a constant operand of `size` bytes reads."""
-    found = 0
-    for bank, offset in _CONSTANT.findall(source):
-        if bank.startswith("0x") and int(bank, 16) != 0:
-            continue
-        if bank == "0x0" and re.fullmatch(r"0x[0-9a-f]+|U?RZ", offset):
-            first = 0 if offset.endswith("RZ") else int(offset, 16)
-            touched = [first < a.stop and a.start < first + size for a in arguments]
-        else:
-            touched = [True] * len(arguments)  # an index may reach any of them
-        found |= sum(1 << k for k, hit in enumerate(touched) if hit)
+def _steps(code: Sequence[Instruction]) -> list[list[int]]:
+    """For every place those that may follow; a call is a step to the instruction behind it."""
+    ahead: list[list[int]] = []
+    for place, i in enumerate(code):
+        jumps = list(i.targets) if i.name in _JUMPS else []
+        ahead.append(jumps + [place + 1] * (i.falls_through() and place + 1 < len(code)))
+    return ahead
+
+
+def _reached(
+    starts: Iterable[int], steps: Sequence[Sequence[int]], without: int = -1
+) -> frozenset[int]:
+    """The places to which steps lead that do not pass the place `without`."""
+    seen = set(starts) - {without}
+    waiting = list(seen)
+    while waiting:
+        for step in steps[waiting.pop()]:
+            if step not in seen and step != without:
+                seen.add(step)
+                waiting.append(step)
+    return frozenset(seen)
+
+
+def looping(code: Sequence[Instruction]) -> frozenset[int]:
+    """Places of the instructions that may run again and again, also in called functions."""
+    ahead = _steps(code)
+    found = frozenset().union(*_loops(ahead).values())
+    callees = [list(i.targets) if i.name == "CALL" else [] for i in code]
+    within = [steps + callee for steps, callee in zip(ahead, callees, strict=True)]
+    return found | _reached((t for place in found for t in callees[place]), within)
+
+
+def _loops(ahead: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
+    """The places of each loop, by that of its first instruction: the natural loops of compilers.
+
+    A step back to a head closes a loop if no way leads past the head to where the step begins.
+    Blocks that ptxas moved behind the last EXIT jump back without a loop.
+    """
+    behind: list[list[int]] = [[] for _ in ahead]
+    for source, targets in enumerate(ahead):
+        for target in targets:
+            behind[target].append(source)
+    found: dict[int, frozenset[int]] = {}
+    for source, targets in enumerate(ahead):
+        # A step to itself is how a listing ends.
+        for head in (t for t in targets if t < source):
+            if source in _reached([0], ahead, head) or source not in _reached([head], ahead):
+                continue
+            body = _reached([source], behind, head) | {head}
+            found[head] = found.get(head, frozenset()) | body
     return found
 
 
@@ -365,24 +229,6 @@ def code_path(code: Sequence[Instruction], access: AccessOf) -> CodePath:
     turn = loops[head] if head is not None and counts[head] else frozenset()
     once = [p for p in path if p not in turn]
     return CodePath(_part(code, once, access), _part(code, [p for p in path if p in turn], access))
-
-
-def _loops(ahead: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
-    """The places of each loop, by that of its first instruction.
-
-    A step back to a place without which one cannot come to where the step begins closes a loop: the
-    natural loop of compilers. Blocks that ptxas moved behind the last EXIT jump back without one.
-    """
-    behind = _behind(ahead)
-    found: dict[int, frozenset[int]] = {}
-    for source, targets in enumerate(ahead):
-        # A step to itself is how a listing ends.
-        for head in (t for t in targets if t < source):
-            if source in _reached([0], ahead, head) or source not in _reached([head], ahead):
-                continue
-            body = _reached([source], behind, head) | {head}
-            found[head] = found.get(head, frozenset()) | body
-    return found
 
 
 def _forward(

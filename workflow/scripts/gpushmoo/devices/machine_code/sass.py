@@ -14,15 +14,14 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...core.code_path import CodePath
 from ...core.errors import DeviceError, NoDeviceError, WorkloadError
 from ...workloads.contract import Access
 from ...workloads.loader import KernelFolder
-from .flow import Instruction, code_path, deciding, looping
+from .flow import Instruction, code_path, looping
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,6 @@ class AccessCount:
     `space` is ``global``, ``texture``, ``surface``, ``shared`` or ``generic`` (the compiler could
     not tell which); `kind` is ``load`` or ``store``; `width` is in bytes that one instruction moves
     for one thread. `count` counts the instructions, `in_loop` those of them inside a loop.
-    `after_test_of` are the kernel arguments by which a test decides whether one of them runs.
     """
 
     space: str
@@ -40,7 +38,6 @@ class AccessCount:
     width: int
     count: int
     in_loop: int
-    after_test_of: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,8 +45,7 @@ class EntryCode:
     """The machine code of one kernel; `registers` are a thread's.
 
     Spills count the instructions that access local memory, a thread's local arrays included.
-    `arguments` counts those of the kernel that `after_test_of` may name: 0 where the text does not
-    tell them, and in older records. `path` is what a thread runs; older records have none.
+    `path` is the way of a thread; older records have none.
     `shared_bytes` is the shared memory of a block that is compiled in, with what is reserved in it.
     """
 
@@ -58,14 +54,8 @@ class EntryCode:
     spill_loads: int
     spill_stores: int
     accesses: tuple[AccessCount, ...]
-    arguments: int = 0
     path: CodePath | None = None
     shared_bytes: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields in plain JSON values."""
-        told = [asdict(a) | {"after_test_of": list(a.after_test_of)} for a in self.accesses]
-        return asdict(self) | {"accesses": told}
 
 
 # Atomics and reductions are neither loads nor stores; LDGSTS copies from global to shared memory.
@@ -92,16 +82,6 @@ _REGISTERS = re.compile(
     r"EIATTR_REGCOUNT\b.*?index@\((\S+?)\)\s+/\*[0-9a-f]+\*/\s+\.word\s+0x([0-9a-f]+)", re.S
 )
 _SHARED = re.compile(r"^\.nv\.shared\.(\S+):\s*\.zero\s+(\d+)", re.M)
-_INFO = re.compile(r'^\s*\.section\s+\.nv\.info\.(\S+?),""(.*?)(?=^\s*\.section\s|\Z)', re.M | re.S)
-_BASE = re.compile(
-    r"EIATTR_PARAM_CBANK\b.*?index@\(\S+?\)\s+/\*[0-9a-f]+\*/\s+\.short\s+0x([0-9a-f]+)", re.S
-)
-_ARGUMENT = re.compile(
-    r"EIATTR_KPARAM_INFO\b.*?\.word\s+0x[0-9a-f]+\s+/\*[0-9a-f]+\*/"
-    r"\s+\.short\s+0x([0-9a-f]+)\s+/\*[0-9a-f]+\*/\s+\.short\s+0x([0-9a-f]+)"
-    r"\s+/\*[0-9a-f]+\*/\s+\.byte" + ",".join([r"\s+0x([0-9a-f]{2})"] * 4),
-    re.S,
-)
 
 
 def listing(cubin: bytes) -> str:
@@ -141,7 +121,6 @@ def parse(text: str) -> dict[str, EntryCode]:
     """The kernels in nvdisasm's text, by entry. Raises DeviceError when it is not understood."""
     registers = {entry: int(count, 16) for entry, count in _REGISTERS.findall(text)}
     found = {}
-    arguments = _arguments(text)
     shared = {entry: int(count) for entry, count in _SHARED.findall(text)}
     for entry, code in _entries(text).items():
         if entry not in registers:
@@ -149,8 +128,7 @@ def parse(text: str) -> dict[str, EntryCode]:
                 f"nvdisasm tells no registers of kernel '{entry}'; install another version of "
                 "nvidia-cuda-nvdisasm."
             )
-        told = _entry_code(entry, registers[entry], arguments.get(entry, ()), code)
-        found[entry] = replace(told, shared_bytes=shared.get(entry, 0))
+        found[entry] = _entry_code(entry, registers[entry], shared.get(entry, 0), code)
     return found
 
 
@@ -181,37 +159,16 @@ def _instruction(line: re.Match[str], labels: Mapping[str, int]) -> Instruction:
     )
 
 
-def _arguments(text: str) -> dict[str, tuple[range, ...]]:
-    """The bytes of all arguments in constant bank 0, by entry; no entry where one is missing."""
-    found = {}
-    for entry, body in _INFO.findall(text):
-        base = _BASE.search(body)
-        if base is None:
-            continue
-        start = int(base[1], 16)
-        places = {}
-        for ordinal, offset, *size in _ARGUMENT.findall(body):
-            first = start + int(offset, 16)
-            # The bytes, the last one first, hold the size above 18 bits on other things.
-            places[int(ordinal, 16)] = range(first, first + (int("".join(size[::-1]), 16) >> 18))
-        if sorted(places) == list(range(body.count("EIATTR_KPARAM_INFO"))):
-            found[entry] = tuple(places[ordinal] for ordinal in sorted(places))
-    return found
-
-
 def _entry_code(
-    entry: str, registers: int, arguments: Sequence[range], code: Sequence[Instruction]
+    entry: str, registers: int, shared_bytes: int, code: Sequence[Instruction]
 ) -> EntryCode:
-    inside, decided = looping(code), deciding(code, arguments)
+    inside = looping(code)
     ways = [(way, place) for place, i in enumerate(code) if (way := _access(i))]
     counts = Counter(way for way, _ in ways)
     looped = Counter(way for way, place in ways if place in inside)
     spills = Counter(kind for (space, kind, _), _ in ways if space == "local")
-    tests = {way: {k for w, place in ways if w == way for k in decided[place]} for way in counts}
     accesses = [
-        AccessCount(*way, counts[way], looped[way], tuple(sorted(tests[way])))
-        for way in sorted(counts)
-        if way[0] != "local"
+        AccessCount(*way, counts[way], looped[way]) for way in sorted(counts) if way[0] != "local"
     ]
     return EntryCode(
         entry,
@@ -219,8 +176,8 @@ def _entry_code(
         spills["load"],
         spills["store"],
         tuple(accesses),
-        len(arguments),
         code_path(code, _memory_access),
+        shared_bytes,
     )
 
 
@@ -261,7 +218,7 @@ def _fault(code: EntryCode, want: Access) -> str | None:
     looped = sum(a.in_loop for a in fitting)
     held = looped if want.in_loop else sum(a.count for a in fitting)
     if held >= want.at_least:
-        return _test_before(code, fitting, want.before_test_of)
+        return None
     if not here:
         return "it was optimised away"
     if want.width is not None and not fitting:
@@ -271,17 +228,6 @@ def _fault(code: EntryCode, want: Access) -> str | None:
     if want.in_loop and not looped:
         return "it was hoisted out of its loop"
     return f"there are too few ({held})"
-
-
-def _test_before(code: EntryCode, found: Sequence[AccessCount], argument: int | None) -> str | None:
-    """Says so when a test of `argument` decides whether any of `found` runs, or may do so."""
-    if argument is None:
-        return None
-    if not 0 <= argument < code.arguments:
-        return f"nothing tells where argument {argument} is tested"
-    if any(argument in a.after_test_of for a in found):
-        return f"it comes after a test of argument {argument}"
-    return None
 
 
 def _may_be(space: str, wanted: str | None) -> bool:
@@ -296,10 +242,7 @@ def _wanted(want: Access) -> str:
     width = f" of {want.width} bytes" if want.width is not None else ""
     many = f"at least {want.at_least} {what}s" if want.at_least > 1 else f"a {what}"
     loop = " inside a loop" if want.in_loop else ""
-    test = want.before_test_of
-    return (
-        many + width + loop + (f" before any test of argument {test}" if test is not None else "")
-    )
+    return many + width + loop
 
 
 def _describe(found: AccessCount) -> str:

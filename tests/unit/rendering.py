@@ -15,23 +15,27 @@ from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_table
 from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
-from gpushmoo.analysis.energy import read_energy
-from gpushmoo.analysis.history import read_history
 from gpushmoo.chapters.loader import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.schema import REPEAT_COLUMNS
-from gpushmoo.figures.curve import curve
-from gpushmoo.figures.energy import energy_front
-from gpushmoo.figures.heatmap import heatmap
-from gpushmoo.figures.timelines import draw_history
-from gpushmoo.figures.workingset import workingset
+from gpushmoo.figures.energy import energy_figure
+from gpushmoo.figures.timelines import history_figure
 from gpushmoo.model.partition import partition_table
 from gpushmoo.report.build import ReportFiles, build_report
 from gpushmoo.storage.dataset import matching, read_cells
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.workloads.contract import Workload
 from gpushmoo.workloads.loader import load_kernel
-from gpushmoo.workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
+from gpushmoo.workloads.views import (
+    BLOCK_SHAPE,
+    CACHES,
+    ONE_PARAMETER,
+    Curve,
+    FigureData,
+    HeatMap,
+    View,
+    WorkingSet,
+)
 
 KINDS = {"global_load": "load", "global_store": "store"}
 HOSTILE = '#panic("x") *bold* <b>&amp; $1/0$ @ref // \\ "quoted" `raw`'
@@ -141,11 +145,11 @@ def conclude(
     tables = () if energy is None else (energy,)
     for table in tables:
         drawn.append(out / "energy.svg")
-        energy_front(read_energy(table), drawn[-1])
+        energy_figure(table, drawn[-1])
     folders = () if history is None else (history,)
     for folder in folders:
         drawn.append(out / "history.svg")
-        draw_history(read_history(folder), drawn[-1])
+        history_figure([folder / "history.parquet"], drawn[-1])
     files = ReportFiles(
         *(out / name for name in names),
         figures=tuple(drawn),
@@ -175,21 +179,20 @@ def forget_faulty(cells: pd.DataFrame) -> None:
 def draw(cells: pd.DataFrame, out: Path) -> list[Path]:
     """A figure of each kind that the kernels have, those of one state for the warm one."""
     rows = ceiling_rows(cells, KINDS)
-    several = ["cache_state"] if cells["cache_state"].nunique() > 1 else []
-    paths = []
+    several = ("cache_state",) if cells["cache_state"].nunique() > 1 else ()
     warm = {"height": 1024, "width": 1024, "cache_state": "warm"}
-    copies = matching(cells, {"kernel": "copy2d_coalesced", **warm})
-    if len(copies):
-        paths.append(out / "heatmap-a.svg")
-        dtypes = sorted(copies["dtype"].unique())
-        heatmap(copies, "block_x", "block_y", dtypes, paths[-1], several)
-    where = {"kernel": "block_eq_partition", **warm}
-    blocks = matching(cells, where)
-    if len(blocks):
-        paths.append(out / "curve-b.svg")
-        told = (several, partition_table(blocks))
-        curve(blocks, "num_partition", "blocks", paths[-1], rows, *told)
-    for kernel in sorted(set(PEAKS) & set(cells["kernel"])):
-        paths.append(out / f"workingset-{kernel}.svg")
-        workingset(matching(cells, {"kernel": kernel}), kernel, paths[-1], rows)
+    asked: list[tuple[str, View, str, dict[str, Any]]] = [
+        ("heatmap-a", HeatMap("block_x", "block_y"), "copy2d_coalesced", warm),
+        ("curve-b", Curve("num_partition", "blocks"), "block_eq_partition", warm),
+        *((f"workingset-{kernel}", WorkingSet(), kernel, {}) for kernel in sorted(PEAKS)),
+    ]
+    paths = []
+    for name, view, kernel, where in asked:
+        mine = matching(cells, {"kernel": kernel, **where})
+        if mine.empty:
+            continue
+        device = partition_table(mine) if isinstance(view, Curve) else None
+        dtypes = tuple(sorted(mine["dtype"].unique()))
+        paths.append(out / f"{name}.svg")
+        view.draw(FigureData(kernel, dtypes, (), several, mine, rows, device), paths[-1])
     return paths

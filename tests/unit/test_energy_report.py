@@ -10,7 +10,7 @@ import pytest
 from energetic import energy_row, write_energy
 from gpushmoo.analysis.energy import energy_groups, joules_ratio, launch_text, read_energy
 from gpushmoo.core.median import MeanInterval
-from gpushmoo.figures.energy import MOST_PANELS, energy_front
+from gpushmoo.figures.energy import MOST_PANELS, energy_figure
 from gpushmoo.report.energy import FIGURE, energy_findings, energy_page
 from gpushmoo.storage.store import BadParquetError
 from matplotlib.figure import Figure
@@ -125,8 +125,8 @@ def test_a_difference_that_counts_for_none_is_drawn_as_none(
     written: list[Figure], tmp_path: Path
 ) -> None:
     near = energy_row("block_x=8 block_y=4", 2500.05, [0.1980, 0.1981, 0.1982])
-    table = read_energy(write_energy(tmp_path / "e.parquet", [FAST, near]))
-    energy_front(table, tmp_path / "energy.svg")
+    table = write_energy(tmp_path / "e.parquet", [FAST, near])
+    energy_figure(table, tmp_path / "energy.svg")
     (low, high), ticks = written[0].axes[0].get_xlim(), written[0].axes[0].xaxis
     assert high - low == pytest.approx(0.02 * 2500, rel=1e-3)
     assert ticks.get_offset_text().get_text() == ""
@@ -148,7 +148,7 @@ def test_the_front_is_drawn_with_units_in_a_panel_for_each_group(
         for row in ROWS
     ]
     svg = tmp_path / "energy.svg"
-    energy_front(read_energy(write_energy(tmp_path / "e.parquet", rows)), svg)
+    energy_figure(write_energy(tmp_path / "e.parquet", rows), svg)
     text = svg.read_text(encoding="utf-8")
     for words in ("bandwidth (GB/s)", "energy (GB/J)", "fastest: 64 × 4", "cheapest: 48 × 4"):
         assert words in text
@@ -160,7 +160,7 @@ def test_the_front_is_drawn_with_units_in_a_panel_for_each_group(
 
 
 def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
-    table = read_energy(write_energy(tmp_path / "e.parquet", [], "Nothing counts it."))
-    energy_front(table, tmp_path / "energy.svg")
+    table = write_energy(tmp_path / "e.parquet", [], "Nothing counts it.")
+    energy_figure(table, tmp_path / "energy.svg")
     note = json.loads((tmp_path / "energy.json").read_text(encoding="utf-8"))
     assert note["caption"] == "Nothing counts it."

@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
 import re
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +20,15 @@ from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows, write_ceiling
 from gpushmoo.core.display import percent
 from gpushmoo.core.dtypes import DTYPES as ALL_DTYPES
+from gpushmoo.core.paths import ROOT
 from gpushmoo.core.space import CACHE_STATES, Problem
-from gpushmoo.figures.curve import curve
-from gpushmoo.figures.heatmap import heatmap
 from gpushmoo.figures.stage import draw_figure
 from gpushmoo.figures.style import DTYPE_COLOURS, DTYPE_MARKERS
-from gpushmoo.figures.workingset import workingset
 from gpushmoo.model.form import LIMITS
 from gpushmoo.model.partition import partition_table
 from gpushmoo.storage.dataset import matching, read_cells
 from gpushmoo.storage.wholefile import read_summed
-from gpushmoo.workloads.views import FigureData, HeatMap
+from gpushmoo.workloads.views import Curve, FigureData, HeatMap, View, WorkingSet
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -70,6 +71,27 @@ def cells(dataset: Path) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def ceiling(cells: pd.DataFrame) -> list[CeilingRow]:
     return ceiling_rows(cells, KINDS)
+
+
+SHAPE, PERSISTENT = HeatMap("block_x", "block_y"), Curve("num_partition", "blocks")
+
+
+def draw(
+    view: View,
+    cells: pd.DataFrame,
+    svg: Path,
+    ceiling: Sequence[CeilingRow] = (),
+    dtypes: Sequence[str] = (),
+    controls: Sequence[str] = (),
+    named: Sequence[str] = (),
+    device: pd.DataFrame | None = None,
+) -> dict[str, Any]:
+    """Draw a view of these cells of one kernel; title and caption."""
+    kernel = str(cells["kernel"].iloc[0]) if len(cells) else "none"
+    kept = tuple(dtypes) or tuple(sorted(cells["dtype"].unique()))
+    data = FigureData(kernel, kept, tuple(controls), tuple(named), cells, ceiling, device)
+    view.draw(data, svg)
+    return note_of(svg)
 
 
 def note_of(svg: Path) -> dict[str, Any]:
@@ -118,26 +140,30 @@ def legend_of(figure: Figure) -> list[str]:
 # Shmoos and curves
 
 
+@pytest.fixture(scope="module")
+def copies(cells: pd.DataFrame) -> pd.DataFrame:
+    """Warm float copies over block shapes, of all variants."""
+    return matching(cells, {"kernel": "copy2d_coalesced", "dtype": "float", **WARM})
+
+
 @pytest.mark.parametrize("where", [WARM, FLUSHED])
 def test_heatmap_is_readable_and_says_its_state(
     cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path, where: dict[str, Any]
 ) -> None:
     mine = matching(cells, {"kernel": "copy2d_coalesced", **where})
-    svg = tmp_path / "a.svg"
-    heatmap(mine, "block_x", "block_y", list(DTYPES), svg, named=["cache_state"])
+    note = draw(SHAPE, mine, tmp_path / "a.svg", dtypes=DTYPES, named=["cache_state"])
     assert_readable(drawn[0])
     state = "warm" if where is WARM else "L2 flushed"
-    assert f"1024 × 1024 elements, {state}:" in note_of(svg)["title"]
-    caption = note_of(svg)["caption"]
-    assert all(f"({dtype}" in caption for dtype in DTYPES)
-    assert sentences(caption) == 2
+    assert f"1024 × 1024 elements, {state}:" in note["title"]
+    assert all(f"({dtype}" in note["caption"] for dtype in DTYPES)
+    assert sentences(note["caption"]) == 2
 
 
 def slowed(cells: pd.DataFrame, variant: str, factor: float) -> pd.DataFrame:
-    """The cells of ``element``, so many times slower, as another variant."""
+    """The cells, so many times slower, as another variant."""
     times = ["median_s", "median_low_s", "median_high_s"]
     bands = ["bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"]
-    found = cells[cells["variant"] == "element"].assign(variant=variant)
+    found = cells.assign(variant=variant)
     found[times] *= factor
     found[bands] /= factor
     return found
@@ -155,35 +181,32 @@ def variants(cells: pd.DataFrame) -> Callable[..., pd.DataFrame]:
 def test_each_type_has_the_map_of_its_fastest_variant(
     variants: Callable[..., pd.DataFrame], drawn: list[Figure], tmp_path: Path
 ) -> None:
+    svg = tmp_path / "a.svg"
+
     def titles_of(cells: pd.DataFrame, **options: Any) -> list[str]:
-        heatmap(cells, "block_x", "block_y", list(DTYPES), tmp_path / "a.svg", **options)
+        draw(SHAPE, cells, svg, dtypes=DTYPES, **options)
         return [ax.get_title().replace("\n", ", ") for ax in drawn[-1].axes if ax.get_title()]
 
     of_element = [f"{dtype}, element" for dtype in DTYPES]
     assert titles_of(variants(slow=2.0, slower=4.0)) == of_element
-    assert_readable(drawn[0])
     assert titles_of(variants()) == list(DTYPES)
     # Controls do not win.
     assert titles_of(variants(slow=2.0, stored=0.5), controls=["stored"]) == of_element
     lacking = variants(a=2.0)
     lacking["status"] = lacking["status"].mask(lacking["dtype"] == "double", "timeout")
     assert len(titles_of(lacking)) == len(DTYPES)
-    assert "double" not in note_of(tmp_path / "a.svg")["caption"]
-    heatmap(lacking.assign(status="timeout"), "block_x", "block_y", ["float"], tmp_path / "a.svg")
-    assert note_of(tmp_path / "a.svg")["caption"] == "No valid cell."
+    assert "double" not in note_of(svg)["caption"]
+    assert draw(SHAPE, lacking.assign(status="timeout"), svg)["caption"] == "No valid cell."
 
 
 def test_the_caption_says_how_many_shapes_are_close_to_the_best(
-    cells: pd.DataFrame, tmp_path: Path
+    copies: pd.DataFrame, tmp_path: Path
 ) -> None:
-    mine = matching(cells, {"kernel": "copy2d_coalesced", "dtype": "float", **WARM})
-    mine = mine[(mine["variant"] == "element") & (mine["status"] == "ok")].copy()
+    mine = copies[(copies["variant"] == "element") & (copies["status"] == "ok")].copy()
     mine["bandwidth_gbs"] = 100.0
     mine.iloc[0, mine.columns.get_loc("bandwidth_gbs")] = 50.0
-    heatmap(mine, "block_x", "block_y", ["float"], tmp_path / "a.svg")
-    caption = note_of(tmp_path / "a.svg")["caption"]
     share = percent((len(mine) - 1) / len(mine))
-    assert caption.endswith(
+    assert draw(SHAPE, mine, tmp_path / "a.svg")["caption"].endswith(
         f"{share} of the shapes take at most 5.0 % more time, and the slowest reach 50 % of the "
         "bandwidth."
     )
@@ -196,13 +219,11 @@ def test_many_panels_with_long_names_are_readable(
 ) -> None:
     mine = variants(**{"block-linear-mirror-written": 0.5})
     more = mine[mine["dtype"] == "float"].assign(dtype="unorm8x4")
-    dtypes = [*DTYPES, "unorm8x4"]
     shown = pd.concat([mine, more])
-    heatmap(shown, "block_x", "block_y", dtypes, tmp_path / "a.svg")
     device = shown[["device_name", "cell_key"]].drop_duplicates().assign(limit="DRAM")
-    heatmap(shown, "block_x", "block_y", dtypes, tmp_path / "a.svg", device=device)
-    for figure in drawn:
-        assert_readable(figure)
+    for table in (None, device):
+        draw(SHAPE, shown, tmp_path / "a.svg", dtypes=[*DTYPES, "unorm8x4"], device=table)
+        assert_readable(drawn[-1])
 
 
 def test_a_curve_has_the_line_of_the_model_where_there_is_one(
@@ -212,36 +233,36 @@ def test_a_curve_has_the_line_of_the_model_where_there_is_one(
     measured = mine[mine["status"] == "ok"]
     device = measured[["device_name", "cell_key"]].assign(predicted_gbs=77.0, trained=True)
     for table in (None, device):
-        curve(mine, "num_partition", "blocks", tmp_path / "a.svg", model=table)
-    without, told = ([t.get_text() for t in f.legends[0].texts] for f in drawn)
-    assert set(told) - set(without) == {"model"}
-    ax = drawn[1].axes[0]
-    assert any(set(line.get_ydata()) == {77.0} for line in ax.lines)
+        note = draw(PERSISTENT, mine, tmp_path / "a.svg", device=table)
+    without, told = drawn
+    assert set(legend_of(told)) - set(legend_of(without)) == {"model"}
+    assert any(set(line.get_ydata()) == {77.0} for line in told.axes[0].lines)
+    # Without a ceiling none is drawn, and one state is not named.
+    assert "ceiling" not in note["caption"] + " ".join(legend_of(told))
+    assert "warm" not in note["title"]
 
 
 def test_a_map_of_limits_stands_below_where_the_model_speaks_of_the_cells(
-    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+    copies: pd.DataFrame, drawn: list[Figure], tmp_path: Path
 ) -> None:
-    mine = matching(cells, {"kernel": "copy2d_coalesced", "dtype": "float", **WARM})
-    measured = mine[mine["status"] == "ok"]
+    measured = copies[copies["status"] == "ok"]
     device = measured[["device_name", "cell_key"]].assign(limit="waiting")
     device.loc[device.index[:2], "limit"] = "DRAM"
-    out = tmp_path / "a.svg"
     for table in (None, device.assign(cell_key="other"), device):
-        heatmap(mine, "block_x", "block_y", ["float"], out, device=table)
+        note = draw(SHAPE, copies, tmp_path / "a.svg", device=table)
     without, unknown, told = drawn
     assert len(without.axes) == len(unknown.axes) == len(told.axes) - 1 == 2
     above, below = (ax.collections[0].get_array() for ax in told.axes[:2])
     assert below.mask.tolist() == above.mask.tolist(), "cells that were measured have a limit"
     assert set(below.compressed()) <= {LIMITS.index("waiting"), LIMITS.index("DRAM")}
-    assert {t.get_text() for t in told.legends[0].texts} >= {"limit: waiting", "limit: DRAM"}
-    assert "infers: waiting" in note_of(out)["caption"]
+    assert set(legend_of(told)) >= {"limit: waiting", "limit: DRAM"}
+    assert "infers: waiting" in note["caption"]
 
 
 @pytest.mark.parametrize(
     ("view", "label", "over", "section"),
     [
-        (HeatMap("block_x", "block_y"), "block_x (threads)", "the block's shape", "Block shape"),
+        (SHAPE, "block_x (threads)", "the block's shape", "Block shape"),
         (HeatMap("tile", "depth"), "tile", "tile and depth", "Bandwidth over two parameters"),
         (
             HeatMap("tile", "depth", "rows", "stages", over="the pipeline's form"),
@@ -252,7 +273,7 @@ def test_a_map_of_limits_stands_below_where_the_model_speaks_of_the_cells(
     ],
 )
 def test_a_heat_map_says_what_its_axes_are(
-    cells: pd.DataFrame,
+    copies: pd.DataFrame,
     drawn: list[Figure],
     tmp_path: Path,
     view: HeatMap,
@@ -260,11 +281,9 @@ def test_a_heat_map_says_what_its_axes_are(
     over: str,
     section: str,
 ) -> None:
-    mine = matching(cells, {"kernel": "copy2d_coalesced", "dtype": "float", **WARM})
-    named = mine.rename(columns={"block_x": view.x, "block_y": view.y})
-    view.draw(FigureData("copy2d_coalesced", ("float",), (), (), named, ()), tmp_path / "a.svg")
+    named = copies.rename(columns={"block_x": view.x, "block_y": view.y})
+    note = draw(view, named, tmp_path / "a.svg")
     assert drawn[0].axes[-2].get_xlabel() == label
-    note = note_of(tmp_path / "a.svg")
     assert note["title"].endswith(f"bandwidth over {over}")
     assert ("of the shapes" in note["caption"]) == (section == "Block shape")
     assert view.section() == section
@@ -327,13 +346,12 @@ def test_a_view_that_fails_says_why_in_its_figures_place(
 
 
 def test_an_axis_of_many_multiples_of_16_is_readable(
-    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+    copies: pd.DataFrame, drawn: list[Figure], tmp_path: Path
 ) -> None:
-    where = {"kernel": "copy2d_coalesced", "variant": "element", "dtype": "float", **WARM}
-    cell = matching(cells, where).iloc[[0]]
+    cell = copies[copies["variant"] == "element"].iloc[[0]]
     widths = range(128, 1056, 32)
     mine = pd.concat([cell.assign(block_x=x, block_y=1) for x in widths], ignore_index=True)
-    heatmap(mine, "block_x", "block_y", ["float"], tmp_path / "a.svg")
+    draw(SHAPE, mine, tmp_path / "a.svg")
     assert_readable(drawn[0])
     shown = [t.get_text() for t in drawn[0].axes[0].get_xticklabels()]
     assert shown == ["128", "256", "512", "768", "1024"]
@@ -341,36 +359,29 @@ def test_an_axis_of_many_multiples_of_16_is_readable(
 
 @pytest.mark.parametrize("panels", [1, 12])
 def test_any_number_of_panels_fits_a_page(
-    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path, panels: int
+    copies: pd.DataFrame, drawn: list[Figure], tmp_path: Path, panels: int
 ) -> None:
-    where = {"kernel": "copy2d_coalesced", "variant": "element", "dtype": "float", **WARM}
-    element = matching(cells, where)
+    element = copies[copies["variant"] == "element"]
     mine = pd.concat([element.assign(dtype=f"v{i:02}") for i in range(panels)])
-    heatmap(mine, "block_x", "block_y", sorted(mine["dtype"].unique()), tmp_path / "a.svg")
+    draw(SHAPE, mine, tmp_path / "a.svg")
     width, height = drawn[0].get_size_inches()
     # A4 in inches, less margins of 2 cm and room for a caption.
-    assert width <= 6.7
-    assert height <= 8.5
+    assert (width <= 6.7, height <= 8.5) == (True, True)
     assert len(drawn[0].axes) == panels + 1
 
 
 def test_curve_is_readable_and_has_its_ceiling(
-    cells: pd.DataFrame,
-    ceiling: list[CeilingRow],
-    drawn: list[Figure],
-    tmp_path: Path,
+    cells: pd.DataFrame, ceiling: list[CeilingRow], drawn: list[Figure], tmp_path: Path
 ) -> None:
-    where = {"kernel": "block_eq_partition", **FLUSHED}
-    svg = tmp_path / "a.svg"
-    mine = matching(cells, where)
-    told = (["cache_state"], partition_table(mine))
-    curve(mine, "num_partition", "blocks", svg, ceiling, *told)
+    mine = matching(cells, {"kernel": "block_eq_partition", **FLUSHED})
+    told = {"named": ["cache_state"], "device": partition_table(mine)}
+    note = draw(PERSISTENT, mine, tmp_path / "a.svg", ceiling, **told)
     assert_readable(drawn[0])
     assert "ceiling (float4)" in legend_of(drawn[0])
-    assert "L2 flushed" in note_of(svg)["title"]
-    assert "% of the ceiling" in note_of(svg)["caption"]
-    assert "The model misses points that it was not fitted to by" in note_of(svg)["caption"]
-    assert sentences(note_of(svg)["caption"]) == 2
+    assert "L2 flushed" in note["title"]
+    assert "% of the ceiling" in note["caption"]
+    assert "The model misses points that it was not fitted to by" in note["caption"]
+    assert sentences(note["caption"]) == 2
 
 
 def test_what_is_faster_than_its_ceiling_has_no_share(
@@ -378,25 +389,12 @@ def test_what_is_faster_than_its_ceiling_has_no_share(
 ) -> None:
     names = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
     tenth = [replace(r, **{name: getattr(r, name) / 10 for name in names}) for r in ceiling]
-    where = {"kernel": "block_eq_partition", **FLUSHED}
-    curved, sized = tmp_path / "a.svg", tmp_path / "b.svg"
-    curve(matching(cells, where), "num_partition", "blocks", curved, tenth)
-    workingset(matching(cells, {"kernel": "global_copy"}), "global_copy", sized, tenth)
-    for svg in (curved, sized):
-        caption = note_of(svg)["caption"]
+    views = ((PERSISTENT, "block_eq_partition", FLUSHED), (WorkingSet(), "global_copy", {}))
+    for view, kernel, where in views:
+        mine = matching(cells, {"kernel": kernel, **where})
+        caption = draw(view, mine, tmp_path / "a.svg", tenth)["caption"]
         assert "GB/s, above the ceiling, which is no bound there" in caption
         assert "% of the ceiling" not in caption
-
-
-def test_without_a_ceiling_none_is_drawn(
-    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
-) -> None:
-    where = {"kernel": "block_eq_partition", **WARM}
-    curve(matching(cells, where), "num_partition", "blocks", tmp_path / "a.svg")
-    assert not any("ceiling" in label for label in legend_of(drawn[0]))
-    note = note_of(tmp_path / "a.svg")
-    assert "ceiling" not in note["caption"]
-    assert "warm" not in note["title"]
 
 
 # Working sets
@@ -406,41 +404,29 @@ def test_working_sets_are_readable(
     cells: pd.DataFrame, ceiling: list[CeilingRow], drawn: list[Figure], tmp_path: Path
 ) -> None:
     svg = tmp_path / "a.svg"
-    workingset(matching(cells, {"kernel": "global_copy"}), "global_copy", svg, ceiling)
+    note = draw(WorkingSet(), matching(cells, {"kernel": "global_copy"}), svg, ceiling)
     figure = drawn[0]
     assert_readable(figure)
-    labels = ["float", "float4", "warm", "L2 flushed", "L2, 60.0 MiB"]
-    assert legend_of(figure) == labels
+    assert legend_of(figure) == ["float", "float4", "warm", "L2 flushed", "L2, 60.0 MiB"]
     ticks = [t.get_text() for t in figure.axes[0].get_xticklabels()]
     assert ticks == ["1 MiB", "4 MiB", "16 MiB", "64 MiB", "256 MiB", "1 GiB", "4 GiB"]
-    note = note_of(svg)
     for said in ("% of the ceiling", "inside the L2", "far outside", "× L2"):
         assert said in note["caption"]
     # The ceiling is no share of itself.
-    workingset(matching(cells, {"kernel": "global_load"}), "global_load", svg, ceiling)
-    assert "ceiling" not in note_of(svg)["caption"]
-
-
-def test_one_size_is_just_points(cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path) -> None:
-    where = {"kernel": "global_load", "dtype": "float", "cache_state": "warm"}
-    one = matching(cells, {**where, "height": 2048, "width": 2048})
-    svg = tmp_path / "a.svg"
-    workingset(one, "global_load", svg)
-    assert_readable(drawn[0])
-    assert "falls" not in note_of(svg)["caption"]
-    assert "inside the L2" in note_of(svg)["caption"]
-    assert "far outside" not in note_of(svg)["caption"]
-
-
-def test_without_a_valid_cell_the_figure_says_so(
-    cells: pd.DataFrame, drawn: list[Figure], tmp_path: Path
-) -> None:
-    bad = matching(cells, {"kernel": "global_load"}).assign(status="timeout")
-    for name, shown in (("bad", bad), ("none", bad.iloc[:0])):
-        workingset(shown, "global_load", tmp_path / f"{name}.svg")
-        assert note_of(tmp_path / f"{name}.svg")["caption"] == "No valid cell."
-    for figure in drawn:
-        assert_readable(figure)
+    loads = matching(cells, {"kernel": "global_load"})
+    assert "ceiling" not in draw(WorkingSet(), loads, svg, ceiling)["caption"]
+    # One size is just points.
+    small = {"dtype": "float", "cache_state": "warm", "height": 2048, "width": 2048}
+    caption = draw(WorkingSet(), matching(loads, small), svg)["caption"]
+    assert_readable(drawn[-1])
+    assert "inside the L2" in caption
+    assert "falls" not in caption
+    assert "far outside" not in caption
+    # None that is valid, and none at all.
+    bad = loads.assign(status="timeout")
+    for shown in (bad, bad.iloc[:0]):
+        assert draw(WorkingSet(), shown, svg)["caption"] == "No valid cell."
+        assert_readable(drawn[-1])
 
 
 def test_a_cache_of_unknown_size_leaves_bytes(drawn: list[Figure], tmp_path: Path) -> None:
@@ -453,11 +439,10 @@ def test_a_cache_of_unknown_size_leaves_bytes(drawn: list[Figure], tmp_path: Pat
     fast = cells["bytes_read"] <= 2**24
     columns = ["bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"]
     cells.loc[fast, columns] = 9000.0
-    workingset(cells, "global_load", tmp_path / "a.svg")
-    note = note_of(tmp_path / "a.svg")
-    assert "L2" not in note["caption"]
-    assert "9000 GB/s at most" in note["caption"]
-    assert "falls between 16.0 MiB and 32.0 MiB" in note["caption"]
+    caption = draw(WorkingSet(), cells, tmp_path / "a.svg")["caption"]
+    assert "L2" not in caption
+    assert "9000 GB/s at most" in caption
+    assert "falls between 16.0 MiB and 32.0 MiB" in caption
     assert_readable(drawn[0])
 
 
@@ -466,8 +451,13 @@ def test_every_dtype_has_a_colour_and_a_marker_of_its_own() -> None:
     assert len(set(DTYPE_COLOURS.values())) == len(set(DTYPE_MARKERS.values())) == len(ALL_DTYPES)
 
 
-def test_same_cells_give_the_same_bytes(cells: pd.DataFrame, tmp_path: Path) -> None:
-    mine = matching(cells, {"kernel": "global_store"})
-    for name in ("a", "b"):
-        workingset(mine, "global_store", tmp_path / f"{name}.svg")
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+def test_a_figures_job_imports_no_part_of_scipy() -> None:
+    """A second of every figure; a view that needs scipy still imports it."""
+    program = (
+        "import sys, gpushmoo.figures.stage; before = {*sys.modules};"
+        "import scipy.stats; print('seaborn' in before, 'scipy.stats' in before)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow" / "scripts")}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "True False\n"

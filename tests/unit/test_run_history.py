@@ -18,7 +18,7 @@ from gpushmoo.comparing.runs import RunCells
 from gpushmoo.core.run_plan import PLAN_FILE
 from gpushmoo.core.schema import GROUP
 from gpushmoo.explorer.payload import group_key, over_runs
-from gpushmoo.figures.timelines import MOST_PANELS, draw_history
+from gpushmoo.figures.timelines import MOST_PANELS, history_figure
 from gpushmoo.planning.config import read_earlier, refuse_without_otava
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.report.history import history_findings, history_page
@@ -79,7 +79,8 @@ def test_what_cannot_be_taken_in_is_named_and_costs_nothing(
     gone, other = found.left_out
     assert gone.startswith("gone is left out: 'gone' does not exist")
     assert other.startswith("r2 is left out: The runs were measured by different protocols")
-    kept = read_history(found.save(tmp_path / "h"))
+    saved = found.save(tmp_path / "h")
+    kept = read_history(saved)
     assert kept.left_out == found.left_out
     assert f"* {gone}" in found.markdown()
     assert history_page(kept)["sentences"][1:3] == [gone, other]
@@ -101,13 +102,14 @@ def test_the_first_run_has_no_history_yet_and_says_so(
     standing_for(monkeypatch, {"dataset": made(n=1)[0]})
     found = run_history(Path("dataset"), "mine", [], otava, 0.01)
     assert found.why == "There is no history: A history has two runs or more, not 1."
-    kept = read_history(found.save(tmp_path / "h"))
+    saved = found.save(tmp_path / "h")
+    kept = read_history(saved)
     assert (kept.why, len(kept.rows), len(kept.changes)) == (found.why, 0, 0)
     assert found.markdown() == f"**{found.why}**\n"
     assert history_page(kept)["sentences"] == [found.why]
     assert history_findings(kept) == []
     assert over_runs(kept) == {"why": found.why, "runs": [], "groups": {}}
-    draw_history(kept, tmp_path / "history.svg")
+    history_figure([saved / "history.parquet"], tmp_path / "history.svg")
     note = json.loads((tmp_path / "history.json").read_text(encoding="utf-8"))
     assert note["caption"] == found.why
 
@@ -182,7 +184,7 @@ def test_groups_that_changed_most_are_drawn_where_all_have_no_room(
 ) -> None:
     found = many(read_history(told), 20)
     svg = tmp_path / "history.svg"
-    draw_history(found, svg)
+    history_figure([found.save(tmp_path / "h") / "history.parquet"], svg)
     titles = [ax.get_title(loc="left") for ax in written[0].axes if ax.get_title(loc="left")]
     assert len(titles) == MOST_PANELS
     assert all(f"{64 << i}² elements" in " ".join(titles) for i in range(8, 20))

@@ -40,6 +40,11 @@ def percent(share: float) -> str:
     return f"{significant(100 * share, 2)} %"
 
 
+def percent_range(shares: Sequence[float]) -> str:
+    """``1.2 % to 30 %``, or the one that there is."""
+    return " to ".join(dict.fromkeys(percent(s) for s in (min(shares), max(shares))))
+
+
 def seconds(value: float) -> str:
     """A time with the fitting prefix, from ns to s; what is under a picosecond is 0."""
     if abs(value) < 1e-12:
@@ -72,6 +77,13 @@ def length(n: int) -> str:
 def kind_words(kind: str) -> str:
     """A kind of launch as a reader calls it."""
     return {"stream": "in a stream", "graph": "in a graph"}.get(kind, kind.replace("_", " "))
+
+
+def size_words(height: int, width: int) -> str:
+    """``1024²``, or ``512 × 1024``; of a single row ``n = 1024``."""
+    if height == 1 != width:
+        return f"n = {width}"
+    return f"{height}²" if height == width else f"{height} × {width}"
 
 
 def size_bytes(value: float) -> str:

@@ -1,9 +1,10 @@
-"""Bandwidth over one launch parameter, with what a model says where there is one."""
+"""Bandwidth over one launch parameter, with the prediction of a model where there is one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,37 +29,23 @@ from .style import (
 
 # Panels side by side, and inches of a row of them.
 _MOST_COLUMNS, _HEIGHT = 3, 2.8
-CEILING_COLOUR, CEILING_DASHES = "#555555", (0, (5, 3))
-MODEL_DASHES = (0, (1, 1.2))
+_CEILING: dict[str, Any] = {"color": "#555555", "lw": 0.8, "ls": (0, (5, 3))}
+_MODEL: dict[str, Any] = {"lw": 1.1, "ls": (0, (1, 1.2))}
 TRAINED, PREDICTED = (f"{DERIVED}{name}" for name in ("trained", "predicted_gbs"))
 
 
 def draw(view: Curve, data: FigureData, svg: Path) -> None:
-    """Draw the view `Curve` of a kernel: bandwidth over the axis that the view names."""
-    shown = (data.cells, view.x, view.unit)
-    curve(*shown, svg, data.ceiling, data.named, data.device)
+    """Draw the view `Curve`: a panel for each variant, medians with intervals over an axis.
 
-
-def curve(
-    cells: pd.DataFrame,
-    x: str,
-    unit: str,
-    svg: Path,
-    ceiling: Sequence[CeilingRow] = (),
-    named: Collection[str] = (),
-    model: pd.DataFrame | None = None,
-) -> None:
-    """One panel for each variant: measured medians with intervals, joined by a thin line.
-
-    `cells` are those of one kernel, problem and cache state, `unit` says what `x` counts; the title
-    says what the columns `named` hold. A thin dashed line is the ceiling of the dtype that moves
-    most bytes, a dotted one what the `model` says, of which this is the table.
+    A thin dashed line is the ceiling of the type that moves most bytes, a dotted one the prediction
+    of the device's model.
     """
-    told = _told(cells, model)
+    cells, x = data.cells, view.x
+    predicted = _predicted(cells, data.device)
     apply_style()
     dtypes = [d for d in DTYPE_COLOURS if d in set(cells["dtype"])]
     widest = cells.loc[bytes_touched(cells).idxmax()]
-    limit = cell_ceiling_gbs(ceiling, widest)
+    limit = cell_ceiling_gbs(data.ceiling, widest)
     variants = sorted(cells["variant"].unique())
     # Seaborn lays a grid out in a way of its own, which knows of no legend below it.
     with plt.rc_context({"figure.constrained_layout.use": False}):
@@ -71,33 +58,31 @@ def curve(
             hue_order=dtypes,
             palette=DTYPE_COLOURS,
         )
-    grid.map_dataframe(_series, x=x, told=told)
+    grid.map_dataframe(_series, x=x, predicted=predicted)
     grid.set_titles("{col_name}", size=8)
-    grid.set_axis_labels(f"{x} ({unit})", "GB/s, read + written")
+    grid.set_axis_labels(f"{x} ({view.unit})", "GB/s, read + written")
+    handles = dtype_handles(dtypes)
+    if not predicted.empty:
+        handles.append(Line2D([], [], c="black", label="model", **_MODEL))
     if limit is not None:
-        grid.refline(y=limit, color=CEILING_COLOUR, lw=0.8, ls=CEILING_DASHES)
+        grid.refline(y=limit, **_CEILING)
+        handles.append(Line2D([], [], label=f"ceiling ({widest['dtype']})", **_CEILING))
     grid.set(ylim=(0, None))
-    if _spread_wide(cells[x]):
+    # Most of the distinct values crowd into the lowest quarter of their range.
+    distinct = cells[x].dropna().unique()
+    if np.median(distinct) <= distinct.max() / 4:
         for ax in grid.axes.flat:
             ax.set_xscale("log", base=2)
             ax.xaxis.set_major_formatter("{x:.0f}")
     grid.figure.set_layout_engine("constrained")
     grid.figure.set_size_inches(PAGE_WIDTH, _HEIGHT * -(-len(variants) // _MOST_COLUMNS))
-    limited = None if limit is None else str(widest["dtype"])
-    handles = _legend(dtypes, not told.empty, limited)
     grid.figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
-    title = f"{subject(cells, named)}: bandwidth over {x}"
-    save(grid.figure, svg, title, _caption(cells, told, x, dtypes, ceiling))
+    title = f"{subject(cells, data.named)}: bandwidth over {x}"
+    save(grid.figure, svg, title, _caption(cells, predicted, x, dtypes, data.ceiling))
 
 
-def _spread_wide(values: pd.Series) -> bool:
-    """Whether most of the distinct values crowd into the lowest quarter of their range."""
-    distinct = values.dropna().unique()
-    return bool(np.median(distinct) <= distinct.max() / 4)
-
-
-def _told(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.DataFrame:
-    """The cells of which the model says something, with what as TRAINED and PREDICTED."""
+def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.DataFrame:
+    """The cells that the model knows, with the columns TRAINED and PREDICTED."""
     if model is None:
         return cells.iloc[:0]
     names = ["device_name", "cell_key"]
@@ -105,8 +90,8 @@ def _told(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.DataFrame:
     return cells.merge(model[[*names, *renamed]].rename(columns=renamed), on=names)
 
 
-def _series(data: pd.DataFrame, *, x: str, told: pd.DataFrame, color: str, label: str) -> None:
-    """Measured medians with intervals of one variant and dtype, `label`, and the model's line."""
+def _series(data: pd.DataFrame, *, x: str, predicted: pd.DataFrame, color: str, label: str) -> None:
+    """Medians with intervals of one variant and of the dtype `label`, and the model's line."""
     ok = data[data["status"] == Status.OK].sort_values(x)
     if ok.empty:
         return
@@ -127,25 +112,14 @@ def _series(data: pd.DataFrame, *, x: str, told: pd.DataFrame, color: str, label
         ax=ax,
     )
     sns.lineplot(ok, x=x, y="bandwidth_gbs", color=color, lw=0.6, ax=ax)
-    mine = told[told["cell_key"].isin(ok["cell_key"])]
+    mine = predicted[predicted["cell_key"].isin(ok["cell_key"])]
     if not mine.empty:
-        sns.lineplot(mine, x=x, y=PREDICTED, color=color, lw=1.1, ls=MODEL_DASHES, ax=ax)
-
-
-def _legend(dtypes: list[str], told: bool, limited: str | None) -> list[Line2D]:
-    handles = dtype_handles(dtypes)
-    if told:
-        handles.append(Line2D([], [], c="black", lw=1.1, ls=MODEL_DASHES, label="model"))
-    if limited is not None:
-        line = Line2D([], [], c=CEILING_COLOUR, lw=0.8, ls=CEILING_DASHES)
-        line.set_label(f"ceiling ({limited})")
-        handles.append(line)
-    return handles
+        sns.lineplot(mine, x=x, y=PREDICTED, color=color, ax=ax, **_MODEL)
 
 
 def _caption(
     cells: pd.DataFrame,
-    told: pd.DataFrame,
+    predicted: pd.DataFrame,
     x: str,
     dtypes: Sequence[str],
     ceiling: Sequence[CeilingRow],
@@ -164,7 +138,7 @@ def _caption(
     if not peaks:
         return "No valid cell."
     text = f"Fastest at {x} = {joined(peaks)}."
-    unseen = told[~told[TRAINED].astype(bool)] if len(told) else told
+    unseen = predicted[~predicted[TRAINED].astype(bool)] if len(predicted) else predicted
     if unseen.empty:
         return text
     missed = (unseen["bandwidth_gbs"] / unseen[PREDICTED] - 1).abs()

@@ -13,13 +13,12 @@ from matplotlib.lines import Line2D
 from ..analysis.energy import (
     TIED_SPEED,
     EnergyGroup,
-    EnergyTable,
-    Row,
     energy_groups,
     launch_text,
     read_energy,
 )
-from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save
+from ..core.display import size_words
+from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
 
 _ACROSS = 3
 # Characters that a panel's title has room for.
@@ -30,18 +29,12 @@ _FRONT, _OTHER = OKABE_ITO[1], OKABE_ITO[0]
 
 
 def energy_figure(energy: Path, svg: Path) -> None:
-    """`energy_front` of a run's table of energy."""
-    energy_front(read_energy(energy), svg)
-
-
-def energy_front(table: EnergyTable, svg: Path) -> None:
-    """One panel a group, of those whose launches differ most in energy where they are too many."""
+    """Draw the table `energy`: a panel for each group, at most for those that differ most."""
     apply_style()
+    table = read_energy(energy)
     groups = energy_groups(table.rows)
     if not groups:
-        figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 0.5))
-        ax.set_axis_off()
-        save(figure, svg, "Energy was not measured", table.why or "There is nothing to draw.")
+        save_words(svg, "Energy was not measured", table.why or "There is nothing to draw.")
         return
     widest = sorted(groups, key=_spread)[-MOST_PANELS:]
     shown = [group for group in groups if group in widest]
@@ -58,7 +51,12 @@ def energy_front(table: EnergyTable, svg: Path) -> None:
     # Below the lowest panel of each column.
     for column in range(min(_ACROSS, len(shown))):
         axes[(len(shown) - 1 - column) // _ACROSS, column].set_xlabel("bandwidth (GB/s)")
-    figure.legend(handles=_key(), loc="outside lower center", ncols=4, fontsize=7.5)
+    marks = (("fastest", ">"), ("cheapest", "^"), ("other", "o"))
+    handles = [
+        Line2D([], [], color=_FRONT, marker="o", mec="black", ms=5, label="front"),
+        *(Line2D([], [], ls="", marker=m, mfc="white", mec=_OTHER, label=n) for n, m in marks),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=7.5)
     title = f"Bandwidth and energy of launches: {table.device}"
     save(figure, svg, title, _caption(shown, len(groups)))
 
@@ -69,59 +67,40 @@ def _spread(group: EnergyGroup) -> float:
     return float(max(energies) / min(energies))
 
 
-def _key() -> list[Line2D]:
-    marks = (("fastest", ">"), ("cheapest", "^"), ("other", "o"))
-    return [
-        Line2D([], [], color=_FRONT, marker="o", mec="black", ms=5, label="front"),
-        *(Line2D([], [], ls="", marker=m, mfc="white", mec=_OTHER, label=n) for n, m in marks),
-    ]
-
-
 def _panel(ax: Axes, group: EnergyGroup) -> None:
-    front = group.front
-    keys = {row["cell_key"] for row in front}
+    fastest, cheapest, front = group.fastest, group.cheapest, group.front
     points = [(row["gbs"], 1 / row["joules_per_gb"]) for row in front]
     ax.plot(*zip(*points, strict=True), color=_FRONT, lw=0.9, zorder=1)
     for row in group.rows:
-        is_front = row["cell_key"] in keys
+        is_front = any(row is one for one in front)
         colour = _FRONT if is_front else _OTHER
         low, high = row["joules_per_gb_low"], row["joules_per_gb_high"]
         if low is not None and low > 0:
             ax.plot([row["gbs"]] * 2, [1 / high, 1 / low], color=colour, lw=0.8, zorder=2)
         ax.plot(
-            *(row["gbs"], 1 / row["joules_per_gb"], _mark(row, group)),
+            row["gbs"],
+            1 / row["joules_per_gb"],
+            ">" if row is fastest else "^" if row is cheapest else "o",
             mfc=colour if is_front else "white",
             mec="black" if is_front else colour,
             ms=5,
             zorder=3,
         )
-    fastest = group.fastest
-    height, width = fastest["height"], fastest["width"]
-    size = f"{height}²" if height == width else f"{height} × {width}"
+    size = size_words(fastest["height"], fastest["width"])
     lines = [f"{fastest['kernel']}, {fastest['dtype']}, {size}"]
     lines.append(f"fastest: {launch_text(fastest)}")
-    if group.cheapest is not fastest:
-        lines.append(f"cheapest: {launch_text(group.cheapest)}")
+    if cheapest is not fastest:
+        lines.append(f"cheapest: {launch_text(cheapest)}")
     wrapped = [part for line in lines for part in wrap(line, TITLE_WIDTH)]
     ax.set_title("\n".join(wrapped), fontsize=6.5, loc="left")
     ax.margins(0.12)
-    _widened(ax)
-    ax.locator_params(nbins=4)
-    ax.ticklabel_format(useOffset=False)
-
-
-def _widened(ax: Axes) -> None:
-    """Widen axes to at least TIED_SPEED either way, so that a tie does not look large."""
+    # At least TIED_SPEED either way, so that a tie does not look large.
     for (low, high), widen in ((ax.get_xlim(), ax.set_xlim), (ax.get_ylim(), ax.set_ylim)):
         middle, half = (low + high) / 2, (high - low) / 2
         if half < TIED_SPEED * middle:
             widen((1 - TIED_SPEED) * middle, (1 + TIED_SPEED) * middle)
-
-
-def _mark(row: Row, group: EnergyGroup) -> str:
-    if row is group.fastest:
-        return ">"
-    return "^" if row is group.cheapest else "o"
+    ax.locator_params(nbins=4)
+    ax.ticklabel_format(useOffset=False)
 
 
 def _caption(shown: Sequence[EnergyGroup], groups: int) -> str:

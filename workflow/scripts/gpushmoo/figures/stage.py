@@ -23,7 +23,7 @@ from ..storage.wholefile import DamagedFileError, read_json, read_summed
 from ..workloads.loader import KernelFolder, load_kernel
 from ..workloads.user_code import blamed, file_label
 from ..workloads.views import Curve, FigureData, View
-from .style import PAGE_WIDTH, apply_style, save
+from .style import apply_style, save_words
 
 
 def draw_figure(
@@ -40,7 +40,9 @@ def draw_figure(
     fault = _draw(folder, view, data, svg)
     if fault is not None:
         terminal.write(f"gpushmoo: figure '{svg.stem}' is not drawn: {fault}\n")
-        _draw_fault(folder.name, view.name, fault, svg)
+        plt.close("all")
+        title = f"{folder.name}: view '{view.name}' is not drawn"
+        save_words(svg, title, f"{fault}.", "not drawn", fault=fault)
 
 
 def _figure_data(
@@ -85,12 +87,3 @@ def _draw(folder: KernelFolder, view: View, data: FigureData, svg: Path) -> str 
     if not all(isinstance(note.get(word), str) for word in ("title", "caption")):
         return f"{file_label(file)}: title and caption of view '{view.name}' must be texts"
     return None
-
-
-def _draw_fault(kernel: str, view: str, fault: str, svg: Path) -> None:
-    plt.close("all")
-    apply_style()
-    figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 0.6))
-    ax.axis("off")
-    ax.text(0.5, 0.5, "not drawn", ha="center", va="center", color="#D55E00")
-    save(figure, svg, f"{kernel}: view '{view}' is not drawn", f"{fault}.", fault=fault)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import matplotlib
@@ -112,30 +110,25 @@ def save(figure: Figure, svg: Path, title: str, caption: str, **facts: Any) -> N
     write_json(svg.with_suffix(".json"), {"title": title, "caption": caption, **facts})
 
 
-class LateModule(ModuleType):
-    """Stands for the module of its name, which is imported when something is asked of it."""
+def save_words(svg: Path, title: str, caption: str, word: str = "", **facts: Any) -> None:
+    """Save a figure that shows nothing, or one `word`, in the place of one that cannot be drawn."""
+    apply_style()
+    figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 0.6))
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, word, ha="center", va="center", color=OKABE_ITO[1])
+    save(figure, svg, title, caption, **facts)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self.__name__), name)
 
-
-@contextmanager
-def _without_scipy() -> Iterator[None]:
-    cluster = ModuleType("scipy.cluster")
-    vars(cluster)["hierarchy"] = LateModule("scipy.cluster.hierarchy")
-    # None makes an import of that name an ImportError.
-    withheld: dict[str, Any] = {"scipy.stats": None, "scipy.cluster": cluster}
-    if sys.modules.keys() & withheld:
-        withheld = {}
-    sys.modules.update(withheld)
+def _seaborn() -> Any:
+    """Seaborn without scipy, whose import takes longer than a figure does."""
+    # None makes an import of that name an ImportError, with which seaborn does without it.
+    withheld = {"scipy.stats", "scipy.cluster"} - sys.modules.keys()
+    sys.modules.update(dict.fromkeys(withheld))  # type: ignore[arg-type]
     try:
-        yield
+        return import_module("seaborn")
     finally:
         for name in withheld:
             del sys.modules[name]
 
 
-with _without_scipy():
-    import seaborn as sns
-
-__all__ = ["sns"]
+sns = _seaborn()

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ..analysis.history import BEST, COPY, HistoryTables, read_history
-from ..core.display import kind_words
+from ..core.display import kind_words, size_words
 from ..core.schema import GROUP
-from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save
+from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
 
 _ACROSS = 3
 # What stands below each other, each with a scale of its own, as a copy may be many times as fast:
@@ -36,20 +36,14 @@ _HEAD_ROOM = {BEST: 0.2, COPY: 0.4}
 
 
 def history_figure(tables: Sequence[Path], svg: Path) -> None:
-    """`draw_history` of the `tables` that a run's stage of history wrote."""
-    draw_history(read_history(tables[0].parent), svg)
+    """Draw the `tables` of a run's history: the groups whose bests changed most.
 
-
-def draw_history(found: HistoryTables, svg: Path) -> None:
-    """A page of time lines: of the groups whose bests changed most, then of the largest problems.
-
-    Writes the figure `svg`, and title and caption beside it.
+    Of groups that did not change, those of the largest problems come first.
     """
     apply_style()
+    found = read_history(tables[0].parent)
     if found.why is not None:
-        figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 0.5))
-        ax.set_axis_off()
-        save(figure, svg, "There is no history", found.why)
+        save_words(svg, "There is no history", found.why)
         return
     every = found.rows.drop_duplicates(list(GROUP))
     shown = _most_changed(found, every)
@@ -152,8 +146,7 @@ def _told(rows: pd.DataFrame) -> list[str]:
 
 
 def _title(row: pd.Series, told: Sequence[str]) -> str:
-    height, width = row["height"], row["width"]
-    size = f"{height}²" if height == width else f"{height} × {width}"
+    size = size_words(row["height"], row["width"])
     words = {"height": f"{size} elements", "launch_kind": kind_words(row["launch_kind"])}
     text = ", ".join(words.get(name, str(row[name])) for name in told)
     return "\n".join(wrap(text, TITLE_WIDTH, break_long_words=False))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,72 +35,63 @@ from .style import (
     state_words,
 )
 
-Json = dict[str, Any]
-# By cache state (as a reader calls it): places that have a cell, with the fastest cell there.
-Tops = dict[str, list[tuple[str, Json]]]
-
 # Lengths of dashes and gaps, in widths of the line; no gap is a solid line.
 DASHES = {"warm": (1, 0), "flushed": (4, 2)}
 MOST_TICKS = 8
 
 
 def draw(view: WorkingSet, data: FigureData, svg: Path) -> None:
-    """Draw the view `WorkingSet` of a kernel: best bandwidth over the bytes touched."""
-    workingset(data.cells, data.kernel, svg, data.ceiling)
+    """Draw the view `WorkingSet`: a line for each dtype and cache state over the bytes touched.
 
-
-def workingset(
-    cells: pd.DataFrame, kernel: str, svg: Path, ceiling: Sequence[CeilingRow] = ()
-) -> None:
-    """One line for each dtype and cache state of `kernel`, with its intervals.
-
-    `cells` are all cells of the kernel; each point is the best verified one over variants and
-    launch parameters. A vertical line stands at the nominal size of the last cache level.
+    Each point is the best verified cell over variants and launch parameters, with its interval. A
+    vertical line stands at the nominal size of the last cache level.
     """
     apply_style()
+    cells = data.cells
     best = fastest(cells, ["dtype", "cache_state", BYTES_TOUCHED])
     dtypes = [d for d in DTYPE_COLOURS if d in set(best["dtype"])]
     states = [s for s in DASHES if s in set(best["cache_state"])]
-    cache = cache_bytes(cells)
-    word = cache_word(cells)
+    cache, word = cache_bytes(cells), cache_word(cells)
     figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 2.5))
     for dtype in dtypes:
         for state in states:
             _intervals(ax, best[(best["dtype"] == dtype) & (best["cache_state"] == state)])
-    sns.lineplot(
-        best,
-        x=BYTES_TOUCHED,
-        y="bandwidth_gbs",
-        **_looks(dtypes, states),
-        lw=1.0,
-        errorbar=None,
-        legend=False,
-        ax=ax,
-    )
+    if dtypes:
+        sns.lineplot(
+            best,
+            x=BYTES_TOUCHED,
+            y="bandwidth_gbs",
+            hue="dtype",
+            hue_order=dtypes,
+            palette=DTYPE_COLOURS,
+            style="cache_state",
+            style_order=states,
+            dashes={state: DASHES[state] for state in states},
+            lw=1.0,
+            errorbar=None,
+            legend=False,
+            ax=ax,
+        )
+    handles = dtype_handles(dtypes)
+    for state in states:
+        face = "black" if state == "warm" else "white"
+        line = Line2D([], [], c="black", lw=1.0, ls=(0, DASHES[state]), marker="o", ms=4, mfc=face)
+        line.set_label(state_words(state, word))
+        handles.append(line)
     if cache is not None:
         ax.axvline(cache, color="black", lw=0.7)
+        label = f"{word}, {size_bytes(cache)}"
+        handles.append(Line2D([], [], c="black", lw=0.7, marker="|", ls="", ms=9, label=label))
     _size_axis(ax, [*best[BYTES_TOUCHED], *([] if cache is None else [cache])])
     ax.set_xlabel("bytes touched by a launch (read + written)")
     ax.set_ylabel("GB/s, read + written")
     ax.set_ylim(bottom=0)
-    marked = None if cache is None else f"{word}, {size_bytes(cache)}"
-    handles = _legend(dtypes, states, marked, word)
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
     # A kernel is no share of the ceiling that it is itself.
-    others = [] if kernel in {r.kernel for r in ceiling} else ceiling
-    tops, ends = _top_cells(best, word), _ends(cache_ends(cells), word)
-    title = f"{kernel}: bandwidth over the bytes touched"
-    save(figure, svg, title, _caption(tops, ends, others))
-
-
-def _looks(dtypes: list[str], states: list[str]) -> dict[str, Any]:
-    """What seaborn draws the lines by: a colour for each dtype, dashes for each cache state."""
-    if not dtypes:
-        return {}
-    hue = {"hue": "dtype", "hue_order": dtypes, "palette": DTYPE_COLOURS}
-    dashes = {state: DASHES[state] for state in states}
-    return {**hue, "style": "cache_state", "style_order": states, "dashes": dashes}
+    others = [] if data.kernel in {r.kernel for r in data.ceiling} else data.ceiling
+    title = f"{data.kernel}: bandwidth over the bytes touched"
+    save(figure, svg, title, _caption(best, cache_ends(cells), word, others))
 
 
 def _intervals(ax: Axes, rows: pd.DataFrame) -> None:
@@ -150,59 +140,31 @@ def _tick(value: float) -> str:
     return f"{value:g} B"
 
 
-def _legend(dtypes: list[str], states: list[str], cache: str | None, word: str) -> list[Line2D]:
-    handles = dtype_handles(dtypes)
-    for state in states:
-        face = "black" if state == "warm" else "white"
-        line = Line2D([], [], c="black", lw=1.0, ls=(0, DASHES[state]), marker="o", ms=4, mfc=face)
-        line.set_label(state_words(state, word))
-        handles.append(line)
-    if cache is not None:
-        handles.append(Line2D([], [], c="black", lw=0.7, marker="|", ls="", ms=9, label=cache))
-    return handles
-
-
-def _top_cells(best: pd.DataFrame, word: str) -> Tops:
-    """For each cache state the places that have a cell, and the fastest cell there."""
-    share = best["working_set_over_cache"]
-    regions = ((f"inside the {word}", share <= INSIDE), ("far outside", share >= OUTSIDE))
-    tops: Tops = {}
-    for state in DASHES:
-        in_state = best["cache_state"] == state
-        places = [(place, best[in_state & in_region]) for place, in_region in regions]
-        # Without a cache's size, or with sizes near it alone, there is one place.
-        if all(rows.empty for _, rows in places):
-            places = [("at most", best[in_state])]
-        cells = [
-            (p, rows.loc[rows["bandwidth_gbs"].idxmax()].to_dict())
-            for p, rows in places
-            if len(rows)
-        ]
-        if cells:
-            tops[state_words(state, word)] = cells
-    return tops
-
-
-def _caption(tops: Tops, ends: list[str], ceiling: Sequence[CeilingRow]) -> str:
+def _caption(
+    best: pd.DataFrame, ends: Sequence[CacheEnd], word: str, ceiling: Sequence[CeilingRow]
+) -> str:
     """The finding: the speed inside the cache and outside, and where it falls."""
-    for state, cells in tops.items():
-        clauses = [f"{_speed(cell, ceiling)} {place} ({cell['dtype']})" for place, cell in cells]
-        text = f"{_capital(state)}: {joined(clauses)}."
-        return f"{text} {_capital('; '.join(ends))}." if ends else text
-    return "No valid cell."
-
-
-def _speed(cell: Json, ceiling: Sequence[CeilingRow]) -> str:
-    told = told_share(ceiling, cell)
-    return gbs(cell["bandwidth_gbs"]) + ("" if told is None else f", {told.words},")
-
-
-def _ends(ends: list[CacheEnd], word: str) -> list[str]:
-    """Where the cache ends, in words; dtypes that agree share a clause."""
-    places: dict[str, list[str]] = {}
+    states = [state for state in DASHES if state in set(best["cache_state"])]
+    if not states:
+        return "No valid cell."
+    own = best[best["cache_state"] == states[0]]
+    share = own["working_set_over_cache"]
+    regions = {f"inside the {word}": share <= INSIDE, "far outside": share >= OUTSIDE}
+    places = {place: own[in_region] for place, in_region in regions.items() if in_region.any()}
+    clauses = []
+    # Without a cache's size, or with sizes near it alone, there is one place.
+    for place, rows in (places or {"at most": own}).items():
+        top = rows.loc[rows["bandwidth_gbs"].idxmax()]
+        told = told_share(ceiling, top)
+        of = "" if told is None else f", {told.words},"
+        clauses.append(f"{gbs(top['bandwidth_gbs'])}{of} {place} ({top['dtype']})")
+    text = f"{_capital(state_words(states[0], word))}: {joined(clauses)}."
+    # Dtypes whose cache ends at the same place share a clause.
+    falls: dict[str, list[str]] = {}
     for end in sorted(ends, key=lambda e: list(DTYPE_COLOURS).index(e.dtype)):
-        places.setdefault(_place(end, word), []).append(end.dtype)
-    return [f"the warm {joined(d)} bandwidth falls between {place}" for place, d in places.items()]
+        falls.setdefault(_place(end, word), []).append(end.dtype)
+    fallen = [f"the warm {joined(d)} bandwidth falls between {at}" for at, d in falls.items()]
+    return f"{text} {_capital('; '.join(fallen))}." if fallen else text
 
 
 def _place(end: CacheEnd, word: str) -> str:

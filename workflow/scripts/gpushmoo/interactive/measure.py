@@ -279,7 +279,7 @@ class Sweep:
         import matplotlib as mpl
         from matplotlib.figure import Figure
 
-        from ..figures.heatmap import draw_panels, every_variant, words_of
+        from ..figures.heatmap import draw_panels, every_variant, over_words
         from ..figures.style import set_style, subject
 
         sweep = self._request.sweep
@@ -301,13 +301,11 @@ class Sweep:
         ranked = chosen.sort_values("bandwidth_gbs", na_position="first")
         with mpl.rc_context():
             set_style()
-            words = words_of(view)
             # None of pyplot's: it opens no window, and a notebook shows it once.
             figure = Figure()
-            panels = every_variant(ranked, sweep.dtypes)
-            draw_panels(figure, panels, view.x, view.y, words)
+            draw_panels(figure, every_variant(ranked, sweep.dtypes), view)
             title = subject(chosen, [c for c, n in counts.items() if n > 1])
-            figure.suptitle(f"{title}: bandwidth over {words.over}", fontsize=10)
+            figure.suptitle(f"{title}: bandwidth over {over_words(view)}", fontsize=10)
         return figure
 
     def _view(self, x: str | None, y: str | None) -> HeatMap:

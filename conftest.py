@@ -67,7 +67,7 @@ def examples(in_test: int) -> int:
 # some 5 s of a core, so that no worker is left with one of them at the end.
 FIRST = (
     *("test_complete_run", "test_cuda_compiles", "test_whole_runs", "test_blocks"),
-    *("test_what_runs_again", "test_faults", "test_user_kernel", "test_isolation"),
+    *("test_what_runs_again", "test_faults", "test_user_kernel", "test_processes"),
     *("test_devices", "test_killed_run", "test_bad_config", "test_build_rule", "test_config"),
     *("test_profiles", "test_figures", "test_summation", "test_dot_resident"),
     *("test_dot_streamed", "test_report"),

@@ -196,7 +196,7 @@ def measured(
     said, built = io.StringIO(), build_file(out, built_as, sweep, dtype)
     cache = cache_of(out)
     task = ShardTask(params, place, cache, first, built, worker_log=out / "worker.log")
-    shard = measure_shard(task, said, lambda: None, lambda told, _: told)
+    shard = measure_shard(task, said)
     write_parquet(shard.table, file, shard.metadata)
     return said.getvalue().strip().splitlines()[-1]
 

@@ -44,7 +44,7 @@ class Bench:
         out = self._tmp / "shard.parquet"
         params = self.params(variants, threads) | other
         task = ShardTask(params, (1, 1), self._choice.cache, build=build, log_file="the.log")
-        run_shard(task, out, self.terminal, self._tmp / "plan.json")
+        run_shard(task, out, self.terminal)
         table, _ = read_shard(out)
         return table.to_pandas()
 

@@ -39,7 +39,6 @@ from gpushmoo.measuring.events import (
     CellRun,
     Event,
     Finished,
-    Lost,
     Measure,
     Message,
     ShardResult,
@@ -142,7 +141,7 @@ class Fault:
 
     `kind` is a key of ERRORS or ENDS, ``lazy`` (writes nothing), ``wrong`` (writes one bad word),
     ``past`` or ``before`` (writes beside its output), ``input`` (writes into it), ``slow`` (takes
-    100 s), ``paused`` (the process is stopped for 100 s) or ``zero`` (the device's clock stands).
+    100 s) or ``zero`` (the device's clock stands).
     """
 
     tag: Tag
@@ -192,16 +191,10 @@ class FakeDevice:
     # Processes that may open the device after each other; None: any number.
     openings: int | None = None
     opened: int = 0
-    paused: bool = False
 
     def seconds(self, tag: Tag, nth_sample: int, launches: int) -> float:
         """Of one launch in the cell's sample number `nth_sample`, from 0, of so many launches."""
         return self.launch_s
-
-    def stood_still(self) -> bool:
-        """As StandstillWatch."""
-        paused, self.paused = self.paused, False
-        return paused
 
     def open(self) -> None:
         """A fresh context."""
@@ -350,7 +343,6 @@ class FakeBound:
                 device.lost = device.lost or f.kind == "lost"
                 if f.kind in ENDS:
                     raise ENDS[f.kind]
-                device.paused = device.paused or f.kind == "paused"
                 if f.kind in ERRORS:
                     raise ERRORS[f.kind](f"{f.kind} in {operation} {nth}")
                 return f.kind
@@ -360,8 +352,7 @@ class FakeBound:
         operation = "prove" if self.proves else "run"
         self.device.log.append((operation, self.tag))
         kind = self.fault(operation)
-        long = kind in ("slow", "paused")
-        self.device.clock.now += 100.0 if long else self.device.launch_s
+        self.device.clock.now += 100.0 if kind == "slow" else self.device.launch_s
         if kind != "lazy":
             self.dst[:] = self.src
         self.misbehave(kind)
@@ -387,7 +378,7 @@ class FakeBound:
         odd = self.tag in self.device.uneven and self.calls["sample"] % 2 == 1
         alone = self.device.seconds(self.tag, self.calls["sample"] - 1, launches)
         usual = alone * (1.5 if odd else 1.0)
-        seconds = {"slow": 100.0, "paused": 100.0, "zero": 0.0}.get(str(kind), usual)
+        seconds = {"slow": 100.0, "zero": 0.0}.get(str(kind), usual)
         self.device.clock.now += seconds * launches
         return seconds
 
@@ -497,12 +488,11 @@ def work(
         None,
         do.together,
         dict(do.launches),
-        device.stood_still,
     )
     try:
         ShardRun(steps).measure(cells)
     except DeviceLostError as err:
-        return FakeWorker([*told, Lost(str(err))])
+        return FakeWorker(told, err)
     except ProcessDiedError:
         return FakeWorker(told, WorkerGoneError("the measuring process was ended by SIGSEGV"))
     except ProcessStruckError:

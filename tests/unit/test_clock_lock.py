@@ -237,7 +237,7 @@ def test_a_job_frees_the_clocks_that_it_locked_whether_it_ends_well_or_not(
             assert calls() == LOCKED
             raise OSError("no space")
 
-        monkeypatch.setattr(job, "write_result", fail)
+        monkeypatch.setattr(job, "LiveFile", fail)
         with pytest.raises(OSError, match="no space"):
             measured(copies, tmp_path)
     else:

@@ -60,7 +60,7 @@ class Run:
         # Its own: what another worker compiles at the same time may be other machine code, and
         # cells of other code are not taken over.
         task = ShardTask(told, (1, 1), self.root / ".cache", before, earlier=earlier)
-        run_shard(task, out, self.terminal, self.root / "plan.json")
+        run_shard(task, out, self.terminal)
         self.table, self.metadata = read_shard(out)
         assert fault_of(out, self.table, self.metadata, None) is None
         return self.table.to_pandas().set_index("cell_key")

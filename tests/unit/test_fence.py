@@ -24,7 +24,6 @@ from gpushmoo.measuring.events import CellRun, NoLaunch
 from gpushmoo.workloads.contract import CopyWorkload
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, KernelFolderError, load_kernel
-from gpushmoo.workloads.user_code import LastWords, guarded, mark, share, swap
 
 Load = Callable[..., KernelFolder]
 
@@ -286,29 +285,3 @@ def test_any_typed_error_and_a_compilers_message_of_any_length_are_bounded() -> 
     assert len(err.log) < 1.1e6
     assert err.log.startswith("kernel.cl:1:2")
     assert err.log.endswith("last words")
-
-
-def test_what_runs_stands_in_shared_memory_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpushmoo.workloads.user_code._now", bytearray(256))
-    words = LastWords()
-    share(words.descriptor)
-    heard: list[str | None] = []
-
-    def inner(self: Any) -> None:
-        heard.append(words.read())
-
-    def outer(self: Any) -> None:
-        guarded("launch", inner, None)(self)
-        heard.append(words.read())
-        sys.exit(0)
-
-    with pytest.raises(WorkloadError):
-        workload_with(proof=outer).proof()
-    assert heard == ["workload.py's launch ran", "workload.py's proof ran"]
-    # Kernels run beside it, and may be what ends the process.
-    workload_with(host_part=inner).host_part()
-    assert heard[2:] == [None]
-    assert words.read() is None
-    swap(mark("ü" * 300))
-    assert str(words.read()).startswith("üüü")
-    words.close()

@@ -27,8 +27,9 @@ from fakes import (
     shares,
     work,
 )
+from gpushmoo.core.errors import DeviceLostError
 from gpushmoo.core.schema import Status
-from gpushmoo.core.space import USUAL, Cell, Condition, Problem, ShardSpace
+from gpushmoo.core.space import USUAL, Cell, Problem, ShardSpace
 from gpushmoo.devices.base import Reading
 from gpushmoo.measuring.builds import build_variants, plan_cells
 from gpushmoo.measuring.events import (
@@ -38,11 +39,10 @@ from gpushmoo.measuring.events import (
     Ended,
     Finished,
     Grouped,
-    Lost,
     Measure,
     Read,
+    WorkerCrashedError,
 )
-from gpushmoo.measuring.process import WorkerCrashedError
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.supervise import FAULTS_PER_VARIANT, Supervisor
 from gpushmoo.workloads.contract import Launch
@@ -89,7 +89,7 @@ def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
     assert all([log[i - 1][0], log[i + 1][0]] == ["poison", "compare"] for i in places)
 
 
-KINDS = st.sampled_from([*ERRORS, *ENDS, "lazy", "wrong", "slow", "paused", "zero"])
+KINDS = st.sampled_from([*ERRORS, *ENDS, "lazy", "wrong", "slow", "zero"])
 FAULTS = st.builds(
     Fault,
     st.sampled_from([cell_tag(c) for c in CELLS]),
@@ -143,7 +143,7 @@ def test_every_cell_ends_with_one_status_whatever_breaks(
     )
     outcome = measure_cells(device, CELLS, thread_limit=thread_limit)
     assert [r.cell for r in outcome.runs] == CELLS
-    harmed = {f.tag for f in faults if f.kind != "paused"}
+    harmed = {f.tag for f in faults}
     everything_works = lost_at is None and copy_error is None and openings is None
     for run in outcome.runs:
         assert run.status in set(Status)
@@ -215,13 +215,8 @@ def test_fault_gives_its_own_status_and_harms_no_other_cell(
 @pytest.mark.parametrize(
     ("operation", "nth"), [("run", 0), ("run", 1), *[("sample", n) for n in range(8)]]
 )
-@pytest.mark.parametrize(("kind", "times"), [("slow", 1), ("paused", 1), ("paused", 4)])
-def test_a_pause_in_a_launch_costs_nothing_but_that_launch(
-    operation: str, nth: int, kind: str, times: int
-) -> None:
-    """Stopped and continued, or, where nothing tells of it, only found to have taken too long."""
-    pauses = [Fault(cell_tag(FIRST), operation, nth + n, kind) for n in range(times)]
-    device = FakeDevice(faults=pauses, launch_s=4e-6)
+def test_a_long_pause_in_a_launch_costs_nothing_but_that_launch(operation: str, nth: int) -> None:
+    device = FakeDevice(faults=[Fault(cell_tag(FIRST), operation, nth, "slow")], launch_s=4e-6)
     outcome = measure_cells(device, [FIRST, *OTHERS])
     assert {r.status for r in outcome.runs} == {Status.OK}
     for run in outcome.runs:
@@ -231,33 +226,6 @@ def test_a_pause_in_a_launch_costs_nothing_but_that_launch(
         assert run.spent_s == pytest.approx(6 * 16 * 4e-6)
         assert len(run.sampled_at_s) == 6
     check_progress(outcome)
-
-
-def test_a_pause_in_the_runtimes_copy_costs_nothing_but_that_copy() -> None:
-    class Stopped(FakeDevice):
-        def bind_copy(self, source: Any, target: Any) -> Any:
-            device, copy = self, super().bind_copy(source, target)
-
-            class Copy:
-                def sample(self, launches: int, met: Condition) -> float:
-                    device.paused = device.log.count(("copy",)) == 2
-                    return copy.sample(launches, met) + 100.0 * device.paused
-
-            return Copy()
-
-    result = measure_cells(Stopped(), [FIRST]).result
-    (copies,) = result.copies.values()
-    assert [seconds for _, seconds in copies] == [1e-3] * 6
-
-
-def test_a_process_that_is_stopped_all_the_time_comes_to_an_end() -> None:
-    class Stopped(FakeDevice):
-        def stood_still(self) -> bool:
-            return True
-
-    outcome = measure_cells(Stopped(), [FIRST, *OTHERS])
-    assert {r.status for r in outcome.runs} == {Status.OK}
-    assert {len(r.samples_s) for r in outcome.runs} == {6}
 
 
 def test_cell_that_fails_its_last_verification_keeps_its_samples_and_tells_the_words() -> None:
@@ -390,7 +358,7 @@ def test_device_that_comes_back_broken_costs_no_finished_cell() -> None:
 
     ended = measure_cells(FakeDevice(), [FIRST])[FIRST]
     runs = [CellRun(c, FOLDER.workload.launch(c)) for c in [FIRST, *OTHERS]]
-    worker = FakeWorker([Ended(ended), Began((OTHERS[0].key,)), Lost("gone")])
+    worker = FakeWorker([Ended(ended), Began((OTHERS[0].key,))], DeviceLostError("gone"))
     result = Supervisor(runs, broken, 1.0, lambda done, share: None).measure(worker)
     statuses = Counter(r.status for r in result.runs.values())
     # The one that ran was not taken again alone, so it is not to blame.

@@ -13,7 +13,6 @@ from gpushmoo.devices.cuda.timing import SPINS_US
 from gpushmoo.measuring.rounds import LONGEST_S, SHORT_S
 from gpushmoo.measuring.settings import TOGETHER
 from gpushmoo.storage.joblog import MOST_BYTES
-from gpushmoo.storage.store import ROOM_LIMIT_S
 
 DOCS = ROOT / "docs"
 NUMBER = re.compile(
@@ -27,7 +26,6 @@ CONSTANTS = frozenset(
 # What the code says itself.
 SETTINGS = frozenset(
     {
-        f"{ROOM_LIMIT_S / 60:.0f} minutes",
         f"{MOST_BYTES / 1e6:.0f} MB",
         f"{SHORT_S * 1e6:.0f} µs",
         f"{LONGEST_S:.2f} s",

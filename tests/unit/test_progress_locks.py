@@ -10,16 +10,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-from bench import Bench
-from conftest import ROOT, environment
+from conftest import environment
 from fakes import FakeClock
-from gpushmoo.devices.select import DeviceChoice
-from gpushmoo.measuring.locks import DeviceLock, device_lock, lock_one
+from gpushmoo.measuring.locks import device_lock, lock_one
 from gpushmoo.measuring.progress import Progress, duration
-from gpushmoo.storage import store
 
 
 def lines_of(progress: Progress) -> list[str]:
@@ -205,27 +201,3 @@ def test_a_device_is_locked_as_long_as_the_process_that_measures_on_it(
         finally:
             os.kill(measuring, signal.SIGKILL)
     assert lock_one([(0, "GPU-a")], lambda: None)
-
-
-def test_a_job_that_waits_for_room_on_the_disk_has_freed_its_device(
-    opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locks, write = tmp_path / "locks", store.write_parquet
-    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(locks))
-    monkeypatch.setattr(store, "_ROOM_POLL_S", 0.01)
-    free: list[bool] = []
-
-    def on_a_full_disk(*args: Any) -> None:
-        [path] = locks.iterdir()
-        with DeviceLock(path) as lock:
-            free.append(lock.acquire())
-        if not free[-1]:
-            raise OSError(28, "No space left on device")
-        write(*args)
-
-    monkeypatch.setattr(store, "write_parquet", on_a_full_disk)
-    bench = Bench(opencl_choice, ROOT / "kernels/copy2d_coalesced", tmp_path)
-    rows = bench.measure(["element"], axes={"block_x": 8, "block_y": 8})
-    assert set(rows["status"]) == {"ok"}
-    assert free[0] is False
-    assert "waits 10 min for room" in bench.terminal.getvalue()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import multiprocessing
 import os
@@ -36,7 +35,6 @@ from gpushmoo.storage.store import (
     read_shard,
     read_table,
     write_parquet,
-    write_result,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,13 +169,21 @@ def test_what_is_written_is_read_again(table: pa.Table, shard: Path) -> None:
     assert [p.name for p in shard.parent.iterdir()] == [shard.name]
 
 
-def test_failing_write_leaves_the_old_file_and_nothing_else(
-    table: pa.Table, shard: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("code", [28, 30], ids=["no space", "read-only"])
+def test_failing_write_is_said_and_leaves_the_old_file_and_nothing_else(
+    table: pa.Table, shard: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
+    def refuse(where: Path, *_: Any, **__: Any) -> None:
+        Path(where).write_bytes(b"PAR1 half a file")
+        raise OSError(code, os.strerror(code))
 
-    Disk(monkeypatch, 1, 28)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr(store.pq, "ParquetWriter", refuse)
+    with pytest.raises(NotWrittenError) as caught:
         write_parquet(table.slice(0, 1), shard, METADATA)
+    assert str(caught.value) == (
+        f"'{shard}' could not be written ({os.strerror(code)}); make room or make it writable and "
+        "start the run again: finished shards are kept."
+    )
     assert list(shard.parent.iterdir()) == [shard]
     assert read_shard(shard)[0].equals(table)
 
@@ -305,61 +311,6 @@ WITHOUT_AXES = json.dumps({"schema_version": SCHEMA_VERSION}).encode()
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"{}", WITHOUT_AXES])
 def test_unreadable_provenance_is_refused(table: pa.Table, shard: Path, payload: bytes) -> None:
     assert "provenance" in refused(rewritten(table, shard, payload))
-
-
-# Processes killed, disks full, two writers of one file: what was measured stays
-
-
-class Disk:
-    """Refuses the first writes with an error, then lets them pass."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, refusals: int, code: int) -> None:
-        self.left, self._code = refusals, code
-        self._writer = store.pq.ParquetWriter
-        monkeypatch.setattr(store.pq, "ParquetWriter", self)
-        monkeypatch.setattr(store, "_ROOM_POLL_S", 0.0)
-
-    def __call__(self, where: Path, schema: pa.Schema, **options: Any) -> Any:
-        if self.left > 0:
-            self.left -= 1
-            Path(where).write_bytes(b"PAR1 half a file")
-            raise OSError(self._code, os.strerror(self._code))
-        return self._writer(where, schema, **options)
-
-
-@pytest.mark.parametrize("code", [28, 122], ids=["no space", "quota"])
-def test_a_result_waits_for_room_and_says_so_once(
-    table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    Disk(monkeypatch, 3, code)
-    terminal, path = io.StringIO(), tmp_path / "a.parquet"
-    released: list[str] = []
-    write_result(table, path, METADATA, terminal, lambda: released.append(terminal.getvalue()))
-    # Once, and before anybody is asked to make room.
-    assert released == [""]
-    assert read_shard(path)[0].equals(table)
-    assert [p.name for p in tmp_path.iterdir()] == ["a.parquet"]
-    assert terminal.getvalue() == (
-        f"gpushmoo: '{path}' could not be written ({os.strerror(code)}); it is measured and waits "
-        "10 min for room: free some.\n"
-    )
-
-
-@pytest.mark.parametrize(("code", "limit_s"), [(28, 0.0), (30, 600.0), (5, 600.0)])
-def test_a_result_that_cannot_be_written_is_named_with_what_to_do(
-    table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, limit_s: float
-) -> None:
-    monkeypatch.setattr(store, "ROOM_LIMIT_S", limit_s)
-    disk = Disk(monkeypatch, 100, code)
-    path = tmp_path / "a.parquet"
-    with pytest.raises(NotWrittenError) as caught:
-        write_result(table, path, METADATA, io.StringIO(), lambda: None)
-    assert str(caught.value) == (
-        f"'{path}' could not be written ({os.strerror(code)}); make room or make it writable and "
-        "start the run again: only this shard is measured again."
-    )
-    assert disk.left == 99
-    assert list(tmp_path.iterdir()) == []
 
 
 def _write_often(table: pa.Table, path: Path, start: Any) -> None:

@@ -9,9 +9,19 @@ from itertools import accumulate
 import pytest
 from conftest import examples
 from fakes import FOLDER, FakeDevice, FakeWorker, Fault, cell_tag, make_cells, measure_cells
+from gpushmoo.core.errors import DeviceLostError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import Cell
-from gpushmoo.measuring.events import Began, CellRun, Ended, Finished, Measure, Message, Preparing
+from gpushmoo.measuring.events import (
+    Began,
+    CellRun,
+    Ended,
+    Finished,
+    Measure,
+    Message,
+    NoLaunch,
+    Preparing,
+)
 from gpushmoo.measuring.process import WorkerGoneError, WorkerKilledError, WorkerSilentError
 from gpushmoo.measuring.settings import TOGETHER
 from gpushmoo.measuring.supervise import (
@@ -211,12 +221,11 @@ def test_a_fault_of_nobody_is_not_the_end() -> None:
         assert {r.status for r in supervised(FakeWorker([], err), start)} == {Status.OK}
 
 
-# One that ends in a method of the workload: its own cells are told so, no others. By a fake process
-# that tells what it is given; `test_broken_workloads` has real ones.
+# One that ends while data are made: that costs their cells, no others.
 
-SAID = "kernels/tiny: the measuring process ended with status 0 while workload.py's inputs ran"
-GONE = WorkerGoneError(SAID, in_workload=True)
-SHORT = Preparing(CELLS[0].problem, frozenset("a"))
+SAID = "the measuring process ended with status 0"
+GONE = WorkerGoneError(SAID)
+DATA = Preparing(CELLS[0].problem, frozenset("a"))
 
 
 def outcome(told: list[Message], *ends: Exception) -> tuple[list[CellRun], list[Measure]]:
@@ -237,39 +246,49 @@ def outcome(told: list[Message], *ends: Exception) -> tuple[list[CellRun], list[
     return supervised(next_worker(), start), asked
 
 
-@pytest.mark.parametrize("end", [GONE, WorkerSilentError(SAID, in_workload=True)])
-def test_an_end_while_buffers_are_made_costs_the_group_they_were_made_for(end: Exception) -> None:
-    runs, asked = outcome([SHORT], end, end)
-    group = [r for r in runs if r.cell.problem == SHORT.problem and r.cell.variant == "a"]
-    assert {(r.status, r.message) for r in group} == {(Status.WORKLOAD_FAILED, SAID)}
+@pytest.mark.parametrize(
+    ("end", "times"),
+    [
+        (GONE, FAULTS_OF_NOBODY),
+        (WorkerSilentError(SAID), FAULTS_OF_NOBODY),
+        (WorkerKilledError(SAID), STRIKES_OF_NOBODY),
+    ],
+)
+def test_ends_while_data_are_made_cost_the_cells_of_these_data(end: Exception, times: int) -> None:
+    runs, asked = outcome([DATA], *[end] * times)
+    group = [r for r in runs if r.cell.problem == DATA.problem and r.cell.variant == "a"]
+    assert {(r.status, r.message) for r in group} == {
+        (Status.WORKLOAD_FAILED, f"{SAID} while workload.py made the data of 4x8")
+    }
     # At first all are taken again: it might have been bad luck.
     everyone = {r.cell.key for r in runs}
-    assert [do.keys for do in asked] == [everyone, everyone - {r.cell.key for r in group}]
+    others = everyone - {r.cell.key for r in group}
+    assert [do.keys for do in asked] == [*[everyone] * (times - 1), others]
 
 
 def test_an_end_in_a_cell_costs_that_cell_once_it_was_alone() -> None:
     key = CELLS[3].key
-    runs, asked = outcome([SHORT, Began((key,))], GONE)
+    runs, asked = outcome([DATA, Began((key,))], GONE)
     assert Status.WORKLOAD_FAILED not in {r.status for r in runs}
     assert [do.keys for do in asked] == [{c.key for c in CELLS} - {key}, {key}]
 
 
-def test_a_cell_that_says_nothing_for_too_long_is_a_timeout_whatever_runs() -> None:
-    key = CELLS[0].key
-    silent = WorkerSilentError(SAID, in_workload=True)
-    workers = [FakeWorker([SHORT, Began((key,))], silent) for _ in range(2)]
+@pytest.mark.parametrize(
+    "told", [[], [DATA, Ended(CellRun(FIRST, NoLaunch()))], [Preparing(DATA.problem)]]
+)
+@pytest.mark.parametrize("end", [GONE, DeviceLostError("gone")])
+def test_ends_while_neither_data_are_made_nor_a_cell_runs_lose_the_device(
+    told: list[Message], end: Exception
+) -> None:
+    runs, _ = outcome(told, end, end)
+    assert {r.status for r in runs} == {Status.LOST_DEVICE}
+
+
+def test_a_cell_that_says_nothing_for_too_long_is_a_timeout() -> None:
+    told = [DATA, Began((FIRST.key,))]
+    workers = [FakeWorker([*told], WorkerSilentError(SAID)) for _ in range(2)]
     [run] = supervised(workers.pop(), lambda do: workers.pop(), CELLS[:1])
-    assert run.status is Status.TIMEOUT
-
-
-def test_an_end_before_anything_is_made_costs_every_cell() -> None:
-    runs, _ = outcome([], GONE, GONE)
-    assert {(r.status, r.message) for r in runs} == {(Status.WORKLOAD_FAILED, SAID)}
-
-
-def test_kills_in_a_method_are_forgiven_as_any_others_and_then_cost_the_group() -> None:
-    killed = WorkerKilledError(SAID, in_workload=True)
-    runs, asked = outcome([SHORT], *[killed] * STRIKES_OF_NOBODY)
-    group = {r.cell.key for r in runs if r.status is Status.WORKLOAD_FAILED}
-    assert group == {c.key for c in CELLS if c.problem == SHORT.problem and c.variant == "a"}
-    assert {len(do.keys or ()) for do in asked[:-1]} == {len(CELLS)}
+    assert (run.status, run.message) == (
+        Status.TIMEOUT,
+        "a launch did not end within 1 s; its process was ended",
+    )

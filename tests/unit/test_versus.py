@@ -30,13 +30,13 @@ from gpushmoo.measuring.events import (
     Message,
     PairRun,
     PairsOpened,
+    WorkerCrashedError,
     pair_of,
 )
 from gpushmoo.measuring.job import MeasuredPairs
 from gpushmoo.measuring.paired import PairedRun, matched
 from gpushmoo.measuring.process import (
     STRIKES_OF_NOBODY,
-    WorkerCrashedError,
     WorkerGoneError,
     WorkerKilledError,
     WorkerSilentError,

@@ -62,7 +62,7 @@ def _measure(flow: Flow, cache: Path) -> None:
         wildcards = W(sweep=shard.sweep, dtype=shard.dtype, shard=place, repeat=shard.repeat)
         first = None if shard.repeat == 1 else Path(flow.first_repeat(wildcards))
         task = ShardTask(flow.measure_params(wildcards), (1, 1), cache, first)
-        run_shard(task, out, terminal, Path(flow.plan_file))
+        run_shard(task, out, terminal)
     for chapter in flow.chapters.values():
         if isinstance(plan := chapter.plan, StreamedPlan):
             for study, file in (plan.files or {}).items():

@@ -17,7 +17,7 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import ROOT
 from gpushmoo.devices.base import Device, DeviceInfo
 from gpushmoo.measuring.shard_file import provenance
-from gpushmoo.storage.store import write_result
+from gpushmoo.storage.store import write_parquet
 from gpushmoo.studies.cells import locked_device
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
@@ -59,7 +59,7 @@ def run_timelines(params: Mapping[str, Any], cache: Path, out: Path, terminal: T
             program = device.build(folder.path, DTYPES[cell.dtype], defines)
             traces[label] = (cell, trace(device, workload, cell, program, inputs))
             log.info("traced %s", label)
-    _write(timeline_table(traces, device.info), out, device.info, params, terminal)
+    _write(timeline_table(traces, device.info), out, device.info, params)
 
 
 def run_errors(params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO) -> None:
@@ -76,7 +76,7 @@ def run_errors(params: Mapping[str, Any], cache: Path, out: Path, terminal: Text
     )
     with _device(params, cache, "errors", terminal) as device:
         table = run_study(device, modes_of(_folders(params)), study)
-    _write(table, out, device.info, params, terminal)
+    _write(table, out, device.info, params)
 
 
 def run_comparisons(params: Mapping[str, Any], cache: Path, out: Path, terminal: TextIO) -> None:
@@ -90,7 +90,7 @@ def run_comparisons(params: Mapping[str, Any], cache: Path, out: Path, terminal:
     }
     with _device(params, cache, "rivals", terminal) as device:
         table = run_rivals(device, _folders(params), Rivals(**spec))
-    _write(table, out, device.info, params, terminal)
+    _write(table, out, device.info, params)
 
 
 def _folders(params: Mapping[str, Any]) -> dict[str, KernelFolder]:
@@ -109,12 +109,9 @@ def _device(
     return locked_device(params, cache, say)
 
 
-def _write(
-    table: pa.Table, out: Path, info: DeviceInfo, params: Mapping[str, Any], terminal: TextIO
-) -> None:
+def _write(table: pa.Table, out: Path, info: DeviceInfo, params: Mapping[str, Any]) -> None:
     digests = params["kernel_digests"]
     joined = ",".join(f"{name}={digests[name]}" for name in sorted(digests))
     metadata = {**provenance(info, joined, {}), "params": dict(params)}
-    # The device is free again: on a full disk there is nothing to give back.
-    write_result(table, out, metadata, terminal, lambda: None)
+    write_parquet(table, out, metadata)
     log.info("wrote %s", out)

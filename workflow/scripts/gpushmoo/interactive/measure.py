@@ -169,7 +169,7 @@ def _measure(
             build,
             worker_log=log_file,
         )
-        shard = measure_shard(task, terminal, lambda: None, lambda measured, _: measured)
+        shard = measure_shard(task, terminal)
         shards.append(folder / f"{shard_name(0, 1, repeat)}.parquet")
         write_parquet(shard.table, shards[-1], shard.metadata)
     aggregate(shards, work / DATASET)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from ..devices.base import Device, Program
 from ..devices.building import compile_here
 from ..devices.builds import KernelBuild, VersionBuild
 from ..workloads.loader import KernelFolder
-from ..workloads.user_code import mark, swap
 
 log = logging.getLogger(__name__)
 
@@ -79,25 +77,14 @@ def build_versions(
     for version in versions:
         name = version.name
         try:
-            with _compiling(name):
-                macros = folder.workload.macros(dtype, version)
-                builds.programs[name] = device.build(folder.path, DTYPES[dtype], macros)
+            macros = folder.workload.macros(dtype, version)
+            builds.programs[name] = device.build(folder.path, DTYPES[dtype], macros)
         except BuildError as err:
             log.error("%s, %s, variant %s: %s\n%s", folder.name, dtype, name, err, err.log)
             builds.failures[name] = err
         except WorkloadError as err:
             builds.failures[name] = err
     return builds
-
-
-@contextmanager
-def _compiling(version: str) -> Iterator[None]:
-    """Say meanwhile what a process does that a compiler ends."""
-    before = swap(mark(f"variant '{version}' was compiled"))
-    try:
-        yield
-    finally:
-        swap(before)
 
 
 def programs_for(
@@ -164,8 +151,7 @@ def _compiled_here(
         request = replace(request, options=options)
     for version in versions:
         try:
-            with _compiling(version.name):
-                made[version] = compile_here(request, folder, dtype, version, target)
+            made[version] = compile_here(request, folder, dtype, version, target)
         except NoDeviceError as err:
             if reason is None:
                 raise

@@ -182,13 +182,6 @@ class Job:
     against: Against | None = None
 
     @property
-    def kernel(self) -> str:
-        """The kernel's folder as sentences name it; both, of two versions."""
-        sides = [self.params] if self.against is None else [self.params, self.against.params]
-        names = ("/".join(Path(params["folder"]).parts[-2:]) for params in sides)
-        return " or ".join(dict.fromkeys(names))
-
-    @property
     def process_key(self) -> tuple[object, ...]:
         """Jobs of which this is the same may be done by one process: the device, and the repeat."""
         named = ("backend", "device", "opencl_runtime", "repeat")
@@ -258,9 +251,9 @@ class PairsOpened:
 
 @dataclass(frozen=True)
 class Preparing:
-    """Work on `problem` that belongs to no cell: making its buffers, the runtime's own copy.
+    """Work on `problem` that belongs to no cell: its data are made, or the runtime copies them.
 
-    Buffers are made for the cells of `variants`.
+    Data are made for the cells of `variants`; a copy names none.
     """
 
     problem: Problem
@@ -342,29 +335,13 @@ class Finished:
     """All cells that the process was to measure have ended."""
 
 
-@dataclass(frozen=True)
-class Lost:
-    """The device's context is gone; this process is of no further use."""
-
-    message: str
-
-
-@dataclass(frozen=True)
-class Refused:
-    """Nothing can be measured: a DeviceError's sentence for the user."""
-
-    message: str
-
-
-@dataclass(frozen=True)
-class Crashed:
-    """An error in a program, most likely in the user's workload.py."""
-
-    message: str
+class WorkerCrashedError(RuntimeError):
+    """An error in a program inside the measuring process, not in the device."""
 
 
 Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Searched | Worked
-Message = Event | Candidates | Opened | PairsOpened | Finished | Lost | Refused | Crashed
+# An error is sent as itself: DeviceLostError, another DeviceError, or WorkerCrashedError.
+Message = Event | Candidates | Opened | PairsOpened | Finished
 
 # A cell, or a pair of cells, that is measured.
 Run = TypeVar("Run", CellRun, PairRun)

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 import pyarrow as pa
 
 from ..core.backends import BACKENDS
 from ..core.paths import ROOT
-from ..core.run_plan import RunPlan, plain
 from ..core.schema import FAULTS, Status
 from ..core.space import asks_the_device
 from ..devices.building import failure_sentences
-from ..storage.store import write_result
-from ..storage.wholefile import DamagedFileError, read_json
+from ..storage.store import write_parquet
 from ..workloads.loader import KernelFolder, load_kernel
 from .builds import first_printf
 from .events import (
@@ -37,7 +34,7 @@ from .events import (
 )
 from .locks import HeldClocks
 from .process import Session, Workers
-from .progress import LiveFile, Progress, live_path
+from .progress import LiveFile, Progress
 from .settings import TOGETHER, settings_of
 from .shard_file import (
     NOTHING,
@@ -51,46 +48,6 @@ from .shard_file import (
 from .supervise import Supervisor
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-
-
-class OrphanError(Exception):
-    """The job is no longer part of a run; one sentence."""
-
-
-class Membership:
-    """Whether this process is still a job of the run that started it."""
-
-    def __init__(self, params: Mapping[str, Any], out: Path, plan_file: Path) -> None:
-        """Remember who started this process, which measures `out` with `params`."""
-        self._params, self._out, self._plan_file = params, out, plan_file
-        self._parent = os.getppid()
-
-    def check_parent(self) -> None:
-        """Raise OrphanError when the process that started this one has ended."""
-        if os.getppid() != self._parent:
-            raise OrphanError(
-                f"Snakemake, which had '{self._out}' measured, has ended; nothing was written, and "
-                "the next start measures it."
-            )
-
-    def check(self) -> None:
-        """The same, and raise OrphanError when the run is no longer to have this shard.
-
-        Where the plan cannot be read (a job on another host, a damaged file) it says nothing: no
-        result is lost for it, and `aggregate` compares the shard with the plan once more.
-        """
-        self.check_parent()
-        try:
-            plan = RunPlan.from_plain(read_json(self._plan_file))
-            wanted = plan.shard_params(self._out)
-        except (DamagedFileError, TypeError, KeyError, AttributeError):
-            return
-        if wanted != plain(self._params):
-            raise OrphanError(
-                f"The run has got another configuration since '{self._out}' was begun; nothing was "
-                "written."
-            )
 
 
 @dataclass(frozen=True)
@@ -126,36 +83,22 @@ class MeasuredShard:
     metadata: dict[str, Any]
 
 
-def run_shard(task: ShardTask, out: Path, terminal: TextIO, plan_file: Path) -> None:
-    """Measure a shard and write its Parquet file to `out`; `plan_file` is the run's plan.
+def run_shard(task: ShardTask, out: Path, terminal: TextIO) -> None:
+    """Measure a shard and write its Parquet file to `out`.
 
-    Raises DeviceError when there is no device or a problem does not fit it, OrphanError when the
-    run no longer asks for the shard, NotWrittenError.
+    Raises DeviceError when there is no device or a problem does not fit it, NotWrittenError.
     """
-    membership = Membership(task.params, out, plan_file)
-
-    def write(shard: MeasuredShard, release: Callable[[], None]) -> None:
-        membership.check()
-        write_result(shard.table, out, shard.metadata, terminal, release)
-        log.info("wrote %s", out)
-        if task.earlier is not None:
-            task.earlier.keep(out, shard.table.column("cell_key").to_pylist())
-
-    watched = replace(task, live=live_path(plan_file.parent, out))
-    measure_shard(watched, terminal, membership.check_parent, write)
+    shard = measure_shard(task, terminal)
+    write_parquet(shard.table, out, shard.metadata)
+    log.info("wrote %s", out)
+    if task.earlier is not None:
+        task.earlier.keep(out, shard.table.column("cell_key").to_pylist())
 
 
-def measure_shard(
-    task: ShardTask,
-    terminal: TextIO,
-    check: Callable[[], None],
-    finish: Callable[[MeasuredShard, Callable[[], None]], T],
-) -> T:
-    """Measure a shard; what `finish` gives of it, called while the device is still locked.
+def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
+    """Measure a shard.
 
-    So who waits for the device finds what was written. `finish` gets the shard, and a function that
-    gives back the device, to be called before a long wait. `check` is called on the way, and may
-    raise. Raises DeviceError when there is no device or a problem does not fit it.
+    Raises DeviceError when there is no device or a problem does not fit it.
     """
     params, earlier = task.params, task.earlier
     log.info("shard %s, repeat %d", params["shard"], params["repeat"])
@@ -187,7 +130,6 @@ def measure_shard(
         live = LiveFile(task.live, folder.workload, label, len(cells), len(reused.keys))
 
         def on_progress(done: int, share: float) -> None:
-            check()
             progress.update(done, share)
             live.tell(supervisor.result.runs, supervisor.result.timed_s, share)
 
@@ -196,19 +138,16 @@ def measure_shard(
         supervisor = Supervisor(runs, session.start, timeout_s, on_progress, launches)
         with closing(live):
             result = supervisor.measure(worker)
-            log.info("measured")
-            new = cell_table(result, folder.workload, opened.info, params["axes"])
-            shard = MeasuredShard(
-                joined(new, reused.table),
-                _metadata(params, opened, result, reused, session.clocks),
-            )
-            finished = finish(shard, session.release)
+        log.info("measured")
+    new = cell_table(result, folder.workload, opened.info, params["axes"])
+    metadata = _metadata(params, opened, result, reused, session.clocks)
+    shard = MeasuredShard(joined(new, reused.table), metadata)
     statuses = Counter(shard.table.column("status").to_pylist())
     if not statuses.keys().isdisjoint(FAULTS):
         # What a faulty kernel left in the process costs no other kernel's cells.
         session.drop()
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
-    return finished
+    return shard
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,10 @@ from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..core.errors import DeviceError
+from ..core.errors import DeviceError, DeviceLostError
 from ..core.paths import IMPORTED
-from ..workloads.user_code import LastWords
 from . import worker
-from .events import Candidates, Crashed, Job, Locked, Lost, Measure, Message, Refused
+from .events import Candidates, Job, Locked, Measure, Message
 from .locks import DeviceLock, HeldClocks, lock_one
 from .settings import settings_of
 
@@ -40,28 +39,16 @@ _FAULTS = "SIGABRT SIGBUS SIGFPE SIGILL SIGSEGV SIGSYS SIGTRAP"
 FAULT_SIGNALS = frozenset(signal.Signals[name] for name in _FAULTS.split())
 
 
-class _WorkerError(Exception):
-    """The process said nothing more; `in_workload` where something of the user's ran."""
-
-    def __init__(self, text: str = "", in_workload: bool = False) -> None:
-        super().__init__(text)
-        self.in_workload = in_workload
-
-
-class WorkerSilentError(_WorkerError):
+class WorkerSilentError(Exception):
     """The process said nothing for as long as it may."""
 
 
-class WorkerGoneError(_WorkerError):
+class WorkerGoneError(Exception):
     """The process ended without a word; the sentence says how."""
 
 
 class WorkerKilledError(WorkerGoneError):
     """It was ended by a signal that no kernel causes: a person's, or a system's short of memory."""
-
-
-class WorkerCrashedError(RuntimeError):
-    """An error in a program inside the process, not in the device; its log has the traceback."""
 
 
 def end_of(status: int) -> WorkerGoneError:
@@ -95,14 +82,12 @@ class WorkerProcess:
     def __init__(self, job: Job, log_file: Path | None = None) -> None:
         own, theirs = socket.socketpair()
         paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
-        self._last_words = LastWords()
         # Has the process wait for another job; None where it ends with its first.
         self.keep: Callable[[], None] | None = None
-        descriptors = theirs.fileno(), self._last_words.descriptor
         with theirs, _prints(log_file) as prints:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", worker.__name__, *map(str, descriptors)],
-                pass_fds=descriptors,
+                [sys.executable, "-m", worker.__name__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=prints,
                 stderr=prints,
@@ -113,7 +98,6 @@ class WorkerProcess:
 
     def begin(self, job: Job, log_file: Path | None = None) -> None:
         """Give the process a job; what it prints from now on goes where the class says."""
-        self._kernel = job.kernel
         self.say(job)
         with _prints(log_file) as prints:
             self._hand_over(prints)
@@ -144,19 +128,15 @@ class WorkerProcess:
     def hear(self, limit_s: float) -> Message:
         """The next message within `limit_s` seconds of silence.
 
-        Raises WorkerSilentError, WorkerGoneError, WorkerCrashedError, or DeviceError with the
-        sentence of a device that cannot be used.
+        Raises WorkerSilentError, WorkerGoneError, and what the process sends as an error.
         """
         try:
             self._wait(limit_s)
-            message: Message = self._connection.recv()
+            message: Message | Exception = self._connection.recv()
         except (EOFError, OSError) as err:  # OSError: it was ended in the middle of a message
-            ended = end_of(self._process.wait())
-            raise type(ended)(*self._with_what_ran(str(ended))) from err
-        if isinstance(message, Refused):
-            raise DeviceError(message.message)
-        if isinstance(message, Crashed):
-            raise WorkerCrashedError(message.message)
+            raise end_of(self._process.wait()) from err
+        if isinstance(message, Exception):
+            raise message
         return message
 
     def _wait(self, limit_s: float) -> None:
@@ -165,26 +145,15 @@ class WorkerProcess:
         A beat is BEAT_S seconds of the limit however long it lasted: where that was more, this
         process was stopped or the machine suspended. None counts while the other one is stopped.
         """
-        beats, warned = 0, False
+        beats = 0
         while not self._connection.poll(BEAT_S):
-            if is_stopped(self._process.pid):
-                if not warned:
-                    log.warning("the measuring process %d is stopped: waiting", self._process.pid)
-                warned = True
-                continue
-            beats += 1
+            beats += not is_stopped(self._process.pid)
             if beats * BEAT_S >= limit_s:
-                text = f"the measuring process said nothing for {limit_s:g} s"
-                raise WorkerSilentError(*self._with_what_ran(text))
-
-    def _with_what_ran(self, text: str) -> tuple[str, bool]:
-        """`text` in the user's terms where something of theirs runs, and whether it does."""
-        ran = self._last_words.read()
-        return (text, False) if ran is None else (f"{self._kernel}: {text} while {ran}", True)
+                raise WorkerSilentError(f"the measuring process said nothing for {limit_s:g} s")
 
     def stop(self) -> None:
         """End the process at once, whatever it does."""
-        self._close()
+        self._connection.close()
         self._process.kill()
         self._process.wait()
 
@@ -194,15 +163,11 @@ class WorkerProcess:
 
     def join(self) -> None:
         """Wait for the end of a process that has nothing more to do."""
-        self._close()
+        self._connection.close()
         try:
             self._process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             self.stop()
-
-    def _close(self) -> None:
-        self._connection.close()
-        self._last_words.close()
 
 
 @contextmanager
@@ -279,8 +244,6 @@ class Session:
         try:
             return self._opened()
         except (WorkerGoneError, WorkerSilentError) as err:
-            if err.in_workload:
-                raise DeviceError(f"{err}.") from err
             raise DeviceError(f"The device was not opened: {err}.") from err
 
     def start(self, do: Measure) -> WorkerProcess:
@@ -310,10 +273,10 @@ class Session:
         while True:
             process = self._workers.take(self._job, self._log_file)
             try:
-                offered = _heard(process)
+                offered = process.hear(IDLE_LIMIT_S)
                 assert isinstance(offered, Candidates)
                 process.lend(*self._locked(offered.devices))
-                return process, _heard(process)
+                return process, process.hear(IDLE_LIMIT_S)
             except WorkerGoneError as err:
                 process.stop()
                 struck = isinstance(err, WorkerKilledError)
@@ -321,6 +284,9 @@ class Session:
                 if ends[struck] >= (STRIKES_OF_NOBODY if struck else FAULTS_OF_NOBODY):
                     raise
                 log.error("%s while it started; another one is started", err)
+            except DeviceLostError as err:
+                process.stop()
+                raise DeviceError(f"The device was lost while it was opened ({err}).") from err
             except BaseException:
                 process.stop()
                 raise
@@ -345,10 +311,3 @@ class Session:
     def _say_waiting(self) -> None:
         self._terminal.write(f"{self._label}: ready, waiting until a device is free\n")
         self._terminal.flush()
-
-
-def _heard(process: WorkerProcess) -> Message:
-    message = process.hear(IDLE_LIMIT_S)
-    if isinstance(message, Lost):
-        raise DeviceError(f"The device was lost while it was opened ({message.message}).")
-    return message

@@ -287,7 +287,7 @@ class ShardRun:
         copies: list[tuple[float, float]] = []
 
         def take() -> None:
-            copies.append(steps.undisturbed([], Sample(space.copy, 1, met).take))
+            copies.append(steps.announced([], Sample(space.copy, 1, met).take))
             for some in self._chunks(active):
                 self._sample_together(some)
 
@@ -313,7 +313,7 @@ class ShardRun:
         for run, outcome in zip(runs, outcomes, strict=True):
             at_s = began_s
             if not isinstance(outcome, TypedError) and outcome > slowest_s:
-                # Once more: a pause that nothing tells of may be in it.
+                # Once more: a pause of the process or the machine may be in it.
                 at_s, [outcome] = self._steps.outcomes([run])
             seconds = self._steps.seconds_of(run, outcome)
             if seconds is not None:

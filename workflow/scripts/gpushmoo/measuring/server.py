@@ -19,21 +19,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..core.errors import DeviceError
+from ..core.errors import UserError
 from ..core.process import JobSignalledError, end_with_parent, raises_signals
 from ..storage.joblog import job_log
-from ..storage.store import NotWrittenError
 from .client import LENGTH
-from .job import OrphanError, ShardTask, run_shard
+from .job import ShardTask, run_shard
 from .process import Workers
+from .progress import live_path
 from .shard_file import Earlier
-
-_EXPECTED = (DeviceError, NotWrittenError, OrphanError, JobSignalledError)
 
 
 def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoReturn]) -> None:
     """Do a measuring job; where it fails that is said, and `end` called with the exit status."""
-    with job_log(job["log"], _EXPECTED, end) as terminal:
+    with job_log(job["log"], (UserError, JobSignalledError), end) as terminal:
         out = Path(job["out"])
         earlier = Earlier(out, job["spec"], job["code"])
         earlier.read(job["again"])
@@ -45,9 +43,10 @@ def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoRet
             Path(job["build"]) if job["build"] else None,
             job["log"],
             earlier,
+            live=live_path(Path(job["plan"]).parent, out),
             workers=workers,
         )
-        run_shard(task, out, terminal, Path(job["plan"]))
+        run_shard(task, out, terminal)
 
 
 def serve(listening: socket.socket) -> None:
@@ -131,8 +130,8 @@ def _signals_of(client: socket.socket) -> Iterator[None]:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     if len(sys.argv) > 1:
-        end_with_parent()
         serve(socket.socket(fileno=int(sys.argv[1])))
     else:
         with raises_signals():

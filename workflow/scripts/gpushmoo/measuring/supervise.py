@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol
 
-from ..core.errors import DeviceError
+from ..core.errors import DeviceError, DeviceLostError
 from ..core.schema import Status
 from ..core.space import CellGroup
 from .events import (
@@ -23,7 +23,6 @@ from .events import (
     Ended,
     Finished,
     Grouped,
-    Lost,
     Measure,
     Message,
     Preparing,
@@ -33,12 +32,12 @@ from .events import (
     ShardResult,
     Timed,
     Worked,
+    WorkerCrashedError,
 )
 from .process import (
     FAULTS_OF_NOBODY,
     IDLE_LIMIT_S,
     STRIKES_OF_NOBODY,
-    WorkerCrashedError,
     WorkerGoneError,
     WorkerKilledError,
     WorkerSilentError,
@@ -69,15 +68,15 @@ FAULTY_SHARE = 0.1
 class WorkerFailure:
     """A process that ended before its work: the keys of the cells that ran, and what it means.
 
-    `from_outside` when it was ended by a signal that no kernel causes; `asked_for` are the keys of
-    the cells for which a method of the workload was asked, where none ran.
+    `from_outside` when it was ended by a signal that no kernel causes; `preparing` are the keys of
+    the cells whose data were made, where none ran.
     """
 
     running: tuple[str, ...]
     status: Status
     text: str
     from_outside: bool = False
-    asked_for: tuple[str, ...] = ()
+    preparing: tuple[str, ...] = ()
 
 
 class Suspects:
@@ -235,60 +234,45 @@ class Supervisor(Generic[Run]):
 
         Raises DeviceError and WorkerCrashedError, which no cell is to blame for.
         """
-        began: Began | None = None
-        preparing: Preparing | None = None
+        doing: Began | Preparing | None = None
         while True:
-            limit_s = self._timeout_s + LAUNCH_GRACE_S if began else IDLE_LIMIT_S
+            runs = isinstance(doing, Began)
             try:
-                message = worker.hear(limit_s)
-            except (WorkerSilentError, WorkerGoneError) as err:
-                return self._failure(began, preparing, err)
+                message = worker.hear(self._timeout_s + LAUNCH_GRACE_S if runs else IDLE_LIMIT_S)
+            except (WorkerSilentError, WorkerGoneError, DeviceLostError) as err:
+                return self._failure(doing, err)
             if isinstance(message, Finished):
                 return None
-            if isinstance(message, Lost):
-                running = began.keys if began else ()
-                return WorkerFailure(
-                    running, Status.LAUNCH_FAILED, _said_of(began, message.message)
-                )
             if isinstance(message, Began | Preparing | Ended):
-                self._survived.update(began.keys if began else ())
-                began = message if isinstance(message, Began) else None
-            if isinstance(message, Preparing):
-                preparing = message
+                self._survived.update(doing.keys if isinstance(doing, Began) else ())
+                doing = None if isinstance(message, Ended) else message
             self._collect(message)
 
-    def _failure(
-        self,
-        began: Began | None,
-        preparing: Preparing | None,
-        err: WorkerSilentError | WorkerGoneError,
-    ) -> WorkerFailure:
-        """What the end of a process means, which may have come in a method of the workload.
-
-        Without a cell that ran, the method was asked for all cells of a group, or for every cell.
-        """
-        running = began.keys if began else ()
-        struck, said = isinstance(err, WorkerKilledError), str(err)
-        if isinstance(err, WorkerSilentError) and began:
-            text = f"a launch did not end within {self._timeout_s:g} s; its process was ended"
-            return WorkerFailure(running, Status.TIMEOUT, _said_of(began, text))
-        if err.in_workload:
-            group = [
-                key
-                for key in self._left()
-                if preparing is not None
-                and (cell := self.result.runs[key].cell).problem == preparing.problem
-                and cell.variant in preparing.variants
-            ]
-            asked_for = () if began else tuple(group or self._left())
-            return WorkerFailure(running, Status.WORKLOAD_FAILED, said, struck, asked_for)
-        if began and said.endswith(("SIGSEGV", "SIGBUS")):
-            said += (
-                ", as by a kernel that reaches outside of its buffers: look at its indices and at "
-                "the order of its arguments"
-            )
-        status = Status.TIMEOUT if isinstance(err, WorkerSilentError) else Status.LAUNCH_FAILED
-        return WorkerFailure(running, status, _said_of(began, said), struck)
+    def _failure(self, doing: Began | Preparing | None, err: Exception) -> WorkerFailure:
+        """The meaning of the end of a process that was `doing` something."""
+        text, struck = str(err), isinstance(err, WorkerKilledError)
+        status = Status.LAUNCH_FAILED
+        if isinstance(doing, Began):
+            if isinstance(err, WorkerSilentError):
+                status = Status.TIMEOUT
+                text = f"a launch did not end within {self._timeout_s:g} s; its process was ended"
+            elif text.endswith(("SIGSEGV", "SIGBUS")):
+                text += (
+                    ", as by a kernel that reaches outside of its buffers: look at its indices and "
+                    "at the order of its arguments"
+                )
+            text = f"{doing.who}: {text}" if doing.who else text
+            return WorkerFailure(doing.keys, status, text, struck)
+        if isinstance(err, DeviceLostError) or doing is None or not doing.variants:
+            return WorkerFailure((), status, text, struck)
+        keys = tuple(
+            key
+            for key in self._left()
+            if (cell := self.result.runs[key].cell).problem == doing.problem
+            and cell.variant in doing.variants
+        )
+        text += f" while workload.py made the data of {doing.problem.label}"
+        return WorkerFailure((), Status.WORKLOAD_FAILED, text, struck, keys)
 
     def _collect(self, message: Any) -> None:
         result = self.result
@@ -320,8 +304,8 @@ class Supervisor(Generic[Run]):
             self._blame(culprit, failure)
         elif not failure.running and self._suspects.lost(len(self._left()), failure):
             log.error("%s, while no cell ran", failure.text)
-            if failure.asked_for:
-                self._end_open(Status.WORKLOAD_FAILED, failure.text, failure.asked_for)
+            if failure.preparing:
+                self._end_open(failure.status, failure.text, failure.preparing)
             else:
                 self._end_open(Status.LOST_DEVICE, failure.text)
         else:
@@ -351,8 +335,3 @@ class Supervisor(Generic[Run]):
             alike = [k for k in self._left() if self.result.runs[k].cell.variant == variant]
             text = f"not tried: {faults} cells before it: {text}"
             self._end_open(failure.status, text, tuple(alike))
-
-
-def _said_of(began: Began | None, text: str) -> str:
-    """`text`, of the version of a pair that ran."""
-    return f"{began.who}: {text}" if began and began.who else text

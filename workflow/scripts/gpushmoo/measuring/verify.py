@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,15 +21,10 @@ from .events import Began, CellRun, Ended, Event, Read, Timed, Worked, status_of
 from .progress import Work
 from .settings import TOGETHER, TOGETHER_S, MeasureSettings
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
-# Times that samples are taken again because the process stood still meanwhile.
-RETAKES = 10
 # A cell whose first launch takes longer is launched twice, and the shorter one believed: it decides
-# how many launches make a sample, and a pause that nothing tells of (a virtual machine's) may be in
-# one of them.
+# how many launches make a sample, and a pause of the process or the machine may be in one of them.
 LONG_LAUNCH_S = 0.1
 
 
@@ -40,8 +34,7 @@ class CellSteps:
 
     `started` is the shard's beginning on `clock`, None for now. At most `together` cells are worked
     on without waiting between them. `launches` is how many make a sample of each group, as far as
-    that is chosen, by another process as well. `stood_still` tells whether this process did since
-    it was last asked.
+    that is chosen, by another process as well.
     """
 
     device: Device
@@ -53,7 +46,6 @@ class CellSteps:
     started: float | None = None
     together: int = TOGETHER
     launches: dict[CellGroup, int] = field(default_factory=dict)
-    stood_still: Callable[[], bool] = lambda: False
     work: Work = field(default_factory=lambda: Work([], 0))
 
     def __post_init__(self) -> None:
@@ -133,21 +125,14 @@ class CellSteps:
         except TypedError as err:
             self.end_by(run, err)
 
-    def undisturbed(self, runs: Sequence[CellRun], take: Callable[[], T]) -> tuple[float, T]:
-        """When it began and what `take` gives; taken again where the process stood still meanwhile.
+    def announced(self, runs: Sequence[CellRun], take: Callable[[], T]) -> tuple[float, T]:
+        """Say which cells run; when `take` began, and what it gives.
 
         Each launch is announced: one of them may take as long as a launch may, not all.
         """
-        for _ in range(1 + RETAKES):
-            if runs:
-                self.emit(Began(tuple(r.cell.key for r in runs)))
-            self.stood_still()
-            began_s = self.now_s()
-            taken = take()
-            if not self.stood_still():
-                break
-            log.warning("the process stood still: %d samples are void", len(runs))
-        return began_s, taken
+        if runs:
+            self.emit(Began(tuple(r.cell.key for r in runs)))
+        return self.now_s(), take()
 
     def unslowed(self, take: Callable[[], object]) -> bool:
         """Do `take`; whether the device slowed itself down neither before nor after it."""
@@ -169,7 +154,7 @@ class CellSteps:
         # What the host times is not queued.
         fed = isinstance(self.folder.workload, HostFedWorkload)
         take = take_each if fed else self.device.sample_all
-        return self.undisturbed(runs, partial(take, samples))
+        return self.announced(runs, partial(take, samples))
 
     def seconds_of(self, run: CellRun, outcome: float | TypedError) -> float | None:
         """The outcome of a sample; None, and the cell has ended, where it was none."""
@@ -247,7 +232,7 @@ class CellSteps:
         """Judge runs by what they do together; the runs of which that tells nothing."""
         while len(runs) > 1:
             bounds = [bound_of(run) for run in runs]
-            _, outcomes = self.undisturbed(runs, partial(together, bounds))
+            _, outcomes = self.announced(runs, partial(together, bounds))
             if outcomes is None:
                 break
             for run, outcome in zip(runs, outcomes, strict=False):
@@ -278,9 +263,9 @@ class CellSteps:
         """
         proof, slowest_s = _proof(run), self.settings.cell_timeout_s
         launch = partial(self._poisoned_launch, proof, space)
-        _, took = self.undisturbed([run], launch)
+        _, took = self.announced([run], launch)
         if took > slowest_s:
-            _, took = self.undisturbed([run], launch)
+            _, took = self.announced([run], launch)
         verdict = space.verdict(run.cell, proof)
         run.verified_words, run.wrong_words = space.words, verdict.wrong_words
         if verdict.message is not None:
@@ -297,7 +282,7 @@ class CellSteps:
 
     def _watch_alone(self, space: Space, run: CellRun) -> None:
         """Launch what is timed, alone, and see what it wrote."""
-        self.undisturbed([run], _timed(run).run)
+        self.announced([run], _timed(run).run)
         verdict = space.damage()
         if verdict.message is not None:
             run.wrong_words = verdict.wrong_words

@@ -1,10 +1,9 @@
-"""``python -m gpushmoo.measuring.worker FD WORDS``: opens the device and runs kernels.
+"""``python -m gpushmoo.measuring.worker FD``: opens the device and runs kernels.
 
 It is a process of its own so that a kernel that faults, hangs or takes the runtime down with it
 costs one cell: the caller (`process`, `supervise`) replaces it. Messages are pickled dataclasses
 over the socket FD, first a Job, then answers to what the caller says; after one Job may come
-another of the same device. WORDS is the descriptor of memory that tells what of the user's runs
-(see `last_words`).
+another of the same device.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
-from types import FrameType
 from typing import Any
 
 from ..core.display import MOST_SENTENCE, one_line
@@ -34,23 +32,20 @@ from ..devices.builds import KernelBuild, read_build
 from ..devices.select import open_for_job
 from ..storage.wholefile import DamagedFileError
 from ..workloads.loader import KernelFolder, load_kernel
-from ..workloads.user_code import share
 from ..workloads.versions import misfit, versions_of
 from .builds import Builds, plan_cells, programs_for
 from .events import (
     Against,
     Candidates,
-    Crashed,
     Finished,
     Job,
     Locked,
-    Lost,
     Measure,
     Message,
     Opened,
     PairsOpened,
-    Refused,
     Worked,
+    WorkerCrashedError,
 )
 from .paired import PairedRun, matched
 from .rounds import ShardRun
@@ -62,28 +57,6 @@ log = logging.getLogger(__name__)
 
 # Seconds between two tellings of how far the work is.
 _TELL_EVERY_S = 0.5
-
-
-class StandstillWatch:
-    """Whether the process was stopped and continued since last asked: samples are then void.
-
-    It costs nothing while nothing happens: the system itself tells a process that it is continued.
-    Must be made in the main thread, where samples are taken.
-    """
-
-    def __init__(self) -> None:
-        self._continued = False
-        signal.signal(signal.SIGCONT, self._on_continue)
-        # What a runtime waits for in the system goes on.
-        signal.siginterrupt(signal.SIGCONT, False)
-
-    def _on_continue(self, number: int, frame: FrameType | None) -> None:
-        self._continued = True
-
-    def __call__(self) -> bool:
-        """Whether it was since the last call, or since this was made."""
-        continued, self._continued = self._continued, False
-        return continued
 
 
 def main(fd: int) -> None:
@@ -105,12 +78,13 @@ def main(fd: int) -> None:
     except (EOFError, BrokenPipeError):
         return
     except DeviceLostError as err:
-        connection.send(Lost(str(err)))
+        connection.send(DeviceLostError(str(err)))
     except (DeviceError, DamagedFileError) as err:
-        connection.send(Refused(str(err)))
+        connection.send(DeviceError(str(err)))
     except Exception as err:
         traceback.print_exc()
-        connection.send(Crashed(one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)))
+        text = one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)
+        connection.send(WorkerCrashedError(text))
 
 
 class Caller:
@@ -247,7 +221,6 @@ def _steps(
         job.started,
         do.together,
         dict(do.launches),
-        StandstillWatch(),
     )
 
 
@@ -280,5 +253,4 @@ def refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, An
 
 
 if __name__ == "__main__":
-    share(int(sys.argv[2]))
     main(int(sys.argv[1]))

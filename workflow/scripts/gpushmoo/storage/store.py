@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,14 +22,8 @@ MAGIC = b"PAR1"
 _TEXT_BYTES = 32
 
 
-# Seconds that a result waits for room on a full disk before it is given up.
-ROOM_LIMIT_S = 600.0
-_ROOM_POLL_S = 0.5
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-class NotWrittenError(UserError):
-    """A result could not be written; one sentence that says what to do."""
+class NotWrittenError(UserError, OSError):
+    """A file could not be written; one sentence that says what to do."""
 
 
 class BadParquetError(DamagedFileError):
@@ -39,55 +31,27 @@ class BadParquetError(DamagedFileError):
 
 
 def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write `table` to `path` as `whole_file` does.
+    """Write `table` to `path` as `whole_file` does, each page with a checksum.
 
-    `metadata` is stored as JSON beside the rows, and each page carries a checksum. Raises OSError
-    (no space, read-only), leaving nothing behind.
+    `metadata` is stored as JSON beside the rows. Raises NotWrittenError (no space, read-only),
+    leaving nothing behind.
     """
     beside = dict(table.schema.metadata or {})
     if metadata is not None:
-        told = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
-        beside[METADATA_KEY] = told.encode()
+        plain = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
+        beside[METADATA_KEY] = plain.encode()
     # Arrow's copy of the schema would hold all that stands beside once more.
     options = {"compression": "zstd", "write_page_checksum": True, "store_schema": False}
-    with whole_file(path) as own, pq.ParquetWriter(own, table.schema, **options) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata(beside)
-
-
-def write_result(
-    table: pa.Table,
-    path: Path,
-    metadata: Mapping[str, Any],
-    terminal: TextIO,
-    before_waiting: Callable[[], None],
-) -> None:
-    """Write what a job has measured, as `write_parquet` does; it is too dear to be dropped.
-
-    On a full disk it waits for room, and says so once on `terminal`; `before_waiting` is called
-    first, and gives back the device. Raises NotWrittenError.
-    """
-    deadline = time.monotonic() + ROOM_LIMIT_S
-    announced = False
-    while True:
-        try:
-            return write_parquet(table, path, metadata)
-        except OSError as err:
-            reason = os.strerror(err.errno) if err.errno else str(err)
-            if err.errno not in _FULL or time.monotonic() >= deadline:
-                raise NotWrittenError(
-                    f"'{path}' could not be written ({reason}); make room or make it writable and "
-                    "start the run again: only this shard is measured again."
-                ) from err
-        if not announced:
-            before_waiting()
-            terminal.write(
-                f"gpushmoo: '{path}' could not be written ({reason}); it is measured and waits "
-                f"{ROOM_LIMIT_S / 60:.0f} min for room: free some.\n"
-            )
-            terminal.flush()
-            announced = True
-        time.sleep(_ROOM_POLL_S)
+    try:
+        with whole_file(path) as own, pq.ParquetWriter(own, table.schema, **options) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(beside)
+    except OSError as err:
+        reason = os.strerror(err.errno) if err.errno else str(err)
+        raise NotWrittenError(
+            f"'{path}' could not be written ({reason}); make room or make it writable and start "
+            "the run again: finished shards are kept."
+        ) from err
 
 
 def is_whole(path: Path) -> bool:

@@ -1,24 +1,19 @@
 """Where a user's workload meets the library: what it raises or returns wrongly, in one sentence.
 
 Every method that a workload defines is guarded (see `contract.Workload`): whoever calls one has to
-expect `WorkloadError`, and no other error of a program. Whatever ends a measuring process
-(``os._exit``, a crash in C code, SIGKILL), memory that it shares with its caller stays. So the name
-of the method that runs stands there, for less than a microsecond a call; a message on a socket
-would cost ten times as much. What careless code changes of the process, and what then goes wrong
-elsewhere, is put back: the working directory after any method, and after a module was loaded also
-the environment, NumPy's floating-point errors, warnings' filters, ``sys.stdout`` and
-``sys.stderr``, and modules beside another kernel that have the same name.
+expect `WorkloadError`, and no other error of a program. What careless code changes of the process,
+and what then goes wrong elsewhere, is put back: the working directory after any method, and after a
+module was loaded also the environment, NumPy's floating-point errors, warnings' filters,
+``sys.stdout`` and ``sys.stderr``, and modules beside another kernel that have the same name.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import mmap
 import os
 import reprlib
 import sys
-import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -31,67 +26,12 @@ import numpy as np
 from ..core.display import one_line
 from ..core.errors import TypedError, WorkloadError
 
-# Bytes of the shared memory; a longer text is cut.
-_SIZE = 256
-
-_now: mmap.mmap | bytearray = bytearray(_SIZE)
-
-
-def mark(clause: str) -> bytes:
-    """`clause` ("workload.py's inputs ran") as `swap` takes it."""
-    return clause.encode(errors="backslashreplace")[:_SIZE].ljust(_SIZE, b"\0")
-
-
-def swap(now: bytes) -> bytes:
-    """Say that `now` runs; what was said before, to be said again when it has ended."""
-    before = _now[:]
-    _now[:] = now
-    return bytes(before)
-
-
-def share(descriptor: int) -> None:
-    """Say from now on in the memory of the caller's `LastWords`, whose file descriptor this is."""
-    global _now
-    _now = mmap.mmap(descriptor, _SIZE)
-
-
-class LastWords:
-    """The caller's end of the memory; `descriptor` is to be inherited by the process."""
-
-    def __init__(self) -> None:
-        self.descriptor = _memory_file()
-        self._memory = mmap.mmap(self.descriptor, _SIZE)
-        self._file = os.fdopen(self.descriptor, "r+b")
-
-    def read(self) -> str | None:
-        """The clause on what runs, or ran when the process ended; None where nothing does."""
-        return self._memory[:].rstrip(b"\0").decode(errors="replace") or None
-
-    def close(self) -> None:
-        """Free memory and file; `read` is not possible any more."""
-        self._memory.close()
-        self._file.close()
-
-
-def _memory_file() -> int:
-    """A file of `_SIZE` zeros; on Linux in memory, so that it needs no room on a disk."""
-    if sys.platform == "linux":
-        descriptor = os.memfd_create("gpushmoo")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.write(descriptor, bytes(_SIZE))
-    return descriptor
-
-
 # A clause on what is wrong with a returned value; None where nothing is.
 Check = Callable[[Any], str | None]
 
 
 # Methods that make arrays. Without memory for one, a cell is over a limit, and not at fault.
 _MAKES_ARRAYS = frozenset({"inputs", "reference", "expected", "known"})
-# Runs while kernels do: of a process that ends meanwhile nothing tells which of both ended it.
-_BESIDE_KERNELS = frozenset({"host_part"})
 
 
 def guard_methods(cls: type, root: type, checks: Mapping[str, Check]) -> None:
@@ -125,12 +65,11 @@ def guarded(name: str, method: Callable[..., Any], check: Check | None) -> Calla
     (the person's, as nothing tells it from one that the method raises), and MemoryError where
     arrays are made.
     """
-    runs = mark("" if name in _BESIDE_KERNELS else f"workload.py's {name} ran")
     run = method if inspect.isfunction(method) else _as_function(method)
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before, folder = swap(runs), working_directory()
+        folder = working_directory()
         try:
             returned = run(self, *args, **kwargs)
             fault = None if check is None else check(returned)
@@ -142,7 +81,6 @@ def guarded(name: str, method: Callable[..., Any], check: Check | None) -> Calla
             raise WorkloadError(blamed(_file_of(type(self)), name, err)) from err
         finally:
             moved = put_back(folder)
-            swap(before)
         if moved is not None:
             label = file_label(_file_of(type(self)))
             raise WorkloadError(f"{label}: {name} {moved_clause(moved)}")

@@ -1,0 +1,455 @@
+"""Measuring processes: struck, stopped, hanging or at work on a faulty kernel; kept by a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gpushmoo.measuring.supervise as supervise
+import pandas as pd
+import pytest
+from bench import BACKENDS, Bench, choice_of
+from conftest import USER_CUDA, USER_OPENCL, environment
+from gpushmoo.core.errors import DeviceError
+from gpushmoo.core.process import JobSignalledError, raises_signals
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.measuring import client, process
+from gpushmoo.measuring.client import ADDRESS
+from gpushmoo.measuring.events import Began, Finished, Job, Message
+from gpushmoo.measuring.process import (
+    BEAT_S,
+    WorkerGoneError,
+    WorkerKilledError,
+    WorkerProcess,
+    WorkerSilentError,
+    end_of,
+)
+from gpushmoo.measuring.server import received
+from gpushmoo.planning.snakemake_hooks import start_servers
+from gpushmoo.storage.store import read_shard
+
+# Real processes are waited for so long at most; what passes is never decided by it.
+DEADLINE_S = 120.0
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# A measuring process that does what its job says.
+WORKER = """
+import os, signal, sys, time
+from multiprocessing.connection import Connection
+from gpushmoo.measuring.events import Finished
+
+connection = Connection(int(sys.argv[1]))
+job = connection.recv()
+for name in job.params["signals"]:
+    os.kill(os.getpid(), getattr(signal, name))
+if job.params["hangs"]:
+    time.sleep(1000)
+connection.send(Finished())
+"""
+
+
+@pytest.fixture
+def start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., WorkerProcess]]:
+    """Starts a real process that sends itself `signals`, or hangs."""
+    (tmp_path / "obedient.py").write_text(WORKER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(process, "worker", SimpleNamespace(__name__="obedient"))
+    started: list[WorkerProcess] = []
+
+    def open_one(*signals: str, hangs: bool = False) -> WorkerProcess:
+        params = {"folder": "kernels/k", "signals": signals, "hangs": hangs}
+        started.append(WorkerProcess(Job(params, tmp_path, 0.0)))
+        return started[-1]
+
+    yield open_one
+    for worker in started:
+        worker.stop()
+
+
+OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGXCPU", "SIGPIPE")
+FAULTS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
+
+
+def test_signals_from_outside_are_told_from_faults() -> None:
+    for name in OUTSIDE + FAULTS:
+        error = end_of(-getattr(signal, name))
+        assert str(error) == f"the measuring process was ended by {name}"
+        assert isinstance(error, WorkerKilledError) == (name in OUTSIDE)
+    assert str(end_of(-40)) == "the measuring process was ended by signal 40"
+    assert isinstance(end_of(-40), WorkerKilledError)
+    assert type(end_of(3)) is WorkerGoneError
+
+
+def test_a_process_that_is_struck_or_hangs_is_found(start: Callable[..., WorkerProcess]) -> None:
+    with pytest.raises(WorkerKilledError, match=r"^the measuring process was ended by SIGTERM$"):
+        start("SIGTERM").hear(DEADLINE_S)
+    with pytest.raises(WorkerSilentError):
+        start(hangs=True).hear(2 * BEAT_S)
+
+
+class SilentConnection:
+    """Says nothing for so many beats."""
+
+    def __init__(self, silent: int) -> None:
+        self._left = silent
+
+    def poll(self, seconds: float) -> bool:
+        assert seconds == BEAT_S
+        self._left -= 1
+        return self._left < 0
+
+    def recv(self) -> Finished:
+        return Finished()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("beats", "stopped", "heard"), [(3, False, True), (4, False, False), (1000, True, True)]
+)
+def test_silence_is_counted_in_beats_of_a_process_that_is_not_stopped(
+    beats: int,
+    stopped: bool,
+    heard: bool,
+    start: Callable[..., WorkerProcess],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stop of the caller, or a suspended machine, is one long beat: no clock is read."""
+    worker = start()
+    monkeypatch.setattr(process, "is_stopped", lambda pid: stopped)
+    monkeypatch.setattr(worker, "_connection", SilentConnection(beats))
+    if heard:
+        assert worker.hear(4 * BEAT_S) == Finished()
+    else:
+        with pytest.raises(WorkerSilentError, match=r"said nothing for 1 s$"):
+            worker.hear(4 * BEAT_S)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells it on Linux alone")
+def test_a_real_stop_is_seen_and_does_not_count(
+    start: Callable[..., WorkerProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    really = process.is_stopped
+
+    def look(pid: int) -> bool:
+        seen.append(really(pid))
+        if sum(seen) == 4:
+            os.kill(pid, signal.SIGCONT)
+        return seen[-1]
+
+    monkeypatch.setattr(process, "is_stopped", look)
+    assert start("SIGSTOP").hear(DEADLINE_S) == Finished()
+    assert sum(seen) >= 4
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_the_first_signal_is_raised_and_what_was_before_is_again(name: str) -> None:
+    number = getattr(signal, name)
+    # Under nohup it is ignored, and would stay so.
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(JobSignalledError, match=f"ended by {name} before"), raises_signals():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) == signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with raises_signals():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+# Kernels that fault or never end
+
+BODY = """
+KERNEL void copy_good(GLOBAL float *dst, GLOBAL const float *src, const ULONG n)
+{
+    if (ID < n) dst[ID] = src[ID];
+}
+// Writes a terabyte beyond its buffer.
+KERNEL void copy_illegal(GLOBAL float *dst, GLOBAL const float *src, const ULONG n)
+{
+    if (ID < n) dst[ID + ((ULONG)1 << 38)] = src[ID];
+}
+KERNEL void copy_endless(GLOBAL float *dst, GLOBAL const float *src, const ULONG n)
+{
+    // One thread: all cores of a CPU would keep other work from its end.
+    volatile GLOBAL float *never = dst;
+    while (ID == 0 && never[0] != 12345.0f)
+        ;
+    if (ID < n) dst[ID] = src[ID];
+}
+"""
+CUDA = (
+    '#define KERNEL extern "C" __global__\n#define GLOBAL\n#define ULONG unsigned long long\n'
+    "#define ID ((ULONG)blockIdx.x * blockDim.x + threadIdx.x)\n"
+) + BODY
+OPENCL = (
+    "#define KERNEL __kernel\n#define GLOBAL __global\n#define ULONG ulong\n"
+    "#define ID get_global_id(0)\n"
+) + BODY
+PAUSE_S = 0.5
+
+
+@pytest.fixture(params=BACKENDS)
+def bench(
+    request: pytest.FixtureRequest,
+    make_kernel: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Bench:
+    # A launch here takes microseconds, a runtime's compiler at its first launch half a second; that
+    # a busy machine does not let it run does not count.
+    monkeypatch.setattr(supervise, "LAUNCH_GRACE_S", 0.0)
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+    folder = make_kernel("faulty", CUDA, OPENCL, ("good", "illegal", "endless"))
+    return Bench(choice_of(request, tmp_path), folder, tmp_path)
+
+
+def expect_good(rows: pd.DataFrame, cells: int) -> None:
+    good = rows[rows["variant"] == "good"]
+    assert len(good) == cells
+    assert set(good["status"]) == {"ok"}
+    assert (good["wrong_words"] == 0).all()
+    assert (good["samples_s"].map(len) == 6).all()
+
+
+@pytest.mark.parametrize(
+    ("variant", "threads", "status", "words"),
+    [
+        (
+            "illegal",
+            [32, 64],
+            "launch_failed",
+            "(?i)illegal|SIGABRT|(?:SEGV|BUS), as by a kernel that",
+        ),
+        # One such cell, which is waited for twice: among the others, and alone.
+        ("endless", [32], "timeout", "did not end within 2 s"),
+    ],
+)
+def test_a_faulty_launch_costs_its_own_cell(
+    bench: Bench, variant: str, threads: list[int], status: str, words: str
+) -> None:
+    told = bench.params([])["measure"] | {"timeout_s": 2.0}
+    rows = bench.measure(["good", variant], threads=threads, measure=told)
+    expect_good(rows, len(threads))
+    bad = rows[rows["variant"] == variant]
+    assert list(bad["status"]) == [status] * len(threads)
+    assert bad["message"].str.contains(words).all()
+
+
+def test_strikes_and_pauses_cost_no_cell(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each signal ends a process at its first launch; then one is stopped among its samples."""
+    strikes = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL]
+    struck: set[int] = set()
+    hear = WorkerProcess.hear
+
+    def hear_and_strike(worker: WorkerProcess, limit_s: float) -> Message:
+        message, pid = hear(worker, limit_s), worker._process.pid
+        if isinstance(message, Began) and pid not in struck:
+            if strikes:
+                struck.add(pid)
+                os.kill(pid, strikes.pop(0))
+            elif len(message.keys) > 1:
+                struck.add(pid)
+                os.kill(pid, signal.SIGSTOP)
+                threading.Timer(PAUSE_S, os.kill, (pid, signal.SIGCONT)).start()
+        return message
+
+    monkeypatch.setattr(WorkerProcess, "hear", hear_and_strike)
+    rows = bench.measure(["good"])
+    expect_good(rows, 8)
+    assert len(struck) == 5
+    for name in ("SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"):
+        assert f"ended by {name}; what it had not ended is measured again" in caplog.text
+
+
+def test_process_that_never_starts_is_said_in_one_sentence(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(DeviceError, match=r"ended with status 1\.$"):
+        bench.measure(["good"])
+
+
+# A server keeps its process from job to job
+
+# Notes which process asked for its inputs; waits there for the file "go" if there is a file "wait".
+NOTING = """
+
+from pathlib import Path
+import os, time
+
+class Noting(Mine):
+    def inputs(self, problem, dtype, rng):
+        here = Path(__file__).parent
+        with (here / "pids").open("a") as file:
+            file.write(f"{os.getpid()}\\n")
+        while (here / "wait").exists() and not (here / "go").exists():
+            time.sleep(0.01)
+        return super().inputs(problem, dtype, rng)
+
+WORKLOAD = Noting()
+"""
+
+
+class Jobs:
+    """Starts measuring jobs of one kernel as rule `measure` does."""
+
+    def __init__(self, bench: Bench, folder: Path, cache: Path, root: Path) -> None:
+        self._bench, self.folder, self._cache, self._root = bench, folder, cache, root
+        self._number = 0
+        self.server: subprocess.Popen[bytes]
+
+    def start(self, *variants: str, repeat: int = 1) -> subprocess.Popen[str]:
+        self._number += 1
+        self.out = self._root / f"cells/mine/float/{self._number}.parquet"
+        self.log = self._root / f"{self._number}.log"
+        spec = self._bench.params(list(variants), [32, 64]) | {"repeat": repeat}
+        request = {"spec": spec, "place": [1, 1], "again": [], "cache": str(self._cache)}
+        request |= {"code": f"{self._number}", "plan": str(self._root / "plan.json")}
+        job = subprocess.Popen(
+            [sys.executable, "-I", "-S", client.__file__, self.out, self.log, "", ""],
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert job.stdin is not None
+        job.stdin.write(json.dumps(request))
+        job.stdin.close()
+        job.stdin = None
+        return job
+
+    def do(self, *variants: str, repeat: int = 1) -> dict[str, int]:
+        """How the cells of a job ended, which succeeds."""
+        job = self.start(*variants, repeat=repeat)
+        self.said = job.communicate(timeout=DEADLINE_S)[1]
+        assert job.returncode == 0, self.said + self.log.read_text()
+        statuses: list[str] = read_shard(self.out)[0].column("status").to_pylist()
+        return {status: statuses.count(status) for status in statuses}
+
+    @property
+    def pids(self) -> list[str]:
+        """The measuring processes, in the order in which they made inputs."""
+        noted = self.folder / "pids"
+        return noted.read_text().split() if noted.exists() else []
+
+
+@pytest.fixture
+def jobs(
+    make_kernel: Callable[..., Path],
+    opencl_choice: DeviceChoice,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Jobs]:
+    """With one server."""
+    monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
+    monkeypatch.setenv(ADDRESS, "")
+    folder = make_kernel("mine", USER_CUDA, USER_OPENCL, ("good", "forgets"))
+    workload = folder / "workload.py"
+    workload.write_text(workload.read_text() + NOTING)
+    made = Jobs(Bench(opencl_choice, folder, tmp_path), folder, opencl_choice.cache, tmp_path)
+    [server] = start_servers(1)
+    made.server = server
+    yield made
+    server.kill()
+    server.wait()
+
+
+def test_a_measuring_process_stays_for_the_jobs_of_a_repeat(jobs: Jobs) -> None:
+    assert jobs.do("good") == jobs.do("good") == {"ok": 2}
+    assert "2 ok" in jobs.said
+    assert "measured" in jobs.log.read_text()
+    assert jobs.do("good", repeat=2) == {"ok": 2}
+    first, same, other = jobs.pids
+    assert first == same != other
+    # Each job's log has what was printed for it.
+    assert [log.read_text().count("INFO measured") for log in jobs.log.parent.glob("*.log")] == [
+        1
+    ] * 3
+
+
+def test_a_fault_costs_its_own_cells_and_the_next_job_a_fresh_process(jobs: Jobs) -> None:
+    assert jobs.do("good", "forgets") == {"ok": 2, "wrong_result": 2}
+    assert jobs.do("good") == {"ok": 2}
+    assert len(set(jobs.pids)) == 2
+
+
+def test_a_signal_ends_the_job_and_not_the_server(jobs: Jobs) -> None:
+    (jobs.folder / "wait").touch()
+    job = jobs.start("good")
+    wait_until(lambda: jobs.pids)
+    job.send_signal(signal.SIGINT)
+    said = job.communicate(timeout=DEADLINE_S)[1]
+    assert job.returncode == 1
+    assert "ended by SIGINT before its file was written" in said
+    assert not jobs.out.exists()
+    (jobs.folder / "wait").unlink()
+    assert jobs.do("good") == {"ok": 2}
+    assert jobs.server.poll() is None
+
+
+def test_a_client_that_is_killed_ends_its_job(jobs: Jobs) -> None:
+    (jobs.folder / "wait").touch()
+    job = jobs.start("good")
+    wait_until(lambda: jobs.pids)
+    out = jobs.out
+    job.kill()
+    job.wait()
+    (jobs.folder / "wait").unlink()
+    assert jobs.do("good") == {"ok": 2}
+    assert not out.exists()
+    first, second = jobs.pids
+    assert first != second
+
+
+def test_a_job_whose_server_is_killed_is_done_without_one(jobs: Jobs) -> None:
+    (jobs.folder / "wait").touch()
+    job = jobs.start("good")
+    wait_until(lambda: jobs.pids)
+    jobs.server.kill()
+    (jobs.folder / "go").touch()
+    said = job.communicate(timeout=DEADLINE_S)[1]
+    assert job.returncode == 0, said
+    assert read_shard(jobs.out)[0].num_rows == 2
+    first, second = jobs.pids
+    assert first != second
+
+
+def test_a_signal_right_behind_a_request_is_no_part_of_it() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b"request" + bytes([signal.SIGINT]))
+        assert received(theirs, len(b"request")) == b"request"
+        assert theirs.recv(1) == bytes([signal.SIGINT])
+        ours.close()
+        assert received(theirs, 1) is None

@@ -18,7 +18,6 @@ use rule stage as aggregate with:
         # Recorded ones may be of several: their names keep them apart.
         one_model=flow.config.dataset is None,
         plan=flow.shard_plan,
-        host_fed=flow.host_fed_kernels,
 
 
 use rule stage as ceiling with:

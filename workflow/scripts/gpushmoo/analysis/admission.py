@@ -1,8 +1,8 @@
 """Which shards may count: those that were measured for this run and hold the cells of its plan.
 
-A shard may have been left over from another configuration or copied from another run. So its
-parameters are compared with the plan, its cells with those that the parameters make, and its
-device's columns with its provenance. What a cell's numbers are is not judged.
+A shard may be left over from another configuration or copied from another run. So its parameters
+are compared with the plan, and its cells with those that the parameters make. Values are not
+judged.
 """
 
 from __future__ import annotations
@@ -17,26 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.run_plan import RunPlan, fully_sampled
-from ..core.schema import Status, cell_schema
+from ..core.schema import cell_schema
 from ..core.space import TYPICAL, asks_the_device, expand_axis, space_of
-
-# What a shard's provenance tells of its device, by the column that repeats it.
-_DEVICE_COLUMNS = {
-    "device_uuid": "uuid",
-    "device_name": "name",
-    "backend": "backend",
-    "units": "units",
-}
-
-
-# What the provenance of a shard tells; see `measure_job`.
-_TOLD = frozenset(
-    {
-        *("axes", "build_failures", "builds", "controls", "device", "gpushmoo", "host"),
-        *("kernel_digest", "machine_code", "params", "protocol_version", "readings"),
-        *("schema_version", "written_at"),
-    }
-)
 
 
 def fault_of(
@@ -49,7 +31,7 @@ def fault_of(
     try:
         return next(_faults(path, table, metadata, plan), None)
     except (KeyError, TypeError, ValueError, AttributeError) as err:
-        # Its parameters or its device are not told in the form in which we write them.
+        # Its parameters do not have the form in which we write them.
         return f"carries a provenance that cannot be read ({type(err).__name__}: {err})"
 
 
@@ -63,22 +45,9 @@ def fault_of_repeat(first: pa.Table, metadata: Mapping[str, Any], later: pa.Tabl
 def _faults(
     path: Path, table: pa.Table, metadata: Mapping[str, Any], plan: RunPlan | None
 ) -> Iterator[str]:
-    params = metadata["params"]
-    missing = _TOLD - set(metadata)
-    if missing:
-        yield f"has a provenance without '{min(missing)}'"
-        return
     if plan is not None:
-        yield from _faults_of_params(params, plan.shard_params(path))
-    if metadata["kernel_digest"] != params["kernel_digest"]:
-        yield "names two digests of its kernel"
-    if sorted(params["axes"]) != metadata["axes"]:
-        yield f"has axes {metadata['axes']}, its parameters {sorted(params['axes'])}"
+        yield from _faults_of_params(metadata["params"], plan.shard_params(path))
     yield from _faults_of_cells(table, metadata)
-    yield from _faults_of_device(table, metadata["device"], params)
-    unknown = set(pc.unique(table.column("status")).to_pylist()) - set(Status)
-    if unknown:
-        yield f"holds the status '{min(unknown)}', which no cell can have"
 
 
 def _faults_of_params(params: Any, planned: Mapping[str, Any] | None) -> Iterator[str]:
@@ -105,9 +74,9 @@ def _show(value: Any) -> str:
 
 
 def _faults_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Whether the rows are cells of the shard's parameters; a cell that stands twice is no matter.
+    """Whether the rows are the cells of the shard's parameters.
 
-    A later repeat holds fewer, those that are `fully_sampled` in the first: see `fault_of_repeat`.
+    A later repeat holds only those that are `fully_sampled` in the first: see `fault_of_repeat`.
     """
     params = metadata["params"]
     resolved: Mapping[str, list[int]] = metadata.get("resolved_axes", {})
@@ -115,7 +84,7 @@ def _faults_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[s
         axis: resolved[axis] if asks_the_device(spec) else expand_axis(spec, TYPICAL)
         for axis, spec in params["axes"].items()
     }
-    # Those of the repeats of a shard are the same.
+    # All repeats of a shard have the same.
     alike = {name: value for name, value in params.items() if name != "repeat"}
     planned = _planned(json.dumps([alike, values], sort_keys=True))
     keys, wanted = table.column("cell_key"), planned.column("cell_key")
@@ -130,7 +99,7 @@ def _faults_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[s
 
 @lru_cache(maxsize=1)
 def _planned(text: str) -> pa.Table:
-    """What identifies each cell that a shard of these parameters and axes' values holds."""
+    """The identity of each cell that a shard of these parameters and axes' values holds."""
     params, values = json.loads(text)
     cells = space_of(params).cells(Path(params["folder"]).name, values)
     identity = {
@@ -156,14 +125,3 @@ def _fault_of_keys(planned: set[str], keys: list[str]) -> str | None:
     if extra:
         return f"holds {len(extra)} cells that were not to be measured, {extra[0]} for one"
     return None
-
-
-def _faults_of_device(
-    table: pa.Table, device: Mapping[str, Any], params: Mapping[str, Any]
-) -> Iterator[str]:
-    for column, name in _DEVICE_COLUMNS.items():
-        values = pc.unique(table.column(column)).to_pylist()
-        if values not in ([device[name]], []):
-            yield f"has rows with another {column} than its provenance tells"
-    if params["backend"] not in ("auto", device["backend"]):
-        yield f"was measured by {device['backend']}, its parameters say {params['backend']}"

@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from ..core.errors import WorkloadError
+from ..core.paths import ROOT
 from ..core.run_plan import RunPlan
 from ..core.schema import cell_schema
 from ..core.space import first_repeat_of
 from ..storage.dataset import PARTITION, PROVENANCE, with_axes_noted
 from ..storage.store import BadParquetError, Shard, open_shard, read_shard
 from ..storage.wholefile import UnusableFilesError, replaced_folder
+from ..workloads.host_fed import HostFedWorkload
+from ..workloads.loader import KernelFolderError, load_kernel
 from .admission import fault_of, fault_of_repeat
-from .external_sort import KEY, RUN_BYTES, KeySorter
 from .repeats import merged, shard_spread
 from .statistics import Replicated, Spreads, run_spreads
 
-# While rows are sorted: which of the shards each came from, for the sentence on doubled cells. An
-# axis, whose name is an argument's of a kernel, cannot be called so.
-_ORIGIN = pa.field("#shard", pa.int32(), nullable=False)
+# Rows that are sorted at once, in bytes of Arrow memory. Sorting takes their copy, writing Parquet
+# about as much again.
+RUN_BYTES = 128 * 2**20
+# Keys are hashes, so that equal ranges of them hold about equally many rows. So many digits make
+# 4,096 ranges, enough for 256 GiB of rows in a partition.
+_KEY_DIGITS = 3
+_MOST_RANGES = 16**_KEY_DIGITS
+# Rows of a range that are written to disk together; so many of each range are in memory.
+_LEAST_ROWS = 100
+# While rows are sorted: the number of the shard of each, and the range of its key. An axis, whose
+# name is an argument's of a kernel, cannot be called so.
+_SHARD = pa.field("#shard", pa.int32(), nullable=False)
+_RANGE = pa.field("#range", pa.int32(), nullable=False)
+_ORDER = [("cell_key", "ascending"), (_SHARD.name, "ascending")]
 
 
 class AggregateError(UnusableFilesError):
@@ -35,15 +53,16 @@ class AggregateError(UnusableFilesError):
 
 @dataclass(frozen=True)
 class ShardFile:
-    """What is kept of a checked shard: of a hundred thousand of them all provenance is too much.
+    """A shard without its provenance, which of a hundred thousand of them is too much to hold.
 
-    `paths` are its repeats, the first one first; `planned` is how many there were to be.
+    `paths` are its repeats, the first one first, of which there should be `planned`.
     """
 
     paths: tuple[Path, ...]
     planned: int
     axes: tuple[str, ...]
     partition: tuple[str, str]
+    host_fed: bool
     n_bytes: int
 
     @property
@@ -53,15 +72,11 @@ class ShardFile:
 
 
 def aggregate_run(
-    shards: Sequence[Path],
-    out: Path,
-    one_model: bool,
-    plan: Mapping[str, Any] | None,
-    host_fed: Collection[str],
+    shards: Sequence[Path], out: Path, one_model: bool, plan: Mapping[str, Any] | None
 ) -> None:
     """`aggregate` by a plan in plain values (`RunPlan.as_plain`)."""
     planned = None if plan is None else RunPlan.from_plain(plan)
-    aggregate(shards, out, one_model, plan=planned, host_fed=host_fed)
+    aggregate(shards, out, one_model, plan=planned)
 
 
 def aggregate(
@@ -70,91 +85,62 @@ def aggregate(
     one_model: bool = False,
     run_bytes: int = RUN_BYTES,
     plan: RunPlan | None = None,
-    host_fed: Collection[str] = (),
 ) -> None:
     """Write the dataset ``out/kernel=…/dtype=…/part-0.parquet`` from shards.
 
     Every file has the same columns (the union of all axes, null where a kernel has none), so that
     a reader needs no schema merging; kernel and dtype stand in the path. Rows are sorted by key.
     The repeats of a shard become one row a cell, whose interval includes how far the repeats of the
-    whole run lie apart (`analysis.statistics`): those of kernels in `host_fed`, whose data come
-    from the host, and those of all others, each for themselves.
-    Each shard must hold what `plan` says, or without one what its own parameters say
-    (`analysis.admission`).
-    Provenance of the shards goes along (see dataset_provenance). Of the rows about `run_bytes` are
-    in memory at once, a few times over; the rest is sorted on disk beside `out`. Raises
-    AggregateError for bad shards, naming each, for a doubled one, and for shards of several device
-    models if they are all to be of `one_model`; OSError (no space). The old dataset then stays.
+    whole run lie apart (`analysis.statistics`): those of kernels whose data come from the host, and
+    those of all others, each for themselves, since the host's memory and bus do not drift as the
+    device does. Each shard must hold what `plan` says, or without one what its own parameters say
+    (`analysis.admission`). Provenance of the shards goes along (see dataset_provenance). About
+    `run_bytes` of the rows are in memory at once, a few times over; the rest waits on disk.
+    Raises AggregateError for bad shards, naming each, for a doubled cell, and for shards of several
+    device models if they are all to be of `one_model`; OSError (no space). The old dataset then
+    stays.
     """
-    reader = _Reader(plan)
-    shards = _opened(paths, reader)
-    if not shards and not reader.bad:
-        raise AggregateError("There are no shards to aggregate.")
-    spreads = _spreads(shards, reader, host_fed)
-    schema = cell_schema({axis for s in shards for axis in s.axes})
-    with_origin = schema.append(_ORIGIN)
-    with replaced_folder(out) as fresh:
-        with pa.CompressedOutputStream(str(fresh / PROVENANCE), "zstd") as lines:
-            for partition, group in groupby(shards, key=lambda s: s.partition):
-                members = list(group)
-                sizes = sum(s.n_bytes for s in members)
-                with KeySorter(with_origin, fresh / ".runs", sizes, run_bytes) as sorter:
-                    spread = spreads[partition[0] in host_fed]
-                    for number, file in enumerate(members):
-                        for batch in _rows(file, reader, spread, lines):
-                            sorter.add(_widened(batch, with_origin, number))
-                    if not reader.bad:
-                        _write(sorter, members, schema, fresh, partition)
-        if reader.bad:
-            raise AggregateError(
-                " ".join(dict.fromkeys(text for _, text in sorted(reader.bad)))
-                + " Nothing of it was used.",
-                list(dict.fromkeys(path for path, _ in sorted(reader.bad))),
-            )
-        if one_model:
-            _refuse_mixture(reader.models)
-
-
-class _Reader:
-    """Reads shards, and admits each before the first use of its rows.
-
-    `bad` are path and sentence of files that may not be used; `models` the shards that each device
-    model measured.
-    """
-
-    def __init__(self, plan: RunPlan | None) -> None:
-        self.plan = plan
-        self.bad: list[tuple[Path, str]] = []
-        self.models: dict[str, list[Path]] = {}
-        self._admitted: set[ShardFile] = set()
-
-    def repeats(self, file: ShardFile) -> list[tuple[pa.Table, dict[str, Any]]]:
-        """Cells and provenance of each repeat of a shard; none where one may not be used."""
-        before = len(self.bad)
-        read = []
-        for path in file.paths:
-            try:
-                read.append(read_shard(path))
-            except BadParquetError as err:
-                self.bad.append((path, str(err)))
-        if len(self.bad) == before and file not in self._admitted:
-            self._admit(file, read)
-        return read if len(self.bad) == before else []
-
-    def _admit(self, file: ShardFile, read: Sequence[tuple[pa.Table, dict[str, Any]]]) -> None:
-        for path, (table, metadata) in zip(file.paths, read, strict=True):
-            fault = fault_of(path, table, metadata, self.plan)
-            if fault is None and path != file.path:
-                fault = fault_of_repeat(*read[0], table)
-            if fault is not None:
-                self.bad.append((path, f"'{path}' {fault}."))
+    bad: list[tuple[Path, str]] = []
+    shards = _opened(paths, plan, bad)
+    models: dict[str, list[Path]] = {}
+    repeated: dict[bool, list[Replicated]] = {False: [], True: []}
+    for shard in shards:
+        tables = _checked(shard, plan, bad)
+        for path, table in zip(shard.paths, tables, strict=False):
             for name in pc.unique(table.column("device_name")).to_pylist():
-                self.models.setdefault(name, []).append(path)
-        self._admitted.add(file)
+                models.setdefault(name, []).append(path)
+        if len(tables) > 1:
+            repeated[shard.host_fed] += shard_spread(tables)
+    if bad:
+        sentences = dict.fromkeys(text for _, text in sorted(bad))
+        files = list(dict.fromkeys(path for path, _ in sorted(bad)))
+        raise AggregateError(" ".join(sentences) + " Nothing of it was used.", files)
+    if not shards:
+        raise AggregateError("There are no shards to aggregate.")
+    if one_model:
+        _refuse_mixture(models)
+    spreads = {host_fed: run_spreads(found) for host_fed, found in repeated.items()}
+    schema = cell_schema({axis for shard in shards for axis in shard.axes})
+    with (
+        replaced_folder(out) as fresh,
+        pa.CompressedOutputStream(str(fresh / PROVENANCE), "zstd") as lines,
+    ):
+        for partition, group in groupby(shards, key=lambda shard: shard.partition):
+            members = list(group)
+            rows = (
+                _widened(batch, schema, number)
+                for number, shard in enumerate(members)
+                for batch in _rows(shard, spreads[shard.host_fed], lines)
+            )
+            parts = min(_MOST_RANGES, -(-2 * sum(s.n_bytes for s in members) // run_bytes))
+            ranges = _sorted(rows, schema.append(_SHARD), fresh / ".ranges", parts)
+            _write(ranges, members, schema, fresh, partition)
 
 
-def _opened(paths: Sequence[Path], reader: _Reader) -> list[ShardFile]:
-    """The shards by partition and path.
+def _opened(
+    paths: Sequence[Path], plan: RunPlan | None, bad: list[tuple[Path, str]]
+) -> list[ShardFile]:
+    """The shards by partition and path; what cannot be opened goes to `bad`, with a sentence.
 
     Of those of a run the plan says which repeats there are; recorded ones must have them all.
     """
@@ -163,10 +149,10 @@ def _opened(paths: Sequence[Path], reader: _Reader) -> list[ShardFile]:
         try:
             repeat, file = _described(open_shard(path))
         except BadParquetError as err:
-            reader.bad.append((path, str(err)))
+            bad.append((path, str(err)))
         except (KeyError, TypeError, ValueError) as err:
             why = f"'{path}' carries a provenance that cannot be read ({err!r})."
-            reader.bad.append((path, why))
+            bad.append((path, why))
         else:
             files.setdefault(first_repeat_of(path), []).append((repeat, file))
     shards = []
@@ -174,10 +160,10 @@ def _opened(paths: Sequence[Path], reader: _Reader) -> list[ShardFile]:
         numbered_files.sort(key=lambda numbered: numbered[0])
         numbers, repeats = zip(*numbered_files, strict=True)
         expected = tuple(range(1, repeats[0].planned + 1))
-        if reader.plan is None and numbers != expected and not reader.bad:
+        if plan is None and numbers != expected and not bad:
             present = ", ".join(map(str, numbers))
             fault = f"'{repeats[0].path}' has repeats {present}; there must be 1 to {expected[-1]}."
-            reader.bad += [(file.path, fault) for file in repeats]
+            bad += [(file.path, fault) for file in repeats]
         joined = tuple(file.path for file in repeats)
         n_bytes = sum(file.n_bytes for file in repeats)
         shards.append(replace(repeats[0], paths=joined, n_bytes=n_bytes))
@@ -185,61 +171,114 @@ def _opened(paths: Sequence[Path], reader: _Reader) -> list[ShardFile]:
 
 
 def _described(shard: Shard) -> tuple[int, ShardFile]:
-    """Which repeat a shard is, and what is kept of it. Raises KeyError, TypeError, ValueError."""
+    """The number of its repeat, and the shard. Raises KeyError, TypeError, ValueError."""
     params = shard.metadata["params"]
-    partition = (str(Path(params["folder"]).name), str(params["dtype"]))
-    planned = int(params["measure"]["repeats"])
-    axes = tuple(shard.metadata["axes"])
-    return int(params["repeat"]), ShardFile((shard.path,), planned, axes, partition, shard.n_bytes)
+    file = ShardFile(
+        paths=(shard.path,),
+        planned=int(params["measure"]["repeats"]),
+        axes=tuple(shard.metadata["axes"]),
+        partition=(str(Path(params["folder"]).name), str(params["dtype"])),
+        host_fed=is_host_fed(params["folder"]),
+        n_bytes=shard.n_bytes,
+    )
+    return int(params["repeat"]), file
 
 
-def _spreads(
-    shards: Sequence[ShardFile], reader: _Reader, host_fed: Collection[str]
-) -> dict[bool, Spreads | None]:
-    """What all repeats of the run tell of their spread, of host-fed kernels (True) and of others.
+@cache
+def is_host_fed(folder: str) -> bool:
+    """Whether the data of the kernel in this folder of the project come from the host.
 
-    What the host's memory and bus do from one repeat to the next says nothing of data that lie on
-    the device.
+    Of a kernel that is no longer there, as one of a recorded run may be, it is taken that they do
+    not.
     """
-    repeated: dict[bool, list[Replicated]] = {False: [], True: []}
-    for file in shards:
-        if len(file.paths) > 1 and (read := reader.repeats(file)):
-            kind = file.partition[0] in host_fed
-            repeated[kind] += shard_spread([table for table, _ in read])
-    return {kind: run_spreads(found) for kind, found in repeated.items()}
+    try:
+        return isinstance(load_kernel(ROOT / folder).workload, HostFedWorkload)
+    except (KernelFolderError, WorkloadError):
+        return False
+
+
+def _checked(shard: ShardFile, plan: RunPlan | None, bad: list[tuple[Path, str]]) -> list[pa.Table]:
+    """The cells of each repeat, none where one may not be used; then `bad` says why."""
+    before = len(bad)
+    read = []
+    for path in shard.paths:
+        try:
+            read.append(read_shard(path))
+        except BadParquetError as err:
+            bad.append((path, str(err)))
+    if len(bad) == before:
+        for path, (table, metadata) in zip(shard.paths, read, strict=True):
+            fault = fault_of(path, table, metadata, plan)
+            if fault is None and path != shard.path:
+                fault = fault_of_repeat(*read[0], table)
+            if fault is not None:
+                bad.append((path, f"'{path}' {fault}."))
+    return [table for table, _ in read] if len(bad) == before else []
 
 
 def _rows(
-    file: ShardFile, reader: _Reader, spread: Spreads | None, lines: pa.NativeFile
+    shard: ShardFile, spread: Spreads | None, lines: pa.NativeFile
 ) -> Iterator[pa.RecordBatch]:
-    """A shard's cells, one row for all repeats; their provenance goes to `lines`.
-
-    From the first bad one on shards are read only to name all that are bad.
-    """
-    read = reader.repeats(file)
-    if reader.bad:
-        return
-    for _, metadata in read:
+    """A shard's cells, one row for all repeats; their provenance goes to `lines`."""
+    tables = []
+    for path in shard.paths:
+        table, metadata = read_shard(path)
         lines.write(json.dumps(metadata, sort_keys=True).encode() + b"\n")
+        tables.append(table)
     # What was to be measured once has the interval of its samples, whatever else there is.
-    tables = [table for table, _ in read]
-    yield from merged(tables, spread if file.planned > 1 else None).to_batches()
+    yield from merged(tables, spread if shard.planned > 1 else None).to_batches()
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> pa.RecordBatch:
-    """The rows with all columns of `schema`, the shard's `number` among them."""
+    """The rows with all columns of `schema`, and the number of their shard."""
     names = set(batch.schema.names)
     columns = [
-        batch.column(f.name) if f.name in names else pa.nulls(len(batch), f.type)
-        for f in schema
-        if f.name != _ORIGIN.name
+        batch.column(f.name) if f.name in names else pa.nulls(len(batch), f.type) for f in schema
     ]
-    origin = pa.repeat(pa.scalar(number, _ORIGIN.type), len(batch))
-    return pa.record_batch([*columns, origin], schema=schema)
+    numbers = pa.repeat(pa.scalar(number, _SHARD.type), len(batch))
+    return pa.record_batch([*columns, numbers], schema=schema.append(_SHARD))
+
+
+def _sorted(
+    rows: Iterable[pa.RecordBatch], schema: pa.Schema, folder: Path, parts: int
+) -> Iterator[pa.Table]:
+    """All rows by _ORDER, in `parts` equal ranges of keys; a table, maybe empty, at least.
+
+    Of several ranges each waits in a folder of its own below `folder` for its turn.
+    """
+    if parts <= 2:
+        yield pa.Table.from_batches(rows, schema=schema).sort_by(_ORDER)
+        return
+    ranged = schema.append(_RANGE)
+    batches = (
+        pa.record_batch([*batch.columns, _ranges(batch, parts)], schema=ranged) for batch in rows
+    )
+    file_format = ds.IpcFileFormat()
+    ds.write_dataset(
+        pa.RecordBatchReader.from_batches(ranged, batches),
+        folder,
+        format=file_format,
+        file_options=file_format.make_write_options(compression="lz4"),
+        partitioning=ds.partitioning(pa.schema([_RANGE])),
+        max_partitions=_MOST_RANGES,
+        min_rows_per_group=_LEAST_ROWS,
+        use_threads=False,
+    )
+    for part in range(parts):
+        if (place := folder / str(part)).is_dir():
+            yield ds.dataset(place, schema, format="ipc").to_table().sort_by(_ORDER)
+    shutil.rmtree(folder)
+
+
+def _ranges(batch: pa.RecordBatch, parts: int) -> pa.Array:
+    """For each row the number of the range, out of `parts`, that its key lies in."""
+    digits = pc.utf8_slice_codeunits(batch.column("cell_key"), 0, _KEY_DIGITS).dictionary_encode()
+    places = [int(text, 16) * parts // _MOST_RANGES for text in digits.dictionary.to_pylist()]
+    return pa.array(np.array(places, np.int32)[digits.indices.to_numpy()])
 
 
 def _write(
-    sorter: KeySorter,
+    tables: Iterable[pa.Table],
     shards: Sequence[ShardFile],
     schema: pa.Schema,
     dataset: Path,
@@ -253,30 +292,24 @@ def _write(
     with pq.ParquetWriter(
         folder / "part-0.parquet", in_file, compression="zstd", write_page_checksum=True
     ) as writer:
-        for table in sorter.tables():
+        for table in tables:
             _refuse_doubles(table, shards)
             writer.write_table(table.select(in_file.names).cast(in_file))
 
 
 def _refuse_doubles(table: pa.Table, shards: Sequence[ShardFile]) -> None:
-    """The same cell measured twice on one device must not count twice. `table` is sorted by key."""
-    keys = table.column(KEY)
-    # Most keys stand once, and only those that do not need a look at the device.
-    again = pc.equal(keys.slice(1), keys.slice(0, max(0, len(keys) - 1)))
-    if not pc.any(again).as_py():
-        return
-    seen: dict[tuple[str, str], int] = {}
-    places = pc.indices_nonzero(again).to_numpy()
-    some = table.select([KEY, "device_uuid", _ORIGIN.name])
-    some = some.take(sorted({*places.tolist(), *(places + 1).tolist()}))
-    for key, device, number in zip(*(c.to_pylist() for c in some.columns), strict=True):
-        if (key, device) in seen:
-            first, second = shards[seen[key, device]].path, shards[number].path
-            raise AggregateError(
-                f"Cell {key} stands in '{first}' and in '{second}'; neither was used.",
-                [first, second],
-            )
-        seen[key, device] = number
+    """The same cell measured twice on one device must not count twice."""
+    found = table.group_by(["cell_key", "device_uuid"]).aggregate(
+        [(_SHARD.name, how) for how in ("count", "min", "max")]
+    )
+    twice = found.filter(pc.field(f"{_SHARD.name}_count") > 1).slice(0, 1).to_pylist()
+    for cell in twice:
+        files = [shards[cell[f"{_SHARD.name}_{end}"]].path for end in ("min", "max")]
+        raise AggregateError(
+            f"Cell {cell['cell_key']} stands in '{files[0]}' and in '{files[1]}'; neither was "
+            "used.",
+            files,
+        )
 
 
 def _refuse_mixture(models: Mapping[str, Sequence[Path]]) -> None:

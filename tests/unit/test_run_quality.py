@@ -1,60 +1,110 @@
-"""What page one warns of: a best cell on the edge of the sweep, a machine that was not steady."""
+"""How a run went: how its cells ended, whether the machine was steady."""
 
 from __future__ import annotations
 
+import io
+import itertools
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from gpushmoo.analysis.best import Limits, edges
-from gpushmoo.analysis.run_quality import CopyChanges, Steadiness, steadiness
+from cells import cell
+from gpushmoo.analysis.run_quality import (
+    MEANING,
+    CopyChanges,
+    FailedSweepError,
+    Steadiness,
+    StrictError,
+    faults,
+    status_counts,
+    steadiness,
+    verdict,
+    write_verdict,
+)
+from gpushmoo.core.schema import FAULTS, Status
 from gpushmoo.report.sureness import steadiness_finding
 
-# Edges
+CELLS = pd.DataFrame(
+    [
+        *(cell(n, x=n, kernel="tiny") for n in range(1, 6)),
+        cell(x=6, kernel="tiny", status="timeout"),
+        *(cell(n, x=n, kernel="tiny", dtype="double") for n in range(1, 4)),
+    ]
+)
+SWEEPS = {
+    name: {
+        "kernel": "tiny",
+        "sizes": [[64, 64], [8, 8]],
+        "dtypes": [name],
+        "variants": ["v"],
+        "cache_states": ["warm", "flushed"],
+        "launch_kinds": ["back_to_back"],
+    }
+    for name in ("float", "double")
+}
 
 
-def swept(xs: list[int], ys: list[int]) -> pd.DataFrame:
-    """Every block of these widths and heights."""
-    cells = [(x, y, x * y) for x in xs for y in ys]
-    frame = pd.DataFrame(cells, columns=["block_x", "block_y", "threads_per_block"])
-    return frame.assign(kernel="k")
+def test_verdict_counts_the_faults_by_place() -> None:
+    counts = status_counts(CELLS)
+    assert list(counts.columns) == ["ok", "timeout"]
+    assert list(counts.loc[("tiny", "float", "v")]) == [5, 1]
+    assert list(counts.loc[("tiny", "double", "v")]) == [3, 0]
+    assert verdict(CELLS) == "1 of 9 cells ended in a fault: 1 timeout in tiny float v."
+    assert list(faults(CELLS)["status"]) == ["timeout"]
 
 
-def edges_of(best: tuple[int, int], group: pd.DataFrame, limits: Limits = Limits()) -> list[str]:  # noqa: B008
-    x, y = best
-    cell = {"kernel": "k", "block_x": x, "block_y": y}
-    return edges(cell, group, ["block_x", "block_y"], limits)
+@pytest.mark.parametrize("status", list(Status))
+def test_limits_are_no_faults_and_faults_are_not_passed_over(status: Status) -> None:
+    harmless = {Status.OK, Status.TOO_MANY_THREADS, Status.RESOURCES, Status.INVALID}
+    harmless |= {Status.UNPROPOSED}
+    assert (verdict(CELLS.assign(status=status.value)) is None) == (status in harmless)
+    assert (status in FAULTS) != (status in harmless)
+    assert status in MEANING
 
 
-SHAPES = swept([4, 16, 64], [4, 16, 64])
+def test_faults_are_said_and_stop_only_a_strict_run(tmp_path: Path) -> None:
+    out, terminal = tmp_path / "verdict.txt", io.StringIO()
+    for strict in (False, True):
+        write_verdict(CELLS[CELLS["status"] == "ok"], out, strict, SWEEPS, terminal)
+        assert terminal.getvalue() == ""
+        assert out.read_text().startswith("All 8 cells")
+        out.unlink()
+    with pytest.raises(StrictError, match="1 timeout"):
+        write_verdict(CELLS, out, True, SWEEPS, terminal)
+    assert not out.exists()
+    write_verdict(CELLS, out, False, SWEEPS, terminal)
+    assert "1 of 9 cells" in out.read_text()
+    assert "1 of 9 cells" in terminal.getvalue()
 
 
 @pytest.mark.parametrize(
-    ("best", "found"),
+    ("statuses", "said"),
     [
-        ((64, 16), ["block_x up"]),
-        ((16, 16), []),
-        ((4, 64), ["block_x down", "block_y up"]),
-        ((16, 4), ["block_y down"]),
+        (["ok", "timeout"], None),
+        (["too_many_threads", "resources"], None),
+        (["timeout"], "sweep 'double' could be measured: 3 failed, most of them timeout (bad"),
+        (
+            ["too_many_threads", "build_failed", "build_failed"],
+            "sweep 'double' could be measured: 2 failed, most of them build_failed (bad source).",
+        ),
     ],
 )
-def test_a_best_cell_on_the_edge_says_which_axis_to_widen(
-    best: tuple[int, int], found: list[str]
+def test_a_sweep_of_which_nothing_was_measured_is_an_error_after_the_sentence(
+    tmp_path: Path, statuses: list[str], said: str | None
 ) -> None:
-    assert edges_of(best, SHAPES) == found
-
-
-def test_an_end_that_cannot_be_passed_is_no_edge() -> None:
-    assert edges_of((1, 8), swept([1, 2, 4], [4, 8, 16])) == []
-    assert edges_of((64, 8), swept([4, 16, 64], [4, 8, 16]), Limits({"k": {"block_x": 64}})) == []
-    # The next larger block would have more than 1,024 threads, whatever its height.
-    assert edges_of((1024, 1), swept([256, 512, 1024], [1, 2, 4])) == []
-    # It may have exactly as many.
-    assert edges_of((768, 1), swept([256, 512, 768], [1, 2, 4])) == ["block_x up"]
-    # An axis that does not change the block is not limited by its threads.
-    assert edges_of((64, 16), SHAPES.assign(threads_per_block=1024)) == ["block_x up"]
-    # Two values make no range.
-    assert edges_of((64, 16), swept([32, 64], [8, 16, 32])) == []
+    cells, where = CELLS.copy(), CELLS["dtype"] == "double"
+    cells.loc[where, "message"] = "bad source"
+    cells.loc[where, "status"] = list(itertools.islice(itertools.cycle(statuses), where.sum()))
+    terminal, out = io.StringIO(), tmp_path / "verdict.txt"
+    if said is None:
+        write_verdict(cells, out, False, SWEEPS, terminal)
+        return
+    with pytest.raises(FailedSweepError) as caught:
+        write_verdict(cells, out, False, SWEEPS, terminal)
+    assert said in str(caught.value)
+    assert "'float'" not in str(caught.value)
+    assert "cells ended in a fault" in terminal.getvalue()
 
 
 # Steadiness

@@ -1,0 +1,623 @@
+"""Shards into one data set: which are admitted, what becomes of repeats, what readers find."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import environment, record
+from fakes import FOLDER, INFO
+from gpushmoo.analysis.aggregate import AggregateError, aggregate, is_host_fed
+from gpushmoo.analysis.best import tied_best
+from gpushmoo.analysis.fastest import axes_of
+from gpushmoo.analysis.run_quality import dataset_provenance
+from gpushmoo.core.run_plan import RunPlan, SweepPlan
+from gpushmoo.core.schema import SAMPLE_COUNT, Status
+from gpushmoo.core.space import USUAL, Cell, Problem, shard_name
+from gpushmoo.measuring.events import CellRun, ShardResult
+from gpushmoo.measuring.shard_file import cell_table
+from gpushmoo.storage.dataset import matching, partitions, read_cells, read_medians
+from gpushmoo.storage.store import BadParquetError, read_shard, write_parquet
+from gpushmoo.workloads.contract import Launch
+from synthetic import flipped_in_a_page, other_device, shard_metadata, shard_params, write_shard
+
+PROBLEM = Problem(4, 8)
+SAMPLES = np.array([0.99, 1.0, 1.01, 1.0, 1.0, 1.0])
+
+
+def write(
+    path: Path,
+    times_s: Mapping[int, float],
+    statuses: Mapping[int, Status] | None = None,
+    *,
+    kernel: str = "tiny",
+    dtype: str = "float",
+    axis: str = "x",
+    uuid: str = "fake-0",
+    model: str = INFO.name,
+    repeat: int = 1,
+    repeats: int = 1,
+    copy_s: float = 1e-3,
+) -> Path:
+    """A shard of cells over one axis, with these medians in seconds by its values."""
+    runs = {}
+    for value, seconds in times_s.items():
+        cell = Cell(kernel, dtype, "v", PROBLEM, ((axis, value),))
+        run = CellRun(cell, Launch("v", (value, 1, 1), (32, 1, 1), (), 7), launches=1)
+        run.status = (statuses or {}).get(value, Status.OK)
+        run.message = None if run.status is Status.OK else "why"
+        run.samples_s = list(seconds * SAMPLES)
+        run.sampled_at_s = [1e3 * i for i in range(len(SAMPLES))]
+        run.verified_words, run.wrong_words = 32, 0
+        runs[cell.key] = run
+    info = replace(INFO, uuid=uuid, name=model)
+    result = ShardResult(runs, {(PROBLEM, USUAL): [(0.0, copy_s)]})
+    table = cell_table(result, FOLDER.workload, info, [axis])
+    sweep = {"axes": {axis: list(times_s)}, "sizes": [[4, 8]], "variants": ["v"]}
+    params = shard_params(f"kernels/{kernel}", dtype, sweep | {"cache_states": ["warm"]}, info)
+    params |= {"repeat": repeat, "measure": params["measure"] | {"repeats": repeats}}
+    write_parquet(table, path, shard_metadata(params, info))
+    return path
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> list[Path]:
+    late = {4: Status.TIMEOUT}
+    return [
+        write(tmp_path / "1.parquet", {1: 1.0, 2: 2.0, 3: 3.0}),
+        write(tmp_path / "2.parquet", {4: 4.0}, late),
+        write(tmp_path / "3.parquet", {1: 1.0, 2: 2.0, 3: 3.0}, dtype="double"),
+        write(tmp_path / "4.parquet", {7: 7.0, 8: 8.0}, kernel="other", axis="y"),
+    ]
+
+
+@pytest.fixture
+def dataset(shards: list[Path], tmp_path: Path) -> Path:
+    aggregate(shards, tmp_path / "dataset")
+    return tmp_path / "dataset"
+
+
+@pytest.fixture
+def cells(dataset: Path) -> pd.DataFrame:
+    return read_cells(dataset)
+
+
+# The data set
+
+
+def test_pandas_and_duckdb_read_the_same_rows(dataset: Path) -> None:
+    ours = pd.read_parquet(dataset)
+    sql = f"select * from read_parquet('{dataset}/**/*.parquet', hive_partitioning=true)"
+    theirs = duckdb.sql(sql).to_arrow_table().to_pandas()
+    assert set(theirs.columns) == set(ours.columns)
+    assert len(ours) == 9
+    columns = ["cell_key", "kernel", "dtype", "status", "median_s", "x", "y"]
+    for frame in (ours, theirs):
+        frame[["kernel", "dtype"]] = frame[["kernel", "dtype"]].astype(str)
+    one, two = (f[columns].sort_values("cell_key", ignore_index=True) for f in (ours, theirs))
+    pd.testing.assert_frame_equal(one, two, check_dtype=False)
+    assert {str(ours[axis].dtype) for axis in "xy"} == {"Int64"}
+    samples = (f.set_index("cell_key").sort_index()["samples_s"] for f in (ours, theirs))
+    assert all(list(a) == list(b) for a, b in zip(*samples, strict=True))
+
+
+def test_every_file_has_the_union_of_axes_and_beside_it_the_provenance_of_every_shard(
+    dataset: Path, cells: pd.DataFrame
+) -> None:
+    schemas = [pq.read_schema(p).remove_metadata() for p in dataset.rglob("*.parquet")]
+    assert len(schemas) == 3
+    assert all(s.equals(schemas[0]) for s in schemas)
+    other = cells["kernel"] == "other"
+    assert cells.loc[other, "x"].isna().all()
+    assert set(cells.loc[other, "y"]) == {7, 8}
+    assert cells.loc[~other, "y"].isna().all()
+    found = [(p["params"]["folder"], p["axes"]) for p in dataset_provenance(dataset)]
+    assert sorted(found) == [("kernels/other", ["y"])] + 3 * [("kernels/tiny", ["x"])]
+    names = [(p["kernel"], p["dtype"]) for p in partitions(dataset)]
+    assert names == [("other", "float"), ("tiny", "double"), ("tiny", "float")]
+
+
+def test_aggregating_again_in_any_order_replaces_the_dataset(
+    shards: list[Path], dataset: Path, cells: pd.DataFrame
+) -> None:
+    aggregate(shards[::-1], dataset)
+    pd.testing.assert_frame_equal(cells, read_cells(dataset))
+    aggregate(shards[:1], dataset)
+    assert len(read_cells(dataset)) == 3
+    assert [p for p in dataset.parent.iterdir() if p.is_dir() and p != dataset] == []
+
+
+def test_same_cell_of_another_device_is_no_double_and_a_shard_may_have_no_cell(
+    shards: list[Path], tmp_path: Path
+) -> None:
+    other = write(tmp_path / "other.parquet", {1: 1.0, 2: 2.0, 3: 3.0}, uuid="fake-1")
+    empty = write(tmp_path / "empty.parquet", {})
+    aggregate([*shards, other, empty], tmp_path / "dataset")
+    assert len(read_cells(tmp_path / "dataset")) == 12
+
+
+def test_models_are_mixed_only_where_they_were_recorded(shards: list[Path], tmp_path: Path) -> None:
+    other = write(tmp_path / "other.parquet", {5: 5.0}, uuid="fake-1", model="Other GPU")
+    aggregate([*shards, other], tmp_path / "dataset")
+    assert len(read_cells(tmp_path / "dataset")) == 10
+    aggregate(shards, tmp_path / "mine", one_model=True)
+    with pytest.raises(AggregateError) as caught:
+        aggregate([*shards, other], tmp_path / "mine", one_model=True)
+    assert f"measured on '{INFO.name}', but '{other}' on 'Other GPU'" in str(caught.value)
+    assert "ask the scheduler for one model" in str(caught.value)
+    assert len(read_cells(tmp_path / "mine")) == 9
+
+
+def test_a_flipped_bit_of_a_partition_is_refused_by_who_reads_it(dataset: Path) -> None:
+    path = dataset / "kernel=tiny/dtype=float/part-0.parquet"
+    path.write_bytes(flipped_in_a_page(path.read_bytes()))
+    for read in (read_cells, read_medians):
+        assert len(read(dataset, {"dtype": "double"})) == 3
+        with pytest.raises(BadParquetError, match=f"^'{dataset}' cannot be read: .*CRC"):
+            read(dataset, {"kernel": ["tiny"], "dtype": "float", "status": "ok"})
+
+
+def test_a_damaged_dataset_is_set_aside_whole(dataset: Path, tmp_path: Path) -> None:
+    code = f"""
+from pathlib import Path
+from gpushmoo.storage.dataset import read_cells
+from gpushmoo.storage.joblog import job_log
+with job_log({str(tmp_path / "logs/best.log")!r}):
+    read_cells(Path({str(dataset)!r}))
+"""
+    part = dataset / "kernel=tiny/dtype=float/part-0.parquet"
+    part.write_bytes(part.read_bytes()[:-1])
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    aside = tmp_path / "quarantine/dataset"
+    assert done.stderr.startswith(f"gpushmoo: '{dataset}' cannot be read: ")
+    assert done.stderr.endswith(f" Set aside as '{aside}'; start the run again to make it anew.\n")
+    assert aside.is_dir()
+    assert not dataset.exists()
+
+
+def test_all_that_cannot_be_used_is_named_and_the_old_dataset_stays(
+    dataset: Path, shards: list[Path], tmp_path: Path
+) -> None:
+    def refused(paths: list[Path], bad: list[Path]) -> str:
+        with pytest.raises(AggregateError) as caught:
+            aggregate(paths, dataset)
+        assert set(caught.value.files) == set(bad)
+        assert [p for p in paths if str(p) in str(caught.value)] == bad
+        assert len(read_cells(dataset)) == 9
+        return str(caught.value)
+
+    assert "no shards" in refused([], [])
+    # A cell twice: either file may be the wrong one.
+    twin = write(tmp_path / "twin.parquet", {3: 3.0})
+    key = read_shard(twin)[0].column("cell_key")[0].as_py()
+    assert key in refused([*shards, twin], [shards[0], twin])
+    shards[1].write_bytes(shards[1].read_bytes()[:-1])
+    shards[2].write_bytes(b"PAR1")
+    # Its pages are read later than the ends of the others.
+    shards[3].write_bytes(flipped_in_a_page(shards[3].read_bytes()))
+    refused(shards, shards[1:])
+
+
+def test_failing_write_leaves_the_old_dataset_and_nothing_else(
+    dataset: Path, shards: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = sorted(dataset.parent.iterdir())
+    monkeypatch.setattr("gpushmoo.analysis.aggregate.pq.ParquetWriter.write_table", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        aggregate(shards[:1], dataset)
+    assert sorted(dataset.parent.iterdir()) == before
+    assert len(read_cells(dataset)) == 9
+
+
+def test_a_stage_reads_the_rows_and_columns_it_asks_for(dataset: Path, cells: pd.DataFrame) -> None:
+    found = read_cells(dataset, {"kernel": ["tiny"], "status": "ok"}, ["cell_key", "median_s"])
+    assert list(found.columns) == ["cell_key", "median_s", "x", "y"]
+    expected = cells[(cells["kernel"] == "tiny") & (cells["status"] == "ok")]
+    assert list(found["cell_key"]) == list(expected["cell_key"])
+    assert len(read_cells(dataset, {"dtype": "double", "x": 2})) == 1
+    assert read_cells(dataset, {"kernel": []}).empty
+    with pytest.raises(KeyError):
+        read_cells(dataset, {"no_such_column": 1})
+    assert len(matching(cells, {"kernel": "tiny", "dtype": "double", "x": 2})) == 1
+    assert matching(cells, {"kernel": "tiny", "height": 5}).empty
+
+
+def test_medians_have_the_number_of_samples_in_the_place_of_the_samples(
+    dataset: Path, cells: pd.DataFrame
+) -> None:
+    found = read_medians(dataset)
+    lists = {"samples_s", "sampled_at_s"}
+    assert list(found[SAMPLE_COUNT]) == [len(s) for s in cells["samples_s"]]
+    left = [c for c in cells.columns if c not in lists]
+    pd.testing.assert_frame_equal(found[left], cells[left])
+    # Taken for an axis, only launches with as many samples were compared in float and double.
+    assert axes_of(read_medians(dataset, {"kernel": "tiny"})) == ["x"]
+
+
+# More rows than memory holds
+
+BLOCKS = {"block_x": [8, 16, 32], "block_y": [1, 2, 4]}
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two devices of one name, two dtypes; each cell of float stands once for each device."""
+    folder = tmp_path_factory.mktemp("shards")
+    made = []
+    for i, side in enumerate((64, 128)):
+        for dtype, number in (("float", 1), ("float", 2), ("double", 1)):
+            path, info = folder / f"{dtype}-{i}-{number}.parquet", other_device(number)
+            where = {"problems": [Problem(side, side)], "axes": BLOCKS, "info": info}
+            made.append(write_shard(path, "copy2d_coalesced", dtype, **where))
+    return made
+
+
+def test_dataset_is_the_same_by_way_of_the_disk(large: list[Path], tmp_path: Path) -> None:
+    aggregate(large, tmp_path / "memory")
+    for name in ("disk", "again"):
+        aggregate(large, tmp_path / name, run_bytes=20_000)
+    assert read_cells(tmp_path / "disk").equals(read_cells(tmp_path / "memory"))
+    file = "kernel=copy2d_coalesced/dtype=float/part-0.parquet"
+    assert pq.read_metadata(tmp_path / "memory" / file).num_row_groups == 1
+    assert pq.read_metadata(tmp_path / "disk" / file).num_row_groups > 5
+    files = [p for p in sorted((tmp_path / "disk").rglob("*")) if p.is_file()]
+    assert len(files) == 3
+    for path in files:
+        again = tmp_path / "again" / path.relative_to(tmp_path / "disk")
+        assert again.read_bytes() == path.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["again", "disk", "memory"]
+
+
+@pytest.mark.parametrize("run_bytes", [5_000, 2**20])
+def test_doubled_cell_is_found_however_much_fits(
+    large: list[Path], tmp_path: Path, run_bytes: int
+) -> None:
+    twin = tmp_path / "twin.parquet"
+    table, metadata = read_shard(large[1])
+    one = table.slice(5, 1)
+    axes = {name: one.column(name).to_pylist() for name in BLOCKS}
+    params = metadata["params"] | {"axes": axes, "variants": one.column("variant").to_pylist()}
+    write_parquet(one, twin, metadata | {"params": params})
+    with pytest.raises(AggregateError) as caught:
+        aggregate([*large, twin], tmp_path / "dataset", run_bytes)
+    assert table.column("cell_key")[5].as_py() in str(caught.value)
+    assert set(caught.value.files) == {large[1], twin}
+    assert [p.name for p in tmp_path.iterdir()] == ["twin.parquet"]
+
+
+def test_provenance_stands_beside_the_partitions_without_readings(
+    large: list[Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "read.parquet"
+    table, metadata = read_shard(large[0])
+    reading = {"at_s": 1.0, "sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "reasons": []}
+    write_parquet(table, path, {**metadata, "readings": [reading]})
+    aggregate([path, *large[1:]], tmp_path / "dataset")
+    found = dataset_provenance(tmp_path / "dataset")
+    assert [p["params"]["dtype"] for p in found] == 2 * ["double"] + 4 * ["float"]
+    assert not any("readings" in p for p in found)
+    footers = [pq.read_metadata(p).metadata for p in (tmp_path / "dataset").rglob("*.parquet")]
+    assert not any(b"gpushmoo" in (footer or {}) for footer in footers)
+
+
+# Repeats: a row a cell that says what another run may find
+
+
+def write_repeat(folder: Path, repeat: int, times_s: Mapping[int, float], **options: Any) -> Path:
+    """One of two repeats of a shard."""
+    path = folder / options.get("kernel", "tiny") / f"{shard_name(0, 1, repeat)}.parquet"
+    return write(path, times_s, **{"repeat": repeat, "repeats": 2, **options})
+
+
+def cells_of(paths: Sequence[Path], tmp_path: Path) -> pd.DataFrame:
+    aggregate(paths, tmp_path / "dataset")
+    return read_cells(tmp_path / "dataset").set_index("x").sort_index()
+
+
+def test_a_cell_is_one_row_with_what_each_repeat_found(tmp_path: Path) -> None:
+    first = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0}, copy_s=1e-3)
+    # Of another device of the model.
+    second = write_repeat(tmp_path, 2, {1: 1.21, 2: 2.0}, copy_s=4e-3, uuid="fake-1")
+    cells = cells_of([second, first], tmp_path)
+    row = cells.loc[1]
+    assert list(cells.index) == [1, 2]
+    provenance = dataset_provenance(tmp_path / "dataset")
+    assert [p["params"]["repeat"] for p in provenance] == [1, 2]
+    assert row["median_s"] == pytest.approx(1.1)
+    assert list(row["repeat_medians_s"]) == pytest.approx([1.0, 1.21])
+    assert list(row["repeat_samples"]) == [len(SAMPLES)] * 2
+    assert list(row["samples_s"]) == pytest.approx([*SAMPLES, *(1.21 * SAMPLES)])
+    assert len(row["sampled_at_s"]) == 2 * len(SAMPLES)
+    assert row["between_spread"] == pytest.approx(np.log(1.21) / np.sqrt(2))
+    assert row["within_half_width"] == pytest.approx(0.01 / np.sqrt(2), rel=0.01)
+    assert row["median_low_s"] < 1.0 < 1.21 < row["median_high_s"]
+    moved = row["bytes_read"] + row["bytes_written"]
+    assert row["bandwidth_gbs"] == pytest.approx(moved * 1e-9 / 1.1)
+    assert row["bandwidth_low_gbs"] == pytest.approx(moved * 1e-9 / row["median_high_s"])
+    # In the middle of 1 and 4 ms.
+    assert row["copy_gbs"] == pytest.approx(moved * 1e-9 / 2e-3)
+    assert list(row["repeat_copy_gbs"]) == pytest.approx([moved * 1e-6, moved * 0.25e-6])
+    assert row["over_copy"] == pytest.approx(row["bandwidth_gbs"] / row["copy_gbs"])
+
+
+def test_what_was_measured_once_on_purpose_keeps_the_interval_of_its_samples(
+    tmp_path: Path,
+) -> None:
+    """In a record put together of several: the spread of the others says nothing about it."""
+    times = {x: float(x) for x in range(1, 40)}
+    others = [write_repeat(tmp_path, n, {x: n * t for x, t in times.items()}) for n in (1, 2)]
+    once = write(tmp_path / "once.parquet", {99: 1.0})
+    for paths in ([once], [*others, once]):
+        row, alone = cells_of(paths, tmp_path).loc[99], read_shard(once)[0].to_pylist()[0]
+        assert (row["median_low_s"], row["median_high_s"]) == (0.99, 1.01)
+        for name in ("own_low_s", "own_high_s", "coverage"):
+            assert row[name] == alone[name]
+        assert pd.isna(row["between_spread"])
+
+
+def test_a_machine_that_slows_down_as_a_whole_ties_no_cells(tmp_path: Path) -> None:
+    """All cells are 30 % slower in the second repeat; which is fastest stays as clear as before."""
+    rng = np.random.default_rng(3)
+    times = {x: 1.0 + 0.05 * x for x in range(1, 21)}
+    again = {x: 1.3 * t * (1 + 0.001 * rng.standard_normal()) for x, t in times.items()}
+    cells = cells_of([write_repeat(tmp_path, n, t) for n, t in ((1, times), (2, again))], tmp_path)
+    assert (cells["median_high_s"] / cells["median_low_s"] > 2).all()
+    assert list(tied_best(cells.reset_index())["x"]) == [1]
+
+
+def test_a_machine_that_shakes_its_cells_ties_them(tmp_path: Path) -> None:
+    """The winner of one repeat loses in the other: neither is the best."""
+    rng = np.random.default_rng(4)
+    paths = [
+        write_repeat(
+            tmp_path,
+            n,
+            {x: (1 + 0.002 * x) * float(np.exp(0.05 * rng.normal())) for x in range(1, 41)},
+        )
+        for n in (1, 2)
+    ]
+    assert len(tied_best(cells_of(paths, tmp_path).reset_index())) > 20
+
+
+def test_what_the_host_does_widens_no_interval_of_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Host-fed cells drift by 10 % between repeats, those of the device by 0.1 %."""
+    monkeypatch.setattr(
+        "gpushmoo.analysis.aggregate.is_host_fed", lambda folder: folder.endswith("fed")
+    )
+    rng = np.random.default_rng(6)
+    times = {x: 1.0 + 0.01 * x for x in range(1, 41)}
+    paths = [
+        write_repeat(
+            tmp_path,
+            repeat,
+            {x: t * drift**repeat * (1 + 0.0005 * rng.standard_normal()) for x, t in times.items()},
+            kernel=kernel,
+        )
+        for kernel, drift in (("tiny", 1.001), ("fed", 1.1))
+        for repeat in (1, 2)
+    ]
+    aggregate(paths, tmp_path / "dataset")
+    cells = read_cells(tmp_path / "dataset")
+    widths = (cells["median_high_s"] / cells["median_low_s"]).groupby(cells["kernel"]).median()
+    assert widths["tiny"] < 1.03
+    assert widths["fed"] > 2.0
+
+
+def test_a_kernel_says_by_its_workload_whether_the_host_feeds_it() -> None:
+    fed = [is_host_fed(f"kernels/{name}") for name in ("dot_streamed", "dot_resident", "no_longer")]
+    assert fed == [True, False, False]
+
+
+@pytest.mark.parametrize("status", [Status.WRONG_RESULT, Status.TIMEOUT, Status.LAUNCH_FAILED])
+def test_what_a_later_repeat_finds_wrong_counts(tmp_path: Path, status: Status) -> None:
+    times = {1: 1.0, 2: 2.0, 3: 3.0}
+    first = write_repeat(tmp_path, 1, times)
+    second = write_repeat(tmp_path, 2, times, statuses={2: status})
+    row = cells_of([first, second], tmp_path).loc[2]
+    assert row["status"] == status
+    assert row["message"] == "in repeat 2: why"
+    assert pd.isna(row["bandwidth_gbs"])
+    assert pd.isna(row["own_low_s"])
+    assert len(row["samples_s"]) == len(SAMPLES)
+
+
+@pytest.mark.parametrize("status", [Status.THROTTLED, Status.LOST_DEVICE])
+def test_a_repeat_that_could_not_measure_takes_nothing_away(tmp_path: Path, status: Status) -> None:
+    times = {x: float(x) for x in range(1, 40)}
+    again = {x: t * (1.01 if x % 2 else 0.99) for x, t in times.items()}
+    first = write_repeat(tmp_path, 1, times)
+    second = write_repeat(tmp_path, 2, again, statuses={2: status})
+    row = cells_of([first, second], tmp_path).loc[2]
+    assert row["status"] == "ok"
+    assert row["median_s"] == 2.0
+    assert list(row["repeat_samples"]) == [len(SAMPLES)]
+    # What cells of its class vary by is known from the others.
+    assert 1.005 < row["median_high_s"] / 2.0 < 1.1
+
+
+def test_cells_that_were_not_ok_at_first_stay_as_they_were(tmp_path: Path) -> None:
+    first = write_repeat(tmp_path, 1, {1: 1.0, 2: 2.0}, statuses={2: Status.RESOURCES})
+    second = write_repeat(tmp_path, 2, {1: 1.0})
+    cells = cells_of([first, second], tmp_path)
+    assert dict(cells["status"]) == {1: "ok", 2: "resources"}
+    assert cells.loc[2, "message"] == "why"
+
+
+def test_repeats_that_do_not_fit_together_are_refused_with_their_names(tmp_path: Path) -> None:
+    def refused(words: str) -> tuple[Path, ...]:
+        with pytest.raises(AggregateError, match=words) as caught:
+            aggregate(paths, tmp_path / "dataset")
+        return tuple(caught.value.files)
+
+    paths = [write_repeat(tmp_path, n, {1: 1.0}, repeats=3) for n in (1, 3)]
+    assert refused("has repeats 1, 3; there must be 1 to 3") == tuple(paths)
+    paths = [write_repeat(tmp_path, 1, {1: 1.0, 2: 1.0}), write_repeat(tmp_path, 2, {1: 1.0})]
+    assert refused("lacks 1 of 2 cells") == (paths[1],)
+    paths = [write_repeat(tmp_path, n, {1: 1.0}) for n in (1, 2)]
+    paths[1].write_bytes(flipped_in_a_page(paths[1].read_bytes()))
+    assert refused("repeat-2") == (paths[1],)
+
+
+# Admission: what is no shard of the run is refused with its name
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, dict[str, Any]]:
+    """Cells and provenance of a shard as a measuring job writes it."""
+    path = tmp_path_factory.mktemp("written") / "a.parquet"
+    axes = {"block_x": [8, 16, 512], "block_y": [1, 4]}
+    write_shard(path, "copy2d_coalesced", "float", problems=(Problem(64, 64),), axes=axes)
+    return read_shard(path)
+
+
+Written = tuple[pa.Table, dict[str, Any]]
+NAME = "copies/float/0000-of-0001.parquet"
+
+
+def plan_of(metadata: Mapping[str, Any]) -> RunPlan:
+    common = {k: v for k, v in metadata["params"].items() if k not in ("shard", "repeat")}
+    return RunPlan({"copies": {"float": SweepPlan(common, 1)}})
+
+
+def refusal(
+    folder: Path, plan: RunPlan, table: pa.Table, metadata: dict[str, Any], name: str = NAME
+) -> str:
+    """The sentence that refuses a shard of this content, without its name."""
+    path = folder / name
+    write_parquet(table, path, metadata)
+    with pytest.raises(AggregateError) as caught:
+        aggregate([path], folder / "dataset", plan=plan)
+    assert caught.value.files == (path,)
+    assert not (folder / "dataset").exists()
+    sentence = str(caught.value)
+    assert sentence.startswith(f"'{path}' ")
+    assert "\n" not in sentence
+    return sentence.replace(str(path), "")
+
+
+def change(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """A copy with another value at a dotted place."""
+    changed = inner = copy.deepcopy(values)
+    *outer, last = key.split(".")
+    for name in outer:
+        inner = inner[name]
+    inner[last] = value
+    return changed
+
+
+def test_a_shard_as_it_was_planned_is_admitted(written: Written, tmp_path: Path) -> None:
+    table, metadata = written
+    assert {Status.OK, Status.TOO_MANY_THREADS} == set(table.column("status").to_pylist())
+    write_parquet(table, tmp_path / NAME, metadata)
+    plan = plan_of(metadata)
+    for one in (plan, RunPlan.from_plain(plan.as_plain()), None):
+        aggregate([tmp_path / NAME], tmp_path / "dataset", plan=one)
+
+
+def test_a_record_whose_axes_depend_on_the_device_is_admitted(tmp_path: Path) -> None:
+    shards = record("nvidia-h200/block_eq_partition").rglob("*.parquet")
+    aggregate(sorted(shards)[:4], tmp_path / "dataset")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("axes.block_x", [8, 16]),
+        ("backend", "opencl"),
+        ("cache_states", ["flushed"]),
+        ("dtype", "double"),
+        ("kernel_digest", "0123"),
+        ("measure.repeats", 2),
+        ("measure.timeout_s", 1.0),
+        ("repeat", 2),
+        ("seed", 2),
+        ("shard", [0, 2]),
+        ("sizes", [[64, 65]]),
+        ("variants", ["element"]),
+    ],
+)
+def test_a_shard_of_another_configuration_is_refused(
+    written: Written, tmp_path: Path, key: str, value: Any
+) -> None:
+    table, metadata = written
+    said = refusal(tmp_path, plan_of(metadata), table, change(metadata, f"params.{key}", value))
+    assert f"was measured with {key} = " in said
+    assert "and the run asks for " in said
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "copies/float/0000-of-0002.parquet",
+        "copies/float/0001-of-0001.parquet",
+        "copies/float/0000-of-0001.repeat-1.parquet",
+        "copies/float/0.parquet",
+        "copies/double/0000-of-0001.parquet",
+        "other/float/0000-of-0001.parquet",
+    ],
+)
+def test_a_shard_of_another_name_is_none_of_the_run(
+    written: Written, tmp_path: Path, name: str
+) -> None:
+    said = refusal(tmp_path, plan_of(written[1]), *written, name)
+    assert "is no shard of this run" in said
+
+
+def with_value(table: pa.Table, column: str, value: Any) -> pa.Table:
+    """With another value in the first row."""
+    place, values = table.schema.get_field_index(column), table.column(column).to_pylist()
+    field = table.schema.field(place)
+    return table.set_column(place, field, pa.array([value, *values[1:]], field.type))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda t, m: (t.slice(1), m), "lacks 1 of 12 cells"),
+        (
+            lambda t, m: (
+                pa.concat_tables([t, with_value(t.slice(0, 1), "cell_key", "0123456789abcdef")]),
+                m,
+            ),
+            "holds 1 cells that were not to be measured, 0123456789abcdef",
+        ),
+        (lambda t, m: (pa.concat_tables([t, t.slice(0, 1)]), m), "holds a cell twice"),
+        (lambda t, m: (t, m | {"schema_version": 5}), "has schema version 5"),
+        (
+            lambda t, m: (t, {k: v for k, v in m.items() if k != "params"}),
+            "carries a provenance that cannot be read",
+        ),
+        *(
+            (
+                lambda t, m, column=column, value=value: (with_value(t, column, value), m),
+                f"holds a cell whose {column} is not what its key says",
+            )
+            for column, value in (
+                *(("kernel", "other"), ("dtype", "double"), ("variant", "v"), ("height", 65)),
+                *(("cache_state", "flushed"), ("launch_kind", "isolated"), ("block_x", 9)),
+            )
+        ),
+    ],
+)
+def test_a_shard_that_is_not_whole_is_refused(
+    written: Written, tmp_path: Path, spoil: Callable[..., Written], said: str
+) -> None:
+    assert said in refusal(tmp_path, plan_of(written[1]), *spoil(*written))

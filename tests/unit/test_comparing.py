@@ -206,7 +206,7 @@ def test_single_repeats_decide_nothing() -> None:
     assert set(found.cells["verdict"]) == {"undecided"}
     assert found.groups["change_low"].isna().all()
     assert found.slower.empty
-    assert "--same" in found.markdown()
+    assert "--noise-runs" in found.markdown()
 
 
 def test_a_pair_has_no_say_in_its_own_spread() -> None:
@@ -402,21 +402,21 @@ def shell(
     return compared
 
 
-SAME = ["--same", *(f"r{i:02}" for i in range(2, 8))]
+SAME = ["--noise-runs", *(f"r{i:02}" for i in range(2, 8))]
 
 
 def test_a_guard_ends_with_1_where_a_group_got_slower(shell: Any) -> None:
-    status, text = shell("r00", "slow", "--guard", *SAME)
+    status, text = shell("r00", "slow", "--fail-on-regression", *SAME)
     assert status == 1
     assert "**1 of 6 groups' bests got slower by more than 1.00 %.**" in text
     assert shell("r00", "slow", *SAME)[0] == 0
-    assert shell("r00", "r01", "--guard", *SAME)[0] == 0
-    assert shell("r00", "slow", "--guard", "--delta", "0.5", *SAME)[0] == 0
-    several = ["--a", "r00", "--b", "slow", "--a", "r01", "--b", "slow", "--guard"]
+    assert shell("r00", "r01", "--fail-on-regression", *SAME)[0] == 0
+    assert shell("r00", "slow", "--fail-on-regression", "--threshold", "0.5", *SAME)[0] == 0
+    several = ["--a", "r00", "--b", "slow", "--a", "r01", "--b", "slow", "--fail-on-regression"]
     status, text = shell(*several, *SAME)
     assert status == 1
     assert "slow, slow against r00, r01" in text
-    status, text = shell("--aa", "r00", "r01", "r02", "r03", "--guard")
+    status, text = shell("--fail-on-regression", "--noise-runs", "r00", "r01", "r02", "r03")
     assert status == 0
     assert "0 of 2" in text
 
@@ -425,11 +425,10 @@ def test_a_guard_ends_with_1_where_a_group_got_slower(shell: Any) -> None:
     ("arguments", "words"),
     [
         (["r00"], "compare takes two runs, not 1"),
-        (["r00", "r01", "--a", "r02"], "either by --a and --b or without a flag"),
+        (["r00", "r01", "--a", "r02"], "either by --a and --b or without an option"),
         (["--a", "r00"], "A has 1 runs and B 0"),
-        (["--aa", "r00"], "name two or more"),
-        (["--aa", "r00", "r01", "--same", "r02"], "--aa takes its runs without a flag"),
-        (["r00", "r01", "--delta", "2"], "between 0 and 1"),
+        (["--noise-runs", "r00"], "name two or more"),
+        (["r00", "r01", "--threshold", "2"], "between 0 and 1"),
     ],
 )
 def test_what_is_asked_wrong_ends_with_2_and_a_sentence(

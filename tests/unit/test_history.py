@@ -234,7 +234,7 @@ def test_what_makes_no_history_is_refused(
 ) -> None:
     with pytest.raises(CompareError, match=sentence):
         history_of(change(made(n=3)), otava)
-    with pytest.raises(CompareError, match="delta is 1"):
+    with pytest.raises(CompareError, match="threshold is 1"):
         history_of(made(n=2), otava, 1.5)
 
 

@@ -164,6 +164,7 @@ def plan_printed(text: str, folder: Path) -> str:
         ("new 3rd", "name: '3rd' cannot be a kernel's; it must be a letter and then letters"),
         ("new mine --in {}/kernel.cl", "cannot be written (Not a directory)."),
         ("old", "invalid choice: 'old'"),
+        ("versus {} --blocks=9", "gpushmoo: --blocks is now --rounds; --help"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_sentence(
@@ -186,7 +187,7 @@ def test_without_a_device_the_shell_says_what_is_missing(
     def refuse(*_: Any) -> None:
         raise NoDeviceError("There is none.")
 
-    monkeypatch.setattr(measure, "answering", refuse)
+    monkeypatch.setattr(measure, "device_of", refuse)
     assert main(["sweep", str(folder)]) == 1
     assert capsys.readouterr().err == "gpushmoo: There is none.\n"
 

@@ -61,24 +61,24 @@ def compare(
     a: Place | Sequence[Place],
     b: Place | Sequence[Place],
     *,
-    same: Sequence[Place] = (),
-    delta: float = DELTA,
+    noise_runs: Sequence[Place] = (),
+    threshold: float = DELTA,
 ) -> Comparison:
     """Hold `b` against `a`: run's folders, data sets, folders of shards, one or several of each.
 
-    Several of both are pairs in their order, best measured in turns (A B B A). `same` are two or
-    more runs of one and the same thing, by which it is known how far runs lie apart; without them
-    it is known from the pairs, from runs of this device that come with the library, or from the
-    repeats within the runs. `delta` is the change that does not matter, a share of the time.
+    Several of both are pairs in their order, best measured in turns (A B B A). `noise_runs` are two
+    or more runs of one and the same thing, from which the run-to-run spread is estimated; without
+    them it comes from the pairs, from runs of this device that come with the library, or from the
+    repeats within the runs. A change below `threshold`, a share of the time, does not matter.
     Raises CompareError, a ValueError, with one sentence.
     """
-    if not 0.0 < delta < 1.0:
-        raise CompareError(f"delta is {delta}; it must be a share between 0 and 1.")
+    if not 0.0 < threshold < 1.0:
+        raise CompareError(f"threshold is {threshold}; it must be a share between 0 and 1.")
     first, second = (
         [read_run(place) for place in ([side] if isinstance(side, str | os.PathLike) else side)]
         for side in (a, b)
     )
-    return compare_runs(first, second, [read_run(place) for place in same], delta)
+    return compare_runs(first, second, [read_run(place) for place in noise_runs], threshold)
 
 
 def compare_runs(
@@ -147,12 +147,12 @@ def _basis(
         text = (
             "Nobody knows how far runs of this device lie apart: intervals rest on the repeats "
             "within both runs, which may lie closer together than runs; name runs of one and the "
-            "same thing (--same)."
+            "same thing (--noise-runs)."
         )
         return text, None, True
     text = (
         "Nothing tells how far two runs lie apart, for each has one repeat: all is undecided; name "
-        "runs of one and the same thing (--same), or measure several pairs."
+        "runs of one and the same thing (--noise-runs), or measure several pairs."
     )
     return text, None, False
 
@@ -333,12 +333,12 @@ class FalseAlarms:
         return "\n\n".join(lines) + "\n"
 
 
-def false_alarms(places: Sequence[Place], *, delta: float = DELTA) -> FalseAlarms:
+def false_alarms(places: Sequence[Place], *, threshold: float = DELTA) -> FalseAlarms:
     """Hold each of the runs `places`, all of one and the same thing, against each later one.
 
     Run-to-run spread is estimated from the runs that are not of the pair. Raises CompareError.
     """
-    return false_alarms_of([read_run(place) for place in places], delta)
+    return false_alarms_of([read_run(place) for place in places], threshold)
 
 
 def false_alarms_of(runs: Side, delta: float = DELTA) -> FalseAlarms:

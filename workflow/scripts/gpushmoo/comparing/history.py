@@ -191,7 +191,7 @@ def history_of(runs: Sequence[RunCells], otava: str | None = None, delta: float 
     if len(runs) < 2:
         raise CompareError(f"A history has two runs or more, not {len(runs)}.")
     if not 0.0 <= delta < 1.0:
-        raise CompareError(f"delta is {delta}; it must be a share from 0 to less than 1.")
+        raise CompareError(f"threshold is {delta}; it must be a share from 0 to less than 1.")
     refuse_unlike([runs])
     try:
         program = find_otava(otava)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..core.backends import AUTO, BACKENDS
+from ..core.run_plan import SweepPlan
+from ..devices.select import DeviceChoice
 from ..planning.config_schema import (
     ConfigError,
     check_schema,
@@ -19,6 +19,7 @@ from ..planning.config_schema import (
     of_a_call,
     with_defaults,
 )
+from ..planning.plan import sweep_params
 from ..planning.sweeps import (
     SweepConfig,
     measure_params,
@@ -28,85 +29,75 @@ from ..planning.sweeps import (
 )
 from ..workloads.loader import KernelFolder, KernelFolderError, is_folder, load_kernel
 
-# What of a sweep may be given as one value in place of a list of it.
+# Arguments that take one value in place of a list of it.
 _LISTS = ("dtypes", "variants", "sizes", "cache", "launch")
-# What a configuration says under `measure` that is about runs of many jobs.
-_OF_RUNS = frozenset({"cells_per_shard"})
+# The key under `measure` of a configuration that is about runs of many jobs.
+_OF_RUNS = "cells_per_shard"
 
 
 @dataclass(frozen=True)
 class Request:
-    """What of a kernel is to be measured; what jobs are `asked`: seed, thread_limit, measure."""
+    """A sweep of a kernel, and the other parameters of its jobs: seed, thread_limit, measure."""
 
     sweep: SweepConfig
     asked: dict[str, Any]
 
+    def params(self, dtype: str, choice: DeviceChoice, repeat: int = 1) -> dict[str, Any]:
+        """Parameters of the job that measures an element type once."""
+        where = {"device": choice.index, "opencl_runtime": choice.runtime}
+        params = sweep_params(self.sweep, dtype, choice.backend, **where, **self.asked)
+        return SweepPlan(params, 1).shard_params(0, repeat)
 
-def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by name in plain values, each one that it may be; None leaves one out.
 
-    Those that no kernel has a default for have that of the configuration's schema, but for one
-    repeat. Raises ConfigError.
+def checked(given: Mapping[str, Any], **more: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by name as plain values, with defaults for those that are None.
+
+    Defaults are those of a configuration, but for one repeat; arguments that default to the
+    kernel's own values are left out. `more` are schemas of arguments that `sweep` does not have.
+    Raises ConfigError.
     """
-    told = {name: _plain(value) for name, value in given.items() if value is not None}
+    values = {name: _plain(value) for name, value in given.items() if value is not None}
     for name in _LISTS:
-        if isinstance(told.get(name), str | int):
-            told[name] = [told[name]]
-    if "search" in told:
-        # A mode alone, or some of the keys.
-        asked = told["search"]
-        search = asked if isinstance(asked, Mapping) else {"mode": asked}
-        told["search"] = {**_defaults()["search"], **search}
+        if isinstance(values.get(name), str | int):
+            values[name] = [values[name]]
+    if "search" in values and not isinstance(values["search"], Mapping):
+        values["search"] = {"mode": values["search"]}
+    schema = _schema()
+    schema |= {"properties": {**schema["properties"], **more}}
     with of_a_call():
-        check_schema(told, _schema())
-    return {**_defaults(), **told}
+        check_schema(values, schema)
+    return with_defaults(values, schema)
 
 
-def named_folder(kernel: str | os.PathLike[str]) -> Path:
-    """The kernel's folder of that name. Raises ConfigError where it is none."""
+def loaded(kernel: str | os.PathLike[str]) -> KernelFolder:
+    """The kernel in that folder. Raises ConfigError where there is none or it does not load."""
     path = Path(kernel).expanduser().resolve()
     if not is_folder(path) or not (path / "workload.py").is_file():
         raise ConfigError(
             f"kernel: '{kernel}' is no kernel's folder; it must be one that holds workload.py."
         )
-    return path
-
-
-def loaded(path: Path) -> KernelFolder:
-    """The kernel in a folder. Raises ConfigError where it does not load."""
     try:
         return load_kernel(path)
     except KernelFolderError as err:
         raise ConfigError(str(err)) from err
 
 
-def read_request(folder: KernelFolder, told: Mapping[str, Any]) -> Request:
-    """What arguments that are `checked` ask of the kernel in `folder`. Raises ConfigError."""
+def read_request(folder: KernelFolder, values: Mapping[str, Any]) -> Request:
+    """The request that `checked` arguments make of the kernel in `folder`. Raises ConfigError."""
+    of_measure = config_schema()["properties"]["measure"]["properties"]
     with of_a_call():
-        sweep = read_sweep("", told, folder)
+        sweep = read_sweep("", values, folder)
         asked = {
-            "seed": told["seed"],
-            "thread_limit": told["thread_limit"],
-            "measure": measure_params(
-                "",
-                {name: told[name] for name in with_defaults({}, config_schema())["measure"]},
-            ),
+            "seed": values["seed"],
+            "thread_limit": values["thread_limit"],
+            "measure": measure_params("", {n: values[n] for n in of_measure if n in values}),
         }
         named = {folder.name: sweep}
-        refuse_large(named, told["backend"], told["max_cells"], told["max_builds"])
+        refuse_large(named, values["backend"], values["max_cells"], values["max_builds"])
         refuse_impossible(named)
     return Request(sweep, asked)
 
 
-@cache
-def _defaults() -> dict[str, Any]:
-    """Of all arguments but those that the kernel's own `workload.py` tells."""
-    run = with_defaults({}, config_schema())
-    named = {"seed": run["seed"], "thread_limit": run["thread_limit"]}
-    return {**run["measure"], **named, "repeats": 1, "backend": AUTO, "device": 0, "runtime": AUTO}
-
-
-@cache
 def _schema() -> dict[str, Any]:
     """What each argument may be, by the schema of the configuration."""
     run = config_schema()
@@ -117,11 +108,12 @@ def _schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             **{name: rule for name, rule in of_sweep.items() if name != "kernel"},
-            **{name: rule for name, rule in of_measure.items() if name not in _OF_RUNS},
+            **{name: rule for name, rule in of_measure.items() if name != _OF_RUNS},
+            "repeats": {**of_measure["repeats"], "default": 1},
             "seed": whole["seed"],
             "thread_limit": whole["thread_limit"],
-            "backend": {"enum": [AUTO, *BACKENDS]},
-            "device": whole["device"]["anyOf"][1],
+            "backend": whole["backend"],
+            "device": {**whole["device"]["anyOf"][1], "default": 0},
             "runtime": whole["opencl_runtime"],
         },
         "$defs": run["$defs"],
@@ -129,7 +121,7 @@ def _schema() -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As a configuration holds it: lists for whatever is counted, Python's own numbers."""
+    """As a configuration holds it: lists for all sequences, Python's own numbers."""
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset | range | np.ndarray):

@@ -19,7 +19,7 @@ def history(
     runs: Sequence[Place],
     *,
     otava: str | None = None,
-    delta: float = DELTA,
+    threshold: float = DELTA,
     out: Place | None = None,
 ) -> History:
     """The bests of `runs` in the order of time.
@@ -27,12 +27,12 @@ def history(
     Each is a run's folder, a data set, a folder of shards, or a folder of runs (its finished ones).
 
     Change points are found by the program `otava` (Apache Otava, in an environment of its own), by
-    default that on the PATH; changes under `delta`, a share, are not told. Into the folder `out` go
-    ``history.parquet``, ``change_points.parquet``, ``summary.md`` and a picture for each kernel.
-    Raises CompareError, a ValueError, with one sentence.
+    default that on the PATH; changes under `threshold`, a share, are left out. Into the folder
+    `out` go ``history.parquet``, ``change_points.parquet``, ``summary.md`` and a picture for each
+    kernel. Raises CompareError, a ValueError, with one sentence.
     """
     places = [place for named in runs for place in _runs_in(Path(named).expanduser())]
-    found = history_of(read_runs(places), otava, delta)
+    found = history_of(read_runs(places), otava, threshold)
     if out is not None:
         try:
             found.save(out, _drawn(found, Path(out).expanduser()))

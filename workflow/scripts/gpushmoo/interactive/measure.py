@@ -10,11 +10,10 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache as remembered
 from functools import partial
-from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
@@ -28,20 +27,18 @@ from ..analysis.best import Limits, best_table
 from ..analysis.run_quality import dataset_provenance
 from ..core.backends import AUTO, BACKENDS
 from ..core.paths import KERNELS
-from ..core.run_plan import SweepPlan
 from ..core.space import Condition, Problem, shard_name
 from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice, resolve
 from ..measuring.job import ShardTask, measure_shard
 from ..planning.config_schema import ConfigError, refuse_unknown
-from ..planning.plan import build_params, sweep_params
+from ..planning.plan import build_params
 from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
 from ..storage.dataset import as_frame, matching, read_cells
 from ..storage.store import write_parquet
 from ..workloads.contract import Workload
-from ..workloads.loader import KernelFolder
 from ..workloads.views import HeatMap
-from .arguments import Request, checked, loaded, named_folder, read_request
+from .arguments import Request, checked, loaded, read_request
 from .building import build_apart
 
 # Of what the measuring processes have printed, this many last characters go with an error.
@@ -79,62 +76,53 @@ def sweep(
     ValueError, for arguments that cannot be, and DeviceError where no device can be used.
     """
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "variants": variants}
-    what |= {"cache": cache, "launch": launch}
-    where = {"backend": backend, "device": device, "runtime": runtime, "repeats": repeats}
-    told = checked({**what, **where, **measure})
-    place = tempfile.TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
-    chosen = partial(answering, told["backend"], told["device"], told["runtime"])
-    folder = loaded_kernel(
-        kernel, source, lambda: BACKENDS[chosen()[0].backend].source_suffix, Path(place.name)
-    )
-    request = read_request(folder, told)
-    sweeps, (choice, info) = {folder.name: request.sweep}, chosen()
-    refuse_kinds(sweeps, choice.backend)
-    refuse_too_large(sweeps, info.global_memory, info.max_allocation)
-    terminal = sys.stderr if progress else io.StringIO()
-    with logged(Path(place.name) / LOG) as log_file:
-        _measure(request, choice, Path(place.name), terminal, log_file)
+    what |= {"cache": cache, "launch": launch, "repeats": repeats}
+    values = checked({**what, "backend": backend, "device": device, "runtime": runtime, **measure})
+    place = TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
+    work, chosen = Path(place.name), partial(device_of, values)
+    if isinstance(kernel, Workload):
+        # Imported when needed: a sweep of a folder needs no cloudpickle.
+        from .in_memory import write_folder
+
+        kernel = write_folder(
+            kernel, source, lambda: BACKENDS[chosen()[0].backend].source_suffix, work / "kernels"
+        )
+    elif source is not None:
+        raise ConfigError("source: a kernel's folder has its own; only a Workload needs one.")
+    request = read_request(loaded(kernel), values)
+    choice, info = chosen()
+    refuse_misfit(request.sweep, choice, info)
+    with logged(work / LOG) as log_file:
+        _measure(request, choice, work, sys.stderr if progress else io.StringIO(), log_file)
     return Sweep(request, place)
 
 
-def loaded_kernel(
-    kernel: str | os.PathLike[str] | Workload,
-    source: str | Mapping[str, str] | None,
-    suffix: Callable[[], str],
-    work: Path,
-) -> KernelFolder:
-    """The kernel with its folder, which is made in `work` where there is none."""
-    if isinstance(kernel, Workload):
-        # Not before it is needed: whoever sweeps folders need not be able to pickle.
-        from .in_memory import write_folder
-
-        path = write_folder(kernel, source, suffix, work / "kernels")
-    else:
-        if source is not None:
-            raise ConfigError("source: a kernel's folder has its own; only a Workload needs one.")
-        path = named_folder(kernel)
-    return loaded(path)
+def device_of(values: Mapping[str, Any]) -> tuple[DeviceChoice, DeviceInfo]:
+    """The device that checked arguments name. Raises DeviceError where it cannot be used."""
+    return _answering(values["backend"], values["device"], values["runtime"])
 
 
 @remembered
-def answering(backend: str, device: int, runtime: str) -> tuple[DeviceChoice, DeviceInfo]:
-    """The device that is meant. A process that asks again gets the answer that it had."""
-    return resolve(DeviceChoice(backend, device, runtime, _cache_folder()))
-
-
-def _cache_folder() -> Path:
-    """Where device runtimes keep what they compile, for later sweeps as well."""
+def _answering(backend: str, device: int, runtime: str) -> tuple[DeviceChoice, DeviceInfo]:
+    # Device runtimes keep there what they compile, for later sweeps as well.
     kept = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / library
     try:
         kept.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that may not be written
-        return Path(tempfile.mkdtemp(prefix=f"{library}-cache-"))
-    return kept
+        kept = Path(tempfile.mkdtemp(prefix=f"{library}-cache-"))
+    return resolve(DeviceChoice(backend, device, runtime, kept))
+
+
+def refuse_misfit(sweep: SweepConfig, choice: DeviceChoice, info: DeviceInfo) -> None:
+    """Raise ConfigError where the device has no such launches, or not as much memory."""
+    named = {sweep.folder.name: sweep}
+    refuse_kinds(named, choice.backend)
+    refuse_too_large(named, info.global_memory, info.max_allocation)
 
 
 @contextmanager
 def logged(path: Path) -> Iterator[Path]:
-    """Have the library's messages go to the file `path`; the end of it goes along with an error."""
+    """Write the library's messages to the file `path`; an error has the end of it as a note."""
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger(library)
@@ -153,25 +141,22 @@ def _measure(
     request: Request, choice: DeviceChoice, work: Path, terminal: TextIO, log_file: Path
 ) -> None:
     """Write the shards of all repeats, and the data set that they make."""
-    shards: list[Path] = []
-    sweep = request.sweep
+    sweep, shards = request.sweep, list[Path]()
     builds = {d: _build(sweep, d, choice, work, terminal, log_file) for d in sweep.dtypes}
-    repeats = request.asked["measure"]["repeats"]
-    numbered = list(enumerate(builds.items(), 1))
-    for repeat, (number, (dtype, build)) in product(range(1, repeats + 1), numbered):
-        folder = work / CELLS / sweep.folder.name / dtype
-        first = None if repeat == 1 else folder / f"{shard_name(0, 1, 1)}.parquet"
-        task = ShardTask(
-            SweepPlan(_params(request, choice, dtype), 1).shard_params(0, repeat),
-            (number, len(builds)),
-            choice.cache,
-            first,
-            build,
-            worker_log=log_file,
-        )
-        shard = measure_shard(task, terminal)
-        shards.append(folder / f"{shard_name(0, 1, repeat)}.parquet")
-        write_parquet(shard.table, shards[-1], shard.metadata)
+    for repeat in range(1, request.asked["measure"]["repeats"] + 1):
+        for number, (dtype, build) in enumerate(builds.items(), 1):
+            folder = work / CELLS / sweep.folder.name / dtype
+            task = ShardTask(
+                request.params(dtype, choice, repeat),
+                (number, len(builds)),
+                choice.cache,
+                None if repeat == 1 else folder / f"{shard_name(0, 1, 1)}.parquet",
+                build,
+                worker_log=log_file,
+            )
+            shard = measure_shard(task, terminal)
+            shards.append(folder / f"{shard_name(0, 1, repeat)}.parquet")
+            write_parquet(shard.table, shards[-1], shard.metadata)
     aggregate(shards, work / DATASET)
 
 
@@ -195,12 +180,6 @@ def _build(
     params = build_params(sweep, dtype, choice.backend, cuda_arch=None, **where)
     build_apart(params, choice.cache, out, terminal, log_file)
     return out
-
-
-def _params(request: Request, choice: DeviceChoice, dtype: str) -> dict[str, Any]:
-    """What the measuring jobs of one element type are told."""
-    where = {"device": choice.index, "opencl_runtime": choice.runtime}
-    return sweep_params(request.sweep, dtype, choice.backend, **where, **request.asked)
 
 
 if TYPE_CHECKING:
@@ -347,23 +326,20 @@ class Sweep:
             "dataset": str(out),
             **own,
             "only": [sweep.folder.name],
-            "kernels": {sweep.folder.name: self._spec()},
+            "kernels": {
+                sweep.folder.name: {
+                    "dtypes": list(sweep.dtypes),
+                    "variants": list(sweep.variants),
+                    "sizes": [[p.height, p.width] for p in sweep.problems],
+                    "cache": list(sweep.cache_states),
+                    "launch": list(sweep.launch_kinds),
+                    "axes": dict(sweep.axes),
+                }
+            },
         }
         text = yaml.safe_dump(config, sort_keys=False)
         (out / "report.yaml").write_text(text, encoding="utf-8")
         return out
-
-    def _spec(self) -> dict[str, Any]:
-        """The sweep as a configuration says it."""
-        sweep = self._request.sweep
-        return {
-            "dtypes": list(sweep.dtypes),
-            "variants": list(sweep.variants),
-            "sizes": [[p.height, p.width] for p in sweep.problems],
-            "cache": list(sweep.cache_states),
-            "launch": list(sweep.launch_kinds),
-            "axes": dict(sweep.axes),
-        }
 
     def __repr__(self) -> str:
         counted = ", ".join(f"{n} {status}" for status, n in sorted(self.statuses.items()))

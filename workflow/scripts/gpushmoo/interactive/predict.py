@@ -19,7 +19,7 @@ from ..model.launches import MULTIPROCESSORS, Describer, DeviceFacts, Launches, 
 from ..planning.config_schema import ConfigError
 from ..storage.wholefile import DamagedFileError, read_json
 from ..workloads.contract import Workload
-from .arguments import loaded, named_folder
+from .arguments import loaded
 
 # The model of a device that comes with the library.
 KNOWN = Path(__file__).with_name("known_devices") / "nvidia-h200.json"
@@ -67,7 +67,7 @@ def predict(
     the kernel.
     """
     told = _model(KNOWN if model is None else Path(model))
-    folder = loaded(named_folder(kernel))
+    folder = loaded(kernel)
     cell = _cell(folder.workload, folder.name, dtype, variant, size, cache, params)
     launch = _launch(folder.workload, cell)
     arch = told["arch"]

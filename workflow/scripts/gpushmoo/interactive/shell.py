@@ -1,4 +1,9 @@
-"""The command line: ``gpushmoo sweep``, ``versus``, ``compare``, ``export`` and others."""
+"""The command line: ``gpushmoo sweep``, ``versus``, ``compare``, ``export`` and others.
+
+An option has the name of the Python function's argument that it sets; one that is not given is not
+passed, so each default stands in the function alone. Functions are imported when they are called:
+statistics, figures and the terminal's library take up to a second each.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
@@ -29,8 +34,16 @@ from .measure import Sweep, sweep
 
 # Rows of each group in the table; the rest is in what --save keeps.
 _MOST_ROWS = 5
-# Exit statuses, where nothing could be measured and of what cannot be asked.
+# Exit statuses: nothing could be measured, or something got slower; the request was wrong.
 _FAILED, _REFUSED = 1, 2
+# Former names of options.
+_RENAMED = {
+    "--aa": "--noise-runs",
+    "--blocks": "--rounds",
+    "--delta": "--threshold",
+    "--guard": "--fail-on-regression",
+    "--same": "--noise-runs",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,140 +53,176 @@ class _Parser(argparse.ArgumentParser):
         self.exit(_REFUSED, f"{library}: {message}; --help tells what there is.\n")
 
 
+class _Named(argparse.Action):
+    """Collects NAME=VALUE of several options in one dictionary."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        setattr(namespace, self.dest, getattr(namespace, self.dest, {}) | dict([values]))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line `arguments` say; the exit status: 0, 1 without a result, 2 if wrong.
 
     By default they are those of this process.
     """
-    given = _parser().parse_args(arguments)
+    parser, words = _parser(), sys.argv[1:] if arguments is None else arguments
+    for name in (word.partition("=")[0] for word in words):
+        if name in _RENAMED:
+            parser.error(f"{name} is now {_RENAMED[name]}")
+    given = vars(parser.parse_args(words))
+    command = given.pop("command")
     try:
-        return _COMMANDS[given.command](given)
+        status: int = command(**given)
     except UserError as err:
         print(f"{library}: {err}", file=sys.stderr)
         return _FAILED if isinstance(err, DeviceError) else _REFUSED
     except KeyboardInterrupt:
         print(f"{library}: stopped.", file=sys.stderr)
         return _FAILED
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog=library, description="Sweeps a kernel over its launch parameters.")
     parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
-    measured = commands.add_parser("sweep", help="measure a kernel's folder here and now")
-    measured.add_argument("kernel", help="folder of the kernel, such as kernels/transpose")
-    measured.add_argument(
-        "--variant",
-        action="extend",
-        type=_words,
-        metavar="NAME,NAME",
-        help="variants of the kernel",
+    commands = parser.add_subparsers(required=True, parser_class=_Parser)
+
+    def command(name: str, function: Any, meaning: str) -> Any:
+        made = commands.add_parser(name, help=meaning, argument_default=argparse.SUPPRESS)
+        made.set_defaults(command=function)
+        return made.add_argument
+
+    add = command("sweep", _sweep, "measure a kernel's folder here and now")
+    add("kernel", help="folder of the kernel, such as kernels/transpose")
+    _add_list(add, "--variant", "variants", "NAME,NAME", "variants of the kernel")
+    _add_swept(add)
+    add("--search", metavar="MODE", help="all, race or guided")
+    add("--repeats", type=int, metavar="N", help="how often all is measured")
+    add("--save", metavar="FOLDER", help="keep the cells in this new folder")
+
+    add = command("explore", _explore, "write a page that a browser opens, of a run's cells")
+    add("run", help="a run's folder, such as results/local, or a data set's")
+    add("second", nargs="?", help="another one, shown beside it")
+    add("--out", metavar="FILE", help="the page's file, by default explorer.html")
+
+    add = command("versus", _versus, "measure two versions of a kernel alternately")
+    add("a", help="folder of the kernel, such as kernels/transpose")
+    add("b", nargs="?", help="another one's; by default the same")
+    for side in "ab":
+        add(f"--variant-{side}", metavar="NAME", help=f"variant of {side.upper()}")
+        add(
+            f"--option-{side}",
+            dest=f"options_{side}",
+            action="append",
+            metavar="OPTION",
+            help=f"for {side.upper()}'s compiler, such as --option-{side}=-use_fast_math",
+        )
+    _add_swept(add)
+    add("--rounds", type=int, metavar="N", help="rounds of samples A B B A, by default 8")
+    _add_verdict(add, "a cell of B")
+
+    add = command("compare", _compare, "compare two runs: what got slower, what faster")
+    add("runs", nargs="*", metavar="RUN", help="the run before, and that after")
+    for side, when in (("a", "before"), ("b", "after")):
+        add(
+            f"--{side}",
+            action="append",
+            metavar="RUN",
+            help=f"one of several runs {when}, in the order in which they were measured",
+        )
+    add(
+        "--noise-runs",
+        nargs="+",
+        metavar="RUN",
+        help="runs of one and the same thing, for the run-to-run spread; without other runs these "
+        "are compared with each other to count false alarms",
     )
-    _add_swept(measured)
-    measured.add_argument("--search", metavar="MODE", help="all, race or guided")
-    measured.add_argument("--repeats", type=int, metavar="N", help="how often all is measured")
-    measured.add_argument("--save", metavar="FOLDER", help="keep the cells in this new folder")
-    shown = commands.add_parser(
-        "explore", help="write a page that a browser opens, of a run's cells"
-    )
-    shown.add_argument("run", help="a run's folder, such as results/local, or a data set's")
-    shown.add_argument("second", nargs="?", help="another one, to be shown beside it")
-    shown.add_argument(
-        "--out", metavar="FILE", help="where the page goes, by default explorer.html"
-    )
-    _add_versus(commands)
-    _add_compare(commands)
-    _add_history(commands)
-    exported = commands.add_parser(
-        "export", help="write a run's results for other programs; by default in every form"
-    )
-    exported.add_argument("run", help="a run's folder, such as results/local, or a data set's")
+    _add_verdict(add, "a group's best")
+    add("--out", metavar="FOLDER", help="write tables and summary to this folder")
+    add("--markdown", type=Path, metavar="FILE", help="write the summary to this file")
+
+    add = command("history", _history, "order many runs by time: where a group's best changed")
+    add("runs", nargs="+", metavar="RUN", help="folders of runs, of several runs, or recorded sets")
+    add("--otava", metavar="PROGRAM", help="Apache Otava's program; by default that on the PATH")
+    _add_threshold(add)
+    add("--out", metavar="FOLDER", help="write tables, summary and pictures to this folder")
+
+    add = command("export", _export, "write a run's results for other programs, by default in all")
+    add("run", help="a run's folder, such as results/local, or a data set's")
     for form, meaning in (
         ("t4", "the auto-tuning community's form, a file for each group of cells"),
         ("kernel-tuner", "cache files that Kernel Tuner's simulation mode replays"),
         ("header", "the launches to use, as C and C++ headers"),
         ("json", "the same as data"),
     ):
-        exported.add_argument(
-            f"--{form}", dest="formats", action="append_const", const=form, help=meaning
-        )
-    exported.add_argument("--out", metavar="FOLDER", help="where it goes, by default 'export'")
-    made = commands.add_parser("new", help="write the folder of a new kernel that runs at once")
-    made.add_argument("name", help="the kernel's name: letters, digits and '_'")
-    made.add_argument("--in", dest="parent", default="kernels", help="by default %(default)s")
-    watched = commands.add_parser("watch", help="show how far a run is, until it is finished")
-    watched.add_argument("run", nargs="?", type=Path, help="its folder; by default the last")
-    watched.add_argument("--once", action="store_true", help="print one frame and end")
+        add(f"--{form}", dest="formats", action="append_const", const=form, help=meaning)
+    add("--out", metavar="FOLDER", help="a new folder, by default 'export'")
+
+    add = command("new", _new, "write the folder of a new kernel that runs at once")
+    add("name", help="the kernel's name: letters, digits and '_'")
+    add("--in", dest="parent", type=Path, metavar="FOLDER", help="by default kernels")
+
+    add = command("watch", _watch, "show the progress of a run until it is finished")
+    add("run", nargs="?", help="its folder; by default that of the last run")
+    add("--once", action="store_true", help="print one frame and end")
     return parser
 
 
-def _add_swept(parser: argparse.ArgumentParser) -> None:
-    """What is swept, where and how, for whatever measures."""
-    parser.add_argument(
+def _add_swept(add: Any) -> None:
+    """What is swept, where and how, for all that measures."""
+    add(
         "--axis",
-        action="append",
-        default=[],
+        dest="axes",
+        action=_Named,
         type=_axis,
         metavar="NAME=VALUES",
         help="values of a launch parameter: TILE=16,32 or block_x=4:64:4, which a configuration "
         "calls {from: 4, to: 64, step: 4}",
     )
-    for flag, example, meaning in (
-        ("--dtype", "float,double", "element types"),
-        (
-            "--size",
-            "2048,512x1024",
-            "sizes: the side of a square, or height and width, "
-            "which a configuration calls [512, 1024]",
-        ),
-        ("--cache", "warm,flushed", "what the last cache holds before a launch"),
-        ("--launch", "back_to_back,isolated", "how launches come to the device"),
-    ):
-        kind = _sizes if flag == "--size" else _words
-        parser.add_argument(flag, action="extend", type=kind, metavar=example, help=meaning)
-    parser.add_argument("--backend", help="which backend; by default the first that answers")
-    parser.add_argument("--device", type=int, metavar="INDEX", help="which device, from 0")
-    parser.add_argument("--runtime", help="which runtime, of a backend that has several")
-    parser.add_argument(
+    _add_list(add, "--dtype", "dtypes", "float,double", "element types")
+    _add_list(
+        add,
+        "--size",
+        "sizes",
+        "2048,512x1024",
+        "sizes: the side of a square, or height and width, which a configuration calls [512, 1024]",
+        _sizes,
+    )
+    _add_list(add, "--cache", "cache", "warm,flushed", "contents of the last cache before a launch")
+    _add_list(add, "--launch", "launch", "back_to_back,isolated", "how the device gets launches")
+    add("--backend", help="which backend; by default the first that answers")
+    add("--device", type=int, metavar="INDEX", help="which device, from 0")
+    add("--runtime", help="which runtime, of a backend that has several")
+    add(
         "--measure",
-        action="append",
-        default=[],
+        action=_Named,
         type=_setting,
         metavar="KEY=VALUE",
         help="a key under 'measure' of a configuration, such as max_samples=21",
     )
 
 
-def _add_versus(commands: Any) -> None:
-    measured = commands.add_parser(
-        "versus", help="measure two versions of a kernel alternately: which is faster"
+def _add_verdict(add: Any, what: str) -> None:
+    _add_threshold(add)
+    add(
+        "--fail-on-regression",
+        action="store_true",
+        help=f"end with status {_FAILED} if {what} surely got slower by more than the threshold",
     )
-    measured.add_argument("a", help="folder of the kernel, such as kernels/transpose")
-    measured.add_argument("b", nargs="?", help="another one's; by default the same")
-    for side in "ab":
-        measured.add_argument(
-            f"--variant-{side}", metavar="NAME", help=f"variant of {side.upper()}"
-        )
-    for side in "ab":
-        measured.add_argument(
-            f"--option-{side}",
-            action="append",
-            default=[],
-            metavar="OPTION",
-            help=f"for {side.upper()}'s compiler, such as --option-{side}=-use_fast_math",
-        )
-    _add_swept(measured)
-    measured.add_argument("--blocks", type=int, metavar="N", help="of samples A B B A, 8 if unsaid")
-    measured.add_argument(
-        "--delta", type=float, metavar="SHARE", help="a change that matters, 0.01 if unsaid"
-    )
-    measured.add_argument(
-        "--guard", action="store_true", help="end with 1 when B is slower by more than that"
-    )
+
+
+def _add_threshold(add: Any) -> None:
+    add("--threshold", type=float, metavar="SHARE", help="least change that matters, 0.01 is 1 %%")
 
 
 def _words(text: str) -> list[Any]:
     return [word for word in text.split(",") if word]
+
+
+def _add_list(
+    add: Any, flag: str, argument: str, example: str, meaning: str, parse: Any = _words
+) -> None:
+    add(flag, dest=argument, action="extend", type=parse, metavar=example, help=meaning)
 
 
 def _sizes(text: str) -> list[Any]:
@@ -193,13 +242,9 @@ def _axis(text: str) -> tuple[str, list[Any]]:
         raise argparse.ArgumentTypeError(
             f"'{text}' must be NAME=VALUES, such as TILE=16,32 or block_x=4:64:4"
         )
-    return name, [_part([int(n) for n in part.split(":")]) for part in values.split(",")]
-
-
-def _part(numbers: list[int]) -> Any:
-    if len(numbers) == 1:
-        return numbers[0]
-    return dict(zip(("from", "to", "step"), numbers, strict=False))
+    parts = [[int(n) for n in part.split(":")] for part in values.split(",")]
+    keys = ("from", "to", "step")
+    return name, [p[0] if len(p) == 1 else dict(zip(keys, p, strict=False)) for p in parts]
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -213,50 +258,15 @@ def _setting(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"'{value}' is no value") from err
 
 
-def _sweep(given: argparse.Namespace) -> int:
-    names = ("backend", "device", "runtime", "repeats", "search")
-    chosen = {name: getattr(given, name) for name in names}
-    result = sweep(
-        given.kernel,
-        axes=dict(given.axis) or None,
-        dtypes=given.dtype,
-        variants=given.variant,
-        sizes=given.size,
-        cache=given.cache,
-        launch=given.launch,
-        **{name: value for name, value in chosen.items() if value is not None},
-        **dict(given.measure),
-    )
+def _sweep(
+    kernel: str, save: str | None = None, measure: Mapping[str, Any] | None = None, **asked: Any
+) -> int:
+    result = sweep(kernel, **{**(measure or {}), **asked})
     print(report(result))
-    if given.save is not None:
-        folder = result.save(given.save)
+    if save is not None:
+        folder = result.save(save)
         print(f"\nSaved in {folder}; its report:\n  {_snakemake(folder / 'report.yaml')}")
     return 0 if Status.OK in result.statuses else _FAILED
-
-
-def _versus(given: argparse.Namespace) -> int:
-    # Not before it is wanted: the statistics take a second to import.
-    from .versus import versus
-
-    names = ["variant_a", "variant_b", "backend", "device", "runtime", "blocks", "delta"]
-    chosen = {name: getattr(given, name) for name in names}
-    result = versus(
-        given.a,
-        given.b,
-        options_a=given.option_a,
-        options_b=given.option_b,
-        axes=dict(given.axis) or None,
-        dtypes=given.dtype,
-        sizes=given.size,
-        cache=given.cache,
-        launch=given.launch,
-        **{name: value for name, value in chosen.items() if value is not None},
-        **dict(given.measure),
-    )
-    print(result)
-    if not result.verdicts:
-        return _FAILED
-    return _FAILED if given.guard and result.slower else 0
 
 
 def report(result: Sweep) -> str:
@@ -284,46 +294,95 @@ def _table(group: pd.DataFrame) -> str:
     bounds = zip(group["bandwidth_low_gbs"], group["bandwidth_high_gbs"], strict=True)
     shown["GB/s"] = [f"{value:.4g}" for value in group["bandwidth_gbs"]]
     shown["95 % interval"] = [f"{low:.4g} to {high:.4g}" for low, high in bounds]
-    shown["of the copy"] = [_share(value) for value in group["over_copy"]]
+    shown["of the copy"] = [
+        "" if pd.isna(share) else f"{100 * share:.0f} %" for share in group["over_copy"]
+    ]
     return str(shown.to_string(index=False))
 
 
-def _share(value: float | None) -> str:
-    return "" if value is None or pd.isna(value) else f"{100 * value:.0f} %"
+def _versus(
+    *,
+    fail_on_regression: bool = False,
+    measure: Mapping[str, Any] | None = None,
+    **asked: Any,
+) -> int:
+    from .versus import versus
+
+    result = versus(**{**(measure or {}), **asked})
+    print(result)
+    if not result.verdicts:
+        return _FAILED
+    return _FAILED if fail_on_regression and result.slower else 0
 
 
-def _new(given: argparse.Namespace) -> int:
-    folder, config = write_kernel(given.name, Path(given.parent))
-    print(f"{folder} holds a kernel that runs as it is; every line says what it is for. Next:")
-    print(f"  {_tool('python')} -m {library} sweep {shlex.quote(str(folder))}")
-    print(f"  {_snakemake(config)}")
+def _compare(
+    runs: Sequence[str] = (),
+    a: Sequence[str] = (),
+    b: Sequence[str] = (),
+    noise_runs: Sequence[str] = (),
+    fail_on_regression: bool = False,
+    out: str | None = None,
+    markdown: Path | None = None,
+    **threshold: float,
+) -> int:
+    from ..comparing.compare import compare, false_alarms
+
+    if noise_runs and not (runs or a or b):
+        alarms = false_alarms(noise_runs, **threshold)
+        text, slower = alarms.markdown(), any(len(c.slower) for *_, c in alarms.pairs)
+    else:
+        if runs and (a or b):
+            raise CompareError(
+                "Name runs either by --a and --b or without an option, not both ways."
+            )
+        if not (a or b) and len(runs) != 2:
+            raise CompareError(f"compare takes two runs, not {len(runs)}; several by --a and --b.")
+        found = compare(a or runs[:1], b or runs[1:], noise_runs=noise_runs, **threshold)
+        if out is not None:
+            found.save(out)
+        text, slower = found.markdown(), bool(len(found.slower))
+    print(text, end="")
+    if markdown is not None:
+        write_whole(markdown, text.encode())
+    return _FAILED if fail_on_regression and slower else 0
+
+
+def _history(**asked: Any) -> int:
+    from .history import history
+
+    print(history(**asked).markdown(), end="")
     return 0
 
 
-def _explore(given: argparse.Namespace) -> int:
-    # Not before it is wanted: the models' tables take a second to import.
+def _explore(**asked: Any) -> int:
     from ..explorer.explore import explore
 
-    page = explore(given.run, given.second, out=given.out)
-    print(f"{page} opens in any browser; it needs no network.")
+    print(f"{explore(**asked)} opens in any browser; it needs no network.")
     return 0
 
 
-def _export(given: argparse.Namespace) -> int:
-    from ..exporting.write import FORMATS, export
+def _export(**asked: Any) -> int:
+    from ..exporting.write import export
 
-    done = export(given.run, out=given.out, formats=given.formats or FORMATS)
+    done = export(**asked)
     for sentence in done.notes:
         print(f"{library}: {sentence}", file=sys.stderr)
     print(f"{done.folder} holds {len(done.files)} files.")
     return 0
 
 
-def _watch(given: argparse.Namespace) -> int:
-    # What draws in a terminal is of no use to a sweep.
+def _watch(run: str | None = None, once: bool = False) -> int:
     from ..watching.view import watch
 
-    watch(given.run, given.once)
+    watch(None if run is None else Path(run), once)
+    return 0
+
+
+def _new(name: str, parent: Path = Path("kernels")) -> int:
+    folder, config = write_kernel(name, parent)
+    print(f"{folder} holds a kernel that runs as it is; every line says what it is for. Next:")
+    print(f"  {_tool('python')} -m {library} sweep {shlex.quote(str(folder))}")
+    print(f"  {_snakemake(config)}")
     return 0
 
 
@@ -344,121 +403,10 @@ def _tool(name: str) -> str:
     return name if shutil.which(name) == str(program) else shlex.quote(str(program))
 
 
-# Exit status of a guard that found a group slower.
-SLOWER = 1
-
-
-def _add_compare(commands: Any) -> None:
-    compared = commands.add_parser(
-        "compare", help="hold one run against another: what got slower, what faster"
-    )
-    compared.add_argument("runs", nargs="*", metavar="RUN", help="the run before, and that after")
-    for side, when in (("a", "before"), ("b", "after")):
-        compared.add_argument(
-            f"--{side}",
-            action="append",
-            default=[],
-            metavar="RUN",
-            help=f"one of several runs {when}, in the order in which they were measured",
-        )
-    compared.add_argument(
-        "--same", nargs="+", default=[], metavar="RUN", help="runs of one and the same thing"
-    )
-    compared.add_argument(
-        "--aa", action="store_true", help="all RUNs are of the same thing: count false alarms"
-    )
-    compared.add_argument(
-        "--delta", type=float, default=0.01, metavar="SHARE", help="what does not matter: 0.01"
-    )
-    compared.add_argument(
-        "--guard",
-        action="store_true",
-        help=f"end with status {SLOWER} if a group's best surely got slower by more than that",
-    )
-    compared.add_argument("--out", metavar="FOLDER", help="write tables and summary to this folder")
-    compared.add_argument("--markdown", type=Path, metavar="FILE", help="write the summary here")
-
-
-def _compare(given: argparse.Namespace) -> int:
-    # Not before it is wanted: statistics take a second to import.
-    from ..comparing.compare import compare, false_alarms
-
-    if given.aa:
-        _refuse_runs(given.a + given.b + given.same, "--aa takes its runs without a flag")
-        alarms = false_alarms(given.runs, delta=given.delta)
-        return _told_compared(
-            given, alarms.markdown(), any(len(c.slower) for *_, c in alarms.pairs)
-        )
-    named = bool(given.a or given.b)
-    if named:
-        _refuse_runs(given.runs, "name runs either by --a and --b or without a flag")
-    elif len(given.runs) != 2:
-        raise CompareError(
-            f"compare takes two runs, not {len(given.runs)}; several by --a and --b."
-        )
-    first, second = (given.a, given.b) if named else ([given.runs[0]], [given.runs[1]])
-    found = compare(first, second, same=given.same, delta=given.delta)
-    if given.out is not None:
-        found.save(given.out)
-    return _told_compared(given, found.markdown(), bool(len(found.slower)))
-
-
-def _refuse_runs(runs: list[str], sentence: str) -> None:
-    if runs:
-        raise CompareError(f"{sentence}, not {', '.join(runs)}.")
-
-
-def _told_compared(given: argparse.Namespace, text: str, slower: bool) -> int:
-    print(text, end="")
-    if given.markdown is not None:
-        write_whole(given.markdown, text.encode())
-    return SLOWER if given.guard and slower else 0
-
-
-def _add_history(commands: Any) -> None:
-    told = commands.add_parser(
-        "history", help="many runs in the order of time: where a group's best changed"
-    )
-    told.add_argument(
-        "runs", nargs="+", metavar="RUN", help="runs' folders, folders of runs, or of recorded sets"
-    )
-    told.add_argument(
-        "--otava", metavar="PROGRAM", help="Apache Otava's program; by default that on the PATH"
-    )
-    told.add_argument(
-        "--delta", type=float, default=0.01, metavar="SHARE", help="what does not matter: 0.01"
-    )
-    told.add_argument(
-        "--out", metavar="FOLDER", help="write tables, summary and pictures to this folder"
-    )
-
-
-def _history(given: argparse.Namespace) -> int:
-    # Not before it is wanted: what draws takes a second to import.
-    from .history import history
-
-    found = history(given.runs, otava=given.otava, delta=given.delta, out=given.out)
-    print(found.markdown(), end="")
-    return 0
-
-
-_COMMANDS = {
-    "compare": _compare,
-    "explore": _explore,
-    "export": _export,
-    "history": _history,
-    "new": _new,
-    "sweep": _sweep,
-    "versus": _versus,
-    "watch": _watch,
-}
-
-
-# Stands for the new name in the template's files.
+# The kernel's name in the template's files.
 _NAME = "my_kernel"
-# A file of the template that is no Python module of the library.
+# Ends a file of the template that is no Python module of the library.
 _AS_TEXT = ".txt"
-_CONFIG = "my_kernel.yaml"
 
 
 def write_kernel(name: str, parent: Path) -> tuple[Path, Path]:
@@ -479,9 +427,8 @@ def write_kernel(name: str, parent: Path) -> tuple[Path, Path]:
         folder.mkdir(parents=True)
         for item in (files(__package__) / "template").iterdir():
             text = item.read_text(encoding="utf-8").replace(_NAME, name)
-            out = folder / item.name.removesuffix(_AS_TEXT)
-            if item.name == _CONFIG:
-                out = config
+            is_config = item.name == f"{_NAME}.yaml"
+            out = config if is_config else folder / item.name.removesuffix(_AS_TEXT)
             out.write_text(text, encoding="utf-8")
     except OSError as err:
         raise ConfigError(f"--in: '{folder}' cannot be written ({err.strerror}).") from err

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +17,26 @@ import numpy as np
 import pandas as pd
 
 from .. import __name__ as library
-from ..comparing.verdicts import LEAST_BLOCKS, PairedChange, block_changes, judged, paired_change
+from ..comparing.verdicts import LEAST_BLOCKS, block_changes, judged, paired_change
 from ..core.backends import AUTO
 from ..core.display import one_line
-from ..core.run_plan import SweepPlan
 from ..core.schema import Status
 from ..core.space import TYPICAL, asks_the_device, most_values
 from ..devices.base import DeviceInfo
-from ..devices.select import DeviceChoice
 from ..measuring.events import Against, Job
 from ..measuring.job import MeasuredPairs, measure_pairs
 from ..planning.config_schema import ConfigError, refuse_unknown
-from ..planning.plan import sweep_params
-from ..planning.sweeps import SweepConfig, refuse_kinds, refuse_too_large
 from ..workloads.loader import KernelFolder, has_neighbours
-from .arguments import checked, read_request
-from .measure import LOG, answering, loaded_kernel, logged
+from .arguments import Request, checked, loaded, read_request
+from .measure import LOG, device_of, logged, refuse_misfit
 
-# Of the keys under `measure` those that mean something here.
+# The keys of `measure` that mean something here.
 _MEASURE = ("cell_timeout_s", "max_builds", "max_cells", "seed", "thread_limit", "warmup")
-_MOST_BLOCKS = 10_000
+# Schemas of the arguments that `sweep` does not have.
+_OWN = {
+    "rounds": {"type": "integer", "minimum": LEAST_BLOCKS, "maximum": 10_000},
+    "threshold": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+}
 
 
 def versus(
@@ -56,8 +55,8 @@ def versus(
     backend: str = AUTO,
     device: int = 0,
     runtime: str = AUTO,
-    blocks: int = 8,
-    delta: float = 0.01,
+    rounds: int = 8,
+    threshold: float = 0.01,
     progress: bool = True,
     **measure: Any,
 ) -> Versus:
@@ -67,56 +66,41 @@ def versus(
     may differ in the variant as well, or in options for the backend's compiler
     (``options_b="-use_fast_math"``). Cells of both that are alike in element type, size, cache
     state, kind of launch and in all parameters that both kernels have are a pair, and each pair
-    gets so many `blocks` of two samples of A and two of B. `axes`, `dtypes`, `sizes`, `cache` and
+    gets so many `rounds` of two samples of A and two of B. `axes`, `dtypes`, `sizes`, `cache` and
     `launch` say for both what is swept, `measure` takes ``seed``, ``thread_limit`` and, of the keys
     under ``measure`` of a configuration, those that are not about samples. A change below
-    `delta` does not matter.
+    `threshold`, a share, does not matter.
 
     A kernel that crashes, hangs or is wrong costs its own pair, which has a status that says so.
     Raises ConfigError, a ValueError, for arguments that cannot be, and DeviceError where no device
     can be used.
     """
-    _refuse(blocks, delta, measure)
+    refuse_unknown("measure", measure, _MEASURE)
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "cache": cache, "launch": launch}
-    told = checked({**what, "backend": backend, "device": device, "runtime": runtime, **measure})
+    where = {"backend": backend, "device": device, "runtime": runtime}
+    own = {"rounds": rounds, "threshold": threshold}
+    values = checked({**what, **where, **own, **measure}, **_OWN)
     options = _options("options_a", options_a), _options("options_b", options_b)
-    terminal = sys.stderr if progress else io.StringIO()
+    folders = _load(a, a if b is None else b)
+    requests = _requests(folders, _variants(folders, variant_a, variant_b), values)
+    choice, info = device_of(values)
+    for request in requests:
+        refuse_misfit(request.sweep, choice, info)
+    measured, terminal = {}, sys.stderr if progress else io.StringIO()
     with tempfile.TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True) as place:
-        folders = _load(a, a if b is None else b, Path(place))
-        variants = _variants(folders, variant_a, variant_b)
-        sweeps, asked = _sweeps(folders, variants, told)
-        choice, info = answering(told["backend"], told["device"], told["runtime"])
-        refuse_kinds({folders[0].name: sweeps[0]}, choice.backend)
-        for folder, sweep in zip(folders, sweeps, strict=True):
-            refuse_too_large({folder.name: sweep}, info.global_memory, info.max_allocation)
-        measured = {}
         with logged(Path(place) / LOG) as log_file:
-            for dtype in sweeps[0].dtypes:
-                first, second = (_params(sweep, dtype, asked, choice) for sweep in sweeps)
-                against = Against(second, options, blocks)
+            for dtype in requests[0].sweep.dtypes:
+                first, second = (request.params(dtype, choice) for request in requests)
+                against = Against(second, options, rounds)
                 job = Job(first, choice.cache, time.monotonic(), against=against)
                 label = f"{folders[0].name} {dtype}, A and B"
                 measured[dtype] = measure_pairs(job, label, terminal, log_file)
         log = log_file.read_text(encoding="utf-8", errors="replace")
     sides = [
-        Side(folder.path, sweep.variants, own)
-        for folder, sweep, own in zip(folders, sweeps, options, strict=True)
+        Side(request.sweep.folder.path, request.sweep.variants, own)
+        for request, own in zip(requests, options, strict=True)
     ]
-    return Versus((sides[0], sides[1]), measured, blocks, delta, log)
-
-
-def _refuse(blocks: Any, delta: Any, measure: Mapping[str, Any]) -> None:
-    """Raise ConfigError for what only this function is told."""
-    whole = isinstance(blocks, int) and not isinstance(blocks, bool)
-    if not whole or not LEAST_BLOCKS <= blocks <= _MOST_BLOCKS:
-        raise ConfigError(
-            f"blocks is {blocks!r}; it must be a whole number from {LEAST_BLOCKS} to "
-            f"{_MOST_BLOCKS}."
-        )
-    number = isinstance(delta, int | float) and not isinstance(delta, bool)
-    if not number or not 0 < delta < 1:
-        raise ConfigError(f"delta is {delta!r}; it must be a number between 0 and 1 (0.01 is 1 %).")
-    refuse_unknown("measure", measure, _MEASURE)
+    return Versus((sides[0], sides[1]), measured, rounds, threshold, log)
 
 
 def _options(name: str, given: Any) -> tuple[str, ...]:
@@ -128,22 +112,20 @@ def _options(name: str, given: Any) -> tuple[str, ...]:
 
 
 def _load(
-    a: str | os.PathLike[str], b: str | os.PathLike[str], work: Path
+    a: str | os.PathLike[str], b: str | os.PathLike[str]
 ) -> tuple[KernelFolder, KernelFolder]:
     """Both kernels; loaded once where they are one."""
-    first, second = (Path(given).expanduser().resolve() for given in (a, b))
-    load = partial(loaded_kernel, source=None, suffix=str, work=work)
-    one = load(first)
-    if first == second:
+    one = loaded(a)
+    if Path(b).expanduser().resolve() == one.path:
         return one, one
-    other = load(second)
-    if first.parent != second.parent:
+    other = loaded(b)
+    if one.path.parent != other.path.parent:
         for folder in (one, other):
             if has_neighbours(folder.path / "workload.py"):
                 raise ConfigError(
                     f"'{folder.path}' imports what lies beside it, of which one process loads that "
-                    f"of '{first.parent}' or that of '{second.parent}'; put both kernels in one "
-                    "folder under two names."
+                    f"of '{one.path.parent}' or that of '{other.path.parent}'; put both kernels in "
+                    "one folder under two names."
                 )
     return one, other
 
@@ -167,25 +149,23 @@ def _variants(
     return [str(chosen[0])], [str(chosen[1])]
 
 
-def _sweeps(
+def _requests(
     folders: tuple[KernelFolder, KernelFolder],
     variants: tuple[list[str], list[str]],
-    told: Mapping[str, Any],
-) -> tuple[tuple[SweepConfig, SweepConfig], dict[str, Any]]:
-    """What is swept of A and of B: what both have. Raises ConfigError."""
-    axes, known = told.get("axes", {}), [set(folder.workload.axes) for folder in folders]
+    values: Mapping[str, Any],
+) -> list[Request]:
+    """The sweeps of A and of B, with the values that both have. Raises ConfigError."""
+    axes, known = values.get("axes", {}), [set(folder.workload.axes) for folder in folders]
     refuse_unknown("axes", axes, sorted(known[0] | known[1]))
-    read = []
+    requests = []
     for folder, names, own in zip(folders, variants, known, strict=True):
         mine = {name: spec for name, spec in axes.items() if name in own}
-        # Beside the variants' order nothing of a request is lost: each names a variant once.
-        read.append(read_request(folder, {**told, "axes": mine, "variants": names}))
-    a, b = (request.sweep for request in read)
-    for sweep, others, who in ((a, b, "A"), (b, a, "B")):
+        requests.append(read_request(folder, {**values, "axes": mine, "variants": names}))
+    a, b = (request.sweep for request in requests)
+    for sweep, other, who in ((a, b, "A"), (b, a, "B")):
         for name, spec in sweep.axes.items():
-            if name not in others.axes and (
-                asks_the_device(spec) or most_values(spec, TYPICAL) > 1
-            ):
+            one_value = not asks_the_device(spec) and most_values(spec, TYPICAL) == 1
+            if name not in other.axes and not one_value:
                 raise ConfigError(
                     f"axes: '{name}' is a parameter of {who} alone; give it one value (such as "
                     f"axes={{'{name}': 1}}), so that each cell has one to stand beside."
@@ -196,7 +176,7 @@ def _sweeps(
         "cache_states": _common("cache", a.cache_states, b.cache_states),
         "launch_kinds": _common("launch", a.launch_kinds, b.launch_kinds),
     }
-    return (replace(a, **shared), replace(b, **shared)), read[0].asked
+    return [replace(request, sweep=replace(request.sweep, **shared)) for request in requests]
 
 
 def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
@@ -208,22 +188,16 @@ def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
     return both
 
 
-def _params(
-    sweep: SweepConfig, dtype: str, asked: Mapping[str, Any], choice: DeviceChoice
-) -> dict[str, Any]:
-    """Parameters of the measuring job of one version."""
-    where = {"device": choice.index, "opencl_runtime": choice.runtime}
-    params = sweep_params(sweep, dtype, choice.backend, **where, **asked)
-    return SweepPlan(params, 1).shard_params(0, 1)
-
-
 # Rows of the table that a result is printed as.
 _MOST_ROWS = 30
-# Columns that say of a pair which one it is, but its parameters.
+# Columns that name a pair, except its parameters.
 _WHICH = ("dtype", "variant_a", "variant_b", "height", "width", "cache_state", "launch_kind")
-# Those of what its samples say.
-_NUMBERS = ("change", "change_low", "change_high", "p_other", "p_same", "p_beyond")
-_NOTHING = {**dict.fromkeys(_NUMBERS, np.nan), "verdict": None, "beyond": False}
+_SAMPLES = ["a_samples_s", "b_samples_s"]
+# Columns of what the samples of a pair, or of several, say.
+_JUDGED = [
+    *("change", "change_low", "change_high", "p_other", "p_same", "p_beyond"),
+    *("verdict", "beyond"),
+]
 
 
 @dataclass(frozen=True)
@@ -241,35 +215,47 @@ class Side:
 class Versus:
     """Two versions of a kernel that were measured alternately on one device.
 
-    `cells` has a row for each pair of cells: what it is (`dtype`, `variant_a` and `variant_b`,
+    `cells` has a row for each pair of cells: its name (`dtype`, `variant_a` and `variant_b`,
     `height`, `width`, `cache_state`, `launch_kind`, a column of whole numbers for each parameter),
     `status` and `message`, `launches` a sample, `a_s` and `b_s` (median seconds of a launch),
     `change` (the share by which B takes longer, with the bounds of its 95 % interval `change_low`
-    and `change_high`), the p-values `p_other` (nothing changed), `p_same` (it changed by δ or more)
-    and `p_beyond` (B is not slower by more than δ), `verdict` and `beyond` (both judged over all
-    cells together), and the samples in seconds, an array of shape (blocks, 2) each. `groups` has a
-    row for all measured `pairs` that differ in their parameters alone: the mean of their changes,
-    which is known better than each of them.
+    and `change_high`), the p-values `p_other` (nothing changed), `p_same` (it changed by the
+    threshold or more) and `p_beyond` (B is not slower by more than the threshold), `verdict` and
+    `beyond` (both judged over all cells together), and the samples in seconds, an array of shape
+    (rounds, 2) each. `groups` has a row for all measured `pairs` that differ in their parameters
+    alone: the mean of their changes, which is known better than each of them.
     """
 
     def __init__(
         self,
         sides: tuple[Side, Side],
         measured: Mapping[str, MeasuredPairs],
-        blocks: int,
-        delta: float,
+        rounds: int,
+        threshold: float,
         log: str,
     ) -> None:
-        """`measured` is by element type; `delta` is a share."""
-        self.sides, self.blocks, self.delta, self.log = sides, blocks, delta, log
+        """`measured` is by element type; `threshold` is a share."""
+        self.sides, self.rounds, self.threshold, self.log = sides, rounds, threshold, log
         self.device: DeviceInfo = next(iter(measured.values())).opened.info
         self.alone = tuple(sum(m.opened.alone[who] for m in measured.values()) for who in (0, 1))
         self.same_code = sides[0].variants == sides[1].variants and all(
             map(_same_code, measured.values())
         )
-        rows = [row for dtype, m in measured.items() for row in _rows(dtype, m)]
-        self.cells = _judge(rows, delta)
-        self.groups = _grouped(self.cells, delta)
+        cells = pd.DataFrame([row for dtype, m in measured.items() for row in _rows(dtype, m)])
+        ok = cells[cells["status"] == Status.OK]
+        changes = [block_changes(*samples) for samples in ok[_SAMPLES].to_numpy()]
+        judged_cells = _judged(changes, threshold).set_index(ok.index)
+        self.cells = cells.drop(columns=_SAMPLES).join([judged_cells, cells[_SAMPLES]])
+        self.cells["beyond"] = self.cells["beyond"].eq(True)
+        # A block of a group is the mean of that block of all its pairs.
+        groups = pd.Series(changes, ok.index, object).groupby([ok[c] for c in _WHICH], sort=False)
+        self.groups = pd.concat(
+            [
+                groups.size().reset_index(name="pairs"),
+                _judged([np.mean(list(of_group), axis=0) for _, of_group in groups], threshold),
+            ],
+            axis=1,
+        )
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -278,12 +264,12 @@ class Versus:
 
     @property
     def slower(self) -> bool:
-        """Whether of any pair, or of a group together, B is shown to be slower by more than δ."""
+        """Whether B is shown to be slower by more than the threshold, in a pair or a group."""
         return bool(self.cells["beyond"].any() or self.groups["beyond"].any())
 
     def __repr__(self) -> str:
         a, b = self.sides
-        parts = [f"A: {a}", f"B: {b}", f"{self.device.name}, {self.blocks} blocks of A B B A"]
+        parts = [f"A: {a}", f"B: {b}", f"{self.device.name}, {self.rounds} rounds of A B B A"]
         if self.same_code:
             parts.append("Both were compiled into the same machine code.")
         if any(self.alone):
@@ -296,7 +282,7 @@ class Versus:
         counted += [f"{n} {status}" for status, n in sorted(failed.items())]
         beyond = int(self.cells["beyond"].sum())
         more = f"; of {beyond} pairs B is slower by more than that" if beyond else ""
-        return f"{len(self.cells)} pairs: {', '.join(counted)} (at {self.delta:.3g}){more}."
+        return f"{len(self.cells)} pairs: {', '.join(counted)} (at {self.threshold:.3g}){more}."
 
     def _group_lines(self) -> Iterator[str]:
         for group in self.groups.to_dict("records"):
@@ -306,28 +292,23 @@ class Versus:
 
     def _table(self) -> str:
         """The pairs that changed most first, of which there may be many more; faults last."""
-        shown = self.cells.copy()
-        order = shown["change"].abs().sort_values(ascending=False, na_position="last").index
-        shown = shown.loc[order].head(_MOST_ROWS)
+        shown = self.cells.sort_values(
+            "change", key=abs, ascending=False, na_position="last", kind="stable"
+        ).head(_MOST_ROWS)
         constant = [c for c in _WHICH if self.cells[c].nunique() == 1]
         axes = list(shown.columns)[len(_WHICH) : list(shown.columns).index("status")]
         table = shown[[c for c in _WHICH if c not in constant] + axes].copy()
-        table["A (µs)"], table["B (µs)"] = (
-            _texts(shown[c] * 1e6, "{:.4g}") for c in ("a_s", "b_s")
-        )
+        for side in "ab":
+            times = shown[f"{side}_s"] * 1e6
+            table[f"{side.upper()} (µs)"] = ["" if pd.isna(t) else f"{t:.4g}" for t in times]
         table["change (95 % interval)"] = [_interval(row) for row in shown.to_dict("records")]
-        told = zip(shown["verdict"], shown["status"], shown["message"], strict=True)
-        table["verdict"] = [
-            one_line(f"{status}: {said}", 80) if pd.isna(v) else v for v, status, said in told
-        ]
-        common = ", ".join(str(self.cells[c].iloc[0]) for c in constant) if len(shown) else ""
+        faults = zip(shown["status"], shown["message"], strict=True)
+        faults = pd.Series([one_line(f"{s}: {m}", 80) for s, m in faults], shown.index)
+        table["verdict"] = shown["verdict"].fillna(faults)
+        common = ", ".join(str(self.cells[c].iloc[0]) for c in constant)
         rest = len(self.cells) - len(shown)
         more = f"\n{rest} more pairs, which changed less, are in `cells`." if rest else ""
         return f"{common}\n{table.to_string(index=False)}{more}"
-
-
-def _texts(values: pd.Series, form: str) -> list[str]:
-    return ["" if pd.isna(value) else form.format(value) for value in values]
 
 
 def _interval(row: Mapping[str, Any]) -> str:
@@ -363,37 +344,14 @@ def _rows(dtype: str, measured: MeasuredPairs) -> Iterator[dict[str, Any]]:
         }
 
 
-def _judge(rows: Sequence[dict[str, Any]], delta: float) -> pd.DataFrame:
-    """The rows as a frame, with what the samples of each say."""
-    measured = [i for i, row in enumerate(rows) if row["status"] == Status.OK]
-    changes = [
-        paired_change(block_changes(rows[i]["a_samples_s"], rows[i]["b_samples_s"]), delta)
-        for i in measured
+def _judged(changes: Sequence[Any], threshold: float) -> pd.DataFrame:
+    """A row for the changes of each pair's blocks, judged together."""
+    found = [paired_change(of_pair, threshold) for of_pair in changes]
+    rows = [
+        [
+            *np.expm1([change.estimate, change.low, change.high]),
+            *(change.p_other, change.p_same, change.p_beyond, str(verdict), beyond),
+        ]
+        for change, (verdict, beyond) in zip(found, judged(found), strict=True)
     ]
-    said = dict(zip(measured, _said(changes), strict=True))
-    frame = pd.DataFrame([{**row, **said.get(i, _NOTHING)} for i, row in enumerate(rows)])
-    samples = ["a_samples_s", "b_samples_s"]
-    return frame[[c for c in frame.columns if c not in samples] + samples]
-
-
-def _grouped(cells: pd.DataFrame, delta: float) -> pd.DataFrame:
-    """A row for each group of pairs; a block of it is the mean of that block of all of them."""
-    measured = cells[cells["status"] == Status.OK]
-    rows, changes = [], []
-    for which, group in measured.groupby(list(_WHICH), sort=False):
-        pairs = zip(group["a_samples_s"], group["b_samples_s"], strict=True)
-        blocks = np.mean([block_changes(a_s, b_s) for a_s, b_s in pairs], axis=0)
-        rows.append({**dict(zip(_WHICH, which, strict=True)), "pairs": len(group)})
-        changes.append(paired_change(blocks, delta))
-    columns = [*_WHICH, "pairs", *_NUMBERS, "verdict", "beyond"]
-    said = zip(rows, _said(changes), strict=True)
-    return pd.DataFrame([row | numbers for row, numbers in said], columns=columns)
-
-
-def _said(changes: Sequence[PairedChange]) -> Iterator[dict[str, Any]]:
-    """What the samples of each pair say, judged together."""
-    for change, (verdict, beyond) in zip(changes, judged(changes), strict=True):
-        shares = (np.expm1(v) for v in (change.estimate, change.low, change.high))
-        numbers = *shares, change.p_other, change.p_same, change.p_beyond
-        named = dict(zip(_NUMBERS, numbers, strict=True))
-        yield {**named, "verdict": str(verdict), "beyond": beyond}
+    return pd.DataFrame(rows, columns=_JUDGED)

@@ -243,6 +243,14 @@ _TYPES = {
 }
 
 
+_BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
+}
+
+
 def _allowed(error: jsonschema.ValidationError) -> str:
     value: Any = error.validator_value
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
@@ -250,15 +258,8 @@ def _allowed(error: jsonschema.ValidationError) -> str:
         return "it must be " + " or ".join(_TYPES[n] for n in _types(error)) + _advice(error)
     if error.validator == "enum":
         return "allowed are " + ", ".join(map(str, value))
-    if error.validator in {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}:
-        low = schema.get("minimum", schema.get("exclusiveMinimum"))
-        high = schema.get("maximum", schema.get("exclusiveMaximum"))
-        bounds = (
-            [f"at least {low}" if "minimum" in schema else f"more than {low}"]
-            if low is not None
-            else []
-        )
-        bounds += [f"at most {high}"] if high is not None else []
+    if error.validator in _BOUNDS:
+        bounds = (f"{words} {schema[rule]}" for rule, words in _BOUNDS.items() if rule in schema)
         return "it must be " + " and ".join(bounds)
     if error.validator in {"minItems", "minProperties"}:
         return f"it needs at least {value} " + ("entry" if value == 1 else "entries")

@@ -31,7 +31,7 @@ _FIGURE = "changes.svg"
 
 def compare_runs(spec: Mapping[str, Any], tables: Sequence[Path]) -> None:
     """Compare the runs that `spec` names; write the tables, the picture and the page."""
-    found = compare(spec["a"], spec["b"], same=spec["same"], delta=spec["delta"])
+    found = compare(spec["a"], spec["b"], noise_runs=spec["same"], threshold=spec["delta"])
     folder = tables[0].parent
     found.save(folder)
     build_comparison(found, ROOT / "reports", folder)

@@ -33,8 +33,7 @@ from gpushmoo.core.space import (
 )
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.buffers import Strays
-from gpushmoo.devices.cuda import device as cuda
-from gpushmoo.devices.cuda.buffers import CudaBuffers
+from gpushmoo.devices.cuda.device import CudaDevice
 from gpushmoo.devices.select import DeviceChoice, open_device
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.measuring.builds import Builds, build_variants
@@ -88,20 +87,17 @@ class Outcome:
     refused: list[str] = field(default_factory=list)
 
 
-class BareBuffers(CudaBuffers):
-    """Buffers without guard zones, in which the sanitizer would see an overrun as allowed."""
+def bare(device: CudaDevice) -> None:
+    """Take its guard zones away: the sanitizer would see an overrun into them as allowed."""
 
-    def allocate(self, nbytes: int) -> Any:
+    def allocate(nbytes: int) -> Any:
         """An allocation of its own of just so many bytes."""
-        with self._translated():
-            return self._cupy.empty(nbytes // 4, dtype=np.uint32)
+        with device.translated():
+            return device.cupy.empty(nbytes // 4, dtype=np.uint32)
 
-    def guard(self, buffer: Any) -> None:
-        """There is nothing to paint."""
-
-    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
-        """There is nothing to look at."""
-        return [Strays(0, 0)] * len(buffers)
+    device.allocate = allocate  # type: ignore[method-assign]
+    device.guard = lambda buffer: None  # type: ignore[method-assign]
+    device.strays = lambda buffers: [Strays(0, 0)] * len(buffers)  # type: ignore[method-assign]
 
 
 def main() -> None:
@@ -116,8 +112,9 @@ def main() -> None:
     asked = parser.parse_args()
     # Under a tool a launch may take minutes: what takes so long stands in the output.
     faulthandler.dump_traceback_later(60, repeat=True)
-    cuda.CudaBuffers = BareBuffers  # type: ignore[attr-defined]
     device = open_device(DeviceChoice(asked.backend, 0, "auto", asked.cache))
+    if isinstance(device, CudaDevice):
+        bare(device)
     builds = builds_of(asked.kernels)[asked.first :]
     outcome = run_builds(device, builds, asked.seconds, lambda told: write(told, asked.out))
     if outcome.lost is None:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from gpushmoo.core.dtypes import DType
 from gpushmoo.core.errors import (
     BuildError,
-    DeviceError,
     DeviceLostError,
     LaunchFailedError,
     LaunchRefusedError,
@@ -30,8 +29,8 @@ from gpushmoo.devices.base import (
     Sample,
     Witnesses,
     check_limits,
+    each_or_error,
     prove_each,
-    take_each,
 )
 from gpushmoo.devices.buffers import Strays, guard_word
 from gpushmoo.measuring.builds import build_variants
@@ -257,8 +256,8 @@ class FakeDevice:
         bound.fault("bind")
         return bound
 
-    def sample_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
-        return take_each(samples)
+    def sample_all(self, samples: Sequence[Sample]) -> list[float | TypedError]:
+        return each_or_error(Sample.take, samples)
 
     def prove_all(self, proofs: Sequence[Bound], witnesses: Witnesses) -> list[Proven | TypedError]:
         return prove_each(self, proofs, witnesses, self.clock)

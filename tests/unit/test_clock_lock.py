@@ -156,14 +156,19 @@ def test_where_it_is_not_permitted_one_sentence_says_so_and_nothing_is_freed(
     assert calls() == []
 
 
-def test_memory_that_cannot_be_locked_is_left_alone(
-    calls: Callable[[], list[list[object]]], monkeypatch: pytest.MonkeyPatch
+def test_memory_whose_clock_has_no_lock_is_no_failure(
+    calls: Callable[[], list[list[object]]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setenv("FAKE_REFUSED", "lock memory:NVMLError_NotSupported")
+    monkeypatch.setenv(
+        "FAKE_REFUSED", "lock memory:NVMLError_NotSupported;free memory:NVMLError_NotSupported"
+    )
     clocks = HeldClocks("cuda", UUID, 1500, locked())
     assert (clocks.told.core, clocks.told.memory_mhz) == (1500, None)
     clocks.free()
     assert calls() == [LOCKED[0], FREED[0]]
+    assert caplog.text == ""
 
 
 def test_clocks_that_cannot_be_freed_are_tried_twice_and_named(
@@ -173,7 +178,7 @@ def test_clocks_that_cannot_be_freed_are_tried_twice_and_named(
 ) -> None:
     monkeypatch.setenv("FAKE_REFUSED", "free core:NVMLError")
     HeldClocks("cuda", UUID, 1500, locked()).free()
-    assert calls() == [*LOCKED, FREED[1]]
+    assert calls() == [*LOCKED, FREED[1], FREED[1]]
     assert "may still be locked: 'nvidia-smi -rgc -rmc'" in caplog.text
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gpushmoo.core.dtypes import DTYPES, DType
 from gpushmoo.core.errors import BuildError, LaunchRefusedError
 from gpushmoo.core.space import USUAL, Condition
-from gpushmoo.devices.base import Device, DeviceInfo, check_limits, flush_bytes
+from gpushmoo.devices.base import DeviceInfo, check_limits, flush_bytes
 from gpushmoo.devices.buffers import named
 from gpushmoo.devices.builds import BuildRequest, VersionBuild, compile_error, kernel_source
 from gpushmoo.workloads.contract import BufferRef, Launch
@@ -103,7 +103,7 @@ def program_of(code: bytes) -> MadeUpProgram:
     return MadeUpProgram(names, element, " ".join(sorted(defines)))
 
 
-class MadeUpDevice(Device):
+class MadeUpDevice(MadeUpMemory):
     """Eight multiprocessors without images."""
 
     target = "madeup_1"
@@ -126,7 +126,6 @@ class MadeUpDevice(Device):
             cache=2**16,
             core_clock_mhz=1000,
         )
-        self._buffers = MadeUpMemory()
         self._clock, self._launches = Clock(), 0
         self.queue = self.open_stream()
 

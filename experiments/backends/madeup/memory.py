@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import weakref
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from gpushmoo.core.errors import OutOfDeviceMemoryError
-from gpushmoo.devices.buffers import Strays, guard_word, zone_bytes
+from gpushmoo.devices.base import Device
+from gpushmoo.devices.buffers import STRIDE, Found, guard_word, zone_bytes
 
 Words = npt.NDArray[np.uint32]
 # Somebody else has the rest of what the device holds.
 FREE_BYTES = 2**23
 
 
-class MadeUpMemory:
-    """A buffer is the middle of an array of 32-bit words."""
+class MadeUpMemory(Device):
+    """A device whose buffers are the middles of arrays of 32-bit words."""
 
-    def __init__(self) -> None:
-        self._used = 0
+    _used = 0
 
     def allocate(self, nbytes: int) -> Words:
         """A buffer that holds what was there before. Raises OutOfDeviceMemoryError."""
@@ -49,20 +49,25 @@ class MadeUpMemory:
         for zone in _zones(buffer):
             zone[:] = _guard_word(buffer)
 
-    def strays(self, buffers: Sequence[Words]) -> list[Strays]:
-        """Words of the zones that are not as painted."""
-        return [Strays(*(int((z != _guard_word(b)).sum()) for z in _zones(b))) for b in buffers]
+    def _found(self, buffers: Sequence[Words], queue: Callable[[Any, Any], None]) -> Found:
+        found = np.zeros((len(buffers), 2), np.uint32)
+        for buffer, row in zip(buffers, found, strict=True):
+            queue(buffer, row)
+        return found
 
-    def checksums(self, buffers: Sequence[Words]) -> list[int]:
-        """A number for each buffer's content."""
-        return [zlib.crc32(b.tobytes()) for b in buffers]
-
-    def mismatches(self, buffer: Words, expected: Words) -> int:
+    def queue_comparison(self, buffer: Words, expected: Words, found: Any) -> None:
         """Words in which the two differ."""
-        return int((buffer != expected).sum())
+        found[0] += (buffer != expected).sum()
 
-    def words(self, buffer: Words, begin: int, count: int) -> Words:
-        """A copy of some words."""
+    def queue_strays(self, buffer: Words, found: Any, stride: int = STRIDE) -> None:
+        """Words of the zones that are not as painted."""
+        found += [(zone != _guard_word(buffer)).sum() for zone in _zones(buffer)]
+
+    def queue_checksum(self, buffer: Words, found: Any) -> None:
+        """A number for the buffer's content."""
+        found[0] += zlib.crc32(buffer.tobytes())
+
+    def _read(self, buffer: Words, begin: int, count: int) -> Words:
         return buffer[begin : begin + count].copy()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 from gpushmoo.core.errors import DeviceLostError, LaunchFailedError
+from gpushmoo.devices.streams import Mark
 from gpushmoo.workloads.contract import Launch
 
 # What is queued returns the seconds that it takes.
@@ -22,16 +23,6 @@ class Clock:
 
     now: float = 0.0
     lost: bool = False
-
-
-class Mark:
-    """See `base.Mark`; `at` is known once the queue was waited for."""
-
-    at: float
-
-    def seconds_since(self, other: Mark) -> float:
-        """By the simulated clock."""
-        return self.at - other.at
 
 
 class MadeUpQueue:
@@ -61,14 +52,14 @@ class MadeUpQueue:
 
     def mark(self) -> Mark:
         """Queue a mark."""
-        mark = Mark()
+        reached: list[float] = []
 
         def reach() -> float:
-            mark.at = self._clock.now
+            reached.append(self._clock.now)
             return 0.0
 
         self.queue(reach)
-        return mark
+        return Mark(reached, lambda start, stop: float(stop[0] - start[0]))
 
     def copy(self, target: Any, source: Any) -> None:
         """Queue a copy of all that both have."""

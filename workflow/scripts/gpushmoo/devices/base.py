@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,19 +21,19 @@ from ..core.errors import DeviceLostError, LaunchRefusedError, TypedError
 from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall
 from ..workloads.loader import KernelFolder
-from .buffers import GuardedBuffers, Image, Strays
+from .buffers import STRIDE, Found, Image, Strays
 from .builds import BuildRequest, VersionBuild
 from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
 
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """Facts about a device. Sizes in bytes; `units` counts multiprocessors or compute units.
+    """Facts about a device. Sizes are in bytes; `units` counts multiprocessors or compute units.
 
-    `kind` is ``gpu`` or ``cpu``; `uuid` names this very device on this host, for its lock;
-    `max_image` is the largest width and height of an image in texels, None where there are none;
-    a CPU's memory and largest buffer are what its runtime would give at this moment; `extra` holds
-    what only one backend knows (ECC, PCI bus, runtime settings), as strings.
+    `kind` is ``gpu`` or ``cpu``. `uuid` names the device on this host, for its lock. `max_image` is
+    the largest width and height of an image in texels, None without images. The memory and the
+    largest buffer of a CPU are those free at this moment. `extra` holds facts of one backend only
+    (ECC, PCI bus, runtime settings), as strings.
     """
 
     backend: str
@@ -54,23 +54,23 @@ class DeviceInfo:
     max_image: tuple[int, int] | None = None
 
 
-# What a device has room for. PoCL tells less of all three while its host has less memory free.
+# The memory of a device. PoCL reports less of all three while its host has less memory free.
 _ROOM = ("global_memory", "max_allocation", "max_image")
 
 
 def identity(device: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a DeviceInfo, as plain values, changes times; `extra` stands among the others.
+    """The facts that change times, out of a DeviceInfo as plain values; `extra` joins the others.
 
-    Of a CPU the clock does not count: its runtimes may tell that of the moment.
+    The clock of a CPU does not count, since runtimes may report its value of the moment.
     """
     left_out = {*_ROOM, "extra", *(["core_clock_mhz"] if device["kind"] == "cpu" else [])}
     return {**{k: v for k, v in device.items() if k not in left_out}, **device["extra"]}
 
 
 def steady_room(info: DeviceInfo) -> tuple[int, int]:
-    """Bytes of memory and of the largest buffer, the same whenever in a run they are asked for.
+    """Bytes of memory and of the largest buffer, the same throughout a run.
 
-    Of a CPU both are its host's memory: its runtime refuses more than it can give by itself.
+    For a CPU both are its host's memory: its runtime refuses more than it can give.
     """
     if info.kind != "cpu":
         return info.global_memory, info.max_allocation
@@ -82,7 +82,7 @@ def steady_room(info: DeviceInfo) -> tuple[int, int]:
 class Reading:
     """The device's state at one moment: clocks in MHz, temperature in °C, power in W.
 
-    `reasons` names why the clock is held down, as NVML does; see `SLOWED_BY`.
+    `reasons` names why the clock is held down, by NVML's names; see `SLOWED_BY`.
     """
 
     sm_clock_mhz: int
@@ -93,12 +93,11 @@ class Reading:
 
     @property
     def slowed(self) -> bool:
-        """Whether the device protects itself, so that its times are not its own."""
+        """Whether the device slows down to protect itself."""
         return not SLOWED_BY.isdisjoint(self.reasons)
 
 
-# An idle clock, a clock that was set, or the board's usual power limit belong to the device as it
-# is; these do not.
+# An idle clock, a locked clock and the board's usual power limit are normal; these are not.
 SLOWED_BY = frozenset(
     {"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown"}
 )
@@ -113,11 +112,11 @@ class Program(Protocol):
     def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
         """Blocks of `threads` threads that one multiprocessor holds at once, at least 1.
 
-        `shared_bytes` is what a launch asks for beside what is compiled in.
+        `shared_bytes` is the launch's shared memory besides the compiled one.
         """
 
     def registers(self, entry: str) -> int | None:
-        """Registers per thread where the backend tells."""
+        """Registers per thread; None if unknown."""
 
 
 class Bound(Protocol):
@@ -127,15 +126,15 @@ class Bound(Protocol):
         """Launch once and wait. Raises LaunchFailedError or DeviceLostError."""
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
-        """Seconds per launch over so many launches that meet this condition, by the device's clock.
+        """Seconds per launch, by the device's clock, over `launches` under this condition.
 
-        Raises LaunchRefusedError where what is bound cannot be launched so.
+        Raises LaunchRefusedError if there is no such way to launch.
         """
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample to take: `launches` of `bound`, and what they meet."""
+    """A sample to take: `launches` of `bound` under the condition `met`."""
 
     bound: Bound
     launches: int
@@ -148,11 +147,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Witnesses:
-    """What is looked at after a run: its output, with what that must be, and what is beside it.
-
-    The `guarded` buffers have zones around them that must stay as they are; the `inputs` themselves
-    must.
-    """
+    """What a run must leave: its output as `expected`, the zones around `guarded`, the `inputs`."""
 
     output: Any
     expected: Any
@@ -162,10 +157,10 @@ class Witnesses:
 
 @dataclass(frozen=True)
 class Proven:
-    """What a run on poisoned output did: its seconds, and what its witnesses tell.
+    """The result of a run on poisoned output: its seconds and the state of its witnesses.
 
-    `wrong_words` of the output differ; `strays` and `sums` are those of the guarded buffers and of
-    the inputs, as `Device.strays` (of the far words a part) and `checksums` give them.
+    `wrong_words` of the output differ; `strays` belong to the guarded buffers, `sums` to the
+    inputs (see `Device.strays`, of which only a part of the far words is read, and `checksums`).
     """
 
     seconds: float
@@ -177,17 +172,16 @@ class Proven:
 class Device(ABC):
     """One open device. Buffers and images are opaque to the caller.
 
-    Where a method takes a buffer without a word on images, an image serves as well. Around an image
-    are no guard zones. What a backend has none of (images, a library, sensors, pinned memory) it
-    leaves as it is here.
+    A buffer is the middle of a larger allocation between guard zones. A method that takes a buffer
+    also takes an image, which has no guard zones, unless it says otherwise. A backend overrides
+    images, libraries, sensors and pinned memory only if it has them.
     """
 
     info: DeviceInfo
-    # Which machine code the device runs (see `builds.KernelBuild`), and what to ask the backend's
-    # compiler for to have it made.
+    # Names the machine code that the device runs (see `builds.KernelBuild`).
     target: str
+    # Asks the backend's compiler for that code.
     request: BuildRequest
-    _buffers: GuardedBuffers
 
     @abstractmethod
     def translated(self) -> AbstractContextManager[None]:
@@ -204,42 +198,72 @@ class Device(ABC):
         Raises BuildError where there is none that the device takes.
         """
 
+    @abstractmethod
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A device buffer holding `array`. Raises OutOfDeviceMemoryError."""
-        return self._buffers.upload(array)
 
+    @abstractmethod
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
-        return self._buffers.allocate(nbytes)
 
+    @abstractmethod
     def guard(self, buffer: Any) -> None:
-        """Make the zones around `buffer`, which is no image, as they were before any stray."""
-        self._buffers.guard(buffer)
+        """Write the guard word to the zones before and after `buffer`, which is no image."""
+
+    @abstractmethod
+    def _read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        """`words` of a buffer."""
+
+    @abstractmethod
+    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
+        """The two words for each buffer to which the kernels that `queue` queues for it add."""
+
+    @abstractmethod
+    def queue_comparison(self, buffer: Any, expected: Any, found: Any) -> None:
+        """Queue a kernel that adds the number of different words to `found`, of 64 bits."""
+
+    @abstractmethod
+    def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
+        """Queue a kernel that adds the words written before and past `buffer` to two words."""
+
+    @abstractmethod
+    def queue_checksum(self, buffer: Any, found: Any) -> None:
+        """Queue a kernel that adds a number for the content of `buffer` to a word."""
 
     def strays(self, buffers: Sequence[Any]) -> list[Strays]:
-        """Words that were written around each of the buffers, none of them an image."""
-        return self._buffers.strays(buffers)
+        """Words written around each of the buffers, none of them an image.
+
+        One far word in STRIDE is read; if any stray is found, all words are counted.
+        """
+        return [
+            self._strays([buffer], 1)[0] if strays else strays
+            for buffer, strays in zip(buffers, self._strays(buffers, STRIDE), strict=True)
+        ]
+
+    def _strays(self, buffers: Sequence[Any], stride: int) -> list[Strays]:
+        found = self._found(buffers, lambda buffer, row: self.queue_strays(buffer, row, stride))
+        return [Strays(int(before), int(past)) for before, past in found]
 
     def checksums(self, buffers: Sequence[Any]) -> list[int]:
-        """A 32-bit number for the content of each of the buffers, none of them an image.
-
-        Two contents that differ in one word never have the same one.
-        """
-        return self._buffers.checksums(buffers)
+        """A 32-bit number for the content of each buffer; one changed word always changes it."""
+        return [int(total) for total, _ in self._found(buffers, self.queue_checksum)]
 
     def mismatches(self, buffer: Any, expected: Any) -> int:
         """Number of 32-bit words in which the two differ, counted on the device.
 
-        `expected` is no image; rows of an image follow each other in it without a gap.
+        `expected` is no image; it holds the rows of an image without a gap.
         """
-        return self._buffers.mismatches(self._linear(buffer), expected)
+        found = self._found(
+            [self._linear(buffer)], lambda one, row: self.queue_comparison(one, expected, row)
+        )
+        return int(found.view(np.uint64)[0, 0])
 
     def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
         """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
-        return self._buffers.words(self._linear(buffer), begin, count)
+        return self._read(self._linear(buffer), begin, count)
 
     def poison(self, buffer: Any) -> None:
-        """Overwrite `buffer` with all-ones words: NaN as floats, which no verified output holds."""
+        """Overwrite `buffer` with all-ones words, which are NaN: no verified output holds it."""
         with self.translated():
             self._queue_poison(buffer)
             self._finish()
@@ -252,11 +276,11 @@ class Device(ABC):
 
     @abstractmethod
     def _queue_ones(self, words: Any) -> None:
-        """Queue what fills a buffer with all-ones words."""
+        """Queue a command that fills a buffer with all-ones words."""
 
     @abstractmethod
     def _finish(self) -> None:
-        """Wait for all that was queued."""
+        """Wait for all commands."""
 
     def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
         """Why the device has no image of so many texels of this type; None when it has."""
@@ -286,7 +310,7 @@ class Device(ABC):
         raise NotImplementedError
 
     def _linear(self, buffer: Any) -> Any:
-        """The buffer itself, or one with the texels of an image, once what is queued is done."""
+        """The buffer itself, or a buffer with the texels of an image."""
         if not isinstance(buffer, Image):
             return buffer
         with self.translated():
@@ -317,7 +341,7 @@ class Device(ABC):
 
     @abstractmethod
     def _bound(self, enqueue: Callable[[], Any]) -> Bound:
-        """A command that is ready to be queued, and to be timed."""
+        """A command that is ready to run and to be timed."""
 
     @abstractmethod
     def _queue_copy(self, source: Any, target: Any) -> Any:
@@ -326,30 +350,30 @@ class Device(ABC):
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """Take the samples in this order, if possible without waiting between them.
 
-        Seconds per launch of each, or what went wrong with it. Raises DeviceLostError.
+        Seconds per launch or the error of each. Raises DeviceLostError.
         """
-        return take_each(samples)
+        return each_or_error(Sample.take, samples)
 
     def prove_all(
         self, proofs: Sequence[Bound], witnesses: Witnesses
     ) -> Sequence[Proven | TypedError]:
-        """Run each once on poisoned output and look at the witnesses after it.
+        """Run each proof once on poisoned output and look at the witnesses after it.
 
-        In this order, if possible without waiting between them. What happened, or what went wrong.
+        In this order, if possible without waiting between them. The result or the error of each.
         Raises DeviceLostError.
         """
         return prove_each(self, proofs, witnesses)
 
     @abstractmethod
     def open_stream(self) -> Stream:
-        """A new stream, which does not wait for what other streams hold."""
+        """A new stream, which does not wait for other streams."""
 
     def bind_in_turn(self, fed: FedInTurn) -> InTurn:
         """Prepare feeding pieces one after another. Raises as `bind` does."""
         return StreamsInTurn(self.open_stream, self.poison, fed)
 
     def host_array(self, array: npt.NDArray[Any], pinned: bool) -> npt.NDArray[Any]:
-        """A flat copy of `array` in host memory, `pinned` so that the device reads it by itself."""
+        """A flat copy of `array` in host memory; the device reads `pinned` memory by itself."""
         flat = np.ascontiguousarray(array).reshape(-1)
         if not pinned or not flat.size:
             return flat.copy()
@@ -363,29 +387,33 @@ class Device(ABC):
         return np.empty_like(flat)
 
     def reading(self) -> Reading | None:
-        """Clocks, temperature, power and throttle reasons now; None where nothing tells."""
+        """Clocks, temperature, power and throttle reasons now; None without a sensor."""
         return None
 
     def energy_mj(self) -> int | None:
-        """What the device has used since its driver was loaded, in mJ; None where nothing tells."""
+        """Energy in mJ used since the driver was loaded; None without a meter."""
         return None
 
     def close(self) -> None:
-        """Wait; what the device holds goes with the process. It is not to be used any more."""
+        """Wait for the last command. Memory is freed when the process ends."""
         self._finish()
 
 
-def take_each(samples: Sequence[Sample]) -> list[float | TypedError]:
-    """`Device.sample_all` one by one, for a backend that cannot queue them."""
-    taken: list[float | TypedError] = []
-    for sample in samples:
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def each_or_error(act: Callable[[T], R], items: Iterable[T]) -> list[R | TypedError]:
+    """The result of `act` for each item, or the error that it raised. Raises DeviceLostError."""
+    results: list[R | TypedError] = []
+    for item in items:
         try:
-            taken.append(sample.take())
+            results.append(act(item))
         except DeviceLostError:
             raise
         except TypedError as err:
-            taken.append(err)
-    return taken
+            results.append(err)
+    return results
 
 
 def prove_each(
@@ -395,25 +423,21 @@ def prove_each(
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Proven | TypedError]:
     """`Device.prove_all` one by one, for a backend that cannot queue them."""
-    proven: list[Proven | TypedError] = []
-    for proof in proofs:
-        try:
-            device.poison(witnesses.output)
-            before = clock()
-            proof.run()
-            seconds = clock() - before
-            wrong = device.mismatches(witnesses.output, witnesses.expected)
-            strays, sums = device.strays(witnesses.guarded), device.checksums(witnesses.inputs)
-            proven.append(Proven(seconds, wrong, strays, sums))
-        except DeviceLostError:
-            raise
-        except TypedError as err:
-            proven.append(err)
-    return proven
+
+    def prove(proof: Bound) -> Proven:
+        device.poison(witnesses.output)
+        before = clock()
+        proof.run()
+        seconds = clock() - before
+        wrong = device.mismatches(witnesses.output, witnesses.expected)
+        strays, sums = device.strays(witnesses.guarded), device.checksums(witnesses.inputs)
+        return Proven(seconds, wrong, strays, sums)
+
+    return each_or_error(prove, proofs)
 
 
 def image_refusal(info: DeviceInfo, problem: Problem) -> str | None:
-    """Why no image of the device has so many texels, whatever its type; None when one has."""
+    """Why an image of so many texels is too large, of whatever type; None if it fits."""
     if info.max_image is None:
         return "the device has no images"
     width, height = info.max_image
@@ -431,36 +455,35 @@ def check_limits(launch: Launch, info: DeviceInfo) -> None:
         raise LaunchRefusedError(
             f"{launch.threads} threads a block; the device takes {info.max_threads_per_block}."
         )
-    for axis, size, limit in zip("xyz", launch.block, info.max_block, strict=True):
-        if size > limit:
-            raise LaunchRefusedError(f"block {axis} is {size}; the device takes {limit}.")
-    for axis, size, limit in zip("xyz", launch.grid, info.max_grid, strict=True):
-        if size > limit:
-            raise LaunchRefusedError(f"grid {axis} is {size}; the device takes {limit}.")
+    sizes = (("block", launch.block, info.max_block), ("grid", launch.grid, info.max_grid))
+    for what, given, most in sizes:
+        for axis, size, limit in zip("xyz", given, most, strict=True):
+            if size > limit:
+                raise LaunchRefusedError(f"{what} {axis} is {size}; the device takes {limit}.")
 
 
 def flush_bytes(info: DeviceInfo) -> int:
-    """Bytes to write so that nothing of use is left in the last cache level: its size.
+    """Bytes to write so that the last cache level holds nothing of use: its size.
 
     NVIDIA's harness does the same, and on an H200 twice as much gives the same times to 0.5 %.
-    256 MiB where the device does not tell its cache.
+    256 MiB for a device of unknown cache.
     """
     return info.cache or 256 * 2**20
 
 
-# Instead of a clock: the one that a device holds at its rated power.
+# In the place of a clock: the device's clock at its rated power.
 BASE = "base"
 
 
 class ClocksNotLockedError(Exception):
-    """The clocks stay free; one clause that says why."""
+    """The clocks were not locked or not freed; one clause with the reason."""
 
 
 @dataclass(frozen=True)
 class LockedClocks:
-    """How a device is held: ``base`` or MHz of the core, MHz of the memory, None where it is free.
+    """The clocks of a device: the core's in MHz or ``base``, the memory's in MHz; None: free.
 
-    `why` the clocks were not locked, where they were not.
+    `why` is the reason if they were to be locked and are not.
     """
 
     core: int | str | None
@@ -468,25 +491,16 @@ class LockedClocks:
     why: str | None = None
 
 
-class ClockLock(Protocol):
-    """The clocks of one device, which are held."""
-
-    told: LockedClocks
-
-    def free(self) -> None:
-        """Let the device choose its clocks again. Raises ClocksNotLockedError where it cannot."""
-
-
 class BackendModule(Protocol):
-    """A backend's module. Importing it imports none of the libraries behind the backend."""
+    """A backend's module. Importing it imports no library behind the backend."""
 
     def open_device(
         self, index: int, runtime: str, cache: Path, own_kernels: Mapping[str, bytes]
     ) -> Device:
         """Open device `index` in this process; `runtime` is one of the record's, if it has any.
 
-        What the backend keeps between processes goes into the folder `cache`. Raises NoDeviceError
-        with one sentence that says what is missing.
+        The folder `cache` is the backend's between processes. Raises NoDeviceError with one
+        sentence on the missing part.
         """
 
     def list_devices(self, wanted: int | None) -> Sequence[tuple[int, str]] | None:
@@ -498,46 +512,40 @@ class BackendModule(Protocol):
     def count_devices(self) -> int:
         """How many devices a process here seems able to use, asked in milliseconds.
 
-        Called only where the record says ``claims_gpu``.
+        Called only if the record says ``claims_gpu``.
         """
 
     def recorded(self) -> AbstractContextManager[None]:
-        """Within it a profiler that was told to wait reads the counters of every launch.
+        """Within it a waiting profiler reads the counters of every launch.
 
-        Entered only where the record names a ``profiler``, and once a device is open.
+        Entered only if the record names a ``profiler``, with a device open.
         """
 
-    def lock_clocks(self, uuid: str, asked: int | str) -> ClockLock:
+    def lock_clocks(self, uuid: str, asked: int | str) -> LockedClocks:
         """Hold the device at a core clock in MHz, or at ``base``, and its memory at its highest.
 
-        Called only where the record says ``locks_clocks``, in a process that opens no device.
-        Raises ClocksNotLockedError, and then nothing is changed.
+        Called only if the record says ``locks_clocks``, in a process that opens no device. Raises
+        ClocksNotLockedError, and then nothing is changed.
         """
 
     def free_clocks(self, uuid: str) -> None:
-        """What `ClockLock.free` does, for one that another process made."""
+        """Let the device choose its clocks again. Raises ClocksNotLockedError if it cannot."""
 
     def targets(self, request: BuildRequest) -> tuple[str, ...]:
-        """What the devices that are asked for need machine code of: see `KernelBuild`.
-
-        Raises NoDeviceError.
-        """
+        """The targets of the requested devices, see `KernelBuild`. Raises NoDeviceError."""
 
     def own_kernels(self, request: BuildRequest, target: str) -> bytes | None:
-        """Machine code of the kernels with which the backend looks at buffers, for `open_device`.
-
-        None where a runtime that brings its compiler along compiles them.
-        """
+        """Machine code of the backend's own kernels, for `open_device`; None if it needs none."""
 
     def compile_version(
         self, request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
     ) -> VersionBuild:
-        """A version compiled for `target`, and what was found in its machine code, if it is read.
+        """A version compiled for `target`, with the contents of its machine code if it is read.
 
         Raises BuildError, WorkloadError, or NoDeviceError without a compiler.
         """
 
 
 def functions_of(backend: Backend) -> BackendModule:
-    """The module of `backend`, imported on the first call that asks for it."""
+    """The module of `backend`, imported on the first call."""
     return cast(BackendModule, import_module(backend.module))

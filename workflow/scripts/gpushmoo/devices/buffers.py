@@ -1,14 +1,13 @@
-"""Buffers between guard zones, and images: what those of all backends have in common.
+"""Buffers between guard zones, and images: the part that all backends share.
 
-Guard zones are words of a known value before and after every buffer that a kernel is given. They
-belong to the buffer's own allocation, whose middle is handed out, so that a kernel which writes
-past its buffer finds room there, and is found.
+Guard zones are words of a known value before and after every buffer of a kernel, within the
+buffer's own allocation. A kernel that writes past its buffer writes there, and is found.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,15 +21,15 @@ from ..workloads.contract import Argument, BufferRef, SurfaceRef, TextureRef
 Found = npt.NDArray[np.uint32]
 
 _SMALL, _PAGE, _PAGES = 2**18, 2**21, 8
-# Words next to a buffer that are all looked at; of those further away one in so many is.
+# All NEAR words next to a buffer are read; of the others one in STRIDE.
 NEAR, STRIDE = 2**14, 2**10
 
 
 def guard_word(address: int) -> int:
-    """The word that stands in the zones of the buffer whose allocation has this address.
+    """The word in the zones of the buffer whose allocation has this address.
 
-    Each buffer has one of its own: a kernel that goes on copying past the ends of its buffers
-    carries the words of one zone into the other, where they must not be taken for what was there.
+    Each buffer has its own word: a kernel that copies past the ends of its buffers carries the
+    words of one zone into another zone, where they must be seen.
     """
     return (0xA5219C3D + (address >> 4) * 0x9E3779B1) % 2**32
 
@@ -38,9 +37,8 @@ def guard_word(address: int) -> int:
 def zone_bytes(nbytes: int) -> int:
     """Bytes of each of the two zones of a buffer of `nbytes`.
 
-    As many as the buffer has, up to 16 MiB. Buffers of 256 KiB and more have zones of whole pages
-    of 2 MiB and smaller ones of multiples of 512 bytes, so that the buffer keeps the alignment that
-    its allocation has.
+    As many as the buffer has, up to 16 MiB. Zones are whole pages of 2 MiB for buffers from 256 KiB
+    on, multiples of 512 bytes for smaller ones, so the buffer keeps its allocation's alignment.
     """
     step, most = (_PAGE, _PAGES) if nbytes >= _SMALL else (512, _SMALL // 512)
     return step * min(most, max(1, -(-nbytes // step)))
@@ -57,72 +55,13 @@ class Strays:
         return self.before + self.past > 0
 
 
-class GuardedBuffers(ABC):
-    """A device's buffers, opaque to the caller, each the middle of a larger one between zones."""
-
-    @abstractmethod
-    def upload(self, array: npt.NDArray[Any]) -> Any:
-        """A device buffer holding `array`. Raises OutOfDeviceMemoryError."""
-
-    @abstractmethod
-    def allocate(self, nbytes: int) -> Any:
-        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
-
-    @abstractmethod
-    def guard(self, buffer: Any) -> None:
-        """Write the guard word to the zones before and after `buffer`."""
-
-    @abstractmethod
-    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """`count` 32-bit words of `buffer` from the word `begin` on, on the host."""
-
-    @abstractmethod
-    def found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
-        """What kernels, queued for each of the buffers, add up in two words of its own."""
-
-    @abstractmethod
-    def queue_comparison(self, buffer: Any, expected: Any, found: Any) -> None:
-        """Queue what adds the number of words in which both differ to `found`: 64 bits."""
-
-    @abstractmethod
-    def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
-        """Queue what adds the words written before and past `buffer` to `found`: two words."""
-
-    @abstractmethod
-    def queue_checksum(self, buffer: Any, found: Any) -> None:
-        """Queue what adds a number for the content of `buffer` to `found`: a word."""
-
-    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
-        """Words that were written around each of the buffers, counted on the device.
-
-        Of the far words one in so many is looked at; only where there are some all are counted.
-        """
-        return [
-            self._strays([buffer], 1)[0] if strays else strays
-            for buffer, strays in zip(buffers, self._strays(buffers, STRIDE), strict=True)
-        ]
-
-    def _strays(self, buffers: Sequence[Any], stride: int) -> list[Strays]:
-        found = self.found(buffers, lambda buffer, row: self.queue_strays(buffer, row, stride))
-        return [Strays(int(before), int(past)) for before, past in found]
-
-    def checksums(self, buffers: Sequence[Any]) -> list[int]:
-        """A number for each buffer's content; one changed word always changes it."""
-        return [int(total) for total, _ in self.found(buffers, self.queue_checksum)]
-
-    def mismatches(self, buffer: Any, expected: Any) -> int:
-        """In how many 32-bit words the two differ, counted on the device."""
-        found = self.found([buffer], lambda one, row: self.queue_comparison(one, expected, row))
-        return int(found.view(np.uint64)[0, 0])
-
-
 class Image(ABC):
-    """An image of a device, and a buffer beside it for what only buffers can do."""
+    """An image of a device, and a linear buffer for operations that need one."""
 
     _linear: Any = None
 
     def linear(self) -> Any:
-        """A buffer of 32-bit words as large as the image, which must be of whole words; kept."""
+        """A buffer of 32-bit words as large as the image, made once."""
         if self._linear is None:
             self._linear = self._new_linear()
         return self._linear
@@ -140,9 +79,9 @@ class Image(ABC):
         """Queue a copy of the whole image into the buffer."""
 
 
-# Kernels of both languages, of which each says the words in capitals: of n words a thread looks at
-# FIRST(n), at every STEP-th from there on, and ends before END(n). One word that changes always
-# changes the sum, as its mixing is one to one.
+# Kernels in both languages, which define the words in capitals. Of n words a thread reads FIRST(n)
+# and every STEP-th word after it, before END(n). One changed word always changes the sum, since the
+# mixing of a word is one to one.
 KERNELS = (
     f"#define NEAR {NEAR}"
     + """
@@ -179,7 +118,7 @@ KERNEL void checksum(GLOBAL const WORD *words, const LONG n, GLOBAL WORD *found)
 
 
 def named(argument: BufferRef | TextureRef | SurfaceRef, buffers: Mapping[str, Any]) -> Any:
-    """The buffer or image that an argument names. Raises LaunchFailedError where it is none."""
+    """The buffer or image of an argument. Raises LaunchFailedError if there is none."""
     if argument.name not in buffers:
         there = ", ".join(sorted(buffers)) or "none"
         raise LaunchFailedError(

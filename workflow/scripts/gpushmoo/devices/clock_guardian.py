@@ -37,17 +37,17 @@ def main(backend: str, uuid: str, asked: str) -> int:
             return 1
         return 0
     try:
-        lock = functions.lock_clocks(uuid, int(asked) if asked.isdigit() else asked)
+        told = functions.lock_clocks(uuid, int(asked) if asked.isdigit() else asked)
     except ClocksNotLockedError as err:
         _tell(LockedClocks(None, why=str(err)))
         return 0
     try:
-        _tell(lock.told)
+        _tell(told)
         while os.read(sys.stdin.fileno(), 4096):
             pass
     finally:
         try:
-            lock.free()
+            functions.free_clocks(uuid)
         except ClocksNotLockedError as err:
             with suppress(OSError):
                 print(err, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Streams of a device, and pieces that are fed to it, each through a stream of its own."""
+"""Streams of a device, and pieces of host data that pass through a stream each."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ from ..workloads.host_fed import Piece
 T = TypeVar("T")
 
 
-class Mark(Protocol):
-    """A point in a stream's order: reached when all that was queued before is done."""
+@dataclass(frozen=True)
+class Mark:
+    """A point in a stream's order, reached when all earlier commands are done.
 
-    def seconds_since(self, other: Any) -> float:
-        """From when `other`, a mark of this device, was reached to when this one was.
+    `elapsed_s` gives the seconds between two of the backend's events, by the device's clock.
+    """
 
-        By the device's clock. Both marks' streams must have been waited for since.
-        """
+    event: Any
+    elapsed_s: Callable[[Any, Any], float]
+
+    def seconds_since(self, other: Mark) -> float:
+        """Seconds from `other` to this mark. Both marks' streams must have been waited for."""
+        return self.elapsed_s(other.event, self.event)
 
 
 class Stream(Protocol):
-    """A queue of copies and launches that run in its order, beside those of other streams.
+    """A queue of copies and launches that run in its order, independent of other streams.
 
-    A context manager: at its end the stream is waited for, and gone with all that it allocated.
+    A context manager: at its end it waits, and frees all that it allocated.
     """
 
     def __enter__(self) -> Stream:
@@ -38,37 +43,36 @@ class Stream(Protocol):
         """Wait, then free."""
 
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of undefined content, the stream's own. Raises OutOfDeviceMemoryError."""
+        """A buffer of undefined content, freed with the stream. Raises OutOfDeviceMemoryError."""
 
     def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
-        """Queue a copy of the whole flat `source` to the beginning of `target`.
+        """Queue a copy of the flat `source` on the host to the beginning of `target`.
 
-        `source` must stay as it is until the stream was waited for.
+        `source` must not change until the stream was waited for.
         """
 
     def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
-        """Queue a copy of the beginning of `source` to the whole flat `target`."""
+        """Queue a copy of the beginning of `source` to the flat `target` on the host."""
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
         """Queue a launch. Raises as `Device.bind` does."""
 
     def release(self) -> None:
-        """Give back, in the stream's order, all that it allocated."""
+        """Free all that the stream allocated, in the stream's order."""
 
     def mark(self) -> Mark:
-        """Queue a mark, which is reached when all that was queued before it is done."""
+        """Queue a mark."""
 
     def wait(self) -> None:
-        """Return when all that was queued is done. Raises LaunchFailedError or DeviceLostError."""
+        """Return when all commands are done. Raises LaunchFailedError or DeviceLostError."""
 
 
 @dataclass(frozen=True)
 class FedInTurn:
-    """What a pipeline of `StreamSetup.IN_TURN` feeds, one of its `pieces` after another.
+    """The `pieces` of a pipeline of `StreamSetup.IN_TURN`, fed one after another.
 
-    `arrays` are the flat inputs on the host, by name; `partials`, on the host as well, is where the
-    launches' partial results end up. A `poisoned` feed fills all device memory with all-ones words
-    first.
+    `arrays` are the flat inputs on the host, by name; `partials`, also on the host, receives the
+    launches' partial results. A `poisoned` feed first fills all device memory with all-ones words.
     """
 
     program: Any
@@ -84,52 +88,49 @@ class InTurn(Protocol):
     def run(self, meanwhile: Callable[[], T]) -> T:
         """Queue all pieces, call `meanwhile`, wait, and fetch the partial results.
 
-        Returns what `meanwhile` did. Whatever is raised, what was taken is given back.
+        Returns the value of `meanwhile`. All memory is freed, also after an error.
         """
 
 
+@dataclass(frozen=True)
 class StreamsInTurn:
-    """The streams of any device, see `InTurn`."""
+    """An `InTurn` by the streams of any device."""
 
-    def __init__(
-        self,
-        open_stream: Callable[[], Stream],
-        poison: Callable[[Any], None],
-        fed: FedInTurn,
-    ) -> None:
-        self._open_stream, self._poison_one, self._fed = open_stream, poison, fed
+    open_stream: Callable[[], Stream]
+    poison: Callable[[Any], None]
+    fed: FedInTurn
 
     def run(self, meanwhile: Callable[[], T]) -> T:
         """See `InTurn`."""
         with ExitStack() as held:
-            keeper = held.enter_context(self._open_stream())
-            results = keeper.allocate(self._fed.partials.nbytes)
+            keeper = held.enter_context(self.open_stream())
+            results = keeper.allocate(self.fed.partials.nbytes)
             # Other streams use it.
             keeper.wait()
             self._poison(results)
             streams = []
-            for piece in self._fed.pieces:
-                streams.append(held.enter_context(self._open_stream()))
+            for piece in self.fed.pieces:
+                streams.append(held.enter_context(self.open_stream()))
                 self._feed(piece, streams[-1], results)
             value = meanwhile()
             for stream in streams:
                 stream.wait()
-            keeper.copy_out(self._fed.partials, results)
+            keeper.copy_out(self.fed.partials, results)
             keeper.wait()
         return value
 
     def _feed(self, piece: Piece, stream: Stream, results: Any) -> None:
-        parts = {name: a[piece.begin : piece.end] for name, a in self._fed.arrays.items()}
+        parts = {name: a[piece.begin : piece.end] for name, a in self.fed.arrays.items()}
         room = {name: stream.allocate(part.nbytes) for name, part in parts.items()}
-        if self._fed.poisoned:
+        if self.fed.poisoned:
             stream.wait()
             self._poison(*room.values())
         for name, part in parts.items():
             stream.copy_in(room[name], part)
         if piece.launch is not None:
-            stream.launch(self._fed.program, piece.launch, {**room, "partials": results})
+            stream.launch(self.fed.program, piece.launch, {**room, "partials": results})
         stream.release()
 
     def _poison(self, *buffers: Any) -> None:
-        for buffer in buffers if self._fed.poisoned else ():
-            self._poison_one(buffer)
+        for buffer in buffers if self.fed.poisoned else ():
+            self.poison(buffer)

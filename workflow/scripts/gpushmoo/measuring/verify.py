@@ -12,7 +12,7 @@ from ..core.dtypes import DTYPES
 from ..core.errors import DeviceLostError, TypedError
 from ..core.schema import Status
 from ..core.space import Cell, CellGroup
-from ..devices.base import Bound, Device, Program, Sample, take_each
+from ..devices.base import Bound, Device, Program, Sample, each_or_error
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .buffers import Judged, Space
@@ -153,7 +153,7 @@ class CellSteps:
         samples: list[Sample] = [run.sample() for run in runs]
         # What the host times is not queued.
         fed = isinstance(self.folder.workload, HostFedWorkload)
-        take = take_each if fed else self.device.sample_all
+        take = partial(each_or_error, Sample.take) if fed else self.device.sample_all
         return self.announced(runs, partial(take, samples))
 
     def seconds_of(self, run: CellRun, outcome: float | TypedError) -> float | None:

@@ -1,9 +1,8 @@
-"""Buffers of the CUDA backend with their guard zones, images, and what is asked of both."""
+"""Buffers of the CUDA backend with their guard zones, and images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ import numpy.typing as npt
 from ...core.dtypes import DType
 from ...core.space import Problem
 from ...workloads.contract import TextureRef
-from ..base import Proven, Witnesses
-from ..buffers import KERNELS, STRIDE, Found, GuardedBuffers, Image, Strays, guard_word, zone_bytes
+from ..base import Device
+from ..buffers import KERNELS, STRIDE, Found, Image, guard_word, zone_bytes
 
 # CuPy's own reduction to a scalar runs in one block: half a second for what takes milliseconds.
 _COMPARE = """
@@ -57,23 +56,14 @@ def _guard_word(buffer: Any) -> np.uint32:
     return np.uint32(guard_word(buffer.base.data.ptr))
 
 
-class CudaBuffers(GuardedBuffers):
-    """Makes buffers, each the middle of a larger one, and looks at their words on the device.
+class CudaBuffers(Device):
+    """The buffers of a CUDA device: flat CuPy arrays of 32-bit words, views of their allocation."""
 
-    A buffer is a flat CuPy array of 32-bit words and a view of its whole allocation.
-    """
+    cupy: Any
+    stream: Any
 
-    def __init__(
-        self,
-        cupy: Any,
-        module: Any,
-        stream: Any,
-        units: int,
-        translated: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        """`module` is SOURCE, compiled and loaded."""
-        self._cupy, self._stream, self._translated = cupy, stream, translated
-        self._blocks = 8 * units
+    def _load_own_kernels(self, module: Any) -> None:
+        """Take the kernels out of SOURCE, compiled and loaded."""
         self._compare, self._paint, self._strays_of, self._checksum = (
             module.get_function(name) for name in ("compare", "paint", "strays", "checksum")
         )
@@ -81,8 +71,8 @@ class CudaBuffers(GuardedBuffers):
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
         zone, words = zone_bytes(nbytes) // 4, nbytes // 4
-        with self._translated():
-            whole = self._cupy.empty(words + 2 * zone, dtype=np.uint32)
+        with self.translated():
+            whole = self.cupy.empty(words + 2 * zone, dtype=np.uint32)
         buffer = whole[zone : zone + words]
         self.guard(buffer)
         return buffer
@@ -91,87 +81,47 @@ class CudaBuffers(GuardedBuffers):
         """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
         words = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
         buffer = self.allocate(words.nbytes)
-        with self._translated(), self._stream:
+        with self.translated(), self.stream:
             buffer.set(words)
-            self._stream.synchronize()
+            self.stream.synchronize()
         return buffer
 
     def guard(self, buffer: Any) -> None:
         """Write the guard word to the zones before and after `buffer`."""
         zone, word = zone_bytes(buffer.nbytes) // 4, _guard_word(buffer)
-        with self._translated(), self._stream:
+        with self.translated(), self.stream:
             for words in (buffer.base[:zone], buffer.base[-zone:]):
                 self._launch(self._paint, (words, np.uint64(zone), word))
-            self._stream.synchronize()
+            self.stream.synchronize()
 
-    def found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
-        """See `GuardedBuffers`."""
-        with self._translated(), self._stream:
-            counts = self._cupy.zeros((len(buffers), 2), dtype=np.uint32)
+    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
+        with self.translated(), self.stream:
+            counts = self.cupy.zeros((len(buffers), 2), dtype=np.uint32)
             for buffer, row in zip(buffers, counts, strict=True):
                 queue(buffer, row)
             on_host: Found = counts.get()
             return on_host
 
     def _launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
-        kernel((self._blocks,), (_THREADS,), args)
+        kernel((8 * self.info.units,), (_THREADS,), args)
 
     def queue_comparison(self, buffer: Any, expected: Any, found: Any) -> None:
-        """See `GuardedBuffers`."""
+        """See `Device`."""
         self._launch(self._compare, (buffer, expected, np.uint64(buffer.size), found))
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
-        """See `GuardedBuffers`."""
+        """See `Device`."""
         sizes = map(np.uint64, (zone_bytes(buffer.nbytes) // 4, buffer.size, stride))
         self._launch(self._strays_of, (buffer.base, _guard_word(buffer), *sizes, found))
 
     def queue_checksum(self, buffer: Any, found: Any) -> None:
-        """See `GuardedBuffers`."""
+        """See `Device`."""
         self._launch(self._checksum, (buffer, np.uint64(buffer.size), found))
 
-    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """`count` words from the word `begin` on."""
-        with self._translated(), self._stream:
+    def _read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
+        with self.translated(), self.stream:
             found: npt.NDArray[np.uint32] = buffer[begin : begin + count].get()
             return found
-
-
-class LookAt:
-    """Looks at the witnesses of many runs, each of which leaves a row of `words` 32-bit words."""
-
-    def __init__(
-        self,
-        buffers: CudaBuffers,
-        witnesses: Witnesses,
-        output: Any,
-        unload: Callable[[], None] | None,
-    ) -> None:
-        """`output` is a buffer, into which `unload` queues a copy of an output that is an image."""
-        self._buffers, self._witnesses, self._output = buffers, witnesses, output
-        self._unload = unload
-        # The count of wrong words is one of 64 bits.
-        self._sums_at = 2 + 2 * len(witnesses.guarded)
-        used = self._sums_at + len(witnesses.inputs)
-        self.words = used + used % 2
-
-    def queue(self, row: Any) -> None:
-        """Queue what fills the `row`, which holds zeros."""
-        seen = self._witnesses
-        if self._unload is not None:
-            self._unload()
-        self._buffers.queue_comparison(self._output, seen.expected, row)
-        for i, buffer in enumerate(seen.guarded):
-            self._buffers.queue_strays(buffer, row[2 + 2 * i :])
-        for i, buffer in enumerate(seen.inputs):
-            self._buffers.queue_checksum(buffer, row[self._sums_at + i :])
-
-    def proven(self, seconds: float, row: Sequence[int]) -> Proven:
-        """What a filled row says of a run that took so long."""
-        wrong = row[0] + (row[1] << 32)
-        around = row[2 : self._sums_at]
-        strays = [Strays(*pair) for pair in zip(around[::2], around[1::2], strict=True)]
-        end = self._sums_at + len(self._witnesses.inputs)
-        return Proven(seconds, wrong, strays, row[self._sums_at : end])
 
 
 # Channels that a CUDA array may have, and the bits of one.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,23 +24,22 @@ from ...workloads.contract import (
 )
 from ..base import (
     Bound,
-    Device,
     Proven,
     Reading,
     Sample,
     Witnesses,
     check_limits,
+    each_or_error,
     image_refusal,
-    take_each,
 )
-from ..buffers import check_sizes, named
+from ..buffers import Strays, check_sizes, named
 from ..builds import BuildRequest, VersionBuild, kernel_source, missing_entry
 from ..machine_code.cubins import build_options, cached_cubin, parameter_sizes, passed, stored_cubin
 from ..streams import FedInTurn
-from .buffers import SOURCE, CudaBuffers, CudaImage, LookAt, format_refusal
+from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
 from .runtime import Translate, architecture, describe, load_cupy, open_sensor
 from .streams import CudaInTurn, CudaStream, Enqueue
-from .timing import SPIN_SOURCE, CudaBound, CudaLibraryBound, EventTimer, prove_all
+from .timing import SPIN_SOURCE, CudaBound, CudaLibraryBound, EventTimer
 
 # The backend's own kernels, which measure no bandwidth.
 OWN_KERNELS = SPIN_SOURCE + SOURCE
@@ -94,10 +92,8 @@ def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
             return argument
 
 
-class CudaDevice(Device):
+class CudaDevice(CudaBuffers):
     """One CUDA device with its own stream and no memory pool."""
-
-    _buffers: CudaBuffers
 
     def __init__(
         self, index: int, cache: Path, own_kernels: Mapping[str, bytes] = MappingProxyType({})
@@ -135,7 +131,7 @@ class CudaDevice(Device):
         )
         # A pool would keep memory that the next problem needs.
         cupy.cuda.set_allocator(None)
-        self._buffers = CudaBuffers(cupy, own, self.stream, self.info.units, self.translated)
+        self._load_own_kernels(own)
         self._sensor = open_sensor(cupy.cuda.runtime.deviceGetPCIBusId(index))
 
     def translated(self) -> Translate:
@@ -241,19 +237,49 @@ class CudaDevice(Device):
         Isolated ones are taken one by one.
         """
         if any(sample.met.launch_kind == "isolated" for sample in samples):
-            return take_each(samples)
+            return each_or_error(Sample.take, samples)
         return self.timer.time_all(samples)
 
     def prove_all(self, proofs: Sequence[Bound], witnesses: Witnesses) -> list[Proven | TypedError]:
-        """All queued one behind the other; what was found is fetched once."""
-        output = witnesses.output
-        words, unload = output, None
-        if isinstance(output, CudaImage):
-            words = output.linear()
-            unload = partial(output.copy_to, words)
-        look = LookAt(self._buffers, witnesses, words, unload)
-        poison = partial(self._queue_poison, output)
-        return [*prove_all(self.cupy, self.timer, proofs, poison, look)]
+        """All are queued one behind the other; what the witnesses show is fetched once."""
+        output, guarded, inputs = witnesses.output, witnesses.guarded, witnesses.inputs
+        words = output.linear() if isinstance(output, CudaImage) else output
+        # A row for each proof: the wrong words (64 bits), two words for each guarded buffer, one
+        # for each input.
+        sums_at = 2 + 2 * len(guarded)
+        end = sums_at + len(inputs)
+
+        def queue(proof: Any, start: Any, stop: Any, row: Any) -> None:
+            with self.translated():
+                self._queue_poison(output)
+                start.record(self.stream)
+                proof.enqueue()
+                stop.record(self.stream)
+                if words is not output:
+                    output.copy_to(words)
+                self.queue_comparison(words, witnesses.expected, row)
+                for i, buffer in enumerate(guarded):
+                    self.queue_strays(buffer, row[2 + 2 * i :])
+                for i, buffer in enumerate(inputs):
+                    self.queue_checksum(buffer, row[sums_at + i :])
+
+        def proven(start: Any, stop: Any, row: Sequence[int]) -> Proven:
+            seconds = 1e-3 * float(self.cupy.cuda.get_elapsed_time(start, stop))
+            around = row[2:sums_at]
+            strays = [Strays(*pair) for pair in zip(around[::2], around[1::2], strict=True)]
+            return Proven(seconds, row[0] + (row[1] << 32), strays, row[sums_at:end])
+
+        with self.translated(), self.stream:
+            found = self.cupy.zeros((len(proofs), end + end % 2), dtype=np.uint32)
+            events = self.timer.event_pairs(len(proofs))
+            queued = [(p, *pair, row) for p, pair, row in zip(proofs, events, found, strict=True)]
+            failed = each_or_error(lambda item: queue(*item), queued)
+            rows = found.get(stream=self.stream).tolist()
+            self.stream.synchronize()
+            return [
+                proven(*pair, row) if error is None else error
+                for error, pair, row in zip(failed, events, rows, strict=True)
+            ]
 
     def reading(self) -> Reading | None:
         """What NVML tells; None without nvidia-ml-py."""

@@ -214,51 +214,35 @@ def open_sensor(bus_id: str) -> NvmlSensor | None:
         return None
 
 
-class NvmlClockLock:
-    """The clocks of one GPU, which are held until `free`; `told` says which are."""
-
-    def __init__(self, nvml: Any, handle: Any, told: LockedClocks) -> None:
-        self._nvml, self._handle, self.told = nvml, handle, told
-
-    def free(self) -> None:
-        """Both clocks, as far as they were locked. Raises ClocksNotLockedError."""
-        resets = [self._nvml.nvmlDeviceResetGpuLockedClocks]
-        if self.told.memory_mhz is not None:
-            resets.append(self._nvml.nvmlDeviceResetMemoryLockedClocks)
-        failed = []
-        for reset in resets:
-            try:
-                reset(self._handle)
-            except self._nvml.NVMLError as err:
-                failed.append(err)
-        if failed:
-            raise ClocksNotLockedError(_why(self._nvml, failed[0])) from failed[0]
-
-
-def lock_clocks(uuid: str, asked: int | str) -> NvmlClockLock:
-    """Of the GPU `uuid`: see `devices.base`."""
+def lock_clocks(uuid: str, asked: int | str) -> LockedClocks:
+    """See `devices.base`."""
     nvml, handle = _opened(uuid)
     core = nvml.NVML_CLOCK_LIMIT_ID_TDP if asked == BASE else asked
     try:
         nvml.nvmlDeviceSetGpuLockedClocks(handle, core, core)
     except nvml.NVMLError as err:
         raise ClocksNotLockedError(_why(nvml, err)) from err
-    # GPUs that have no lock of the memory's clock seldom move it.
+    # GPUs without a lock of the memory's clock seldom move it.
     memory = None
     with suppress(nvml.NVMLError):
         mhz = int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM))
         nvml.nvmlDeviceSetMemoryLockedClocks(handle, mhz, mhz)
         memory = mhz
-    return NvmlClockLock(nvml, handle, LockedClocks(asked, memory))
+    return LockedClocks(asked, memory)
 
 
 def free_clocks(uuid: str) -> None:
     """Free both clocks of the GPU `uuid`. Raises ClocksNotLockedError."""
     nvml, handle = _opened(uuid)
-    NvmlClockLock(nvml, handle, LockedClocks(None)).free()
-    # Whether it was locked is not known here, and not every GPU has such a lock.
-    with suppress(nvml.NVMLError):
-        nvml.nvmlDeviceResetMemoryLockedClocks(handle)
+    failed = []
+    for reset in (nvml.nvmlDeviceResetGpuLockedClocks, nvml.nvmlDeviceResetMemoryLockedClocks):
+        try:
+            reset(handle)
+        except nvml.NVMLError as err:
+            failed.append(err)
+    # A GPU without a lock of its memory's clock does not support freeing it either.
+    if failed and not (len(failed) == 1 and isinstance(failed[0], nvml.NVMLError_NotSupported)):
+        raise ClocksNotLockedError(_why(nvml, failed[0])) from failed[0]
 
 
 def _why(nvml: Any, err: Exception) -> str:

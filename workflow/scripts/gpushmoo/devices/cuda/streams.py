@@ -14,31 +14,13 @@ from ...core.errors import LaunchFailedError
 from ...workloads.contract import BufferRef, Launch
 from ...workloads.host_fed import Piece
 from ..machine_code.cubins import passed
-from ..streams import FedInTurn
+from ..streams import FedInTurn, Mark
 
 Enqueue = Callable[[], None]
 
 
-class CudaMark:
-    """An event that keeps its time; see `base.Mark`."""
-
-    def __init__(
-        self, cupy: Any, translated: Callable[[], AbstractContextManager[None]], stream: Any
-    ) -> None:
-        self._cupy, self._translated = cupy, translated
-        with translated():
-            self._event = cupy.cuda.Event()
-            self._event.record(stream)
-
-    def seconds_since(self, other: CudaMark) -> float:
-        """Seconds from `other` to this event, by cudaEventElapsedTime."""
-        with self._translated():
-            elapsed_ms = self._cupy.cuda.get_elapsed_time(other._event, self._event)
-        return float(elapsed_ms) * 1e-3
-
-
 class CudaStream:
-    """A queue of copies and launches on a CUDA stream; see `base.Stream`."""
+    """A CUDA stream; see `streams.Stream`."""
 
     def __init__(
         self,
@@ -60,7 +42,7 @@ class CudaStream:
         self.wait()
 
     def release(self) -> None:
-        """Give back all that was allocated, by cudaFreeAsync."""
+        """By cudaFreeAsync."""
         pointers, self._pointers = self._pointers, []
         with self._translated():
             for pointer in pointers:
@@ -77,12 +59,12 @@ class CudaStream:
         return self._cupy.ndarray(size // 4, np.uint32, cuda.MemoryPointer(memory, 0))
 
     def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
-        """Queue a copy of `source` on the host to the beginning of `target`."""
+        """See `Stream`."""
         with self._translated():
             target.data.copy_from_host_async(source.ctypes.data, source.nbytes, self._stream)
 
     def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
-        """Queue a copy of the beginning of `source` to `target` on the host."""
+        """See `Stream`."""
         with self._translated():
             source.data.copy_to_host_async(target.ctypes.data, target.nbytes, self._stream)
 
@@ -92,12 +74,19 @@ class CudaStream:
         with self._translated(), self._stream:
             enqueue()
 
-    def mark(self) -> CudaMark:
-        """Queue a CUDA event behind all that the stream holds, by cudaEventRecord."""
-        return CudaMark(self._cupy, self._translated, self._stream)
+    def mark(self) -> Mark:
+        """Record a CUDA event."""
+        with self._translated():
+            event = self._cupy.cuda.Event()
+            event.record(self._stream)
+        return Mark(event, self._elapsed_s)
+
+    def _elapsed_s(self, start: Any, stop: Any) -> float:
+        with self._translated():
+            return float(self._cupy.cuda.get_elapsed_time(start, stop)) * 1e-3
 
     def wait(self) -> None:
-        """Return when all that was queued is done, by cudaStreamSynchronize."""
+        """By cudaStreamSynchronize."""
         with self._translated():
             self._stream.synchronize()
 

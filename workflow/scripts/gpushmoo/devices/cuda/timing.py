@@ -1,4 +1,4 @@
-"""What the CUDA backend times and proves: launches of each kind, and calls of a library."""
+"""Times launches of each kind and calls of a library by CUDA events."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import DeviceError, DeviceLostError, LaunchRefusedError
+from ...core.errors import LaunchRefusedError, TypedError
 from ...core.space import USUAL, Condition
-from ..base import Bound, DeviceInfo, Proven, Sample, flush_bytes
-from .buffers import LookAt
+from ..base import DeviceInfo, Sample, each_or_error, flush_bytes
 from .runtime import Translate
 
 # One thread that keeps the stream busy while the host queues what is to be timed.
@@ -108,39 +107,33 @@ class EventTimer:
             log.warning("the host is too slow: a sample may hold %d us of its time", spin_us)
             return queued.seconds()
 
-    def time_all(self, samples: Sequence[Sample]) -> list[float | DeviceError]:
-        """Seconds per launch of each, or what went wrong with it, all behind one spin.
+    def time_all(self, samples: Sequence[Sample]) -> list[float | TypedError]:
+        """Seconds per launch or the error of each, all behind one spin.
 
         While the device takes one sample, the host queues the next. None of them may be isolated.
         Raises DeviceLostError.
         """
-        taken: list[float | DeviceError] = [math.nan] * len(samples)
-        plans: dict[int, Steps] = {}
-        for i, sample in enumerate(samples):
-            try:
-                plans[i] = steps_of(sample)
-            except DeviceLostError:
-                raise
-            except DeviceError as err:
-                taken[i] = err
-        queued: dict[int, Queued] = {}
+        plans = each_or_error(steps_of, samples)
+        place = 0
+
+        def queue(plan: Steps | TypedError) -> Queued:
+            nonlocal place
+            if isinstance(plan, TypedError):
+                raise plan
+            with self.translated():
+                queued = self._queue(plan, place)
+            place += plan.times
+            return queued
+
         with self.translated(), self.stream:
             self.spin(SPINS_US[0])
-            place = 0
-            for i, steps in plans.items():
-                try:
-                    with self.translated():
-                        queued[i] = self._queue(steps, place)
-                except DeviceLostError:
-                    raise
-                except DeviceError as err:
-                    taken[i] = err
-                place += steps.times
+            found = each_or_error(queue, plans)
             self.stream.synchronize()
-            for i, on_its_way in queued.items():
-                late = on_its_way.late
-                taken[i] = self.time(plans[i]) if late else on_its_way.seconds()
-        return taken
+            return [q if isinstance(q, TypedError) else self._seconds(q) for q in found]
+
+    def _seconds(self, queued: Queued) -> float:
+        """Per launch; a late sample is taken again."""
+        return self.time(queued.steps) if queued.late else queued.seconds()
 
     def spin(self, microseconds: int) -> None:
         """Queue a kernel that takes about so long at the highest clock."""
@@ -250,39 +243,3 @@ def steps_of(sample: Sample) -> Steps:
     """How `sample`, of a bound of this backend, is taken."""
     assert isinstance(sample.bound, CudaBound)
     return sample.bound.steps(sample.launches, sample.met)
-
-
-Queue = Callable[[], None]
-
-
-def prove_all(
-    cupy: Any, timer: EventTimer, proofs: Sequence[Bound], poison: Queue, look: LookAt
-) -> list[Proven | DeviceError]:
-    """Queue for each: `poison`, its launch between events, and what `look` queues.
-
-    What each did, or what went wrong with it. Raises DeviceLostError.
-    """
-    failed: dict[int, DeviceError] = {}
-    with timer.translated(), timer.stream:
-        found = cupy.zeros((len(proofs), look.words), dtype=np.uint32)
-        events = timer.event_pairs(len(proofs))
-        for i, (proof, (start, stop)) in enumerate(zip(proofs, events, strict=True)):
-            assert isinstance(proof, CudaBound)
-            try:
-                with timer.translated():
-                    poison()
-                    start.record(timer.stream)
-                    proof.enqueue()
-                    stop.record(timer.stream)
-                    look.queue(found[i])
-            except DeviceLostError:
-                raise
-            except DeviceError as err:
-                failed[i] = err
-        rows = found.get(stream=timer.stream).tolist()
-        timer.stream.synchronize()
-        elapsed_ms = cupy.cuda.get_elapsed_time
-        return [
-            failed[i] if i in failed else look.proven(float(elapsed_ms(*pair)) * 1e-3, row)
-            for i, (pair, row) in enumerate(zip(events, rows, strict=True))
-        ]

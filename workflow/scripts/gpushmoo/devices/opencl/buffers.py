@@ -1,9 +1,8 @@
-"""Buffers of the OpenCL backend with their guard zones, images, and what is asked of both."""
+"""Buffers of the OpenCL backend with their guard zones, and images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ import numpy.typing as npt
 
 from ...core.dtypes import DType
 from ...core.space import Problem
-from ..buffers import KERNELS, STRIDE, Found, GuardedBuffers, Image, guard_word, zone_bytes
+from ..base import Device
+from ..buffers import KERNELS, STRIDE, Found, Image, guard_word, zone_bytes
 
 _COMPARE = """
 __kernel void compare(__global const uint *a, __global const uint *b, const ulong n,
@@ -49,18 +49,16 @@ def _guard_word(buffer: Any) -> np.uint32:
     return np.uint32(guard_word(buffer.whole.int_ptr))
 
 
-class OpenCLBuffers(GuardedBuffers):
-    """Makes buffers, each the middle of a larger one, and looks at their words on the device."""
+class OpenCLBuffers(Device):
+    """The buffers of an OpenCL device, sub-buffers of their allocation `whole`."""
 
-    def __init__(
-        self,
-        cl: Any,
-        context: Any,
-        queue: Any,
-        translated: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        """Build the kernels; pyopencl's errors come out as they are."""
-        self._cl, self._context, self._queue, self._translated = cl, context, queue, translated
+    _cl: Any
+    _context: Any
+    _queue: Any
+
+    def _build_own_kernels(self) -> None:
+        """Raises pyopencl's errors."""
+        cl, context = self._cl, self._context
         device = context.devices[0]
         cpu = device.type & cl.device_type.CPU
         self._sizes = ((8 * device.max_compute_units,), (1,)) if cpu else ((4096,), (64,))
@@ -73,7 +71,7 @@ class OpenCLBuffers(GuardedBuffers):
     def allocate(self, nbytes: int) -> Any:
         """A buffer of undefined content between painted zones. Raises OutOfDeviceMemoryError."""
         zone = zone_bytes(nbytes)
-        with self._translated():
+        with self.translated():
             flags = self._cl.mem_flags.READ_WRITE
             whole = self._cl.Buffer(self._context, flags, nbytes + 2 * zone)
             buffer = whole.get_sub_region(zone, nbytes)
@@ -85,7 +83,7 @@ class OpenCLBuffers(GuardedBuffers):
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A buffer that holds `array`. Raises OutOfDeviceMemoryError."""
         buffer = self.allocate(array.nbytes)
-        with self._translated():
+        with self.translated():
             self._cl.enqueue_copy(self._queue, buffer, np.ascontiguousarray(array))
         return buffer
 
@@ -93,15 +91,14 @@ class OpenCLBuffers(GuardedBuffers):
         """Write the guard word to the zones before and after `buffer`."""
         zone = zone_bytes(buffer.size)
         value = np.full(1, _guard_word(buffer))
-        with self._translated():
+        with self.translated():
             for begin in (0, zone + buffer.size):
                 self._cl.enqueue_fill_buffer(self._queue, buffer.whole, value, begin, zone).wait()
 
-    def found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
-        """See `GuardedBuffers`."""
+    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
         found = np.zeros((len(buffers), 2), np.uint32)
         flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
-        with self._translated():
+        with self.translated():
             results = [self._cl.Buffer(self._context, flags, hostbuf=row) for row in found]
             for buffer, result in zip(buffers, results, strict=True):
                 queue(buffer, result)
@@ -110,25 +107,24 @@ class OpenCLBuffers(GuardedBuffers):
         return found
 
     def queue_comparison(self, buffer: Any, expected: Any, found: Any) -> None:
-        """See `GuardedBuffers`; 32 bits of it, which count the words of 16 GiB."""
+        """See `Device`; 32 bits of it, which count the words of 16 GiB."""
         words = np.uint64(buffer.size // 4)
         self._compare(self._queue, *self._sizes, buffer, expected, words, found)
 
     def queue_strays(self, buffer: Any, found: Any, stride: int = STRIDE) -> None:
-        """See `GuardedBuffers`."""
+        """See `Device`."""
         numbers = map(np.uint64, (zone_bytes(buffer.size) // 4, buffer.size // 4, stride))
         word = _guard_word(buffer)
         self._strays_of(self._queue, *self._sizes, buffer.whole, word, *numbers, found)
 
     def queue_checksum(self, buffer: Any, found: Any) -> None:
-        """See `GuardedBuffers`."""
+        """See `Device`."""
         words = np.uint64(buffer.size // 4)
         self._checksum(self._queue, *self._sizes, buffer, words, found)
 
-    def words(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
-        """`count` words from the word `begin` on."""
+    def _read(self, buffer: Any, begin: int, count: int) -> npt.NDArray[np.uint32]:
         found = np.empty(count, np.uint32)
-        with self._translated():
+        with self.translated():
             self._cl.enqueue_copy(self._queue, found, buffer, src_offset=4 * begin)
         return found
 

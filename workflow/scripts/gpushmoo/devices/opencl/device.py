@@ -30,7 +30,7 @@ from ...workloads.contract import (
     SurfaceRef,
     TextureRef,
 )
-from ..base import Device, check_limits, flush_bytes, image_refusal
+from ..base import check_limits, flush_bytes, image_refusal
 from ..buffers import check_count, named
 from ..builds import BuildRequest, VersionBuild, missing_entry
 from .buffers import OpenCLBuffers, OpenCLImage, format_refusal
@@ -128,7 +128,7 @@ class _Translate:
         raise LaunchFailedError(text) from err
 
 
-class OpenCLDevice(Device):
+class OpenCLDevice(OpenCLBuffers):
     """One OpenCL device with a profiling queue."""
 
     def __init__(self, runtime: str, index: int, cache: Path) -> None:
@@ -144,7 +144,7 @@ class OpenCLDevice(Device):
         )
         self._filler: Any = None
         try:
-            self._buffers = OpenCLBuffers(cl, self._context, self._queue, self.translated)
+            self._build_own_kernels()
             self._self_test()
         except cl.Error as err:
             reason = next((t for t in str(err).splitlines() if t.startswith("error:")), str(err))

@@ -9,25 +9,14 @@ from typing import Any
 import numpy.typing as npt
 
 from ...workloads.contract import Launch
+from ..streams import Mark
 
 # Queues a launch on a command queue.
 Enqueue = Callable[[Any], Any]
 
 
-class OpenCLMark:
-    """A marker with its times; see `base.Mark`."""
-
-    def __init__(self, event: Any, translated: Callable[[], AbstractContextManager[None]]) -> None:
-        self._event, self._translated = event, translated
-
-    def seconds_since(self, other: OpenCLMark) -> float:
-        """Between the ends of the two markers."""
-        with self._translated():
-            return float(self._event.profile.end - other._event.profile.end) * 1e-9
-
-
 class OpenCLStream:
-    """An in-order command queue; see `base.Stream`."""
+    """An in-order command queue; see `streams.Stream`."""
 
     def __init__(
         self,
@@ -71,11 +60,11 @@ class OpenCLStream:
         return buffer
 
     def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
-        """Queue a copy of `source` on the host to the beginning of `target`."""
+        """See `Stream`."""
         self._copy(target, source)
 
     def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
-        """Queue a copy of the beginning of `source` to `target` on the host."""
+        """See `Stream`."""
         self._copy(target, source)
 
     def _copy(self, target: Any, source: Any) -> None:
@@ -91,13 +80,17 @@ class OpenCLStream:
             # A runtime may hold what was queued back until someone waits.
             self._queue.flush()
 
-    def mark(self) -> OpenCLMark:
-        """Queue a marker behind all that the stream holds, by clEnqueueMarkerWithWaitList."""
+    def mark(self) -> Mark:
+        """By clEnqueueMarkerWithWaitList."""
         with self._translated():
-            return OpenCLMark(self._cl.enqueue_marker(self._queue), self._translated)
+            return Mark(self._cl.enqueue_marker(self._queue), self._elapsed_s)
+
+    def _elapsed_s(self, start: Any, stop: Any) -> float:
+        with self._translated():
+            return float(stop.profile.end - start.profile.end) * 1e-9
 
     def wait(self) -> None:
-        """Return when all that was queued is done, by clFinish."""
+        """By clFinish."""
         with self._translated():
             self._queue.finish()
         self._events.clear()

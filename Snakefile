@@ -24,9 +24,10 @@ include: "workflow/rules/report.smk"
 include: "workflow/rules/compare.smk"
 
 
-for chapter_rules in flow.chapter_rules:
+for chapter in flow.config.chapters.values():
+    if chapter.folder.rules:
 
-    include: chapter_rules
+        include: chapter.folder.rules
 
 
 rule all:
@@ -42,11 +43,11 @@ rule all:
 rule cells:
     input:
         flow.shard_files,
-        flow.chapter_measured,
+        [file for c in flow.config.chapters.values() for file in c.plan.measured],
         flow.study_files,
     localrule: True
 
 
-rerun_changed_scripts(workflow)
+complete_rules(flow, workflow)
 remake_damaged(flow, workflow)
 check_at_start(flow, workflow)

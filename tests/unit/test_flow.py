@@ -56,10 +56,9 @@ def test_the_largest_problem_is_drawn_below_the_headings_of_the_kernels_views(
         "workingset-global_store",
     ]
     assert all(f"{flow.results}/figures/{f.name}.svg" in flow.figure_files for f in flow.figures)
-    pairs = zip(flow.figure_files, flow.figure_notes, strict=True)
-    assert all(figure.removesuffix("svg") == note.removesuffix("json") for figure, note in pairs)
     assert flow.ceiling_kernels == {"global_load": "load", "global_store": "store"}
-    assert {title: len(files) for title, files in flow.figure_sections.items()} == {
+    told = flow.report_params(SimpleNamespace())
+    assert {title: len(files) for title, files in told["sections"].items()} == {
         "Bandwidth over one parameter": 1,
         "Block shape": 1,
         "Ceiling and caches": 3,
@@ -148,7 +147,7 @@ def plan_of(flow: Flow) -> StreamedPlan:
 
 def studies(flow: Flow) -> list[str]:
     """Studies that the run has, measured here or recorded."""
-    return list(plan_of(flow).files or {}) if "streamed_dot" in flow.chapters else []
+    return list(plan_of(flow).files or {}) if "streamed_dot" in flow.config.chapters else []
 
 
 def study_params(flow: Flow, study: str) -> dict[str, Any]:

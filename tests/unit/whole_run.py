@@ -63,7 +63,7 @@ def _measure(flow: Flow, cache: Path) -> None:
         first = None if shard.repeat == 1 else Path(flow.first_repeat(wildcards))
         task = ShardTask(flow.measure_params(wildcards), (1, 1), cache, first)
         run_shard(task, out, terminal)
-    for chapter in flow.chapters.values():
+    for chapter in flow.config.chapters.values():
         if isinstance(plan := chapter.plan, StreamedPlan):
             for study, file in (plan.files or {}).items():
                 spec = plan.study_params(study, flow.job_device)
@@ -88,7 +88,7 @@ def _simulate(flow: Flow, dataset: Path) -> None:
 
 
 def _device_plans(flow: Flow) -> list[DevicePlan]:
-    plans = [chapter.plan for chapter in flow.chapters.values()]
+    plans = [chapter.plan for chapter in flow.config.chapters.values()]
     return [plan for plan in plans if isinstance(plan, DevicePlan)]
 
 

@@ -48,13 +48,15 @@ def test_every_promised_file_is_there(finished: FinishedProject) -> None:
         promised.append(f"logs/measure/{name.replace('/', '-')}.log")
     promised += ["summary/ceiling.json", "summary/best.parquet"]
     promised += ["report.pdf", "report.json", "summary/verdict.txt", "figures-tesla-c1060.pdf"]
-    promised += ["explorer.html"]
+    promised += ["explorer.html", "benchmarks/best.tsv"]
+    promised += [f"benchmarks/figure-{figures[-1]}.tsv"]
     promised += ["simulated/tesla-c1060-checks.json"]
     parts = ("blocks", "tables", "questions", "profile", "tiles")
     promised += [f"simulated/tesla-c1060-{part}.parquet" for part in parts]
     empty = [p for p in promised if not (results / p).is_file() or not (results / p).stat().st_size]
     assert empty == []
     assert (results / "report.pdf").read_bytes().startswith(b"%PDF-")
+    assert (results / "logs/best.log").exists()
 
 
 def test_what_is_not_recorded_as_asked_is_made_anew_and_named_and_the_rest_is_copied(

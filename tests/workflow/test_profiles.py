@@ -49,16 +49,6 @@ def test_a_named_backend_is_planned_on_a_host_without_a_device(bare: Project, pr
         assert int(job["runtime"]) > 0
 
 
-def test_only_what_is_measured_runs_elsewhere() -> None:
-    """All else is seconds of one core: each rule must say so, since none inherits localrule."""
-    files = [ROOT / "Snakefile", *ROOT.glob("workflow/rules/*.smk")]
-    rules = "\n".join(p.read_text() for p in [*files, *ROOT.glob("reports/chapters/*/rules.smk")])
-    parts = re.split(r"^ *(?:use rule \w+ as|rule) (\w+)(?:| with):", rules, flags=re.MULTILINE)
-    bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
-    elsewhere = {name for name, body in bodies.items() if "localrule: True\n" not in body}
-    assert elsewhere == {"build_kernel", "measure", "repeat", "study_dot", "counters", "energy"}
-
-
 def test_on_slurm_a_job_is_of_one_node(bare: Project) -> None:
     assert {j["nodes"] for j in resources_of(dry_run(bare, "slurm", "cuda"), "measure")} == {"1"}
 
@@ -97,4 +87,3 @@ def test_a_study_that_is_asked_for_is_planned_with_a_gpu_of_its_own(bare: Projec
     [job] = resources_of(bare.snakemake(*args, config=config, cores=None), "counters")
     assert job["lsf_extra"] == "-gpu num=1:j_exclusive=yes"
     assert job["gpu"] == "1"
-    assert resources_of(dry_run(bare, "lsf", "cuda"), "counters") == []

@@ -8,16 +8,12 @@ use rule stage as aggregate with:
         shards=local(flow.shard_files) if flow.config.dataset else flow.shard_files,
     output:
         directory(flow.dataset),
-    log:
-        flow.path("logs", "aggregate.log"),
-    benchmark:
-        flow.path("benchmarks", "aggregate.tsv")
-    localrule: True
     params:
         call="gpushmoo.analysis.aggregate:aggregate_run",
         # Recorded ones may be of several: their names keep them apart.
         one_model=flow.config.dataset is None,
-        plan=flow.shard_plan,
+        # The shards of a recorded data set tell their own.
+        plan=None if flow.config.dataset else flow.plan.as_plain(),
 
 
 use rule stage as ceiling with:
@@ -25,11 +21,6 @@ use rule stage as ceiling with:
         dataset=flow.dataset,
     output:
         flow.path("summary", "ceiling.json"),
-    log:
-        flow.path("logs", "ceiling.log"),
-    benchmark:
-        flow.path("benchmarks", "ceiling.tsv")
-    localrule: True
     params:
         call="gpushmoo.analysis.ceiling:measure_ceiling",
         kinds=flow.ceiling_kernels,
@@ -41,11 +32,6 @@ use rule stage as best with:
         ceiling=flow.path("summary", "ceiling.json"),
     output:
         flow.path("summary", "best.parquet"),
-    log:
-        flow.path("logs", "best.log"),
-    benchmark:
-        flow.path("benchmarks", "best.tsv")
-    localrule: True
     params:
         call="gpushmoo.analysis.best:write_best",
         host_fed=flow.host_fed_kernels,
@@ -58,11 +44,6 @@ use rule stage as machine with:
         dataset=flow.dataset,
     output:
         flow.path("model", "machine.json"),
-    log:
-        flow.path("logs", "machine.log"),
-    benchmark:
-        flow.path("benchmarks", "machine.tsv")
-    localrule: True
     params:
         call="gpushmoo.model.machine:measure_machine",
 
@@ -70,16 +51,15 @@ use rule stage as machine with:
 use rule stage as device_model with:
     input:
         dataset=flow.dataset,
-        code=flow.recorded_code,
+        code=flow.recorded_beside("code_paths.json"),
     output:
         fits=flow.path("model", "device.json"),
         table=flow.path("model", "device.parquet"),
-    log:
-        flow.path("logs", "device-model.log"),
-    benchmark:
-        flow.path("benchmarks", "device-model.tsv")
-    localrule: True
     params:
         call="gpushmoo.model.stage:fit_devices",
         folders=flow.kernel_places,
-        digests=flow.kernel_digests,
+        # The model asks kernels' Python what threads access.
+        digests={
+            name: code_digest(ROOT / folder / "workload.py")
+            for name, folder in flow.kernel_places.items()
+        },

@@ -1,15 +1,15 @@
 # Loads the library and checks the configuration before any job exists.
 try:
-    from gpushmoo.planning.digest import page_digest
+    from gpushmoo.planning.digest import code_digest, page_digest
     from gpushmoo.planning.figure_plan import figure_labels, figure_note
     from gpushmoo.planning.snakemake_hooks import (
         build_input,
         check_at_start,
+        complete_rules,
         job_python,
         limit_gpus,
         load_flow,
         remake_damaged,
-        rerun_changed_scripts,
         shards_anew,
         tell_lost_jobs,
     )
@@ -30,7 +30,7 @@ except KeyboardInterrupt:
 
 
 # Scripts of a chapter's rules import the chapter, wherever its folder lies.
-lend_imports(c.folder.path.parent.resolve() for c in flow.chapters.values())
+lend_imports(c.folder.path.parent.resolve() for c in flow.config.chapters.values())
 # What compiles for a device or opens it; all else needs no CuPy.
 on_cuda = flow.backend is not None and flow.backend.name == "cuda"
 device_environment = str(ROOT / ("environment-cuda.yml" if on_cuda else "environment.yml"))
@@ -43,15 +43,13 @@ wildcard_constraints:
     dtype="[a-z0-9]+",
     shard="[0-9]+-of-[0-9]+",
     repeat="[0-9]+",
-    figure=flow.figure_pattern,
+    figure=rf"({'|'.join(sorted({figure.view.kind for figure in flow.figures}))})-.+",
 
 
-# What stages of a minute at most have in common. Each names the function that it calls.
+# What stages of a minute at most have in common. Each names the function that it calls; log and benchmark
+# have its own name, and it runs on this host (`complete_rules`).
 rule stage:
-    log:
-        flow.path("logs", "stage.log"),
-    localrule: True
     conda:
-        "../../environment.yml"
+        str(ROOT / "environment.yml")
     script:
-        "../scripts/stage.py"
+        str(ROOT / "workflow/scripts/stage.py")

@@ -9,33 +9,23 @@ rule compare:
 
 use rule stage as compared with:
     input:
-        flow.compared_inputs,
+        lambda wildcards: flow.compared_files,
     output:
         tables=flow.comparison_files,
-    log:
-        flow.path("logs", "compare.log"),
-    benchmark:
-        flow.path("benchmarks", "compare.tsv")
-    localrule: True
     params:
         call="gpushmoo.report.comparison:compare_runs",
-        spec=flow.compared_params,
+        spec=flow.config.compared or {},
         template=flow.template_digest(),
 
 
 use rule stage as explore_compared with:
     input:
-        flow.compared_inputs,
+        lambda wildcards: flow.compared_files,
     output:
         flow.path("compare", "explorer.html"),
-    log:
-        flow.path("logs", "explore-compared.log"),
-    benchmark:
-        flow.path("benchmarks", "explore-compared.tsv")
-    localrule: True
     params:
         call="gpushmoo.explorer.explore:explore_compared",
-        spec=flow.compared_params,
+        spec=flow.config.compared or {},
         page=page_digest(),
 
 
@@ -47,11 +37,6 @@ use rule stage as guard with:
         groups=flow.path("compare", "groups.parquet"),
     output:
         flow.path("compare", "guard.txt"),
-    log:
-        flow.path("logs", "guard.log"),
-    benchmark:
-        flow.path("benchmarks", "guard.tsv")
-    localrule: True
     params:
         call="gpushmoo.comparing.comparison:guard",
 
@@ -59,18 +44,13 @@ use rule stage as guard with:
 # The run beside earlier ones; only where the key `history` names some.
 use rule stage as history with:
     input:
-        flow.history_inputs,
+        lambda wildcards: flow.earlier_files,
         dataset=flow.dataset,
     output:
         tables=flow.history_tables,
-    log:
-        flow.path("logs", "history.log"),
-    benchmark:
-        flow.path("benchmarks", "history.tsv")
-    localrule: True
     params:
         call="gpushmoo.comparing.history:write_history",
-        spec=flow.history_params,
+        spec={"run": flow.config["run"], **(flow.config.earlier or {})},
 
 
 use rule stage as figure_history with:
@@ -84,11 +64,6 @@ use rule stage as figure_history with:
             labels=figure_labels,
         ),
         note=flow.path("figures", "history.json"),
-    log:
-        flow.path("logs", "figure-history.log"),
-    benchmark:
-        flow.path("benchmarks", "figure-history.tsv")
-    localrule: True
     params:
         call="gpushmoo.figures.timelines:history_figure",
         note=figure_note,

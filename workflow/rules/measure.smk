@@ -34,11 +34,6 @@ rule build_kernel:
 use rule stage as build with:
     input:
         builds=flow.build_files,
-    log:
-        flow.path("logs", "build.log"),
-    benchmark:
-        flow.path("benchmarks", "build.tsv")
-    localrule: True
     params:
         call="gpushmoo.devices.building:refuse_failures",
 

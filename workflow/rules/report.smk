@@ -8,20 +8,15 @@ use rule stage as figure with:
         svg=report(
             flow.path("figures", "{figure}.svg"),
             caption="../report/figure.rst",
-            category=flow.figure_heading,
+            category=lambda wildcards: flow.figure(wildcards).view.section(),
             labels=figure_labels,
         ),
         note=flow.path("figures", "{figure}.json"),
-    log:
-        flow.path("logs", "figure-{figure}.log"),
-    benchmark:
-        flow.path("benchmarks", "figure-{figure}.tsv")
-    localrule: True
     params:
         call="gpushmoo.figures.stage:draw_figure",
         note=figure_note,
         spec=flow.figure_params,
-        views=flow.figure_code,
+        views=lambda wildcards: flow.figure(wildcards).code,
 
 
 # Only in runs with the study of energy, or with a recorded one.
@@ -36,11 +31,6 @@ use rule stage as figure_energy with:
             labels=figure_labels,
         ),
         note=flow.path("figures", "energy.json"),
-    log:
-        flow.path("logs", "figure-energy.log"),
-    benchmark:
-        flow.path("benchmarks", "figure-energy.tsv")
-    localrule: True
     params:
         call="gpushmoo.figures.energy:energy_figure",
         note=figure_note,
@@ -49,7 +39,7 @@ use rule stage as figure_energy with:
 use rule stage as report with:
     input:
         figures=flow.figure_files,
-        notes=flow.figure_notes,
+        notes=[str(Path(file).with_suffix(".json")) for file in flow.figure_files],
         dataset=flow.dataset,
         best=flow.path("summary", "best.parquet"),
         ceiling=flow.path("summary", "ceiling.json"),
@@ -60,7 +50,9 @@ use rule stage as report with:
         history=flow.history_files,
         chapters=[
             file if Path(file).is_relative_to(flow.results) else local(file)
-            for file in flow.chapter_reads
+            for chapter in flow.config.chapters.values()
+            for files in chapter.plan.reads.values()
+            for file in files
         ],
     output:
         facts=flow.path("report.json"),
@@ -70,11 +62,6 @@ use rule stage as report with:
             category="Report",
             labels={"figure": "The whole report as a PDF"},
         ),
-    log:
-        flow.path("logs", "report.log"),
-    benchmark:
-        flow.path("benchmarks", "report.tsv")
-    localrule: True
     params:
         call="gpushmoo.report.build:report_of_run",
         spec=flow.report_params,
@@ -93,11 +80,6 @@ use rule stage as explorer with:
             category="Explorer",
             labels={"page": "All cells"},
         ),
-    log:
-        flow.path("logs", "explorer.log"),
-    benchmark:
-        flow.path("benchmarks", "explorer.tsv")
-    localrule: True
     params:
         call="gpushmoo.explorer.explore:write_run_page",
         run=flow.config["run"],
@@ -114,11 +96,6 @@ use rule stage as verdict with:
         others=flow.chapter_products,
     output:
         flow.path("summary", "verdict.txt"),
-    log:
-        flow.path("logs", "verdict.log"),
-    benchmark:
-        flow.path("benchmarks", "verdict.tsv")
-    localrule: True
     params:
         call="gpushmoo.report.first_page:verdict",
         strict=flow.config["strict"],
@@ -131,11 +108,6 @@ use rule stage as export with:
         dataset=flow.dataset,
     output:
         directory(flow.path("export")),
-    log:
-        flow.path("logs", "export.log"),
-    benchmark:
-        flow.path("benchmarks", "export.tsv")
-    localrule: True
     params:
         call="gpushmoo.exporting.write:export_run",
         run=flow.config["run"],

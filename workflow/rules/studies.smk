@@ -29,15 +29,10 @@ use rule stage as energy_cells with:
         best=flow.path("summary", "best.parquet"),
     output:
         flow.path("summary", "energy_cells.json"),
-    log:
-        flow.path("logs", "energy-cells.log"),
-    benchmark:
-        flow.path("benchmarks", "energy-cells.tsv")
-    localrule: True
     params:
         call="gpushmoo.analysis.energy:write_energy_cells",
         left_out=flow.host_fed_kernels,
-        controls=flow.control_variants,
+        controls={n: list(w.controls) for n, w in flow.workloads.items() if w.controls},
 
 
 # As `counters`.

@@ -32,18 +32,7 @@ if flow.config.dataset is None:
             "../../../workflow/scripts/stage.py"
 
 
-# What both kinds of figures have in common; each names the function that it calls.
-rule dots:
-    log:
-        flow.path("logs", "dots.log"),
-    localrule: True
-    conda:
-        "../../../environment.yml"
-    script:
-        "../../../workflow/scripts/stage.py"
-
-
-use rule dots as figure_dot with:
+use rule stage as figure_dot with:
     input:
         dataset=flow.dataset,
     output:
@@ -54,11 +43,6 @@ use rule dots as figure_dot with:
             labels=figure_labels,
         ),
         note=flow.path("figures", "dot-{plot}.json"),
-    log:
-        flow.path("logs", "figure-dot-{plot}.log"),
-    benchmark:
-        flow.path("benchmarks", "figure-dot-{plot}.tsv")
-    localrule: True
     params:
         call="streamed_dot.figure_dot:draw_plot",
         plot=lambda wildcards: wildcards.plot,
@@ -66,7 +50,7 @@ use rule dots as figure_dot with:
         published=flow.template_digest(),
 
 
-use rule dots as figure_study with:
+use rule stage as figure_study with:
     input:
         # A recorded study lies here, wherever the results go.
         table=lambda wildcards: (
@@ -82,11 +66,6 @@ use rule dots as figure_study with:
             labels=figure_labels,
         ),
         note=flow.path("figures", "{study}-dot.json"),
-    log:
-        flow.path("logs", "figure-{study}-dot.log"),
-    benchmark:
-        flow.path("benchmarks", "figure-{study}-dot.tsv")
-    localrule: True
     params:
         call="streamed_dot.figure_studies:draw_study",
         study=lambda wildcards: wildcards.study,

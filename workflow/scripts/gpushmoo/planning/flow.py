@@ -21,18 +21,16 @@ from ..studies.sample import designed_sample
 from ..workloads.contract import Workload
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
-from .chapters import PlannedChapter
 from .config import SWEPT_STUDIES, RunConfig, check_memory, load_config
-from .digest import code_digest, library_digest, module_digest, template_digest
+from .digest import library_digest, module_digest, template_digest
 from .figure_plan import FigureSpec, figures_of
 from .plan import ShardJob, build_params, named_shard, plan_shards, run_plan
 from .sweeps import refuse_kinds
 
 # Does the measuring jobs.
 MEASURING = "gpushmoo.measuring.server"
-# Beside recorded shards: the ways through their kernels' machine code, where they do not tell them,
-# and how busy the units of the device were.
-CODE_FILE, COUNTED = "code_paths.json", "counters.json"
+# How busy the units of the device were, of a run or recorded with its shards.
+COUNTED = "counters.json"
 # What a comparison and a history write, each in a folder of its name.
 COMPARISON = (
     *("cells.parquet", "groups.parquet", "drift.parquet", "summary.md"),
@@ -107,11 +105,6 @@ class Flow:
         """What the measuring jobs are told."""
         return run_plan(self.config, self.choice.backend, self.choice.runtime)
 
-    @property
-    def plan_file(self) -> str:
-        """Where the plan lies from the moment at which the first job starts."""
-        return self.path(PLAN_FILE)
-
     def measure_params(self, wildcards: Any) -> dict[str, Any]:
         """Parameters of the measuring job that the wildcards name; see `SweepPlan.shard_params`."""
         shard = named_shard(wildcards)
@@ -129,14 +122,9 @@ class Flow:
             "again": sorted(self.config.again),
             "cache": self.cache,
             "code": " ".join(code),
-            "plan": self.plan_file,
+            "plan": self.path(PLAN_FILE),
         }
         return json.dumps(request)
-
-    @property
-    def shard_plan(self) -> dict[str, Any] | None:
-        """The plan for `aggregate`; None of a recorded data set, whose own each shard tells."""
-        return None if self.config.dataset is not None else self.plan.as_plain()
 
     def library_code(self, wildcards: Any) -> str:
         """Digest of the library behind the swept kernel's own workload."""
@@ -227,21 +215,22 @@ class Flow:
 
     @property
     def swept(self) -> dict[str, dict[str, Any]]:
-        """What the cells of each sweep are made of, apart from its axes."""
+        """Kernel, dtypes and dimensions of each sweep, apart from its axes."""
         return {
             name: {"kernel": s.folder.name, "dtypes": list(s.dtypes), **s.as_plain}
             for name, s in self.config.sweeps.items()
         }
 
     @property
-    def recorded_code(self) -> list[str]:
-        """What was recorded of the machine code beside recorded shards that do not tell it."""
-        return self._recorded_beside(CODE_FILE)
+    def ceiling_kernels(self) -> dict[str, str]:
+        """Kernels that measure how fast the device can ``load`` or ``store``."""
+        return {n: w.ceiling for n, w in self.workloads.items() if w.ceiling is not None}
 
     @property
-    def persistent_kernels(self) -> list[str]:
-        """Kernels of persistent blocks."""
-        return [n for n, w in self.workloads.items() if w.persistent_axis]
+    def limits(self) -> dict[str, Any]:
+        """The largest value that a kernel takes of an axis, and the most threads of a block."""
+        most = {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
+        return {"most": most, "threads": self.config["thread_limit"] or 1024}
 
     @property
     def kernel_places(self) -> dict[str, str]:
@@ -250,30 +239,9 @@ class Flow:
         return {f.name: os.path.relpath(f.path, ROOT) for f in folders}
 
     @property
-    def kernel_digests(self) -> dict[str, str]:
-        """Digests of the kernels' code in Python, which the model asks what threads access."""
-        return {n: code_digest(ROOT / f / "workload.py") for n, f in self.kernel_places.items()}
-
-    @property
-    def ceiling_kernels(self) -> dict[str, str]:
-        """What the device can ``load`` or ``store`` at most is shown by these kernels."""
-        return {n: w.ceiling for n, w in self.workloads.items() if w.ceiling is not None}
-
-    @property
     def host_fed_kernels(self) -> list[str]:
         """Kernels whose data come from the host."""
         return [n for n, w in self.workloads.items() if isinstance(w, HostFedWorkload)]
-
-    @property
-    def control_variants(self) -> dict[str, list[str]]:
-        """Variants that are not to win, by kernel."""
-        return {n: list(w.controls) for n, w in self.workloads.items() if w.controls}
-
-    @property
-    def limits(self) -> dict[str, Any]:
-        """The largest value that a kernel takes of an axis, and the most threads of a block."""
-        most = {n: dict(sorted(w.most.items())) for n, w in self.workloads.items() if w.most}
-        return {"most": most, "threads": self.config["thread_limit"] or 1024}
 
     # Studies
 
@@ -288,7 +256,7 @@ class Flow:
         """What was counted of launches: by the run itself, or beside recorded shards."""
         if "counters" in self.config["studies"]:
             return [self.path("studies", COUNTED)]
-        return self._recorded_beside(COUNTED)
+        return self.recorded_beside(COUNTED)
 
     def counters_params(self, wildcards: Any) -> dict[str, Any]:
         """What the job of the hardware counters depends on besides its code."""
@@ -305,8 +273,8 @@ class Flow:
         suffix = source_suffix(self.choice.backend)
         return {name: folder.digest(suffix) for name, folder in folders.items()}
 
-    def _recorded_beside(self, name: str) -> list[str]:
-        """A file beside recorded shards, if it is there."""
+    def recorded_beside(self, name: str) -> list[str]:
+        """The file `name` of a recorded data set, if it has one."""
         found = self.config.dataset and self.config.dataset / name
         return [os.path.relpath(found)] if found and found.is_file() else []
 
@@ -327,16 +295,11 @@ class Flow:
         names = ["explorer.html", *["guard.txt"] * self.config["guard"]]
         return [*self.comparison_files, *(self.path("compare", name) for name in names)]
 
-    def compared_inputs(self, wildcards: Any) -> list[str]:
-        """The Parquet files of all compared data sets."""
-        compared = self.config.compared
-        sides = (compared[side] for side in ("a", "b", "same")) if compared else ()
-        return data_files(folder for side in sides for folder in side)
-
     @property
-    def compared_params(self) -> dict[str, Any]:
-        """What the comparing job is told; plain values."""
-        return self.config.compared or {}
+    def compared_files(self) -> list[str]:
+        """The Parquet files of all compared data sets."""
+        sides = self.config.compared or {"a": [], "b": [], "same": []}
+        return data_files([*sides["a"], *sides["b"], *sides["same"]])
 
     @property
     def history_tables(self) -> list[str]:
@@ -348,46 +311,21 @@ class Flow:
         """The same where the configuration asks for a history; else nothing."""
         return self.history_tables if self.config.earlier is not None else []
 
-    def history_inputs(self, wildcards: Any) -> list[str]:
-        """The Parquet files of the earlier runs."""
-        return data_files(self.config.earlier["earlier"]) if self.config.earlier else []
-
     @property
-    def history_params(self) -> dict[str, Any]:
-        """What the stage of history is told; plain values."""
-        return {"run": self.config["run"], **(self.config.earlier or {})}
+    def earlier_files(self) -> list[str]:
+        """The Parquet files of the earlier runs of a history."""
+        return data_files(self.config.earlier["earlier"]) if self.config.earlier else []
 
     # Analysis
 
-    @property
-    def chapters(self) -> dict[str, PlannedChapter]:
-        """The chapters whose kernels this run sweeps, by name."""
-        return self.config.chapters
-
-    @property
-    def chapter_rules(self) -> list[Path]:
-        """The rule files of these chapters."""
-        return [rules for c in self.chapters.values() if (rules := c.folder.rules)]
-
     def plan_of(self, chapter: str) -> Any:
         """What the chapter adds to the run: a ChapterPlan, of a class of the chapter's own."""
-        return self.chapters[chapter].plan
+        return self.config.chapters[chapter].plan
 
     @property
     def chapter_products(self) -> list[str]:
         """Files of chapters that stand beside the report."""
-        return [file for c in self.chapters.values() for file in c.plan.products]
-
-    @property
-    def chapter_measured(self) -> list[str]:
-        """Files that chapters' own jobs measure."""
-        return [file for c in self.chapters.values() for file in c.plan.measured]
-
-    @property
-    def chapter_reads(self) -> list[str]:
-        """Files that the chapters' pages are made of, besides the run's cells."""
-        plans = (c.plan for c in self.chapters.values())
-        return [file for plan in plans for files in plan.reads.values() for file in files]
+        return [file for c in self.config.chapters.values() for file in c.plan.products]
 
     @property
     def job_device(self) -> dict[str, Any]:
@@ -434,31 +372,21 @@ class Flow:
         return list({f.name: f for f in figures}.values())
 
     @property
-    def figure_pattern(self) -> str:
-        """What the names of figures of measured cells look like, as a regular expression."""
-        kinds = {view.kind for workload in self.workloads.values() for view in workload.views}
-        return rf"({'|'.join(sorted(kinds))})-.+"
-
-    @property
     def figure_files(self) -> list[str]:
         """SVG files of all figures of the report: of measured cells, and the chapters'."""
-        chapters = [name for c in self.chapters.values() for name in c.plan.figures]
+        chapters = [name for c in self.config.chapters.values() for name in c.plan.figures]
         own = (("energy", self.energy_files), ("history", self.config.earlier))
         asked = [name for name, told in own if told]
         names = [f.name for f in self.figures] + asked + chapters
         return [self.path("figures", f"{n}.svg") for n in names]
 
-    @property
-    def figure_notes(self) -> list[str]:
-        """Title and caption of each figure, beside it."""
-        return [str(Path(f).with_suffix(".json")) for f in self.figure_files]
-
-    def _figure(self, wildcards: Any) -> FigureSpec:
+    def figure(self, wildcards: Any) -> FigureSpec:
+        """The figure of measured cells that the wildcards name."""
         return next(f for f in self.figures if f.name == wildcards.figure)
 
     def figure_inputs(self, wildcards: Any) -> dict[str, str]:
         """The files that a figure is drawn from, by name."""
-        needs = self._figure(wildcards).view.needs
+        needs = self.figure(wildcards).view.needs
         files = {"dataset": self.dataset, "ceiling": self.path("summary", "ceiling.json")}
         if "device" in needs and self.device_cells:
             files["device"] = self.device_cells[0]
@@ -466,7 +394,7 @@ class Flow:
 
     def figure_params(self, wildcards: Any) -> dict[str, Any]:
         """What the figure named by the wildcards shows."""
-        spec, sweeps = self._figure(wildcards), self.config.sweeps.values()
+        spec, sweeps = self.figure(wildcards), self.config.sweeps.values()
         met = {
             "cache_state": {state for s in sweeps for state in s.cache_states},
             "launch_kind": {kind for s in sweeps for kind in s.launch_kinds},
@@ -481,42 +409,29 @@ class Flow:
             "named": [column for column, values in met.items() if len(values) > 1],
         }
 
-    def figure_heading(self, wildcards: Any) -> str:
-        """The heading in the report under which the figure stands."""
-        return self._figure(wildcards).view.section()
-
-    def figure_code(self, wildcards: Any) -> list[str]:
-        """What draws the figure, and by which settings."""
-        return self._figure(wildcards).code
-
-    @property
-    def figure_sections(self) -> dict[str, list[str]]:
-        """Files of the figures of measured cells, by the heading under which they stand."""
+    def report_params(self, wildcards: Any) -> dict[str, Any]:
+        """The report's parameters; `sections` are figures' files by their heading."""
         sections: dict[str, list[str]] = {}
         for figure in self.figures:
             sections.setdefault(figure.view.section(), []).append(f"{figure.name}.svg")
-        return sections
-
-    def report_params(self, wildcards: Any) -> dict[str, Any]:
-        """What the report tells about the run besides its files."""
         return {
             "run": self.config["run"],
-            "sections": self.figure_sections,
+            "sections": sections,
             "figure_kernels": {f"{f.name}.svg": f.folder.name for f in self.figures},
             "kernels": {
                 n: {"title": w.title, "pattern": w.pattern, "controls": list(w.controls)}
                 for n, w in self.workloads.items()
             },
-            "persistent": self.persistent_kernels,
+            "persistent": [n for n, w in self.workloads.items() if w.persistent_axis],
             "host_fed": self.host_fed_kernels,
             "recorded": self.config.dataset is not None,
             "seed": self.config["seed"],
-            "chapters": {n: c.page_params(self.results) for n, c in self.chapters.items()},
+            "chapters": {n: c.page_params(self.results) for n, c in self.config.chapters.items()},
         }
 
     def template_digest(self) -> str:
         """Digest of the report's templates, its chapters', and what their documents print."""
-        return template_digest(c.folder.path for c in self.chapters.values())
+        return template_digest(c.folder.path for c in self.config.chapters.values())
 
 
 def data_files(folders: Iterable[str]) -> list[str]:

@@ -28,6 +28,7 @@ from snakemake.utils import update_config
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
 from ..core.paths import IMPORTED
+from ..core.run_plan import PLAN_FILE
 from ..core.schema import Status
 from ..devices.base import functions_of
 from ..devices.select import probe
@@ -298,7 +299,7 @@ def write_plan(flow: Flow, workflow: Any) -> None:
     """
     if not workflow.is_main_process or not flow.measures:
         return
-    path = Path(flow.plan_file)
+    path = Path(flow.path(PLAN_FILE))
     try:
         write_json(path, flow.plan.as_plain())
     except OSError as err:
@@ -309,7 +310,9 @@ def tell_noted(flow: Flow, workflow: Any) -> None:
     """Say which files are made of those of which chapters want it said, and why."""
     jobs = workflow.dag.needrun_jobs() if workflow.is_main_process else ()
     made = {str(file) for job in jobs for file in job.output}
-    reasons = {file: why for c in flow.chapters.values() for file, why in c.plan.noted.items()}
+    reasons = {
+        file: why for c in flow.config.chapters.values() for file, why in c.plan.noted.items()
+    }
     for reason in sorted(set(reasons.values())):
         if names := sorted(Path(f).name for f in made if reasons.get(f) == reason):
             print(f"gpushmoo: made anew, as {reason}: {', '.join(names)}.", file=sys.stderr)
@@ -337,19 +340,29 @@ def shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:
     return no_input
 
 
-def rerun_changed_scripts(workflow: Any) -> None:
-    """Give every rule of ours with a script the parameter ``code``, which has its jobs run again.
+def complete_rules(flow: Flow, workflow: Any) -> None:
+    """Give every rule of ours with a script what follows from its script and name.
 
-    It is the digest of the function that the rule calls, or of its script, and of all code that
-    this imports. Taken of the rule, it can miss none; Snakemake itself knows but the script's time.
+    The parameter ``code`` has its jobs run again: the digest of the function that the rule calls,
+    or of its script, and of all code that this imports. Taken of the rule, it can miss none;
+    Snakemake itself knows but the script's time. A rule that names no log gets one, and a
+    benchmark, and its jobs run on this host.
     """
     for rule in workflow.modifier.rules:
-        if rule.script is not None:
-            script = rule.basedir.join(rule.script).get_path_or_uri(secret_free=True)
-            called = MEASURING if script.endswith(".sh") else rule.params.get("call", "")
-            module = called.partition(":")[0]
-            code = module_digest(module) if module else code_digest(Path(script).resolve())
-            rule.set_params(code=code)
+        if rule.script is None:
+            continue
+        script = rule.basedir.join(rule.script).get_path_or_uri(secret_free=True)
+        called = MEASURING if script.endswith(".sh") else rule.params.get("call", "")
+        module = called.partition(":")[0]
+        code = module_digest(module) if module else code_digest(Path(script).resolve())
+        rule.set_params(code=code)
+        if not rule.log:
+            wildcards = (f"{{{name}}}" for name in sorted(rule.wildcard_names))
+            stem = "-".join([rule.name.replace("_", "-"), *wildcards])
+            rule.log_modifier = rule.benchmark_modifier = workflow.modifier.path_modifier
+            rule.set_log(flow.path("logs", f"{stem}.log"))
+            rule.benchmark = flow.path("benchmarks", f"{stem}.tsv")
+            workflow.localrules(rule.name)
     keep_read_code()
 
 

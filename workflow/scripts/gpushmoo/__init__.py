@@ -1,7 +1,7 @@
 """gpushmoo: sweep memory kernels over launch parameters, model the cells, render the report.
 
 What a user's program or ``workload.py`` needs has a short name here, imported when it is first
-asked for; `__init__.pyi` lists them for type checkers.
+used; `__init__.pyi` lists the names, for type checkers and for this module.
 """
 
 from importlib import import_module as _import_module
@@ -12,39 +12,19 @@ __version__ = "0.1.0"
 # Raised whenever a change makes new samples incomparable with old ones.
 PROTOCOL_VERSION = 1
 
-# Relative names, as every rule's digest covers this file and what it imports (planning.digest):
-# a rule shall not depend on what it does not use.
-_HOMES = {
-    ".comparing": ("CompareError",),
-    ".comparing.compare": ("compare", "false_alarms"),
-    ".comparing.comparison": ("Comparison",),
-    ".comparing.history": ("History",),
-    ".core.errors": ("DeviceError",),
-    ".core.space": ("Cell", "Problem"),
-    ".explorer.explore": ("ExplorerError", "explore"),
-    ".exporting.choices": ("ExportError",),
-    ".exporting.write": ("Exported", "export"),
-    ".interactive.history": ("history",),
-    ".interactive.measure": ("Sweep", "sweep"),
-    ".interactive.predict": ("Prediction", "predict"),
-    ".interactive.versus": ("Versus", "versus"),
-    ".planning.config_schema": ("ConfigError",),
-    ".workloads.contract": (
-        *("BufferRef", "CopyWorkload", "Curve", "HeatMap", "Launch", "NullRef"),
-        *("ReducingWorkload", "SharedMemory", "SurfaceRef", "TextureRef", "WorkingSet"),
-        *("Workload", "ceil_div"),
-    ),
-}
-_EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
+# Each line of the stub is "from .module import name as name". No rule's digest depends on it, since
+# a rule shall not depend on what it does not use (planning.digest).
+with open(f"{__file__}i", encoding="utf-8") as _stub:
+    _HOMES = {words[3]: words[1] for words in map(str.split, _stub) if words[:1] == ["from"]}
 
-__all__ = sorted(_EXPORTS)
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> _Any:
     """One of the names in `__all__`. Raises AttributeError for any other."""
-    if name not in _EXPORTS:
+    if name not in _HOMES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    value = getattr(_import_module(_EXPORTS[name], __name__), name)
+    value = getattr(_import_module(_HOMES[name], __name__), name)
     globals()[name] = value
     return value
 

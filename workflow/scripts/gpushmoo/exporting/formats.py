@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from ..core.schema import Status
-from .choices import CONDITIONS, NUMBERS, Choice, ExportGroup, Margin, Point, point_of
+from .choices import CONDITIONS, NUMBERS, Choice, ExportGroup, Point, point_of
 
 VERSION = "1.0.0"
 # What T4 calls a status. A cell that was not tried, or whose device failed, is no result.
@@ -55,11 +55,7 @@ def t4_results(group: ExportGroup, run: str) -> dict[str, Any]:
     another run may find; ``runtimes`` are all samples, of all repeats, each the mean of its
     launches. What the sweep does not record is 0 and named in ``metadata``.
     """
-    results = [
-        _result(row, group.axes)
-        for row in group.cells.sort_values("cell_key").to_dict("records")
-        if row["status"] in INVALIDITY
-    ]
+    results = [_result(row, group.axes) for row in _results_of(group)]
     metadata = {
         "timeunit": "milliseconds",
         "run": run,
@@ -95,7 +91,7 @@ def _result(row: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
 def t4_metadata(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What measured, in T4's form: each different device, operating system and version once."""
     shards = list(provenance)
-    # Once even if what a CPU has room for changed meanwhile.
+    # A device stands once, even if the free memory of a CPU changed meanwhile.
     by_uuid = {shard["device"]["uuid"]: shard["device"] for shard in shards}
     devices = _different({k: v for k, v in d.items() if k != "uuid"} for d in by_uuid.values())
     systems = _different(shard["host"].get("system", "unknown") for shard in shards)
@@ -120,11 +116,8 @@ def t4_metadata(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _different(values: Iterable[Any]) -> list[Any]:
     """Each of them once, in the order of their first."""
-    found: list[Any] = []
-    for value in values:
-        if value not in found:
-            found.append(value)
-    return found
+    listed = list(values)
+    return [value for n, value in enumerate(listed) if value not in listed[:n]]
 
 
 # What Kernel Tuner notes in the place of a time, by T4's word.
@@ -142,7 +135,6 @@ def cache_text(group: ExportGroup) -> str:
     failed, is left out; Kernel Tuner refuses to go there (`is_whole`).
     """
     axes = sorted(group.axes)
-    told = _results_of(group).sort_values("cell_key").to_dict("records")
     head = {
         "device_name": group.key["device_name"],
         "kernel_name": group.key["kernel"],
@@ -151,23 +143,25 @@ def cache_text(group: ExportGroup) -> str:
         "tune_params": {axis: _values(group, axis) for axis in axes},
         "objective": "time",
     }
-    points = [(dict(point_of(row, axes)), row) for row in told]
-    lines = [
-        json.dumps({",".join(map(str, point.values())): _cell(point, row)}, allow_nan=False)[1:-1]
-        for point, row in points
-    ]
+    lines = []
+    for row in _results_of(group):
+        point = dict(point_of(row, axes))
+        cell = {",".join(map(str, point.values())): _cell(point, row)}
+        lines.append(json.dumps(cell, allow_nan=False)[1:-1])
     text = json.dumps(head, allow_nan=False).removesuffix("}")
     return f'{text}, "cache": {{\n' + ",\n".join(lines) + _END
 
 
 def is_whole(group: ExportGroup) -> bool:
     """Whether every combination of the axes' values has a cell in the cache file."""
-    points = _results_of(group)[list(group.axes)].drop_duplicates()
+    points = {point_of(row, group.axes) for row in _results_of(group)}
     return len(points) == math.prod(len(_values(group, axis)) for axis in group.axes)
 
 
-def _results_of(group: ExportGroup) -> pd.DataFrame:
-    return group.cells[group.cells["status"].isin(list(INVALIDITY))]
+def _results_of(group: ExportGroup) -> list[Any]:
+    """The rows whose status is a key of INVALIDITY."""
+    results = group.cells[group.cells["status"].isin(list(INVALIDITY))]
+    return [*results.sort_values("cell_key").to_dict("records")]
 
 
 def _values(group: ExportGroup, axis: str) -> list[int]:
@@ -225,13 +219,13 @@ def _choice(choice: Choice) -> dict[str, Any]:
     return {
         **choice.target,
         "size_class": choice.size_class,
-        **dict(zip(CONDITIONS, choice.conditions, strict=True)),
+        **{name: choice.main.key[name] for name in CONDITIONS},
         "launch": dict(choice.point),
         "best_for_all_problems": choice.everywhere,
         "tied_at": [_problem(group, choice.point) for group in choice.tied],
         "not_tied_at": [_problem(group, choice.point) for group in choice.not_tied],
         "margins_at": _size(choice.main),
-        "margins": [_margin(margin) for margin in choice.margins],
+        "margins": [{**vars(m), "launch": dict(m.launch)} for m in choice.margins],
     }
 
 
@@ -247,17 +241,6 @@ def _problem(group: ExportGroup, point: Point) -> dict[str, Any]:
         **_size(group),
         "tied": len(group.tied),
         "candidates": len(group.ok),
-        "slower_than_fastest": group.slower(point),
+        "slower_than_fastest": group.contest.slower(point),
         **numbers,
-    }
-
-
-def _margin(margin: Margin) -> dict[str, Any]:
-    return {
-        "than": margin.name,
-        "launch": dict(margin.point),
-        "slower": margin.slower,
-        "low": margin.low,
-        "high": margin.high,
-        "confidence": margin.confidence,
     }

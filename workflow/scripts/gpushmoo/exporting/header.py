@@ -1,18 +1,18 @@
 """The choices as a C header of macros and as a C++ header of constants.
 
-``launches.h`` compiles as C99, C++11 and CUDA, ``launches.hpp`` as C++11 and CUDA. Both say the
-same: a name for each launch parameter of each choice, and in a comment above what is known of it.
+``launches.h`` compiles as C99, C++11 and CUDA, ``launches.hpp`` as C++11 and CUDA. Both have a name
+for each launch parameter of each choice, and a comment above it with what is known of the choice.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.display import bare_interval, percent
-from .choices import USUAL, Choice, ExportError, ExportGroup, Margin
+from .choices import USUAL, Choice, ExportError
 
 C_HEADER, CPP_HEADER = "launches.h", "launches.hpp"
 NAMESPACE = "gpushmoo"
@@ -22,19 +22,14 @@ _LEAST_INT, _MOST_INT = -(2**31) + 1, 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Constant:
-    """A launch parameter as C calls it, in small letters and without the project's name."""
-
-    name: str
-    value: int
-
-
-@dataclass(frozen=True)
 class Entry:
-    """What stands in the headers of one choice: lines of its comment, and its constants."""
+    """One choice in the headers: the lines of its comment, and its launch parameters.
+
+    The names of these are C identifiers of small letters, without the library's name before them.
+    """
 
     comment: Sequence[str]
-    constants: Sequence[Constant]
+    constants: Mapping[str, int]
 
 
 def entries(choices: Sequence[Choice]) -> list[Entry]:
@@ -49,28 +44,21 @@ def entries(choices: Sequence[Choice]) -> list[Entry]:
     made = []
     owners: dict[str, str] = {}
     for choice in choices:
-        parts = _parts(choice, len(variants[choice.target["kernel"]]) > 1)
-        constants = [
-            Constant("_".join(map(identifier, [*parts, axis])), value)
-            for axis, value in choice.point
-        ]
+        target, kernel = choice.target, choice.target["kernel"]
+        variant = [target["variant"]] if len(variants[kernel]) > 1 else []
+        unusual = [value for value in choice.main.conditions if value not in USUAL]
+        parts = [target["device_name"], kernel, *variant, target["dtype"], choice.size_class]
+        parts += unusual
+        constants = {"_".join(map(identifier, [*parts, a])): value for a, value in choice.point}
         what = ", ".join(parts)
-        for constant in constants:
-            if owners.setdefault(constant.name, what) != what:
+        for name in constants:
+            if owners.setdefault(name, what) != what:
                 raise ExportError(
-                    f"header: both '{owners[constant.name]}' and '{what}' would be called "
-                    f"{constant.name} in C; rename one of them, or leave one out."
+                    f"header: both '{owners[name]}' and '{what}' would be called {name} in C; "
+                    "rename one of them, or leave one out."
                 )
         made.append(Entry(_comment(choice), constants))
     return made
-
-
-def _parts(choice: Choice, name_variant: bool) -> list[str]:
-    target = choice.target
-    variant = [target["variant"]] if name_variant else []
-    unusual = [value for value in choice.conditions if value not in USUAL]
-    head = [target["device_name"], target["kernel"], *variant, target["dtype"]]
-    return [*head, choice.size_class, *unusual]
 
 
 def identifier(name: str) -> str:
@@ -88,36 +76,36 @@ def identifier(name: str) -> str:
 
 def c_header(entries: Sequence[Entry], about: Sequence[str]) -> str:
     """Macros ``GPUSHMOO_<DEVICE>_<KERNEL>_<TYPE>_<CLASS>_<PARAMETER>``; `about` stands on top."""
-    guard = _guard(entries, "H")
-    lines = [*_block(about), "", f"#ifndef {guard}", f"#define {guard}"]
+    lines = []
     for entry in entries:
         lines += ["", *_block(entry.comment)]
-        for constant in entry.constants:
-            name = f"{NAMESPACE}_{constant.name}".upper()
-            lines.append(f"#define {name} {_literal(constant.value)}")
-    return "\n".join([*lines, "", "#endif", ""])
+        for name, value in entry.constants.items():
+            lines.append(f"#define {NAMESPACE.upper()}_{name.upper()} {_literal(value)}")
+    return _guarded(entries, "H", about, lines)
 
 
 def cpp_header(entries: Sequence[Entry], about: Sequence[str]) -> str:
     """Constants ``gpushmoo::<device>_<kernel>_<type>_<class>_<parameter>``, as `c_header`."""
-    guard = _guard(entries, "HPP")
-    lines = [*_block(about), "", f"#ifndef {guard}", f"#define {guard}"]
-    lines += ["", f"namespace {NAMESPACE} {{"]
+    lines = ["", f"namespace {NAMESPACE} {{"]
     for entry in entries:
         lines += ["", *_block(entry.comment)]
-        for constant in entry.constants:
-            kind = "int" if _is_int(constant.value) else "long long"
+        for name, value in entry.constants.items():
+            kind = "int" if _is_int(value) else "long long"
             # No name begins with a digit.
-            name = f"on_{constant.name}" if constant.name[0].isdigit() else constant.name
-            lines.append(f"constexpr {kind} {name} = {_literal(constant.value)};")
-    return "\n".join([*lines, "", "}", "", "#endif", ""])
+            named = f"on_{name}" if name[0].isdigit() else name
+            lines.append(f"constexpr {kind} {named} = {_literal(value)};")
+    return _guarded(entries, "HPP", about, [*lines, "", "}"])
 
 
-def _guard(entries: Sequence[Entry], suffix: str) -> str:
-    """Of its own for each run: a program may include the headers of several devices."""
-    constants = [(c.name, c.value) for entry in entries for c in entry.constants]
+def _guarded(
+    entries: Sequence[Entry], suffix: str, about: Sequence[str], lines: Sequence[str]
+) -> str:
+    # Each run has its own guard: a program may include the headers of several devices.
+    constants = [constant for entry in entries for constant in entry.constants.items()]
     digest = hashlib.sha256(repr(constants).encode()).hexdigest()[:12]
-    return f"{NAMESPACE}_launches_{digest}_{suffix}".upper()
+    guard = f"{NAMESPACE}_launches_{digest}_{suffix}".upper()
+    head = [*_block(about), "", f"#ifndef {guard}", f"#define {guard}"]
+    return "\n".join([*head, *lines, "", "#endif", ""])
 
 
 def _is_int(value: int) -> bool:
@@ -141,47 +129,38 @@ def _block(lines: Sequence[str]) -> list[str]:
 def _comment(choice: Choice) -> list[str]:
     target, main = choice.target, choice.main
     kernel = f"{target['kernel']} ({target['variant']}) of {target['dtype']}"
-    lines = [f"{kernel} on {target['device_name']}, {_where(choice)}.", _claim(choice)]
+    where = ", ".join([f"data {choice.size_class.replace('_', ' ')}", *main.conditions])
+    lines = [f"{kernel} on {target['device_name']}, {where}.", _claim(choice)]
     row = main.ok.get(choice.point)
     if row is not None:
         lines.append(
             f"At {main.problem}: {bare_interval(row)} GB/s; {len(main.tied)} of {len(main.ok)} "
             "launches cannot be told from the fastest."
         )
-    lines += [_margin_line(margin) for margin in choice.margins]
-    lines += [_loss_line(group, choice) for group in choice.not_tied[:_NAMED]]
+    for margin in choice.margins:
+        launch = ", ".join(f"{axis}={value}" for axis, value in margin.launch)
+        tied = "" if margin.low > 0 or margin.high < 0 else "; they cannot be told apart"
+        lines.append(
+            f"{margin.than[0].upper()}{margin.than[1:]} ({launch}) takes {percent(margin.slower)} "
+            f"longer ({percent(margin.low)} to {percent(margin.high)}, "
+            f"{percent(margin.confidence)} sure{tied})."
+        )
+    for group in choice.not_tied[:_NAMED]:
+        lost = group.contest.slower(choice.point)
+        lines.append(
+            f"It was not measured at {group.problem}."
+            if lost is None
+            else f"At {group.problem} it takes {percent(lost)} longer than the fastest."
+        )
     if len(choice.not_tied) > _NAMED:
         lines.append(f"So it is at {len(choice.not_tied) - _NAMED} more.")
     return lines
 
 
-def _where(choice: Choice) -> str:
-    return ", ".join([f"data {choice.size_class.replace('_', ' ')}", *choice.conditions])
-
-
 def _claim(choice: Choice) -> str:
-    tied = choice.tied
-    named = ", ".join(group.problem for group in tied[:_NAMED])
-    rest = f" and {len(tied) - _NAMED} more" if len(tied) > _NAMED else ""
-    where = f"{named}{rest}"
-    if choice.everywhere and len(tied) > 1:
+    where = ", ".join(group.problem for group in choice.tied[:_NAMED])
+    if len(choice.tied) > _NAMED:
+        where += f" and {len(choice.tied) - _NAMED} more"
+    if choice.everywhere and len(choice.tied) > 1:
         return f"As fast as the fastest at all problems measured, as far as can be told: {where}."
     return f"As fast as the fastest, as far as can be told, at {where}."
-
-
-def _margin_line(margin: Margin) -> str:
-    launch = ", ".join(f"{axis}={value}" for axis, value in margin.point)
-    interval = f"{percent(margin.low)} to {percent(margin.high)}"
-    told = "" if margin.low > 0 or margin.high < 0 else "; they cannot be told apart"
-    name = margin.name[0].upper() + margin.name[1:]
-    return (
-        f"{name} ({launch}) takes {percent(margin.slower)} longer ({interval}, "
-        f"{percent(margin.confidence)} sure{told})."
-    )
-
-
-def _loss_line(group: ExportGroup, choice: Choice) -> str:
-    lost = group.slower(choice.point)
-    if lost is None:
-        return f"It was not measured at {group.problem}."
-    return f"At {group.problem} it takes {percent(lost)} longer than the fastest."

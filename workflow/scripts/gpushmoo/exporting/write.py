@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +30,9 @@ _NOT_WHOLE = (
     "{}: not every combination of the axes was tried; Kernel Tuner replays it only where "
     "restrictions leave these out."
 )
-# What an export may hold: nothing else is ever replaced.
+# All that an export may hold: nothing else is ever replaced.
 _OURS = {T4, KERNEL_TUNER, C_HEADER, CPP_HEADER, CHOICES_FILE}
-# What Snakemake leaves in every folder that a rule makes.
+# Snakemake leaves this in every folder that a rule makes.
 _BESIDE = {".snakemake_timestamp"}
 
 
@@ -84,42 +85,45 @@ def _refuse_foreign(out: Path) -> None:
 def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list[str]:
     """Write everything; sentences on what was left out, and on what cannot be replayed."""
     found: list[Choice] = []
-    left_out: list[str] = []
-    partial: list[str] = []
+    # Sentences as keys: in order, and each once.
+    left_out, partial = dict[str, None](), dict[str, None]()
     names: set[str] = set()
     provenance = dataset_provenance(dataset)
     measured_by = t4_metadata(provenance)
     for where in partitions(dataset):
-        groups = list(groups_of(read_cells(dataset, where)))
-        left_out += _without_axes(groups)
         can_win = []
-        for group in (g for g in groups if g.axes):
+        for group in groups_of(read_cells(dataset, where)):
+            if not group.axes:
+                device, *version = (group.key[c] for c in TARGET)
+                left_out[f"{' '.join(version)} on {device}: it has no launch parameters."] = None
+                continue
             name = _file_name(group, names)
             if T4 in formats:
                 _write_json(folder / T4 / name, t4_results(group, run))
             if KERNEL_TUNER in formats:
                 write_whole(folder / KERNEL_TUNER / name, cache_text(group).encode())
                 if not is_whole(group):
-                    partial.append(_NOT_WHOLE.format(group.name))
+                    partial[_NOT_WHOLE.format(group.name)] = None
             if group.ok:
                 can_win.append(group.without_samples())
             else:
-                left_out.append(_nothing_ok(group))
+                counts = sorted(Counter(group.cells["status"]).items())
+                statuses = ", ".join(f"{count} {status}" for status, count in counts)
+                left_out[f"{group.name}: no launch was verified ({statuses})."] = None
         found += choices(can_win)
     if not names:
         raise ExportError(f"'{run}' has no cell with launch parameters: nothing to export.")
     if T4 in formats:
         _write_json(folder / T4 / METADATA_FILE, measured_by)
     if (HEADER in formats or JSON in formats) and not found:
-        raise ExportError(f"'{run}' has no verified launch to choose: {left_out[-1]}")
+        raise ExportError(f"'{run}' has no verified launch to choose: {[*left_out][-1]}")
     if HEADER in formats:
-        about = _about(run, measured_by)
-        lines = entries(found)
+        about, lines = _about(run, measured_by), entries(found)
         write_whole(folder / C_HEADER, c_header(lines, about).encode())
         write_whole(folder / CPP_HEADER, cpp_header(lines, about).encode())
     if JSON in formats:
-        write_json(folder / CHOICES_FILE, choices_json(found, left_out, run, provenance))
-    return left_out + partial
+        write_json(folder / CHOICES_FILE, choices_json(found, [*left_out], run, provenance))
+    return [*left_out, *partial]
 
 
 def _file_name(group: ExportGroup, taken: set[str]) -> str:
@@ -128,27 +132,10 @@ def _file_name(group: ExportGroup, taken: set[str]) -> str:
     parts += [group.problem.replace(" ", "-"), str(group.key["device_name"])]
     # No file system has more than 255 bytes; some take capitals for small letters.
     stem = re.sub("[^A-Za-z0-9_-]+", "-", "-".join(parts))[:_LONGEST].strip("-")
-    name, number = stem, 1
-    while name.lower() in taken:
-        number += 1
-        name = f"{stem}-{number}"
+    tries = (stem, *(f"{stem}-{number}" for number in range(2, len(taken) + 3)))
+    name = next(name for name in tries if name.lower() not in taken)
     taken.add(name.lower())
     return f"{name}.json"
-
-
-def _without_axes(groups: Sequence[ExportGroup]) -> list[str]:
-    """A sentence for each target whose launches have no parameters."""
-    names = (tuple(str(group.key[c]) for c in TARGET) for group in groups if not group.axes)
-    return [
-        f"{kernel} {variant} {dtype} on {device}: it has no launch parameters."
-        for device, kernel, variant, dtype in dict.fromkeys(names)
-    ]
-
-
-def _nothing_ok(group: ExportGroup) -> str:
-    counts = group.cells["status"].value_counts().sort_index()
-    statuses = ", ".join(f"{count} {status}" for status, count in counts.items())
-    return f"{group.name}: no launch was verified ({statuses})."
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -170,9 +157,6 @@ def _about(run: str, measured_by: Mapping[str, Any]) -> list[str]:
     ]
 
 
-FOLDER_NAME = "export"
-
-
 def export(
     run: str | os.PathLike[str],
     *,
@@ -190,7 +174,7 @@ def export(
     """
     place = Path(run).expanduser()
     # A run's export lies in its folder; into folders that others recorded nothing is written.
-    usual = (place if (place / PLAN_FILE).is_file() else Path()) / FOLDER_NAME
+    usual = (place if (place / PLAN_FILE).is_file() else Path()) / "export"
     target = usual if out is None else Path(out).expanduser()
     try:
         with opened(place) as source:

@@ -21,7 +21,7 @@ from gpushmoo.core.schema import REPEAT_COLUMNS
 from gpushmoo.figures.energy import energy_figure
 from gpushmoo.figures.timelines import history_figure
 from gpushmoo.model.partition import partition_table
-from gpushmoo.report.build import ReportFiles, build_report
+from gpushmoo.report.build import build_report
 from gpushmoo.storage.dataset import matching, read_cells
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.workloads.contract import Workload
@@ -44,9 +44,13 @@ PEAKS = ("global_copy", "global_load", "global_store")
 
 @dataclass(frozen=True)
 class Rendered:
-    text: str
+    pages: list[str]
     facts: dict[str, Any]
     pdf: bytes
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.pages)
 
     def chapter(self, name: str) -> Any:
         """What the page of a chapter shows; None where it has none."""
@@ -123,10 +127,10 @@ def render(
     cells = read_cells(out / "dataset")
     conclude(cells, best_table(cells, ceiling_rows(cells, KINDS)), out, energy, history)
     document = pypdfium2.PdfDocument(out / "report.pdf")
-    pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
+    texts = [document[i].get_textpage().get_text_range() for i in range(len(document))]
     facts = json.loads((out / "report.json").read_text())
-    text = " ".join(" ".join(pages).split())
-    return Rendered(text, facts, (out / "report.pdf").read_bytes())
+    pages = [" ".join(text.split()) for text in texts]
+    return Rendered(pages, facts, (out / "report.pdf").read_bytes())
 
 
 def conclude(
@@ -141,23 +145,19 @@ def conclude(
     write_parquet(best, out / "best.parquet", {})
     workloads = workloads_of(cells)
     drawn = draw(cells, out)
-    names = ("dataset", "best.parquet", "ceiling.json")
-    tables = () if energy is None else (energy,)
-    for table in tables:
+    files = {"dataset": out / "dataset", "best": out / "best.parquet"}
+    files["ceiling"] = out / "ceiling.json"
+    studies: dict[str, list[Path]] = {n: [] for n in ("machine", "device", "counted")}
+    studies["energy"] = [] if energy is None else [energy]
+    studies["history"] = [] if history is None else [history / "history.parquet"]
+    for table in studies["energy"]:
         drawn.append(out / "energy.svg")
         energy_figure(table, drawn[-1])
-    folders = () if history is None else (history,)
-    for folder in folders:
+    if studies["history"]:
         drawn.append(out / "history.svg")
-        history_figure([folder / "history.parquet"], drawn[-1])
-    files = ReportFiles(
-        *(out / name for name in names),
-        figures=tuple(drawn),
-        energy=tables,
-        history=folders,
-    )
-    built = (out / "report.json", out / "report.pdf")
-    build_report(files, spec(workloads, drawn), ROOT / "reports", *built)
+        history_figure(studies["history"], drawn[-1])
+    asked = {**files, **studies, "figures": drawn}
+    build_report(asked, spec(workloads, drawn), out / "report.json", out / "report.pdf")
 
 
 # Null in a row that is not ``ok``.

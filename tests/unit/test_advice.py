@@ -11,8 +11,14 @@ from cells import cell
 from gpushmoo.analysis.best import Advice, advice, best_table, place
 from gpushmoo.analysis.ceiling import CeilingRow
 from gpushmoo.report.findings import MOST, Finding, advice_findings, ranked
-from gpushmoo.report.first_page import closing_lines, cost_cell, first_page
-from gpushmoo.report.tables import axes_words, launch_values, launch_words, thumbnail
+from gpushmoo.report.tables import (
+    axes_words,
+    closing_lines,
+    cost_cell,
+    first_page,
+    launch_words,
+    thumbnail,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,7 +108,7 @@ def test_a_kernel_of_flat_blocks_is_asked_for_256_threads_at_its_other_parameter
     flat = flat.rename(columns={"block_y": "unroll"})
     [found] = advised(flat)
     assert launch_words(found.cell, found.axes) == "64, unroll 1"
-    assert launch_values(found.cell, found.axes) == "64, 1"
+    assert launch_words(found.cell, found.axes, named=False) == "64, 1"
     assert axes_words(found.axes) == "block_x, unroll"
     assert found.defaults == {"256 × 1": pytest.approx(0.2)}
 
@@ -115,7 +121,7 @@ def test_a_kernel_without_parameters_has_a_dash() -> None:
     [row] = page["kernels"][0]["rows"]
     assert (row["use"], row["worst"]["text"], row["in_cache"]["text"]) == ("—", "—", "—")
     assert page["kernels"][0]["thumbnail"] is None
-    assert advice_findings([found], lambda _: None) == []
+    assert advice_findings([found]) == []
 
 
 def test_failed_cells_are_no_advice() -> None:
@@ -238,7 +244,7 @@ def test_where_all_launches_are_tied_none_of_them_stands_out() -> None:
     assert decided["worst"]["bad"]
     [_, *lines] = closing_lines(page, "report.pdf")
     assert [line.endswith("4 of 4 tied: no difference shown") for line in lines] == [False, True]
-    assert advice_findings(told[1:], lambda _: None) == []
+    assert advice_findings(told[1:]) == []
 
 
 # Findings
@@ -246,18 +252,18 @@ def test_where_all_launches_are_tied_none_of_them_stands_out() -> None:
 
 def test_only_a_ceiling_that_is_a_bound_says_what_limits() -> None:
     gbs = 8192 * 8192 * 8 / 1e9
-    said = advice_findings(advised(*at(double=0.5, float=2.0), ceiling=peaks(gbs)), lambda _: None)
+    said = advice_findings(advised(*at(double=0.5, float=2.0), ceiling=peaks(gbs)))
     [one] = [f.sentence for f in said if "ceiling" in f.sentence]
     assert one == (
         "No launch brings k, float near what the device can do: its best reaches 50 % of the "
         "ceiling, so something else than memory limits it."
     )
-    said = advice_findings(advised(*at(double=0.5), ceiling=peaks(gbs)), lambda _: None)
+    said = advice_findings(advised(*at(double=0.5), ceiling=peaks(gbs)))
     assert not any("ceiling" in f.sentence for f in said)
 
 
 def findings_of(*groups: pd.DataFrame) -> list[Finding]:
-    return advice_findings(advised(*groups), {"k": "heatmap-k.svg"}.get)
+    return advice_findings(advised(*groups))
 
 
 def test_the_usual_blocks_are_compared_with_their_numbers() -> None:
@@ -266,7 +272,7 @@ def test_the_usual_blocks_are_compared_with_their_numbers() -> None:
         "A block of 256 × 1 costs up to 2.0 times the time (k, float); of the usual blocks 16 × 16 "
         "loses least, at most 0 % more time (k, float)."
     )
-    assert (first.worth, first.figure) == (pytest.approx(1.0), "heatmap-k.svg")
+    assert (first.worth, first.kernel) == (pytest.approx(1.0), "k")
 
 
 def test_what_holds_in_memory_only_and_what_the_cache_is_worth_are_told() -> None:

@@ -362,7 +362,7 @@ def test_what_is_saved_has_the_columns_of_the_schemas_and_guards(tmp_path: Path)
 
 def test_the_page_says_what_the_summary_says(tmp_path: Path) -> None:
     found = against(Machine(3), 8, slower={"v0": 0.1})
-    build_comparison(found, ROOT / "reports", tmp_path)
+    build_comparison(found, tmp_path)
     assert read_summed(tmp_path / "compare.pdf").startswith(b"%PDF")
     assert "v0" in read_summed(tmp_path / "changes.svg").decode()
     assert read_json(tmp_path / "changes.json")["caption"].startswith("All 6 groups")

@@ -21,6 +21,7 @@ def block(dtype: str, blocks: int, gbs: float, **other: Any) -> dict[str, Any]:
     return cell(half=0.01, gbs=gbs, **(place | launch | other))
 
 
+NAMES = Namer(pd.DataFrame([block("float", 1, 1.0)]))
 STEP = [(1, 10.0), (11, 95.0), (12, 100.0), (13, 75.0), (14, 80.0)]
 CELLS = pd.DataFrame(
     [block("float", n, gbs) for n, gbs in STEP] + [block("double", n, 1.5 * gbs) for n, gbs in STEP]
@@ -56,8 +57,7 @@ def test_problems_of_one_size_and_launches_of_one_number_of_blocks_are_not_mixed
     flat = [block("float", n, 1000.0) for n in (1, 2)]
     other = [block("float", n, 600.0, height=256, width=1024) for n in (1, 2)]
     slower = [block("float", 2, 100.0, block_x=8)]
-    names = Namer([{"device_name": "D", "cache_state": "warm", "launch_kind": "back_to_back"}])
-    assert told(pd.DataFrame(flat + other), ["k"], [], names) == []
+    assert told(pd.DataFrame(flat + other), ["k"], []) == []
     assert steps(pd.DataFrame(slower + flat)) == []
 
 
@@ -73,8 +73,7 @@ def test_double_over_float_is_taken_at_floats_best_launch() -> None:
 
 def test_sentences_name_the_kernel_and_the_size() -> None:
     small = CELLS.assign(height=4, width=4, bandwidth_gbs=1.0, cell_key=CELLS["cell_key"] + "s")
-    names = Namer([{"device_name": "D", "cache_state": "warm", "launch_kind": "back_to_back"}])
-    found = contrast_findings(pd.concat([small, CELLS]), ["k", "absent"], [], names, FIGURES.get)
+    found = contrast_findings(pd.concat([small, CELLS]), ["k", "absent"], [], NAMES)
     assert [f.sentence for f in found] == [
         "k, exact, 512²: one block more than 12 (4 × 3 resident) costs 25 % with double, 25 % with "
         "float.",
@@ -82,15 +81,12 @@ def test_sentences_name_the_kernel_and_the_size() -> None:
         "num_partition=12) what float does.",
     ]
     assert [f.worth for f in found] == [pytest.approx(0.25), 0.0]
-    assert {f.figure for f in found} == {"curve-k.svg"}
-    assert told(CELLS[CELLS["dtype"] == "float"], [], ["k"], names) == []
+    assert {f.kernel for f in found} == {"k"}
+    assert told(CELLS[CELLS["dtype"] == "float"], [], ["k"]) == []
     # Within the noise there is nothing to tell.
     alike = pd.DataFrame([block(t, n, 100.0 + n) for t, n in (("float", 2), ("double", 2))])
-    assert told(alike, [], ["k"], names) == []
+    assert told(alike, [], ["k"]) == []
 
 
-FIGURES = {"k": "curve-k.svg"}
-
-
-def told(cells: pd.DataFrame, persistent: list[str], others: list[str], names: Namer) -> list[str]:
-    return [f.sentence for f in contrast_findings(cells, persistent, others, names, FIGURES.get)]
+def told(cells: pd.DataFrame, persistent: list[str], others: list[str]) -> list[str]:
+    return [f.sentence for f in contrast_findings(cells, persistent, others, NAMES)]

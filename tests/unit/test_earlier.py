@@ -24,7 +24,7 @@ from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.shard_file import Earlier
 from gpushmoo.measuring.worker import refuse_misfits
-from gpushmoo.report.sureness import earlier_finding, earlier_words
+from gpushmoo.report.method import earlier_finding, earlier_words
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.workloads.loader import load_kernel
 

@@ -11,7 +11,7 @@ from energetic import energy_row, write_energy
 from gpushmoo.analysis.energy import energy_groups, joules_ratio, launch_text, read_energy
 from gpushmoo.core.median import MeanInterval
 from gpushmoo.figures.energy import MOST_PANELS, energy_figure
-from gpushmoo.report.energy import FIGURE, energy_findings, energy_page
+from gpushmoo.report.study_pages import ENERGY_FIGURE, energy_findings, energy_page
 from gpushmoo.storage.store import BadParquetError
 from matplotlib.figure import Figure
 from test_figures import assert_readable
@@ -91,7 +91,7 @@ def test_what_the_rounds_do_not_decide_breaks_no_tie_and_saves_nothing(tmp_path:
 
 def test_a_saving_is_a_finding_with_the_figure(tmp_path: Path) -> None:
     [found] = energy_findings(read_energy(write_energy(tmp_path / "e.parquet", ROWS)))
-    assert found.figure == FIGURE
+    assert found.figure == ENERGY_FIGURE
     assert found.worth == pytest.approx(0.0204, abs=1e-3)
 
 

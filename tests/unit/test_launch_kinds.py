@@ -27,8 +27,7 @@ from gpushmoo.planning.config import load_config
 from gpushmoo.planning.flow import Flow
 from gpushmoo.planning.plan import sweep_params
 from gpushmoo.report.findings import kind_findings, of_first_kind
-from gpushmoo.report.first_page import first_page
-from gpushmoo.report.tables import Namer
+from gpushmoo.report.tables import Namer, first_page
 from gpushmoo.storage.dataset import of_one_kind
 from hypothesis import given
 from hypothesis import strategies as st
@@ -285,9 +284,9 @@ def test_each_kind_has_its_launch_and_is_named_where_there_are_several() -> None
     assert [k["name"] for k in first_page(one, usual, {"k": {"title": "K"}}, False)["kernels"]] == [
         "k"
     ]
-    names = Namer(cells.to_dict("records"))
+    names = Namer(cells)
     assert names.size(told[1].group) == "8192², isolated"
-    assert Namer(usual.to_dict("records")).size(told[0].group) == "8192²"
+    assert Namer(usual).size(told[0].group) == "8192²"
 
 
 def test_the_launch_that_loses_in_another_kind_is_a_finding() -> None:

@@ -15,8 +15,7 @@ from gpushmoo.comparing.history import history_of
 from gpushmoo.core.display import number, percent, seconds, significant, size_bytes
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import CACHE_STATES, Problem
-from gpushmoo.report.appendix import device_card, device_numbers
-from gpushmoo.report.history import FIGURE
+from gpushmoo.report.study_pages import HISTORY_FIGURE
 from gpushmoo.report.tables import NAMED_TIES
 from gpushmoo.storage.store import read_shard
 from histories import made, otava_in
@@ -155,6 +154,15 @@ def test_wrong_results_are_named_and_never_best(changed: Rendered) -> None:
     assert "7 of 9 words differ" in changed.text
 
 
+def test_the_first_page_is_one_page(full: Rendered, changed: Rendered) -> None:
+    for report in (full, changed):
+        first, second, *_ = report.pages
+        assert "The machine. " in first
+        assert report.facts["machine"][-1].split()[-1] in first
+        assert "How fast can it be" in second
+        assert "What else to know" not in second
+
+
 def test_clocks_that_moved_stand_on_page_one(full: Rendered) -> None:
     assert "were not locked and moved: its core ran at 1,410 to 1,980 MHz" in full.text
     assert "not locked" in full.facts["clock_warning"]
@@ -173,7 +181,7 @@ def test_a_history_has_a_page_and_a_sentence_on_the_first(full: Rendered) -> Non
     assert "Each group's best over 8 runs" in full.text
     assert "code of made: old → new" in full.text
     (finding,) = [f for f in full.facts["findings"] if "Since run r5" in f["sentence"]]
-    assert finding["figure"] == FIGURE
+    assert finding["figure"] == HISTORY_FIGURE
     assert "the best of made, float, 64² moves 4.7 % less" in finding["sentence"]
     assert finding["sentence"].endswith("the kernel changed, not the machine.")
 
@@ -279,29 +287,3 @@ def test_few_members_of_a_tied_set_are_named(full: Rendered) -> None:
         tied = int(row["tied"].split(" of ")[0])
         assert len([n for n in named if n]) == min(tied - 1, NAMED_TIES)
         assert row["tied_with"].endswith("…") == (tied - 1 > NAMED_TIES)
-
-
-def device_of(name: str, uuid: str, driver: str) -> dict[str, Any]:
-    facts = {"name": name, "uuid": uuid, "kind": "gpu", "backend": "cuda", "driver": driver}
-    numbers = {"units": 4, "core_clock_mhz": 0, "global_memory": 2**30, "cache": 0}
-    host = {"cores": 2, "system": "Linux", "python": "3.11"}
-    device = {**facts, **numbers, "runtime": "R", "max_threads_per_block": 64, "extra": {}}
-    return {"device": device, "host": host}
-
-
-def test_devices_of_other_names_have_their_own_cards() -> None:
-    devices = [("A", "1", "5"), ("B", "2", "5"), ("A", "3", "6"), ("A", "1", "5")]
-    shards = [device_of(*d) for d in devices]
-    # A card for each name: the second device of the first name comes before the other name's.
-    assert device_numbers(shards) == {"1": 1, "3": 2, "2": 3}
-    assert device_numbers(shards[:1]) == {}
-    card = device_card(shards)
-    found = [value for label, value in card if label in ("Device", "Runtime", "Identity")]
-    assert found == [
-        "2 × A (GPU, backend cuda)",
-        "R, driver 5; R, driver 6",
-        "1: 1; 2: 3",
-        "B (GPU, backend cuda)",
-        "R, driver 5",
-        "3: 2",
-    ]

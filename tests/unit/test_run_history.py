@@ -21,7 +21,7 @@ from gpushmoo.explorer.payload import group_key, over_runs
 from gpushmoo.figures.timelines import MOST_PANELS, history_figure
 from gpushmoo.planning.config import read_earlier, refuse_without_otava
 from gpushmoo.planning.config_schema import ConfigError
-from gpushmoo.report.history import history_findings, history_page
+from gpushmoo.report.study_pages import history_findings, history_page
 from gpushmoo.storage.dataset import PROVENANCE, runs_in
 from histories import made, otava_in
 from matplotlib.figure import Figure

@@ -23,7 +23,7 @@ from gpushmoo.analysis.run_quality import (
     write_verdict,
 )
 from gpushmoo.core.schema import FAULTS, Status
-from gpushmoo.report.sureness import steadiness_finding
+from gpushmoo.report.method import steadiness_finding
 
 CELLS = pd.DataFrame(
     [

@@ -15,7 +15,7 @@ from gpushmoo.measuring.events import ShardResult
 from gpushmoo.measuring.searching import LEFT_OUT, RecordedLaunches
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.shard_file import cell_table
-from gpushmoo.report.sureness import searched_findings
+from gpushmoo.report.method import searched_findings
 from gpushmoo.search.planner import Prior, SearchEnd, SearchMode, SearchSettings
 
 FASTEST = 40

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import write_best
 from gpushmoo.analysis.ceiling import measure_ceiling
@@ -21,7 +20,7 @@ from gpushmoo.analysis.run_quality import judge_dataset
 from gpushmoo.figures.stage import draw_figure
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.planning.flow import Flow
-from gpushmoo.report.build import ReportFiles, build_report
+from gpushmoo.report.build import build_report
 from streamed_dot.chapter import StreamedPlan
 from streamed_dot.figure_dot import draw_plot
 from streamed_dot.figure_studies import draw_study
@@ -117,11 +116,12 @@ def _draw_dots(flow: Flow, dataset: Path) -> None:
 
 
 def _report(flow: Flow, dataset: Path) -> None:
-    files = ReportFiles(
-        dataset=dataset,
-        best=Path(flow.path("summary", "best.parquet")),
-        ceiling=Path(flow.path("summary", "ceiling.json")),
-        figures=tuple(map(Path, flow.figure_files)),
-    )
+    files = {
+        "dataset": dataset,
+        "best": Path(flow.path("summary", "best.parquet")),
+        "ceiling": Path(flow.path("summary", "ceiling.json")),
+        "figures": [*map(Path, flow.figure_files)],
+        **dict.fromkeys(("machine", "device", "counted", "energy", "history"), ()),
+    }
     built = (Path(flow.path("report.json")), Path(flow.path("report.pdf")))
-    build_report(files, flow.report_params(W()), ROOT / "reports", *built)
+    build_report(files, flow.report_params(W()), *built)

@@ -63,7 +63,7 @@ use rule stage as report with:
             labels={"figure": "The whole report as a PDF"},
         ),
     params:
-        call="gpushmoo.report.build:report_of_run",
+        call="gpushmoo.report.build:build_report",
         spec=flow.report_params,
         template=flow.template_digest(),
 
@@ -97,7 +97,7 @@ use rule stage as verdict with:
     output:
         flow.path("summary", "verdict.txt"),
     params:
-        call="gpushmoo.report.first_page:verdict",
+        call="gpushmoo.report.tables:verdict",
         strict=flow.config["strict"],
         sweeps=flow.swept,
 

@@ -10,7 +10,7 @@ import pandas as pd
 from gpushmoo.core.display import significant
 from gpushmoo.core.schema import Status
 from gpushmoo.report.chapter_pages import Measured, Page, figures_of
-from gpushmoo.report.tables import Json, Namer, namer
+from gpushmoo.report.tables import Json, Namer
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_json
 
@@ -53,7 +53,7 @@ def page(measured: Measured) -> Page:
             "questions": [_questions(cells, measured.params) for cells in simulated("questions")],
             "tiles": [
                 *map(simulated_widths, simulated("tiles")),
-                *filter(None, [measured_widths(measured.cells, namer(measured.cells))]),
+                *filter(None, [measured_widths(measured.cells, Namer(measured.cells))]),
             ],
             "index": [
                 index_table(json.loads(file.read_text(encoding="utf-8")))
@@ -66,7 +66,7 @@ def page(measured: Measured) -> Page:
                 for file in measured.reads.get("measured", ())
                 if len(points := read_table(file, SAME_MACHINE_SCHEMA).to_pandas())
             ],
-            "doubling": doubling_rows(measured.cells, namer(measured.cells)),
+            "doubling": doubling_rows(measured.cells, Namer(measured.cells)),
             "slips": json.loads(slips),
         }
     )

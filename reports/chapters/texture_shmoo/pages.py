@@ -14,7 +14,7 @@ from gpushmoo.analysis.ceiling import CeilingRow, CeilingShare, told_share
 from gpushmoo.core.display import bare_interval, interval, percent, significant
 from gpushmoo.core.schema import Status
 from gpushmoo.report.chapter_pages import Measured, Page
-from gpushmoo.report.tables import Json, Namer, namer
+from gpushmoo.report.tables import Json, Namer
 
 # The document's rule for surfaces: so many threads at least, and whole warps.
 ENOUGH_THREADS, WARP = 128, 32
@@ -151,7 +151,7 @@ def page(measured: Measured) -> Page:
         measured.ceiling,
         json.loads(file.read_text(encoding="utf-8")),
         measured.provenance,
-        namer(measured.cells),
+        Namer(measured.cells),
     )
     return Page(facts, [] if facts is None else [row["finding"] for row in facts["ours"]])
 

@@ -17,7 +17,7 @@ from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.machine_code.cubins import compile_cubin
 from gpushmoo.devices.machine_code.sass import _entries, listing
 from gpushmoo.report.chapter_pages import Measured
-from gpushmoo.report.tables import namer
+from gpushmoo.report.tables import Namer
 from gpushmoo.workloads.loader import load_kernel
 from tesla_c1060.chapter import CHAPTER, DEVICE
 from tesla_c1060.pages import page
@@ -125,11 +125,11 @@ def measured_cells() -> pd.DataFrame:
 
 def test_measured_widths_stand_on_the_page_as_the_simulated_do() -> None:
     cells = measured_cells()
-    told = measured_widths(cells, namer(cells))
+    told = measured_widths(cells, Namer(cells))
     assert told is not None
     assert [r["level"] for r in told["rows"]] == ["D, measured: 8192²"] * 2
     assert told["rows"][0]["gbs"] == ["128.0 (128.0–192.0)", "256.0 (256.0–320.0)"]
-    assert measured_widths(cells.assign(status="timeout"), namer(cells)) is None
+    assert measured_widths(cells.assign(status="timeout"), Namer(cells)) is None
 
 
 # The index computation

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 from gpushmoo.analysis.ceiling import CeilingRow, CeilingShare
-from gpushmoo.report.tables import namer
+from gpushmoo.report.tables import Namer
 from gpushmoo.workloads.loader import load_kernel
 from texture_shmoo.pages import Shmoo, shmoos, textures_page, written_sums
 
@@ -219,7 +219,7 @@ def provenance(kernel: str = "tex2d_sum", **found: Any) -> dict[str, Any]:
 def page_of(
     cells: pd.DataFrame, rows: Sequence[CeilingRow] = (), told: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    page = textures_page(cells, rows, PUBLISHED, told, namer(cells))
+    page = textures_page(cells, rows, PUBLISHED, told, Namer(cells))
     assert page is not None
     return page
 
@@ -234,7 +234,7 @@ def page_of(
     ],
 )
 def test_without_the_documents_kernels_there_is_no_page(cells: pd.DataFrame) -> None:
-    assert textures_page(cells, [], PUBLISHED, [], namer(cells)) is None
+    assert textures_page(cells, [], PUBLISHED, [], Namer(cells)) is None
 
 
 def test_ours_are_said_with_their_unit_interval_and_share() -> None:

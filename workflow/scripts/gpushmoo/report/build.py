@@ -1,13 +1,11 @@
-"""Renders the report: facts as JSON, the figures and the template into one PDF."""
+"""Renders the report: facts as JSON, and facts, figures and templates as one PDF."""
 
 from __future__ import annotations
 
 import logging
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,132 +13,84 @@ from typing import Any
 import pandas as pd
 import typst
 
-from ..analysis.best import read_best
+from ..analysis.best import Advice, advice, read_best
 from ..analysis.ceiling import CeilingRow, read_ceiling
 from ..analysis.energy import read_energy
 from ..analysis.history import read_history
-from ..analysis.run_quality import dataset_provenance
+from ..analysis.run_quality import dataset_provenance, steadiness
 from ..core.display import one_line
 from ..core.paths import ROOT
-from ..core.schema import is_axis
+from ..core.schema import GROUP, is_axis
 from ..model.limits import read_counted
 from ..storage.dataset import of_one_kind, read_medians
 from ..storage.wholefile import read_json, read_summed, write_json, write_summed
+from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
+from . import findings, method, study_pages, tables
 from .chapter_pages import Measured, Page, broken_page, chapter_page
-from .facts import report_facts
+from .findings import Finding
+from .tables import Json
+from .why import gain_words, parameter_tables, partition_rows, why_parts
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class ReportFiles:
-    """What the report is made of.
+def build_report(files: Mapping[str, Any], spec: Mapping[str, Any], facts: Path, pdf: Path) -> None:
+    """Write the report's `facts` as JSON, and the `pdf`.
 
-    `machine`, `device`, `counted`, `energy`, and `history` (its folder) may be empty.
+    `files` are those of the rule's input by name; lists of studies, models and histories may be
+    empty. The same files in give the same bytes out: no date, no system fonts, figures without
+    dates.
     """
-
-    dataset: Path
-    best: Path
-    ceiling: Path
-    figures: Sequence[Path]
-    machine: Sequence[Path] = ()
-    device: Sequence[Path] = ()
-    counted: Sequence[Path] = ()
-    energy: Sequence[Path] = ()
-    history: Sequence[Path] = ()
-
-
-def report_of_run(
-    files: Mapping[str, Any], spec: Mapping[str, Any], facts: Path, pdf: Path
-) -> None:
-    """`build_report` of the rule's input `files`, by name."""
-    names = {field.name for field in fields(ReportFiles)}
-    named = {name: found for name, found in files.items() if name in names}
-    named["history"] = sorted({path.parent for path in files["history"]})
-    build_report(ReportFiles(**named), spec, ROOT / "reports", facts, pdf)
-
-
-def build_report(
-    files: ReportFiles, spec: Mapping[str, Any], reports: Path, facts_out: Path, pdf: Path
-) -> None:
-    """Write the facts to `facts_out` and the PDF to `pdf`.
-
-    `reports` holds the template ``report.typ``. The same files in give the same bytes out: no date,
-    no system fonts, figures without dates.
-    """
-    cells, ceiling = read_medians(files.dataset), read_ceiling(files.ceiling)
-    provenance = dataset_provenance(files.dataset)
-    chapters = {
-        name: _page(chapter, cells, ceiling, provenance)
-        for name, chapter in spec["chapters"].items()
-    }
-    chapter_figures = {
-        Path(f).name for chapter in spec["chapters"].values() for f in chapter["figures"]
-    }
-    facts_with = partial(
-        report_facts,
-        cells=cells,
-        best=read_best(files.best, [c for c in cells if is_axis(c)]),
-        ceiling=ceiling,
-        devices=[d for path in files.machine for d in read_json(path)["devices"]],
-        device_models=[d for path in files.device for d in read_json(path)["devices"]],
-        counted=read_counted(files.counted),
-        energy=[read_energy(path) for path in files.energy],
-        history=[read_history(path) for path in files.history],
-        provenance=provenance,
-        figures={p.name: _note(p) for p in files.figures if p.name not in chapter_figures},
-        spec=spec,
-    )
-    facts = facts_with(chapters=chapters)
+    cells, ceiling = read_medians(files["dataset"]), read_ceiling(files["ceiling"])
+    provenance = dataset_provenance(files["dataset"])
+    read = cells, ceiling, provenance
+    pages = {name: _page(chapter, *read) for name, chapter in spec["chapters"].items()}
+    content = report_facts(files, spec, pages, *read)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        _lay_out(root, files, spec, reports)
+        lay_out(root, files["figures"])
+        for name, chapter in spec["chapters"].items():
+            (root / "chapters" / name).mkdir(parents=True)
+            layout = ROOT / chapter["folder"] / "pages.typ"
+            if layout.is_file():
+                shutil.copy(layout, root / "chapters" / name)
         try:
-            rendered = compile_pages(root, facts)
+            rendered = compile_pages(root, content)
         except typst.TypstError:
-            broken = _broken_layouts(root, facts)
+            broken = _broken_layouts(root, content)
             if not broken:
                 raise
-            facts = facts_with(chapters=chapters | broken)
-            rendered = compile_pages(root, facts)
-    write_json(facts_out, facts)
+            content = report_facts(files, spec, pages | broken, *read)
+            rendered = compile_pages(root, content)
+    write_json(facts, content)
     write_summed(pdf, rendered)
 
 
-def _lay_out(root: Path, files: ReportFiles, spec: Mapping[str, Any], reports: Path) -> None:
-    """Put the templates and figures where the template finds them, below `root`."""
-    for template in reports.glob("*.typ"):
+def lay_out(root: Path, figures: Sequence[Path]) -> None:
+    """Put the project's templates and the `figures` into `root`, where templates look for them."""
+    for template in (ROOT / "reports").glob("*.typ"):
         shutil.copy(template, root)
-    for name, chapter in spec["chapters"].items():
-        (root / "chapters" / name).mkdir(parents=True)
-        layout = ROOT / chapter["folder"] / "pages.typ"
-        if layout.is_file():
-            shutil.copy(layout, root / "chapters" / name)
     (root / "figures").mkdir()
-    for figure in files.figures:
+    for figure in figures:
         (root / "figures" / figure.name).write_bytes(read_summed(figure))
 
 
 def compile_pages(root: Path, facts: Mapping[str, Any], template: str = "report.typ") -> bytes:
     """The PDF that the `template` in the folder `root` makes of `facts`, its ``report.json``."""
     write_json(root / "report.json", facts)
+    # The fonts in which matplotlib has set the figures' texts.
+    package = find_spec("matplotlib")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("matplotlib, whose fonts the figures need, is not installed.")
     rendered: bytes = typst.compile(
         str(root / template),
         ignore_system_fonts=True,
-        font_paths=[str(_figure_fonts())],
+        font_paths=[str(Path(package.origin).parent / "mpl-data" / "fonts" / "ttf")],
         pdf_standards=["a-2a", "ua-1"],
     )
     # False is the default. Poppler, up to the version of Debian 12, takes it for a fault.
     word = b"/Suspects false"
     return rendered.replace(word, b" " * len(word))
-
-
-def _figure_fonts() -> Path:
-    """Folder of the fonts in which matplotlib has set the figures' texts."""
-    package = find_spec("matplotlib")
-    if package is None or package.origin is None:
-        raise ModuleNotFoundError("matplotlib, whose fonts the figures need, is not installed.")
-    return Path(package.origin).parent / "mpl-data" / "fonts" / "ttf"
 
 
 def _broken_layouts(root: Path, facts: Mapping[str, Any]) -> dict[str, Page]:
@@ -179,3 +129,150 @@ def _page(
             figures={Path(f).name: _note(Path(f)) for f in chapter["figures"]},
         )
     )
+
+
+# Facts
+
+
+def report_facts(
+    files: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    pages: Mapping[str, Page],
+    cells: pd.DataFrame,
+    ceiling: Sequence[CeilingRow],
+    provenance: Sequence[Json],
+) -> Json:
+    """All that the template shows, as JSON values; `pages` are the chapters'."""
+    best = read_best(files["best"], [c for c in cells if is_axis(c)])
+    devices, models = (
+        [d for path in files[name] for d in read_json(path)["devices"]]
+        for name in ("machine", "device")
+    )
+    energy = [read_energy(path) for path in files["energy"]]
+    history = [read_history(path) for path in sorted({p.parent for p in files["history"]})]
+    chapter_figures = {Path(f).name for c in spec["chapters"].values() for f in c["figures"]}
+    figures = {p.name: _note(p) for p in files["figures"] if p.name not in chapter_figures}
+    names = tables.Namer(cells)
+    elsewhere = {
+        kernel
+        for name, page in pages.items()
+        if page.facts
+        for kernel in spec["chapters"][name]["tells"]
+    }
+    own_cells, own_best = (rows[~rows["kernel"].isin(elsewhere)] for rows in (cells, best))
+    variants = zip(own_best["kernel"], own_best["variant"], strict=True)
+    is_control = [v in spec["kernels"][k]["controls"] for k, v in variants]
+    own_best = own_best[~pd.Series(is_control, own_best.index, bool)]
+    to_use = advice(own_cells, own_best, ceiling)
+    others = [k for k in sorted(set(own_cells["kernel"])) if k not in spec["persistent"]]
+    contrasts = findings.contrast_findings(own_cells, spec["persistent"], others, names)
+    notes = [figures[name] for named in spec["sections"].values() for name in named]
+    candidates = [
+        *findings.fault_findings(own_cells, notes),
+        *(Finding(page.findings[0], float("inf")) for page in pages.values() if page.fault),
+        *findings.advice_findings(findings.of_first_kind(to_use)),
+        *findings.kind_findings(to_use, own_cells),
+        *contrasts,
+        *(finding for table in energy for finding in study_pages.energy_findings(table)),
+        *(finding for found in history for finding in study_pages.history_findings(found)),
+        *(
+            # The author of a view wants its finding seen, and says less of it by a worth.
+            Finding(note["finding"], float(note.get("worth", 1.0)), name)
+            for name, note in figures.items()
+            if "finding" in note
+        ),
+    ]
+    first = findings.ranked(candidates)
+
+    def in_section(title: str) -> list[Json]:
+        return _named(figures, spec["sections"].get(title, []))
+
+    is_cpu = provenance[0]["device"]["kind"] == "cpu"
+    return {
+        "run": spec["run"],
+        "recorded": spec["recorded"],
+        "title": method.title_device(provenance),
+        "measured": method.measured_words(provenance),
+        "date": method.measured_date(provenance),
+        "is_cpu": is_cpu,
+        "first_page": tables.first_page(to_use, own_cells, spec["kernels"], is_cpu),
+        "findings": [
+            {"sentence": f.sentence, "figure": f.figure or _first_figure(f.kernel, spec)}
+            for f in first
+        ],
+        "more_faults": sum(f.worth == float("inf") for f in candidates if f not in first),
+        "clock_warning": method.clock_warning(provenance),
+        "machine": [
+            method.steadiness_finding(steadiness(provenance, spec["host_fed"])),
+            *method.locked_clause(provenance),
+            *method.searched_findings(provenance),
+            *method.earlier_finding(provenance),
+        ],
+        "workingsets": in_section(CACHES),
+        "ceilings": tables.ceiling_table(ceiling),
+        "heatmaps": in_section(BLOCK_SHAPE),
+        "curves": in_section(ONE_PARAMETER),
+        "contrasts": [f.sentence for f in contrasts if f not in first],
+        "best": tables.best_rows(to_use, own_best, names),
+        "why": why_parts(models, names, read_counted(files["counted"])),
+        "gain": gain_words(),
+        "parameters": parameter_tables(models),
+        "partitions": partition_rows(
+            _without_model(own_cells, models, spec["persistent"], to_use), names
+        ),
+        "sections": [
+            {"title": title, "figures": in_section(title)}
+            for title in spec["sections"]
+            if title not in (CACHES, BLOCK_SHAPE, ONE_PARAMETER)
+        ],
+        "energy": [study_pages.energy_page(table) for table in energy],
+        "energy_figures": _named(
+            figures, [study_pages.ENERGY_FIGURE] * any(t.rows for t in energy)
+        ),
+        "history": [study_pages.history_page(found) for found in history],
+        "history_figures": _named(
+            figures, [study_pages.HISTORY_FIGURE] * any(h.why is None for h in history)
+        ),
+        "sureness": method.sureness_rows(cells),
+        "statuses": method.status_words(cells),
+        "faults": method.fault_rows(cells),
+        "method": method.method_facts(cells, provenance, spec["host_fed"]),
+        "kernels": [{"name": n, **spec["kernels"][n]} for n in sorted(spec["kernels"])],
+        "device": method.device_card(provenance),
+        "provenance": method.provenance_rows(provenance),
+        "devices": method.machine_tables(devices),
+        "chapters": [
+            {"name": name, "facts": page.facts, "findings": list(page.findings)}
+            for name, page in pages.items()
+            if page.facts
+        ],
+        "broken_chapters": [
+            {"name": name, "fault": page.fault} for name, page in pages.items() if page.fault
+        ],
+    }
+
+
+def _without_model(
+    cells: pd.DataFrame,
+    models: Sequence[Json],
+    persistent: Collection[str],
+    to_use: Sequence[Advice],
+) -> pd.DataFrame:
+    """Cells of `persistent` kernels in groups of the first page, on devices without a model."""
+    modelled = {device["device"] for device in models if "parameters" in device}
+    cells = cells[cells["kernel"].isin(persistent) & ~cells["device_name"].isin(modelled)]
+    shown = {tuple(advised.group[n] for n in GROUP) for advised in to_use}
+    keys = zip(*(cells[n] for n in GROUP), strict=True)
+    return cells[pd.Series([key in shown for key in keys], cells.index, bool)]
+
+
+def _named(figures: Mapping[str, Json], names: Sequence[str]) -> list[Json]:
+    """File, title and caption of the figures of these names."""
+    return [{"file": n, **{w: figures[n][w] for w in ("title", "caption")}} for n in names]
+
+
+def _first_figure(kernel: str | None, spec: Mapping[str, Any]) -> str | None:
+    """The first figure of a kernel's views: maps and curves before those over its sizes."""
+    shown = [n for title, names in spec["sections"].items() if title != CACHES for n in names]
+    shown += spec["sections"].get(CACHES, [])
+    return next((name for name in shown if spec["figure_kernels"][name] == kernel), None)

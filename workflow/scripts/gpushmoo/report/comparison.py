@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,11 +17,10 @@ from ..comparing.comparison import (
     group_words,
     percent,
 )
-from ..core.paths import ROOT
 from ..figures.style import apply_style, save
 from ..figures.timelines import MOST_GROUPS, draw_changes
 from ..storage.wholefile import write_summed
-from .build import compile_pages
+from .build import compile_pages, lay_out
 
 # Rows and lines that fit on the page; the rest is in the tables.
 _MOST_ROWS, _MOST_LINES = 10, 8
@@ -34,27 +32,23 @@ def compare_runs(spec: Mapping[str, Any], tables: Sequence[Path]) -> None:
     found = compare(spec["a"], spec["b"], noise_runs=spec["same"], threshold=spec["delta"])
     folder = tables[0].parent
     found.save(folder)
-    build_comparison(found, ROOT / "reports", folder)
+    build_comparison(found, folder)
 
 
-def build_comparison(found: Comparison, reports: Path, folder: Path) -> None:
+def build_comparison(found: Comparison, folder: Path) -> None:
     """Write the picture ``changes.svg`` and the page ``compare.pdf`` into `folder`.
 
-    `reports` holds the template ``compare.typ``. The same comparison gives the same bytes.
+    The same comparison gives the same bytes.
     """
     apply_style()
     names = [group_words(row) for row in found.groups.to_dict("records")]
+    facts = comparison_facts(found)
+    picture = folder / _FIGURE
     figure = draw_changes(found.groups, names, found.delta)
-    caption = _caption(found)
-    save(figure, folder / _FIGURE, "Changes of the groups' bests", caption)
+    save(figure, picture, facts["figure"]["title"], facts["figure"]["caption"])
     with tempfile.TemporaryDirectory() as scratch:
-        root = Path(scratch)
-        for template in reports.glob("*.typ"):
-            shutil.copy(template, root)
-        (root / "figures").mkdir()
-        shutil.copy(folder / _FIGURE, root / "figures")
-        facts = comparison_facts(found)
-        write_summed(folder / "compare.pdf", compile_pages(root, facts, "compare.typ"))
+        lay_out(Path(scratch), [picture])
+        write_summed(folder / "compare.pdf", compile_pages(Path(scratch), facts, "compare.typ"))
 
 
 def _caption(found: Comparison) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pandas as pd
 
@@ -14,8 +15,8 @@ from ..core.display import gbs, joined, kind_words, percent, significant
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES, LAUNCH_KINDS
 from ..storage.dataset import matching, of_one_kind
-from .appendix import fault_rows
-from .tables import Json, Namer, launch_words
+from .method import fault_rows
+from .tables import Namer, launch_words
 
 # So many stand on the first page.
 MOST = 5
@@ -23,8 +24,7 @@ MOST = 5
 WORTH_TELLING = 0.02
 # Where memory is not what limits a kernel, by its share of the ceiling.
 FAR_BELOW = 0.7
-# Names a figure of a kernel, if there is one.
-FigureOf = Callable[[str], str | None]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,14 @@ class Finding:
 
     `worth` is the share of the time that somebody who does not know it may lose, infinite of what
     must be known before any figure is believed. What a program can seldom change, its element type
-    or what it keeps in the cache, counts half. `figure` is the file of the figure that shows it.
+    or what it keeps in the cache, counts half. `figure` is the file of the figure that shows it, by
+    default the first of `kernel`.
     """
 
     sentence: str
     worth: float
     figure: str | None = None
+    kernel: str | None = None
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
@@ -46,18 +48,18 @@ def ranked(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda f: -f.worth)[:MOST]
 
 
-def advice_findings(advice: Sequence[Advice], figure_of: FigureOf) -> list[Finding]:
+def advice_findings(advice: Sequence[Advice]) -> list[Finding]:
     """What follows from the launches to use: at most one sentence of each kind."""
-    told_apart = [a for a in advice if not a.undecided]
-    found = (
-        _defaults(told_apart, figure_of),
-        _in_cache(advice, figure_of),
-        _types(advice, figure_of),
-        _faster_in_cache(advice, figure_of),
-        _far_below(advice, figure_of),
-        _edges(advice),
-    )
-    return [finding for finding in found if finding is not None]
+    decided = [a for a in advice if not a.undecided]
+    kinds = (_in_cache, _types, _faster_in_cache, _far_below, _edges)
+    return [*_defaults(decided), *(finding for kind in kinds for finding in kind(advice))]
+
+
+def _largest(shares: Iterable[tuple[float, _T]]) -> Iterator[tuple[float, _T]]:
+    """The largest share, and whose it is; nothing where that is not worth telling."""
+    most = max(shares, key=lambda each: each[0], default=None)
+    if most is not None and most[0] >= WORTH_TELLING:
+        yield most
 
 
 def _who(a: Advice) -> str:
@@ -69,49 +71,42 @@ def _in_memory(advice: Sequence[Advice]) -> list[Advice]:
     return [a for a in advice if a.place in ("memory", "unknown")]
 
 
-def _defaults(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
+def _defaults(advice: Sequence[Advice]) -> Iterator[Finding]:
     """The usual blocks: the one that loses least at its worst, and the one that loses most."""
-    worst: dict[str, tuple[float, Advice]] = {}
-    swept: dict[str, int] = {}
+    costs: dict[str, list[tuple[float, Advice]]] = {}
     for a in advice:
         for name, cost in a.defaults.items():
-            swept[name] = swept.get(name, 0) + 1
-            if name not in worst or cost > worst[name][0]:
-                worst[name] = cost, a
+            costs.setdefault(name, []).append((cost, a))
     # Blocks that few kernels were swept with look safe.
-    compared = {name: w for name, w in worst.items() if swept[name] == max(swept.values())}
-    if not compared:
-        return None
-    safest, riskiest = (f(compared, key=lambda n: compared[n][0]) for f in (min, max))
-    cost, a = compared[riskiest]
-    if cost < WORTH_TELLING:
-        return None
-    sentence = f"A block of {riskiest} costs up to {_slower(cost)} ({_who(a)})"
-    if safest != riskiest:
-        least, b = compared[safest]
-        sentence += (
-            f"; of the usual blocks {safest} loses least, at most {_slower(least)} ({_who(b)})"
-        )
-    return Finding(f"{sentence}.", cost, figure_of(a.group["kernel"]))
+    swept = max(map(len, costs.values()), default=0)
+    worst = [
+        (*max(of_block, key=lambda each: each[0]), name)
+        for name, of_block in costs.items()
+        if len(of_block) == swept
+    ]
+    for cost, (a, riskiest) in _largest((cost, (a, name)) for cost, a, name in worst):
+        least, b, safest = min(worst, key=lambda each: each[0])
+        sentence = f"A block of {riskiest} costs up to {_slower(cost)} ({_who(a)})"
+        if safest != riskiest:
+            sentence += (
+                f"; of the usual blocks {safest} loses least, at most {_slower(least)} ({_who(b)})"
+            )
+        yield Finding(f"{sentence}.", cost, kernel=a.group["kernel"])
 
 
-def _in_cache(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
+def _in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
     """A launch chosen for memory that is a bad one inside the cache."""
-    losing = [(a.in_cache.cost or 0.0, a.in_cache.best, a) for a in advice if a.in_cache]
-    if not losing:
-        return None
-    cost, best, a = max(losing, key=lambda each: each[0])
-    if cost < WORTH_TELLING:
-        return None
-    return Finding(
-        f"The best launch for memory need not be the best in cache: {launch_words(a.cell, a.axes)} "
-        f"costs {_slower(cost)} there ({_who(a)}); use {launch_words(best, a.axes)}.",
-        cost,
-        figure_of(a.group["kernel"]),
-    )
+    losing = ((a.in_cache.cost or 0.0, (a.in_cache.best, a)) for a in advice if a.in_cache)
+    for cost, (best, a) in _largest(losing):
+        sentence = (
+            "The best launch for memory need not be the best in cache: "
+            f"{launch_words(a.cell, a.axes)} costs {_slower(cost)} there ({_who(a)}); use "
+            f"{launch_words(best, a.axes)}."
+        )
+        yield Finding(sentence, cost, kernel=a.group["kernel"])
 
 
-def _types(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
+def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
     """The kernel whose bandwidth depends most on the element type."""
     by_problem: dict[tuple[object, ...], list[Advice]] = {}
     for a in _in_memory(advice):
@@ -121,70 +116,59 @@ def _types(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
         tuple(f(several, key=lambda a: a.cell["bandwidth_gbs"]) for f in (min, max))
         for several in by_problem.values()
     ]
-    gains = [fast.cell["bandwidth_gbs"] / slow.cell["bandwidth_gbs"] - 1.0 for slow, fast in pairs]
-    gain = max(gains, default=0.0)
-    if gain < WORTH_TELLING:
-        return None
-    slow, fast = pairs[gains.index(gain)]
-    return Finding(
-        f"The element type matters: {fast.group['kernel']} moves "
-        f"{gbs(fast.cell['bandwidth_gbs'])} with {fast.group['dtype']} and "
-        f"{gbs(slow.cell['bandwidth_gbs'])} with {slow.group['dtype']}, each at its best launch.",
-        gain / 2,
-        figure_of(fast.group["kernel"]),
-    )
+    gains = ((b.cell["bandwidth_gbs"] / a.cell["bandwidth_gbs"] - 1.0, (a, b)) for a, b in pairs)
+    for gain, (slow, fast) in _largest(gains):
+        sentence = (
+            f"The element type matters: {fast.group['kernel']} moves "
+            f"{gbs(fast.cell['bandwidth_gbs'])} with {fast.group['dtype']} and "
+            f"{gbs(slow.cell['bandwidth_gbs'])} with {slow.group['dtype']}, each at its best "
+            "launch."
+        )
+        yield Finding(sentence, gain / 2, kernel=fast.group["kernel"])
 
 
-def _faster_in_cache(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
+def _faster_in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
     """What keeping data in the cache is worth at most."""
-    gains = [
-        (a.in_cache.best["bandwidth_gbs"] / a.cell["bandwidth_gbs"] - 1.0, a.in_cache.best, a)
+    gains = (
+        (a.in_cache.best["bandwidth_gbs"] / a.cell["bandwidth_gbs"] - 1.0, (a.in_cache.best, a))
         for a in advice
         if a.in_cache is not None and a.place == "memory"
-    ]
-    if not gains:
-        return None
-    gain, best, a = max(gains, key=lambda each: each[0])
-    if gain < WORTH_TELLING:
-        return None
-    return Finding(
-        f"Data that stay in the cache move up to {significant(1 + gain, 2)} times as fast: "
-        f"{gbs(best['bandwidth_gbs'])} against {gbs(a.cell['bandwidth_gbs'])} ({_who(a)}).",
-        gain / 2,
-        figure_of(a.group["kernel"]),
     )
+    for gain, (best, a) in _largest(gains):
+        sentence = (
+            f"Data that stay in the cache move up to {significant(1 + gain, 2)} times as fast: "
+            f"{gbs(best['bandwidth_gbs'])} against {gbs(a.cell['bandwidth_gbs'])} ({_who(a)})."
+        )
+        yield Finding(sentence, gain / 2, kernel=a.group["kernel"])
 
 
-def _far_below(advice: Sequence[Advice], figure_of: FigureOf) -> Finding | None:
+def _far_below(advice: Sequence[Advice]) -> Iterator[Finding]:
     """The kernel whose best launch is farthest from what loading and storing allow."""
-    told = [(a.of_ceiling.share, a) for a in _in_memory(advice) if a.of_ceiling is not None]
-    shares = [(share, a) for share, a in told if share is not None]
-    share, a = min(shares, key=lambda pair: pair[0], default=(1.0, None))
-    if a is None or share > FAR_BELOW:
-        return None
-    return Finding(
-        f"No launch brings {_who(a)} near what the device can do: its best reaches "
-        f"{percent(share)} of the ceiling, so something else than memory limits it.",
-        (1.0 - share) / 2,
-        figure_of(a.group["kernel"]),
-    )
+    bound = [(a.of_ceiling.share, a) for a in _in_memory(advice) if a.of_ceiling is not None]
+    lacking = ((1.0 - share, (share, a)) for share, a in bound if share is not None)
+    for lost, (share, a) in _largest(lacking):
+        if share <= FAR_BELOW:
+            sentence = (
+                f"No launch brings {_who(a)} near what the device can do: its best reaches "
+                f"{percent(share)} of the ceiling, so something else than memory limits it."
+            )
+            yield Finding(sentence, lost / 2, kernel=a.group["kernel"])
 
 
-def _edges(advice: Sequence[Advice]) -> Finding | None:
+def _edges(advice: Sequence[Advice]) -> Iterator[Finding]:
     """Where a better launch may lie outside of what was swept."""
     at_edge = [a for a in advice if a.edge and not a.undecided]
-    if not at_edge:
-        return None
-    axes = sorted({part.split(" ")[0] for a in at_edge for part in a.edge.split(", ")})
-    return Finding(
-        f"For {len(at_edge)} of {len(advice)} the fastest launch lies at the edge of what was "
-        f"swept (arrows in the table): sweep {joined(axes)} further.",
-        WORTH_TELLING,
-    )
+    if at_edge:
+        axes = sorted({part.split(" ")[0] for a in at_edge for part in a.edge.split(", ")})
+        sentence = (
+            f"For {len(at_edge)} of {len(advice)} the fastest launch lies at the edge of what was "
+            f"swept (arrows in the table): sweep {joined(axes)} further."
+        )
+        yield Finding(sentence, WORTH_TELLING)
 
 
 def _slower(cost: float) -> str:
-    """``6.8 % more time``, or ``2.4 times as long`` for what doubles it."""
+    """``6.8 % more time``, or ``2.4 times the time`` for what doubles it."""
     return (
         f"{percent(cost)} more time" if cost < 1 else f"{significant(1 + cost, 2)} times the time"
     )
@@ -193,9 +177,10 @@ def _slower(cost: float) -> str:
 def fault_findings(cells: pd.DataFrame, notes: Sequence[Mapping[str, str]]) -> list[Finding]:
     """Kernels that never ran, wrong results, and views that cannot be drawn; see `notes`."""
     never_ran = {Status.BUILD_FAILED.value, Status.WORKLOAD_FAILED.value}
-    faults: list[Json] = [f for f in fault_rows(cells) if f["status"] in never_ran]
     sentences = [
-        f"{f['where']}: {f['message']} ({f['status']}, cells: {f['cells']})." for f in faults
+        f"{f['where']}: {f['message']} ({f['status']}, cells: {f['cells']})."
+        for f in fault_rows(cells)
+        if f["status"] in never_ran
     ]
     wrong = len(cells[cells["status"] == Status.WRONG_RESULT])
     if wrong:
@@ -205,85 +190,72 @@ def fault_findings(cells: pd.DataFrame, notes: Sequence[Mapping[str, str]]) -> l
 
 
 def contrast_findings(
-    cells: pd.DataFrame,
-    persistent: Sequence[str],
-    others: Sequence[str],
-    names: Namer,
-    figure_of: FigureOf,
+    cells: pd.DataFrame, persistent: Sequence[str], others: Sequence[str], names: Namer
 ) -> list[Finding]:
     """Findings on each kernel's largest problem, on the first device and in the first cache state.
 
     For `persistent` kernels: what one block too many costs. For these and `others`: how much more
     double moves than float.
     """
-    out = []
+    found = []
     for kernel in [*persistent, *others]:
-        series = list(_series(cells, kernel))
-        if not series:
-            continue
-        if kernel in persistent:
-            losses = [s for variant in series[:1] for s in steps(variant)]
-            if losses:
-                worth = max(step.lost.value for step in losses)
-                sentence = _steps_sentence(series[0], losses, names)
-                out.append(Finding(sentence, worth, figure_of(kernel)))
-        gaps = [g for g in map(_gap, series) if g]
+        series = _series(cells, kernel)
+        losses = steps(series[0]) if series and kernel in persistent else []
+        if losses:
+            sentence = _steps_sentence(series[0], losses, names)
+            worth = max(step.lost.value for step in losses)
+            found.append(Finding(sentence, worth, kernel=kernel))
+        gaps = [gap for gap in map(_gap, series) if gap]
         if gaps:
-            where = names.size(series[0].iloc[0])
             sentence = (
-                f"{kernel}, {where}: where float is fastest, double moves {'; '.join(gaps)} what "
-                "float does."
+                f"{kernel}, {names.size(series[0].iloc[0])}: where float is fastest, double moves "
+                f"{'; '.join(gaps)} what float does."
             )
-            out.append(Finding(sentence, 0.0, figure_of(kernel)))
-    return out
+            found.append(Finding(sentence, 0.0, kernel=kernel))
+    return found
 
 
-def _series(cells: pd.DataFrame, kernel: str) -> Iterator[pd.DataFrame]:
+def _series(cells: pd.DataFrame, kernel: str) -> list[pd.DataFrame]:
     """The cells of each variant of `kernel`."""
-    of_kernel = of_one_kind(cells[cells["kernel"] == kernel])
-    if of_kernel.empty:
-        return
-    of_kernel = of_kernel[of_kernel["device_name"] == of_kernel["device_name"].min()]
-    problems = of_kernel[["height", "width"]].drop_duplicates()
+    own = of_one_kind(cells[cells["kernel"] == kernel])
+    if own.empty:
+        return []
+    own = own[own["device_name"] == own["device_name"].min()]
+    problems = own[["height", "width"]].drop_duplicates()
     height, width = max(problems.itertuples(index=False), key=lambda p: (p[0] * p[1], p[0]))
-    of_kernel = of_kernel[(of_kernel["height"] == height) & (of_kernel["width"] == width)]
-    present = set(of_kernel["cache_state"])
-    of_kernel = of_kernel[of_kernel["cache_state"] == next(s for s in CACHE_STATES if s in present)]
-    for _, variant in of_kernel.groupby("variant", sort=True, observed=True):
-        yield variant
+    own = own[(own["height"] == height) & (own["width"] == width)]
+    own = own[own["cache_state"] == next(s for s in CACHE_STATES if s in set(own["cache_state"]))]
+    return [variant for _, variant in own.groupby("variant", sort=True, observed=True)]
 
 
 def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -> str:
     """Types that lose at the same number of blocks share a clause."""
+    costs: dict[tuple[int, int, int], list[str]] = {}
+    for s in losses:
+        cost = f"{percent(s.lost.value)} with {s.dtype}"
+        costs.setdefault((s.blocks, s.units, s.per_unit), []).append(cost)
     clauses = []
-    for s in dict.fromkeys((s.blocks, s.units, s.per_unit) for s in losses):
-        blocks, units, per_unit = s
+    for (blocks, units, per_unit), of_types in costs.items():
         held = f" ({units} × {per_unit} resident)" if blocks == units * per_unit else ""
-        costs = ", ".join(
-            f"{percent(t.lost.value)} with {t.dtype}"
-            for t in losses
-            if (t.blocks, t.units, t.per_unit) == s
-        )
-        clauses.append(f"one block more than {blocks}{held} costs {costs}")
+        clauses.append(f"one block more than {blocks}{held} costs {', '.join(of_types)}")
     first = cells.iloc[0]
     return f"{first['kernel']}, {first['variant']}, {names.size(first)}: {'; '.join(clauses)}."
 
 
 def _gap(cells: pd.DataFrame) -> str | None:
     """How much double moves of what float does; None where no difference is shown."""
+    axes = axes_of(cells)
     try:
-        gap, at = double_over_float(cells, axes_of(cells))
+        gap, at = double_over_float(cells, axes)
     except ValueError:
         return None
     if gap.low <= 1.0 <= gap.high:
         return None
-    launch = params_text(at, axes_of(cells))
-    return f"{_gap_words(gap, 1, ' ×')} ({at['variant']}, {launch})"
+    return f"{_ratio_words(gap)} ({at['variant']}, {params_text(at, axes)})"
 
 
-def _gap_words(r: Ratio, scale: int, unit: str) -> str:
-    value, low, high = (significant(scale * x) for x in (r.value, r.low, r.high))
-    return f"{value}{unit} ({low} to {high})"
+def _ratio_words(r: Ratio) -> str:
+    return f"{significant(r.value)} × ({significant(r.low)} to {significant(r.high)})"
 
 
 _ALIKE = ("device_name", "kernel", "dtype", "height", "width", "cache_state")
@@ -303,25 +275,24 @@ def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding
 
     `advice` has one for each kind, `cells` are those that it was made of.
     """
-    losing = []
-    for usual in of_first_kind(advice):
-        for other in advice:
-            alike = all(usual.group[n] == other.group[n] for n in _ALIKE)
-            if alike and other.group["launch_kind"] != usual.group["launch_kind"]:
-                cost = _cost(usual, other, cells)
-                losing += [] if cost is None else [(cost, usual, other)]
-    if not losing:
-        return []
-    cost, usual, other = max(losing, key=lambda each: each[0])
-    if cost < WORTH_TELLING:
-        return []
-    a, b = (kind_words(each.group["launch_kind"]) for each in (usual, other))
-    words = (
-        f"The best launch depends on how it comes: of {usual.group['kernel']}, "
-        f"{usual.group['dtype']}, {launch_words(usual.cell, usual.axes)} is best {a} and "
-        f"{percent(cost)} slower than {launch_words(other.cell, other.axes)} {b}."
-    )
-    return [Finding(words, cost)]
+    losing = [
+        (cost, (usual, other))
+        for usual in of_first_kind(advice)
+        for other in advice
+        if all(usual.group[n] == other.group[n] for n in _ALIKE)
+        and other.group["launch_kind"] != usual.group["launch_kind"]
+        and (cost := _cost(usual, other, cells)) is not None
+    ]
+    found = []
+    for cost, (usual, other) in _largest(losing):
+        a, b = (kind_words(each.group["launch_kind"]) for each in (usual, other))
+        sentence = (
+            f"The best launch depends on how it comes: of {_who(usual)}, "
+            f"{launch_words(usual.cell, usual.axes)} is best {a} and {percent(cost)} slower than "
+            f"{launch_words(other.cell, other.axes)} {b}."
+        )
+        found.append(Finding(sentence, cost))
+    return found
 
 
 def _cost(usual: Advice, other: Advice, cells: pd.DataFrame) -> float | None:

@@ -1,68 +1,61 @@
-"""Rows of the report's tables, launches and small maps of them, as display strings."""
+"""The report's first page, and its tables of launches and ceilings, as display strings."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import pandas as pd
 
-from ..analysis.best import BLOCK_AXES, Advice
+from ..analysis.best import BLOCK_AXES, DEFAULT_BLOCKS, Advice
 from ..analysis.ceiling import CeilingRow
 from ..analysis.fastest import INSIDE, OUTSIDE
-from ..core.display import bare_interval, kind_words, percent, significant
+from ..analysis.run_quality import judge_dataset
+from ..core.display import (
+    bare_interval,
+    kind_words,
+    percent,
+    percent_range,
+    significant,
+    size_words,
+)
 from ..core.schema import GROUP, Status
 from ..core.space import CONDITIONS
 from ..storage.dataset import matching
+from ..storage.wholefile import read_json
 
 Json = dict[str, Any]
 
 # Tied cells named in the table of best sets, beside how many they are; the whole set is in
 # summary/best.parquet.
 NAMED_TIES = 3
-
-
-_NAMED = ("device_name", "cache_state", "launch_kind")
+ARROWS = {"up": "↑", "down": "↓"}
 
 
 class Namer:
-    """Says device, cache state and kind of launch of a group where the run has more than one."""
+    """Names a group's size, and its device, cache state and kind of launch if a run has several."""
 
-    def __init__(self, groups: Iterable[Mapping[str, Any]]) -> None:
-        """`groups` are all rows that have a device, a cache state and a kind of launch."""
-        rows = list(groups)
-        self._devices, self._states, self._kinds = (
-            len({row[name] for row in rows}) > 1 for name in _NAMED
-        )
+    def __init__(self, cells: pd.DataFrame) -> None:
+        """`cells` are all of the run."""
+        self._named = [
+            name
+            for name in ("cache_state", "launch_kind", "device_name")
+            if cells[name].nunique() > 1
+        ]
 
     def size(self, group: Mapping[str, Any]) -> str:
         """Size of the problem, and what else tells the group from others of its kernel."""
-        parts = [size_words(int(group["height"]), int(group["width"]))]
-        if self._states:
-            parts.append(str(group["cache_state"]))
-        if self._kinds:
-            parts.append(kind_words(group["launch_kind"]))
-        if self._devices:
-            parts.append(str(group["device_name"]))
-        return ", ".join(parts)
+        words = {name: str(group[name]) for name in self._named}
+        if "launch_kind" in words:
+            words["launch_kind"] = kind_words(words["launch_kind"])
+        return ", ".join([size_words(int(group["height"]), int(group["width"])), *words.values()])
 
     def series(self, group: Mapping[str, Any]) -> str:
         """Kernel, dtype and variant of a group, and its size as `size` writes it."""
         return f"{group['kernel']}, {group['dtype']}, {group['variant']}, {self.size(group)}"
-
-
-def size_words(height: int, width: int) -> str:
-    """``1024²``, or ``512 × 1024``; of a single row ``n = 1024``."""
-    if height == 1 != width:
-        return f"n = {width}"
-    return f"{height}²" if height == width else f"{height} × {width}"
-
-
-def namer(cells: pd.DataFrame) -> Namer:
-    """The `Namer` of all groups that `cells` fall into."""
-    return Namer(cells[[*_NAMED]].drop_duplicates().to_dict("records"))
 
 
 def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> list[Json]:
@@ -78,7 +71,7 @@ def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> lis
         group = alike[alike["variant"] == a.group["variant"]]
         top = group[group["is_fastest"]].iloc[0]
         others = group[group["params"] != top["params"]].to_dict("records")
-        tied = [launch_values(row, a.axes) for row in others]
+        tied = [launch_words(row, a.axes, named=False) for row in others]
         variants = alike[alike["is_fastest"] & (alike["variant"] != a.group["variant"])]
         shares = variants["bandwidth_gbs"] / top["bandwidth_gbs"]
         rows.append(
@@ -87,30 +80,15 @@ def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> lis
                 "dtype": top["dtype"],
                 "variant": top["variant"],
                 "size": names.size(a.group),
-                "fastest": launch_values(top, a.axes),
+                "fastest": launch_words(top, a.axes, named=False),
                 "bandwidth": bare_interval(top),
                 "over_copy": "—" if pd.isna(top["over_copy"]) else significant(top["over_copy"]),
                 "tied": f"{len(group)} of {top['candidates']}",
                 "tied_with": "; ".join(tied[:NAMED_TIES]) + ";\u00a0…" * (len(tied) > NAMED_TIES),
-                "variants": _range(shares),
+                "variants": "—" if shares.empty else percent_range(shares),
             }
         )
     return rows
-
-
-def _range(shares: pd.Series) -> str:
-    """``61 % to 98 %``, the one that there is, or a dash."""
-    if shares.empty:
-        return "—"
-    return " to ".join(dict.fromkeys(percent(s) for s in (shares.min(), shares.max())))
-
-
-ARROWS = {"up": "↑", "down": "↓"}
-
-
-def ways(edge: str) -> list[list[str]]:
-    """Axis, and ``up`` or ``down``, of each part of the column `edge` of `best_schema`."""
-    return [part.split(" ") for part in edge.split(", ") if part]
 
 
 def ceiling_table(rows: Sequence[CeilingRow]) -> list[Json]:
@@ -150,23 +128,19 @@ _SHADES = 255
 
 
 def axes_words(axes: Sequence[str]) -> str:
-    """What the values of `launch_values` are: ``block_x × block_y, unroll``."""
+    """What the values of `launch_words` are: ``block_x × block_y, unroll``."""
     sides = [axis for axis in BLOCK_AXES if axis in axes]
     return ", ".join([" × ".join(sides)] * bool(sides) + [a for a in axes if a not in sides])
 
 
-def launch_values(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
-    """``64 × 4`` for a block, ``256, 4`` with another parameter, a dash without any."""
+def launch_words(cell: Mapping[str, Any], axes: Sequence[str], named: bool = True) -> str:
+    """``64 × 4`` for a block, ``256, unroll 4`` with another parameter, a dash without any.
+
+    Other parameters go without their names where they are not to be `named`.
+    """
     sides = [axis for axis in BLOCK_AXES if axis in axes]
     words = [" × ".join(str(int(cell[axis])) for axis in sides)] if sides else []
-    return ", ".join(words + [str(int(cell[a])) for a in axes if a not in sides]) or "—"
-
-
-def launch_words(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
-    """``64 × 4`` for a block, ``256, unroll 4`` with another parameter, a dash without any."""
-    sides = [axis for axis in BLOCK_AXES if axis in axes]
-    words = [" × ".join(str(int(cell[axis])) for axis in sides)] if sides else []
-    words += [f"{axis} {int(cell[axis])}" for axis in axes if axis not in sides]
+    words += [f"{a} {int(cell[a])}" if named else f"{cell[a]:.0f}" for a in axes if a not in sides]
     return ", ".join(words) or "—"
 
 
@@ -187,15 +161,156 @@ def thumbnail(a: Advice, cells: pd.DataFrame) -> dict[str, Any] | None:
         x, y = chosen
         grid = ok.pivot_table(values="bandwidth_gbs", index=y, columns=x, aggfunc="max")
         rows = grid.sort_index(ascending=False).to_numpy() / top * _SHADES
-        return {"kind": "map", "rows": [[_shade(v) for v in row] for row in rows]}
+        shades = [[None if pd.isna(v) else round(v) for v in row] for row in rows]
+        return {"kind": "map", "rows": shades}
     if chosen and counts[chosen[0]] >= _FEWEST_POINTS:
         best = ok.groupby(chosen[0])["bandwidth_gbs"].max().sort_index() / top
         places = best.index.to_numpy(dtype=float)
-        span = places[-1] - places[0]
-        points = zip((places - places[0]) / span, best, strict=True)
+        points = zip((places - places[0]) / (places[-1] - places[0]), best, strict=True)
         return {"kind": "line", "points": [[round(x, 4), round(y, 4)] for x, y in points]}
     return None
 
 
-def _shade(value: float) -> int | None:
-    return None if pd.isna(value) else round(value)
+# The first page
+
+# A cost below this is no reason to choose another launch.
+GOOD_ENOUGH = 0.02
+_PLACES = {"cache": "cache", "memory": "memory", "between": "partly cache", "unknown": "—"}
+
+
+def first_page(
+    advice: Sequence[Advice],
+    cells: pd.DataFrame,
+    kernels: Mapping[str, Mapping[str, Any]],
+    is_cpu: bool,
+) -> Json:
+    """The table of launches to use, a block of rows for each kernel, as display strings.
+
+    `kernels` has the title of each, `is_cpu` says what the device is. The template leaves out
+    columns of which no row has a value.
+    """
+    blocks: dict[str, Json] = {}
+    several_devices = len({a.group["device_name"] for a in advice}) > 1
+    several_kinds = len({a.group["launch_kind"] for a in advice}) > 1
+    for a in advice:
+        kernel = str(a.group["kernel"])
+        name = kernel + (f", {kind_words(a.group['launch_kind'])}" if several_kinds else "")
+        name += f", {a.group['device_name']}" if several_devices else ""
+        if name not in blocks:
+            blocks[name] = {
+                "name": name,
+                "title": kernels[kernel]["title"],
+                "axes": axes_words(a.axes),
+                "rows": [],
+                "thumbnail": thumbnail(a, matching(cells, a.group)),
+            }
+        blocks[name]["rows"].append(_row(a))
+    used = {name for a in advice for name in a.defaults}
+    return {
+        "kernels": list(blocks.values()),
+        "defaults": [name for name in DEFAULT_BLOCKS if name in used],
+        "has_ceiling": any(a.of_ceiling is not None for a in advice),
+        "above_ceiling": above_ceiling(advice, is_cpu),
+        "has_cached": any(a.in_cache is not None for a in advice),
+        "has_places": any(a.place != "unknown" for a in advice),
+    }
+
+
+def above_ceiling(advice: Sequence[Advice], is_cpu: bool) -> str:
+    """Why some launches have no share of the ceiling, as far as it is known; "" where none is so.
+
+    Only the bus of a GPU's memory surely either loads or stores.
+    """
+    above = [a for a in advice if a.of_ceiling is not None and a.of_ceiling.share is None]
+    if not above:
+        return ""
+    why = "a CPU's caches do" if is_cpu else "a cache does"
+    sentence = (
+        f"for {len(above)} of {len(advice)}: faster than loading and storing one after the other, "
+        f"which is no bound there ({why} both at once)."
+    )
+    doubtful = 0 if is_cpu else sum(a.place == "memory" for a in above)
+    if doubtful:
+        sentence += f" In memory ({doubtful} of these) that explains nothing: measure again."
+    return sentence
+
+
+def verdict(
+    report: str,
+    facts: Path,
+    dataset: Path,
+    strict: bool,
+    sweeps: Mapping[str, Mapping[str, Any]],
+    out: Path,
+    terminal: TextIO,
+) -> None:
+    """Name the launches to use, and the cells that ended in a fault; the latter also in `out`.
+
+    Raises StrictError or FailedSweepError for a strict run or a failed sweep.
+    """
+    page = read_json(facts)["first_page"]
+    print(*closing_lines(page, str(report)), sep="\n", file=terminal, flush=True)
+    judge_dataset(dataset, out, strict, sweeps, terminal)
+
+
+def closing_lines(page: Json, report: str) -> list[str]:
+    """The last lines of a run on a terminal: where the `report` is, and the page's launches."""
+    rows = [
+        (
+            kernel["name"],
+            row["dtype"],
+            row["variant"],
+            f"{row['use']} ({kernel['axes']})" if kernel["axes"] else row["use"],
+            f"{row['bandwidth']} GB/s ± {row['half_width']}",
+            f"{row['tied']} tied" + (": no difference shown" if row["undecided"] else ""),
+        )
+        for kernel in page["kernels"]
+        for row in kernel["rows"]
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    head = f"gpushmoo: the report is {report}" + ("; the launches to use:" if rows else ".")
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return [head, *(f"  {line}" for line in lines)]
+
+
+def _row(a: Advice) -> Json:
+    cell = a.cell
+
+    def cost(share: float | None) -> Json:
+        # What cannot be told from the fastest is no worse.
+        return cost_cell(share) | ({"bad": False} if a.undecided else {})
+
+    edge = [part.split(" ") for part in a.edge.split(", ") if part and not a.undecided]
+    half = (cell["bandwidth_high_gbs"] - cell["bandwidth_low_gbs"]) / 2 / cell["bandwidth_gbs"]
+    in_cache = cost_cell(a.in_cache.cost if a.in_cache else None) | {"instead": ""}
+    if a.in_cache and in_cache["bad"]:
+        in_cache["instead"] = launch_words(a.in_cache.best, a.axes, named=False)
+    return {
+        "dtype": a.group["dtype"],
+        "use": launch_words(cell, a.axes, named=False),
+        "undecided": a.undecided,
+        "edge": " ".join(f"{axis.removeprefix('block_')}\u00a0{ARROWS[way]}" for axis, way in edge),
+        "variant": a.group["variant"],
+        "size": size_words(int(cell["height"]), int(cell["width"])),
+        "place": _PLACES[a.place],
+        "bandwidth": significant(cell["bandwidth_gbs"]),
+        "half_width": percent(half),
+        "share": "—" if a.of_ceiling is None else a.of_ceiling.text,
+        "tied": f"{a.tied} of {a.candidates}",
+        "defaults": {name: cost(a.defaults.get(name)) for name in DEFAULT_BLOCKS},
+        "worst": cost(a.worst if a.candidates > 1 else None),
+        "in_cache": in_cache,
+    }
+
+
+def cost_cell(cost: float | None) -> Json:
+    """``{"text": "+6.8 %", "bad": True}``; from the double time on as ``2.3 ×``.
+
+    What is less than 0.05 % either way is ``0 %``, what is not known a dash.
+    """
+    if cost is None:
+        return {"text": "—", "bad": False}
+    if cost >= 1:
+        return {"text": f"{significant(1 + cost, 2)} ×", "bad": True}
+    text = "0 %" if abs(cost) < 5e-4 else f"{'+' if cost > 0 else '−'}{percent(abs(cost))}"
+    return {"text": text, "bad": cost >= GOOD_ENOUGH}

@@ -1,0 +1,499 @@
+"""How a run was measured, on what, how sure its figures are; devices, faults and provenance."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from ..analysis.fastest import axes_of, params_text
+from ..analysis.run_quality import MEANING, CopyChanges, Steadiness, faults
+from ..core.display import gbs, kind_words, percent, seconds, size_bytes
+from ..core.schema import FAULTS, LIMITS, SAMPLE_COUNT, Status
+from ..core.space import LAUNCH_KINDS
+from .tables import Json
+
+
+def _between_words(ok: pd.DataFrame) -> str | None:
+    """Spread within and between repeats of the typical cell; None of a single repeat."""
+    between = ok["between_spread"].dropna()
+    if between.empty:
+        return None
+    within = ok.loc[between.index, "within_half_width"].median()
+    return (
+        f"Typically the samples of a run know its own median to ± {percent(within)}, and repeats "
+        f"differ by a standard deviation of {percent(between.median())} (95th percentile "
+        f"{percent(between.quantile(0.95))})."
+    )
+
+
+def _unmet_words(ok: pd.DataFrame, provenance: Sequence[Json]) -> str:
+    """How many verified cells stopped with a wider interval than asked; empty where there is none.
+
+    The samples' own interval counts.
+    """
+    params = [p["params"] for p in provenance]
+    asked = {
+        (Path(p["folder"]).name, p["dtype"]): p["measure"]["relative_half_width"] for p in params
+    }
+    widths = [asked[key] for key in zip(ok["kernel"], ok["dtype"], strict=True)]
+    # What a cell stops at is narrower by rounding alone.
+    wide = int((ok["within_half_width"] > [w * (1 + 1e-9) for w in widths]).sum())
+    if not wide:
+        return ""
+    return (
+        f"{percent(wide / len(ok))} of the measured cells ({wide}) stopped at the most samples, or "
+        "for want of time, before their interval was as narrow as asked."
+    )
+
+
+def steadiness_finding(run: Steadiness) -> str:
+    """Whether this run's figures may hold tomorrow, as the runtime's own copies tell."""
+    if run.repeats == 1:
+        word = "Measured once (repeats: 1): intervals cover this run only, not another one."
+    else:
+        word = (
+            f"Measured {run.repeats} times in separate processes; intervals are those of another "
+            "run on this machine."
+        )
+    if run.once:
+        word += f" Measured once, intervals of that run only: {', '.join(run.once)}."
+    device, host = (_changes_words(of) for of in (run.device, run.host))
+    # A run of host-fed kernels alone is judged by their copies.
+    seen = run.device if device else run.host
+    if not (device or host):
+        return word
+    changes = f"the runtime's own copies beside the cells changed {device or host}"
+    if device and host:
+        changes += f"; those from the host {host}"
+    if seen.steady:
+        return f"{word} The machine was steady: {changes}."
+    return (
+        f"{word} The machine was not steady: {changes}; compare figures of different sweeps as "
+        "multiples of the copy beside them."
+    )
+
+
+def _changes_words(of: CopyChanges) -> str:
+    """By how much copies changed; empty where nothing tells."""
+    return " and ".join(
+        f"by {percent(pair[0])} (at most {percent(pair[1])}) {when}"
+        for pair, when in ((of.between, "between the repeats"), (of.within, "within one"))
+        if pair is not None
+    )
+
+
+def sureness_rows(cells: pd.DataFrame) -> list[Json]:
+    """For each kernel how its cells ended, and how wide their intervals are.
+
+    Half of an interval over its median, of the typical cell and of the 95th percentile; the
+    relative standard deviation of repeats' medians of the typical cell.
+    """
+    rows = []
+    for kernel, own in cells.groupby("kernel", sort=True, observed=True):
+        ok = own[own["status"] == Status.OK]
+        half = _half_widths(ok)
+        rows.append(
+            {
+                "kernel": kernel,
+                "cells": str(len(own)),
+                "ok": str(len(ok)),
+                "limits": str(own["status"].isin([s.value for s in LIMITS]).sum()),
+                "faults": str(own["status"].isin([s.value for s in FAULTS]).sum()),
+                "half_median": _share(half.median()),
+                "half_p95": _share(half.quantile(0.95)),
+                "between": _share(ok["between_spread"].median()),
+            }
+        )
+    return rows
+
+
+def _half_widths(ok: pd.DataFrame) -> pd.Series:
+    """Half of each cell's interval as a share of its median."""
+    half: pd.Series = (ok["median_high_s"] - ok["median_low_s"]) / (2 * ok["median_s"])
+    return half
+
+
+def status_words(cells: pd.DataFrame) -> str:
+    """How the cells that were not measured ended, and how many."""
+    counts = cells["status"].value_counts()
+    named = [s for s in Status if s is not Status.OK and s.value in counts.index]
+    return "; ".join(f"{counts[s.value]} {s.value}: {MEANING[s]}" for s in named)
+
+
+def _share(share: float) -> str:
+    return "—" if pd.isna(share) else percent(share)
+
+
+def method_facts(
+    cells: pd.DataFrame, provenance: Sequence[Json], host_fed: Collection[str]
+) -> Json:
+    """Numbers that the method section names; the data of `host_fed` kernels live on the host."""
+    copies = cells.loc[~cells["kernel"].isin(host_fed), "copy_gbs"].dropna()
+    ok = cells[cells["status"] == Status.OK]
+    p = provenance[0]["params"]
+    half = _half_widths(ok)
+    return {
+        "cells": _grouped(len(cells)),
+        "ok": _grouped(len(ok)),
+        "samples": _grouped(int(ok[SAMPLE_COUNT].sum())),
+        "min_samples": p["measure"]["min_samples"],
+        "max_samples": p["measure"]["max_samples"],
+        "target": percent(p["measure"]["relative_half_width"]),
+        "seed": p["seed"],
+        "repeats": max(p["params"]["measure"]["repeats"] for p in provenance),
+        "between": _between_words(ok),
+        "unmet": _unmet_words(ok, provenance),
+        "half_width_median": _share(half.median()),
+        "half_width_p95": _share(half.quantile(0.95)),
+        "verified_words": _grouped(int(ok["verified_words"].sum())),
+        "copy": gbs(float(copies.max())) if len(copies) else None,
+        "caches": _cache_words(cells),
+        "host_fed": not cells[cells["kernel"].isin(host_fed)].empty,
+    }
+
+
+_KINDS = {
+    "back_to_back": "without waiting for the host, short ones several together",
+    "isolated": "each alone on a device that was idle",
+    "stream": "several, queued one by one",
+    "graph": "several in one graph",
+}
+
+
+def _cache_words(cells: pd.DataFrame) -> str:
+    """What the run's cache states mean, and its kinds of launch where it has several."""
+    words = {
+        "warm": "Warm launches follow each other on the same buffers",
+        "flushed": "before each flushed launch the last cache level is filled with other data",
+    }
+    text = "; ".join(w for state, w in words.items() if state in set(cells["cache_state"]))
+    text = f"{text[:1].upper()}{text[1:]}."
+    kinds = [k for k in LAUNCH_KINDS if k in set(cells["launch_kind"])]
+    if len(kinds) > 1:
+        text += f" Launches came {'; '.join(f'{kind_words(k)}: {_KINDS[k]}' for k in kinds)}."
+    return text
+
+
+def _grouped(number: int) -> str:
+    """``214 304``, with blanks that do not break."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def earlier_finding(provenance: Sequence[Json]) -> list[str]:
+    """One sentence where cells of the run's first repeat were measured earlier; else none."""
+    moments = _earlier_cells(provenance)
+    if not moments:
+        return []
+    cells = moments.total()
+    days = sorted({at[:10] for at in moments})
+    return [
+        f"{cells} cell{'s' * (cells > 1)} of this report were measured by an earlier start of the "
+        f"run ({_first_to_last(days)}), under the same conditions, and taken over; the provenance "
+        "says which. Where a group mixes both, its cells are compared with the interval of another "
+        "run."
+    ]
+
+
+def earlier_words(provenance: Sequence[Json]) -> str:
+    """``; 12 cells of 2026-11-23 01:52``, to stand behind when a shard was written."""
+    minutes: Counter[str] = Counter()
+    for at, cells in _earlier_cells(provenance).items():
+        minutes[at[:16].replace("T", " ")] += cells
+    return "".join(f"; {n} cells of {minute}" for minute, n in sorted(minutes.items()))
+
+
+def _earlier_cells(provenance: Sequence[Json]) -> Counter[str]:
+    """Cells of first repeats that were taken over, by the moment (ISO) of their measurement."""
+    moments: Counter[str] = Counter()
+    for p in provenance:
+        for taken in p.get("earlier", ()) if p["params"]["repeat"] == 1 else ():
+            moments[taken["measured_at"]] += taken["cells"]
+    return moments
+
+
+def _first_to_last(days: Sequence[str]) -> str:
+    return " to ".join(dict.fromkeys((days[0], days[-1])))
+
+
+def searched_findings(provenance: Sequence[Json]) -> list[str]:
+    """One sentence on the searches of a run; none where every cell was measured."""
+    searches = [search for shard in provenance for search in shard.get("searches", ())]
+    if not searches:
+        return []
+    tolerances = {
+        shard["params"]["measure"]["search"]["tolerance"]
+        for shard in provenance
+        if "searches" in shard
+    }
+    shares = [search["measured"] / search["candidates"] for search in searches]
+    text = (
+        f"Not every launch was measured: in the typical group {percent(median(shares))} of them, "
+        f"at most {percent(max(shares))}"
+    )
+    known = [p for s in searches if (p := s["better_probability"]) is not None]
+    if known and len(tolerances) == 1:
+        text += (
+            f"; that one left out is faster by more than {percent(tolerances.pop())} has a "
+            f"probability of {percent(median(known))} by the search's model (at most "
+            f"{percent(max(known))})"
+        )
+    early = sum(search["ended"] == "budget" for search in searches)
+    if early:
+        text += f"; {early} of {len(searches)} searches ended at most_share before they were sure"
+    return [f"{text}."]
+
+
+# Clocks that change by less, from the highest to the lowest reading, are held steady.
+STEADY_CLOCK = 0.01
+_REASONS = {
+    "applications_clocks": "a clock that was set",
+    "sw_power_cap": "the board's power limit",
+    "hw_slowdown": "a slow-down by the hardware",
+    "sync_boost": "the clocks of other GPUs",
+    "sw_thermal_slowdown": "the temperature",
+    "hw_thermal_slowdown": "the temperature",
+    "hw_power_brake_slowdown": "the power supply",
+}
+
+
+def clock_warning(provenance: Sequence[Mapping[str, Any]]) -> str:
+    """A sentence for each name of a device whose clocks moved without being locked; "" for none.
+
+    Nothing is said of a device that does not tell its clocks.
+    """
+    devices: dict[str, list[Mapping[str, Any]]] = {}
+    for shard in provenance:
+        if not shard.get("clocks", {}).get("locked"):
+            devices.setdefault(shard["device"]["name"], []).append(shard)
+    return " ".join(filter(None, (_of_device(name, shards) for name, shards in devices.items())))
+
+
+def _of_device(name: str, shards: Sequence[Mapping[str, Any]]) -> str:
+    seen = [found for shard in shards if (found := shard["clocks_seen"]) is not None]
+    moved = []
+    for part in ("core", "memory") if seen else ():
+        lows, highs = zip(*(found[f"{part}_mhz"] for found in seen), strict=True)
+        low, high = min(lows), max(highs)
+        if low < (1 - STEADY_CLOCK) * high:
+            apart = percent(1 - low / high)
+            moved.append(f"its {part} ran at {low:,} to {high:,} MHz ({apart} apart)")
+    if not moved:
+        return ""
+    number = sum(found["readings"] for found in seen)
+    held, counts = "", Counter[str]()
+    for found in seen:
+        counts.update({r: n for r, n in found["reasons"].items() if r in _REASONS})
+    for reason, count in counts.most_common(1):
+        held = f", held down by {_REASONS[reason]} in {percent(count / number)} of them"
+    return (
+        f"The clocks of {name} were not locked and moved: {' and '.join(moved)} in {number:,} "
+        f"readings{held}. Cells that were sampled in the same rounds share that; others, and other "
+        "runs, differ by it. Where the driver allows it, 'measure: {lock_clocks: base}' holds them."
+    )
+
+
+def locked_clause(provenance: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How the clocks were locked, or why not, where a run asked for it."""
+    asked = [shard["clocks"] for shard in provenance if "clocks" in shard]
+    held = sorted({str(clocks["core"]) for clocks in asked if clocks["locked"]})
+    whys = dict.fromkeys(clocks["why"] for clocks in asked if not clocks["locked"])
+    sentences = [f"The clocks were not locked as asked: {why}." for why in whys]
+    if held:
+        words = ("their base" if core == "base" else f"{core} MHz" for core in held)
+        shards = sum(clocks["locked"] for clocks in asked)
+        of = "" if shards == len(provenance) else f" for {shards} of {len(provenance)} shards"
+        sentences.insert(0, f"The core's clocks were locked at {' and '.join(words)}{of}.")
+    return sentences
+
+
+# Closing tables
+
+
+def title_device(provenance: Sequence[Json]) -> str:
+    """The devices' names, each once, as in ``NVIDIA H200``."""
+    return ", ".join(dict.fromkeys(p["device"]["name"] for p in provenance))
+
+
+def measured_date(provenance: Sequence[Json]) -> list[int]:
+    """Year, month and day on which the last shard was written: the report's date."""
+    return [int(part) for part in max(p["written_at"] for p in provenance)[:10].split("-")]
+
+
+def measured_words(provenance: Sequence[Json]) -> str:
+    """Which days the run measured on, and with which driver."""
+    days = sorted({p["written_at"][:10] for p in provenance})
+    drivers = ", ".join(dict.fromkeys(f"{p['device']['driver']}" for p in provenance))
+    return f"measured {_first_to_last(days)}, driver {drivers}"
+
+
+def device_card(provenance: Sequence[Json]) -> list[list[str]]:
+    """Label and value of each line; devices of one name share a card that counts them."""
+    numbers = device_numbers(provenance)
+    devices = {p["device"]["uuid"]: p["device"] for p in provenance}
+    lines: list[list[str]] = []
+    for name in dict.fromkeys(d["name"] for d in devices.values()):
+        same = [d for d in devices.values() if d["name"] == name]
+        values: dict[str, dict[str, None]] = {}
+        for device in same:
+            for label, value in _device_lines(device, numbers.get(device["uuid"])):
+                values.setdefault(label, {})[value] = None
+        card = [[label, "; ".join(texts)] for label, texts in values.items()]
+        if len(same) > 1:
+            card[0][1] = f"{len(same)} × {card[0][1]}"
+        lines += card
+    host = provenance[0]["host"]
+    lines.append(["Host", f"{host['cores']} cores, {host['system']}, Python {host['python']}"])
+    return lines
+
+
+def _device_lines(d: Json, number: int | None) -> list[tuple[str, str]]:
+    clock = f" at up to {d['core_clock_mhz']} MHz" if d["core_clock_mhz"] else ", clock not told"
+    return [
+        ("Device", f"{d['name']} ({d['kind'].upper()}, backend {d['backend']})"),
+        ("Runtime", f"{d['runtime']}, driver {d['driver']}"),
+        ("Compute units", f"{d['units']}{clock}"),
+        ("Memory", size_bytes(d["global_memory"])),
+        ("Last-level cache", size_bytes(d["cache"]) if d["cache"] else "not told"),
+        ("Largest block", f"{d['max_threads_per_block']} threads"),
+        *((_LABELS.get(k, k), str(v)) for k, v in sorted(d["extra"].items())),
+        ("Identity", ("" if number is None else f"{number}: ") + d["uuid"]),
+    ]
+
+
+_LABELS = {
+    "ecc": "ECC",
+    "memory_bus_bits": "Memory bus (bit)",
+    "memory_clock_mhz": "Memory clock (MHz)",
+    "threads_per_multiprocessor": "Threads per multiprocessor",
+    "compute_capability": "Compute capability",
+}
+
+
+# Cells of a row of faults whose launch parameters are named.
+_NAMED = 3
+
+
+def fault_rows(cells: pd.DataFrame) -> list[Json]:
+    """Faults grouped by their message, so that a broken build is one line.
+
+    ``at`` names the launch parameters of the first of them.
+    """
+    bad = faults(cells).fillna({"message": ""})
+    groups = bad.groupby(["kernel", "dtype", "variant", "status", "message"], observed=True)
+    return [
+        {
+            "where": f"{k}, {d}, {v}",
+            "status": s,
+            "message": m or "no message",
+            "cells": str(len(some)),
+            "at": "; ".join(
+                params_text(cell, axes_of(some)) for cell in some.head(_NAMED).to_dict("records")
+            )
+            + ("; …" if len(some) > _NAMED else ""),
+        }
+        for (k, d, v, s, m), some in groups
+    ]
+
+
+def device_numbers(provenance: Sequence[Json]) -> dict[str, int]:
+    """Number of each device by its UUID, in the order of the report's card; empty for only one."""
+    names = {p["device"]["uuid"]: p["device"]["name"] for p in provenance}
+    cards = list(dict.fromkeys(names.values()))
+    uuids = sorted(names, key=lambda uuid: cards.index(names[uuid]))
+    return {uuid: i for i, uuid in enumerate(uuids, 1)} if len(uuids) > 1 else {}
+
+
+def provenance_rows(provenance: Sequence[Json]) -> list[Json]:
+    """One line for each kernel; what was measured of other code stands apart."""
+    numbers = device_numbers(provenance)
+    kernels: dict[tuple[str, str], list[Json]] = {}
+    for p in provenance:
+        kernel = Path(p["params"]["folder"]).name
+        kernels.setdefault((kernel, p["kernel_digest"]), []).append(p)
+    return [
+        {
+            "kernel": kernel,
+            "types": ", ".join(dict.fromkeys(p["params"]["dtype"] for p in shards)),
+            "digest": digest,
+            "shards": str(len(shards)),
+            "devices": _runs({numbers.get(p["device"]["uuid"], 1) for p in shards}),
+            "written": _written_words([p["written_at"] for p in shards]) + earlier_words(shards),
+        }
+        for (kernel, digest), shards in sorted(kernels.items())
+    ]
+
+
+# Figures of a device, by the names of `model.machine`, in words.
+_FIGURES = {
+    "latency_l2_s": "a load from the cache",
+    "latency_dram_s": "a load from memory",
+    "launch_s": "start of a launch behind others",
+    "sample_s": "what a sample costs besides its launches",
+    "dispatch_s": "start of a block, of a multiprocessor",
+    "warp_launch_s": "start of a further warp of a block",
+    "issue_s": "an instruction of a warp, of a multiprocessor",
+    "bus_read_bps": "memory, read",
+    "bus_write_bps": "memory, written",
+    "bus_copy_bps": "memory, copied",
+    "l2_read_bps": "cache, read",
+    "l2_write_bps": "cache, written",
+    "l2_copy_bps": "cache, copied",
+    "load_port_bytes_per_s": "loads of one multiprocessor",
+    "store_port_bytes_per_s": "stores of one multiprocessor",
+    "turn_1": "a copy's further time, one load at once",
+    "turn_2": "the same, 2 loads at once",
+    "turn_4": "the same, 4 loads at once",
+    "turn_8": "the same, 8 loads at once",
+    "cache_end_latency_share": "end of the cache, by latency",
+    "cache_end_rate_share": "end of the cache, by bandwidth",
+}
+_UNITS = {"s": seconds, "bytes/s": lambda value: gbs(value * 1e-9), "1": percent}
+
+
+def machine_tables(devices: Sequence[Json]) -> list[Json]:
+    """Each device's own figures with their intervals, and a sentence for each that is missing."""
+    return [
+        {
+            "device": device["device"],
+            "rows": [_figure_row(fact) for fact in device["facts"]],
+            "missing": [
+                f"{words}: {device['missing'][name]}"
+                for name, words in _FIGURES.items()
+                if name in device["missing"]
+            ],
+        }
+        for device in devices
+    ]
+
+
+def _figure_row(fact: Json) -> Json:
+    value, low, high = (_UNITS[fact["unit"]](fact[end]) for end in ("value", "low", "high"))
+    return {
+        "figure": _FIGURES[fact["name"]],
+        "value": value,
+        "interval": f"{low} to {high}",
+        "how": fact["how"],
+    }
+
+
+def _runs(numbers: Iterable[int]) -> str:
+    """``1, 3 to 5`` for 1, 3, 4 and 5."""
+    # Within a run a number and its place grow alike.
+    runs = groupby(enumerate(sorted(numbers)), key=lambda place: place[1] - place[0])
+    members = [[number for _, number in run] for _, run in runs]
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in members)
+
+
+def _written_words(times: Iterable[str]) -> str:
+    """The first and the last of ISO times, to the minute; a day is said once."""
+    minutes = sorted(time[:16].replace("T", " ") for time in times)
+    first, last = minutes[0], minutes[-1]
+    if first == last:
+        return first
+    return f"{first} to {last[11:] if last[:10] == first[:10] else last}"

@@ -1,0 +1,209 @@
+"""The report's pages of energy and of history.
+
+What a gigabyte costs, and whether energy breaks ties of speed; which groups' bests changed over
+runs, since when, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..analysis.energy import (
+    TIED_SPEED,
+    EnergyGroup,
+    EnergyTable,
+    Row,
+    energy_groups,
+    is_told_apart,
+    joules_ratio,
+    launch_text,
+)
+from ..analysis.history import BEST, HistoryTables
+from ..comparing.history import (
+    CHANGE_HEADS,
+    Cause,
+    change_rows,
+    history_headline,
+    history_method,
+    history_remarks,
+    history_title,
+)
+from ..core.display import percent, significant, size_words
+from ..core.schema import GROUP
+from .findings import WORTH_TELLING, Finding
+from .tables import Json
+
+ENERGY_FIGURE, HISTORY_FIGURE = "energy.svg", "history.svg"
+# Change points that the page names.
+_MOST_ROWS = 15
+# The first page tells of a loss that began in one of so many last runs.
+_RECENT = 5
+
+
+def energy_page(table: EnergyTable) -> Json:
+    """Sentences and the rows of a table, as display strings."""
+    if table.why is not None:
+        return {"sentences": [table.why], "rows": [], "device": table.device}
+    groups = energy_groups(table.rows)
+    sentences = [_idle(table), _ties(groups), _cheapest(groups)]
+    slowed = sum(bool(row["throttled"]) for row in table.rows)
+    if slowed:
+        sentences.append(f"In {slowed} of {len(table.rows)} cells the device protected itself.")
+    return {
+        "device": table.device,
+        "sentences": sentences,
+        "rows": [_row(row, group) for group in groups for row in group.rows],
+    }
+
+
+def energy_findings(table: EnergyTable) -> list[Finding]:
+    """For the first page: the launch that saves most energy over the fastest of its group."""
+    saved = _savings(energy_groups(table.rows))
+    if not saved or saved[0][0] < WORTH_TELLING:
+        return []
+    share, group = saved[0]
+    # A program's energy is seldom what it is tuned for.
+    return [Finding(_saving_words(share, group), share / 2, ENERGY_FIGURE)]
+
+
+def _idle(table: EnergyTable) -> str:
+    before, *after = (f"{significant(watts)} W" for watts in table.idle_w)
+    return (
+        f"Energy is that of the whole board, by its own counter. Idle, with the program's context "
+        f"open, it took {before} before{f' and {after[-1]} after' if after else ''}; net figures "
+        "have the mean of that subtracted."
+    )
+
+
+def _ties(groups: Sequence[EnergyGroup]) -> str:
+    """Whether energy tells launches apart that are about as fast."""
+    several = [group.tied for group in groups if len(group.tied) > 1]
+    if not several:
+        return (
+            f"No group has two launches within {percent(TIED_SPEED)} of its fastest, so there is "
+            "no tie that energy could break."
+        )
+    ends = [[f(tied, key=_joules) for f in (min, max)] for tied in several]
+    ratios = [(joules_ratio(dear, cheap), cheap, dear) for cheap, dear in ends]
+    apart = [found for found in ratios if is_told_apart(found[0])]
+    words = (
+        f"Of {len(several)} groups with several launches within {percent(TIED_SPEED)} of the "
+        f"fastest, energy tells the cheapest and the dearest of these apart in {len(apart)}"
+    )
+    if not apart:
+        return f"{words}: it breaks no tie."
+    ratio, cheap, dear = max(apart, key=lambda found: found[0].mean)
+    return (
+        f"{words}; at most they differ by {percent(ratio.mean - 1)} ({_who(cheap)}: "
+        f"{launch_text(cheap)} takes {_mj(cheap)} mJ/GB, {launch_text(dear)} {_mj(dear)} mJ/GB)."
+    )
+
+
+def _savings(groups: Sequence[EnergyGroup]) -> list[tuple[float, EnergyGroup]]:
+    """The share of energy that the cheapest saves over the fastest, where that is certain."""
+    found = []
+    for group in groups:
+        if group.cheapest is not group.fastest:
+            ratio = joules_ratio(group.cheapest, group.fastest)
+            if is_told_apart(ratio) and ratio.mean < 1:
+                found.append((1 - ratio.mean, group))
+    return sorted(found, key=lambda pair: -pair[0])
+
+
+def _cheapest(groups: Sequence[EnergyGroup]) -> str:
+    saved = _savings(groups)
+    several = sum(len(group.rows) > 1 for group in groups)
+    if not saved:
+        return f"In none of {several} groups a launch is certainly cheaper than the fastest one."
+    return (
+        f"In {len(saved)} of {several} groups a launch is certainly cheaper than the fastest one. "
+        + _saving_words(*saved[0])
+    )
+
+
+def _saving_words(share: float, group: EnergyGroup) -> str:
+    cheap, fast = group.cheapest, group.fastest
+    slower = 1 - cheap["gbs"] / fast["gbs"]
+    return (
+        f"The cheapest launch need not be the fastest: {launch_text(cheap)} takes {percent(share)} "
+        f"less energy a byte than {launch_text(fast)} and is {percent(slower)} slower "
+        f"({_who(fast)})."
+    )
+
+
+def _who(row: Row) -> str:
+    return f"{row['kernel']}, {row['dtype']}, {size_words(row['height'], row['width'])}"
+
+
+def _joules(row: Row) -> float:
+    return float(row["joules_per_gb"])
+
+
+def _mj(row: Row) -> str:
+    return significant(1e3 * row["joules_per_gb"], 4)
+
+
+def _row(row: Row, group: EnergyGroup) -> Json:
+    marks = {"fastest": group.fastest, "cheapest": group.cheapest}
+    mark = ", ".join(name for name, one in marks.items() if row is one)
+    high = row["joules_per_gb_high"]
+    return {
+        "kernel": row["kernel"],
+        "dtype": row["dtype"],
+        "size": size_words(row["height"], row["width"]),
+        "launch": launch_text(row),
+        "gbs": significant(row["gbs"]),
+        "power": significant(row["power_w"]),
+        "energy": _mj(row),
+        "half": "—" if high is None else percent((high - _joules(row)) / _joules(row)),
+        "net": significant(1e3 * row["net_joules_per_gb"], 4),
+        "mark": mark or ("front" if any(row is one for one in group.front) else ""),
+    }
+
+
+def history_page(found: HistoryTables) -> Json:
+    """Sentences and the rows of a table, as display strings."""
+    if found.why is not None:
+        sentences = [found.why, *found.left_out]
+        return {"title": "History", "sentences": sentences, "method": "", "heads": [], "rows": []}
+    rows = change_rows(found)
+    left = len(rows) - _MOST_ROWS
+    more = [f"{left} more change points are in history/change_points.parquet."] if left > 0 else []
+    return {
+        "title": history_title(found.rows),
+        "sentences": [history_headline(found), *history_remarks(found), *more],
+        "method": history_method(found.delta),
+        "heads": list(CHANGE_HEADS),
+        "rows": rows[:_MOST_ROWS],
+    }
+
+
+def history_findings(found: HistoryTables) -> list[Finding]:
+    """For the first page: the group that lost most in a recent run and has not got it back."""
+    if found.changes.empty:
+        return []
+    best = found.changes[found.changes["quantity"] == BEST].sort_values("number")
+    last = best.drop_duplicates(list(GROUP), keep="last")
+    until = found.rows["number"].max()
+    lost = last[(last["change"] < 0) & (last["number"] > until - _RECENT)]
+    if lost.empty:
+        return []
+    worst = lost.loc[lost["change"].idxmin()]
+    return [
+        Finding(_lost_words(worst.to_dict(), len(lost)), float(-worst["change"]), HISTORY_FIGURE)
+    ]
+
+
+def _lost_words(row: Row, groups: int) -> str:
+    others = f" ({groups - 1} more groups lost less)" if groups > 1 else ""
+    words = {
+        Cause.KERNEL: "the kernel changed, not the machine",
+        Cause.MACHINE: "the machine changed, as the runtime's own copy shows",
+        Cause.BOTH: "the kernel and the machine changed",
+        Cause.UNSURE: "whether the kernel or the machine changed is not told apart",
+    }[Cause(row["cause"])]
+    means = f"{significant(row['before'])} → {significant(row['after'])} GB/s"
+    return (
+        f"Since run {row['run']} the best of {_who(row)} moves {percent(-row['change'])} less, "
+        f"{means}: {words}{others}."
+    )

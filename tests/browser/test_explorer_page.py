@@ -24,8 +24,8 @@ from gpushmoo.comparing.history import history_of
 from gpushmoo.comparing.runs import read_run
 from gpushmoo.core.display import significant
 from gpushmoo.core.schema import GROUP
-from gpushmoo.explorer.explore import Source, write_page
-from gpushmoo.explorer.payload import StageFiles, Unfinished
+from gpushmoo.explorer.explore import write_page
+from gpushmoo.explorer.payload import Source, Unfinished
 from gpushmoo.storage.dataset import read_cells
 from histories import otava_in
 
@@ -48,7 +48,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dataset = explored_dataset(folder)
     told = folder / "device.parquet"
     write_predictions(read_cells(dataset, {"kernel": "block_eq_partition"}), told)
-    write_page([Source(dataset, "run", StageFiles(device=told))], folder / "page.html")
+    write_page([Source(dataset, "run", device=told)], folder / "page.html")
     return folder
 
 
@@ -381,7 +381,7 @@ def test_two_data_sets_stand_side_by_side(context: Any, place: Path) -> None:
 
 def test_a_run_that_still_goes_on_says_how_much_is_in(context: Any, place: Path) -> None:
     progress = Unfinished(shards=3, planned_shards=8, planned_cells=4321, about=True)
-    source = Source(place / "dataset", "mine", StageFiles(), progress)
+    source = Source(place / "dataset", "mine", progress=progress)
     write_page([source], place / "going.html")
     tab = opened(context, place / "going.html")
     said = tab.inner_text("#progress")
@@ -404,7 +404,7 @@ def history_in(folder: Path, dataset: Path) -> Path:
 
 def test_the_group_that_is_looked_at_is_drawn_over_runs(context: Any, place: Path) -> None:
     history = history_in(place, place / "dataset")
-    source = Source(place / "dataset", "mine", StageFiles(history=history))
+    source = Source(place / "dataset", "mine", history=history)
     write_page([source], place / "over-runs.html")
     tab = opened(context, place / "over-runs.html", COPY)
     faults: list[str] = []

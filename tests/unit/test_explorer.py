@@ -24,7 +24,7 @@ from gpushmoo.core.run_plan import PLAN_FILE, RunPlan, SweepPlan, plain
 from gpushmoo.core.schema import BEST_COLUMNS, GROUP
 from gpushmoo.explorer.columns import decimals, sample_steps
 from gpushmoo.explorer.explore import PAGE, VENDOR, modules, write_run_page
-from gpushmoo.explorer.payload import Payload, StageFiles, payload, version_facts
+from gpushmoo.explorer.payload import Payload, Source, payload, version_facts
 from gpushmoo.interactive.shell import main
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import open_shard, read_shard, write_parquet
@@ -44,7 +44,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(place: Path) -> Payload:
     cells = read_cells(place / "dataset", {"kernel": "block_eq_partition"})
     write_predictions(cells, place / "d.parquet")
-    return payload(place / "dataset", "name", StageFiles(device=place / "d.parquet"))
+    return payload(Source(place / "dataset", "name", device=place / "d.parquet"))
 
 
 def unpacked(text: str) -> dict[str, list[Any]]:

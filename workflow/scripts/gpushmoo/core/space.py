@@ -316,6 +316,13 @@ class ShardSpace:
         met = conditions(self.cache_states, self.launch_kinds)
         return shard_rounds(self.problems, met, self.index, self.count)
 
+    @property
+    def planned_cells(self) -> int:
+        """Cells of all parts; an estimate where values depend on the device."""
+        axes = {name: expand_axis(spec, TYPICAL) for name, spec in self.axes.items()}
+        met = len(self.cache_states) * len(self.launch_kinds)
+        return count_cells(axes, len(self.problems), len(self.variants), met)
+
     def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
         """The cells of `kernel` in this part, where the axes have these values."""
         return [

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,11 +60,10 @@ class Block:
         self._columns.append({"name": name, "kind": "steps"})
         self._keep(values)
 
-    def add_lists(self, name: str, lengths: Sequence[int]) -> None:
+    def add_lengths(self, name: str, lists: pd.Series) -> None:
         """How many of the next column's values belong to each row."""
-        counts = np.asarray(lengths, dtype=np.int64)
         self._columns.append({"name": name, "kind": "lengths"})
-        self._keep(narrowed(counts))
+        self._keep(narrowed(lists.map(len).to_numpy(np.int64)))
 
     def _keep(self, array: npt.NDArray[Any]) -> None:
         self._columns[-1].setdefault("arrays", []).append([array.dtype.str[1:], len(array)])

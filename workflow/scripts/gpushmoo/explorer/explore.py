@@ -7,19 +7,19 @@ import os
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..analysis.opened import OpenedError, OpenedSet, count_planned
-from ..analysis.opened import opened as opened_data_set
+from ..analysis.opened import OpenedError, OpenedSet, count_planned, opened
 from ..core.display import one_line
 from ..core.errors import UserError
 from ..core.run_plan import PLAN_FILE
-from ..core.space import TYPICAL, asks_the_device, count_cells, expand_axis, space_of
+from ..core.space import asks_the_device, space_of
 from ..storage.store import BadParquetError
 from ..storage.wholefile import write_summed
-from .payload import Payload, StageFiles, Unfinished, payload
+from .payload import Payload, Source, Unfinished, payload
 
 PAGE_NAME = "explorer.html"
 
@@ -42,30 +42,22 @@ def explore(
     directory for recorded shards. Raises ExplorerError, a ValueError, with one sentence.
     """
     places = [Path(place).expanduser() for place in (run, second) if place is not None]
+    # A run's page lies in its folder; into folders that others recorded nothing is written.
+    usual = (places[0] if (places[0] / PLAN_FILE).is_file() else Path()) / PAGE_NAME
+    target = usual if out is None else Path(out).expanduser()
+    if target.suffix != ".html":
+        raise ExplorerError(f"'{target}' must end in .html.")
     with ExitStack() as stack:
-        sources = _told_apart([stack.enter_context(opened(place)) for place in places])
-        target = _target(places[0]) if out is None else Path(out).expanduser()
-        if target.suffix != ".html":
-            raise ExplorerError(f"'{target}' must end in .html.")
         try:
+            sources = [stack.enter_context(_opened(place)) for place in places]
+            if len({source.name for source in sources}) < len(sources):
+                sources = [replace(s, name=f"{s.name} ({n})") for n, s in enumerate(sources, 1)]
             write_page(sources, target)
-        except BadParquetError as err:
+        except (OpenedError, BadParquetError) as err:
             raise ExplorerError(str(err)) from err
         except OSError as err:
             raise ExplorerError(f"'{target}' cannot be written ({err.strerror}).") from err
     return target
-
-
-def _told_apart(sources: list[Source]) -> list[Source]:
-    """Two data sets of one name get numbers."""
-    if len({source.name for source in sources}) == len(sources):
-        return sources
-    return [replace(s, name=f"{s.name} ({n})") for n, s in enumerate(sources, start=1)]
-
-
-def _target(place: Path) -> Path:
-    """A run's page lies in its folder; into folders that others recorded nothing is written."""
-    return (place if (place / PLAN_FILE).is_file() else Path()) / PAGE_NAME
 
 
 def write_page(sources: Sequence[Source], out: Path) -> None:
@@ -73,10 +65,7 @@ def write_page(sources: Sequence[Source], out: Path) -> None:
 
     Raises BadParquetError for what is damaged, OSError where nothing can be written.
     """
-    shown = [
-        payload(source.dataset, source.name, source.stages, source.progress, prefix)
-        for source, prefix in zip(sources, "ab", strict=False)
-    ]
+    shown = [payload(source, prefix) for source, prefix in zip(sources, "ab", strict=False)]
     write_summed(out, page(shown, " and ".join(source.name for source in sources)))
 
 
@@ -89,8 +78,7 @@ def write_run_page(
 ) -> None:
     """Write the page of a finished run's data set, its model and its history, where they are."""
     earlier = history[0].parent if history else None
-    stages = StageFiles(next(iter(device), None), earlier)
-    write_page([Source(dataset, run, stages)], out)
+    write_page([Source(dataset, run, next(iter(device), None), earlier)], out)
 
 
 def explore_compared(spec: Mapping[str, Any], out: Path) -> None:
@@ -98,25 +86,19 @@ def explore_compared(spec: Mapping[str, Any], out: Path) -> None:
     explore(spec["a"][0], spec["b"][0], out=out)
 
 
-@dataclass(frozen=True)
-class Source:
-    """A data set to be shown, how it is called, and how much of its run is in (None: all)."""
-
-    dataset: Path
-    name: str
-    stages: StageFiles
-    progress: Unfinished | None = None
-
-
 @contextmanager
-def opened(place: Path) -> Iterator[Source]:
-    """What `place` names, as `analysis.opened` opens it. Raises ExplorerError, one sentence."""
-    try:
-        with opened_data_set(place) as found:
-            stages = _stages(place) if found.finished else StageFiles()
-            yield Source(found.dataset, found.name, stages, _progress(found))
-    except OpenedError as err:
-        raise ExplorerError(str(err)) from err
+def _opened(place: Path) -> Iterator[Source]:
+    """What `place` names, as `analysis.opened` opens it. Raises OpenedError, one sentence."""
+    with opened(place) as found:
+        # Of a finished run also the device model's predictions and the history.
+        device, history = place / "model" / "device.parquet", place / "history"
+        yield Source(
+            found.dataset,
+            found.name,
+            device if found.finished and device.exists() else None,
+            history if found.finished and history.exists() else None,
+            _progress(found),
+        )
 
 
 def _progress(found: OpenedSet) -> Unfinished | None:
@@ -124,27 +106,14 @@ def _progress(found: OpenedSet) -> Unfinished | None:
     plan = found.plan
     if plan is None or not found.partial:
         return None
-    specs = [
-        (planned.shard_params(0, 1) | {"shard": [0, 1]})
+    spaces = [
+        space_of(planned.shard_params(0, 1))
         for dtypes in plan.sweeps.values()
         for planned in dtypes.values()
     ]
-    about = any(asks_the_device(spec) for params in specs for spec in params["axes"].values())
-    cells = sum(map(_cells, specs))
+    about = any(asks_the_device(spec) for space in spaces for spec in space.axes.values())
+    cells = sum(space.planned_cells for space in spaces)
     return Unfinished(len(found.shards), count_planned(plan), cells, about)
-
-
-def _cells(params: dict[str, Any]) -> int:
-    space = space_of(params)
-    axes = {name: expand_axis(spec, TYPICAL) for name, spec in space.axes.items()}
-    met = len(space.cache_states) * len(space.launch_kinds)
-    return count_cells(axes, len(set(space.problems)), len(space.variants), met)
-
-
-def _stages(place: Path) -> StageFiles:
-    """What a finished run's model of the device predicts, and its history."""
-    files = {"device": place / "model" / "device.parquet", "history": place / "history"}
-    return StageFiles(**{name: file for name, file in files.items() if file.exists()})
 
 
 PAGE = Path(__file__).resolve().parent / "page"
@@ -157,7 +126,7 @@ def page(payloads: Sequence[Payload], title: str) -> bytes:
     """The page that shows one data set, or two side by side; the same bytes for the same data."""
     blocks = {name: text for made in payloads for name, text in made.blocks.items()}
     slots = {
-        "title": _text(title),
+        "title": escape(one_line(title)),
         "style": f"<style>{_source('vendor/uPlot.min.css')}\n{_source('style.css')}</style>",
         "vendor": f"<script>{_source('vendor/uPlot.iife.min.js')}</script>",
         "imports": _import_map(),
@@ -193,7 +162,3 @@ def _data(name: str, text: str, kind: str) -> str:
 def _json(value: object) -> str:
     # So nothing in a text can end the script that holds it.
     return json.dumps(value, separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")
-
-
-def _text(words: str) -> str:
-    return one_line(words).replace("&", "&amp;").replace("<", "&lt;")

@@ -1,4 +1,4 @@
-"""What the page holds of a data set: an index, and for each kernel and type two packed blocks."""
+"""The page's data: an index, and two packed blocks for each kernel and type."""
 
 from __future__ import annotations
 
@@ -35,19 +35,8 @@ CODED = (
     *("wrong_words", "device_uuid", "backend", "measured_at"),
 )
 MODEL = "#predicted_gbs"
-# Which of a group's cells comes first where two have the same median; 0 where it is no matter.
+# The order of a group's cells that have the same median.
 ORDER = "#order"
-
-
-@dataclass(frozen=True)
-class StageFiles:
-    """What stages made of a data set: what the device's model predicts, and its history's folder.
-
-    None where there is none.
-    """
-
-    device: Path | None = None
-    history: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -59,9 +48,19 @@ class Unfinished:
     planned_cells: int
     about: bool
 
-    def as_plain(self) -> dict[str, Any]:
-        """The fields as a dictionary of plain values, as they stand in the page's JSON."""
-        return vars(self)
+
+@dataclass(frozen=True)
+class Source:
+    """A data set and its name; the file of the device model's predictions, the history's folder.
+
+    `progress` is None where all of the run is in.
+    """
+
+    dataset: Path
+    name: str
+    device: Path | None = None
+    history: Path | None = None
+    progress: Unfinished | None = None
 
 
 @dataclass
@@ -72,35 +71,31 @@ class Payload:
     blocks: dict[str, str] = field(default_factory=dict)
 
 
-def payload(
-    dataset: Path,
-    name: str,
-    stages: StageFiles,
-    progress: Unfinished | None = None,
-    prefix: str = "a",
-) -> Payload:
-    """All of `dataset` that the page shows; the names of its blocks begin with `prefix`.
+def payload(source: Source, prefix: str = "a") -> Payload:
+    """All that the page shows of a data set; the names of its blocks begin with `prefix`.
 
     One kernel and type is in memory at a time. Raises BadParquetError for what is damaged.
     """
     made = Payload(
         {
-            "name": name,
-            "progress": None if progress is None else progress.as_plain(),
+            "name": source.name,
+            "progress": None if source.progress is None else vars(source.progress),
             "sample_step": SAMPLE_STEP,
             "parts": [],
             "kernels": {},
-            "codes": version_facts(dataset_provenance(dataset)),
+            "codes": version_facts(dataset_provenance(source.dataset)),
             "group": list(GROUP),
-            "history": over_runs(read_history(stages.history)) if stages.history else None,
+            "history": over_runs(read_history(source.history)) if source.history else None,
         }
     )
     predicted = None
-    if stages.device is not None:
-        predicted = read_table(stages.device, DEVICE_MODEL_SCHEMA).to_pandas()
-    for number, where in enumerate(partitions(dataset)):
-        cells = _in_order(read_cells(dataset, where))
+    if source.device is not None:
+        predicted = read_table(source.device, DEVICE_MODEL_SCHEMA).to_pandas()
+    for number, where in enumerate(partitions(source.dataset)):
+        cells = read_cells(source.dataset, where)
         axes = [name for name in sorted(cells) if is_axis(name) and cells[name].notna().any()]
+        # By group and then by launch parameters: gzip makes alike neighbours small.
+        cells = cells.sort_values([*GROUP, *axes, "cell_key"], ignore_index=True)
         cells[MODEL] = _predicted(cells, predicted)
         blocks = {"figures": f"{prefix}{number}", "samples": f"{prefix}{number}s"}
         made.blocks[blocks["figures"]] = _text(_figures(cells, axes).packed(len(cells)))
@@ -115,74 +110,65 @@ def _text(data: bytes) -> str:
     return b64encode(data).decode("ascii")
 
 
-def _in_order(cells: pd.DataFrame) -> pd.DataFrame:
-    """By group and then by launch parameters, so that what is alike stands together."""
-    # `sort_values` of whole numbers with nulls: kernels of one name have the same axes.
-    axes = [name for name in sorted(cells) if is_axis(name)]
-    return cells.sort_values([*GROUP, *axes, "cell_key"], ignore_index=True)
-
-
 def _groups(cells: pd.DataFrame, axes: Sequence[str]) -> list[dict[str, Any]]:
     """Where each group's rows begin and end, and its fastest cell."""
     found = []
     needed = ["status", "cell_key", "bandwidth_gbs", *EXACT, *axes]
     for key, group in cells[[*GROUP, *needed]].groupby(list(GROUP[2:]), sort=True, observed=True):
         names = dict(zip(GROUP[2:], key, strict=True))
-        height, width = int(names.pop("height")), int(names.pop("width"))
         tied = tied_best(group)
         best = None
         if not tied.empty:
             top = tied.iloc[0]
             best = {"params": params_text(top, axes), "gbs": float(f"{top['bandwidth_gbs']:.4g}")}
-        rows = {"from": int(group.index[0]), "to": int(group.index[-1]) + 1}
-        size = {"height": height, "width": width}
-        ok = int((group["status"] == Status.OK).sum())
-        found.append({**names, **size, **rows, "ok": ok, "tied": len(tied), "best": best})
+        found.append(
+            {
+                **names,
+                **{side: int(names[side]) for side in ("height", "width")},
+                "from": int(group.index[0]),
+                "to": int(group.index[-1]) + 1,
+                "ok": int((group["status"] == Status.OK).sum()),
+                "tied": len(tied),
+                "best": best,
+            }
+        )
     return found
 
 
 def _figures(cells: pd.DataFrame, axes: Sequence[str]) -> Block:
     block = Block()
     for name in (*axes, *CODED):
-        block.add_codes(name, _codable(cells[name]))
-    block.add_codes(ORDER, _order(cells))
+        column = cells[name]
+        if isinstance(column.dtype, pd.DatetimeTZDtype):
+            column = column.dt.strftime("%Y-%m-%d %H:%M:%S UTC")
+        is_number = pd.api.types.is_numeric_dtype(column)
+        block.add_codes(name, column.astype("Int64") if is_number else column)
+    # The place by key among cells of the group that have the same median.
+    same = cells.groupby([*GROUP, "median_s"], observed=True)["cell_key"]
+    block.add_codes(ORDER, same.rank("first").sub(1).fillna(0).astype("Int64"))
     for name in EXACT:
         block.add_exact(name, cells[name])
     for name in (*DECIMAL, MODEL):
         block.add_decimals(name, cells[name])
     for name in ("repeat_medians_s", "repeat_copy_gbs"):
-        block.add_lists(f"#{name}", cells[name].map(len).tolist())
+        block.add_lengths(f"#{name}", cells[name])
         block.add_decimals(name, _flat(cells[name]))
     return block
 
 
 def _samples(cells: pd.DataFrame) -> Block:
     block = Block()
-    counts = cells["samples_s"].map(len).to_numpy()
-    block.add_lists("#samples_s", counts.tolist())
-    medians = np.repeat(cells["median_s"].to_numpy(np.float64, na_value=np.nan), counts)
-    block.add_steps("samples_s", sample_steps(_flat(cells["samples_s"]), medians))
-    repeats = cells["repeat_samples"]
-    block.add_lists("#repeat_samples", repeats.map(len).tolist())
+    samples, repeats = cells["samples_s"], cells["repeat_samples"]
+    medians = np.repeat(cells["median_s"].to_numpy(np.float64, na_value=np.nan), samples.map(len))
+    block.add_lengths("#samples_s", samples)
+    block.add_steps("samples_s", sample_steps(_flat(samples), medians))
+    block.add_lengths("#repeat_samples", repeats)
     block.add_steps("repeat_samples", narrowed(_flat(repeats).astype(np.int64)))
     return block
 
 
 def _flat(lists: pd.Series) -> Any:
     return np.fromiter(chain.from_iterable(lists), dtype=np.float64)
-
-
-def _codable(column: pd.Series) -> pd.Series:
-    """Texts, or whole numbers, with nulls; a time is a text."""
-    if isinstance(column.dtype, pd.DatetimeTZDtype):
-        return column.dt.strftime("%Y-%m-%d %H:%M:%S UTC")
-    return column.astype("Int64") if pd.api.types.is_numeric_dtype(column) else column
-
-
-def _order(cells: pd.DataFrame) -> pd.Series:
-    """The place by key among cells of the group that have the same median: see ORDER."""
-    same = cells.groupby([*GROUP, "median_s"], observed=True)["cell_key"]
-    return same.rank("first").sub(1).fillna(0).astype("Int64")
 
 
 def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.Series:
@@ -202,32 +188,25 @@ def version_facts(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """
     found: dict[str, dict[str, Any]] = {}
     for shard in provenance:
-        params = shard["params"]
-        place = found.setdefault(
-            f"{Path(params['folder']).name}/{params['dtype']}", {"facts": [], "versions": {}}
-        )
-        for version, lines in _versions(shard):
-            if version not in place["versions"]:
-                if lines not in place["facts"]:
-                    place["facts"].append(lines)
-                place["versions"][version] = place["facts"].index(lines)
+        name = f"{Path(shard['params']['folder']).name}/{shard['params']['dtype']}"
+        facts, versions = found.setdefault(name, {"facts": [], "versions": {}}).values()
+        code = shard["machine_code"] or {}
+        variants = code.get("variants", {})
+        for version in sorted(
+            {*shard["builds"], *variants, *shard["build_failures"]} - {*versions}
+        ):
+            lines = []
+            if version in shard["builds"]:
+                lines.append(f"Options: {shard['builds'][version] or 'none'}")
+            entries = variants.get(version, {}).get("entries") or []
+            lines += map(_entry_line, entries)
+            lines += [f"Architecture: {code['arch']}"] if entries else []
+            failure = variants.get(version, {}).get("failure")
+            lines += [f"Check of the machine code: {failure}"] if failure else []
+            if lines not in facts:
+                facts.append(lines)
+            versions[version] = facts.index(lines)
     return found
-
-
-def _versions(shard: Mapping[str, Any]) -> Iterable[tuple[str, list[str]]]:
-    code = shard["machine_code"] or {}
-    told = code.get("variants", {})
-    for version in sorted({*shard["builds"], *told, *shard["build_failures"]}):
-        lines = []
-        if version in shard["builds"]:
-            lines.append(f"Options: {shard['builds'][version] or 'none'}")
-        entries = told.get(version, {}).get("entries") or []
-        lines += [_entry_line(entry) for entry in entries]
-        if entries:
-            lines.append(f"Architecture: {code['arch']}")
-        failure = told.get(version, {}).get("failure")
-        lines += [f"Check of the machine code: {failure}"] if failure else []
-        yield version, lines
 
 
 def _entry_line(entry: Mapping[str, Any]) -> str:
@@ -240,9 +219,6 @@ def _entry_line(entry: Mapping[str, Any]) -> str:
     )
     spills = f"{spilled} spills" if spilled else "no spills"
     return f"{entry['entry']}: {entry['registers']} registers, {spills}; {accesses or 'no access'}"
-
-
-_DIGITS = 5
 
 
 def over_runs(found: HistoryTables) -> dict[str, Any]:
@@ -272,12 +248,8 @@ def group_key(row: Mapping[str, Any]) -> str:
 def _line(rows: pd.DataFrame, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A group's bests in the order of runs, GB/s, and its change points as shares."""
     group = rows.sort_values("number")
-    columns = {
-        "best": BEST,
-        "low": "bandwidth_low_gbs",
-        "high": "bandwidth_high_gbs",
-        "copy": COPY,
-    }
+    columns = {"best": BEST, "copy": COPY}
+    columns |= {"low": "bandwidth_low_gbs", "high": "bandwidth_high_gbs"}
     return {
         "number": group["number"].tolist(),
         PARAMS: group[PARAMS].tolist(),
@@ -298,4 +270,4 @@ def _line(rows: pd.DataFrame, changes: Sequence[Mapping[str, Any]]) -> dict[str,
 
 
 def _rounded(value: float) -> float | None:
-    return None if pd.isna(value) else float(f"{value:.{_DIGITS}g}")
+    return None if pd.isna(value) else float(f"{value:.5g}")

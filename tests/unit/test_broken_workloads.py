@@ -136,10 +136,6 @@ INPUTS = [
         r"inputs returns None \(NoneType\), not a NumPy array for 'src'",
     ),
     ("if problem.height == 8: exit(0)", r"workload.py:\d+: SystemExit: 0 \(a workl"),
-    (
-        "import os; os.chdir('/' if problem.height == 8 else os.getcwd())",
-        "workload.py: inputs changes the working directory to '/'; name files by",
-    ),
 ]
 REFERENCES = [
     ("inputs['a']", r"workload.py:\d+: KeyError: 'a'"),

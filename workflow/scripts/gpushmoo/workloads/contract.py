@@ -1,4 +1,4 @@
-"""What a kernel folder must say about its kernel: the contract of ``kernels/<name>/workload.py``.
+"""The contract of ``kernels/<name>/workload.py``, the description of a kernel.
 
 A kernel folder holds ``kernel.cu``, ``kernel.cl`` (either may be missing) and ``workload.py``,
 which defines ``WORKLOAD``, an instance of a subclass of `Workload`.
@@ -29,10 +29,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Touched:
-    """One access that all threads of a block make, in one turn of their loop if they have one.
+    """One access by all threads of a block, in one turn of their loop if they have one.
 
-    `elements` are column and row, shape (threads, 2), in the order of the threads' indices; `image`
-    says that they are texels of an image and not elements of an array that lies row by row.
+    `elements` are column and row, shape (threads, 2), in the order of the threads' indices: texels
+    of an `image`, or elements of an array in row order.
     """
 
     kind: Literal["load", "store"]
@@ -65,11 +65,11 @@ class NullRef:
 
 @dataclass(frozen=True)
 class TextureRef:
-    """Names one of the workload's images as a kernel argument that texels are fetched from.
+    """Names one of the workload's images as a kernel argument for fetches.
 
-    CUDA passes a texture object. OpenCL passes the image alone: the kernel's sampler must say the
-    same. `filter` is ``point`` or ``linear``; `address`, what lies outside of the image, is
-    ``clamp``, ``border`` (zeros), ``wrap`` or ``mirror``, of which the last two want `normalised`
+    CUDA passes a texture object. OpenCL passes the image alone, and the kernel's sampler must have
+    the same settings. `filter` is ``point`` or ``linear``; `address` outside of the image is
+    ``clamp``, ``border`` (zeros), ``wrap`` or ``mirror``. The last two need `normalised`
     coordinates.
     """
 
@@ -81,17 +81,17 @@ class TextureRef:
 
 @dataclass(frozen=True)
 class SurfaceRef:
-    """Names one of the workload's images as a kernel argument that texels are written to."""
+    """Names one of the workload's images as a kernel argument for writes."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class SharedMemory:
-    """Bytes of shared memory whose size a launch chooses.
+    """Bytes of shared memory that a launch chooses.
 
-    On OpenCL it is an argument, for a parameter ``__local T *``. CUDA has one such array, declared
-    ``extern __shared__``; there it takes no place among the arguments.
+    For OpenCL it is the argument of a parameter ``__local T *``, for CUDA the size of the array
+    declared ``extern __shared__``, which is no argument.
     """
 
     n_bytes: int
@@ -104,7 +104,7 @@ Argument = BufferRef | NullRef | TextureRef | SurfaceRef | SharedMemory | np.gen
 class Launch:
     """One kernel launch. `grid` counts blocks, `block` counts threads, both (x, y, z).
 
-    `tiles` is the number of equal pieces of work that the grid shares out; the model reads it.
+    `tiles` is the number of equal pieces of work in the grid, for the model.
     """
 
     entry: str
@@ -141,7 +141,7 @@ class Launch:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory that the launch itself asks for, beside what is compiled in."""
+        """Bytes of shared memory of the launch, besides the compiled one."""
         return sum(arg.n_bytes for arg in self.args if isinstance(arg, SharedMemory))
 
 
@@ -159,8 +159,8 @@ class LibraryCall:
 class Access:
     """An access that the machine code of a timed kernel must hold, or its time means nothing.
 
-    `kind` is ``load`` or ``store``; `space` is ``global``, ``texture`` or ``surface`` (None: any of
-    them); `width` is in bytes a thread (None: any). With `in_loop` it must stand inside a loop.
+    `kind` is ``load`` or ``store``; `space` is ``global``, ``texture``, ``surface`` or None (any);
+    `width` is in bytes per thread, None for any. With `in_loop` it must be inside a loop.
     """
 
     kind: str
@@ -173,10 +173,9 @@ class Access:
 class Workload(ABC):
     """A swept kernel: arguments, bytes moved, axes and the reference result.
 
-    `axes` are the default axis specifications (see `space.expand_axis`), `title` and `pattern`
-    stand in the report. The output buffer is compared with `reference` bit by bit. `images` names
-    the inputs, and the output, that are images and not buffers: arrays of shape
-    (height, width[, lanes]).
+    `axes` are the default axis specifications (see `space.expand_axis`); `title` and `pattern` are
+    for the report. The output buffer must equal `reference` bit by bit. `images` names the inputs
+    and outputs that are images, arrays of shape (height, width[, lanes]).
     """
 
     name: ClassVar[str]
@@ -184,30 +183,30 @@ class Workload(ABC):
     pattern: ClassVar[str]
     dtypes: ClassVar[Sequence[str]]
     variants: ClassVar[Sequence[str]]
-    # Swept where the configuration names none; () is all of them.
+    # Swept unless the configuration names others; () is all of them.
     default_variants: ClassVar[Sequence[str]] = ()
-    # Variants that are measured beside the others to compare with and that are not to win.
+    # Variants for comparison, which compete for no place.
     controls: ClassVar[Sequence[str]] = ()
     sizes: ClassVar[Sequence[int]] = (1024,)
     cache_states: ClassVar[Sequence[str]] = ("warm",)
     axes: ClassVar[Mapping[str, Any]]
-    # Those of the axes that are no launch parameters but preprocessor definitions of the same names
-    # (an axis ``TILE`` compiles with ``-DTILE=16``): the kernel is built for every combination.
+    # Axes that are preprocessor definitions of the same names (``TILE``: ``-DTILE=16``) and not
+    # launch parameters: the kernel is built for every combination.
     compile_axes: ClassVar[Sequence[str]] = ()
-    # Those of the axes that may be 0.
+    # Axes that may be 0.
     zero_axes: ClassVar[frozenset[str]] = frozenset()
-    # The largest value of an axis, where it has one whatever the device.
+    # The largest values of axes, on any device.
     most: ClassVar[Mapping[str, int]] = {}
     views: ClassVar[Sequence[View]] = ()
     # Name of the axis that counts persistent blocks.
     persistent_axis: ClassVar[str | None] = None
-    # Whether the best cell of this kernel is what the device can ``load`` or ``store`` at most.
+    # ``load`` or ``store`` if this kernel's best cell is the device's most.
     ceiling: ClassVar[str | None] = None
     output: ClassVar[str] = "dst"
-    # Whether anything runs on a device; else there is nothing to build.
+    # Whether there is a kernel to build.
     device_code: ClassVar[bool] = True
     images: ClassVar[frozenset[str]] = frozenset()
-    # What methods return is checked by these.
+    # Checks of return values.
     _checks: ClassVar[Mapping[str, user_code.Check]] = {
         **dict.fromkeys(("bytes_read", "bytes_written", "bytes_copied"), user_code.bytes_fault),
         **dict.fromkeys(("reference", "expected"), user_code.expected_fault),
@@ -227,7 +226,7 @@ class Workload(ABC):
         user_code.guard_methods(cls, Workload, cls._checks)
 
     def problem(self, size: int) -> Problem:
-        """The problem that the configuration means by one number: by default a square."""
+        """The problem for a size of one number: by default a square."""
         return Problem(size, size)
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
@@ -238,17 +237,17 @@ class Workload(ABC):
         return {}
 
     def valid(self, cell: Cell) -> str | None:
-        """Why `cell` cannot be, in a few words; None, as by default, where it can.
+        """Why `cell` is impossible, in a few words; None, the default, if it is possible.
 
-        A cell that cannot be is neither built nor launched: it becomes a row with that reason.
+        An impossible cell is neither built nor launched: it becomes a row with that reason.
         """
         return None
 
     def index_bits(self, problem: Problem) -> int:
         """Bits of the type ``index_t`` in what is compiled for `problem`: 32 or 64.
 
-        By default 32 where half of the numbers of that width count all elements; the other half is
-        for what a grid, or the last step of a loop, hangs over.
+        By default 32 up to 2**31 elements; the other half of the numbers is for the overhang of a
+        grid or of a loop's last step.
         """
         return 32 if problem.height * problem.width <= 2**31 else 64
 
@@ -257,14 +256,14 @@ class Workload(ABC):
         return np.uint32(value) if self.index_bits(problem) == 32 else np.uint64(value)
 
     def version(self, cell: Cell) -> Version:
-        """What must be compiled for `cell`."""
+        """The version of the kernel for `cell`."""
         values = tuple((axis, cell[axis]) for axis in self.compile_axes)
         return indexed(Version(cell.variant, values), self.index_bits(cell.problem))
 
     def macros(self, dtype: str, version: Version) -> dict[str, str]:
         """All preprocessor definitions of a build but the types. Raises WorkloadError.
 
-        Where ``index_t`` has 64 bits, INDEX_BITS among them says so to the backend.
+        INDEX_BITS among them makes ``index_t`` 64 bits wide.
         """
         macros = self.defines(dtype, version.variant)
         for axis, value in version.values:
@@ -288,22 +287,22 @@ class Workload(ABC):
         return DTYPES[dtype].shape(problem.height, problem.width), DTYPES[dtype].scalar
 
     def result_of(self, variant: str) -> str:
-        """Names what `variant` computes; variants that compute the same are measured together."""
+        """Names the result of `variant`; variants of one result are measured together."""
         return ""
 
     def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
-        """The expected output of `variant`; by default `reference`, whatever the variant."""
+        """The expected output of `variant`; by default `reference`."""
         return self.reference(inputs)
 
     @abstractmethod
     def launch(self, cell: Cell) -> Launch:
-        """The launch that is timed for `cell`. May raise LaunchRefusedError: there is none."""
+        """The timed launch of `cell`. May raise LaunchRefusedError."""
 
     def proof(self, cell: Cell) -> Launch:
-        """The launch by which `cell` is verified: by default the timed one.
+        """The launch that verifies `cell`: by default the timed one.
 
-        A kernel that stores nothing while it is timed gives other arguments here; entry, grid and
-        block must be those of `launch`.
+        A kernel that stores nothing while timed has other arguments here; entry, grid and block
+        must be those of `launch`.
         """
         return self.launch(cell)
 
@@ -323,24 +322,24 @@ class Workload(ABC):
         )
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
-        """Bytes that the runtime's own copy beside the cells moves; 0 where it is no peer of them.
+        """Bytes moved by the runtime's own copy for comparison; 0 without one.
 
-        It reads and writes as many bytes as the output has, so it says little of a kernel that
-        reads more.
+        The copy reads and writes as many bytes as the output has, so a kernel that reads more has
+        none.
         """
         written = self.bytes_written(problem, dtype)
         return 2 * written if written >= self.bytes_read(problem, dtype) else 0
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64] | None:
-        """Column and row of the element that each thread of `block` (x, y) takes first.
+        """Column and row of the first element of each thread of `block` (x, y), or None.
 
-        Shape (threads, 2), in the order of the threads' indices; None where a kernel does not say.
-        The model of the device counts the cache lines that a warp touches by it.
+        Shape (threads, 2), in the order of the threads' indices. The model of the device counts the
+        cache lines of a warp by it.
         """
         return None
 
     def touched(self, cell: Cell, block: tuple[int, int]) -> tuple[Touched, ...] | None:
-        """The accesses of one turn of `block` (x, y); None where a kernel does not say."""
+        """The accesses of one turn of `block` (x, y), or None."""
         elements = self.texels(cell, block)
         if elements is None:
             return None
@@ -350,9 +349,9 @@ class Workload(ABC):
         return tuple(found)
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """What the machine code of `entry` must hold; () for an entry that is never timed.
+        """The accesses that the machine code of `entry` must hold; () if it is never timed.
 
-        By default a load where a launch reads and a store where it writes.
+        By default a load if a launch reads and a store if it writes.
         """
         problem = Problem(64, 64)
         found = [Access("load")] if self.bytes_read(problem, dtype) else []
@@ -364,31 +363,31 @@ class Workload(ABC):
         return max(self.bytes_read(problem, dtype), self.bytes_written(problem, dtype))
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """Device bytes of a verified run: inputs, output, and the expected output beside it."""
+        """Device bytes of a verified run: inputs, output and expected output."""
         return self.bytes_read(problem, dtype) + 2 * self.bytes_written(problem, dtype)
 
 
 class ReducingWorkload(Workload):
-    """Base of kernels whose result is one number, right up to what rounding explains.
+    """Base of kernels whose result is one number, exact up to rounding.
 
-    Where the data live on the device, the output buffer is one element of the inputs' type.
-    `reference` is not asked for.
+    For data on the device the output buffer is one element of the inputs' type. `fault` compares
+    in the place of `reference`.
     """
 
     @abstractmethod
     def known(self, inputs: Mapping[str, Array]) -> Any:
-        """What `fault` needs to know of the inputs: computed once for each problem."""
+        """Facts of the inputs for `fault`, computed once for each problem."""
 
     @abstractmethod
     def fault(self, value: float, cell: Cell, known: Any) -> str | None:
-        """Why `value` cannot be what `cell` computes; None where rounding explains it."""
+        """Why `value` is a wrong result of `cell`; None if rounding explains it."""
 
     def scratch(self, problem: Problem, dtype: str) -> Mapping[str, int]:
-        """Bytes, by name, of the buffers that launches on the device use between them."""
+        """Bytes, by name, of buffers that several launches share."""
         return {}
 
     def library(self, cell: Cell) -> LibraryCall | None:
-        """What is called instead of a launch; by default nothing."""
+        """A call in the place of a launch; by default None."""
         return None
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
@@ -396,7 +395,7 @@ class ReducingWorkload(Workload):
         raise NotImplementedError
 
     def bytes_written(self, problem: Problem, dtype: str) -> int:
-        """0: a launch writes one number, which counts for nothing beside what it reads."""
+        """0: one number is negligible."""
         return 0
 
 
@@ -427,10 +426,9 @@ class CopyWorkload(Workload):
 
 
 class NothingMovedWorkload(Workload):
-    """A kernel without data: a timed launch stores nothing, a proof one known word.
+    """A kernel without data: a timed launch stores nothing, a proof the word `done`.
 
-    That word counts as the bytes of a launch, since there are no others. `done` is what the proof
-    stores, as the kernel's text has it.
+    That word counts as the bytes of a launch, since there are no others.
     """
 
     done: ClassVar[int]
@@ -442,11 +440,11 @@ class NothingMovedWorkload(Workload):
         return {}
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
-        """The word that a proof stores once all of its threads did what is timed."""
+        """The word of a proof, stored after the work of all threads."""
         return np.array([self.done], np.uint32)
 
     def output_form(self, problem: Problem, dtype: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """One word of 32 bits, whatever the problem and the element type."""
+        """One word of 32 bits."""
         return (1,), np.dtype(np.uint32)
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
@@ -458,7 +456,7 @@ class NothingMovedWorkload(Workload):
         return 4
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
-        """0: no copy is a peer of a kernel that moves nothing."""
+        """0: no copy is comparable."""
         return 0
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:

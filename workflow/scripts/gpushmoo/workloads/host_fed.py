@@ -18,8 +18,8 @@ from .user_code import Check, instance_fault
 class Piece:
     """Elements `begin` to `end` (exclusive) of every input, through one stream, then `launch`.
 
-    In the launch's arguments a BufferRef to an input means the stream's own copy of the piece, and
-    one to ``partials`` the partial results of all. Without a launch the piece is copied only.
+    A BufferRef to an input means the stream's own copy of the piece, one to ``partials`` the
+    partial results of all pieces. Without a launch the piece is only copied.
     """
 
     stream: int
@@ -31,10 +31,9 @@ class Piece:
 class StreamSetup(Enum):
     """When the streams of a pipeline and their device memory are made.
 
-    `BEFORE`: before the time is taken, and kept from run to run. `WITHIN`: within the time, all of
-    them before the first copy. `IN_TURN`: within the time; of each piece the stream and its memory
-    are made, filled and given back before those of the next piece are made, so that pieces have a
-    stream each.
+    `BEFORE`: before the timed part, and kept from run to run. `WITHIN`: within it, all before the
+    first copy. `IN_TURN`: within it, a stream for each piece, made, filled and freed before the
+    next.
     """
 
     BEFORE = "before"
@@ -46,9 +45,9 @@ class StreamSetup(Enum):
 class Pipeline:
     """A problem cut into pieces for the device and one part for the host.
 
-    Pieces of a stream follow each other in their order here. Launches leave `partials` elements of
-    the result's type. The host takes elements `host_begin` to `host_end` while the device works.
-    `pinned`: the inputs lie in memory that the device reads by itself.
+    Pieces of a stream keep their order. Launches leave `partials` elements of the result's type.
+    The host takes elements `host_begin` to `host_end` meanwhile. The device reads `pinned` inputs
+    by itself.
     """
 
     streams: int
@@ -70,9 +69,9 @@ class Pipeline:
 class HostFedWorkload(ReducingWorkload):
     """Base of kernels whose data live on the host and whose result is one number.
 
-    What is timed, by the host's clock, is all from the first copy to the number: a `pipeline` and,
-    meanwhile, the host's own part. `launch` tells block and grid of a piece and is never bound.
-    Inputs are flat and of one length.
+    The host's clock times all from the first copy to the number: a `pipeline` and, meanwhile, the
+    host's own part. `launch` gives block and grid of a piece and is never bound. Inputs are flat
+    and of one length.
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -86,22 +85,22 @@ class HostFedWorkload(ReducingWorkload):
 
     @abstractmethod
     def host_part(self, cell: Cell, arrays: Mapping[str, Array]) -> Any:
-        """The host's part of the result, from its part of the inputs; that may be empty."""
+        """The host's part of the result, from its part of the inputs, which may be empty."""
 
     @abstractmethod
     def total(self, cell: Cell, partials: Array, host_part: Any) -> float:
-        """The result from what the cell's launches left and the host's part."""
+        """The result from the launches' partial results and the host's part."""
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
-        """The inputs, from the host to the device: counted once, as the bus carries them once."""
+        """The inputs, once from the host to the device."""
         return self.bytes_read(problem, dtype)
 
     def largest_buffer(self, problem: Problem, dtype: str) -> int:
-        """No more than what is copied."""
+        """At most the copied bytes."""
         return self.footprint(problem, dtype)
 
     def footprint(self, problem: Problem, dtype: str) -> int:
-        """What is copied: as much is on the device at once where the pieces are large."""
+        """The copied bytes: large pieces are on the device at once."""
         return self.bytes_copied(problem, dtype) if self.device_code else 0
 
 
@@ -122,11 +121,10 @@ def _streams(n: int, streams: int, min_per_stream: int) -> int:
 
 
 def cuts(n: int, streams: int, min_per_stream: int, chunk: int) -> tuple[Piece, ...]:
-    """`n` elements for at most `streams` streams, in the order in which they are queued.
+    """`n` elements for at most `streams` streams, in the order of queuing.
 
-    A stream gets at least `min_per_stream` elements, so that few elements use few streams; all get
-    equally many but for one. A stream takes its share in chunks of `chunk` elements (0: at once),
-    and the streams take turns, so that all of them have work early.
+    A stream gets at least `min_per_stream` elements; shares differ by one element at most. A stream
+    takes its share in chunks of `chunk` elements (0: at once), and the streams take turns.
     """
     if n == 0:
         return ()

@@ -20,14 +20,14 @@ from ..core.errors import WorkloadError
 from ..core.python_digest import python_digest
 from ..core.schema import axis_fault
 from ..core.space import CACHE_STATES
-from .contract import Curve, HeatMap, Workload
-from .user_code import blamed, file_label, loading, moved_clause, put_back, working_directory
+from .contract import Workload
+from .user_code import blamed, loading
 from .views import view_fault
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 
-# What of a workload says what is swept and shown, and nothing of how a cell is measured. The plan
-# of a run tells each of its jobs what to measure.
+# Attributes that choose what is swept and shown, not how a cell is measured. The plan of a run
+# gives each job its cells.
 _SPACE = frozenset(
     {
         *("axes", "cache_states", "controls", "default_variants", "dtypes", "pattern", "sizes"),
@@ -55,16 +55,16 @@ class KernelFolder:
     def digest(self, source_suffix: str | None) -> str:
         """Hash over the folder's files; part of every row's provenance.
 
-        Sources for other backends than the one that compiles ``kernel`` with the suffix are left
-        out, unless another file includes them; with None none is. Of Python counts what it does,
-        but not what is swept and shown, unless a method reads it.
+        Leaves out sources of other backends than the one that compiles ``kernel`` with the suffix
+        (with None: no source), unless another file includes them. Of Python, behaviour counts, but
+        not the attributes that choose what is swept and shown, unless a method reads them.
         """
         files = {path.relative_to(self.path).as_posix(): path for path in _sources(self.path)}
         own = "kernel." if source_suffix is None else f"kernel{source_suffix}"
         names = {name for name in files if name.startswith(own) or not name.startswith("kernel.")}
         while more := {i for n in names for i in _included(files[n]) if i in files} - names:
             names |= more
-        # What a kernel shares with its neighbours may read what it is not seen to read itself.
+        # Code shared with other kernels may read those attributes.
         left_out = frozenset() if has_neighbours(files["workload.py"]) else _SPACE
         h = hashlib.sha256()
         for name in sorted(names):
@@ -76,7 +76,7 @@ class KernelFolder:
 
 
 def _sources(folder: Path) -> Iterator[Path]:
-    """All files below `folder` but hidden ones, caches and texts for people."""
+    """All files below `folder` but hidden ones, caches and Markdown."""
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
         is_apart = any(p.startswith(".") or p == "__pycache__" for p in parts)
@@ -98,10 +98,7 @@ def _included(path: Path) -> Iterator[str]:
 
 
 def find_kernels(folders: Iterable[Path]) -> dict[str, Path]:
-    """Kernel folders by name; a folder is a kernel when it holds ``workload.py``.
-
-    A folder that stands twice counts once.
-    """
+    """Kernel folders by name; a kernel folder holds ``workload.py``."""
     found: dict[str, Path] = {}
     for folder in once(folders):
         if not is_folder(folder):
@@ -127,7 +124,7 @@ def once(folders: Iterable[Path]) -> list[Path]:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether `path` is a folder that can be looked into; a name that is too long is none."""
+    """Whether `path` is a readable folder."""
     try:
         return path.is_dir()
     except OSError:  # a name that is too long, a parent that may not be read
@@ -137,11 +134,9 @@ def is_folder(path: Path) -> bool:
 def load_kernel(path: Path) -> KernelFolder:
     """Load ``workload.py`` of a kernel folder.
 
-    Raises KernelFolderError when it does not import or defines no fitting WORKLOAD. What it changes
-    of the process meanwhile is put back (see `loading`); another working directory is refused,
-    since what a module does next would depend on it.
+    Raises KernelFolderError when it does not import or defines no fitting WORKLOAD.
     """
-    # What kernels of one folder share lies in packages beside them.
+    # Packages beside the kernel folders hold shared code.
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(
@@ -152,7 +147,6 @@ def load_kernel(path: Path) -> KernelFolder:
     module = importlib.util.module_from_spec(spec)
     # A data class with postponed annotations looks its module up there.
     sys.modules[spec.name] = module
-    file, folder = path / "workload.py", working_directory()
     try:
         with loading(path):
             spec.loader.exec_module(module)
@@ -160,13 +154,10 @@ def load_kernel(path: Path) -> KernelFolder:
         raise
     except BaseException as err:
         del sys.modules[spec.name]
+        where = blamed(path / "workload.py", "it", err)
         raise KernelFolderError(
-            f"Kernel '{path.name}': workload.py does not load ({blamed(file, 'it', err)})."
+            f"Kernel '{path.name}': workload.py does not load ({where})."
         ) from err
-    finally:
-        moved = put_back(folder)
-    if moved is not None:
-        raise KernelFolderError(f"Kernel '{path.name}': {file_label(file)} {moved_clause(moved)}.")
     workload = _workload_of(module, path.name)
     fault = declared_fault(workload)
     if fault is not None:
@@ -209,9 +200,9 @@ _FILLED = frozenset({"dtypes", "variants", "sizes", "cache_states"})
 
 
 def declared_fault(workload: Workload) -> str | None:
-    """What is wrong with a workload's attributes, as a clause after ``its``; None where nothing is.
+    """The fault of a workload's attributes, as a clause after ``its``; None without one.
 
-    It names the attribute, what it holds and what is allowed.
+    It names the attribute, its value and the allowed values.
     """
     missing = next((name for name in _NEEDED if not hasattr(workload, name)), None)
     if missing is not None:
@@ -266,7 +257,7 @@ def _show(value: Any) -> str:
 
 
 def _names_fault(workload: Workload) -> str | None:
-    """What is wrong with the attributes that hold names."""
+    """The fault of the attributes that hold names."""
     axes, variants = workload.axes, workload.variants
     known: dict[str, Collection[str] | None] = {
         "dtypes": DTYPES,
@@ -288,7 +279,7 @@ def _names_fault(workload: Workload) -> str | None:
 
 
 def _several(name: str, values: Any) -> str | None:
-    """What is wrong with `values` as several of something."""
+    """The fault of `values` as a collection."""
     if isinstance(values, str | int | float):
         shown = _show(values)
         return f"{name} are {shown}, a single value; write ({shown},), with the comma"
@@ -322,15 +313,6 @@ def _sizes_fault(workload: Workload) -> str | None:
 
 def _views_fault(workload: Workload) -> str | None:
     try:
-        fault = view_fault(workload.views)
+        return view_fault(workload.views, workload.axes)
     except WorkloadError as err:
         return f"views cannot be used: {err}"
-    if fault is not None:
-        return fault
-    for view in workload.views:
-        shown = (view.x, view.y) if isinstance(view, HeatMap) else ()
-        for axis in (view.x,) if isinstance(view, Curve) else shown:
-            if axis not in workload.axes:
-                there = ", ".join(workload.axes)
-                return f"view '{view.name}' shows '{axis}', which is none of its axes: {there}"
-    return None

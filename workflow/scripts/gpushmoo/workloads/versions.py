@@ -1,4 +1,4 @@
-"""What a sweep asks of a workload before it runs: versions to compile, valid cells, memory."""
+"""Questions to a workload before a sweep: versions to compile, valid cells, memory."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .contract import Workload
 
 
 def versions_of(workload: Workload, space: ShardSpace) -> list[Version]:
-    """The versions that the cells of `space` need, in a fixed order; asks no device.
+    """The versions for the cells of `space`, in a fixed order; asks no device.
 
-    Of a kernel with compile-time axes these are the ones of which a cell is valid, unless the
-    device must be asked for the values of another axis.
+    For a kernel with compile-time axes only versions with a valid cell, unless the values of
+    another axis depend on the device.
     """
     values = [expand_axis(space.axes[axis], TYPICAL) for axis in workload.compile_axes]
     widths = sorted({workload.index_bits(problem) for problem in space.problems})
@@ -40,9 +40,9 @@ def versions_of(workload: Workload, space: ShardSpace) -> list[Version]:
 
 
 def refusal(workload: Workload, space: ShardSpace) -> str | None:
-    """Why a kernel's `valid` lets no cell be, as a clause with what it says of the first.
+    """Why a kernel's `valid` refuses all cells, as a clause with its reason for the first.
 
-    None where a cell is valid, and where a device must be asked which cells there are.
+    None if a cell is valid or the cells depend on the device.
     """
     if any(map(asks_the_device, space.axes.values())):
         return None
@@ -66,12 +66,12 @@ def refusal(workload: Workload, space: ShardSpace) -> str | None:
 def _is_valid(workload: Workload, cell: Cell) -> bool:
     try:
         return workload.valid(cell) is None
-    except WorkloadError:  # which the cell itself will tell
+    except WorkloadError:  # the cell's row will show it
         return False
 
 
 def _cells(version: Version, workload: Workload, space: ShardSpace) -> Iterator[Cell]:
-    """The cells that are launched from `version`, as long as they are asked for."""
+    """The cells of `version`."""
     fixed = {axis: [value] for axis, value in version.values}
     names = sorted(space.axes)
     values = [fixed.get(a) or expand_axis(space.axes[a], TYPICAL) for a in names]
@@ -86,7 +86,7 @@ def misfit(
 ) -> str | None:
     """Why a verified run does not fit a device of `memory` bytes, `allocation` in one buffer.
 
-    None when it fits; else a clause to put after the name of the culprit.
+    A clause to put after the kernel's name; None if it fits.
     """
     need = workload.footprint(problem, dtype)
     largest = workload.largest_buffer(problem, dtype)

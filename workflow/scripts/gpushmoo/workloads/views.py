@@ -1,13 +1,12 @@
-"""Which figures a kernel's cells are shown in: part of the contract of ``workload.py``.
+"""The figures of a kernel's cells: instances of `View` in the ``views`` of its ``workload.py``.
 
-A kernel names instances of `View` in its ``views``. Those of the library stand here; a kernel
-folder may bring subclasses of its own, with a title, axes and a caption of their own.
+A kernel folder may define subclasses with a title, axes and a caption of their own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -23,18 +22,18 @@ if TYPE_CHECKING:
 CACHES = "Ceiling and caches"
 BLOCK_SHAPE = "Block shape"
 ONE_PARAMETER = "Bandwidth over one parameter"
-# What a view can be drawn from, beside the ceiling, and what a figure can be made for each of.
+# The inputs of a view besides the ceiling, and the axes with a figure for each value.
 NEEDS = frozenset({"cells", "device"})
 EACH = frozenset({"dtype", "size", "cache_state"})
 
-# Of fewer sizes a figure of bandwidth over the bytes touched shows nothing that a table does not.
+# With fewer sizes a table shows as much as a figure of bandwidth over the bytes touched.
 FEWEST_SIZES = 4
 _BLOCK_AXES = frozenset({"block_x", "block_y", "block_z"})
 
 
 @dataclass(frozen=True)
 class Swept:
-    """What a kernel is swept over, and on which `backend`."""
+    """The axes of a sweep, and its `backend`."""
 
     backend: str
     dtypes: tuple[str, ...]
@@ -45,14 +44,13 @@ class Swept:
 
 @dataclass(frozen=True)
 class FigureData:
-    """What one figure of a view shows. Tables that the view does not need are empty.
+    """The data of one figure. Tables that the view does not need are empty.
 
     `cells` has one row for each cell: its axes, ``variant``, ``dtype``, ``status``,
     ``bandwidth_gbs`` with the bounds of its 95 % interval ``bandwidth_low_gbs`` and
-    ``bandwidth_high_gbs``, and the other columns of the data set. `ceiling` is what the
-    device can load and store at most, `device` the table of the model of the device (None where
-    there is none). Variants in `controls` are not to win. A title should say what the columns
-    `named` hold.
+    ``bandwidth_high_gbs``, and the other columns of the data set. `ceiling` is the device's largest
+    bandwidth of loads and stores, `device` the table of its model, if there is one. `controls` are
+    variants that compete for no place. A title should name the values of the `named` columns.
     """
 
     kernel: str
@@ -68,29 +66,29 @@ class View:
     """A kind of figure of one kernel's cells.
 
     A sweep has one figure for each value of `each` (of ``dtype``, ``size``, ``cache_state``; with
-    () one over all that the kernel is swept over); of sizes the largest stands for all, of cache
-    states the first. `needs` are of ``cells`` and ``device``. A subclass
-    defines `draw`, or names in `drawing` a function of the same arguments as ``module:function``.
+    () one for the whole sweep). Without ``size`` the largest size is drawn, without ``cache_state``
+    the first state. `needs` are of ``cells`` and ``device``. A subclass defines `draw`, or names in
+    `drawing` a function of the same arguments as ``module:function``.
     """
 
-    # What the names of its files begin with; one of the library's.
+    # The beginning of its files' names.
     kind = "view"
     each: Sequence[str] = ("size", "cache_state")
     needs: Sequence[str] = ("cells",)
     drawing = ""
 
     def __init_subclass__(cls) -> None:
-        """Have errors of its methods name its file and line."""
+        """Guard the methods of a subclass."""
         checks = {"shown": instance_fault(bool), "label": instance_fault(str)}
         guard_methods(cls, View, {**checks, "section": instance_fault(str)})
 
     @property
     def name(self) -> str:
-        """What tells this view from the others of its kernel."""
+        """Unique among the views of a kernel."""
         return "-".join(filter(None, (self.kind, self.label())))
 
     def label(self) -> str:
-        """Tells views of one kind apart: letters, digits, ``_`` and ``-``; by default the class."""
+        """Unique among views of one kind: letters, digits, ``_``, ``-``; by default the class."""
         return type(self).__name__.lower()
 
     def section(self) -> str:
@@ -98,15 +96,19 @@ class View:
         return "Further figures"
 
     def shown(self, swept: Swept) -> bool:
-        """Whether figures of this sweep would show anything."""
+        """Whether a figure of this sweep has something to show."""
         return True
+
+    def shown_axes(self) -> Sequence[str]:
+        """The kernel's axes that it shows."""
+        return ()
 
     def draw(self, data: FigureData, svg: Path) -> None:
         """Draw the figure and save it by ``gpushmoo.figures.style.save``.
 
-        That takes the title and the caption too, and a ``finding`` if there is one: a sentence for
-        the report's first page, where five stand, and its ``worth``, the share of the time that
-        who does not know it may lose, by default 1. What is raised costs this figure alone.
+        `save` takes the title, the caption and an optional ``finding``: a sentence for the report's
+        first page, which holds five. Its ``worth`` is the share of the time that a reader may lose
+        without it, by default 1. An error costs this figure alone.
         """
         module, _, function = self.drawing.partition(":")
         getattr(import_module(module), function)(self, data, svg)
@@ -116,9 +118,9 @@ class View:
 class HeatMap(View):
     """Bandwidth over two axes, one panel for each dtype, of its fastest variant.
 
-    Where there is a model of the device, as many maps of what limits the launches follow.
-    `x_unit` and `y_unit` say what the axes count, in the plural, and `over` what both make up, as
-    in "bandwidth over the tile's shape". Axes of a block count threads and make up its shape.
+    With a model of the device, as many maps of the limits of the launches follow. `x_unit` and
+    `y_unit` are the plural of what the axes count, and `over` is what both make up: "the tile's
+    shape". Axes of a block count threads and make up its shape.
     """
 
     x: str
@@ -135,6 +137,10 @@ class HeatMap(View):
         """Both axes joined by a hyphen, as in ``block_x-block_y``."""
         return f"{self.x}-{self.y}"
 
+    def shown_axes(self) -> Sequence[str]:
+        """Both."""
+        return self.x, self.y
+
     def section(self) -> str:
         """The heading of block shapes, or that of two parameters where the axes are others."""
         return BLOCK_SHAPE if self.is_block_shape() else "Bandwidth over two parameters"
@@ -144,7 +150,7 @@ class HeatMap(View):
         return {self.x, self.y} <= _BLOCK_AXES
 
     def units(self) -> tuple[str | None, str | None]:
-        """What `x` and `y` count, in the plural; None for an axis of which that is unknown."""
+        """The units of `x` and `y`, in the plural; None if unknown."""
         named = ((self.x, self.x_unit), (self.y, self.y_unit))
         x, y = (unit or ("threads" if axis in _BLOCK_AXES else None) for axis, unit in named)
         return x, y
@@ -154,7 +160,7 @@ class HeatMap(View):
 class Curve(View):
     """Bandwidth over one axis, one line for each dtype, with the device's model if there is one.
 
-    `unit` says what the axis counts, in the plural.
+    `unit` is the plural of what the axis counts.
     """
 
     x: str
@@ -167,6 +173,10 @@ class Curve(View):
     def label(self) -> str:
         """The name of the axis, as in ``num_partition``."""
         return self.x
+
+    def shown_axes(self) -> Sequence[str]:
+        """The one."""
+        return (self.x,)
 
     def section(self) -> str:
         """The heading of all curves over one launch parameter."""
@@ -194,14 +204,14 @@ class WorkingSet(View):
         return len(swept.problems) >= FEWEST_SIZES
 
 
-# A name of a file that begins otherwise may be another rule's.
+# Files whose names begin otherwise may belong to another rule.
 KINDS = frozenset(view.kind for view in (View, HeatMap, Curve, WorkingSet))
 
 
-def view_fault(views: Any) -> str | None:
-    """What is wrong with the views of a kernel, as a clause; None where nothing is.
+def view_fault(views: Any, axes: Collection[str]) -> str | None:
+    """The fault of the views of a kernel with these axes, as a clause; None without one.
 
-    Raises WorkloadError where a method of one raises.
+    Raises WorkloadError if a method of a view raises.
     """
     if not isinstance(views, Sequence):
         return f"views are {views!r}, not several; write (view,) for a single one"
@@ -221,4 +231,8 @@ def view_fault(views: Any) -> str | None:
             return f"views are both called '{view.name}'; give one of them another label"
         names.add(view.name)
         view.section()
+        for axis in view.shown_axes():
+            if axis not in axes:
+                there = ", ".join(axes)
+                return f"view '{view.name}' shows '{axis}', which is none of its axes: {there}"
     return None

@@ -76,9 +76,9 @@ def measured(
                 print(f"{plan['run']} {sweep} {dtype}: left out, the time is over", flush=True)
                 continue
             against = Against(params, ((), ()), blocks)
-            job = Job(usual[sweep, dtype, name], cache, began_s + begin, against=against)
-            log = out.with_suffix(".log")
-            done = measure_pairs(job, f"{plan['run']} {sweep} {dtype}", sys.stdout, log)
+            usual_params, log = usual[sweep, dtype, name], out.with_suffix(".log")
+            job = Job(usual_params, cache, began_s + begin, against=against, log=log)
+            done = measure_pairs(job, f"{plan['run']} {sweep} {dtype}", sys.stdout)
             longest_s = max(longest_s, time.monotonic() - begin - began_s)
             for place, pair in enumerate(done.runs):
                 yield {

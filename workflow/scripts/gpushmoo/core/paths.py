@@ -19,8 +19,14 @@ KERNELS = ROOT / "kernels"
 CHAPTERS = ROOT / "reports" / "chapters"
 # Runs' folders lie in it, from the working directory on.
 RESULTS = Path("results")
-# A process that is to import the library, kernels or chapters needs these in its PYTHONPATH.
+# The folders of PYTHONPATH from which the library, kernels and chapters are imported.
 IMPORTED = (PACKAGE.parent, KERNELS, CHAPTERS)
+
+
+def child_environment() -> dict[str, str]:
+    """This process's environment, in which a child can import the library, kernels and chapters."""
+    paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def cache_folder(results: Path) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.errors import DeviceError
-from ..core.paths import IMPORTED
+from ..core.paths import child_environment
 from ..core.process import end_with_parent
 from ..devices.building import build_kernel
 
@@ -31,14 +31,13 @@ def build_apart(
 
     Raises DeviceError when no device or compiler answers.
     """
-    paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
     with log_file.open("ab") as log:
         done = subprocess.run(
             [sys.executable, "-m", __name__, json.dumps(params), str(cache), str(out)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            env=child_environment(),
             encoding="utf-8",
             errors="replace",
             check=False,

@@ -92,9 +92,9 @@ def versus(
             for dtype in requests[0].sweep.dtypes:
                 first, second = (request.params(dtype, choice) for request in requests)
                 against = Against(second, options, rounds)
-                job = Job(first, choice.cache, time.monotonic(), against=against)
+                job = Job(first, choice.cache, time.monotonic(), against=against, log=log_file)
                 label = f"{folders[0].name} {dtype}, A and B"
-                measured[dtype] = measure_pairs(job, label, terminal, log_file)
+                measured[dtype] = measure_pairs(job, label, terminal)
         log = log_file.read_text(encoding="utf-8", errors="replace")
     sides = [
         Side(request.sweep.folder.path, request.sweep.variants, own)

@@ -172,7 +172,8 @@ class Against:
 class Job:
     """A shard's parameters (run_plan.RunPlan), the runtimes' cache, when the shard began.
 
-    `build` is the kernel's build file; None where there is none to load, or nothing to build.
+    `build` is the kernel's build file; None where there is none to load, or nothing to build. The
+    measuring process prints into the file `log`, or where its caller prints.
     """
 
     params: Mapping[str, Any]
@@ -180,6 +181,7 @@ class Job:
     started: float
     build: Path | None = None
     against: Against | None = None
+    log: Path | None = None
 
     @property
     def process_key(self) -> tuple[object, ...]:

@@ -105,9 +105,9 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     folder = load_kernel(ROOT / params["folder"])
     before = None if task.first is None else read_first(task.first)
     label = _label(folder, params, task.place)
-    job = Job(params, task.cache, time.monotonic(), task.build)
+    job = Job(params, task.cache, time.monotonic(), task.build, log=task.worker_log)
     preferred = frozenset() if earlier is None else earlier.uuids
-    with Session(job, label, terminal, task.workers, task.worker_log, preferred) as session:
+    with Session(job, label, terminal, task.workers, preferred) as session:
         worker, opened = session.begin()
         assert isinstance(opened, Opened)
         reused = NOTHING
@@ -158,15 +158,13 @@ class MeasuredPairs:
     runs: Sequence[PairRun]
 
 
-def measure_pairs(
-    job: Job, label: str, terminal: TextIO, worker_log: Path | None = None
-) -> MeasuredPairs:
+def measure_pairs(job: Job, label: str, terminal: TextIO) -> MeasuredPairs:
     """Measure all cells that two versions of one element type have in common.
 
-    `label` stands before what is said on `terminal`; processes print into `worker_log`. Raises
-    DeviceError when there is no device, or a problem does not fit it.
+    `label` stands before what is said on `terminal`. Raises DeviceError when there is no device, or
+    a problem does not fit it.
     """
-    with Session(job, label, terminal, Workers(), worker_log) as session:
+    with Session(job, label, terminal, Workers()) as session:
         worker, opened = session.begin()
         assert isinstance(opened, PairsOpened)
         worker.say(Measure(None, TOGETHER, {}))

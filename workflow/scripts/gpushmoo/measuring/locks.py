@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.backends import BACKENDS
-from ..core.paths import IMPORTED
+from ..core.paths import child_environment
 from ..devices.base import LockedClocks
 from ..devices.clock_guardian import FREE, PROGRAM
 
@@ -128,7 +128,6 @@ class HeldClocks:
         log.info("clocks: %s", self.told)
 
     def _started(self, asked: str) -> subprocess.Popen[bytes]:
-        paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
         assert self._lock.descriptor is not None
         return subprocess.Popen(
             [sys.executable, "-m", PROGRAM, self._backend, self._uuid, asked],
@@ -137,7 +136,7 @@ class HeldClocks:
             pass_fds=(self._lock.descriptor,),
             # A signal to this process's group is none to it.
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            env=child_environment(),
         )
 
     @property

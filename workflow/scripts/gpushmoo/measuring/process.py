@@ -9,15 +9,15 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.errors import DeviceError, DeviceLostError
-from ..core.paths import IMPORTED
+from ..core.paths import child_environment
 from . import worker
 from .events import Candidates, Job, Locked, Measure, Message
 from .locks import DeviceLock, HeldClocks, lock_one
@@ -74,40 +74,28 @@ def is_stopped(pid: int) -> bool:
 
 
 class WorkerProcess:
-    """A process that runs `worker`, and the talk with it.
+    """A process that runs `worker`, and the talk with it."""
 
-    What it prints is added to the file `log_file`, or goes where the caller's output goes.
-    """
-
-    def __init__(self, job: Job, log_file: Path | None = None) -> None:
+    def __init__(self, job: Job) -> None:
         own, theirs = socket.socketpair()
-        paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
         # Has the process wait for another job; None where it ends with its first.
         self.keep: Callable[[], None] | None = None
-        with theirs, _prints(log_file) as prints:
+        with theirs, open(job.log or os.devnull, "ab") as log_file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", worker.__name__, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=prints,
-                stderr=prints,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                stdout=None if job.log is None else log_file,
+                stderr=subprocess.STDOUT,
+                env=child_environment(),
             )
         self._connection: Connection[Any, Any] = Connection(own.detach())
-        self.begin(job, log_file)
-
-    def begin(self, job: Job, log_file: Path | None = None) -> None:
-        """Give the process a job; what it prints from now on goes where the class says."""
         self.say(job)
-        with _prints(log_file) as prints:
-            self._hand_over(prints)
 
     def say(self, message: object) -> None:
         """Send `message`; a process that is gone is found by the next `hear`."""
-        try:
+        with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.send(message)
-        except (BrokenPipeError, ConnectionResetError):
-            return
 
     def lend(self, index: int, lock: DeviceLock) -> None:
         """Have the process open the device `index` and hold its `lock` as well.
@@ -117,13 +105,8 @@ class WorkerProcess:
         """
         assert lock.descriptor is not None
         self.say(Locked(index))
-        self._hand_over(lock.descriptor)
-
-    def _hand_over(self, descriptor: int) -> None:
-        try:
-            send_handle(self._connection, descriptor, self._process.pid)
-        except (BrokenPipeError, ConnectionResetError):
-            return
+        with suppress(BrokenPipeError, ConnectionResetError):
+            send_handle(self._connection, lock.descriptor, self._process.pid)
 
     def hear(self, limit_s: float) -> Message:
         """The next message within `limit_s` seconds of silence.
@@ -170,16 +153,6 @@ class WorkerProcess:
             self.stop()
 
 
-@contextmanager
-def _prints(log_file: Path | None) -> Iterator[int]:
-    """The descriptor into which a process prints: of `log_file`, or this process's output."""
-    if log_file is None:
-        yield 1
-    else:
-        with log_file.open("ab") as file:
-            yield file.fileno()
-
-
 class Workers:
     """Starts measuring processes for jobs, and may keep them from each job to the next.
 
@@ -191,13 +164,13 @@ class Workers:
         self._keeps = keep
         self._kept: dict[object, WorkerProcess] = {}
 
-    def take(self, job: Job, log_file: Path | None) -> WorkerProcess:
+    def take(self, job: Job) -> WorkerProcess:
         """The process that is kept for jobs like this, or a new one; at work on the job."""
         worker = self._kept.pop(job.process_key, None)
         if worker is not None:
-            worker.begin(job, log_file)
+            worker.say(job)
             return worker
-        worker = WorkerProcess(job, log_file)
+        worker = WorkerProcess(job)
         if self._keeps:
             worker.keep = lambda: self._kept.update({job.process_key: worker})
         return worker
@@ -213,7 +186,7 @@ class Session:
     """Starts the measuring processes of a job on one device, which it locks with the first.
 
     Devices with a UUID that is `preferred` come first. `label` stands before what is said on
-    `terminal`; processes print into `log_file`.
+    `terminal`.
     """
 
     def __init__(
@@ -222,10 +195,9 @@ class Session:
         label: str,
         terminal: TextIO,
         workers: Workers,
-        log_file: Path | None,
         preferred: frozenset[str] = frozenset(),
     ) -> None:
-        self._job, self._workers, self._log_file = job, workers, log_file
+        self._job, self._workers = job, workers
         self._label, self._terminal, self._preferred = label, terminal, preferred
         self._held: tuple[int, DeviceLock] | None = None
         self.clocks: HeldClocks | None = None
@@ -234,7 +206,11 @@ class Session:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.release()
+        """Let others measure on the device, whose clocks are as they were."""
+        if self.clocks is not None:
+            self.clocks.free()
+        if self._held is not None:
+            self._held[1].release()
 
     def begin(self) -> tuple[WorkerProcess, Message]:
         """The first process, and what it has opened; to be told what to measure.
@@ -260,18 +236,11 @@ class Session:
         """Have the next job start with a fresh process."""
         self._workers.drop(self._job)
 
-    def release(self) -> None:
-        """Let others measure on the device, whose clocks are as they were."""
-        if self.clocks is not None:
-            self.clocks.free()
-        if self._held is not None:
-            self._held[1].release()
-
     def _opened(self) -> tuple[WorkerProcess, Message]:
         """A process with its device; one that ends before is replaced: no signal costs a cell."""
         ends: Counter[bool] = Counter()
         while True:
-            process = self._workers.take(self._job, self._log_file)
+            process = self._workers.take(self._job)
             try:
                 offered = process.hear(IDLE_LIMIT_S)
                 assert isinstance(offered, Candidates)

@@ -43,6 +43,7 @@ def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoRet
             Path(job["build"]) if job["build"] else None,
             job["log"],
             earlier,
+            worker_log=Path(job["log"]),
             live=live_path(Path(job["plan"]).parent, out),
             workers=workers,
         )

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
+from pathlib import Path
 from typing import Any
 
 from ..core.display import MOST_SENTENCE, one_line
@@ -75,7 +76,7 @@ def main(fd: int) -> None:
             gc.collect()
             caller.release()
             connection.send(Finished())
-    except (EOFError, BrokenPipeError):
+    except (EOFError, ConnectionError):
         return
     except DeviceLostError as err:
         connection.send(DeviceLostError(str(err)))
@@ -93,15 +94,7 @@ class Caller:
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
         self._lock: int | None = None
-        self._told = time.monotonic()
-
-    def receive_job(self) -> Job:
-        """The job; what this process prints goes from now on where the job says."""
-        job: Job = self._connection.recv()
-        prints = recv_handle(self._connection)
-        _print_into(prints)
-        os.close(prints)
-        return job
+        self._told_s = time.monotonic()
 
     def receive(self) -> Any:
         """A message; of a locked device also the lock, which this process then holds.
@@ -114,11 +107,11 @@ class Caller:
         return message
 
     def send(self, message: Message) -> None:
-        """Say it; but how far the work is only every half second."""
+        """Send it, but how far the work is only every half second."""
         if isinstance(message, Worked):
-            if time.monotonic() - self._told < _TELL_EVERY_S:
+            if time.monotonic() - self._told_s < _TELL_EVERY_S:
                 return
-            self._told = time.monotonic()
+            self._told_s = time.monotonic()
         self._connection.send(message)
 
     def lock_one(self, devices: Sequence[tuple[int, str]]) -> int:
@@ -128,25 +121,25 @@ class Caller:
         return locked.index
 
     def release(self) -> None:
-        """Hold nothing of the job any more: neither the lock nor its log."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        _print_into(nowhere)
-        os.close(nowhere)
+        """Hold the device's lock no longer."""
         if self._lock is not None:
             os.close(self._lock)
 
 
-def _print_into(descriptor: int) -> None:
+def _print_into(log_file: Path) -> None:
+    """Have all that this process prints added to the file, also what kernels and libraries do."""
     sys.stdout.flush()
-    # What kernels and libraries print, too.
     ctypes.CDLL(None).fflush(None)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
+    with log_file.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
 
 
 def _serve(caller: Caller, kept: Device | None) -> Device:
     """Do a job on the device that is `kept` open from the job before, or on one that it opens."""
-    job = caller.receive_job()
+    job: Job = caller.receive()
+    if job.log is not None:
+        _print_into(job.log)
     build = None if job.build is None else read_build(job.build)
     if kept is not None:
         caller.lock_one([(0, kept.info.uuid)])

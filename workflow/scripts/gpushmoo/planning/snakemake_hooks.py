@@ -27,7 +27,7 @@ from snakemake.utils import update_config
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
-from ..core.paths import IMPORTED
+from ..core.paths import child_environment
 from ..core.run_plan import PLAN_FILE
 from ..core.schema import Status
 from ..devices.base import functions_of
@@ -210,7 +210,6 @@ def start_servers(number: int) -> list[subprocess.Popen[bytes]]:
     folder = tempfile.mkdtemp(prefix="gpushmoo-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     address = str(Path(folder, "server"))
-    paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
     with socket.socket(socket.AF_UNIX) as listening:
         try:
             listening.bind(address)
@@ -223,7 +222,7 @@ def start_servers(number: int) -> list[subprocess.Popen[bytes]]:
                 [sys.executable, "-m", MEASURING, str(fd)],
                 pass_fds=(fd,),
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                env=child_environment(),
                 # A signal from the terminal reaches a job by its client.
                 start_new_session=True,
             )

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from ..core.backends import BACKENDS
 from ..core.dictionary import Small, Table, Text, Whole
-from ..core.paths import IMPORTED, KERNELS, ROOT
+from ..core.paths import KERNELS, ROOT, child_environment
 from ..core.process import raises_signals
 from ..core.space import ChosenCell, to_plain
 from ..storage.wholefile import DamagedFileError, read_json, write_json
@@ -165,7 +165,9 @@ def _count_group(
     command = [sys.executable, "-m", "gpushmoo.studies.counted", str(request)]
     report = profiling.work / f"{name}.csv"
     try:
-        rows = count_launches(ncu, command, list(metrics.values()), replay, report, _environment())
+        rows = count_launches(
+            ncu, command, list(metrics.values()), replay, report, child_environment()
+        )
         told = _read(answer)
         joined = join(rows, told["launched"], metrics)
     except NotCountedError as err:
@@ -181,11 +183,6 @@ def _count_group(
         found.launched[launched["key"]] = launched
     for key, values in joined.items():
         found.values.setdefault(key, {}).update(values)
-
-
-def _environment() -> dict[str, str]:
-    paths = [*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def _read(answer: Path) -> dict[str, Any]:

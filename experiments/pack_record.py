@@ -26,13 +26,13 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow/scripts"))
 
 from gpushmoo.storage.packed import (
+    DERIVED,
     KEY,
     MOMENTS,
     PACKED,
     PROVENANCE,
     SHARD,
     UNPACKED,
-    derived,
     restored,
     unpack,
 )
@@ -71,9 +71,9 @@ def packed_table(folder: Path) -> pa.Table:
     """All shards of `folder`, without the columns that can be computed of every shard."""
     shards = {path: read_shard(path) for path in shards_in(folder)}
     tables = [table.replace_schema_metadata() for table, _ in shards.values()]
-    names = [KEY, *derived(tables[0].slice(0, 0), None)]
+    names = [KEY, *DERIVED]
     again = [
-        restored(t.drop_columns(names), m)
+        restored(t.drop_columns(names), m["axes"], m["device"]["cache"])
         for t, (_, m) in zip(tables, shards.values(), strict=True)
     ]
     same = [

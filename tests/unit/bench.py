@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.job import ShardTask, run_shard
+from gpushmoo.measuring.progress import live_path
 from gpushmoo.storage.store import read_shard
 from gpushmoo.workloads.loader import load_kernel
 
@@ -43,7 +44,10 @@ class Bench:
         """Rows by variant and threads."""
         out = self._tmp / "shard.parquet"
         params = self.params(variants, threads) | other
-        task = ShardTask(params, (1, 1), self._choice.cache, build=build, log_file="the.log")
+        live = live_path(self._tmp, out)
+        task = ShardTask(
+            params, (1, 1), self._choice.cache, build=build, log_file="the.log", live=live
+        )
         run_shard(task, out, self.terminal)
         table, _ = read_shard(out)
         return table.to_pandas()

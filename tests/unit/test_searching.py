@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -12,7 +13,7 @@ from gpushmoo.core.run_plan import fully_sampled
 from gpushmoo.core.schema import FAULTS, LIMITS, Status
 from gpushmoo.core.space import Cell, CellGroup
 from gpushmoo.measuring.events import ShardResult
-from gpushmoo.measuring.searching import LEFT_OUT, RecordedLaunches
+from gpushmoo.measuring.searching import LEFT_OUT, nearest_launches
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.report.method import searched_findings
@@ -134,7 +135,10 @@ def test_the_most_similar_recorded_group_is_learnt_from() -> None:
             [("double", group), ("float", larger), ("float", flushed), ("float", other)]
         )
     }
-    near = RecordedLaunches(kept).near
+
+    def near(dtype: str, group: CellGroup) -> Sequence[Prior]:
+        return nearest_launches(kept, dtype, group)
+
     assert near("float", group)[0].params == (("threads", 1),)
     assert near("double", group)[0].params == (("threads", 0),)
     assert near("float", flushed)[0].params == (("threads", 2),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
@@ -168,18 +167,19 @@ def test_a_folder_that_fails_leaves_the_old_one_and_nothing_else(
 
 
 @pytest.fixture
-def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Path], str]:
+def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Path, Path], str]:
     """What stands on the terminal when a job that writes to a log reads a damaged file."""
+    terminal = tmp_path / "terminal"
 
     def read(log: Path, damaged: Path) -> str:
-        terminal = io.StringIO()
-        monkeypatch.setattr(
-            "gpushmoo.storage.joblog._BoundedLog.end", lambda _, sentence: terminal.write(sentence)
-        )
-        monkeypatch.setattr("gpushmoo.storage.joblog.os.dup2", lambda *_: None)
-        with pytest.raises(SystemExit), job_log(log, end=sys.exit):
-            read_json(damaged)
-        return terminal.getvalue()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "dup2", lambda *_: None)
+            patch.setattr(
+                os, "dup", lambda _: os.open(terminal, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            )
+            with pytest.raises(SystemExit), job_log(log, end=sys.exit):
+                read_json(damaged)
+        return terminal.read_text().removeprefix("gpushmoo: ").strip()
 
     return read
 

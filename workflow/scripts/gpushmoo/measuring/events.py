@@ -61,6 +61,8 @@ class CellRun:
     spent_s: float = 0.0
     verified_words: int | None = None
     wrong_words: int | None = None
+    # Steps of its work that are done: its verification, and each sample, counted once.
+    steps: int = 0
 
     def sample(self) -> Sample:
         """What is timed next: so many launches, or one while their number is not chosen."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,38 +82,6 @@ def duration(seconds: float) -> str:
     return f"{total // 3600} h {total % 3600 // 60} min"
 
 
-class Work:
-    """Counts steps of cells: one for verification, one for each sample that a cell may take.
-
-    Only cells that run count, or the estimate would run ahead.
-    """
-
-    def __init__(self, keys: Iterable[str], max_samples: int) -> None:
-        """`keys` are those of the cells that run; each takes at most so many samples."""
-        self._steps = 1 + max_samples
-        self._left = dict.fromkeys(keys, self._steps)
-        self._total = self._steps * len(self._left)
-        self._done = 0
-
-    @property
-    def fraction(self) -> float:
-        """The share, 0 to 1, of all steps."""
-        return self._done / self._total
-
-    def step(self, key: str, samples: int) -> bool:
-        """Whether it was progress: the cell `key` has so many samples, some taken again maybe."""
-        left = self._left.get(key)
-        if left is None or self._steps - left > samples:
-            return False
-        self._left[key] -= 1
-        self._done += 1
-        return True
-
-    def end(self, key: str) -> None:
-        """The cell has ended; the steps that it did not need count as done."""
-        self._done += self._left.pop(key)
-
-
 @dataclass(frozen=True)
 class LiveCell:
     """A cell that was launched or has ended, `status` is then how.
@@ -167,39 +135,35 @@ class LiveFile:
         self, path: Path | None, workload: Workload, label: str, cells: int, taken: int
     ) -> None:
         self._path, self._workload = path, workload
-        # The status that was told of a cell, None of one that had not ended.
-        self._told: dict[str, str | None] = {}
-        if path is not None:
+        # The status that was written of a cell, None of one that had not ended.
+        self._written: dict[str, str | None] = {}
+        self._add(label=label, cells=cells, taken=taken, begun_at=time.time())
+
+    def _add(self, **values: Any) -> None:
+        if self._path is not None:
             with suppress(OSError):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(
-                    json.dumps(
-                        {"label": label, "cells": cells, "taken": taken, "begun_at": time.time()}
-                    )
-                    + "\n",
-                    encoding="utf-8",
-                )
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with self._path.open("a" if "share" in values else "w", encoding="utf-8") as file:
+                    file.write(json.dumps(values) + "\n")
 
     def tell(self, runs: Mapping[str, CellRun], timed_s: Mapping[str, float], share: float) -> None:
         """Add the cells of `runs` of which something is new, and the share (0..1) of all work.
 
         `timed_s` are seconds of a launch. Both are by the cell's key, which takes longer to make
-        than to look up. A cell is told twice at most.
+        than to look up. A cell is written twice at most.
         """
         if self._path is None:
             return
         new = []
         for key, run in runs.items():
-            if run.status is None and key in timed_s and key not in self._told:
+            if run.status is None and key in timed_s and key not in self._written:
                 new.append(self._cell(key, run, timed_s[key]))
-            elif run.status is not None and self._told.get(key) is None:
+            elif run.status is not None and self._written.get(key) is None:
                 ok = run.status is Status.OK and run.samples_s
                 seconds = median_interval(run.samples_s).median if ok else None
                 new.append(self._cell(key, run, seconds))
-        self._told.update((cell.key, cell.status) for cell in new)
-        line = {"share": share, "cells": [vars(cell) for cell in new]}
-        with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        self._written.update((cell.key, cell.status) for cell in new)
+        self._add(share=share, cells=[vars(cell) for cell in new])
 
     def _cell(self, key: str, run: CellRun, seconds: float | None) -> LiveCell:
         cell, gbs = run.cell, None
@@ -226,15 +190,14 @@ class LiveFile:
 
 
 def read_live(path: Path) -> LiveShard | None:
-    """What the file says; None where it is gone or does not yet say which shard it is of."""
+    """The file's content; None where it is gone or does not yet say which shard it is of."""
+    lines = []
     try:
         told_at = path.stat().st_mtime
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    lines = list(_whole_lines(text))
-    try:
-        head, rest = lines[0], lines[1:]
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError):  # the last one while it is being written
+                lines.append(json.loads(line))
+        head, *rest = lines
         known: dict[str, LiveCell] = {}
         for cell in (LiveCell(**told) for line in rest for told in line["cells"]):
             known.pop(cell.key, None)
@@ -243,12 +206,5 @@ def read_live(path: Path) -> LiveShard | None:
         counts = int(head["cells"]), int(head["taken"])
         begun_at = float(head["begun_at"])
         return LiveShard(head["label"], *counts, share, tuple(known.values()), told_at, begun_at)
-    except (LookupError, TypeError, ValueError):
+    except (OSError, LookupError, TypeError, ValueError):
         return None
-
-
-def _whole_lines(text: str) -> Iterable[Any]:
-    """The lines without the last one where it is being written."""
-    for line in text.splitlines():
-        with suppress(ValueError):
-            yield json.loads(line)

@@ -19,12 +19,7 @@ from ..workloads.contract import ReducingWorkload
 from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, open_space
 from .events import CellRun, Copied, Ended, Grouped, Preparing, planned, status_of
-from .searching import (
-    NOTHING_RECORDED,
-    RecordedLaunches,
-    open_searches,
-    run_searches,
-)
+from .searching import RecordedLaunches, open_searches, run_searches
 from .settings import TOGETHER_S
 from .verify import CellSteps
 
@@ -133,8 +128,8 @@ class ShardRun:
     Of what is `recorded` elsewhere searches try the fastest first.
     """
 
-    def __init__(self, steps: CellSteps, recorded: RecordedLaunches = NOTHING_RECORDED) -> None:
-        self._steps, self._recorded = steps, recorded
+    def __init__(self, steps: CellSteps, recorded: RecordedLaunches | None = None) -> None:
+        self._steps, self._recorded = steps, recorded or {}
         self._kept: tuple[Problem, Space] | None = None
         self._rng = np.random.default_rng([steps.settings.seed, steps.settings.repeat])
 

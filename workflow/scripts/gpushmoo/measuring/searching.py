@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.dtypes import DTYPES
@@ -26,40 +25,32 @@ from .events import CellRun, Searched
 from .settings import StoppingRule
 from .verify import CellSteps
 
-# A recorded group: its element type, and what a cell's group is.
-RecordedGroup = tuple[str, CellGroup]
+Params = tuple[tuple[str, int], ...]
 LEFT_OUT = "left out by the search"
 _GROUP = ("dtype", "height", "width", "cache_state", "variant", "launch_kind")
+# The verified cells of one kernel in a folder of shards, by element type and group.
+RecordedLaunches = Mapping[tuple[str, CellGroup], Sequence[Prior]]
 
 
-class RecordedLaunches:
-    """The verified cells of one kernel in a folder of shards, by group."""
+def nearest_launches(recorded: RecordedLaunches, dtype: str, group: CellGroup) -> Sequence[Prior]:
+    """The cells of the most similar group; none where the variant was not recorded.
 
-    def __init__(self, groups: Mapping[RecordedGroup, Sequence[Prior]]) -> None:
-        self._groups = groups
+    Of groups in the same state of the cache, launched alike, of the same type, of the nearest size,
+    in this order.
+    """
 
-    def near(self, dtype: str, group: CellGroup) -> Sequence[Prior]:
-        """The cells of the most similar group; none where the variant was not recorded.
+    def unlike(key: tuple[str, CellGroup]) -> tuple[bool, bool, bool, float]:
+        other = key[1]
+        size = math.log(_elements(other.problem) / _elements(group.problem))
+        return (
+            other.cache_state != group.cache_state,
+            other.launch_kind != group.launch_kind,
+            key[0] != dtype,
+            abs(size),
+        )
 
-        Of groups in the same state of the cache, launched alike, of the same type, of the nearest
-        size, in this order.
-        """
-
-        def unlike(recorded: RecordedGroup) -> tuple[bool, bool, bool, float]:
-            other = recorded[1]
-            size = math.log(_elements(other.problem) / _elements(group.problem))
-            return (
-                other.cache_state != group.cache_state,
-                other.launch_kind != group.launch_kind,
-                recorded[0] != dtype,
-                abs(size),
-            )
-
-        same = [recorded for recorded in self._groups if recorded[1].variant == group.variant]
-        return self._groups[min(same, key=unlike)] if same else ()
-
-
-NOTHING_RECORDED = RecordedLaunches({})
+    same = [key for key in recorded if key[1].variant == group.variant]
+    return recorded[min(same, key=unlike)] if same else ()
 
 
 def _elements(problem: Problem) -> int:
@@ -68,31 +59,25 @@ def _elements(problem: Problem) -> int:
 
 def recorded_launches(folder: Path, kernel: str) -> RecordedLaunches:
     """Those of `kernel` in all shards under `folder`. Raises BadParquetError."""
-    found: dict[RecordedGroup, list[tuple[tuple[tuple[str, int], ...], float]]] = {}
+    found: dict[tuple[str, CellGroup], list[tuple[Params, float]]] = {}
     for path in sorted(unpacked(folder).rglob("*.parquet")):
         shard = open_shard(path)
-        if Path(shard.metadata["params"]["folder"]).name == kernel:
-            table = shard.table()
-            ok = pc.equal(table.column("status"), Status.OK)
-            _add(found, table.filter(ok), shard.metadata["axes"])
-    return RecordedLaunches({group: _priors(cells) for group, cells in found.items()})
-
-
-def _add(
-    found: dict[RecordedGroup, list[tuple[tuple[tuple[str, int], ...], float]]],
-    table: pa.Table,
-    axes: Sequence[str],
-) -> None:
-    columns = [table.column(name).to_pylist() for name in (*_GROUP, "median_s", *axes)]
-    for dtype, height, width, state, variant, kind, median_s, *values in zip(*columns, strict=True):
-        group = dtype, CellGroup(Problem(height, width), state, variant, kind)
-        params = tuple(sorted(zip(axes, values, strict=True)))
-        found.setdefault(group, []).append((params, median_s))
-
-
-def _priors(cells: Sequence[tuple[tuple[tuple[str, int], ...], float]]) -> list[Prior]:
-    fastest_s = min(seconds for _, seconds in cells)
-    return [Prior(params, seconds / fastest_s) for params, seconds in cells]
+        if Path(shard.metadata["params"]["folder"]).name != kernel:
+            continue
+        axes, table = shard.metadata["axes"], shard.table()
+        ok = table.filter(pc.equal(table.column("status"), Status.OK))
+        columns = [ok.column(name).to_pylist() for name in (*_GROUP, "median_s", *axes)]
+        for dtype, height, width, state, variant, kind, median_s, *values in zip(
+            *columns, strict=True
+        ):
+            group = CellGroup(Problem(height, width), state, variant, kind)
+            params = tuple(sorted(zip(axes, values, strict=True)))
+            found.setdefault((dtype, group), []).append((params, median_s))
+    recorded = {}
+    for key, cells in found.items():
+        fastest_s = min(seconds for _, seconds in cells)
+        recorded[key] = [Prior(params, seconds / fastest_s) for params, seconds in cells]
+    return recorded
 
 
 @dataclass
@@ -137,7 +122,7 @@ def _search(
         settings.search,
         (rule.min_samples, rule.max_samples),
         settings.seed,
-        recorded.near(runs[0].cell.dtype, group),
+        nearest_launches(recorded, runs[0].cell.dtype, group),
         rule.relative_half_width,
     )
     return GroupSearch(group, runs, planner)

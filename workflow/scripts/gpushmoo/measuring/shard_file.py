@@ -28,11 +28,11 @@ import pyarrow.compute as pc
 
 from .. import PROTOCOL_VERSION, __version__
 from ..core.errors import WorkloadError
-from ..core.median import median_interval
 from ..core.run_plan import fully_sampled, plain
-from ..core.schema import MOST_THREADS, REPEAT_COLUMNS, Status, cell_schema
+from ..core.schema import MOST_THREADS, cell_schema
 from ..core.space import Cell, CellGroup, Problem
 from ..devices.base import DeviceInfo, identity
+from ..storage.packed import DERIVED, restored
 from ..storage.store import BadParquetError, read_shard
 from ..workloads.contract import Workload
 from .events import CellRun, Opened, ShardResult
@@ -68,7 +68,7 @@ def provenance(info: DeviceInfo, kernel_digest: str, builds: Mapping[str, str]) 
 
 
 def cell_table(
-    result: ShardResult[CellRun], workload: Workload, info: DeviceInfo, axes: Iterable[str]
+    result: ShardResult[CellRun], workload: Workload, info: DeviceInfo, axes: Collection[str]
 ) -> pa.Table:
     """One row for each cell, sorted by cell key, in the schema of `axes`."""
     now = datetime.now(UTC)
@@ -77,11 +77,11 @@ def cell_table(
         for key, found in result.copies.items()
     }
     rows = []
-    for key in sorted(result.runs):
-        run = result.runs[key]
+    for run in result.runs.values():
         copy_s = copies.get((run.cell.problem, run.cell.condition))
         rows.append(_row(run, copy_s, workload, info, now))
-    return pa.Table.from_pylist(rows, schema=cell_schema(axes))
+    measured = pa.schema(field for field in cell_schema(axes) if field.name not in DERIVED)
+    return restored(pa.Table.from_pylist(rows, schema=measured), [*axes], info.cache)
 
 
 def _row(
@@ -91,7 +91,6 @@ def _row(
     if run.status is None:
         raise ValueError(f"cell {cell.key} was never ended")
     read, written, copied = _bytes(workload, cell)
-    copy_gbs = copied / copy_s * 1e-9 if copy_s and copied else None
     return {
         "cell_key": cell.key,
         "kernel": cell.kernel,
@@ -101,16 +100,14 @@ def _row(
         "width": cell.problem.width,
         "status": run.status.value,
         "message": run.message,
-        **_timing(run, read + written, copy_gbs),
         "samples_s": run.samples_s,
         "sampled_at_s": run.sampled_at_s,
         "launches_per_sample": run.launches,
         "bytes_read": read,
         "bytes_written": written,
-        "working_set_over_cache": (read + written) / info.cache if info.cache else None,
         "cache_state": cell.cache_state,
         "launch_kind": cell.launch_kind,
-        "copy_gbs": copy_gbs,
+        "copy_gbs": copied / copy_s * 1e-9 if copy_s and copied else None,
         "threads_per_block": min(launch.threads, MOST_THREADS),
         "blocks": launch.blocks,
         "tiles": launch.tiles,
@@ -134,27 +131,6 @@ def _bytes(workload: Workload, cell: Cell) -> tuple[int, int, int]:
         return (*workload.bytes_moved(cell), copied)
     except WorkloadError:
         return 0, 0, 0
-
-
-def _timing(run: CellRun, bytes_moved: int, copy_gbs: float | None) -> dict[str, Any]:
-    """Median and interval of a verified cell in seconds and GB/s; nulls for every other cell."""
-    times = ("median_s", "median_low_s", "median_high_s", "coverage", "own_low_s", "own_high_s")
-    bands = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "over_copy")
-    lists: dict[str, list[Any]] = {name: [] for name in REPEAT_COLUMNS}
-    if run.status is not Status.OK:
-        return {**dict.fromkeys((*times, *bands, "within_half_width", "between_spread")), **lists}
-    m = median_interval(run.samples_s)
-    gb = bytes_moved * 1e-9
-    return {
-        **dict(zip(times, (m.median, m.low, m.high, m.coverage, m.low, m.high), strict=True)),
-        **dict(zip(bands, (gb / m.median, gb / m.high, gb / m.low), strict=False)),
-        "over_copy": gb / m.median / copy_gbs if copy_gbs else None,
-        "within_half_width": m.relative_half_width,
-        "between_spread": None,
-        "repeat_medians_s": [m.median],
-        "repeat_samples": [len(run.samples_s)],
-        "repeat_copy_gbs": [copy_gbs] if copy_gbs else [],
-    }
 
 
 @dataclass(frozen=True)

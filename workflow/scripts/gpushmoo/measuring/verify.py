@@ -18,7 +18,6 @@ from ..workloads.loader import KernelFolder
 from .buffers import Judged, Space
 from .builds import Builds
 from .events import Began, CellRun, Ended, Event, Read, Timed, Worked, status_of
-from .progress import Work
 from .settings import TOGETHER, TOGETHER_S, MeasureSettings
 
 T = TypeVar("T")
@@ -46,10 +45,12 @@ class CellSteps:
     started: float | None = None
     together: int = TOGETHER
     launches: dict[CellGroup, int] = field(default_factory=dict)
-    work: Work = field(default_factory=lambda: Work([], 0))
 
     def __post_init__(self) -> None:
         self._started = self.clock() if self.started is None else self.started
+        # Steps of all cells that run: a verification and a sample are one each.
+        self._steps, self._done = 1, 0
+        self._each = 1 + self.settings.rule.max_samples
 
     def now_s(self) -> float:
         """Seconds since the shard began."""
@@ -84,20 +85,24 @@ class CellSteps:
         return self.device.image_refusal(cell.problem, DTYPES[cell.dtype])
 
     def begin(self, runs: Sequence[CellRun]) -> None:
-        """Count the work of cells that are open."""
-        self.work = Work([r.cell.key for r in runs], self.settings.rule.max_samples)
+        """Count the work of these cells; others do not run, and the share would run ahead."""
+        self._steps, self._done = self._each * len(runs), 0
 
     def step(self, run: CellRun) -> None:
         """Count its verification, or a sample of it; one that is taken again is no progress."""
-        if self.work.step(run.cell.key, len(run.samples_s)):
-            self.emit(Worked(self.work.fraction))
+        if run.status is None and len(run.samples_s) >= run.steps:
+            self._work(run, run.steps + 1)
+
+    def _work(self, run: CellRun, steps: int) -> None:
+        self._done += steps - run.steps
+        run.steps = steps
+        self.emit(Worked(self._done / self._steps))
 
     def end(self, run: CellRun, status: Status, message: str | None = None) -> None:
-        """The cell's status, told at once."""
+        """The cell's status, told at once; steps that it did not need count as done."""
         run.end(status, message)
-        self.work.end(run.cell.key)
         self.emit(Ended(run))
-        self.emit(Worked(self.work.fraction))
+        self._work(run, self._each)
 
     def end_open(self, runs: Sequence[CellRun], status: Status, message: str | None) -> None:
         """The status of all that have none."""

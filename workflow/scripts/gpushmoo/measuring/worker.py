@@ -50,7 +50,7 @@ from .events import (
 )
 from .paired import PairedRun, matched
 from .rounds import ShardRun
-from .searching import NOTHING_RECORDED, recorded_launches
+from .searching import recorded_launches
 from .settings import settings_of
 from .verify import CellSteps
 
@@ -174,7 +174,7 @@ def _measure_shard(job: Job, device: Device, build: KernelBuild | None, caller: 
     )
     do: Measure = caller.receive()
     settings = settings_of(job.params)
-    recorded = NOTHING_RECORDED
+    recorded = None
     if settings.searches and settings.transfer is not None:
         recorded = recorded_launches(ROOT / settings.transfer, folder.name)
     run = ShardRun(_steps(job, device, folder, builds, caller, do), recorded)

@@ -47,104 +47,85 @@ def job_log(
     path.parent.mkdir(parents=True, exist_ok=True)
     _flush()
     with os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace") as terminal:
-        file = _BoundedLog(path, terminal)
-        # On a full disk a handler loses a line; to print one would end the job.
-        logging.basicConfig(
-            level=logging.INFO,
-            stream=sys.stderr,
-            format="%(asctime)s %(levelname)s %(message)s",
-            force=True,
-        )
+        said, was_cut = None, threading.Event()
         try:
-            yield terminal
+            with _bounded(path, was_cut):
+                # On a full disk a handler loses a line; to print one would end the job.
+                logging.basicConfig(
+                    level=logging.INFO,
+                    stream=sys.stderr,
+                    format="%(asctime)s %(levelname)s %(message)s",
+                    force=True,
+                )
+                yield terminal
         except expected as err:
-            file.stop()
             log.error("%s", err)
-            file.end(str(err))
-            end(1)
+            said = str(err)
         except UnusableFilesError as err:
-            file.stop()
             log.error("%s", err)
-            file.end(f"{err}{_aside(err.files, path)}")
-            end(1)
+            said = f"{err}{_aside(err.files, path)}"
         except Exception as err:
-            file.stop()
             log.exception("The job failed.")
             sentence = one_line(f"{type(err).__name__}: {err}", MOST_SENTENCE)
-            file.end(f"{sentence} (details: {path})")
+            said = f"{sentence} (details: {path})"
+        if said is not None:
+            terminal.write(f"gpushmoo: {said}\n")
+        if _shortened(1) or was_cut.is_set():
+            terminal.write(
+                f"gpushmoo: '{path}' would be over {MOST_BYTES / 1e6:g} MB and holds only the "
+                "beginning and the end; where a kernel or workload.py prints, times include it.\n"
+            )
+        terminal.flush()
+        if said is not None:
             end(1)
-        finally:
-            file.close()
 
 
-class _BoundedLog:
-    """The file that file descriptors 1 and 2 lead to, shortened in the middle where it is long.
+@contextmanager
+def _bounded(path: Path, was_cut: threading.Event) -> Iterator[None]:
+    """Send file descriptors 1 and 2 to a file that is shortened, then `was_cut`, where it is long.
 
     All that prints appends to the file itself, so that nothing waits, and what was printed before
-    a job is killed is there.
+    a job is killed is there. What is printed after the block goes to its end.
     """
+    path.write_bytes(b"")
+    with path.open("a+b", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    ended = threading.Event()
 
-    def __init__(self, path: Path, terminal: TextIO) -> None:
-        self._path, self._terminal = path, terminal
-        path.write_bytes(b"")
-        # Kept open: at the end the folder may be gone, or another one the working directory.
-        self._file = path.open("a+b", buffering=0)
-        os.dup2(self._file.fileno(), 1)
-        os.dup2(self._file.fileno(), 2)
-        self._is_cut = False
-        self._ended = threading.Event()
-        self._watch = threading.Thread(target=self._bound, daemon=True)
-        self._watch.start()
+    def watch() -> None:
+        while not ended.wait(_LOOK_S):
+            if _shortened(1):
+                was_cut.set()
 
-    def _bound(self) -> None:
-        while not self._ended.wait(_LOOK_S):
-            self._shorten()
-
-    def _shorten(self) -> None:
-        """Keep the first half of MOST_BYTES and the last quarter; on a full disk what fits."""
-        descriptor = self._file.fileno()
-        size, tail = os.fstat(descriptor).st_size, MOST_BYTES // 4
-        if size <= MOST_BYTES:
-            return
-        self._is_cut = True
-        with suppress(OSError):
-            # What is printed between reading and cutting is lost, so nothing should be.
-            for _ in range(_TRIES):
-                last = os.pread(descriptor, tail, size - tail)
-                before, size = size, os.fstat(descriptor).st_size
-                if size == before:
-                    break
-            os.ftruncate(descriptor, MOST_BYTES // 2)
-            os.write(descriptor, _CUT + last)
-
-    def stop(self) -> None:
-        """Shorten no more until `close`, so that the last words of the job stay whole."""
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
         _flush()
-        self._ended.set()
-        self._watch.join()
+        ended.set()
+        watching.join()
 
-    def close(self) -> None:
-        """Return when the log is as it stays; what is printed later goes to its end."""
-        if self._file.closed:
-            return
-        self.stop()
-        self._shorten()
-        self._file.close()
-        if self._is_cut:
-            self.say(
-                f"'{self._path}' would be over {MOST_BYTES / 1e6:g} MB and holds only the "
-                "beginning and the end; where a kernel or workload.py prints, times include it."
-            )
 
-    def end(self, sentence: str) -> None:
-        """Say what ended the job, and close the log."""
-        self.say(sentence)
-        self.close()
+def _shortened(descriptor: int) -> bool:
+    """Keep the first half of MOST_BYTES and the last quarter; on a full disk what fits.
 
-    def say(self, sentence: str) -> None:
-        """Write `sentence` to the terminal, behind the name of the program."""
-        self._terminal.write(f"gpushmoo: {sentence}\n")
-        self._terminal.flush()
+    False, and nothing is done, where the file is no longer than that.
+    """
+    size, tail = os.fstat(descriptor).st_size, MOST_BYTES // 4
+    if size <= MOST_BYTES:
+        return False
+    with suppress(OSError):
+        # What is printed between reading and cutting is lost, so nothing should be.
+        for _ in range(_TRIES):
+            last = os.pread(descriptor, tail, size - tail)
+            before, size = size, os.fstat(descriptor).st_size
+            if size == before:
+                break
+        os.ftruncate(descriptor, MOST_BYTES // 2)
+        os.write(descriptor, _CUT + last)
+    return True
 
 
 def _flush() -> None:

@@ -12,9 +12,8 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -36,6 +35,12 @@ SHARD, PROVENANCE = "shard", "provenance"
 KEY, MOMENTS = "cell_key", "sampled_at_s"
 # Known of cells that were not measured as well.
 _WORKING_SET = "working_set_over_cache"
+# Columns that follow from the others.
+DERIVED = (
+    *("median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s", "coverage"),
+    *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "within_half_width", "over_copy"),
+    *("between_spread", "repeat_medians_s", "repeat_samples", "repeat_copy_gbs", _WORKING_SET),
+)
 _CELL = ("kernel", "dtype", "variant", "height", "width", "cache_state", "launch_kind")
 
 
@@ -80,18 +85,21 @@ def unpack(packed: Path, folder: Path) -> None:
         rows = table.slice(start, end - start)
         metadata = json.loads(rows.column(PROVENANCE)[0].as_py())
         path = folder / rows.column(SHARD)[0].as_py()
-        write_parquet(restored(rows, metadata), path, metadata)
+        cells = restored(rows, metadata["axes"], metadata["device"]["cache"])
+        write_parquet(cells, path, metadata)
 
 
-def restored(rows: pa.Table, metadata: Mapping[str, Any]) -> pa.Table:
-    """The cells of one shard, with all columns of its schema, sorted by key."""
-    axes, cache = metadata["axes"], metadata["device"]["cache"]
+def restored(rows: pa.Table, axes: Sequence[str], cache: int | None) -> pa.Table:
+    """The cells of one shard, with all columns of its schema, sorted by key.
+
+    `cache` is that of the device, in bytes.
+    """
     ok = pc.equal(rows.column("status"), Status.OK).to_numpy()
     computed = {MOMENTS: np.full(len(rows), math.nan)}
-    for name, values in derived(rows.filter(pa.array(ok)), cache).items():
+    for name, values in _derived(rows.filter(pa.array(ok))).items():
         computed[name] = np.full(len(rows), math.nan)
         computed[name][ok] = values
-    computed[_WORKING_SET] = _working_set(rows, cache)
+    computed[_WORKING_SET] = _moved(rows) / (cache or math.nan)
     schema, columns = cell_schema(axes), []
     for field in schema:
         if field.name in rows.column_names:
@@ -103,11 +111,8 @@ def restored(rows: pa.Table, metadata: Mapping[str, Any]) -> pa.Table:
     return pa.table(columns, schema=schema).sort_by(KEY)
 
 
-def derived(rows: pa.Table, cache: int | None) -> dict[str, Floats]:
-    """What follows of ``ok`` cells of one repeat, bit for bit as `measuring.shard_file` writes it.
-
-    NaN stands for null; of a list it is the only entry. `cache` is the device's, in bytes.
-    """
+def _derived(rows: pa.Table) -> dict[str, Floats]:
+    """DERIVED of ``ok`` cells of one repeat; NaN stands for null, of a list for no entry."""
     samples = rows.column("samples_s")
     lengths = pc.list_value_length(samples).to_numpy()
     m = median_intervals(pc.list_flatten(samples).to_numpy(), lengths)
@@ -126,7 +131,6 @@ def derived(rows: pa.Table, cache: int | None) -> dict[str, Floats]:
             "within_half_width": (m.high - m.low) / (2.0 * m.median),
             "over_copy": gb / m.median / copy,
             "between_spread": np.full(len(rows), math.nan),
-            _WORKING_SET: _working_set(rows, cache),
             "repeat_medians_s": m.median,
             "repeat_samples": lengths.astype(float),
             "repeat_copy_gbs": copy,
@@ -143,11 +147,7 @@ def _moved(rows: pa.Table) -> Floats:
     return _numbers(rows, "bytes_read") + _numbers(rows, "bytes_written")
 
 
-def _working_set(rows: pa.Table, cache: int | None) -> Floats:
-    return _moved(rows) / (cache or math.nan)
-
-
-def _keys(rows: pa.Table, axes: list[str]) -> pa.Array:
+def _keys(rows: pa.Table, axes: Sequence[str]) -> pa.Array:
     columns = [rows.column(name).to_pylist() for name in (*_CELL, *axes)]
     keys = []
     for kernel, dtype, variant, height, width, cache, kind, *values in zip(*columns, strict=True):

@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
-from gpushmoo.analysis.history import ChangePoint, HistoryRow
-from gpushmoo.comparing.comparison import ChangedCell, ChangedGroup, Drift
+from gpushmoo.comparing.compare import ChangedCell, ChangedGroup, Drift
+from gpushmoo.comparing.history import ChangePoint, HistoryRow
 from gpushmoo.core.dictionary import Meaning, Table
 from gpushmoo.core.schema import (
     BestCell,

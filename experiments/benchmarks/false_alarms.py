@@ -35,18 +35,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from gpushmoo.comparing import levels as comparing_levels
-from gpushmoo.comparing.compare import DELTA, FEWEST_BESIDE, Rate, compare_runs
-from gpushmoo.comparing.comparison import Comparison
-from gpushmoo.comparing.levels import (
-    KNOWN,
+from gpushmoo.analysis.statistics import ClassSpread
+from gpushmoo.comparing.compare import DELTA, FEWEST_BESIDE, Comparison, Rate, compare_runs
+from gpushmoo.comparing.runs import (
+    RunCells,
     RunLevel,
+    bests,
+    device_uuids,
+    known_file,
     levels_of,
+    read_run,
     swept_by_all,
     usual_spreads,
-    write_spreads,
 )
-from gpushmoo.comparing.runs import RunCells, bests, read_run
 from scipy.stats import mannwhitneyu
 
 PLANTED_KERNEL = "copy_planted"
@@ -123,7 +124,7 @@ def judged(folder: Path, all_pairs: bool = False, delta: float = DELTA) -> dict[
         planted.setdefault(per_cent, []).append(found)
     return {
         "runs": len(runs),
-        "devices": len({device for run in runs for device in run.devices}),
+        "devices": len(device_uuids(runs)),
         "device_name": sorted({name for run in runs for name in run.cells["device_name"]}),
         "delta": delta,
         "groups": pairs[0]["groups"],
@@ -207,7 +208,7 @@ def between(hosts: list[Path], delta: float = DELTA) -> dict[str, Any]:
         for i, j, names in places([len(of_host) for of_host in by_host])
     ]
     return {
-        "devices": len({device for run in runs for device in run.devices}),
+        "devices": len(device_uuids(runs)),
         "runs": [len(of_host) for of_host in by_host],
         "delta": delta,
         "same": rates(pairs),
@@ -228,6 +229,35 @@ def places(counts: list[int]) -> list[tuple[int, int, tuple[int, int]]]:
     return found
 
 
+def write_spreads(runs: Sequence[RunCells]) -> Path:
+    """Write how far `runs` of one and the same thing on one device model lie apart; the file."""
+    (name,) = {name for run in runs for name in run.cells["device_name"]}
+    days = sorted(shard["written_at"][:10] for run in runs for shard in run.provenance)
+    told = {
+        "device_name": name,
+        "devices": len(device_uuids(runs)),
+        "runs": len(runs),
+        "measured": days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}",
+        "kinds": {
+            kind: {
+                "classes": {str(c): _plain(s) for c, s in sorted(spreads.classes.items(), key=str)},
+                "whole": _plain(spreads.whole),
+            }
+            for kind, spreads in usual_spreads(levels_of(runs)).items()
+        },
+    }
+    file = known_file(name)
+    file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    return file
+
+
+def _plain(spread: ClassSpread) -> dict[str, float | None]:
+    """As JSON holds it; infinity is null."""
+    df = None if np.isinf(spread.own.df) else spread.own.df
+    shared = {"shared": spread.shared, "shared_df": spread.shared_df}
+    return {"own": spread.own.variance, "own_df": df, **shared}
+
+
 def main() -> None:
     """Write what was found, and print the rates."""
     parser = argparse.ArgumentParser(
@@ -238,8 +268,7 @@ def main() -> None:
     parser.add_argument("--every", action="store_true")
     given = parser.parse_args()
     if given.step == "known":
-        folder = Path(comparing_levels.__file__).parent / KNOWN
-        print(write_spreads([read_run(path) for path in given.paths], folder))
+        print(write_spreads([read_run(path) for path in given.paths]))
         return
     out, *folders = given.paths
     found = judged(folders[0], given.every) if given.step == "one" else between(folders)

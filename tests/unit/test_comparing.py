@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,24 +14,29 @@ import pyarrow.parquet as pq
 import pytest
 from cells import Machine
 from gpushmoo.comparing import CompareError
-from gpushmoo.comparing.compare import Rate, compare_runs, false_alarms_of
-from gpushmoo.comparing.comparison import (
+from gpushmoo.comparing.compare import (
     CHANGED_CELLS_SCHEMA,
     CHANGED_GROUPS_SCHEMA,
     DRIFT_SCHEMA,
     Comparison,
+    Rate,
     SlowerError,
+    compare_runs,
+    false_alarms_of,
     guard,
 )
-from gpushmoo.comparing.levels import (
-    file_name,
+from gpushmoo.comparing.runs import (
+    LOG_COPY,
+    LOG_S,
+    WITHIN,
+    RunCells,
+    known_file,
     known_spreads,
     levels_of,
     usual_spreads,
     verified_by_all,
-    write_spreads,
+    wholes,
 )
-from gpushmoo.comparing.runs import LOG_COPY, LOG_S, WITHIN, RunCells, wholes
 from gpushmoo.core.median import median_interval
 from gpushmoo.core.paths import ROOT
 from gpushmoo.interactive.shell import main
@@ -228,25 +234,21 @@ def test_it_is_told_where_other_devices_may_differ_more_than_is_known() -> None:
     assert words not in compare_runs([first], [second], same).markdown()
 
 
-def test_known_spreads_are_written_and_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = Machine(2)
-    runs = machine.runs(5)
-    file = write_spreads(runs, tmp_path / "known_spreads")
-    assert file.name == file_name("Made") == "made.json"
-    monkeypatch.setattr("gpushmoo.comparing.levels.files", lambda _: tmp_path)
-    known = known_spreads(machine.run("a"))
+def test_a_device_that_somebody_measured_needs_no_other_runs() -> None:
+    machine = Machine(2, own=0.0005)
+    first, second = machine.run("a"), machine.run("b", {"v3": 0.1})
+    for run in (first, second):
+        run.cells["device_name"] = "NVIDIA H200"
+    known = known_spreads(first)
     assert known is not None
-    assert known.spreads == usual_spreads(levels_of(runs))
-    assert known.words == "5 runs of one and the same thing on 1 Made (2026-01-01)"
-    found = compare_runs([machine.run("a")], [machine.run("b", {"v3": 0.1})])
+    assert known.words == "35 runs of one and the same thing on 3 NVIDIA H200 (2026-11-23)"
+    plain = json.loads(known_file("NVIDIA H200").read_text())["kinds"]["cell"]["classes"]
+    spread = known.spreads["cell"].of("warm, 1e-4 s")
+    told = plain["warm, 1e-4 s"]
+    assert (spread.own.variance, spread.shared) == (told["own"], told["shared"])
+    found = compare_runs([first], [second])
     assert found.slower["variant"].tolist() == ["v3"]
     assert known.words in found.markdown()
-    other = machine.run("b")
-    other.cells["device_name"] = "Other"
-    with pytest.raises(CompareError, match="2 device models"):
-        write_spreads([machine.run("a"), other], tmp_path)
 
 
 # Cells that one side lacks

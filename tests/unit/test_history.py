@@ -13,9 +13,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from gpushmoo.analysis.history import CHANGE_POINTS_SCHEMA, HISTORY_SCHEMA
 from gpushmoo.comparing import CompareError
-from gpushmoo.comparing.history import History, history_of, read_runs, series_changes
+from gpushmoo.comparing.history import (
+    CHANGE_POINTS_SCHEMA,
+    HISTORY_SCHEMA,
+    History,
+    history_of,
+    read_runs,
+    series_changes,
+)
 from gpushmoo.comparing.runs import RunCells
 from gpushmoo.core.paths import ROOT
 from gpushmoo.figures.timelines import draw_timelines

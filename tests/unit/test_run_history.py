@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from gpushmoo.analysis.history import HistoryTables, read_history
 from gpushmoo.comparing import CompareError
-from gpushmoo.comparing.history import History, history_of, read_runs, run_history
+from gpushmoo.comparing.history import History, history_of, read_history, read_runs, run_history
 from gpushmoo.comparing.runs import RunCells
 from gpushmoo.core.run_plan import PLAN_FILE
 from gpushmoo.core.schema import GROUP
@@ -164,7 +163,7 @@ def test_the_first_page_says_whose_the_largest_loss_is_and_how_many_lost_less(ot
     assert "the kernel and the machine changed" in both
 
 
-def many(found: HistoryTables, copies: int) -> History:
+def many(found: History, copies: int) -> History:
     """The same history of so many sizes, each with larger changes than the one before."""
     rows = [found.rows.assign(height=64 << i, width=64 << i) for i in range(copies)]
     changes = [

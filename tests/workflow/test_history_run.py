@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from gpushmoo.analysis.history import BEST, read_history
+from gpushmoo.comparing.history import BEST, read_history
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.storage.wholefile import read_json, read_summed
 from histories import otava_in

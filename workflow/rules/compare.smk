@@ -38,7 +38,7 @@ use rule stage as guard with:
     output:
         flow.path("compare", "guard.txt"),
     params:
-        call="gpushmoo.comparing.comparison:guard",
+        call="gpushmoo.comparing.compare:guard",
 
 
 # The run beside earlier ones; only where the key `history` names some.

@@ -28,7 +28,7 @@ from ..core.space import CACHE_STATES
 from ..storage.dataset import as_frame, matching, partitions, read_cells, with_axes_noted
 from ..storage.store import read_table, write_parquet
 from .ceiling import CeilingRow, CeilingShare, read_ceiling, share_of_ceiling, told_share
-from .fastest import INSIDE, OUTSIDE, axes_of, params_text
+from .fastest import INSIDE, OUTSIDE, axes_of, params_texts
 
 # Of a dataset all that the best sets are made of, beside the axes.
 _COLUMNS = frozenset(BEST_COLUMNS) | {
@@ -92,10 +92,7 @@ def write_best(
 def read_best(path: Path, axes: Collection[str]) -> pd.DataFrame:
     """What `write_best` has written of a data set with these `axes`, and the column PARAMS."""
     best = as_frame(read_table(path, best_schema(axes)))
-    swept = [axis for axis in best.columns if is_axis(axis)]
-    rows = best.to_dict("records")
-    texts = [params_text(row, [a for a in swept if pd.notna(row[a])]) for row in rows]
-    return best.assign(**{PARAMS: pd.Series(texts, best.index, object)})
+    return best.assign(**{PARAMS: params_texts(best)})
 
 
 def tied_best(cells: pd.DataFrame) -> pd.DataFrame:

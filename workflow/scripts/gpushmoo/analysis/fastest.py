@@ -32,6 +32,15 @@ def params_text(cell: Mapping[str, Any], axes: Sequence[str]) -> str:
     return ", ".join(f"{a}={int(cell[a])}" for a in axes)
 
 
+def params_texts(cells: pd.DataFrame) -> pd.Series:
+    """`params_text` of each of the cells, which may be of several kernels."""
+    axes = axes_of(cells)
+    values = zip(*(cells[axis] for axis in axes), strict=True)
+    named = [{a: v for a, v in zip(axes, row, strict=True) if pd.notna(v)} for row in values]
+    texts = [params_text(cell, [*cell]) for cell in named] if axes else ""
+    return pd.Series(texts, cells.index, object)
+
+
 def bytes_touched(cells: pd.DataFrame) -> pd.Series:
     """Bytes that a launch reads and writes, each once."""
     return cells["bytes_read"] + cells["bytes_written"]

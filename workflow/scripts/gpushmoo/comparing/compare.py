@@ -1,60 +1,287 @@
-"""Two sides, one or more runs each, held against each other: the function of that name."""
+"""Two sides, one or more runs each, held against each other: tables, and sentences on them."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from scipy.stats import binomtest
 
 from ..analysis.best import tied_best
-from ..analysis.fastest import axes_of, params_text
+from ..analysis.fastest import params_texts
 from ..analysis.statistics import ChangeEstimate, Spreads
+from ..core.dictionary import Flag, Number, Small, Table, Text, Whole
+from ..core.display import significant
+from ..core.errors import UserError
 from ..core.median import CONFIDENCE
-from ..core.schema import GROUP, PARAMS, Status
+from ..core.schema import GROUP, PARAMS, Group, Status
+from ..storage.store import read_table, write_parquet
+from ..storage.wholefile import write_summed
 from . import CompareError
-from .comparison import (
-    CHANGED_CELLS_SCHEMA,
-    CHANGED_GROUPS_SCHEMA,
-    DRIFT_SCHEMA,
-    Comparison,
-    percent,
-)
-from .levels import (
+from .runs import (
     BEST,
     CELL,
     COPY,
+    KEY,
+    PLACE,
     WHOLE,
     LevelChanges,
+    Place,
+    RunCells,
     changes_of,
+    device_uuids,
+    differences,
     known_spreads,
     levels_of,
-    sample_shift,
+    read_run,
+    refuse_unlike,
     swept_by_all,
     usual_spreads,
     verified_by_all,
 )
-from .runs import KEY, PLACE, Place, RunCells, differences, read_run, refuse_unlike
-from .verdicts import (
-    FALSE_SHARE,
-    Booleans,
-    Changes,
-    ChangeVerdict,
-    adjusted,
-    alarms,
-    believed_cells,
-    verdicts,
-)
+from .verdicts import FALSE_SHARE, ChangeVerdict, adjusted, alarms, believed_cells, verdicts
 
 DELTA = 0.01
-# Runs beside a pair that tell how far runs lie apart; of fewer the repeats tell it.
+# Runs beside a pair from which run-to-run spread is estimated; of fewer, from the repeats.
 FEWEST_BESIDE = 2
 Side = Sequence[RunCells]
+
+
+class ChangedCell(Group):
+    """A cell in A, before, and B, after. Changes are of times: 0.02 is two percent slower."""
+
+    cell_key: Text
+    params: Text  # launch parameters, in one text
+    a_s: Number  # [s] a launch in A, of several runs in the first
+    b_s: Number  # [s] a launch in B, of several runs in the first
+    change: Number | None  # time in B over time in A, minus one
+    change_low: Number | None  # lower end of its 95 % interval; null where nothing tells it
+    change_high: Number | None  # upper end of its 95 % interval; null where nothing tells it
+    beside_copy: Number | None  # the change of the time in multiples of the runtime's own copy
+    beside_copy_low: Number | None  # lower end of its 95 % interval
+    beside_copy_high: Number | None  # upper end of its 95 % interval
+    p_value: Number  # [0 to 1] of no change, by the less sure of both; for this row alone
+    verdict: Text  # slower, faster, same or undecided, corrected for the number of rows
+
+
+class ChangedGroup(Group):
+    """The best of a group in A and in B, and all its cells together."""
+
+    best_a: Text  # launch parameters of A's fastest cell
+    best_b: Text  # launch parameters of B's fastest cell
+    a_gbs: Number  # [GB/s] bandwidth of A's best, of several runs in the first
+    b_gbs: Number  # [GB/s] bandwidth of B's best, of several runs in the first
+    change: Number | None
+    change_low: Number | None
+    change_high: Number | None
+    beside_copy: Number | None
+    beside_copy_low: Number | None
+    beside_copy_high: Number | None
+    p_value: Number
+    verdict: Text
+    alarm: Flag  # whether the best surely got slower by more than delta
+    winner_held: Flag  # whether A's fastest cell is among B's tied ones
+    whole: Number | None  # change of the mean log time of all cells that both have, as a share
+    whole_low: Number | None  # lower end of its 95 % interval
+    whole_high: Number | None  # upper end of its 95 % interval
+    whole_verdict: Text  # slower, faster, same or undecided, of all these cells together
+    tied_a: Small  # cells that cannot be told from A's fastest
+    tied_b: Small  # cells that cannot be told from B's fastest
+    tied_both: Small  # cells that are both
+    only_a: Small  # cells that are verified in A and not in B
+    only_b: Small  # cells that are verified in B and not in A
+    slower: Small  # cells of the group that are slower
+    faster: Small  # cells of the group that are faster
+    same: Small  # cells of the group that are same
+    undecided: Small  # cells of the group of which neither is sure
+
+
+class Drift(Table):
+    """The change of the runtime's own copy."""
+
+    kernel: Text
+    dtype: Text
+    height: Whole
+    width: Whole
+    cache_state: Text
+    device_name: Text
+    change: Number | None
+    change_low: Number | None
+    change_high: Number | None
+
+
+CHANGED_CELLS_SCHEMA, CHANGED_GROUPS_SCHEMA = ChangedCell.schema(), ChangedGroup.schema()
+DRIFT_SCHEMA = Drift.schema()
+
+# Of the table of groups that changed.
+HEADS = (
+    "group",
+    "best of A → B in GB/s",
+    "change",
+    "beside the copy",
+    "verdict",
+    "A's best in B",
+    "all its cells",
+)
+# Rows of each table in the text; the rest is in the tables that are saved.
+MOST_ROWS = 20
+VERDICTS = tuple(verdict.value for verdict in ChangeVerdict)
+_MOST_CELLS, _MOST_GROUPS = 5, 3
+_METHOD = (
+    "Changes are of the time of a launch, with 95 % intervals; {copy} is without what the "
+    "runtime's own copy changed by in the same rounds. {same}: both intervals lie within ±{delta}. "
+    "All cells of a group together tell a change that its best alone does not."
+)
+
+
+class SlowerError(UserError):
+    """A group's best surely got slower; one sentence."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What became of B, held against A.
+
+    `cells` and `groups` have the columns of CHANGED_CELLS_SCHEMA and CHANGED_GROUPS_SCHEMA, `drift`
+    (DRIFT_SCHEMA) is what the runtime's own copy took more in B; changes are shares of the time in
+    A. `missing` are the cells that only one side has. `a` and `b` name the runs, `day` is that of
+    the last of them, `delta` the share that does not matter; `rests` says on what the intervals
+    rest, `differences` what else A and B differ by.
+    """
+
+    cells: pd.DataFrame
+    groups: pd.DataFrame
+    drift: pd.DataFrame
+    missing: pd.DataFrame
+    a: Sequence[str]
+    b: Sequence[str]
+    day: str
+    delta: float
+    rests: str
+    differences: Sequence[str]
+
+    @property
+    def slower(self) -> pd.DataFrame:
+        """The groups whose best got slower by more than delta: what a guard stops at."""
+        return self.groups[self.groups["alarm"]]
+
+    def markdown(self) -> str:
+        """A summary for a pull request, ending in a line break."""
+        counted = [[what, *map(str, numbers)] for what, numbers in self.counts()]
+        differ = [f"* {line}" for line in self.differences]
+        parts = [
+            f"## {self.title}",
+            f"**{self.headline}**",
+            markdown_table(["", *VERDICTS], counted),
+            self._changed_table(),
+            "\n".join(f"* {line}" for line in self.remarks()),
+            "What else differs (A → B):\n\n" + "\n".join(differ) if differ else "",
+            self.method("*"),
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def save(self, folder: Place) -> Path:
+        """Write ``cells.parquet``, ``groups.parquet``, ``drift.parquet`` and ``summary.md``."""
+        out = Path(folder).expanduser()
+        for name, frame, schema in (
+            ("cells", self.cells, CHANGED_CELLS_SCHEMA),
+            ("groups", self.groups, CHANGED_GROUPS_SCHEMA),
+            ("drift", self.drift, DRIFT_SCHEMA),
+        ):
+            found = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+            write_parquet(found, out / f"{name}.parquet", {})
+        write_summed(out / "summary.md", self.markdown().encode())
+        return out
+
+    @property
+    def title(self) -> str:
+        """Which runs are compared."""
+        return f"{', '.join(self.b)} against {', '.join(self.a)}"
+
+    @property
+    def headline(self) -> str:
+        """What a guard decides by, in one sentence."""
+        n, slow = len(self.groups), len(self.slower)
+        bound = percent(self.delta, sign=False)
+        if slow:
+            whose = "group's best" if n == 1 else "groups' bests"
+            return f"{slow} of {n} {whose} got slower by more than {bound}."
+        return f"Of {n} groups no best surely got slower by more than {bound}."
+
+    def counts(self) -> list[tuple[str, list[int]]]:
+        """How many groups' bests, groups and cells have each of VERDICTS."""
+        return [
+            (what, [int((found == verdict).sum()) for verdict in VERDICTS])
+            for what, found in (
+                ("groups' bests", self.groups["verdict"]),
+                ("groups as a whole", self.groups["whole_verdict"]),
+                ("cells", self.cells["verdict"]),
+            )
+        ]
+
+    def method(self, mark: str = "") -> str:
+        """On what intervals rest and what the words mean; words are put between `mark`s."""
+        words = {"copy": f"{mark}beside the copy{mark}", "same": f"{mark}Same{mark}"}
+        return f"{self.rests} {_METHOD.format(**words, delta=percent(self.delta, sign=False))}"
+
+    def _changed_table(self) -> str:
+        named = changed_groups(self.groups)
+        if named.empty:
+            return ""
+        rows = changed_rows(named.head(MOST_ROWS), "**")
+        left = len(named) - MOST_ROWS
+        return markdown_table(HEADS, rows) + (f"\n\n{left} more changed." if left > 0 else "")
+
+    def remarks(self) -> list[str]:
+        """What the machine did, by the runtime's own copy, and which cells only one side has."""
+        return [*self._drift_lines(), *self._missing_lines()]
+
+    def _drift_lines(self) -> list[str]:
+        drift = self.drift
+        if drift.empty:
+            words = "No copy of the runtime was timed: what the machine itself did is not told"
+            return [f"{words} apart."]
+        row = drift.loc[drift["change"].abs().idxmax()].to_dict()
+        size = f"{row['height']} × {row['width']}"
+        place = f"{row['kernel']}, {row['dtype']}, {size}, {row['cache_state']}"
+        places = f"{len(drift)} places" if len(drift) > 1 else "one place"
+        lines = [
+            "The machine itself: the time of the runtime's own copy changed by "
+            f"{percent(drift['change'].median())}, the median of {places}, and by {change(row)} at "
+            f"most ({place})."
+        ]
+        if (drift["change"].abs() > self.delta).mean() > 0.5:
+            lines.append(
+                "The machine itself changed by more than what is asked for; judge by the changes "
+                "beside the copy, and measure again."
+            )
+        return lines
+
+    def _missing_lines(self) -> list[str]:
+        lines = []
+        for side, other in (("A", "B"), ("B", "A")):
+            lost = self.missing[self.missing["verified_in"] == side]
+            if lost.empty:
+                continue
+            how = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())
+            swept = lost[lost["status"] != "not swept"].head(_MOST_CELLS).to_dict("records")
+            named = "; ".join(
+                f"{row['kernel']} {row['dtype']} {row[PARAMS]} ({row['status']})".replace("  ", " ")
+                for row in swept
+            )
+            lines.append(
+                f"{len(lost)} cells that {side} verified have no verified time in {other}: {how}"
+                + (f"; such as {named}." if named else ".")
+            )
+        return lines
 
 
 def compare(
@@ -99,10 +326,7 @@ def compare_runs(
     refuse_unlike([first, second, *([same] if same else [])])
     rests, usual, by_repeats = _basis(first, second, same, usual)
     runs = [*first, *second]
-    found = {
-        name: changes_of(level, usual, by_repeats, sample_shift if name == CELL else None)
-        for name, level in levels_of(runs).items()
-    }
+    found = {name: changes_of(level, usual, by_repeats) for name, level in levels_of(runs).items()}
     if found[CELL].first.empty:
         raise CompareError("A and B have no verified cell in common.")
     cells = _cell_table(found[CELL], delta)
@@ -131,14 +355,13 @@ def _basis(
     text = ""
     if same:
         text = f"{len(same)} runs of one and the same thing"
-        devices = len({device for run in same for device in run.devices})
+        devices = len(device_uuids(same))
         usual = usual_spreads(levels_of(same))
     elif (known := known_spreads(first[0])) is not None:
         text, devices, usual = known.words, known.devices, known.spreads
     if usual is not None:
         text = f"Intervals rest on {text}{f', and on {pairs}' if pairs else ''}."
-        sides = [{device for run in side for device in run.devices} for side in (first, second)]
-        if sides[0] != sides[1] and devices == 1:
+        if device_uuids(first) != device_uuids(second) and devices == 1:
             text += " A and B are of different devices and these of one: intervals are too narrow."
         return text, usual, False
     if pairs:
@@ -172,10 +395,6 @@ def _with_changes(found: LevelChanges) -> pd.DataFrame:
     return rows.assign(**shares, p_value=found.p)
 
 
-def _words(changes: Changes, believed: Booleans, delta: float) -> list[str]:
-    return [verdict.value for verdict in verdicts(changes, believed, delta)]
-
-
 def _cell_table(found: LevelChanges, delta: float) -> pd.DataFrame:
     """A row for each cell that both sides verified, with its verdict (CHANGED_CELLS_SCHEMA)."""
     table = _with_changes(found)
@@ -183,22 +402,11 @@ def _cell_table(found: LevelChanges, delta: float) -> pd.DataFrame:
     believed = believed_cells(table["p_value"].to_numpy(), groups)
     return table.assign(
         cell_key=found.first["cell_key"].to_numpy(),
-        params=params_of(found.first).to_numpy(),
+        params=params_texts(found.first).to_numpy(),
         a_s=found.first["median_s"].to_numpy(float),
         b_s=found.second["median_s"].to_numpy(float),
-        verdict=_words(found, believed, delta),
+        verdict=verdicts(found, believed, delta),
     )[CHANGED_CELLS_SCHEMA.names]
-
-
-def params_of(cells: pd.DataFrame) -> pd.Series:
-    """The launch parameters of each cell in one text."""
-    parts = []
-    for _, of_kernel in cells.groupby("kernel", observed=True, sort=False):
-        axes = axes_of(of_kernel)
-        rows = of_kernel[axes].to_dict("records")
-        some = [params_text(row, [a for a in axes if pd.notna(row[a])]) for row in rows]
-        parts.append(pd.Series(some, of_kernel.index, object))
-    return pd.concat(parts).reindex(cells.index) if parts else pd.Series([], dtype=object)
 
 
 def _missing_cells(first: Side, second: Side) -> pd.DataFrame:
@@ -213,20 +421,18 @@ def _missing_cells(first: Side, second: Side) -> pd.DataFrame:
         for run in other:
             there = run.cells.loc[run.cells.index.intersection(lost.index), "status"]
             status.loc[there.index[there != Status.OK]] = there[there != Status.OK]
-        columns = {"verified_in": name, "status": status, PARAMS: params_of(lost)}
+        columns = {"verified_in": name, "status": status, PARAMS: params_texts(lost)}
         parts.append(lost.assign(**columns)[[*GROUP, "cell_key", *columns]])
     return pd.concat(parts, ignore_index=True)
 
 
 def _tied(runs: Side, swept: pd.Index) -> dict[Any, set[str]]:
     """For each group the cells that half of the runs or more cannot tell from their fastest."""
-    counts: dict[Any, dict[str, int]] = {}
+    counts: dict[Any, Counter[str]] = {}
     for run in runs:
         ok = run.ok.loc[run.ok.index.intersection(swept)].reset_index(drop=True)
         for key, group in ok.groupby(list(GROUP), observed=True):
-            of_group = counts.setdefault(key, {})
-            for cell in tied_best(group)["cell_key"]:
-                of_group[cell] = of_group.get(cell, 0) + 1
+            counts.setdefault(key, Counter()).update(tied_best(group)["cell_key"])
     return {
         key: {c for c, n in cells.items() if 2 * n >= len(runs)} for key, cells in counts.items()
     }
@@ -250,15 +456,15 @@ def _group_table(
     tied_a, tied_b = ([_tied(side, swept).get(key, set()) for key in index] for side in sides)
     wholes = pd.DataFrame(
         _shares(whole.raw, "whole")
-        | {"whole_verdict": _words(whole, adjusted(whole.p) <= FALSE_SHARE, delta)}
+        | {"whole_verdict": verdicts(whole, adjusted(whole.p) <= FALSE_SHARE, delta)}
     ).set_index(whole.first.index)
     wholes = wholes.reindex(index).fillna({"whole_verdict": ChangeVerdict.UNDECIDED.value})
     table = table.assign(
-        best_a=params_of(best.first.set_index(KEY)).to_numpy(),
-        best_b=params_of(best.second.set_index(KEY)).to_numpy(),
+        best_a=params_texts(best.first.set_index(KEY)).to_numpy(),
+        best_b=params_texts(best.second.set_index(KEY)).to_numpy(),
         a_gbs=best.first["bandwidth_gbs"].to_numpy(float),
         b_gbs=best.second["bandwidth_gbs"].to_numpy(float),
-        verdict=_words(best, believed, delta),
+        verdict=verdicts(best, believed, delta),
         alarm=alarms(best, delta),
         winner_held=[w in b for w, b in zip(best.first["cell_key"], tied_b, strict=True)],
         tied_a=[len(a) for a in tied_a],
@@ -279,6 +485,83 @@ def _drift_table(found: LevelChanges) -> pd.DataFrame:
     """What the runtime's own copy took more in B in each place (DRIFT_SCHEMA)."""
     places = found.first.index.to_frame(index=False, name=PLACE)
     return places.assign(**_shares(found.raw, "change"))[DRIFT_SCHEMA.names]
+
+
+def guard(groups: Path, out: Path) -> None:
+    """Write to `out` that a comparison's `groups` raise no alarm; SlowerError if they do."""
+    table = read_table(groups, CHANGED_GROUPS_SCHEMA).to_pandas()
+    slow = changed_groups(table[table["alarm"]]).to_dict("records")
+    if slow:
+        named = "; ".join(f"{group_words(row)}: {change(row)}" for row in slow[:_MOST_GROUPS])
+        more = f"; and {len(slow) - _MOST_GROUPS} more" if len(slow) > _MOST_GROUPS else ""
+        raise SlowerError(
+            f"{len(slow)} of {len(table)} groups' bests surely got slower: {named}{more}. "
+            f"'{groups.with_name('summary.md')}' has the table."
+        )
+    write_summed(out, f"No best of {len(table)} groups surely got slower.\n".encode())
+
+
+def changed_groups(groups: pd.DataFrame) -> pd.DataFrame:
+    """The groups to be named: those with an alarm first, then what changed, the most first."""
+    changed = groups[["verdict", "whole_verdict"]].isin(
+        [ChangeVerdict.SLOWER, ChangeVerdict.FASTER]
+    )
+    named = groups[groups["alarm"] | changed.any(axis=1)]
+    ranked = named.assign(size=named["change"].abs())
+    return ranked.sort_values(["alarm", "size"], ascending=False).drop(columns="size")
+
+
+def changed_rows(groups: pd.DataFrame, mark: str = "") -> list[list[str]]:
+    """What HEADS names of each group, in words; an alarm's verdict is put between `mark`s."""
+    return [
+        [
+            group_words(row),
+            f"{significant(row['a_gbs'])} → {significant(row['b_gbs'])}",
+            change(row),
+            change(row, "beside_copy"),
+            f"{mark}{row['verdict']}{mark}" if row["alarm"] else row["verdict"],
+            _winner_words(row),
+            f"{row['whole_verdict']}: {change(row, 'whole')}",
+        ]
+        for row in groups.to_dict("records")
+    ]
+
+
+def _winner_words(row: Mapping[str, Any]) -> str:
+    """Whether A's best is still among B's best, and what B's is."""
+    if row["winner_held"]:
+        return "still tied" if row["best_a"] != row["best_b"] else "still the best"
+    return f"no longer: {row['best_a']} → {row['best_b']}"
+
+
+def percent(share: float | None, sign: bool = True) -> str:
+    """``+1.23 %``; ``—`` where it is not known."""
+    if share is None or pd.isna(share):
+        return "—"
+    digits = 2 if abs(share) < 0.1 else 1
+    return f"{100 * share:{'+' if sign else ''}.{digits}f} %".replace("-", "−")
+
+
+def change(row: Mapping[str, Any], name: str = "change") -> str:
+    """A change with its interval in brackets."""
+    value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    if pd.isna(low):
+        return percent(value)
+    return f"{percent(value)} ({percent(low)} to {percent(high)})"
+
+
+def group_words(row: Mapping[str, Any]) -> str:
+    """``copy, float, element, 1024 × 1024, warm``."""
+    place = f"{row['height']} × {row['width']}"
+    return ", ".join((row["kernel"], row["dtype"], row["variant"], place, row["cache_state"]))
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; a bar in a cell's text is no border."""
+    lines = [heads, *rows]
+    texts = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
+    first, *others = (f"| {text} |" for text in texts)
+    return "\n".join([first, "|---" * len(heads) + "|", *others])
 
 
 @dataclass(frozen=True)

@@ -23,24 +23,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ..analysis.history import (
-    BESIDE,
-    BEST,
-    CHANGE_POINTS_FILE,
-    CHANGE_POINTS_SCHEMA,
-    COPY,
-    HISTORY_FILE,
-    HISTORY_SCHEMA,
-    HistoryTables,
-)
+from ..analysis.fastest import params_texts
+from ..core.dictionary import Number, Small, Text, Time
 from ..core.display import kind_words, significant
 from ..core.paths import NoOtavaError, find_otava
-from ..core.schema import GROUP, PARAMS
-from ..storage.store import write_parquet
+from ..core.schema import GROUP, PARAMS, Group
+from ..storage.store import read_metadata, read_table, write_parquet
 from ..storage.wholefile import write_summed
 from . import CompareError
-from .compare import params_of
-from .comparison import MOST_ROWS, group_words, markdown_table, percent
+from .compare import MOST_ROWS, group_words, markdown_table, percent
 from .runs import LOG_COPY, Place, RunCells, bests, differences, read_run, refuse_unlike
 
 DELTA = 0.01
@@ -81,8 +72,60 @@ class Cause(Enum):
     UNSURE = "not told apart"
 
 
-class History(HistoryTables):
-    """The tables of a history, which can be printed as Markdown and saved to a folder."""
+# Below ``results/<run>/history/``.
+HISTORY_FILE, CHANGE_POINTS_FILE = "history.parquet", "change_points.parquet"
+# What is looked at: columns of a history.
+BEST: str = "bandwidth_gbs"
+COPY: str = "copy_gbs"
+BESIDE: str = "over_copy"
+
+
+class HistoryRow(Group):
+    """A group's best in a run that has it."""
+
+    number: Small  # place of the run among all of the history, in time, from 1
+    run: Text  # name of the run, with as much of its path as tells it from others
+    measured_at: Time
+    device_uuid: Text
+    params: Text  # launch parameters, in one text
+    bandwidth_gbs: Number
+    bandwidth_low_gbs: Number
+    bandwidth_high_gbs: Number
+    copy_gbs: Number | None
+    over_copy: Number | None
+    candidates: Small
+
+
+class ChangePoint(Group):
+    """A run from which on a column of a group's history has another mean."""
+
+    quantity: Text  # which column of the history has another mean from this run on
+    number: Small
+    run: Text
+    before: Number  # [of that column] mean of that column since the change point before
+    after: Number  # [of that column] mean of that column from this run on
+    change: Number  # after over before, minus one
+    cause: Text | None  # of a best: what changed, as the runtime's own copy tells; else null
+    differences: list[Text]  # what the run was measured with otherwise than the one before it
+
+
+HISTORY_SCHEMA, CHANGE_POINTS_SCHEMA = HistoryRow.schema(), ChangePoint.schema()
+
+
+@dataclass(frozen=True)
+class History:
+    """Each group's best in each run, and where its mean changed.
+
+    `rows` has the columns HISTORY_SCHEMA, `changes` those of CHANGE_POINTS_SCHEMA; `delta` is the
+    share of the bandwidth under which a change is left out. `left_out` has a sentence for each run
+    that could not be taken in; `why` says why there is no history at all, else it is None.
+    """
+
+    rows: pd.DataFrame
+    changes: pd.DataFrame
+    delta: float
+    left_out: tuple[str, ...] = ()
+    why: str | None = None
 
     def markdown(self, pictures: Sequence[str] = ()) -> str:
         """A summary that shows the files `pictures`, named from its own place."""
@@ -113,6 +156,19 @@ class History(HistoryTables):
             write_parquet(found, out / name, told)
         write_summed(out / "summary.md", self.markdown(pictures).encode())
         return out
+
+
+def read_history(folder: Path) -> History:
+    """The tables in `folder`, as `History.save` wrote them. Raises BadParquetError."""
+    file = folder / HISTORY_FILE
+    told = read_metadata(file)
+    return History(
+        read_table(file, HISTORY_SCHEMA).to_pandas(),
+        read_table(folder / CHANGE_POINTS_FILE, CHANGE_POINTS_SCHEMA).to_pandas(),
+        told["delta"],
+        tuple(told["left_out"]),
+        told["why"],
+    )
 
 
 def write_history(
@@ -225,7 +281,7 @@ def _rows(number: int, run: RunCells) -> pd.DataFrame:
         **{
             "number": number,
             "run": run.name,
-            PARAMS: params_of(best),
+            PARAMS: params_texts(best),
             COPY: copy,
             BESIDE: best[BEST].to_numpy(np.float64) / copy,
             "candidates": candidates.reindex(best.index),
@@ -373,7 +429,7 @@ def history_method(delta: float, mark: str = "") -> str:
     return _METHOD.format(**words, delta=percent(delta, sign=False))
 
 
-def history_headline(found: HistoryTables) -> str:
+def history_headline(found: History) -> str:
     """How many groups' bests changed, in one sentence."""
     n = len(found.rows.drop_duplicates(list(GROUP)))
     best = found.changes[found.changes["quantity"] == BEST]
@@ -388,7 +444,7 @@ def history_headline(found: HistoryTables) -> str:
     )
 
 
-def change_rows(found: HistoryTables) -> list[list[str]]:
+def change_rows(found: History) -> list[list[str]]:
     """For each change point of a best, the largest first: the columns CHANGE_HEADS in words."""
     best = found.changes[found.changes["quantity"] == BEST]
     largest = best.sort_values("change", key=abs, ascending=False, kind="stable")
@@ -411,7 +467,7 @@ def change_rows(found: HistoryTables) -> list[list[str]]:
     return rows
 
 
-def history_remarks(found: HistoryTables) -> list[str]:
+def history_remarks(found: History) -> list[str]:
     """What the machine did, what only the copy brings to light, and what could not be found."""
     rows, changes = found.rows, found.changes
     lines = list(found.left_out)

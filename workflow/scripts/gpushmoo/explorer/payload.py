@@ -14,8 +14,8 @@ import pandas as pd
 
 from ..analysis.best import tied_best
 from ..analysis.fastest import params_text
-from ..analysis.history import BEST, COPY, HistoryTables, read_history
 from ..analysis.run_quality import dataset_provenance
+from ..comparing.history import BEST, COPY, History, read_history
 from ..core.schema import GROUP, PARAMS, Status, is_axis
 from ..model.stage import DEVICE_MODEL_SCHEMA
 from ..storage.dataset import partitions, read_cells
@@ -221,7 +221,7 @@ def _entry_line(entry: Mapping[str, Any]) -> str:
     return f"{entry['entry']}: {entry['registers']} registers, {spills}; {accesses or 'no access'}"
 
 
-def over_runs(found: HistoryTables) -> dict[str, Any]:
+def over_runs(found: History) -> dict[str, Any]:
     """Plain values: the runs by their number, and the groups by their names (see `group_key`)."""
     runs = found.rows.drop_duplicates("number").sort_values("number")
     changes: dict[str, list[Mapping[str, Any]]] = {}

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..analysis.history import BEST, COPY, HistoryTables, read_history
+from ..comparing.history import BEST, COPY, History, read_history
 from ..core.display import kind_words, size_words
 from ..core.schema import GROUP
 from .style import OKABE_ITO, PAGE_WIDTH, apply_style, save, save_words
@@ -53,7 +53,7 @@ def history_figure(tables: Sequence[Path], svg: Path) -> None:
     save(draw_timelines(shown, found.changes), svg, title, caption)
 
 
-def _most_changed(found: HistoryTables, every: pd.DataFrame) -> pd.DataFrame:
+def _most_changed(found: History, every: pd.DataFrame) -> pd.DataFrame:
     """The rows of MOST_PANELS of the groups, which `every` has a row of each of."""
     names = list(GROUP)
     best = found.changes[found.changes["quantity"] == BEST]

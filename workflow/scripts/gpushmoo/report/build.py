@@ -16,8 +16,8 @@ import typst
 from ..analysis.best import Advice, advice, read_best
 from ..analysis.ceiling import CeilingRow, read_ceiling
 from ..analysis.energy import read_energy
-from ..analysis.history import read_history
 from ..analysis.run_quality import dataset_provenance, steadiness
+from ..comparing.history import read_history
 from ..core.display import one_line
 from ..core.paths import ROOT
 from ..core.schema import GROUP, is_axis

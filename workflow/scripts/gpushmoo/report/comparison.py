@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..comparing.compare import compare
-from ..comparing.comparison import (
+from ..comparing.compare import (
     HEADS,
     VERDICTS,
     Comparison,
     changed_groups,
     changed_rows,
+    compare,
     group_words,
     percent,
 )

@@ -18,10 +18,11 @@ from ..analysis.energy import (
     joules_ratio,
     launch_text,
 )
-from ..analysis.history import BEST, HistoryTables
 from ..comparing.history import (
+    BEST,
     CHANGE_HEADS,
     Cause,
+    History,
     change_rows,
     history_headline,
     history_method,
@@ -161,7 +162,7 @@ def _row(row: Row, group: EnergyGroup) -> Json:
     }
 
 
-def history_page(found: HistoryTables) -> Json:
+def history_page(found: History) -> Json:
     """Sentences and the rows of a table, as display strings."""
     if found.why is not None:
         sentences = [found.why, *found.left_out]
@@ -178,7 +179,7 @@ def history_page(found: HistoryTables) -> Json:
     }
 
 
-def history_findings(found: HistoryTables) -> list[Finding]:
+def history_findings(found: History) -> list[Finding]:
     """For the first page: the group that lost most in a recent run and has not got it back."""
     if found.changes.empty:
         return []

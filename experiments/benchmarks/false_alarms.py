@@ -36,7 +36,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from gpushmoo.analysis.statistics import ClassSpread
-from gpushmoo.comparing.compare import DELTA, FEWEST_BESIDE, Comparison, Rate, compare_runs
+from gpushmoo.comparing.compare import DELTA, Comparison, compare_runs
+from gpushmoo.comparing.false_alarms import FEWEST_BESIDE, Rate
 from gpushmoo.comparing.runs import (
     RunCells,
     RunLevel,

@@ -1,7 +1,7 @@
 from .comparing import CompareError as CompareError
 from .comparing.compare import Comparison as Comparison
 from .comparing.compare import compare as compare
-from .comparing.compare import false_alarms as false_alarms
+from .comparing.false_alarms import false_alarms as false_alarms
 from .comparing.history import History as History
 from .core.errors import DeviceError as DeviceError
 from .core.space import Cell as Cell

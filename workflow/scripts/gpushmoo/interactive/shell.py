@@ -325,7 +325,8 @@ def _compare(
     markdown: Path | None = None,
     **threshold: float,
 ) -> int:
-    from ..comparing.compare import compare, false_alarms
+    from ..comparing.compare import compare
+    from ..comparing.false_alarms import false_alarms
 
     if noise_runs and not (runs or a or b):
         alarms = false_alarms(noise_runs, **threshold)

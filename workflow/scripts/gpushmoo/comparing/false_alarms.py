@@ -1,0 +1,92 @@
+"""How often runs of one and the same thing raise an alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from scipy.stats import binomtest
+
+from ..core.median import CONFIDENCE
+from . import CompareError
+from .compare import DELTA, Comparison, compare_runs, percent
+from .runs import Place, RunCells, levels_of, read_run, usual_spreads
+
+# Runs beside a pair from which run-to-run spread is estimated; of fewer, from the repeats.
+FEWEST_BESIDE = 2
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`hits` of `n`, with the exact 95 % interval of Clopper and Pearson; shares."""
+
+    hits: int
+    n: int
+
+    @property
+    def share(self) -> float:
+        """Hits over trials, 0 to 1; there must have been a trial."""
+        return self.hits / self.n
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Lower and upper end of the 95 % interval of `share`, 0 to 1."""
+        found = binomtest(self.hits, self.n).proportion_ci(CONFIDENCE, "exact")
+        return float(found.low), float(found.high)
+
+    def __str__(self) -> str:
+        """``1 of 20 (5.0 %, 95 % interval 0.1 % to 24.9 %)``."""
+        low, high = (percent(end, sign=False) for end in self.interval)
+        share = percent(self.share, sign=False)
+        return f"{self.hits} of {self.n} ({share}, 95 % interval {low} to {high})"
+
+
+@dataclass(frozen=True)
+class FalseAlarms:
+    """What all pairs of runs of one and the same thing were judged to be.
+
+    `pairs` has names and comparison of each pair; `apart` are those in which no run stands twice,
+    which alone are independent of each other.
+    """
+
+    pairs: Sequence[tuple[str, str, Comparison]]
+    apart: Sequence[int]
+
+    def markdown(self) -> str:
+        """How many pairs raised an alarm, with the interval of the rate, and which, as Markdown."""
+        alarmed = [f"{a} → {b}" for a, b, found in self.pairs if len(found.slower)]
+        rate = Rate(sum(bool(len(self.pairs[i][2].slower)) for i in self.apart), len(self.apart))
+        groups = sum(len(found.groups) for *_, found in self.pairs)
+        slower = sum(int((found.groups["verdict"] == "slower").sum()) for *_, found in self.pairs)
+        lines = [
+            "## False alarms",
+            f"Of pairs of runs that measured the same, **{rate}** raise an alarm, counting "
+            f"each run once; of all {len(self.pairs)} pairs {len(alarmed)} do"
+            + (f": {', '.join(alarmed)}." if alarmed else "."),
+            f"Of {groups} bests of groups in these pairs {slower} have the verdict *slower*.",
+        ]
+        return "\n\n".join(lines) + "\n"
+
+
+def false_alarms(places: Sequence[Place], *, threshold: float = DELTA) -> FalseAlarms:
+    """Hold each of the runs `places`, all of one and the same thing, against each later one.
+
+    Run-to-run spread is estimated from the runs that are not of the pair. Raises CompareError.
+    """
+    return false_alarms_of([read_run(place) for place in places], threshold)
+
+
+def false_alarms_of(runs: Sequence[RunCells], delta: float = DELTA) -> FalseAlarms:
+    """As `false_alarms`, of runs that were read."""
+    if len(runs) < 2:
+        raise CompareError("One run cannot be held against itself; name two or more.")
+    levels = levels_of(runs)
+    places = list(combinations(range(len(runs)), 2))
+    pairs = []
+    for i, j in places:
+        usual = usual_spreads(levels, (i, j)) if len(runs) - 2 >= FEWEST_BESIDE else None
+        found = compare_runs([runs[i]], [runs[j]], (), delta, usual)
+        pairs.append((runs[i].name, runs[j].name, found))
+    apart = [n for n, (i, j) in enumerate(places) if i % 2 == 0 and j == i + 1]
+    return FalseAlarms(pairs, apart)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.analysis.best import tied_best
-from gpushmoo.analysis.ceiling import CeilingRow, CeilingShare, told_share
+from gpushmoo.analysis.ceiling import CeilingRow, told_share
 from gpushmoo.core.display import bare_interval, interval, percent, significant
 from gpushmoo.core.schema import Status
 from gpushmoo.report.chapter_pages import Measured, Page
@@ -18,125 +18,6 @@ from gpushmoo.report.tables import Json, Namer
 
 # The document's rule for surfaces: so many threads at least, and whole warps.
 ENOUGH_THREADS, WARP = 128, 32
-
-
-@dataclass(frozen=True)
-class ThreadClass:
-    """Shapes that the document's rule puts together, by their speed over that of the best shape."""
-
-    words: str
-    shapes: int
-    worst: float
-    median: float
-    best: float
-
-
-@dataclass(frozen=True)
-class Shmoo:
-    """One image swept over block shapes in the document's way.
-
-    `best` is the fastest row of the dataset, `tied` the shapes (width, height) that cannot be told
-    from it, the fastest first; `share` is that of the load or store peak, `worst` the slowest
-    shape's speed over the best's.
-    """
-
-    what: str
-    best: Mapping[str, Any]
-    share: CeilingShare | None
-    tied: tuple[tuple[int, int], ...]
-    candidates: int
-    worst: float
-    classes: tuple[ThreadClass, ...]
-
-    @property
-    def threads(self) -> tuple[int, ...]:
-        """Threads a block in the tied set, ascending."""
-        return tuple(sorted({x * y for x, y in self.tied}))
-
-
-@dataclass(frozen=True)
-class WrittenSums:
-    """Time with the sums stored over time without, over the shapes measured in both ways."""
-
-    row: Mapping[str, Any]
-    shapes: int
-    low: float
-    median: float
-    high: float
-
-
-def shmoos(
-    cells: pd.DataFrame, wanted: Sequence[Mapping[str, str]], ceiling: Sequence[CeilingRow]
-) -> list[Shmoo]:
-    """One for each device, size and cache state of the `wanted` kernels, variants and dtypes."""
-    rows = []
-    for chosen in wanted:
-        of_kernel = _of(cells, chosen["kernel"])
-        of_kernel = of_kernel[
-            (of_kernel["variant"] == chosen["variant"]) & (of_kernel["dtype"] == chosen["dtype"])
-        ]
-        keys = ["device_name", "height", "width", "cache_state"]
-        for _, group in of_kernel.groupby(keys, sort=True, observed=True):
-            rows.append(_shmoo(chosen["what"], group, ceiling))
-    return rows
-
-
-def _of(cells: pd.DataFrame, kernel: str) -> pd.DataFrame:
-    ok = cells[(cells["kernel"] == kernel) & (cells["status"] == Status.OK)]
-    return ok if {"block_x", "block_y"} <= set(ok.columns) else ok.iloc[:0]
-
-
-def _shmoo(what: str, group: pd.DataFrame, ceiling: Sequence[CeilingRow]) -> Shmoo:
-    tied = tied_best(group)
-    best = tied.iloc[0].to_dict()
-    speed = group["bandwidth_gbs"] / best["bandwidth_gbs"]
-    return Shmoo(
-        what=what,
-        best=best,
-        share=told_share(ceiling, best),
-        tied=tuple((int(x), int(y)) for x, y in zip(tied["block_x"], tied["block_y"], strict=True)),
-        candidates=len(group),
-        worst=float(speed.min()),
-        classes=tuple(_classes(group["threads_per_block"], speed)),
-    )
-
-
-def _classes(threads: pd.Series, speed: pd.Series) -> Iterator[ThreadClass]:
-    enough, whole = threads >= ENOUGH_THREADS, threads % WARP == 0
-    for words, chosen in (
-        (f"at least {ENOUGH_THREADS} threads, whole warps", enough & whole),
-        (f"at least {ENOUGH_THREADS} threads, last warp not full", enough & ~whole),
-        (f"fewer than {ENOUGH_THREADS} threads", ~enough),
-    ):
-        part = speed[chosen]
-        if len(part):
-            yield ThreadClass(
-                words, len(part), float(part.min()), float(part.median()), float(part.max())
-            )
-
-
-def written_sums(cells: pd.DataFrame, kernel: str, suffix: str) -> list[WrittenSums]:
-    """The cost of storing sums: variants named with `suffix` against those named without."""
-    mine = _of(cells, kernel)
-    keys = ["device_name", "dtype", "variant", "height", "width", "cache_state"]
-    costs = []
-    for key, stored in mine[mine["variant"].str.endswith(suffix)].groupby(keys, sort=True):
-        names = dict(zip(keys, key, strict=True))
-        names["variant"] = names["variant"].removesuffix(suffix)
-        plain = mine
-        for name, value in names.items():
-            plain = plain[plain[name] == value]
-        shape = ["block_x", "block_y"]
-        times = [rows[[*shape, "median_s"]] for rows in (stored, plain)]
-        both = times[0].merge(times[1], on=shape, suffixes=("_stored", "_plain"))
-        if both.empty:
-            continue
-        ratio = both["median_s_stored"] / both["median_s_plain"]
-        low, median, high = (float(ratio.quantile(q)) for q in (0.05, 0.5, 0.95))
-        costs.append(WrittenSums({"kernel": kernel, **names}, len(both), low, median, high))
-    return costs
-
-
 # Shapes of a tied set that the table names; the whole set is in summary/best.parquet.
 NAMED_SHAPES = 12
 # Of more numbers of threads than this only the least and the most are named.
@@ -144,15 +25,10 @@ NAMED_THREADS = 6
 
 
 def page(measured: Measured) -> Page:
-    """Published and ours side by side."""
+    """Published and measured values side by side."""
     file = measured.folder / "published" / "textures.json"
-    facts = textures_page(
-        measured.cells,
-        measured.ceiling,
-        json.loads(file.read_text(encoding="utf-8")),
-        measured.provenance,
-        Namer(measured.cells),
-    )
+    published = json.loads(file.read_text(encoding="utf-8"))
+    facts = textures_page(measured.cells, measured.ceiling, published, measured.provenance)
     return Page(facts, [] if facts is None else [row["finding"] for row in facts["ours"]])
 
 
@@ -161,42 +37,28 @@ def textures_page(
     ceiling: Sequence[CeilingRow],
     published: Mapping[str, Any],
     provenance: Sequence[Json],
-    names: Namer,
 ) -> Json | None:
-    """Published and ours side by side; None when the run holds none of the document's kernels."""
-    ours = shmoos(cells, published["shmoos"], ceiling)
-    if not ours:
+    """The page's facts; None when the run holds none of the document's kernels."""
+    names = Namer(cells)
+    images = list(_images(cells, published["shmoos"], names))
+    if not images:
         return None
     stored = published["stored"]
     return {
         "title": published["title"],
         "published": [
-            {
-                "what": v["what"],
-                "device": v["device"],
-                "image": v["image"],
-                "bandwidth": significant(v["gbs"]),
-                "threads": v["threads"],
-                "note": v["note"],
-            }
-            for v in published["values"]
+            {name: value for name, value in row.items() if name not in ("gbs", "seconds")}
+            | {"bandwidth": significant(row["gbs"])}
+            for row in published["values"]
         ],
-        "ours": [_shmoo_row(s, names) for s in ours],
+        "ours": [_image_row(where, cells_of, ceiling) for where, cells_of in images],
         "classes": [
-            {
-                "where": _where(s, names),
-                "words": c.words,
-                "shapes": str(c.shapes),
-                "median": percent(c.median),
-                "range": f"{percent(c.worst)} to {percent(c.best)}",
-            }
-            for s in ours
-            for c in s.classes
+            {"where": where} | row for where, cells_of in images for row in _class_rows(cells_of)
         ],
         "written": [
-            {"stored": control["words"], **_written_row(w, names)}
+            {"stored": control["words"], **_written_row(sums, names)}
             for control in stored["controls"]
-            for w in written_sums(cells, stored["kernel"], control["suffix"])
+            for sums in written_sums(cells, stored["kernel"], control["suffix"])
         ],
         "machine_code": _machine_code_sentence(provenance, stored["kernel"]),
         "lost": list(published["lost"]),
@@ -204,37 +66,58 @@ def textures_page(
     }
 
 
-def _where(s: Shmoo, names: Namer) -> str:
-    return f"{s.what}, {names.size(s.best)}"
+def _verified(cells: pd.DataFrame, kernel: str) -> pd.DataFrame:
+    ok = cells[(cells["kernel"] == kernel) & (cells["status"] == Status.OK)]
+    return ok if {"block_x", "block_y"} <= set(ok.columns) else ok.iloc[:0]
 
 
-def _shmoo_row(s: Shmoo, names: Namer) -> Json:
-    tied = f"{len(s.tied)} of {s.candidates}"
+def _images(
+    cells: pd.DataFrame, shmoos: Sequence[Mapping[str, str]], names: Namer
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Name and verified cells of each image that was swept in the document's way.
+
+    One for each device, size and cache state of each kernel, variant and dtype of `shmoos`.
+    """
+    for shmoo in shmoos:
+        ok = _verified(cells, shmoo["kernel"])
+        ok = ok[(ok["variant"] == shmoo["variant"]) & (ok["dtype"] == shmoo["dtype"])]
+        keys = ["device_name", "height", "width", "cache_state"]
+        for _, group in ok.groupby(keys, sort=True, observed=True):
+            yield f"{shmoo['what']}, {names.size(group.iloc[0].to_dict())}", group
+
+
+def _image_row(where: str, cells: pd.DataFrame, ceiling: Sequence[CeilingRow]) -> Json:
+    """The best shape of an image, those tied with it, and the slowest."""
+    tied = tied_best(cells)
+    best = tied.iloc[0].to_dict()
+    shapes = [(int(x), int(y)) for x, y in zip(tied["block_x"], tied["block_y"], strict=True)]
+    share, peak = told_share(ceiling, best), "store" if best["bytes_written"] else "load"
+    of_peak = ""
+    if share is not None and share.share is None:
+        of_peak = f", above the {peak} peak,"
+    elif share is not None:
+        of_peak = f", {share.text} of the {peak} peak,"
+    threads, count = _threads(shapes), f"{len(tied)} of {len(cells)}"
+    worst = percent(cells["bandwidth_gbs"].min() / best["bandwidth_gbs"])
     return {
-        "where": _where(s, names),
-        "bandwidth": bare_interval(s.best),
-        "share": "—" if s.share is None else s.share.text,
-        "threads": _threads(s),
-        "tied": tied,
-        "shapes": _shapes(s.tied),
-        "worst": percent(s.worst),
-        "finding": f"{_where(s, names)}, by the second document's experiment: best "
-        f"{interval(s.best)}{_of_peak(s)} with {_threads(s)} threads a block ({tied} shapes tied); "
-        f"the slowest shape reaches {percent(s.worst)} of it.",
+        "where": where,
+        "bandwidth": bare_interval(best),
+        "share": "—" if share is None else share.text,
+        "threads": threads,
+        "tied": count,
+        "shapes": _shapes(shapes),
+        "worst": worst,
+        "finding": f"{where}, by the second document's experiment: best {interval(best)}{of_peak} "
+        f"with {threads} threads a block ({count} shapes tied); the slowest shape reaches {worst} "
+        "of it.",
     }
 
 
-def _of_peak(s: Shmoo) -> str:
-    if s.share is None:
-        return ""
-    peak = f"the {'store' if s.best['bytes_written'] else 'load'} peak"
-    return f", above {peak}," if s.share.share is None else f", {s.share.text} of {peak},"
-
-
-def _threads(s: Shmoo) -> str:
-    if len(s.threads) <= NAMED_THREADS:
-        return ", ".join(map(str, s.threads))
-    return f"{s.threads[0]} to {s.threads[-1]}"
+def _threads(shapes: Sequence[tuple[int, int]]) -> str:
+    threads = sorted({x * y for x, y in shapes})
+    if len(threads) <= NAMED_THREADS:
+        return ", ".join(map(str, threads))
+    return f"{threads[0]} to {threads[-1]}"
 
 
 def _shapes(tied: Sequence[tuple[int, int]]) -> str:
@@ -248,6 +131,60 @@ def _shapes(tied: Sequence[tuple[int, int]]) -> str:
     return "; ".join(parts) + (f"; and {more} more" if more > 0 else "")
 
 
+def _class_rows(cells: pd.DataFrame) -> Iterator[Json]:
+    """Speed of the shapes that the document's rule puts together, over that of the best shape."""
+    threads = cells["threads_per_block"]
+    speed = cells["bandwidth_gbs"] / cells["bandwidth_gbs"].max()
+    enough, whole = threads >= ENOUGH_THREADS, threads % WARP == 0
+    for words, chosen in (
+        (f"at least {ENOUGH_THREADS} threads, whole warps", enough & whole),
+        (f"at least {ENOUGH_THREADS} threads, last warp not full", enough & ~whole),
+        (f"fewer than {ENOUGH_THREADS} threads", ~enough),
+    ):
+        part = speed[chosen]
+        if len(part):
+            yield {
+                "words": words,
+                "shapes": str(len(part)),
+                "median": percent(part.median()),
+                "range": f"{percent(part.min())} to {percent(part.max())}",
+            }
+
+
+@dataclass(frozen=True)
+class WrittenSums:
+    """Time with the sums stored over time without, over the shapes measured in both ways.
+
+    `row` names kernel, device, dtype, variant, size and cache state; `low` and `high` are the 5th
+    and 95th percentile.
+    """
+
+    row: Mapping[str, Any]
+    shapes: int
+    low: float
+    median: float
+    high: float
+
+
+def written_sums(cells: pd.DataFrame, kernel: str, suffix: str) -> list[WrittenSums]:
+    """The cost of storing sums: variants named with `suffix` against those named without."""
+    shape, keys = ["block_x", "block_y"], ["device_name", "dtype", "variant", "height", "width"]
+    keys = ["kernel", *keys, "cache_state"]
+    mine = _verified(cells, kernel)[[*keys, *shape, "median_s"]]
+    stored = mine[mine["variant"].str.endswith(suffix)]
+    stored = stored.assign(variant=stored["variant"].str.removesuffix(suffix))
+    both = stored.merge(mine, on=[*keys, *shape], suffixes=("_stored", "_plain"))
+    both["ratio"] = both["median_s_stored"] / both["median_s_plain"]
+    return [
+        WrittenSums(
+            dict(zip(keys, key, strict=True)),
+            len(group),
+            *(float(group["ratio"].quantile(q)) for q in (0.05, 0.5, 0.95)),
+        )
+        for key, group in both.groupby(keys, sort=True)
+    ]
+
+
 def _written_row(w: WrittenSums, names: Namer) -> Json:
     return {
         "where": f"{w.row['dtype']}, {w.row['variant']}, {names.size(w.row)}",
@@ -258,9 +195,9 @@ def _written_row(w: WrittenSums, names: Namer) -> Json:
 
 
 def _machine_code_sentence(provenance: Sequence[Json], kernel: str) -> str:
-    """What was found about the fetches of `kernel` before they were timed."""
+    """The finding of the check of `kernel`'s fetches in the machine code, before timing."""
     checked = [
-        p
+        p["machine_code"]
         for p in provenance
         if p["params"]["folder"].rsplit("/", 1)[-1] == kernel and p.get("machine_code")
     ]
@@ -270,14 +207,10 @@ def _machine_code_sentence(provenance: Sequence[Json], kernel: str) -> str:
             "is shown by the stored sums alone."
         )
     variants = {
-        v
-        for p in checked
-        for v, code in p["machine_code"]["variants"].items()
-        if code["failure"] is None
+        v for code in checked for v, found in code["variants"].items() if found["failure"] is None
     }
-    archs = sorted({p["machine_code"]["arch"] for p in checked})
     return (
-        f"In the machine code ({', '.join(archs)}) of every element type and all {len(variants)} "
-        "variants the fetch stands inside the loop, and no test of the pointer comes before it. "
-        "Code that fails this check is not measured."
+        f"In the machine code ({', '.join(sorted({code['arch'] for code in checked}))}) of every "
+        f"element type and all {len(variants)} variants the fetch stands inside the loop, and no "
+        "test of the pointer comes before it. Code that fails this check is not measured."
     )

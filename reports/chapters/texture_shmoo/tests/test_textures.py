@@ -7,15 +7,19 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from cells import cell
 from conftest import ROOT
-from gpushmoo.analysis.ceiling import CeilingRow, CeilingShare
-from gpushmoo.report.tables import Namer
+from gpushmoo.analysis.ceiling import CeilingRow
+from gpushmoo.core.space import Problem
 from gpushmoo.workloads.loader import load_kernel
-from texture_shmoo.pages import Shmoo, shmoos, textures_page, written_sums
+from rendering import HOSTILE, render
+from synthetic import write_shard
+from texture_shmoo.pages import textures_page, written_sums
 
 PUBLISHED: dict[str, Any] = json.loads(
     (ROOT / "reports/chapters/texture_shmoo/published/textures.json").read_text()
@@ -23,8 +27,6 @@ PUBLISHED: dict[str, Any] = json.loads(
 TEXTURE, SURFACE = PUBLISHED["shmoos"]
 SIDE = 4096
 IMAGE_BYTES = SIDE**2 * 4
-# Half of every interval, as a share of its median.
-HALF = 0.004
 
 Times = Mapping[tuple[int, int], float]
 
@@ -32,110 +34,78 @@ Times = Mapping[tuple[int, int], float]
 def cells_of(
     times: Times, want: Mapping[str, str] = TEXTURE, side: int = SIDE, **change: Any
 ) -> pd.DataFrame:
-    """Cells of these shapes (width, height) with medians in seconds, as the dataset has them."""
-    rows = []
-    for (x, y), median in times.items():
-        gbs = side**2 * 4e-9 / median
-        moved = side**2 * 4
-        rows.append(
-            {
-                **{n: want[n] for n in ("kernel", "variant", "dtype")},
-                "device_name": "G",
-                "height": side,
-                "width": side,
-                "cache_state": "warm",
-                "launch_kind": "back_to_back",
-                "status": "ok",
-                "cell_key": f"{x:04}{y:04}",
-                "block_x": x,
-                "block_y": y,
-                "threads_per_block": x * y,
-                "bytes_read": moved if want["kernel"] == "tex2d_sum" else 0,
-                "bytes_written": 0 if want["kernel"] == "tex2d_sum" else moved,
-                "median_s": median,
-                "own_low_s": median * (1 - HALF),
-                "own_high_s": median * (1 + HALF),
-                "bandwidth_gbs": gbs,
-                "bandwidth_low_gbs": gbs * (1 - HALF),
-                "bandwidth_high_gbs": gbs * (1 + HALF),
-                **change,
-            }
-        )
-    return pd.DataFrame(rows)
+    """Cells of these shapes (width, height) with medians in seconds."""
+    moved = side**2 * 4
+    written = 0 if want["kernel"] == "tex2d_sum" else moved
+    place = {name: want[name] for name in ("kernel", "variant", "dtype")}
+    place |= {"height": side, "width": side, "bytes_written": written}
+    place |= {"bytes_read": moved - written} | change
+    return pd.DataFrame(
+        [
+            cell(seconds, 0.004, block_x=x, block_y=y, threads_per_block=x * y, **place)
+            for (x, y), seconds in times.items()
+        ]
+    )
 
 
 def ceiling(kind: str, gbs: float) -> CeilingRow:
-    where = ("G", "warm", "back_to_back", kind, IMAGE_BYTES, 1.0)
+    where = ("D", "warm", "back_to_back", kind, IMAGE_BYTES, 1.0)
     return CeilingRow(*where, gbs, gbs, gbs, f"global_{kind}", "float4", "plain", "block_x=1")
 
 
-def one(cells: pd.DataFrame, rows: Sequence[CeilingRow] = ()) -> Shmoo:
-    (found,) = shmoos(cells, PUBLISHED["shmoos"], rows)
-    return found
-
-
-# Tied sets
+def page_of(
+    cells: pd.DataFrame, rows: Sequence[CeilingRow] = (), told: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    page = textures_page(cells, rows, PUBLISHED, told)
+    assert page is not None
+    return page
 
 
 TIMES = {(4, 4): 2.0, (16, 16): 1.0, (32, 8): 1.007, (8, 16): 1.003, (64, 2): 1.1}
 
 
-def test_tied_are_all_shapes_that_cannot_be_told_from_the_fastest() -> None:
-    found = one(cells_of(TIMES))
-    assert found.tied == ((16, 16), (8, 16), (32, 8))
-    assert found.threads == (128, 256)
-    assert found.candidates == 5
-    assert found.worst == pytest.approx(0.5)
-    assert found.best["median_s"] == 1.0
+def test_ours_have_their_tied_shapes_interval_and_share() -> None:
+    peak = ceiling("load", 2 * IMAGE_BYTES * 1e-9)
+    # Shapes that were not verified take no part.
+    failed = cells_of({(8, 8): 1e-9, (2, 2): 99.0}, status="launch_failed")
+    (row,) = page_of(pd.concat([cells_of(TIMES), failed]), [peak])["ours"]
+    assert row["where"] == "texture read, 4096²"
+    assert row["bandwidth"] == "0.0671 (0.0668 to 0.0674)"
+    assert (row["share"], row["threads"], row["worst"]) == ("50 %", "128, 256", "50 %")
+    assert (row["tied"], row["shapes"]) == ("3 of 5", "256: 16×16, 32×8; 128: 8×16")
+    for part in ("0.0671 GB/s (0.0668", "50 % of the load peak", "128, 256 threads", "3 of 5"):
+        assert part in row["finding"]
 
 
-def test_shapes_that_were_not_verified_take_no_part() -> None:
-    cells = cells_of({**TIMES, (8, 8): 1e-9, (2, 2): 99.0})
-    cells.loc[cells["median_s"].isin([1e-9, 99.0]), "status"] = "launch_failed"
-    found = one(cells)
-    assert found.tied[0] == (16, 16)
-    assert (found.candidates, found.worst) == (5, pytest.approx(0.5))
-
-
-def test_only_the_documents_variant_and_type_are_its_experiment() -> None:
+def test_each_kernel_size_state_and_device_is_its_own_by_the_documents_variant_and_type() -> None:
     faster = {shape: t / 9 for shape, t in TIMES.items()}
-    others = [
-        cells_of(faster, dtype="unorm8x4"),
-        cells_of(faster, variant="row-point-clamp"),
-        cells_of(faster, variant="block-point-clamp-written"),
-        cells_of(faster, kernel="copy2d_coalesced"),
-    ]
-    assert one(pd.concat([*others, cells_of(TIMES)])).best["median_s"] == 1.0
-
-
-def test_each_kernel_size_state_and_device_is_its_own() -> None:
     groups = [
         cells_of(TIMES),
         cells_of(TIMES, side=2048),
         cells_of(TIMES, cache_state="flushed"),
         cells_of(TIMES, device_name="H"),
         cells_of(TIMES, SURFACE),
+        cells_of(faster, dtype="unorm8x4"),
+        cells_of(faster, variant="row-point-clamp"),
+        cells_of(faster, kernel="copy2d_coalesced"),
     ]
-    found = shmoos(pd.concat(groups), PUBLISHED["shmoos"], [])
-    assert [s.what for s in found] == ["texture read"] * 4 + ["surface memset"]
-    assert all(s.candidates == len(TIMES) for s in found)
+    rows = page_of(pd.concat(groups))["ours"]
+    assert [row["where"].split(",")[0] for row in rows] == ["texture read"] * 4 + ["surface memset"]
+    assert {row["tied"] for row in rows} == {"3 of 5"}
 
 
 def test_share_is_that_of_the_load_peak_or_of_the_store_peak() -> None:
     gbs = IMAGE_BYTES * 1e-9
     peaks = [ceiling("load", 4 * gbs), ceiling("store", 2 * gbs)]
-    assert one(cells_of(TIMES), peaks).share == CeilingShare(pytest.approx(0.25))
-    assert one(cells_of(TIMES, SURFACE), peaks).share == CeilingShare(pytest.approx(0.5))
-    assert one(cells_of(TIMES, SURFACE), peaks[:1]).share is None
-    slow = [ceiling("load", gbs / 2)]
-    (told,) = page_of(cells_of(TIMES), slow)["ours"]
-    assert told["share"] == "—"
-    assert "above the load peak, with" in told["finding"]
-    page = page_of(cells_of(TIMES, SURFACE), peaks)
-    assert "50 % of the store peak, with" in page["ours"][0]["finding"]
-
-
-# The document's rule
+    (surface,) = page_of(cells_of(TIMES, SURFACE), peaks)["ours"]
+    assert surface["share"] == "50 %"
+    assert "50 % of the store peak, with" in surface["finding"]
+    (without,) = page_of(cells_of(TIMES, SURFACE), peaks[:1])["ours"]
+    assert without["share"] == "—"
+    assert "peak" not in without["finding"]
+    (above,) = page_of(cells_of(TIMES), [ceiling("load", gbs / 2)])["ours"]
+    assert above["share"] == "—"
+    assert "above the load peak, with" in above["finding"]
 
 
 def test_rule_asks_for_enough_threads_and_for_whole_warps() -> None:
@@ -148,21 +118,14 @@ def test_rule_asks_for_enough_threads_and_for_whole_warps() -> None:
         (127, 1): 5.0,
         (4, 4): 10.0,
     }
-    keep, broken, few = one(cells_of(times)).classes
-    assert (keep.shapes, keep.worst, keep.best) == (2, pytest.approx(0.8), pytest.approx(1.0))
-    assert keep.median == pytest.approx(0.9)
-    assert (broken.shapes, broken.worst, broken.best) == (2, pytest.approx(0.4), pytest.approx(0.5))
-    assert (few.shapes, few.worst, few.best) == (3, pytest.approx(0.1), pytest.approx(0.25))
-    assert "128" in keep.words
-    assert "not full" in broken.words
-    assert "fewer than 128" in few.words
-
-
-def test_a_class_without_shapes_is_left_out() -> None:
-    assert [c.shapes for c in one(cells_of({(16, 8): 1.0, (4, 4): 2.0})).classes] == [1, 1]
-
-
-# Stored sums
+    classes = page_of(cells_of(times))["classes"]
+    assert [(c["words"], c["shapes"], c["median"], c["range"]) for c in classes] == [
+        ("at least 128 threads, whole warps", "2", "90 %", "80 % to 100 %"),
+        ("at least 128 threads, last warp not full", "2", "45 %", "40 % to 50 %"),
+        ("fewer than 128 threads", "3", "20 %", "10 % to 25 %"),
+    ]
+    # A class without shapes is left out.
+    assert len(page_of(cells_of({(16, 8): 1.0, (4, 4): 2.0}))["classes"]) == 2
 
 
 STORED = PUBLISHED["stored"]
@@ -216,14 +179,6 @@ def provenance(kernel: str = "tex2d_sum", **found: Any) -> dict[str, Any]:
     return {"params": {"folder": f"kernels/{kernel}"}, "machine_code": None, **found}
 
 
-def page_of(
-    cells: pd.DataFrame, rows: Sequence[CeilingRow] = (), told: Sequence[dict[str, Any]] = ()
-) -> dict[str, Any]:
-    page = textures_page(cells, rows, PUBLISHED, told, Namer(cells))
-    assert page is not None
-    return page
-
-
 @pytest.mark.parametrize(
     "cells",
     [
@@ -234,23 +189,7 @@ def page_of(
     ],
 )
 def test_without_the_documents_kernels_there_is_no_page(cells: pd.DataFrame) -> None:
-    assert textures_page(cells, [], PUBLISHED, [], Namer(cells)) is None
-
-
-def test_ours_are_said_with_their_unit_interval_and_share() -> None:
-    peak = ceiling("load", 2 * IMAGE_BYTES * 1e-9)
-    page = page_of(cells_of(TIMES), [peak])
-    (row,) = page["ours"]
-    assert row["where"] == "texture read, 4096²"
-    assert row["bandwidth"] == "0.0671 (0.0668 to 0.0674)"
-    assert (row["share"], row["threads"], row["worst"]) == ("50 %", "128, 256", "50 %")
-    assert row["shapes"] == "256: 16×16, 32×8; 128: 8×16"
-    said = row["finding"]
-    for part in ("0.0671 GB/s (0.0668", "50 % of the load peak", "128, 256 threads", "3 of 5"):
-        assert part in said
-    (without_peak,) = page_of(cells_of(TIMES))["ours"]
-    assert without_peak["share"] == "—"
-    assert "peak" not in without_peak["finding"]
+    assert textures_page(cells, [], PUBLISHED, []) is None
 
 
 def test_of_many_tied_shapes_the_fastest_are_named() -> None:
@@ -347,3 +286,49 @@ def test_experiments_are_variants_of_our_kernels() -> None:
     controls = load_kernel(ROOT / "kernels" / STORED["kernel"]).workload.controls
     assert {TEXTURE["variant"] + suffix for suffix in SUFFIXES} <= set(controls)
     assert all(name.endswith(tuple(SUFFIXES)) for name in controls)
+
+
+# In a report
+
+
+def letters(text: str) -> str:
+    """Without spaces and hyphens, which a paragraph's lines bring in, and quotes of any style."""
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def test_the_report_shows_the_page_and_strings_from_data_are_text(tmp_path: Path) -> None:
+    sides = (4, 8, 16, 32, 64)
+    textures = ("block-point-clamp", "row-point-clamp", "block-point-clamp-written")
+    for kernel, variants in (("tex2d_sum", textures), ("surf2d_memset", ("block-one",))):
+        write_shard(
+            tmp_path / f"shards/{kernel}.parquet",
+            *(kernel, "float"),
+            problems=[Problem(SIDE, SIDE)],
+            axes={"block_x": sides, "block_y": sides},
+            variants=variants,
+        )
+
+    def hostile(cells: pd.DataFrame, metadata: dict[str, Any]) -> None:
+        # Of two device names, each row says which one it is of.
+        if metadata["params"]["folder"].endswith("tex2d_sum"):
+            cells["device_name"] = metadata["device"]["name"] = HOSTILE
+            checked = {v: {"failure": None, "entries": []} for v in textures}
+            metadata["machine_code"] = {"arch": HOSTILE, "variants": checked}
+
+    found = render(tmp_path / "shards", tmp_path, hostile)
+    text = letters(found.text)
+    start = text.index(letters("The second document beside ours"))
+    published = [f"{v['device']} {v['image']} {v['gbs']}" for v in PUBLISHED["values"]]
+    page = found.chapter("texture_shmoo")
+    ours = [row["bandwidth"] for row in page["ours"]]
+    places = [text.index(letters(said), start) for said in [*published, *ours]]
+    assert places == sorted(places)
+    slips = [s[key] for s in PUBLISHED["slips"] for key in ("slip", "corrected")]
+    for said in [*PUBLISHED["lost"], *slips, page["machine_code"], "What storing the sums costs"]:
+        assert letters(said) in text
+    # Quotes become typographic, lines break anywhere: what is left of it has to be whole.
+    assert text.count(letters("texture read, 4096²,") + letters(HOSTILE)) >= 3
+    shown = re.sub(r"\s", "", found.text.replace("“", '"').replace("”", '"'))
+    assert re.sub(r"\s", "", HOSTILE) in shown
+    # Stored sums move twice the bytes in a quarter more time, and never win the findings.
+    assert not any("written" in b["variant"] for b in found.facts["best"])

@@ -72,8 +72,8 @@ FIRST = (
     *("test_profiles", "test_figures", "test_summation", "test_dot_resident"),
     *("test_dot_streamed", "test_report"),
     # Of the documents.
-    *("test_dot_run", "test_document_figures", "test_event_loop", "test_same_machine"),
-    *("test_figure_errors", "test_report_textures", "test_dots", "test_atlas"),
+    *("test_studies", "test_document_figures", "test_event_loop", "test_same_machine"),
+    *("test_numerics", "test_textures", "test_dots"),
 )
 
 

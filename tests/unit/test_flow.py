@@ -16,8 +16,7 @@ from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.figure_plan import figure_labels, figure_note
 from gpushmoo.planning.flow import COUNTED, Flow
 from gpushmoo.storage.wholefile import write_json
-from streamed_dot.chapter import StreamedPlan
-from streamed_dot.studies import ERRORS, RIVALS, TIMELINE, cell_of
+from streamed_dot.chapter import ERRORS, RIVALS, TIMELINE, StreamedPlan, cell_of
 
 
 def flow_of(raw: dict[str, Any], kernels: dict[str, Any]) -> Flow:
@@ -147,7 +146,7 @@ def plan_of(flow: Flow) -> StreamedPlan:
 
 def studies(flow: Flow) -> list[str]:
     """Studies that the run has, measured here or recorded."""
-    return list(plan_of(flow).files or {}) if "streamed_dot" in flow.config.chapters else []
+    return list(plan_of(flow).files) if "streamed_dot" in flow.config.chapters else []
 
 
 def study_params(flow: Flow, study: str) -> dict[str, Any]:
@@ -169,7 +168,7 @@ def test_a_run_of_streamed_dot_products_has_its_studies_and_their_figures(
 ) -> None:
     flow = flow_of(raw_config, DOTS)
     assert studies(flow) == drawn_studies(flow) == STUDIES
-    assert [plan_of(flow).study_file(s) for s in STUDIES] == [
+    assert [plan_of(flow).files[s] for s in STUDIES] == [
         "results/local/studies/timeline.parquet",
         "results/local/studies/errors.parquet",
         "results/local/studies/rivals.parquet",
@@ -251,9 +250,7 @@ def test_recorded_studies_are_read_where_they_lie(
     flow = recorded(*names)
     assert studies(flow) == drawn_studies(flow) == names
     for name in names:
-        assert (
-            Path(plan_of(flow).study_file(name)).resolve() == tmp_path / f"studies/{name}.parquet"
-        )
+        assert Path(plan_of(flow).files[name]).resolve() == tmp_path / f"studies/{name}.parquet"
 
 
 def test_a_run_that_measures_reads_no_recorded_study(
@@ -263,7 +260,7 @@ def test_a_run_that_measures_reads_no_recorded_study(
     raw_config["chapters"]["streamed_dot"]["recorded"] = str(tmp_path)
     flow = flow_of(raw_config, DOTS)
     assert studies(flow) == STUDIES
-    assert plan_of(flow).study_file(ERRORS) == "results/local/studies/errors.parquet"
+    assert plan_of(flow).files[ERRORS] == "results/local/studies/errors.parquet"
 
 
 def test_the_job_of_the_timelines_is_told_its_cells_and_their_kernels(
@@ -297,11 +294,7 @@ def test_the_job_of_the_errors_is_told_its_data_and_every_dot_product(
     params = study_params(flow, ERRORS)
     assert set(params["folders"]) == set(DOTS)
     asked = raw_config["chapters"]["streamed_dot"]["errors"]
-    assert params["study"] == {
-        "sizes": asked["sizes"],
-        "conditions": asked["conditions"],
-        "length": asked["condition_size"],
-    }
+    assert params["study"] == asked
     assert set(study_params(flow, RIVALS)["folders"]) == {"dot_streamed", "dot_square"}
     for name in DOTS:
         assert params["kernel_digests"][name] == flow.config.sweeps[name].folder.digest(".cl")
@@ -373,7 +366,7 @@ def test_the_record_of_an_h200_is_rendered_with_its_studies(raw_config: dict[str
     raw_config["chapters"]["streamed_dot"]["recorded"] = "reports/reference/nvidia-h200-studies"
     flow = flow_of(raw_config, DOTS)
     assert studies(flow) == STUDIES
-    assert all((ROOT / plan_of(flow).study_file(s)).resolve().is_file() for s in STUDIES)
+    assert all((ROOT / plan_of(flow).files[s]).resolve().is_file() for s in STUDIES)
     assert not any("studies" in Path(f).parts for f in flow.shard_files)
 
 

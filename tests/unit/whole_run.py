@@ -64,7 +64,7 @@ def _measure(flow: Flow, cache: Path) -> None:
         run_shard(task, out, terminal)
     for chapter in flow.config.chapters.values():
         if isinstance(plan := chapter.plan, StreamedPlan):
-            for study, file in (plan.files or {}).items():
+            for study, file in plan.files.items():
                 spec = plan.study_params(study, flow.job_device)
                 run_job(study, spec, str(cache), Path(file), terminal)
 
@@ -111,7 +111,7 @@ def _draw_dots(flow: Flow, dataset: Path) -> None:
     for plot in (p.removeprefix("dot-") for p in plots if p.startswith("dot-")):
         draw_plot(plot, dataset, Path(flow.path("figures", f"dot-{plot}.svg")))
     for study in (name.removesuffix("-dot") for name in plots if name.endswith("-dot")):
-        measured = Path(flow.plan_of("streamed_dot").study_file(study))
+        measured = Path(flow.plan_of("streamed_dot").files[study])
         draw_study(study, measured, Path(flow.path("figures", f"{study}-dot.svg")))
 
 

@@ -1,46 +1,52 @@
-"""The chapter's part in the plan of a run: its plots, and studies beside the sweeps."""
+"""The chapter's part in the plan of a run: its plots, and studies beside the sweeps.
+
+A study is a job of its own that looks closely at streamed kernels: when copies and kernels of
+single runs take place, how far every way of computing is from the exact result, and how host and
+device compare within rounds.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gpushmoo.chapters.contract import Chapter, ChapterError, ChapterPlan, ChapterRun
 from gpushmoo.core.backends import source_suffix
+from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.paths import ROOT
+from gpushmoo.core.readable import UnreadableError, refuse_braces
+from gpushmoo.core.space import Cell, Problem
 from gpushmoo.planning.digest import library_digest
+from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder
-
-from .studies import ERRORS, RIVALS, TIMELINE, Studies, StudyError, cell_params, read_studies
 
 # The document's plots, by the kernel that can stand beside them.
 PLOTS = {
     "dot_streamed": ("running_time", "throughput"),
     "dot_square": ("running_time_square", "throughput_square"),
 }
+TIMELINE, ERRORS, RIVALS = STUDIES = ("timeline", "errors", "rivals")
+# What one figure has room for.
+MOST_TIMELINES = 3
 
 
 @dataclass(frozen=True)
 class StreamedPlan(ChapterPlan):
-    """Files of the studies, by name of the study, what their jobs are told, and their kernels."""
+    """The `files` of the studies and the parameters of their `jobs`, by the study's name."""
 
-    files: Mapping[str, str] | None = None
-    jobs: Mapping[str, Mapping[str, Any]] | None = None
-    kernels: Mapping[str, KernelFolder] | None = None
-
-    def study_file(self, study: str) -> str:
-        """What was measured for a study, here or where it was recorded."""
-        return (self.files or {})[study]
+    files: Mapping[str, str] = field(default_factory=dict)
+    jobs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    folders: Mapping[str, KernelFolder] = field(default_factory=dict)
 
     def study_params(self, study: str, device: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters of a study's job on `device` (see `Flow.job_device`)."""
-        params = {**device, **(self.jobs or {})[study]}
-        suffix = source_suffix(device["backend"])
-        digests = {n: (self.kernels or {})[n].digest(suffix) for n in params["folders"]}
-        params["kernel_digests"] = digests
-        return dict(sorted(params.items()))
+        job, suffix = self.jobs[study], source_suffix(device["backend"])
+        digests = {name: self.folders[name].digest(suffix) for name in job["folders"]}
+        return dict(sorted({**device, **job, "kernel_digests": digests}.items()))
 
 
 class StreamedDotChapter(Chapter):
@@ -58,68 +64,112 @@ class StreamedDotChapter(Chapter):
         # A page stands where one is streamed.
         if "dot_streamed" not in run.kernels:
             return StreamedPlan()
-        recorded = options.get("recorded") if run.dataset is not None else None
-        try:
-            chosen = {**options, "recorded": recorded}
-            studies = read_studies(chosen, run.kernels, run.seed, run.root)
-        except StudyError as err:
-            raise ChapterError(str(err)) from err
-        files = _files(studies, run)
+        options = deepcopy(dict(options))
+        timelines = _timelines(options.get("timeline") or {}, run.kernels)
+        specs: dict[str, dict[str, Any]] = {
+            TIMELINE: {"cells": {n: spec for n, (spec, _) in sorted(timelines.items())}},
+            ERRORS: {"study": options.get("errors")},
+            RIVALS: {"study": options.get("rivals")},
+        }
+        jobs = {
+            study: spec | _kernels_of(study, timelines.values(), run.kernels)
+            for study, spec in specs.items()
+            if any(spec.values())
+        }
+        if run.dataset is None:
+            files = {study: run.path("studies", f"{study}.parquet") for study in jobs}
+        else:
+            files = _recorded(options.get("recorded"), jobs, run.root)
         plots = [plot for kernel in PLOTS if kernel in run.kernels for plot in PLOTS[kernel]]
-        cells = studies.timelines if run.dataset is None else {}
+        cells = {f"chapters.streamed_dot.timeline.{n}": cell for n, (_, cell) in timelines.items()}
         return StreamedPlan(
             figures=(*(f"dot-{plot}" for plot in plots), *(f"{study}-dot" for study in files)),
             measured=tuple(files.values()) if run.dataset is None else (),
-            cells={f"chapters.streamed_dot.timeline.{n}": cell for n, cell in cells.items()},
+            cells=cells if run.dataset is None else {},
             files=files,
-            kernels=run.kernels,
-            jobs={study: _job(study, studies, run.kernels) for study in files},
+            jobs={study: jobs[study] for study in files},
+            folders=run.kernels,
         )
 
 
-def _files(studies: Studies, run: ChapterRun) -> dict[str, str]:
-    """The file of each study that the run has."""
-    wanted = {
-        TIMELINE: bool(studies.timelines),
-        ERRORS: studies.errors is not None,
-        RIVALS: studies.rivals is not None,
-    }
-    names = [study for study, is_wanted in wanted.items() if is_wanted]
-    if run.dataset is None:
-        return {study: run.path("studies", f"{study}.parquet") for study in names}
-    if studies.recorded is None:
-        return {}
-    paths = {study: studies.recorded / f"{study}.parquet" for study in names}
-    return {study: os.path.relpath(path) for study, path in paths.items() if path.is_file()}
+Timeline = tuple[Mapping[str, Any], Cell]
 
 
-def _job(study: str, studies: Studies, kernels: Mapping[str, KernelFolder]) -> dict[str, Any]:
-    """What the job of a study is told besides its device."""
-    params: dict[str, Any] = {}
-    if study == TIMELINE:
-        used = {cell.kernel for cell in studies.timelines.values()}
-        params["cells"] = {n: cell_params(c) for n, c in sorted(studies.timelines.items())}
-    elif study == RIVALS:
-        used = set(kernels) & {"dot_streamed", "dot_square"}
-        assert studies.rivals is not None
-        params["study"] = {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(studies.rivals).items()
-        }
-    else:
-        used = set(kernels) & StreamedDotChapter.kernels
-        e = studies.errors
-        assert e is not None
-        params["study"] = {
-            "sizes": list(e.sizes),
-            "conditions": list(e.conditions),
-            "length": e.length,
-        }
-    folders = {name: kernels[name] for name in sorted(used)}
-    return params | {
+def _kernels_of(
+    study: str, timelines: Iterable[Timeline], kernels: Mapping[str, KernelFolder]
+) -> dict[str, Any]:
+    """Folders of the kernels that a study launches, and the digests of their Python code."""
+    used = {
+        TIMELINE: {cell.kernel for _, cell in timelines},
+        ERRORS: StreamedDotChapter.kernels,
+        RIVALS: PLOTS.keys(),
+    }[study]
+    folders = {name: kernels[name] for name in sorted(used & kernels.keys())}
+    return {
         "folders": {n: os.path.relpath(f.path, ROOT) for n, f in folders.items()},
         "library": {n: library_digest(f.path / "workload.py") for n, f in folders.items()},
     }
+
+
+def _recorded(value: str | None, studies: Iterable[str], root: Path) -> dict[str, str]:
+    """Files of those of the `studies` that lie in the folder `value`; none where that is None."""
+    if value is None:
+        return {}
+    key, path = "chapters.streamed_dot.recorded", root / value
+    try:
+        refuse_braces(value)
+        usable = path.is_dir()
+    except OSError as err:
+        raise ChapterError(f"{key}: '{value}' cannot be read ({err.strerror})") from err
+    except UnreadableError as err:
+        raise ChapterError(f"{key}: {str(err).removesuffix('.')}") from err
+    if not usable:
+        raise ChapterError(f"{key}: '{value}' is not a folder")
+    files = {study: path / f"{study}.parquet" for study in studies}
+    return {study: os.path.relpath(file) for study, file in files.items() if file.is_file()}
+
+
+def _timelines(
+    specs: Mapping[str, Any], kernels: Mapping[str, KernelFolder]
+) -> dict[str, Timeline]:
+    """Specification and cell of each timeline of a swept kernel. Raises ChapterError."""
+    key = "chapters.streamed_dot.timeline"
+    specs = {n: spec for n, spec in specs.items() if spec is not None and spec["kernel"] in kernels}
+    if len(specs) > MOST_TIMELINES:
+        raise ChapterError(f"{key}: {len(specs)} cells; a figure has room for {MOST_TIMELINES}")
+    for name, spec in specs.items():
+        _check_timeline(f"{key}.{name}", spec, kernels[spec["kernel"]])
+    return {name: (spec, cell_of(spec)) for name, spec in specs.items()}
+
+
+def _check_timeline(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> None:
+    """Raise ChapterError, which names the key, for a cell that cannot be traced."""
+    w, axes = folder.workload, spec["axes"]
+    if not isinstance(w, HostFedWorkload) or not w.device_code:
+        raise ChapterError(f"{key}.kernel: '{w.name}' streams nothing to a device")
+    for what, allowed in (("dtype", w.dtypes), ("variant", w.variants)):
+        if spec[what] not in allowed:
+            raise ChapterError(
+                f"{key}.{what}: '{spec[what]}' is not known; allowed: {', '.join(allowed)}"
+            )
+    if set(axes) != set(w.axes):
+        raise ChapterError(f"{key}.axes: each of {', '.join(w.axes)} must have one value")
+    for axis, value in axes.items():
+        low, high = 0 if axis in w.zero_axes else 1, w.most.get(axis, 2**28)
+        if not low <= value <= high:
+            raise ChapterError(f"{key}.axes.{axis} is {value}; it must be from {low} to {high}")
+    if axes.get("host_percent") == 100:
+        raise ChapterError(f"{key}.axes.host_percent is 100; of that nothing is streamed")
+    try:
+        w.pipeline(cell_of(spec))
+    except LaunchRefusedError as err:
+        raise ChapterError(f"{key}.axes: {str(err).removesuffix('.')}") from err
+
+
+def cell_of(spec: Mapping[str, Any]) -> Cell:
+    """The cell that the configuration specifies by kernel, dtype, variant, size and axes."""
+    params, problem = tuple(sorted(spec["axes"].items())), Problem(1, spec["size"])
+    return Cell(spec["kernel"], spec["dtype"], spec["variant"], problem, params)
 
 
 CHAPTER = StreamedDotChapter()

@@ -85,15 +85,15 @@ class Mode:
 class Study:
     """On what data modes are compared.
 
-    Uniform vectors of each of `sizes`, and ill-conditioned ones of `length` elements with about
-    each of `conditions` (at least 2, see `summation.ill_conditioned`).
+    Uniform vectors of each of `sizes`, and ill-conditioned ones of `condition_size` elements with
+    about each of `conditions` (at least 2, see `summation.ill_conditioned`).
     """
 
-    dtypes: tuple[str, ...] = ("float", "double")
-    sizes: tuple[int, ...] = tuple(2**e for e in range(6, 23, 4))
-    conditions: tuple[float, ...] = tuple(10.0**e for e in range(2, 17, 2))
-    length: int = 2**14
-    seed: int = 1
+    sizes: Sequence[int]
+    conditions: Sequence[float]
+    condition_size: int
+    seed: int
+    dtypes: Sequence[str] = ("float", "double")
 
 
 # Every stream has work, however few the elements are.
@@ -120,8 +120,8 @@ def modes_of(folders: Mapping[str, KernelFolder]) -> tuple[Mode, ...]:
     )
 
 
-def run_study(device: Device, modes: Sequence[Mode], study: Study | None = None) -> pa.Table:
-    """Every mode once on all data of `study`, or of the default one: rows of ERRORS_SCHEMA.
+def run_study(device: Device, modes: Sequence[Mode], study: Study) -> pa.Table:
+    """Every mode once on all data of `study`: rows of ERRORS_SCHEMA.
 
     What a device refuses becomes the row of its mode. Sums of squares are never ill-conditioned.
 
@@ -130,7 +130,6 @@ def run_study(device: Device, modes: Sequence[Mode], study: Study | None = None)
         ValueError: No vectors of the study's length have one of its condition numbers.
         TypeError: A mode's kernel computes no dot product.
     """
-    study = study or Study()
     rows: list[Row] = []
     for dtype in study.dtypes:
         builds, scalar = build_modes(device, modes, dtype), DTYPES[dtype].scalar
@@ -141,8 +140,8 @@ def run_study(device: Device, modes: Sequence[Mode], study: Study | None = None)
             rows += compare(device, modes, builds, dtype, arrays)
         pairs = [mode for mode in modes if len(mode.workload.operands) == 2]
         for i, condition in enumerate(study.conditions):
-            rng = np.random.default_rng([study.seed, study.length, i])
-            x, y = summation.ill_conditioned(study.length, scalar, rng, condition)
+            rng = np.random.default_rng([study.seed, study.condition_size, i])
+            x, y = summation.ill_conditioned(study.condition_size, scalar, rng, float(condition))
             rows += compare(device, pairs, builds, dtype, {"x": x, "y": y})
     return pa.Table.from_pylist(rows, schema=ERRORS_SCHEMA)
 

@@ -94,10 +94,10 @@ SETTLE_S, BRIEF = 0.005, 2**12
 class Rivals:
     """At which lengths, in how many rounds, ways are compared."""
 
-    lengths: tuple[int, ...]
-    share_lengths: tuple[int, ...]
-    parameter_lengths: tuple[int, ...]
-    between: tuple[int, ...]
+    lengths: Sequence[int]
+    share_lengths: Sequence[int]
+    parameter_lengths: Sequence[int]
+    between: Sequence[int]
     rounds: int
     seed: int
 

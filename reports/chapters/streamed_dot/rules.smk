@@ -54,9 +54,9 @@ use rule stage as figure_study with:
     input:
         # A recorded study lies here, wherever the results go.
         table=lambda wildcards: (
-            local(streamed_dot.study_file(wildcards.study))
+            local(streamed_dot.files[wildcards.study])
             if flow.config.dataset
-            else streamed_dot.study_file(wildcards.study)
+            else streamed_dot.files[wildcards.study]
         ),
     output:
         svg=report(

@@ -1,34 +1,31 @@
-"""Studies: which cells they are of, what is refused and in which words, and what a job is told."""
+"""Studies beside the sweeps: what is planned and refused; a run from configuration to report."""
 
 from __future__ import annotations
 
 import json
-import math
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
+from gpushmoo.chapters.contract import ChapterError, ChapterRun
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.planning.config import default_config, load_config
+from gpushmoo.planning.config import load_config
 from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.storage.dataset import read_cells
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
-from hypothesis import given
-from hypothesis import strategies as st
-from streamed_dot.chapter import StreamedPlan
-from streamed_dot.numerics import Study
-from streamed_dot.studies import (
-    MOST_TIMELINES,
-    Studies,
-    StudyError,
-    cell_of,
-    cell_params,
-    read_studies,
-)
+from projects import Project
+from streamed_dot.chapter import CHAPTER, MOST_TIMELINES, StreamedPlan
+from streamed_dot.timeline import COPY, KERNEL, read_timeline
+from workflow_fixtures import new_project
+
+pytest_plugins = ("workflow_fixtures",)
 
 KERNELS = ("dot_streamed", "dot_square", "dot_host", "dot_resident", "copy2d_coalesced")
 FOLDERS = {name: load_kernel(ROOT / "kernels" / name) for name in KERNELS}
-DEFAULT = default_config()
 AXES = {
     "streams": 4,
     "min_per_stream": 100,
@@ -44,88 +41,45 @@ SPEC: dict[str, Any] = {
     "size": 1000,
     "axes": AXES,
 }
-CHAPTER = "chapters.streamed_dot"
-KEY = f"{CHAPTER}.timeline.mine"
+KEY = "chapters.streamed_dot.timeline.mine"
 
 
-def studies_of(
-    timeline: dict[str, Any] | None = None,
-    errors: dict[str, Any] | None = None,
-    recorded: str | None = None,
-    folders: dict[str, KernelFolder] = FOLDERS,
-    root: Path = ROOT,
-) -> Studies:
-    raw = {"timeline": timeline, "errors": errors, "recorded": recorded}
-    return read_studies(raw, folders, seed=7, root=root)
+def planned(
+    timeline: Mapping[str, Any], folders: Mapping[str, KernelFolder] = FOLDERS
+) -> dict[str, Cell]:
+    """The cells that are traced, by name."""
+    run = ChapterRun(Path("results/r"), 7, folders, None, ROOT)
+    plan = CHAPTER.plan({"timeline": timeline}, run)
+    return {key.rpartition(".")[2]: cell for key, cell in plan.cells.items()}
 
 
 def with_axes(**changed: int) -> dict[str, Any]:
     return {**SPEC, "axes": {**AXES, **changed}}
 
 
-# What is taken
-
-
 def test_a_timeline_is_of_the_cell_that_is_asked_for() -> None:
-    found = studies_of({"mine": SPEC}).timelines["mine"]
+    found = planned({"mine": SPEC})["mine"]
     assert found == Cell(
         "dot_streamed", "float", "pageable-fresh", Problem(1, 1000), tuple(sorted(AXES.items()))
     )
-    assert {name: found[name] for name in AXES} == AXES
-
-
-def test_timelines_keep_their_order_and_are_of_any_streamed_kernel() -> None:
-    every = {"b": SPEC, "a": {**SPEC, "kernel": "dot_square"}, "c": with_axes(host_percent=99)}
-    found = studies_of(every).timelines
-    assert list(found) == ["b", "a", "c"]
-    assert [c.kernel for c in found.values()] == ["dot_streamed", "dot_square", "dot_streamed"]
-
-
-def test_null_leaves_a_timeline_or_all_out() -> None:
-    assert list(studies_of({"mine": None, "other": SPEC}).timelines) == ["other"]
-    assert studies_of({"mine": None}).timelines == {}
-    assert studies_of() == Studies({}, None, None, None)
-
-
-def test_a_kernel_that_is_not_swept_leaves_its_timelines_out() -> None:
-    asked = {"mine": SPEC, "squares": {**SPEC, "kernel": "dot_square"}}
-    only = {"dot_square": FOLDERS["dot_square"]}
-    assert list(studies_of(asked, folders=only).timelines) == ["squares"]
-    # Then nothing else of it matters either.
-    assert studies_of({"mine": {**SPEC, "variant": "fast"}}, folders=only).timelines == {}
-
-
-def test_as_many_timelines_as_have_room_are_drawn() -> None:
-    most = {f"t{i}": with_axes(streams=1 + i) for i in range(MOST_TIMELINES)}
-    assert len(studies_of(most).timelines) == MOST_TIMELINES
-    # Those left out take no room.
-    assert len(studies_of({**most, "x": None}).timelines) == MOST_TIMELINES
-
-
-def test_bounds_of_axes_are_taken() -> None:
     least = with_axes(streams=1, min_per_stream=1, chunk=0, host_percent=0)
     most = with_axes(streams=2**28, chunk=2**28, host_percent=99)
-    found = studies_of({"least": least, "most": most}).timelines
-    assert (found["least"]["chunk"], found["most"]["host_percent"]) == (0, 99)
+    bounds = planned({"least": least, "most": most})
+    assert (bounds["least"]["chunk"], bounds["most"]["host_percent"]) == (0, 99)
 
 
-def test_errors_are_studied_on_the_data_that_are_asked_for() -> None:
-    errors = {"sizes": [3, 0, 64], "conditions": [10, 1.0e4], "condition_size": 128}
-    found = studies_of(errors=errors).errors
-    assert found == Study(sizes=(3, 0, 64), conditions=(10.0, 1.0e4), length=128, seed=7)
-    assert all(isinstance(c, float) for c in found.conditions)
-
-
-def test_recorded_studies_lie_in_a_folder_below_the_root(tmp_path: Path) -> None:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "file").touch()
-    assert studies_of(recorded="here", root=tmp_path).recorded == tmp_path / "here"
-    for name in ("nowhere", "file"):
-        with pytest.raises(StudyError, match=rf"streamed_dot\.recorded: '{name}' is not a folder$"):
-            studies_of(recorded=name, root=tmp_path)
-
-
-# What is refused
+def test_timelines_are_of_any_streamed_kernel_that_is_swept_and_as_many_as_have_room() -> None:
+    every = {"b": SPEC, "a": {**SPEC, "kernel": "dot_square"}, "c": None}
+    assert {n: c.kernel for n, c in planned(every).items()} == {
+        "b": "dot_streamed",
+        "a": "dot_square",
+    }
+    only = {"dot_streamed": FOLDERS["dot_streamed"]}
+    assert list(planned({"mine": SPEC, "squares": {"kernel": "dot_square"}}, only)) == ["mine"]
+    most = {f"t{i}": with_axes(streams=1 + i) for i in range(MOST_TIMELINES)}
+    assert len(planned({**most, "x": None})) == MOST_TIMELINES
+    with pytest.raises(ChapterError, match=r"timeline: 4 cells; a figure has room for 3$"):
+        planned({**most, "x": SPEC})
 
 
 @pytest.mark.parametrize(
@@ -155,8 +109,8 @@ def test_recorded_studies_lie_in_a_folder_below_the_root(tmp_path: Path) -> None
 def test_a_cell_that_cannot_be_traced_is_refused_by_a_clause_that_names_the_key(
     spec: dict[str, Any], key: str, words: list[str]
 ) -> None:
-    with pytest.raises(StudyError) as caught:
-        studies_of({"other": SPEC, "mine": spec})
+    with pytest.raises(ChapterError) as caught:
+        planned({"other": SPEC, "mine": spec})
     text = str(caught.value)
     assert text.startswith((f"{KEY}.{key}:", f"{KEY}.{key} is "))
     assert [w for w in words if w not in text] == []
@@ -165,160 +119,240 @@ def test_a_cell_that_cannot_be_traced_is_refused_by_a_clause_that_names_the_key(
     assert len(text.splitlines()) == 1
 
 
-# What a job is told
-
-
-CELLS = st.builds(
-    Cell,
-    kernel=st.sampled_from(["dot_streamed", "dot_square"]),
-    dtype=st.sampled_from(["float", "double"]),
-    variant=st.text(min_size=1, max_size=8),
-    problem=st.integers(1, 2**28).map(lambda n: Problem(1, n)),
-    params=st.dictionaries(st.text(max_size=6), st.integers(0, 2**28), max_size=6).map(
-        lambda axes: tuple(sorted(axes.items()))
-    ),
-)
-
-
-@given(CELLS)
-def test_a_cell_survives_being_written_down(cell: Cell) -> None:
-    params = cell_params(cell)
-    # Snakemake stores them as text.
-    back = cell_of(json.loads(json.dumps(params)))
-    assert back == cell
-    assert back.key == cell.key
-    assert list(params) == sorted(params)
-
-
 # In a configuration
 
-TIMELINES = [
-    f"{CHAPTER}.timeline.{name}" for name in DEFAULT["chapters"]["streamed_dot"]["timeline"]
-]
 
-
-def planned(raw_config: dict[str, Any]) -> StreamedPlan:
+def plan_of(raw_config: dict[str, Any]) -> StreamedPlan:
     plan = load_config(raw_config, ROOT).chapters["streamed_dot"].plan
     assert isinstance(plan, StreamedPlan)
     return plan
 
 
-def refusal(raw_config: dict[str, Any]) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load_config(raw_config, ROOT)
-    text = str(caught.value)
-    assert len(text.splitlines()) == 1
-    assert text.endswith(".")
-    assert not text.endswith("..")
-    return text
-
-
-def test_the_default_configuration_has_studies_of_streamed_dot_products(
-    raw_config: dict[str, Any],
-) -> None:
-    plan = planned(raw_config)
-    assert list(plan.cells) == TIMELINES
-    assert {c.kernel for c in plan.cells.values()} == {"dot_streamed"}
-    assert plan.jobs is not None
-    errors = DEFAULT["chapters"]["streamed_dot"]["errors"]
-    assert plan.jobs["errors"]["study"]["sizes"] == errors["sizes"]
-
-
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        ("timeline", {"mine": {**SPEC, "dtype": "half"}}, [f"{KEY}.dtype", "'half'"]),
-        ("timeline", {"mine": with_axes(streams=-1)}, [f"{KEY}.axes.streams", "-1", "at least 0"]),
-        ("timeline", {"mine": with_axes(chunk=2**28 + 1)}, [f"{KEY}.axes.chunk", "at most"]),
-        ("timeline", {"mine": {**SPEC, "axes": [1]}}, [f"{KEY}.axes", "a mapping"]),
-        ("timeline", {"mine": {**SPEC, "size": 0}}, [f"{KEY}.size", "at least 1"]),
-        ("timeline", {"mine": {**SPEC, "size": 2**28 + 1}}, [f"{KEY}.size", "at most"]),
-        ("timeline", {"mine": {**SPEC, "size": [1, 2]}}, [f"{KEY}.size", "whole number"]),
-        ("timeline", {"mine": {**SPEC, "cache": "warm"}}, [f"{KEY}.cache", "allowed here"]),
-        ("timeline", {"mine": {"kernel": "dot_streamed"}}, [f"{KEY}.dtype", "missing"]),
-        (
-            "timeline",
-            {f"t{i}": SPEC for i in range(4)},
-            ["streamed_dot.timeline: 4 cells; a figure has room for 3."],
-        ),
-        ("timeline", {3: SPEC}, ["streamed_dot.timeline", "a key must be a text"]),
-        ("timeline", [], ["streamed_dot.timeline", "a mapping (lines of 'key: value') or null"]),
-        ("errors", {"sizes": [1]}, ["streamed_dot.errors.conditions", "missing"]),
-        ("errors.sizes", [], ["streamed_dot.errors.sizes", "at least 1 entry"]),
-        ("errors.sizes", [0], ["streamed_dot.errors.sizes.0", "at least 1"]),
-        ("errors.sizes", [64, 64], ["streamed_dot.errors.sizes", "twice"]),
-        ("errors.conditions", [1.5], ["streamed_dot.errors.conditions.0", "at least 2"]),
-        ("errors.conditions", [1e26], ["streamed_dot.errors.conditions.0", "at most"]),
-        ("errors.conditions", [math.nan], ["streamed_dot.errors.conditions.0", "finite"]),
-        ("errors.condition_size", 63, ["streamed_dot.errors.condition_size", "at least 64"]),
-        (
-            "errors",
-            True,
-            ["streamed_dot.errors", "true", "a mapping (lines of"],
-        ),
-        ("recorded", "", ["streamed_dot.recorded", "not be empty"]),
-        ("recorded", 3, ["streamed_dot.recorded", "a text or null"]),
+        ("timeline", {"mine": {**SPEC, "dtype": "half"}}, f"{KEY}.dtype: 'half'"),
+        ("timeline", {"mine": with_axes(streams=-1)}, f"{KEY}.axes.streams"),
+        ("timeline", {"mine": {**SPEC, "size": 2**28 + 1}}, f"{KEY}.size"),
+        ("timeline", {"mine": {**SPEC, "cache": "warm"}}, f"{KEY}.cache"),
+        ("timeline", {"mine": {"kernel": "dot_streamed"}}, f"{KEY}.dtype"),
+        ("timeline", {3: SPEC}, "a key must be a text"),
+        ("errors.sizes", [0], "streamed_dot.errors.sizes.0"),
+        ("errors.sizes", [64, 64], "twice"),
+        ("errors.conditions", [1.5], "streamed_dot.errors.conditions.0"),
+        ("errors.condition_size", 63, "streamed_dot.errors.condition_size"),
+        ("rivals.rounds", 5, "streamed_dot.rivals.rounds"),
+        ("recorded", "", "streamed_dot.recorded"),
     ],
 )
 def test_a_fault_of_a_study_is_one_sentence_that_names_the_key(
-    raw_config: dict[str, Any], path: str, value: Any, words: list[str]
+    raw_config: dict[str, Any], path: str, value: Any, words: str
 ) -> None:
     *parents, last = path.split(".")
     place = raw_config["chapters"]["streamed_dot"]
     for name in parents:
         place = place[name]
     place[last] = value
-    text = refusal(raw_config)
-    assert [w for w in words if w not in text] == []
+    with pytest.raises(ConfigError) as caught:
+        load_config(raw_config, ROOT)
+    assert words in str(caught.value)
 
 
-def test_a_misspelt_key_of_the_studies_is_named_beside_the_right_one(
+def test_a_study_that_is_not_mentioned_or_whose_kernels_are_not_swept_is_left_out(
     raw_config: dict[str, Any],
 ) -> None:
-    raw_config["chapters"]["streamed_dot"]["recorder"] = "x"
-    with pytest.raises(
-        ConfigError, match=r"'chapters\.streamed_dot\.recorder'.* Did you mean 'recorded'\?$"
-    ):
-        load_config(raw_config, ROOT)
-
-
-@pytest.mark.parametrize("key", ["timeline", "errors"])
-def test_a_study_that_is_not_mentioned_is_left_out(raw_config: dict[str, Any], key: str) -> None:
-    del raw_config["chapters"]["streamed_dot"][key]
-    assert key not in (planned(raw_config).files or {})
-
-
-def test_conditions_may_be_none_at_all(raw_config: dict[str, Any]) -> None:
+    del raw_config["chapters"]["streamed_dot"]["timeline"]
     raw_config["chapters"]["streamed_dot"]["errors"]["conditions"] = []
-    jobs = planned(raw_config).jobs
-    assert jobs is not None
-    assert jobs["errors"]["study"]["conditions"] == []
-
-
-def test_sweeps_that_do_not_run_have_no_studies(raw_config: dict[str, Any]) -> None:
+    plan = plan_of(raw_config)
+    assert list(plan.files) == ["errors", "rivals"]
+    assert plan.jobs["errors"]["study"]["conditions"] == []
     raw_config["only"] = ["dot_host", "copy2d_coalesced"]
-    assert planned(raw_config) == StreamedPlan()
-    raw_config["only"] = ["dot_streamed"]
-    assert list(planned(raw_config).cells) == TIMELINES
-
-
-def test_a_sweep_of_another_name_stands_for_its_kernel(raw_config: dict[str, Any]) -> None:
-    raw_config["kernels"] = {"mine": {"kernel": "dot_streamed", "sizes": [64]}}
-    assert list(planned(raw_config).cells) == TIMELINES
+    assert plan_of(raw_config) == StreamedPlan()
 
 
 def test_recorded_studies_are_looked_for_beside_a_recorded_dataset_only(
     raw_config: dict[str, Any], tmp_path: Path
 ) -> None:
-    raw_config["chapters"]["streamed_dot"]["recorded"] = "nowhere"
-    assert planned(raw_config).measured
+    options = raw_config["chapters"]["streamed_dot"]
+    options["recorded"] = "nowhere"
+    assert plan_of(raw_config).measured
     (tmp_path / "x.parquet").touch()
     raw_config["dataset"] = str(tmp_path)
-    assert "streamed_dot.recorded: 'nowhere' is not a folder." in refusal(raw_config)
-    raw_config["chapters"]["streamed_dot"]["recorded"] = str(tmp_path)
-    assert planned(raw_config).files == {}
+    for name in ("nowhere", str(tmp_path / "x.parquet")):
+        options["recorded"] = name
+        with pytest.raises(ConfigError, match=r"recorded: '.*' is not a folder"):
+            load_config(raw_config, ROOT)
+    options["recorded"] = str(tmp_path)
+    assert plan_of(raw_config).files == {}
     (tmp_path / "errors.parquet").touch()
-    files = planned(raw_config).files or {}
-    assert {name: Path(file).resolve() for name, file in files.items()} == {
-        "errors": tmp_path / "errors.parquet"
+    plan = plan_of(raw_config)
+    assert [Path(file).resolve() for file in plan.files.values()] == [tmp_path / "errors.parquet"]
+    assert (plan.measured, plan.cells) == ((), {})
+
+
+# A run
+
+SIZES = [0, 1, 3, 1000]
+TRACED = {**AXES, "streams": 2, "chunk": 90, "blocks_per_stream": 3, "threads": 32}
+TRACED["host_percent"] = 10
+CONFIG: dict[str, Any] = {
+    "run": "dots",
+    "backend": "opencl",
+    "only": ["dot_streamed", "dot_host", "dot_square", "dot_resident"],
+    "kernels": {
+        "dot_streamed": {
+            "dtypes": ["double"],
+            "variants": ["pinned-pooled", "pageable-fresh"],
+            "sizes": SIZES,
+            "axes": {
+                "streams": [1, 3],
+                "min_per_stream": 100,
+                "chunk": 90,
+                "host_percent": [0, 40],
+            },
+        },
+        "dot_host": {"dtypes": ["double"], "sizes": SIZES},
+        "dot_square": {"dtypes": ["double"], "variants": ["pinned-pooled"], "sizes": [1000]},
+        "dot_resident": {
+            "dtypes": ["double"],
+            "sizes": [1000],
+            "axes": {"threads": 64, "grid": 3, "unroll": [1, 4]},
+        },
+    },
+    "measure": {"repeats": 1, "min_samples": 6, "max_samples": 7},
+    "chapters": {
+        "streamed_dot": {
+            # Beside the default's, which are left out.
+            "timeline": {
+                "one stream, at once": None,
+                "four streams, in pieces": None,
+                "in pieces": {
+                    "kernel": "dot_streamed",
+                    "dtype": "double",
+                    "variant": "pinned-pooled",
+                    "size": 1000,
+                    "axes": TRACED,
+                },
+            },
+            "errors": {"sizes": [3, 64], "conditions": [1.0e4], "condition_size": 64},
+            "rivals": {
+                "lengths": [64, 1000],
+                "share_lengths": [1000],
+                "parameter_lengths": [],
+                "between": [],
+                "rounds": 6,
+            },
+        },
+    },
+}
+ERRORS_OF = {"dot_streamed", "dot_host", "dot_square", "dot_resident"}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = new_project(tmp_path_factory.mktemp("dots") / "project")
+    outcome = project.snakemake(config=(project.write_config("dots.yaml", CONFIG),))
+    assert outcome.status == 0, outcome.text
+    return project
+
+
+def test_every_length_is_computed_right_by_every_way(
+    project: Project,
+) -> None:
+    cells = read_cells(project.root / "results/dots/dataset")
+    assert set(cells["status"]) == {"ok"}
+    counts = cells.groupby("kernel", observed=True).size().to_dict()
+    assert counts == {
+        "dot_streamed": 2 * 4 * 4,
+        "dot_host": 4 * 4,
+        # By the default's numbers of streams.
+        "dot_square": 2,
+        "dot_resident": 2,
     }
+    square = cells["kernel"] == "dot_square"
+    assert (cells[~square]["bytes_read"] == 16 * cells[~square]["width"]).all()
+    assert (cells[square]["bytes_read"] == 8 * 1000).all()
+    streamed = cells[cells["kernel"].isin(["dot_streamed", "dot_square"]) & (cells["width"] > 0)]
+    assert (streamed["copy_gbs"] > 0).all()
+
+
+def test_the_report_has_the_documents_plots_and_its_page(
+    project: Project,
+) -> None:
+    results = project.root / "results/dots"
+    facts = json.loads((results / "report.json").read_text())
+    [chapter] = facts["chapters"]
+    page = chapter["facts"]
+    assert [f["file"] for f in page["figures"]] == [
+        "dot-running_time.svg",
+        "dot-throughput.svg",
+        "dot-running_time_square.svg",
+        "dot-throughput_square.svg",
+    ]
+    assert [f["file"] for f in page["rivals"]] == ["rivals-dot.svg"]
+    assert {r["operation"] for r in page["rivalries"]} == {"x·x", "x·y"}
+    assert all("not measured" not in r["against"] for r in page["rivalries"])
+    assert [c["dtype"] for c in page["sharings"]] == ["double", "float"] * 2
+    assert [(r["n"], r["library"]) for r in page["residents"]] == [("1000", "not measured")]
+    # What comes over a bus has no share of what the device's own memory can do.
+    host_fed = {"dot_streamed", "dot_host", "dot_square"}
+    best = pq.read_table(results / "summary/best.parquet").to_pandas()
+    assert host_fed < set(best["kernel"])
+    assert best.loc[best["kernel"].isin(host_fed), "share_of_ceiling"].isna().all()
+    # The page tells of them, and no row of the table of best sets.
+    assert facts["best"] == []
+    assert (results / "report.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_the_studies_are_measured_drawn_and_told(project: Project) -> None:
+    results = project.root / "results/dots"
+    spans = read_timeline(results / "studies/timeline.parquet")
+    assert set(spans["case"]) == {"in pieces"}
+    # The device's 900 elements in ten pieces over two streams, each with its kernel.
+    assert set(spans["stream"]) == {0, 1}
+    assert spans["what"].value_counts().to_dict() == {COPY: 2 * 10, KERNEL: 10}
+    assert spans["nbytes"].sum() == 900 * 2 * 8
+
+    errors = pq.read_table(results / "studies/errors.parquet").to_pandas()
+    assert set(errors["kernel"]) == ERRORS_OF
+    assert set(errors["dtype"]) == {"float", "double"}
+    assert set(errors["n"]) == {3, 64}
+    assert errors["agrees"].all()
+
+    facts = json.loads((results / "report.json").read_text())
+    page = facts["chapters"][0]["facts"]
+    for key, file in (("timelines", "timeline-dot.svg"), ("errors", "errors-dot.svg")):
+        assert [f["file"] for f in page[key]] == [file]
+        assert (results / "figures" / file).read_text().lstrip().startswith("<?xml")
+        note = json.loads((results / "figures" / file).with_suffix(".json").read_text())
+        assert page[key][0]["caption"] == note["caption"]
+    timeline = json.loads((results / "figures/timeline-dot.json").read_text())
+    assert timeline["finding"] in facts["chapters"][0]["findings"]
+
+
+def test_changed_code_of_a_studys_figure_draws_it_anew_and_measures_nothing(
+    project: Project, tmp_path: Path
+) -> None:
+    project = Project(shutil.copytree(project.root, tmp_path / "project", symlinks=True))
+    code = project.root / "reports/chapters/streamed_dot/figure_studies.py"
+    code.write_text(code.read_text() + "\n_NEW = 1\n")
+    # One module draws all studies.
+    assert project.plan(config=("dots.yaml",)) == {
+        "figure_study": 3,
+        "report": 1,
+        "verdict": 1,
+        "all": 1,
+    }
+
+
+def test_a_run_that_asks_for_no_studies_has_none(project: Project) -> None:
+    none = project.write_config(
+        "none.yaml",
+        {
+            "run": "none",
+            "chapters": {"streamed_dot": {"timeline": None, "errors": None, "rivals": None}},
+        },
+    )
+    jobs = project.plan(config=("dots.yaml", none))
+    assert jobs["figure_dot"] == 4
+    assert {"study_dot", "figure_study"}.isdisjoint(jobs)

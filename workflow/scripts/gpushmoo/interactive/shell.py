@@ -372,10 +372,10 @@ def _export(**asked: Any) -> int:
     return 0
 
 
-def _watch(run: str | None = None, once: bool = False) -> int:
+def _watch(**asked: Any) -> int:
     from ..watching.view import watch
 
-    watch(None if run is None else Path(run), once)
+    watch(**asked)
     return 0
 
 

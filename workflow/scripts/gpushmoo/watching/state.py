@@ -1,4 +1,4 @@
-"""How far a run is, from the files in its folder: the plan, finished shards, those on their way."""
+"""The progress of a run, read from its folder: the plan, finished shards, those on their way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ from ..core.space import TYPICAL, most_values, space_of
 from ..measuring.progress import LiveCell, live_path, read_live
 from ..storage.wholefile import DamagedFileError, read_json
 
-# A shard of which nothing was heard for so long is not being measured; its job was killed, or the
-# machine stands still. The watching process of a shard says something twice a second.
+# A shard whose file is older is not being measured: its job was killed, or the machine stands
+# still. A job writes the file twice a second.
 QUIET_S = 60.0
 # The share of all cells from which on their speed says how long the others will take.
 _TELLING = 0.02
@@ -40,10 +39,9 @@ class SweepState:
     """One sweep and element type: cells, counted once for each repeat.
 
     `ended` of `planned` have ended. `done` is the work that was done, in cells: those that end
-    at once, over a limit of the device, count no more than the others.
-    `axes` are those with more than one value. `cells` are those of the first repeat that have
-    ended, `begun` others that were launched; `latest` is the last that a shard on its way has told
-    of, None where none is.
+    at once, over a limit of the device, count no more than the others. `axes` are those with more
+    than one value. `cells` are those of the first repeat that have ended, `begun` others that were
+    launched; `latest` is the newest cell of a shard on its way, None where none is.
     """
 
     sweep: str
@@ -65,26 +63,21 @@ class SweepState:
 
 @dataclass
 class RunState:
-    """A run at one moment. `left_s` is None as long as nothing tells how fast it goes.
+    """A run at one moment.
 
-    `labels` are shards that are being measured, `shards` how many are finished and how many there
-    are to be; `quiet_s` is how long nothing was heard of it. Its first cell was begun at
-    `begun_at`; while that is None, kernels are compiled.
+    `labels` are the shards that are being measured, `shards` the numbers of finished and of all
+    shards; nothing was heard of the run for `quiet_s`. Its first cell was begun at `begun_at`;
+    while that is None, kernels are compiled. `left_s` is None as long as nothing shows its speed.
     """
 
     name: str
-    sweeps: list[SweepState]
-    labels: list[str]
-    statuses: Counter[str]
-    shards: list[int]
     quiet_s: float
-    left_s: float | None
+    sweeps: list[SweepState] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    statuses: Counter[str] = field(default_factory=Counter)
+    shards: list[int] = field(default_factory=lambda: [0, 0])
+    left_s: float | None = None
     begun_at: float | None = None
-
-    def note_begin(self, at: float | None) -> None:
-        """A cell was begun at that moment, or none was."""
-        if at is not None:
-            self.begun_at = min(at, self.begun_at or at)
 
     @property
     def done(self) -> float:
@@ -98,7 +91,7 @@ class RunState:
 
     @property
     def planned(self) -> float:
-        """Cells that there will be: those of the plan, as far as shards do not tell them."""
+        """Cells of all repeats, by the plan where no shard has counted them yet."""
         return sum(sweep.planned for sweep in self.sweeps)
 
     @property
@@ -109,7 +102,7 @@ class RunState:
 
 @dataclass(frozen=True)
 class _Finished:
-    """A shard's file as it was read: its cells, when each was measured, what its job was told."""
+    """The contents of a shard's file: the job's parameters, its cells, when each was measured."""
 
     params: Any
     cells: list[LiveCell]
@@ -129,8 +122,7 @@ class Watched:
         """The plan and when the run was started. Raises WatchError."""
         path = self._folder / PLAN_FILE
         if not self._folder.is_dir():
-            beside = self._folder.parent
-            runs = sorted(p.parent.name for p in beside.glob(f"*/{PLAN_FILE}"))
+            runs = sorted(p.parent.name for p in self._folder.parent.glob(f"*/{PLAN_FILE}"))
             there = f"; there are: {', '.join(runs)}" if runs else ""
             raise WatchError(f"there is no run '{self._folder}'{there}.")
         if not path.exists():
@@ -141,7 +133,7 @@ class Watched:
         try:
             plan = RunPlan.from_plain(read_json(path))
             for _, _, sweep in _sweeps(plan):
-                _most_cells(sweep)
+                space_of(sweep.shard_params(0, 1))
             return plan, path.stat().st_mtime
         except (DamagedFileError, OSError, AttributeError, LookupError, TypeError, ValueError):
             raise WatchError(
@@ -152,74 +144,61 @@ class Watched:
         """The run at this moment, `now` in seconds of the system's clock. Raises WatchError."""
         plan, started = self._plan()
         now = time.time() if now is None else now
-        state = RunState(self._folder.name, [], [], Counter(), [0, 0], now - started, None)
-        fresh = 0.0
+        state = RunState(self._folder.name, now - started)
+        fresh, begun_at = 0.0, list[float]()
         for name, dtype, sweep in _sweeps(plan):
-            here = SweepState(name, dtype, tuple(a for a, n in _lengths(sweep).items() if n > 1))
-            guess = _most_cells(sweep) / sweep.parts
+            space = space_of(sweep.shard_params(0, 1))
+            axes = (a for a, spec in space.axes.items() if most_values(spec, TYPICAL) > 1)
+            here = SweepState(name, dtype, tuple(axes))
+            state.sweeps.append(here)
             for file, repeat in sweep.shards():
                 path = self._folder / "cells" / name / dtype / file
-                fresh += self._add(state, here, plan, path, repeat, guess, started, now)
-            state.sweeps.append(here)
+                state.shards[1] += 1
+                finished, live = self._finished(path), read_live(live_path(self._folder, path))
+                begun_at += [] if live is None else [live.begun_at]
+                if finished is not None and finished.params == plan.shard_params(path):
+                    state.shards[0] += 1
+                    heard, planned, ended = finished.written_at, len(finished.cells), finished.cells
+                    measured = [at for at in finished.measured_at if at >= started]
+                    begun_at += measured
+                    taken, work, done = 0, float(len(measured)), float(planned)
+                elif live is not None and now - live.told_at < QUIET_S:
+                    state.labels.append(live.label)
+                    heard, planned = live.told_at, live.cells + live.taken
+                    ended = [cell for cell in live.known if cell.status is not None]
+                    taken, work = live.taken, live.share * live.cells
+                    done = taken + work
+                    here.latest = live.known[-1] if live.known else here.latest
+                    here.begun += [cell for cell in live.known if cell.status is None]
+                else:
+                    here.planned += space.planned_cells / sweep.parts
+                    continue
+                here.planned += planned
+                here.ended += taken + len(ended)
+                here.done += done
+                here.cells += ended if repeat == 1 else []
+                fresh += work
+                state.quiet_s = min(state.quiet_s, now - heard)
             state.statuses.update(str(cell.status) for cell in here.cells)
+        state.begun_at = min(begun_at, default=None)
         state.left_s = _left_s(state, plan, fresh, now)
         return state
 
-    def _add(
-        self,
-        state: RunState,
-        sweep: SweepState,
-        plan: RunPlan,
-        path: Path,
-        repeat: int,
-        guess: float,
-        started: float,
-        now: float,
-    ) -> float:
-        """Add the shard of `path`; how many of its cells were measured since the run's start."""
-        finished, live = self._finished(path), read_live(live_path(self._folder, path))
-        state.shards[1] += 1
-        if finished is not None and finished.params == plan.shard_params(path):
-            state.shards[0] += 1
-            heard, planned, ended = finished.written_at, len(finished.cells), finished.cells
-            measured = [at for at in finished.measured_at if at >= started]
-            fresh, begun = float(len(measured)), min(measured, default=None)
-            done, taken = float(planned), 0
-        elif live is not None and now - live.told_at < QUIET_S:
-            state.labels.append(live.label)
-            heard, planned = live.told_at, live.cells + live.taken
-            ended = [cell for cell in live.known if cell.status is not None]
-            fresh, begun = live.share * live.cells, live.begun_at
-            done, taken = live.taken + fresh, live.taken
-            sweep.latest = live.known[-1] if live.known else sweep.latest
-            sweep.begun += [cell for cell in live.known if cell.status is None]
-        else:
-            sweep.planned += guess
-            state.note_begin(None if live is None else live.begun_at)
-            return 0.0
-        sweep.planned += planned
-        sweep.done += done
-        sweep.ended += taken + len(ended)
-        sweep.cells += ended if repeat == 1 else []
-        state.quiet_s = min(state.quiet_s, now - heard)
-        state.note_begin(begun)
-        return fresh
-
     def _finished(self, path: Path) -> _Finished | None:
-        """What a finished shard holds; None where it is not there, or cannot be read."""
+        """The contents of a finished shard; None where it is not there, or cannot be read."""
         try:
             stat = path.stat()
             known = self._read.get(path)
             if known is None or known[0] != (stat.st_mtime_ns, stat.st_size):
-                known = (stat.st_mtime_ns, stat.st_size), _cells_of(path, stat.st_mtime)
+                known = (stat.st_mtime_ns, stat.st_size), _read_shard(path, stat.st_mtime)
                 self._read[path] = known
             return known[1]
         except (OSError, pa.ArrowException, LookupError, ValueError):
             return None
 
 
-def _cells_of(path: Path, written_at: float) -> _Finished:
-    """The cells of a shard's file. Raises OSError, ArrowException, LookupError, ValueError."""
+def _read_shard(path: Path, written_at: float) -> _Finished:
+    """Read a shard's file. Raises OSError, ArrowException, LookupError, ValueError."""
     schema = pq.read_schema(path)
     axes = [name for name in schema.names if is_axis(name)]
     params = json.loads((schema.metadata or {})[METADATA_KEY])["params"]
@@ -244,19 +223,8 @@ def _sweeps(plan: RunPlan) -> Iterator[tuple[str, str, SweepPlan]]:
             yield name, dtype, sweep
 
 
-def _lengths(sweep: SweepPlan) -> dict[str, int]:
-    """How many values each axis has, about where the device decides."""
-    return {axis: most_values(spec, TYPICAL) for axis, spec in sweep.params["axes"].items()}
-
-
-def _most_cells(sweep: SweepPlan) -> int:
-    space = space_of(sweep.shard_params(0, 1))
-    others = (space.problems, space.variants, space.cache_states, space.launch_kinds)
-    return prod(_lengths(sweep).values()) * prod(map(len, others))
-
-
 def _left_s(state: RunState, plan: RunPlan, fresh: float, now: float) -> float | None:
-    """Seconds for what is left, by what was measured since the first cell; before by a guess.
+    """Seconds for the rest, by the speed since the first cell; before that by the backend's usual.
 
     None where nothing is being measured.
     """

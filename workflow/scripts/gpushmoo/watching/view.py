@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -39,21 +39,19 @@ _OTHER_LINES = 16
 _OPEN, _NOT_OK = "·", "×"
 
 
-def latest_run() -> Path:
-    """The folder of the run that was started last. Raises WatchError where there is none."""
-    plans = sorted(RESULTS.glob(f"*/{PLAN_FILE}"), key=lambda path: path.stat().st_mtime)
-    if not plans:
-        raise WatchError(f"there is no run in '{RESULTS}'; start one, or name its folder.")
-    return plans[-1].parent
-
-
-def watch(folder: Path | None, once: bool) -> None:
-    """Show the run in `folder`, or the one that was started last, until it is finished.
+def watch(run: str | Path | None = None, once: bool = False) -> None:
+    """Show the run in the folder `run`, or the one that was started last, until it is finished.
 
     An interrupt ends the view alone. With `once`, and where the output is no terminal, one frame is
     printed. Raises WatchError.
     """
-    watched = Watched(folder or latest_run())
+    folder = Path(run or ".")
+    if run is None:
+        plans = sorted(RESULTS.glob(f"*/{PLAN_FILE}"), key=lambda path: path.stat().st_mtime)
+        if not plans:
+            raise WatchError(f"there is no run in '{RESULTS}'; start one, or name its folder.")
+        folder = plans[-1].parent
+    watched = Watched(folder)
     console = Console(file=sys.stdout, highlight=False)
     coloured = console.is_terminal and console.color_system is not None and not console.no_color
 
@@ -110,32 +108,25 @@ def _headline(state: RunState) -> Text:
     return Text(text, style="bold")
 
 
-def _sweeps(
-    state: RunState, shown: SweepState | None, room: int, width: int
-) -> list[RenderableType]:
-    """A line for each sweep and type; of more than there is room for those around the `shown`."""
+def _sweeps(state: RunState, shown: SweepState | None, room: int, width: int) -> list[Text]:
+    """A line for each sweep and type; if there are more than `room`, those around the `shown`."""
     begin = 0 if shown is None else state.sweeps.index(shown) - room // 2
     begin = max(0, min(begin, len(state.sweeps) - room))
     rows = [("kernel", "type", "cells", "best", "with")]
-    rows += [_line(sweep) for sweep in state.sweeps[begin : begin + room]]
+    for sweep in state.sweeps[begin : begin + room]:
+        cells, best = f"{sweep.ended:,} of {round(sweep.planned):,}", sweep.best
+        rate = f"{significant(best.gbs or 0.0)} GB/s" if best else ""
+        launch = f"{_launch(best)} ({_group_words(best)})" if best else ""
+        rows.append((sweep.sweep, sweep.dtype, cells, rate, launch))
     *widths, _ = (max(map(len, column)) + _GAP for column in zip(*rows, strict=True))
     lines: list[Text] = []
-    for kernel, dtype, cells, best, launch in rows:
+    for kernel, dtype, cells, rate, launch in rows:
         line = f"{kernel:<{widths[0]}}{dtype:<{widths[1]}}{cells:>{widths[2] - _GAP}}"
-        line += f"{best:>{widths[3]}}{'':{_GAP}}{launch}"
+        line += f"{rate:>{widths[3]}}{'':{_GAP}}{launch}"
         lines.append(Text(line, style="" if lines else "dim"))
         lines[-1].truncate(width, overflow="ellipsis")
     left_out = len(state.sweeps) - room
-    more = [Text(f"… and {left_out} more", style="dim")] if left_out > 0 else []
-    return [*lines, *more]
-
-
-def _line(sweep: SweepState) -> tuple[str, str, str, str, str]:
-    best, cells = sweep.best, f"{sweep.ended:,} of {round(sweep.planned):,}"
-    if best is None:
-        return sweep.sweep, sweep.dtype, cells, "", ""
-    rate = f"{significant(best.gbs or 0.0)} GB/s"
-    return sweep.sweep, sweep.dtype, cells, rate, f"{_launch(best)} ({_group_words(best)})"
+    return [*lines, *([Text(f"… and {left_out} more", style="dim")] if left_out > 0 else [])]
 
 
 def _launch(cell: LiveCell) -> str:
@@ -154,55 +145,46 @@ def _shown(state: RunState) -> SweepState | None:
     return next(reversed(running or begun), None)
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """The values of an axis, and the squares that they share: of each its values."""
-
-    name: str
-    squares: Sequence[Sequence[int]]
-
-    @property
-    def places(self) -> Mapping[int, int]:
-        return {value: i for i, square in enumerate(self.squares) for value in square}
-
-
-def _axis(name: str, cells: Sequence[LiveCell], most: int) -> _Axis:
+def _squares(name: str, cells: Sequence[LiveCell], most: int) -> list[list[int]]:
+    """The values of an axis that share a square, for each square."""
     values = sorted({cell.params[name] for cell in cells if name in cell.params})
-    each = -(-len(values) // most) if values else 1
-    return _Axis(name, [values[i : i + each] for i in range(0, len(values), each)])
+    each = max(1, -(-len(values) // most))
+    return [values[i : i + each] for i in range(0, len(values), each)]
 
 
-def _map(sweep: SweepState, width: int, coloured: bool, most_rows: int) -> list[RenderableType]:
+def _map(sweep: SweepState, width: int, coloured: bool, most_rows: int) -> list[Text]:
     """Bandwidth over the first two axes, in the group of the last cell or of the best."""
     at = sweep.latest or sweep.best or sweep.cells[-1]
     known = [*sweep.cells, *sweep.begun]
     group = [cell for cell in known if _group_words(cell) == _group_words(at)]
+    x, *others = sweep.axes
+    y = others[0] if others else None
     # All sizes and variants have the same values, of which the group may have few as yet.
-    x = _axis(sweep.axes[0], known, max(1, (width - _LABEL) // _SQUARE))
-    y = _axis(sweep.axes[1], known, most_rows) if len(sweep.axes) > 1 else None
-    squares: dict[tuple[int, int], list[LiveCell]] = {}
-    for cell in group:
-        row = 0 if y is None else y.places[cell.params[y.name]]
-        squares.setdefault((row, x.places[cell.params[x.name]]), []).append(cell)
+    columns = _squares(x, known, max(1, (width - _LABEL) // _SQUARE))
+    rows: list[list[int]] = _squares(y, known, most_rows) if y else [[]]
     top = max((cell.gbs or 0.0 for cell in group), default=0.0)
     lines = [Text(f"{sweep.sweep}, {sweep.dtype}, {_group_words(at)}", style="bold")]
-    for row, values in enumerate(y.squares if y else [[]]):
-        line = Text(f"{values[0] if values else '':>{_LABEL - 1}} ")
-        for column in range(len(x.squares)):
-            line.append_text(_square(squares.get((row, column), []), top, coloured))
+    placed: dict[tuple[int | None, int], list[LiveCell]] = {}
+    for cell in group:
+        placed.setdefault((cell.params[y] if y else None, cell.params[x]), []).append(cell)
+    for row in rows:
+        line = Text(f"{row[0] if row else '':>{_LABEL - 1}} ")
+        for column in columns:
+            points = product(row or (None,), column)
+            here = [cell for point in points for cell in placed.get(point, ())]
+            line.append_text(_square(here, top, coloured))
         lines.append(line)
-    lines.append(Text(" " * _LABEL + _ticks(x)))
-    over = f"{x.name} to the right" + (f", {y.name} down" if y else "")
+    ticks = ""
+    for place, values in enumerate(columns):
+        if place * _SQUARE >= len(ticks) + bool(ticks):
+            ticks = ticks.ljust(place * _SQUARE) + str(values[0])
+    lines.append(Text(" " * _LABEL + ticks))
+    over = f"{x} to the right" + (f", {y} down" if y else "")
     scale = "bright" if coloured else "9"
-    others = ", the fastest of all other parameters" if len(sweep.axes) > 2 else ""
-    lines.append(
-        Text(
-            f"{over}; {scale} is {significant(top)} GB/s{others}; {_NOT_OK} is not ok, "
-            f"{_OPEN} not there yet; until a cell has ended, its first launch counts",
-            style="dim",
-        )
-    )
-    return list(lines)
+    fastest = ", the fastest of all other parameters" if len(sweep.axes) > 2 else ""
+    text = f"{over}; {scale} is {significant(top)} GB/s{fastest}; {_NOT_OK} is not ok, "
+    text += f"{_OPEN} not there yet; until a cell has ended, its first launch counts"
+    return [*lines, Text(text, style="dim")]
 
 
 def _square(cells: Sequence[LiveCell], top: float, coloured: bool) -> Text:
@@ -215,13 +197,3 @@ def _square(cells: Sequence[LiveCell], top: float, coloured: bool) -> Text:
     if not coloured:
         return Text(str(tenth).ljust(_SQUARE))
     return Text("█" * _SQUARE, style=_COLOURS[tenth])
-
-
-def _ticks(axis: _Axis) -> str:
-    """The first value of squares, as many as there is room for."""
-    line = ""
-    for place, values in enumerate(axis.squares):
-        begin = place * _SQUARE
-        if begin >= len(line) + bool(line):
-            line = line.ljust(begin) + str(values[0])
-    return line

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpushmoo.devices.cuda.visible import visible_devices
+from gpushmoo.devices.cuda.backend import count_devices
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -149,7 +149,7 @@ def main() -> None:
 def visible_gpus() -> list[str]:
     """What CUDA_VISIBLE_DEVICES may name, one GPU each; at least one, tried whatever it is."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(i) for i in range(max(1, visible_devices()))]
+    return named.split(",") if named else [str(i) for i in range(max(1, count_devices()))]
 
 
 def sanitizer(tool: str, log: Path, known: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from gpushmoo.core.errors import (
     NoDeviceError,
     OutOfDeviceMemoryError,
 )
-from gpushmoo.devices.cuda import visible
+from gpushmoo.devices.cuda import backend
 from gpushmoo.devices.cuda.runtime import Translate, list_devices, load_cupy, uuid_of
 from gpushmoo.devices.machine_code.cubins import compile_cubin
 from gpushmoo.planning.snakemake_hooks import limit_gpus
@@ -164,19 +165,17 @@ def test_two_jobs_for_each_device_run_on_this_host(
     assert workflow.global_resources.get("gpu") == limit
 
 
-def test_host_without_the_drivers_library_has_no_device(
+def test_without_a_list_a_driver_is_one_device(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # A program that ends as `visible` does without libcuda, and one that hangs up on its caller.
-    for text in ("import sys; sys.exit(1)", "import os; os.abort()"):
-        program = tmp_path / "visible.py"
-        program.write_text(text)
-        monkeypatch.setattr(visible, "__file__", str(program))
-        assert visible.visible_archs() == []
-    # The driver is asked where it lists nothing.
-    monkeypatch.setattr(visible, "_DRIVER_LISTS", tmp_path / "none")
-    monkeypatch.setattr(visible, "visible_archs", lambda: ["sm_90"])
-    assert visible.visible_devices() == 1
+    monkeypatch.setattr(backend, "_DRIVER_LISTS", tmp_path / "none")
+    monkeypatch.setattr(backend, "find_spec", lambda name: name)
+    monkeypatch.setattr(backend, "_driver", lambda: None)
+    assert (backend.count_devices(), backend._visible_archs()) == (0, [])
+    monkeypatch.setattr(backend, "_driver", lambda: "a library")
+    assert backend.count_devices() == 1
+    monkeypatch.setattr(backend, "find_spec", lambda name: None)
+    assert backend.count_devices() == 0
 
 
 @pytest.mark.parametrize(
@@ -187,11 +186,12 @@ def test_devices_are_counted_without_the_driver(
 ) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(visible, "_DRIVER_LISTS", tmp_path)
+    monkeypatch.setattr(backend, "_DRIVER_LISTS", tmp_path)
+    monkeypatch.setattr(backend, "find_spec", lambda name: name)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if named is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
-    assert visible.visible_devices() == seen
+    assert backend.count_devices() == seen
 
 
 FAKE_DRIVER = """
@@ -211,5 +211,5 @@ def test_driver_is_asked_for_the_architectures(
     (tmp_path / "driver.c").write_text(FAKE_DRIVER)
     library = tmp_path / "libcuda.so.1"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "driver.c"], check=True)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert visible.visible_archs() == ["sm_90", "sm_100"]
+    monkeypatch.setattr(backend, "_driver", lambda: ctypes.CDLL(str(library)))
+    assert backend._visible_archs() == ["sm_90", "sm_100"]

@@ -95,16 +95,6 @@ def test_a_task_that_ends_or_hangs_its_process_costs_no_other() -> None:
         assert results["hang"] == TaskEnded("did not end within 2 s")
 
 
-def test_a_signal_from_outside_costs_nothing(tmp_path: Path) -> None:
-    def struck_once() -> str:
-        if not (tmp_path / "struck").exists():
-            (tmp_path / "struck").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return "done"
-
-    assert run_isolated({"task": struck_once}, 4, 60.0) == {"task": "done"}
-
-
 def test_an_error_of_a_task_is_raised() -> None:
     def fail() -> None:
         raise NoDeviceError("There is no compiler.")

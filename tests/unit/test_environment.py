@@ -6,7 +6,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import tomllib
@@ -229,17 +228,3 @@ def test_a_second_bootstrap_waits_for_the_first(clone: Clone) -> None:
     # What the environment's Python imports, where it says that its packages lie.
     lent = [f"{clone.root}/workflow/scripts"]
     assert (clone.root / "site/gpushmoo.pth").read_text().splitlines() == lent
-
-
-def test_a_killed_bootstrap_is_not_waited_for_and_its_environment_completed(clone: Clone) -> None:
-    first = clone.bootstrap()
-    clone.wait_in_the_middle()
-    second = clone.bootstrap()
-    assert waits(second)
-    os.killpg(first.pid, signal.SIGKILL)
-    first.communicate(timeout=600)
-    clone.wait_in_the_middle()
-    clone.let_go()
-    assert second.communicate(timeout=600)[1] == ""
-    assert second.returncode == 0
-    assert clone.calls == ["begin venv", *WHOLE]

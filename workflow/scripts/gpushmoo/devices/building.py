@@ -44,9 +44,9 @@ def build_kernel(
 ) -> None:
     """Compile all versions of a kernel and dtype, on so many cores, and write the build file `out`.
 
-    `spec` holds ``folder``, ``kernel_digest``, ``dtype`` and ``versions``, and what a BuildRequest
-    does. A version that does not compile, ends its compiler or lacks what is to be timed is named
-    on `terminal`, with its message in `log_file`; it costs nothing but its own cells. No device's
+    `spec` holds ``folder``, ``kernel_digest``, ``dtype``, ``versions`` and the fields of a
+    BuildRequest. A version that does not compile, crashes its compiler or lacks a timed access is
+    named on `terminal`, with its message in `log_file`; it costs only its own cells. No device's
     runtime may have been initialised in this process. Raises NoDeviceError when no device or tool
     answers.
     """
@@ -140,19 +140,17 @@ def _failed(how: str) -> VersionBuild:
 
 K = TypeVar("K")
 V = TypeVar("V")
-# A task whose process ends without a word is tried so often: a signal may come from outside.
-_TRIES = 3
 
 
 @dataclass(frozen=True)
 class TaskEnded:
-    """A task ended its process, or did not end in time; `how` is a clause about it."""
+    """A task ended its process or took too long; `how` is a clause."""
 
     how: str
 
 
 class _Child(Generic[K, V]):
-    """A forked process, and the tasks that it has `left`: no result of them came yet."""
+    """A forked process and the tasks `left` to it."""
 
     def __init__(self, tasks: Mapping[K, Callable[[], V]], limit_s: float) -> None:
         context = multiprocessing.get_context("fork")
@@ -191,13 +189,12 @@ class _Child(Generic[K, V]):
 def run_isolated(
     tasks: Mapping[K, Callable[[], V]], processes: int, limit_s: float
 ) -> dict[K, V | TaskEnded]:
-    """What each task returns, run in at most so many processes at once, `limit_s` seconds each.
+    """The results of tasks, run in so many processes at once, `limit_s` seconds each.
 
-    Processes are forked: no device's runtime may have been initialised in this one. A task's own
-    exception is raised here, once all processes have been stopped.
+    Processes are forked: no device's runtime may have been initialised in this one. An exception of
+    a task is raised here, once all processes have been stopped.
     """
     results: dict[K, V | TaskEnded] = {}
-    tries = dict.fromkeys(tasks, 0)
     names = list(tasks)
     shares = ({n: tasks[n] for n in names[i::processes]} for i in range(processes))
     children = [_Child(share, limit_s) for share in shares if share]
@@ -216,11 +213,9 @@ def run_isolated(
                 how = child.end(kill=is_late)
                 if child.left:
                     culprit = next(iter(child.left))
-                    tries[culprit] += 1
-                    if is_late or tries[culprit] == _TRIES:
-                        late = f"did not end within {limit_s:g} s"
-                        results[culprit] = TaskEnded(late if is_late else how)
-                        del child.left[culprit]
+                    late = f"did not end within {limit_s:g} s"
+                    results[culprit] = TaskEnded(late if is_late else how)
+                    del child.left[culprit]
                 if child.left:
                     children.append(_Child(child.left, limit_s))
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,7 +22,6 @@ from ..machine_code.cubins import build_options, cached_cubin, disassembled, nvr
 from ..machine_code.sass import EntryCode, failed_check
 from .device import OWN_KERNELS, CudaDevice
 from .runtime import free_clocks, list_devices, load_cupy, lock_clocks
-from .visible import visible_archs, visible_devices
 
 __all__ = [
     "compile_version",
@@ -40,9 +41,54 @@ def open_device(index: int, runtime: str, cache: Path, own_kernels: Mapping[str,
     return CudaDevice(index, cache, own_kernels)
 
 
+# The driver's own list of devices, with a folder for each.
+_DRIVER_LISTS = Path("/proc/driver/nvidia/gpus")
+
+
 def count_devices() -> int:
-    """The visible devices; 0 where CuPy is not installed."""
-    return 0 if find_spec("cupy") is None else visible_devices()
+    """The visible devices, without initialising the driver; 0 without CuPy.
+
+    Without the driver's list (WSL) a driver counts as one device.
+    """
+    if find_spec("cupy") is None:
+        return 0
+    try:
+        listed = sum(1 for _ in _DRIVER_LISTS.iterdir())
+    except OSError:
+        listed = int(_driver() is not None)
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return listed if named is None else min(listed, len(list(filter(None, named.split(",")))))
+
+
+def _driver() -> ctypes.CDLL | None:
+    """The driver's library."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+
+
+_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
+
+
+def _visible_archs() -> list[str]:
+    """Architecture (``sm_90``) of every visible device, from the driver: no CuPy, no context.
+
+    This initialises the driver: the process must not be forked afterwards.
+    """
+    cuda = _driver()
+    count, device, value = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    if cuda is None or cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+        return []
+    archs = []
+    for index in range(count.value):
+        cuda.cuDeviceGet(ctypes.byref(device), index)
+        digits = ""
+        for attribute in (_MAJOR, _MINOR):
+            cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+            digits += str(value.value)
+        archs.append(f"sm_{digits}")
+    return archs
 
 
 @contextmanager
@@ -57,10 +103,10 @@ def recorded() -> Iterator[None]:
 
 
 def targets(request: BuildRequest) -> tuple[str, ...]:
-    """The architecture that is named, else those of the visible devices. Raises NoDeviceError."""
+    """The named architecture, else those of the visible devices. Raises NoDeviceError."""
     if request.cuda_arch is not None:
         return (request.cuda_arch,)
-    archs = visible_archs()
+    archs = _visible_archs()
     if request.device != "all":
         archs = archs[int(request.device) :][:1]
     if not archs:

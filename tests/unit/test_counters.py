@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +18,8 @@ from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain
 from gpushmoo.devices.select import DeviceChoice, open_device
 from gpushmoo.storage.wholefile import write_json
 from gpushmoo.studies import counters, ncu
-from gpushmoo.studies.counted import launch_cells
-from gpushmoo.studies.sample import GROUPS, designed_sample, explained_cells
+from gpushmoo.studies.counters import REPLAY, CounterStudy, launch_cells
+from gpushmoo.studies.sample import FLUSHED, GROUPS, designed_sample, explained_cells
 from gpushmoo.workloads.loader import load_kernel
 
 MADE_UP = """==PROF== Connected to process 7 (/usr/bin/python3.12)
@@ -120,7 +120,7 @@ done
 
 def counted(program: str, folder: Path, metrics: list[str]) -> list[ncu.CountedLaunch]:
     return ncu.count_launches(
-        program, ["true"], metrics, ncu.Replay(True, False), folder / "report.csv", {}
+        program, ["true"], REPLAY[FLUSHED], metrics, folder / "report.csv", {}
     )
 
 
@@ -166,11 +166,10 @@ def study(folder: Path, backend: str) -> tuple[int, dict[str, object], list[str]
     """Rows and metadata of the table of two cells, and what was said on the way."""
     sample = [s for s in designed_sample() if s.cell.kernel == "tex2d_sum"][:2]
     device = {"backend": backend, "device": 0, "opencl_runtime": "auto", "seed": 1}
-    profiling = counters.Profiling(
-        sample, counters.sampled_kernels(sample), device, folder / "cache", folder
-    )
+    folders = counters.sampled_kernels(sample)
     said: list[str] = []
-    counters.count(profiling, folder / "counters.parquet", said.append)
+    profiling = CounterStudy(sample, folders, device, folder / "cache", folder)
+    profiling.count(folder / "counters.parquet", said.append)
     table = pq.read_table(folder / "counters.parquet")
     assert table.schema.remove_metadata().equals(counters.COUNTERS_SCHEMA)
     return table.num_rows, json.loads(table.schema.metadata[METADATA_KEY]), said
@@ -200,7 +199,7 @@ def test_what_was_counted_stands_in_the_rows_and_a_group_that_failed_costs_its_o
     [name] = {b.profiler for b in BACKENDS.values() if b.profiler}
     monkeypatch.setattr(counters, "find_ncu", lambda _: name)
 
-    def answer(_: str, command: list[str], metrics: list[str], *others: object) -> object:
+    def answer(_: str, command: list[str], __: object, metrics: list[str], *___: object) -> object:
         if "gpu__time_duration.sum" not in metrics:
             raise ncu.NotCountedError("The second one failed.")
         request = json.loads(Path(command[-1]).read_text(encoding="utf-8"))
@@ -232,15 +231,12 @@ def test_small_cells_are_profiled_by_running_the_program_again_for_every_pass(
 ) -> None:
     [name] = {b.profiler for b in BACKENDS.values() if b.profiler}
     monkeypatch.setattr(counters, "find_ncu", lambda _: name)
-    asked: list[tuple[ncu.Replay, set[int]]] = []
+    asked: list[tuple[str, set[int]]] = []
 
-    def refuse(*told: object) -> object:
-        command, replay = told[1], told[3]
-        assert isinstance(command, list)
-        assert isinstance(replay, ncu.Replay)
+    def refuse(_: str, command: list[str], options: Sequence[str], *__: object) -> object:
         cells = from_plain(json.loads(Path(command[-1]).read_text(encoding="utf-8")))
         sizes = {one.cell.problem.height for one in cells}
-        asked.append((replay, sizes))
+        asked.append((options[-1], sizes))
         raise ncu.NotCountedError("Not today.")
 
     monkeypatch.setattr(counters, "count_launches", refuse)
@@ -249,12 +245,12 @@ def test_small_cells_are_profiled_by_running_the_program_again_for_every_pass(
         sample = [s for s in designed_sample() if s.cell.kernel == kernel]
         device = {"backend": backend, "device": 0, "seed": 1}
         folders = counters.sampled_kernels(sample)
-        profiling = counters.Profiling(sample, folders, device, tmp_path, tmp_path)
-        counters.count(profiling, tmp_path / "out.parquet", print)
+        profiling = CounterStudy(sample, folders, device, tmp_path, tmp_path)
+        profiling.count(tmp_path / "out.parquet", print)
     # A first run that fails ends the study.
     (first, small), (second, large) = asked
-    assert (first.whole_program, small) == (True, {1024, 1280, 1536, 1792, 2048})
-    assert (second.whole_program, large) == (False, {8192})
+    assert (first, small) == ("application", {1024, 1280, 1536, 1792, 2048})
+    assert (second, large) == ("kernel", {8192})
     assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["cells"] == {}
 
 
@@ -298,9 +294,8 @@ def test_exactly_one_launch_of_each_cell_that_can_be_launched_is_recorded(tmp_pa
     first, second, third = launch_cells(
         device, folders, [ChosenCell(cell, "named") for cell in cells], 1, recorded
     )
-    assert [first.key, second.key, third.key] == [cell.key for cell in cells]
-    assert (first.grid, first.block, first.message) == ((8, 8, 1), (8, 8, 1), None)
-    assert second.message is not None
-    assert "262144 threads a block" in second.message
-    assert third.entry == "copy_element"
+    assert [one["key"] for one in (first, second, third)] == [cell.key for cell in cells]
+    assert [first[n] for n in ("grid", "block", "message")] == [*((8, 8, 1), (8, 8, 1), None)]
+    assert "262144 threads a block" in second["message"]
+    assert third["entry"] == "copy_element"
     assert len(entered) == 2

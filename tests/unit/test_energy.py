@@ -16,21 +16,20 @@ from fakes import FOLDER, FakeClock, FakeDevice, Fault, cell_tag
 from gpushmoo.core.median import mean_interval
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import ENERGY_SCHEMA
-from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain, to_plain
+from gpushmoo.core.space import Cell, ChosenCell, Problem
 from gpushmoo.devices.base import Device, Reading
 from gpushmoo.devices.cuda.runtime import open_sensor
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.storage.store import read_metadata, read_table
-from gpushmoo.storage.wholefile import write_json
 from gpushmoo.studies import energy
 from gpushmoo.studies.cells import device_facts
-from gpushmoo.studies.energy_meter import (
+from gpushmoo.studies.energy import (
     CounterStep,
+    CounterSteps,
     EnergyMeter,
     EnergyPlan,
     Metered,
     NoEnergyError,
-    SeenSteps,
     measure_window,
     watched,
 )
@@ -42,8 +41,8 @@ PLAN = EnergyPlan(seed=1, rounds=3, window_s=1.0, warm_s=0.3, settle_s=2.0)
 
 
 @dataclass
-class ClockedSteps:
-    """CounterSteps every PERIOD_S of a clock that others move, of a device that uses `mj_at`."""
+class ClockedSteps(CounterSteps):
+    """Steps every PERIOD_S of a clock that others move, of a device that uses `mj_at`."""
 
     clock: FakeClock
     mj_at: Callable[[float], int]
@@ -109,7 +108,9 @@ def measured(
 
     steps = ClockedSteps(clock, device.mj_at, state)
     meter = EnergyMeter(device, {"tiny": FOLDER}, PLAN, steps, now, sleep)
-    return meter.measure(cells, lambda _: None, keep)
+    for found in meter.measure(cells, lambda _: None):
+        keep(found)
+    return found
 
 
 def test_energy_is_that_of_the_windows_and_idle_power_that_of_the_rest() -> None:
@@ -194,11 +195,11 @@ def test_a_counter_that_stands_still_is_given_up() -> None:
         return 1e-3
 
     with pytest.raises(NoEnergyError, match="did not step"):
-        measure_window(work, SeenSteps(), clock, 0.1, 1.0)
+        measure_window(work, CounterSteps(), clock, 0.1, 1.0)
 
 
 def test_the_first_look_at_a_counter_is_no_step_and_neither_is_the_same_value() -> None:
-    seen = SeenSteps()
+    seen = CounterSteps()
     for at, mj in [(0.0, 5), (0.1, 5), (0.2, 7), (0.3, None), (0.4, 7), (0.5, 9)]:
         seen.look(at, mj)
     assert [(s.at, s.mj) for s in seen.between(0.0, 1.0)] == [(0.2, 7), (0.5, 9)]
@@ -265,16 +266,6 @@ def test_a_row_says_joules_per_gigabyte_with_and_without_the_idle_power(
     assert len(row["window_s"]) == len(row["window_gbs"]) == row["rounds"] == 3
 
 
-def test_cells_come_back_from_their_file_and_a_wrong_file_is_named(tmp_path: Path) -> None:
-    cells = chosen(1, 2)
-    write_json(tmp_path / "cells.json", to_plain(cells))
-    assert energy.read_cells(tmp_path / "cells.json") == cells
-    with pytest.raises(ValueError, match="KeyError: 'cells'"):
-        from_plain({"other": 1})
-    with pytest.raises(ValueError, match=r"missing\.json"):
-        energy.read_cells(tmp_path / "missing.json")
-
-
 COPY = "copy2d_coalesced"
 
 
@@ -307,7 +298,7 @@ def test_what_was_found_is_kept_after_each_round() -> None:
         kept.append((len(found.idle), sum(len(cell.windows) for cell in found.cells)))
 
     measured(PoweredDevice({1: 200.0, 2: 300.0}), chosen(1, 2), keep=keep)
-    assert kept == [(1, 2), (1, 4), (1, 6)]
+    assert kept == [(1, 2), (1, 4), (1, 6), (2, 6)]
 
 
 def test_nvml_tells_millijoules_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,8 +198,8 @@ def best_schema(axes: Iterable[str]) -> pa.Schema:
     return pa.schema([*Group.fields(), *names, *BestCell.fields()])
 
 
-class Energy(Table):
-    """Cells whose energy was measured; lists have an entry for each round."""
+class StudiedCell(Table):
+    """A cell of a study."""
 
     cell_key: Text
     kernel: Text
@@ -209,6 +209,11 @@ class Energy(Table):
     width: Whole
     cache_state: Text
     params: Text  # launch parameters, name=value, between blanks
+
+
+class Energy(StudiedCell):
+    """Cells whose energy was measured; lists have an entry for each round."""
+
     role: Text  # why the cell was chosen
     message: Text | None  # why the cell has no figures; null where it has
     bytes_read: Whole

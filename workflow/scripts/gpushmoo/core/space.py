@@ -108,6 +108,19 @@ class Cell:
             parts.append(self.launch_kind)
         return hashlib.blake2b(_encode(parts).encode(), digest_size=8).hexdigest()
 
+    def columns(self) -> dict[str, Any]:
+        """The columns that identify the cell in a table, without its launch parameters."""
+        return {
+            "cell_key": self.key,
+            "kernel": self.kernel,
+            "dtype": self.dtype,
+            "variant": self.variant,
+            "height": self.problem.height,
+            "width": self.problem.width,
+            "cache_state": self.cache_state,
+            "launch_kind": self.launch_kind,
+        }
+
     @property
     def group(self) -> CellGroup:
         """The cells that this one is compared with."""

@@ -92,12 +92,7 @@ def _row(
         raise ValueError(f"cell {cell.key} was never ended")
     read, written, copied = _bytes(workload, cell)
     return {
-        "cell_key": cell.key,
-        "kernel": cell.kernel,
-        "dtype": cell.dtype,
-        "variant": cell.variant,
-        "height": cell.problem.height,
-        "width": cell.problem.width,
+        **cell.columns(),
         "status": run.status.value,
         "message": run.message,
         "samples_s": run.samples_s,
@@ -105,8 +100,6 @@ def _row(
         "launches_per_sample": run.launches,
         "bytes_read": read,
         "bytes_written": written,
-        "cache_state": cell.cache_state,
-        "launch_kind": cell.launch_kind,
         "copy_gbs": copied / copy_s * 1e-9 if copy_s and copied else None,
         "threads_per_block": min(launch.threads, MOST_THREADS),
         "blocks": launch.blocks,

@@ -1,4 +1,4 @@
-"""What all studies do alike: verified cells on a locked device, and their tables."""
+"""What studies share: verified cells on a locked device, and their tables."""
 
 from __future__ import annotations
 
@@ -47,6 +47,13 @@ def locked_device(
         device.close()
 
 
+def cell_fault(err: TypedError) -> str:
+    """The sentence of an error that costs one cell. Raises DeviceLostError, which costs all."""
+    if isinstance(err, DeviceLostError):
+        raise err
+    return str(err)
+
+
 @dataclass(frozen=True)
 class ReadyCell:
     """A cell that may run: `bound` in the `space` in which it is verified by `proof`."""
@@ -81,10 +88,9 @@ def ready_cells(
         data = first.problem, first.dtype, first.variant
         try:
             space = open_space(device, folder.workload, *data, seed)
-        except DeviceLostError:
-            raise
         except TypedError as err:
-            yield from ((one, str(err)) for one in some)
+            why = cell_fault(err)
+            yield from ((one, why) for one in some)
             continue
         for one in some:
             yield one, _ready(folder, builds, space, one)
@@ -100,10 +106,8 @@ def _ready(folder: KernelFolder, builds: Builds, space: Space, one: ChosenCell) 
         proof = space.bind_proof(program, one.cell) or bound
         ready = ReadyCell(one, program, space, bound, proof)
         return ready.fault() or ready
-    except DeviceLostError:
-        raise
     except TypedError as err:
-        return str(err)
+        return cell_fault(err)
 
 
 def data_of(one: ChosenCell, folders: Folders) -> tuple[str, str, Problem, str]:
@@ -122,7 +126,7 @@ def write_study(
     backend: str,
     **facts: Any,
 ) -> None:
-    """Write the table of a study; its metadata hold `facts` beside what all studies record."""
+    """Write the table of a study; its metadata are `facts`, and how it was made."""
     suffix = BACKENDS[backend].source_suffix
     metadata = {
         "study": study,
@@ -135,22 +139,12 @@ def write_study(
 
 
 def cell_columns(cell: Cell, folders: Folders) -> dict[str, Any]:
-    """What a row says of its cell, by column; `folders` are the kernels' by name."""
+    """The columns that identify a cell, its launch parameters, and the bytes that it moves."""
     read, written = folders[cell.kernel].workload.bytes_moved(cell)
-    return {
-        "cell_key": cell.key,
-        "kernel": cell.kernel,
-        "dtype": cell.dtype,
-        "variant": cell.variant,
-        "height": cell.problem.height,
-        "width": cell.problem.width,
-        "cache_state": cell.cache_state,
-        "params": " ".join(f"{name}={value}" for name, value in cell.params),
-        "bytes_read": read,
-        "bytes_written": written,
-    }
+    params = " ".join(f"{name}={value}" for name, value in cell.params)
+    return cell.columns() | {"params": params, "bytes_read": read, "bytes_written": written}
 
 
 def device_facts(device: Device) -> dict[str, Any]:
-    """What a study's file says of the device."""
+    """The device as a study's file describes it."""
     return {**asdict(device.info), "extra": dict(device.info.extra)}

@@ -1,17 +1,18 @@
-"""Hardware counters of a designed sample.
+"""Hardware counters of a designed sample: what caches and memory did while cells ran.
 
-What the caches and the memory of a device did while cells ran, as the device itself counted it: the
-judge of what a model says of them. Times of these launches are no measurements: the profiler
-repeats each launch, and restores its output in between.
+They judge what a model says of cells. Times of these launches are no measurements: the profiler
+repeats each launch, and restores its output in between. ``python -m gpushmoo.studies.counters
+REQUEST.json`` is the process that the profiler watches: it launches the cells, of each that it can
+exactly one launch is recorded, and answers whose launches they were, in their order.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -20,14 +21,26 @@ from typing import Any
 import pyarrow as pa
 
 from ..core.backends import BACKENDS
-from ..core.dictionary import Small, Table, Text, Whole
-from ..core.paths import KERNELS, ROOT, child_environment
-from ..core.process import raises_signals
-from ..core.space import ChosenCell, to_plain
+from ..core.dictionary import Small, Text, Whole
+from ..core.errors import DeviceError, TypedError
+from ..core.paths import KERNELS, child_environment
+from ..core.process import end_with_parent, raises_signals
+from ..core.schema import StudiedCell
+from ..core.space import ChosenCell, from_plain, to_plain
+from ..devices.base import Device, functions_of
 from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
-from .cells import Folders, cell_columns, write_study
-from .ncu import CountedLaunch, NotCountedError, Replay, count_launches, find_ncu, version_of
+from .cells import (
+    Folders,
+    ReadyCell,
+    cell_columns,
+    cell_fault,
+    device_facts,
+    locked_device,
+    ready_cells,
+    write_study,
+)
+from .ncu import CountedLaunch, NotCountedError, count_launches, find_ncu, version_of
 from .sample import COLUMNS, FLUSHED, GROUPS, WARM, designed_sample, explained_cells
 
 log = logging.getLogger(__name__)
@@ -37,19 +50,20 @@ WARP = 32
 # L2 any more. Of cells whose data a cache may keep it runs the whole program again instead.
 KEPT_BYTES = 128 * 2**20
 KEPT = "kept in the cache"
+REPLAY = {
+    FLUSHED: ("--cache-control", "all", "--replay-mode", "kernel"),
+    WARM: ("--cache-control", "none", "--replay-mode", "kernel"),
+    KEPT: ("--cache-control", "none", "--replay-mode", "application"),
+}
+# Launches of a cell before the one that is recorded: what caches keep is then what they keep when
+# launches follow each other.
+WARMING = 2
+Say = Callable[[str], None]
 
 
-class CountedCell(Table):
+class CountedCell(StudiedCell):
     """A cell that was launched under the profiler, besides what was counted of it."""
 
-    cell_key: Text
-    kernel: Text
-    dtype: Text
-    variant: Text
-    height: Whole
-    width: Whole
-    cache_state: Text
-    params: Text
     asks: Text  # what the cell is to tell
     message: Text | None  # why it was not launched
     bytes_read: Whole
@@ -70,12 +84,13 @@ COUNTERS_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Profiling:
-    """What is to be counted: `sample`, by the kernels in `folders`, on the device of `device`.
+@dataclass
+class CounterStudy:
+    """The cells of `sample`, by the kernels in `folders`, and what was found of them by their keys.
 
     `device` is what `locked_device` takes. Runtimes keep what they compile in `cache`; what goes
-    between the processes lies in `work`.
+    between the processes lies in `work`. `launched` holds answers of `launch_cells`, `values`
+    counters by column, `info` describes the device, `whys` say why runs of the profiler failed.
     """
 
     sample: Sequence[ChosenCell]
@@ -83,40 +98,114 @@ class Profiling:
     device: Mapping[str, Any]
     cache: Path
     work: Path
-
-
-@dataclass
-class Found:
-    """What was found so far, by the cell's key: its launch, and its counters by column.
-
-    `device` is what ran them; `whys` say of each run of the profiler that failed why it did.
-    """
-
     launched: dict[str, dict[str, Any]] = field(default_factory=dict)
     values: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    device: dict[str, Any] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
     whys: list[str] = field(default_factory=list)
+    profiler: str | None = None
 
+    def count(self, out: Path, say: Say) -> None:
+        """Count what can be counted and write COUNTERS_SCHEMA to `out`, after each profiler's run.
 
-def count(profiling: Profiling, out: Path, say: Callable[[str], None]) -> None:
-    """Count what can be counted and write COUNTERS_SCHEMA to `out`, after each run of the profiler.
+        Where nothing can be read the table has no rows, and its metadata say under ``why`` what was
+        in the way; so it is `say`-ed.
+        """
+        try:
+            ncu = find_ncu(_profiler(self.device["backend"]))
+            self.profiler = version_of(ncu)
+            for (alike, cells), group in product(self._alike().items(), GROUPS):
+                say(f"reading the counters '{group}' of {len(cells)} cells, {alike}")
+                self._count_group(ncu, alike, cells, group)
+                self._write(out)
+        except NotCountedError as err:
+            self.whys.append(str(err))
+        for why in self.whys:
+            say(why)
+        self._write(out)
 
-    Where nothing can be read the table is written all the same, without rows, and its metadata says
-    under ``why`` what was in the way; so it is `say`-ed.
-    """
-    found, facts = Found(), dict[str, Any]()
-    try:
-        ncu = find_ncu(_profiler(profiling.device["backend"]))
-        facts["profiler"] = version_of(ncu)
-        for (name, cells), group in product(_alike(profiling).items(), GROUPS):
-            say(f"reading the counters '{group}' of {len(cells)} cells, {name}")
-            _count_group(ncu, profiling, name, cells, group, found)
-            _write(profiling, found, facts, out)
-    except NotCountedError as err:
-        found.whys.append(str(err))
-    for why in found.whys:
-        say(why)
-    _write(profiling, found, facts, out)
+    def _alike(self) -> dict[str, list[ChosenCell]]:
+        """The cells that are profiled in the same way, by the names of REPLAY."""
+        alike: dict[str, list[ChosenCell]] = {}
+        for one in self.sample:
+            moved = sum(self.folders[one.cell.kernel].workload.bytes_moved(one.cell))
+            kept = one.cell.cache_state == WARM and moved <= KEPT_BYTES
+            alike.setdefault(KEPT if kept else one.cell.cache_state, []).append(one)
+        return alike
+
+    def _count_group(self, ncu: str, alike: str, cells: Sequence[ChosenCell], group: str) -> None:
+        """One run of the profiler; what was in its way is added to `whys`.
+
+        Raises NotCountedError where no run before it did better.
+        """
+        metrics = GROUPS[group]
+        request, answer, report = (
+            self.work / f"{alike}-{group}{end}" for end in (".json", "-answer.json", ".csv")
+        )
+        answer.unlink(missing_ok=True)
+        content = {
+            "device": dict(self.device),
+            "cache": str(self.cache),
+            "folders": {name: str(folder.path) for name, folder in self.folders.items()},
+            "answer": str(answer),
+            **to_plain(cells),
+        }
+        write_json(request, content)
+        command = [sys.executable, "-m", "gpushmoo.studies.counters", str(request)]
+        read = [*metrics.values()]
+        try:
+            rows = count_launches(ncu, command, REPLAY[alike], read, report, child_environment())
+            told = _read(answer)
+            joined = join(rows, told["launched"], metrics)
+        except NotCountedError as err:
+            # Without a device, the profiler only saw that the process ended.
+            why = _read(answer).get("why") if answer.is_file() else None
+            failed = NotCountedError(why) if why else err
+            if not self.values:
+                raise failed from err
+            self.whys.append(str(failed))
+            return
+        self.info = told["device"]
+        self.launched.update({launched["key"]: launched for launched in told["launched"]})
+        for key, values in joined.items():
+            self.values.setdefault(key, {}).update(values)
+
+    def _write(self, out: Path) -> None:
+        rows = [self._row(one) for one in self.sample if one.cell.key in self.launched]
+        write_study(
+            "counters",
+            rows,
+            COUNTERS_SCHEMA,
+            out,
+            self.folders,
+            self.device["backend"],
+            **({} if self.profiler is None else {"profiler": self.profiler}),
+            why=" ".join(self.whys) or None,
+            device=self.info,
+            metrics={c: m for group in GROUPS.values() for c, m in group.items()},
+        )
+        busy = {row["cell_key"]: _busy(row) for row in rows}
+        content = {"device": self.info.get("name"), "cells": {k: b for k, b in busy.items() if b}}
+        write_json(out.with_suffix(".json"), content)
+
+    def _row(self, one: ChosenCell) -> dict[str, Any]:
+        launched = self.launched[one.cell.key]
+        made = launched["message"] is None
+        x, y, z = launched["block"]
+        across, down, deep = launched["grid"]
+        return {
+            **cell_columns(one.cell, self.folders),
+            "asks": one.role,
+            "message": launched["message"],
+            "entry": launched["entry"] or None,
+            "blocks": across * down * deep if made else None,
+            "threads_per_block": x * y * z if made else None,
+            "units": self.info["units"],
+            "resident_per_unit": launched["resident_per_unit"],
+            "registers": launched["registers"],
+            "device_uuid": self.info["uuid"],
+            "device_name": self.info["name"],
+            **self.values.get(one.cell.key, {}),
+        }
 
 
 def _profiler(backend: str) -> str:
@@ -125,64 +214,6 @@ def _profiler(backend: str) -> str:
         return name
     having = ", ".join(b.name for b in BACKENDS.values() if b.profiler)
     raise NotCountedError(f"backend '{backend}' has no profiler; {having} has.")
-
-
-def _alike(profiling: Profiling) -> dict[str, list[ChosenCell]]:
-    """The cells that are profiled in the same way: flushed, in the cache, and beyond it."""
-    alike: dict[str, list[ChosenCell]] = {}
-    for one in profiling.sample:
-        moved = sum(profiling.folders[one.cell.kernel].workload.bytes_moved(one.cell))
-        warm = one.cell.cache_state == WARM
-        name = KEPT if warm and moved <= KEPT_BYTES else one.cell.cache_state
-        alike.setdefault(name, []).append(one)
-    return alike
-
-
-def _count_group(
-    ncu: str,
-    profiling: Profiling,
-    alike: str,
-    cells: Sequence[ChosenCell],
-    group: str,
-    found: Found,
-) -> None:
-    """One run of the profiler; what was in its way is added to `whys`.
-
-    Raises NotCountedError where no run before it did better.
-    """
-    metrics, name = GROUPS[group], f"{alike}-{group}"
-    replay = Replay(flushed=alike == FLUSHED, whole_program=alike == KEPT)
-    request, answer = profiling.work / f"{name}.json", profiling.work / f"{name}-answer.json"
-    answer.unlink(missing_ok=True)
-    content = {
-        "device": dict(profiling.device),
-        "cache": str(profiling.cache),
-        "folders": {n: os.path.relpath(f.path, ROOT) for n, f in profiling.folders.items()},
-        "answer": str(answer),
-        **to_plain(cells),
-    }
-    write_json(request, content)
-    command = [sys.executable, "-m", "gpushmoo.studies.counted", str(request)]
-    report = profiling.work / f"{name}.csv"
-    try:
-        rows = count_launches(
-            ncu, command, list(metrics.values()), replay, report, child_environment()
-        )
-        told = _read(answer)
-        joined = join(rows, told["launched"], metrics)
-    except NotCountedError as err:
-        # Without a device, the profiler only saw that the process ended.
-        why = _read(answer).get("why") if answer.is_file() else None
-        failed = NotCountedError(why) if why else err
-        if not found.values:
-            raise failed from err
-        found.whys.append(str(failed))
-        return
-    found.device = told["device"]
-    for launched in told["launched"]:
-        found.launched[launched["key"]] = launched
-    for key, values in joined.items():
-        found.values.setdefault(key, {}).update(values)
 
 
 def _read(answer: Path) -> dict[str, Any]:
@@ -217,27 +248,6 @@ def join(
     }
 
 
-def _write(profiling: Profiling, found: Found, facts: Mapping[str, Any], out: Path) -> None:
-    rows = [
-        _row(s, profiling.folders, found) for s in profiling.sample if s.cell.key in found.launched
-    ]
-    write_study(
-        "counters",
-        rows,
-        COUNTERS_SCHEMA,
-        out,
-        profiling.folders,
-        profiling.device["backend"],
-        **facts,
-        why=" ".join(found.whys) or None,
-        device=found.device,
-        metrics={c: m for group in GROUPS.values() for c, m in group.items()},
-    )
-    busy = {row["cell_key"]: _busy(row) for row in rows}
-    content = {"device": found.device.get("name"), "cells": {k: b for k, b in busy.items() if b}}
-    write_json(out.with_suffix(".json"), content)
-
-
 def _busy(row: Mapping[str, Any]) -> dict[str, float] | None:
     """How busy each unit was, in percent, and how many warps were on a multiprocessor.
 
@@ -253,27 +263,6 @@ def _busy(row: Mapping[str, Any]) -> dict[str, float] | None:
     return {**told, "room_for_warps": float(warps * held)}
 
 
-def _row(sampled: ChosenCell, folders: Folders, found: Found) -> dict[str, Any]:
-    cell, launched = sampled.cell, found.launched[sampled.cell.key]
-    made = launched["message"] is None
-    x, y, z = launched["block"]
-    across, down, deep = launched["grid"]
-    return {
-        **cell_columns(cell, folders),
-        "asks": sampled.role,
-        "message": launched["message"],
-        "entry": launched["entry"] or None,
-        "blocks": across * down * deep if made else None,
-        "threads_per_block": x * y * z if made else None,
-        "units": found.device["units"],
-        "resident_per_unit": launched["resident_per_unit"],
-        "registers": launched["registers"],
-        "device_uuid": found.device["uuid"],
-        "device_name": found.device["name"],
-        **found.values.get(cell.key, {}),
-    }
-
-
 def sampled_kernels(sample: Sequence[ChosenCell]) -> dict[str, KernelFolder]:
     """The folders of the kernels whose cells are sampled, by name."""
     names = dict.fromkeys(sampled.cell.kernel for sampled in sample)
@@ -282,19 +271,87 @@ def sampled_kernels(sample: Sequence[ChosenCell]) -> dict[str, KernelFolder]:
 
 @raises_signals()
 def count_of_run(
-    spec: Mapping[str, Any],
-    out: Path,
-    say: Callable[[str], None],
-    cache: str,
-    explained: Sequence[Path],
+    spec: Mapping[str, Any], out: Path, say: Say, cache: str, explained: Sequence[Path]
 ) -> None:
-    """`count` the designed sample and the launches that models explain in the files `explained`.
+    """Count the designed sample and the launches that models explain in the files `explained`.
 
     `spec` names the ``device``.
     """
     sample = {one.cell: one for one in [*designed_sample(), *explained_cells(explained)]}
     chosen = list(sample.values())
-    kept = Path(cache).resolve()
+    folders, kept = sampled_kernels(chosen), Path(cache).resolve()
     with tempfile.TemporaryDirectory(prefix="counters-") as work:
-        folders = sampled_kernels(chosen)
-        count(Profiling(chosen, folders, spec["device"], kept, Path(work)), out, say)
+        CounterStudy(chosen, folders, spec["device"], kept, Path(work)).count(out, say)
+
+
+# The process that the profiler watches
+
+
+def launch_cells(
+    device: Device,
+    folders: Folders,
+    chosen: Sequence[ChosenCell],
+    seed: int,
+    recorded: Callable[[], AbstractContextManager[None]],
+) -> list[dict[str, Any]]:
+    """Verify each cell and launch it once within `recorded`. Raises DeviceLostError.
+
+    Of each its ``key``, and its launch or as ``message`` a sentence on why there was none.
+    """
+    return [
+        _answer(one, found)
+        if isinstance(found, str)
+        else _launched(folders[one.cell.kernel], found, recorded)
+        for one, found in ready_cells(device, folders, chosen, seed)
+    ]
+
+
+def _answer(one: ChosenCell, message: str | None, **launch: Any) -> dict[str, Any]:
+    none = {"entry": "", "grid": (0, 0, 0), "block": (0, 0, 0)}
+    unknown = dict.fromkeys(("resident_per_unit", "registers"))
+    return {"key": one.cell.key, "message": message, **none, **unknown, **launch}
+
+
+def _launched(
+    folder: KernelFolder, ready: ReadyCell, recorded: Callable[[], AbstractContextManager[None]]
+) -> dict[str, Any]:
+    launch, program = folder.workload.launch(ready.chosen.cell), ready.program
+    try:
+        made = {
+            "entry": launch.entry,
+            "grid": launch.grid,
+            "block": launch.block,
+            "resident_per_unit": program.resident_per_unit(
+                launch.entry, launch.threads, launch.shared_bytes
+            ),
+            "registers": program.registers(launch.entry),
+        }
+        for _ in range(WARMING):
+            ready.bound.run()
+        with recorded():
+            ready.bound.run()
+    except TypedError as err:
+        return _answer(ready.chosen, cell_fault(err))
+    return _answer(ready.chosen, None, **made)
+
+
+def main(request_file: str) -> int:
+    """Answer the request; 1 where no device could be used, with why as the answer."""
+    end_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    request = read_json(Path(request_file))
+    params = request["device"]
+    try:
+        recorded = functions_of(BACKENDS[params["backend"]]).recorded
+        folders = {name: load_kernel(Path(path)) for name, path in request["folders"].items()}
+        with locked_device(params, Path(request["cache"]), log.info) as device:
+            launched = launch_cells(device, folders, from_plain(request), params["seed"], recorded)
+            answer: dict[str, Any] = {"device": device_facts(device), "launched": launched}
+    except DeviceError as err:
+        answer = {"why": str(err)}
+    write_json(Path(request["answer"]), answer)
+    return int("why" in answer)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

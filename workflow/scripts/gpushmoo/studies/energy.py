@@ -1,30 +1,344 @@
-"""Joules per gigabyte of chosen cells.
+"""Joules per gigabyte of chosen cells, each of which runs for seconds, again and again, in rounds.
 
-What a device uses while it does nothing but one launch again and again, by its own counter of
-energy, and how much it moves meanwhile.
+A counter of energy may show a new value only about ten times a second, however often it is read.
+Between two of its steps that are seconds apart lies an energy that is known to the millijoule, and
+a time that is known to the moment at which the steps were seen. So one thread watches the counter
+while another keeps the device busy.
 """
 
 from __future__ import annotations
 
+import random
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import DeviceError
-from ..core.median import MeanInterval, mean_interval
+from ..core.errors import DeviceError, DeviceLostError, TypedError
+from ..core.median import mean_interval
 from ..core.paths import ROOT
 from ..core.process import raises_signals
 from ..core.schema import ENERGY_SCHEMA
-from ..core.space import ChosenCell, from_plain
-from ..devices.base import Device
-from ..storage.wholefile import DamagedFileError, read_json
+from ..core.space import CACHE_STATES, ChosenCell, from_plain
+from ..devices.base import Device, Reading
+from ..storage.wholefile import read_json
+from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import load_kernel
-from .cells import Folders, cell_columns, device_facts, locked_device, write_study
-from .energy_meter import EnergyMeter, EnergyPlan, Metered, MeteredCell, NoEnergyError, watched
+from .cells import (
+    Folders,
+    ReadyCell,
+    cell_columns,
+    cell_fault,
+    data_of,
+    device_facts,
+    locked_device,
+    ready_cells,
+    write_study,
+)
 
-NONE_MEASURED = "Energy was not measured"
+# Seconds between two looks at the counter.
+_LOOK_EVERY_S = 0.001
+# Seconds beyond a window's own after which a counter that does not step is given up.
+PATIENCE_S = 5.0
+# A sample lasts about so long: its start on an idle device then weighs little, and the end of a
+# window is soon noticed.
+SAMPLE_S = 0.05
+MOST_LAUNCHES = 1024
+# Untimed launches before the first that is timed.
+_WARMING = 2
+Say = Callable[[str], None]
+
+
+class NoEnergyError(TypedError):
+    """No energy can be measured; one sentence that says why."""
+
+
+# The counter
+
+
+@dataclass(frozen=True)
+class CounterStep:
+    """When the counter was first seen to show `mj`, and the device's state just after."""
+
+    at: float
+    mj: int
+    state: Reading | None = None
+
+
+class CounterSteps:
+    """The counter's steps so far. One thread adds, others read."""
+
+    def __init__(self) -> None:
+        self._steps: list[CounterStep] = []
+        self._last_mj: int | None = None
+
+    def look(
+        self, at: float, mj: int | None, state: Callable[[], Reading | None] = lambda: None
+    ) -> None:
+        """Take note of what the counter showed at `at`. The first look is no step."""
+        if mj is None or mj == self._last_mj:
+            return
+        if self._last_mj is not None:
+            self._steps.append(CounterStep(at, mj, state()))
+        self._last_mj = mj
+
+    def first_from(self, at: float) -> CounterStep | None:
+        """The first step at `at` or later; None while there is none."""
+        return next((step for step in list(self._steps) if step.at >= at), None)
+
+    def between(self, begin: float, end: float) -> list[CounterStep]:
+        """All steps from `begin` to `end`, both included."""
+        return [step for step in list(self._steps) if begin <= step.at <= end]
+
+
+@contextmanager
+def watched(
+    read_mj: Callable[[], int | None],
+    read_state: Callable[[], Reading | None],
+    clock: Callable[[], float],
+) -> Iterator[CounterSteps]:
+    """The counter's steps, watched by a thread until the block is left."""
+    seen, end = CounterSteps(), threading.Event()
+
+    def watch() -> None:
+        while not end.wait(_LOOK_EVERY_S):
+            mj = read_mj()
+            seen.look(clock(), mj, read_state)
+
+    thread = threading.Thread(target=watch, name="energy", daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        end.set()
+        thread.join()
+
+
+# Windows
+
+
+@dataclass(frozen=True)
+class Window:
+    """What the device did between two steps of the counter.
+
+    `seconds_per_launch` is the mean over the samples that lie within, `samples` how many they are,
+    `sampled_s` the time from the begin of the first of them to the end of the last.
+    """
+
+    seconds: float
+    joules: float
+    seconds_per_launch: float
+    samples: int
+    sampled_s: float
+    states: tuple[Reading, ...] = ()
+
+    @property
+    def watts(self) -> float:
+        """Mean power."""
+        return self.joules / self.seconds
+
+
+def measure_window(
+    work: Callable[[], float],
+    steps: CounterSteps,
+    clock: Callable[[], float],
+    warm_s: float,
+    window_s: float,
+) -> Window:
+    """`work` again and again, for `warm_s` seconds and then over a window of `window_s` or more.
+
+    `work` keeps the device busy for a while and returns the seconds of one launch. The window
+    begins at the first step after the warming and ends at the first step that is late enough, and
+    work goes on until that is seen. Raises NoEnergyError when the counter does not step.
+    """
+    begin = clock()
+    done: list[tuple[float, float, float]] = []
+    while True:
+        started = clock()
+        launch_s = work()
+        done.append((started, clock(), launch_s))
+        first = steps.first_from(begin + warm_s)
+        last = steps.first_from(first.at + window_s) if first is not None else None
+        if first is not None and last is not None:
+            break
+        if clock() - begin > warm_s + window_s + PATIENCE_S:
+            raise NoEnergyError(
+                f"the device's counter of energy did not step within {PATIENCE_S:g} s."
+            )
+    within = [d for d in done if first.at <= d[0] and d[1] <= last.at] or [done[-1]]
+    return Window(
+        last.at - first.at,
+        (last.mj - first.mj) / 1e3,
+        sum(launch_s for _, _, launch_s in within) / len(within),
+        len(within),
+        within[-1][1] - within[0][0],
+        tuple(s.state for s in steps.between(first.at, last.at) if s.state is not None),
+    )
+
+
+# Cells
+
+
+@dataclass(frozen=True)
+class EnergyPlan:
+    """How energy is measured: every cell once in each of the `rounds`, in an order by the `seed`.
+
+    A cell runs for `warm_s` seconds and then over a window of `window_s` at least. The idle device
+    is left alone for `settle_s` seconds, in which clocks fall, before its own window.
+    """
+
+    seed: int
+    rounds: int = 3
+    window_s: float = 2.0
+    warm_s: float = 0.4
+    settle_s: float = 4.0
+
+
+@dataclass
+class MeteredCell:
+    """A cell, and what was found of it; `message` says why there is nothing, or no more."""
+
+    chosen: ChosenCell
+    message: str | None = None
+    launches: int = 0
+    windows: list[Window] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Metered:
+    """All cells in their order, and the windows of the idle device, before and after them."""
+
+    cells: list[MeteredCell] = field(default_factory=list)
+    idle: list[Window] = field(default_factory=list)
+
+
+_Ready = tuple[MeteredCell, ReadyCell]
+
+
+class EnergyMeter:
+    """Measures cells on one device, while a thread watches its counter."""
+
+    def __init__(
+        self,
+        device: Device,
+        folders: Folders,
+        plan: EnergyPlan,
+        steps: CounterSteps,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        """`steps` are those of the counter of `device`, at times of `clock`."""
+        self._device, self._folders, self._plan = device, folders, plan
+        self._steps, self._clock, self._sleep = steps, clock, sleep
+        self._random = random.Random(plan.seed)
+
+    def measure(self, chosen: Sequence[ChosenCell], say: Say) -> Iterator[Metered]:
+        """What was found so far, after each round and at last; as many cells at a time as fit.
+
+        After a round the results of its cells are still to be verified once more. Raises
+        NoEnergyError.
+        """
+        found = Metered([MeteredCell(one) for one in chosen], [self._idle()])
+        try:
+            for ready in self._batches([cell for cell in found.cells if self._may_run(cell)]):
+                for number in range(1, self._plan.rounds + 1):
+                    say(f"energy of {len(ready)} cells, round {number} of {self._plan.rounds}")
+                    self._measure_round(ready)
+                    yield found
+                for cell, verified in ready:
+                    cell.message = cell.message or verified.fault()
+                # What comes next needs their memory.
+                ready.clear()
+            found.idle.append(self._idle())
+        except DeviceLostError as err:
+            for cell in found.cells:
+                cell.message = cell.message or str(err)
+        yield found
+
+    def _idle(self) -> Window:
+        """The device with nothing to do."""
+
+        def rest() -> float:
+            self._sleep(SAMPLE_S)
+            return 0.0
+
+        plan = self._plan
+        return measure_window(rest, self._steps, self._clock, plan.settle_s, plan.window_s)
+
+    def _may_run(self, cell: MeteredCell) -> bool:
+        workload = self._folders[cell.chosen.cell.kernel].workload
+        if cell.chosen.cell.cache_state != CACHE_STATES[0]:
+            cell.message = "energy is measured of launches that follow each other, of warm cells"
+        elif sum(workload.bytes_moved(cell.chosen.cell)) == 0:
+            cell.message = "it moves no bytes by which energy could be divided"
+        elif isinstance(workload, HostFedWorkload):
+            cell.message = "its data come from the host, whose energy the device does not count"
+        return cell.message is None
+
+    def _batches(self, cells: Sequence[MeteredCell]) -> Iterator[list[_Ready]]:
+        """Cells that are ready, those of as much data together as the device has room for."""
+
+        def data(cell: MeteredCell) -> tuple[object, ...]:
+            return data_of(cell.chosen, self._folders)
+
+        ready: list[_Ready] = []
+        needed = 0
+        for _, members in groupby(sorted(cells, key=lambda cell: repr(data(cell))), data):
+            some = list(members)
+            first = some[0].chosen.cell
+            needs = self._folders[first.kernel].workload.footprint(first.problem, first.dtype)
+            if ready and needed + needs >= 0.9 * self._device.info.global_memory:
+                yield ready
+                ready, needed = [], 0
+            needed += needs
+            ready += self._ready(some)
+        if ready:
+            yield ready
+
+    def _ready(self, cells: Sequence[MeteredCell]) -> Iterator[_Ready]:
+        """Those of the cells that are right; it is known how many launches make a sample."""
+        chosen = [cell.chosen for cell in cells]
+        verified = ready_cells(self._device, self._folders, chosen, self._plan.seed)
+        for cell, (_, found) in zip(cells, verified, strict=True):
+            if isinstance(found, str):
+                cell.message = found
+                continue
+            try:
+                for _ in range(_WARMING):
+                    found.bound.run()
+                launch_s = found.bound.sample(1)
+            except TypedError as err:
+                cell.message = cell_fault(err)
+                continue
+            cell.launches = max(1, min(MOST_LAUNCHES, round(SAMPLE_S / max(launch_s, 1e-9))))
+            yield cell, found
+
+    def _measure_round(self, ready: Sequence[_Ready]) -> None:
+        """A window of each cell, in an order of its own. Raises DeviceLostError."""
+        order = [(cell, found) for cell, found in ready if cell.message is None]
+        self._random.shuffle(order)
+        for cell, found in order:
+            try:
+                cell.windows.append(self._window(found, cell.launches))
+            except TypedError as err:
+                cell.message = cell_fault(err)
+
+    def _window(self, found: ReadyCell, launches: int) -> Window:
+        plan = self._plan
+        return measure_window(
+            lambda: found.bound.sample(launches),
+            self._steps,
+            self._clock,
+            plan.warm_s,
+            plan.window_s,
+        )
+
+
+# The job and its table
 
 
 @dataclass(frozen=True)
@@ -42,60 +356,40 @@ class EnergyTask:
 
 
 @raises_signals()
-def energy_of_run(
-    spec: Mapping[str, Any], cells: Path, out: Path, say: Callable[[str], None], cache: str
-) -> None:
-    """`measure_energy` of the cells that a run has chosen.
+def energy_of_run(spec: Mapping[str, Any], cells: Path, out: Path, say: Say, cache: str) -> None:
+    """`measure_energy` of the chosen cells in the file `cells`.
 
     `spec` holds the ``device`` and, by kernel, the ``folders``, from the project's on.
     """
-    chosen = read_cells(cells)
+    chosen = from_plain(read_json(cells))
     names = {one.cell.kernel for one in chosen}
     folders = {n: load_kernel(ROOT / f) for n, f in spec["folders"].items() if n in names}
     plan = EnergyPlan(spec["device"]["seed"])
     measure_energy(EnergyTask(chosen, folders, spec["device"], Path(cache), plan), out, say)
 
 
-def read_cells(path: Path) -> list[ChosenCell]:
-    """The cells in a file. Raises ValueError, one sentence."""
-    try:
-        return from_plain(read_json(path))
-    except DamagedFileError as err:
-        raise ValueError(str(err)) from err
-
-
-def measure_energy(task: EnergyTask, out: Path, say: Callable[[str], None]) -> None:
+def measure_energy(task: EnergyTask, out: Path, say: Say) -> None:
     """Measure what can be measured and write ENERGY_SCHEMA to `out`, after each round.
 
-    Where nothing counts the device's energy the table is written all the same, without rows, and
-    its metadata says under ``why`` what was in the way; so it is `say`-ed.
+    Where nothing counts the device's energy the table has no rows, and its metadata say under
+    ``why`` what was in the way; so it is `say`-ed.
     """
     facts: dict[str, Any] = {}
+    clock = time.monotonic
     try:
         with locked_device(task.device, task.cache, say) as device:
             facts = device_facts(device)
-            found = meter(device, task, say, lambda found: write_energy(out, task, facts, found))
-            write_energy(out, task, facts, found)
+            if device.energy_mj() is None:
+                name, backend = device.info.name, device.info.backend
+                raise NoEnergyError(f"nothing counts that of {name} (backend {backend}).")
+            with watched(device.energy_mj, device.reading, clock) as steps:
+                meter = EnergyMeter(device, task.folders, task.plan, steps, clock, time.sleep)
+                for found in meter.measure(task.chosen, say):
+                    write_energy(out, task, facts, found)
     except (DeviceError, NoEnergyError) as err:
-        why = f"{NONE_MEASURED}: {err}"
+        why = f"Energy was not measured: {err}"
         say(why)
         write_energy(out, task, facts, Metered(), why)
-
-
-def meter(
-    device: Device,
-    task: EnergyTask,
-    say: Callable[[str], None],
-    keep: Callable[[Metered], None],
-) -> Metered:
-    """`EnergyMeter.measure` on an open device. Raises NoEnergyError where it counts no energy."""
-    if device.energy_mj() is None:
-        name, backend = device.info.name, device.info.backend
-        raise NoEnergyError(f"nothing counts that of {name} (backend {backend}).")
-    clock = time.monotonic
-    with watched(device.energy_mj, device.reading, clock) as steps:
-        energy = EnergyMeter(device, task.folders, task.plan, steps, clock, time.sleep)
-        return energy.measure(task.chosen, say, keep)
 
 
 def write_energy(
@@ -149,17 +443,15 @@ def _figures(metered: MeteredCell, gbs: Sequence[float], idle_w: float) -> dict[
     """The columns that follow from the windows: W, GB/s and J/GB, with and without the idle W."""
     windows = metered.windows
     busy_s = sum(w.samples * metered.launches * w.seconds_per_launch for w in windows)
-    whole = [w.watts / g for w, g in zip(windows, gbs, strict=True)]
-    net = [(w.watts - idle_w) / g for w, g in zip(windows, gbs, strict=True)]
-    return {
+    figures: dict[str, Any] = {
         "power_w": sum(w.watts for w in windows) / len(windows),
         "idle_w": idle_w,
         "gbs": sum(gbs) / len(gbs),
         "busy_share": busy_s / sum(w.sampled_s for w in windows),
-        **_named("joules_per_gb", mean_interval(whole)),
-        **_named("net_joules_per_gb", mean_interval(net)),
     }
-
-
-def _named(column: str, found: MeanInterval) -> dict[str, Any]:
-    return {column: found.mean, f"{column}_low": found.low, f"{column}_high": found.high}
+    for column, subtracted_w in (("joules_per_gb", 0.0), ("net_joules_per_gb", idle_w)):
+        joules = [(w.watts - subtracted_w) / g for w, g in zip(windows, gbs, strict=True)]
+        found = mean_interval(joules)
+        ends = {f"{column}_low": found.low, f"{column}_high": found.high}
+        figures |= {column: found.mean} | ends
+    return figures

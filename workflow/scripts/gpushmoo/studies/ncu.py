@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..core.display import MOST_SENTENCE, one_line
 
@@ -36,6 +37,7 @@ _SCALES = {
     }.items()
     for unit in units
 }
+_RUN: dict[str, Any] = {"stdin": subprocess.DEVNULL, "encoding": "utf-8", "errors": "replace"}
 _COMPLAINT = re.compile(r"^==(?:ERROR|WARNING)== *(.+)$", re.M)
 
 
@@ -57,21 +59,9 @@ class CountedLaunch:
     values: Mapping[str, float | None]
 
 
-@dataclass(frozen=True)
-class Replay:
-    """How launches are repeated, since the counters do not fit into one pass.
-
-    `flushed`: the caches are emptied before each. `whole_program`: the program runs once for every
-    pass, instead of each launch.
-    """
-
-    flushed: bool
-    whole_program: bool
-
-
-def find_ncu(name: str, path: str | None = None) -> str:
-    """The program `name`, on the search path or where it is usually installed: NotCountedError."""
-    found = shutil.which(name, path=path)
+def find_ncu(name: str) -> str:
+    """The program `name`, on the PATH or where it is usually installed. Raises NotCountedError."""
+    found = shutil.which(name)
     if found is None:
         spots = (Path("/").glob(f"{place[1:]}/{name}") for place in _PLACES)
         installed = sorted((str(file) for some in spots for file in some), key=_by_version)
@@ -89,38 +79,31 @@ def _by_version(path: str) -> list[int]:
 
 def version_of(ncu: str) -> str:
     """The last line that the profiler prints for its version; "" if it prints none."""
+    command = [ncu, "--version"]
     try:
-        done = subprocess.run(
-            [ncu, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=120,
-            check=True,
-        )
+        done = subprocess.run(command, **_RUN, capture_output=True, timeout=120, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    lines = done.stdout.strip().splitlines()
-    return one_line(lines[-1]) if lines else ""
+    return one_line((done.stdout.strip().splitlines() or [""])[-1])
 
 
 def count_launches(
     ncu: str,
     command: Sequence[str],
+    options: Sequence[str],
     metrics: Sequence[str],
-    replay: Replay,
     report: Path,
     env: Mapping[str, str],
 ) -> list[CountedLaunch]:
-    """Run `command` under the profiler; the launches that it recorded, in their order.
+    """Run `command` under the profiler with `options`; the recorded launches, in their order.
 
     What it says goes to the file `report`, what the command prints where this process prints. A
     metric that it does not know is left out of the launches' values. Raises NotCountedError.
     """
     wanted = list(metrics)
     for _ in range(1 + _RETRIES):
-        text = _run(ncu, command, wanted, replay, report, env)
+        arguments = [*options, "--metrics", ",".join(wanted), *command]
+        text = _report_of(ncu, arguments, report, env)
         rows = parse_report(text)
         if rows:
             return rows
@@ -132,28 +115,13 @@ def count_launches(
     raise NotCountedError(reason_in(text))
 
 
-def _run(
-    ncu: str,
-    command: Sequence[str],
-    metrics: Sequence[str],
-    replay: Replay,
-    report: Path,
-    env: Mapping[str, str],
-) -> str:
+def _report_of(ncu: str, arguments: Sequence[str], report: Path, env: Mapping[str, str]) -> str:
     report.unlink(missing_ok=True)
     options = ["--profile-from-start", "off", "--clock-control", "none"]
-    options += ["--cache-control", "all" if replay.flushed else "none"]
-    options += ["--replay-mode", "application" if replay.whole_program else "kernel"]
-    options += ["--csv", "--page", "raw", "--print-units", "base"]
-    options += ["--log-file", str(report), "--metrics", ",".join(metrics)]
+    options += ["--csv", "--page", "raw", "--print-units", "base", "--log-file", str(report)]
+    run = [ncu, *options, *arguments]
     try:
-        done = subprocess.run(
-            [ncu, *options, *command],
-            stdin=subprocess.DEVNULL,
-            env=dict(env),
-            timeout=LIMIT_S,
-            check=False,
-        )
+        done = subprocess.run(run, **_RUN, env=dict(env), timeout=LIMIT_S, check=False)
     except OSError as err:
         raise NotCountedError(f"'{ncu}' does not start ({err.strerror}).") from err
     except subprocess.TimeoutExpired as err:
@@ -169,10 +137,7 @@ def parse_report(text: str) -> list[CountedLaunch]:
     Before and after it may stand lines of the profiler's own; a row of units follows the header.
     """
     lines = [line for line in text.splitlines() if line.startswith('"')]
-    rows = list(csv.DictReader(lines))
-    if not rows:
-        return []
-    units, launches = rows[0], [row for row in rows if (row.get("ID") or "").isdigit()]
+    units, *rows = csv.DictReader(lines) if lines else [{}]
     return [
         CountedLaunch(
             row["Kernel Name"].split("(")[0],
@@ -184,7 +149,8 @@ def parse_report(text: str) -> list[CountedLaunch]:
                 if name and "__" in name
             },
         )
-        for row in launches
+        for row in rows
+        if (row.get("ID") or "").isdigit()
     ]
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+from ..analysis.energy import chosen_cell
 from ..core.space import CACHE_STATES, Cell, ChosenCell, Problem
 from ..storage.wholefile import read_json
 
@@ -135,17 +136,7 @@ def explained_cells(files: Iterable[Path]) -> list[ChosenCell]:
     """
     whys = [why for file in files for d in read_json(file)["devices"] for why in d.get("whys", ())]
     return [
-        ChosenCell(
-            Cell(
-                why["kernel"],
-                why["dtype"],
-                why["variant"],
-                Problem(why["height"], why["width"]),
-                tuple(sorted(why["params"].items())),
-                why["cache_state"],
-            ),
-            "what binds the fastest launch",
-        )
+        chosen_cell({**why, **why["params"]}, list(why["params"]), "what binds the fastest launch")
         for why in sorted(whys, key=lambda why: (why["kernel"], why["dtype"], why["height"]))
     ]
 

@@ -49,5 +49,4 @@ rule cells:
 
 
 complete_rules(flow, workflow)
-remake_damaged(flow, workflow)
 check_at_start(flow, workflow)

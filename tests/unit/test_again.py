@@ -15,7 +15,7 @@ from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
-from gpushmoo.planning.snakemake_hooks import cells_ended_as, sentence, shards_anew
+from gpushmoo.planning.snakemake_hooks import cells_ended_as, remaking, sentence
 from gpushmoo.storage.store import write_parquet
 
 CELLS = make_cells()
@@ -33,6 +33,15 @@ def write_shard(path: Path, *kinds: str) -> str:
     result = measure_cells(FakeDevice(faults=faults), CELLS).result
     write_parquet(cell_table(result, FOLDER.workload, INFO, AXES), path, {"axes": AXES})
     return str(path)
+
+
+class Product(str):
+    """An output of a rule whose only wildcard is the path."""
+
+    is_storage = False
+
+    def apply_wildcards(self, path: str) -> Product:
+        return Product(path)
 
 
 @pytest.fixture
@@ -77,15 +86,17 @@ def test_exactly_the_shards_with_such_cells_are_forced(
     main: bool,
     forced: list[int],
     shards: list[str],
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     workflow = SimpleNamespace(is_main_process=main, dag=SimpleNamespace(forcefiles=set()))
-    flow: Any = SimpleNamespace(
-        config=SimpleNamespace(again=again), shard_files=shards, shard_file=lambda path: path
-    )
-    names_no_input = shards_anew(flow, workflow)
+    flow: Any = Flow.__new__(Flow)
+    flow.config, flow.results = SimpleNamespace(again=again, dataset=None), tmp_path
+    flow.shard_files = [shards[i] for i in (0, 1, 2)]
+    rule = SimpleNamespace(wildcard_names={"shard"}, output=[Product("")])
+    names_no_input = remaking(flow, workflow, rule)
     # Snakemake asks more than once.
-    assert [names_no_input(path) for path in shards * 2] == [[]] * 10
+    assert [names_no_input(path) for path in shards[:3] * 2] == [[]] * 6
     assert workflow.dag.forcefiles == {shards[i] for i in forced}
     said = capsys.readouterr().err
     # All is counted once.

@@ -159,7 +159,7 @@ def test_two_jobs_for_each_device_run_on_this_host(
     workflow: FakeWorkflow, device: Any, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpushmoo.devices.cuda.backend.count_devices", lambda: 2)
-    config = SimpleNamespace(device=device)
+    config = {"device": device}
     flow: Any = SimpleNamespace(gpu_backend=BACKENDS["cuda"], config=config)
     limit_gpus(flow, workflow)
     assert workflow.global_resources.get("gpu") == limit

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from gpushmoo.planning.snakemake_hooks import damage, damage_of_shard
+from gpushmoo.planning.snakemake_hooks import damage
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import DamagedFileError
@@ -176,7 +177,7 @@ def test_damage_to_every_product_is_seen_at_the_next_start(
     for name, (_, data) in products(finished.results).items():
         copied, is_shard = tmp_path / name, name.startswith("cells")
         product = tmp_path / "dataset" if name.startswith("dataset") else copied
-        look = damage_of_shard if is_shard else damage
+        look = partial(damage, ends_alone=is_shard)
         assert look(product) is None
         for kind, damaged in DAMAGE.items():
             # Of a stream's bytes, and of a table without rows, nobody computes a sum.
@@ -211,7 +212,6 @@ def test_damaged_products_are_named_and_made_anew_and_nothing_is_measured(
     assert len(figures) > 1
     damaged = {
         **dict.fromkeys(figures, "half"),
-        "builds/copy2d_coalesced/float.json": "bit",
         "summary/ceiling.json": "empty",
         "summary/best.parquet": "bit",
         "summary/verdict.txt": "empty",

@@ -3,14 +3,11 @@ try:
     from gpushmoo.planning.digest import code_digest, page_digest
     from gpushmoo.planning.figure_plan import figure_labels, figure_note
     from gpushmoo.planning.snakemake_hooks import (
-        build_input,
         check_at_start,
         complete_rules,
         job_python,
         limit_gpus,
         load_flow,
-        remake_damaged,
-        shards_anew,
         tell_lost_jobs,
     )
 

@@ -42,8 +42,7 @@ use rule stage as build with:
 # what is measured.
 rule measure:
     input:
-        shards_anew(flow, workflow),
-        build=build_input(flow),
+        build=flow.build_file,
     output:
         flow.path("cells", "{sweep}", "{dtype}", "{shard}.parquet"),
     log:
@@ -70,8 +69,7 @@ rule measure:
 # launches a sample.
 use rule measure as repeat with:
     input:
-        shards_anew(flow, workflow),
-        build=build_input(flow),
+        build=flow.build_file,
         first=flow.first_repeat,
     output:
         flow.path("cells", "{sweep}", "{dtype}", "{shard}.repeat-{repeat}.parquet"),

@@ -14,13 +14,12 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from snakemake.common.configfile import load_configfile
-from snakemake.io import ancient
 from snakemake.path_modifier import PathModifier
 from snakemake.settings.types import DeploymentMethod, Quietness
 from snakemake.utils import update_config
@@ -36,6 +35,7 @@ from ..measuring.client import ADDRESS
 from ..storage.store import BadParquetError, check_table, is_whole, open_shard
 from ..storage.wholefile import DamagedFileError, read_summed, write_json
 from .config import Part, default_config, last_said, located, refuse_without_otava, with_whole_axes
+from .config_schema import ConfigError
 from .digest import code_digest, keep_read_code, module_digest
 from .flow import MEASURING, Flow
 from .sweeps import size_sentence
@@ -44,10 +44,10 @@ _YAML_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
 def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
-    """Check the configuration.
+    """The run of a checked configuration.
 
-    Only the process that the user started asks a device; jobs that read the Snakefile again (on a
-    cluster) do not, nor does `snakemake --lint`. Raises ValueError with one sentence.
+    Only the process that the user started asks a device, and not for `snakemake --lint`. Raises
+    ValueError with one sentence.
     """
     parts = _given(config, workflow)
     # `--config strict=true` arrives as a text.
@@ -77,7 +77,7 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
 
 
 def _given(config: Mapping[str, Any], workflow: Any) -> list[Part]:
-    """The parts of which the configuration is made, but for the defaults; the last one wins.
+    """The parts of the configuration without the defaults; the last one wins.
 
     A workflow that imports these rules may give the whole of it.
     """
@@ -89,10 +89,10 @@ def _given(config: Mapping[str, Any], workflow: Any) -> list[Part]:
 
 
 def _results(workflow: Any) -> Path:
-    """Where the runs' folders lie, with the prefix that a workflow may give that imports the rules.
+    """The folder of all runs, with the prefix of a workflow that imports the rules.
 
-    All of the rules' paths come from the Flow, and so does the prefix. Snakemake gives it to inputs
-    and outputs alone, and to parameters not: it is kept from doing so.
+    All paths of the rules come from the Flow, and so does the prefix: Snakemake, which would prefix
+    inputs and outputs but no parameters, is kept from doing so.
     """
     modifier = workflow.modifier
     results = modifier.path_modifier.replace_prefix("results/")
@@ -101,25 +101,25 @@ def _results(workflow: Any) -> Path:
 
 
 def limit_gpus(flow: Flow, workflow: Any) -> None:
-    """Let two measuring jobs for each device that they claim run at once on this host.
+    """Let two measuring jobs for each claimed device run at once on this host.
 
-    Snakemake ignores ``resources: gpu=1`` on the host itself unless the total is told; a total that
-    the user gives (``--resources gpu=2``) stays. The lock lets one shard on a device; the other job
-    has its process ready when the device gets free, as several may at once.
+    Without a total, Snakemake ignores ``resources: gpu=1`` on the host itself; a total of the user
+    (``--resources gpu=2``) stays. A lock admits one shard to a device; the second job has its
+    process ready when the device gets free.
     """
     backend = flow.gpu_backend
     if backend is None or not _plans_jobs(workflow) or _on_cluster(workflow):
         return
     if "gpu" not in workflow.global_resources:
-        # Without any device, too: of 0 a job would claim nothing, and not be refused.
+        # Not 0 without any device: of 0 a job would claim nothing, and not be refused.
         workflow.register_resource("gpu", 2 * _devices(flow))
 
 
 def tell_lost_jobs(workflow: Any) -> None:
-    """Have Snakemake say on a cluster which job was lost and why.
+    """Have Snakemake print on a cluster which job was lost and why.
 
-    The default profile silences the rules, since measuring jobs say all that is worth reading. A
-    job that the scheduler has ended says nothing here, and Snakemake's own word would be silenced.
+    The default profile silences the rules, since measuring jobs print what is worth reading. A job
+    that the scheduler has ended prints nothing.
     """
     quiet: set[Quietness] | None = workflow.output_settings.quiet
     if _on_cluster(workflow) and quiet is not None:
@@ -127,25 +127,21 @@ def tell_lost_jobs(workflow: Any) -> None:
 
 
 def _plans_jobs(workflow: Any) -> bool:
-    """Whether this is the process that the user started, and not one that only lints.
+    """Whether this is the process that the user started, and it does more than lint.
 
-    Of both Snakemake says nothing else while it reads the rules: it lints without a look at the
-    environment's variables.
+    While rules are read, linting shows only in that Snakemake does not look at environment
+    variables.
     """
     return bool(workflow.is_main_process and workflow.check_envvars)
 
 
 def _on_cluster(workflow: Any) -> bool:
-    """Whether jobs run on other hosts.
-
-    Which executor runs them is not known while the rules are read, and a total that is set later is
-    not kept to. But only a cluster's has a number of nodes (``--jobs``).
-    """
+    """Whether jobs run on other hosts: only a cluster's executor has a number of nodes."""
     return workflow.resource_settings.nodes is not None
 
 
 def check_at_start(flow: Flow, workflow: Any) -> None:
-    """Have the folder and the device looked at, and the plan written, before the first job starts.
+    """Have `start_run` called before the first job starts.
 
     Snakemake passes over ``onstart:`` of rules that another workflow imports. That one's own may
     stand before or after.
@@ -154,13 +150,9 @@ def check_at_start(flow: Flow, workflow: Any) -> None:
 
     def with_ours(theirs: Callable[[Any], None]) -> Callable[[Any], None]:
         def both(log: Any) -> None:
-            refuse_unwritable(flow, workflow)
-            refuse_without_device(flow, workflow, rules)
-            refuse_without_program(flow, workflow, rules)
-            write_plan(flow, workflow)
-            serve_measuring(flow, workflow, rules)
-            tell_noted(flow, workflow)
-            start_jobs_when_ready(workflow)
+            if workflow.is_main_process:
+                jobs = [job for job in workflow.dag.needrun_jobs() if job.rule in rules]
+                start_run(flow, workflow, jobs)
             theirs(log)
 
         return both
@@ -169,11 +161,61 @@ def check_at_start(flow: Flow, workflow: Any) -> None:
     workflow.onstart = lambda theirs: register(with_ours(theirs))
 
 
+def start_run(flow: Flow, workflow: Any, jobs: Sequence[Any]) -> None:
+    """Check folder, device and programs, write the plan and start measuring servers for `jobs`.
+
+    Raises SystemExit with one sentence.
+    """
+    try:
+        refuse_unwritable(flow.results)
+        if workflow.local_exec and any(job.resources.get("gpu", 0) for job in jobs):
+            refuse_without_device(flow)
+        if flow.config.earlier and any(job.rule.name.endswith("history") for job in jobs):
+            refuse_without_otava(flow.config.earlier["otava"])
+        if flow.measures:
+            # Jobs that outlived an earlier run see by it what is planned now.
+            write_json(Path(flow.path(PLAN_FILE)), flow.plan.as_plain())
+    except OSError as err:
+        reason = f"'{flow.path(PLAN_FILE)}' could not be written ({err.strerror})."
+        raise SystemExit(f"gpushmoo: {reason}") from None
+    except (ValueError, NoDeviceError) as err:
+        raise SystemExit(f"gpushmoo: {err}") from None
+    measured = any("shard" in job.rule.wildcard_names for job in jobs)
+    if measured and workflow.local_exec and not _in_environments(workflow):
+        start_servers(_devices(flow))
+    tell_noted(flow, jobs)
+    start_jobs_when_ready(workflow)
+
+
+def refuse_unwritable(results: Path) -> None:
+    """Raise ConfigError where the run's folder cannot be written to."""
+    folder = next(p for p in (results, *results.parents) if p.exists())
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(
+            f"'{folder}' cannot be written to (read-only, or another user's); nothing "
+            "was started: make it writable, or choose another name by the key 'run'."
+        )
+
+
+def refuse_without_device(flow: Flow) -> None:
+    """Raise ConfigError where jobs need a GPU and there is none.
+
+    Where there seems to be one it is not opened, which would take two seconds; should it not be
+    usable, the measuring jobs say so.
+    """
+    backend = flow.gpu_backend
+    if backend is not None and functions_of(backend).count_devices() == 0:
+        try:
+            probe(flow.choice)
+        except NoDeviceError as err:
+            raise ConfigError(f"backend: {err}") from err
+
+
 def start_jobs_when_ready(workflow: Any) -> None:
     """Take Snakemake's own limit on starts of jobs (100 a second) from jobs of this host.
 
     Under it every job that ends leaves a timer that wakes the scheduler each second from then on,
-    and the run's end waits for the last of them. A limit that the user gives stays.
+    and the run's end waits for the last of them. A limit of the user stays.
     """
     limit = workflow.scheduler.job_rate_limiter
     is_default = limit is not None and (limit.max_jobs, limit.timespan) == (100, 1)
@@ -190,15 +232,6 @@ def job_python(workflow: Any) -> Callable[[Any, Any], str]:
 def _in_environments(workflow: Any) -> bool:
     """Whether jobs run in conda environments of their own."""
     return DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-
-
-def serve_measuring(flow: Flow, workflow: Any, rules: Collection[Any]) -> None:
-    """Start the measuring servers: one for each device that shards are measured on here."""
-    if not (workflow.is_main_process and workflow.local_exec) or _in_environments(workflow):
-        return
-    jobs = (job for job in workflow.dag.needrun_jobs() if job.rule in rules)
-    if any("shard" in job.rule.wildcard_names for job in jobs):
-        start_servers(_devices(flow))
 
 
 def start_servers(number: int) -> list[subprocess.Popen[bytes]]:
@@ -240,114 +273,25 @@ def _devices(flow: Flow) -> int:
     return max(1, functions_of(backend).count_devices())
 
 
-def refuse_without_device(flow: Flow, workflow: Any, rules: Collection[Any]) -> None:
-    """Say once, before any job starts, that shards are to be measured on a device that is missing.
-
-    Asked only when something is to be measured here, which is what jobs of the `rules` that take a
-    GPU do: a report of finished shards needs no device. Where there seems to be one nothing is
-    asked, which would take two seconds; should it not be usable, the measuring jobs say so. Raises
-    SystemExit with one sentence.
-    """
-    backend = flow.gpu_backend
-    if backend is None or not (workflow.is_main_process and workflow.local_exec):
-        return
-    if functions_of(backend).count_devices() > 0:
-        return
-    jobs = (job for job in workflow.dag.needrun_jobs() if job.rule in rules)
-    if any(job.resources.get("gpu", 0) for job in jobs):
-        try:
-            probe(flow.choice)
-        except NoDeviceError as err:
-            raise SystemExit(f"gpushmoo: backend: {err}") from None
-
-
-def refuse_without_program(flow: Flow, workflow: Any, rules: Collection[Any]) -> None:
-    """Say once, before any job starts, that the program which a history needs is missing.
-
-    Raises SystemExit with one sentence.
-    """
-    if flow.config.earlier is None or not workflow.is_main_process:
-        return
-    jobs = (job.rule for job in workflow.dag.needrun_jobs())
-    if any(rule.name.endswith("history") and rule in rules for rule in jobs):
-        try:
-            refuse_without_otava(flow.config.earlier["otava"])
-        except ValueError as err:
-            raise SystemExit(f"gpushmoo: {err}") from None
-
-
-def refuse_unwritable(flow: Flow, workflow: Any) -> None:
-    """Say once, before any job starts, that the results' folder cannot be written to.
-
-    Raises SystemExit with one sentence.
-    """
-    if not workflow.is_main_process:
-        return
-    folder = next(p for p in (flow.results, *flow.results.parents) if p.exists())
-    if not os.access(folder, os.W_OK):
-        raise SystemExit(
-            f"gpushmoo: '{folder}' cannot be written to (read-only, or another user's); nothing "
-            "was started: make it writable, or choose another name by the key 'run'."
-        )
-
-
-def write_plan(flow: Flow, workflow: Any) -> None:
-    """Leave word of what is now to be measured, for jobs that outlived an earlier run.
-
-    Raises SystemExit with one sentence when it cannot be written.
-    """
-    if not workflow.is_main_process or not flow.measures:
-        return
-    path = Path(flow.path(PLAN_FILE))
-    try:
-        write_json(path, flow.plan.as_plain())
-    except OSError as err:
-        raise SystemExit(f"gpushmoo: '{path}' could not be written ({err.strerror}).") from None
-
-
-def tell_noted(flow: Flow, workflow: Any) -> None:
-    """Say which files are made of those of which chapters want it said, and why."""
-    jobs = workflow.dag.needrun_jobs() if workflow.is_main_process else ()
+def tell_noted(flow: Flow, jobs: Iterable[Any]) -> None:
+    """Print which files are made for a reason that a chapter wants told."""
     made = {str(file) for job in jobs for file in job.output}
-    reasons = {
-        file: why for c in flow.config.chapters.values() for file, why in c.plan.noted.items()
-    }
+    noted = [chapter.plan.noted for chapter in flow.config.chapters.values()]
+    reasons = {file: why for files in noted for file, why in files.items()}
     for reason in sorted(set(reasons.values())):
         if names := sorted(Path(f).name for f in made if reasons.get(f) == reason):
             print(f"gpushmoo: made anew, as {reason}: {', '.join(names)}.", file=sys.stderr)
 
 
-def shards_anew(flow: Flow, workflow: Any) -> Callable[[Any], list[str]]:
-    """An input function for the measuring rules: names no file, has some shards made again.
-
-    These are those with cells that the key `again` names; it is said on the terminal which and how
-    many. It forces files as `remake_damaged` does.
-    """
-
-    @cache
-    def asked_again() -> frozenset[str]:
-        counts = cells_ended_as(flow.config.again, flow.shard_files)
-        print(f"gpushmoo: {sentence(counts)}", file=sys.stderr)
-        return frozenset(counts)
-
-    def no_input(wildcards: Any) -> list[str]:
-        path = flow.shard_file(wildcards)
-        if flow.config.again and workflow.is_main_process and path in asked_again():
-            workflow.dag.forcefiles.add(path)
-        return []
-
-    return no_input
-
-
 def complete_rules(flow: Flow, workflow: Any) -> None:
-    """Give every rule of ours with a script what follows from its script and name.
+    """Give every rule of ours what follows from its script, name and products.
 
-    The parameter ``code`` has its jobs run again: the digest of the function that the rule calls,
-    or of its script, and of all code that this imports. Taken of the rule, it can miss none;
-    Snakemake itself knows but the script's time. A rule that names no log gets one, and a
-    benchmark, and its jobs run on this host.
+    The parameter ``code`` is the digest of the function that the rule calls, or of its script, and
+    of all code that this imports; a change has its jobs run again. A rule that names no log gets
+    one, and a benchmark, and its jobs run on this host. An input function has products made again.
     """
     for rule in workflow.modifier.rules:
+        rule.set_input(remaking(flow, workflow, rule))
         if rule.script is None:
             continue
         script = rule.basedir.join(rule.script).get_path_or_uri(secret_free=True)
@@ -365,43 +309,18 @@ def complete_rules(flow: Flow, workflow: Any) -> None:
     keep_read_code()
 
 
-def build_input(flow: Flow) -> Callable[[Any], str | list[str]]:
-    """The input function of the measuring rules that names the build file.
+def remaking(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]:
+    """An input function that names no file and has products of `rule` made again.
 
-    What changes a build file changes what is measured, so a new one measures anew. One that is
-    only damaged is made again and, as an ancient() input, measures nothing. It may not always be
-    ancient(): Snakemake then passes over the measuring jobs behind a build that runs again,
-    whatever reason of their own they have.
+    These are damaged ones, and shards with cells that the key `again` names. Snakemake calls it
+    while it builds its graph, the only time at which forced files can be added. Forcing a file
+    leaves a dry run without effect, as deleting it would not. Files in a storage are not looked at.
     """
-    is_damaged = cache(lambda path: damage(Path(path)) is not None)
-
-    def build_file(wildcards: Any) -> str | list[str]:
-        path = flow.build_file(wildcards)
-        return ancient(path) if isinstance(path, str) and is_damaged(path) else path
-
-    return build_file
-
-
-def remake_damaged(flow: Flow, workflow: Any) -> None:
-    """Have the damaged products of every rule of ours made again; each is named once.
-
-    Every rule gets one more input function, which names no file. Snakemake calls it for each job,
-    for some more than once, while it builds its graph, which is the only time at which the set of
-    forced files exists and can still be added to (its own ``--rerun-incomplete`` does the same).
-    Forcing a file, rather than deleting it, leaves a dry run without effect. What lies in a storage
-    is not looked at.
-    """
-    for rule in workflow.modifier.rules:
-        rule.set_input(_forcing(flow, workflow, rule))
-
-
-def _forcing(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]:
-    """The input function of a rule that has its damaged products made again."""
     measures = "shard" in rule.wildcard_names
 
     @cache
     def is_damaged(path: str) -> bool:
-        fault = (damage_of_shard if measures else damage)(Path(path))
+        fault = damage(Path(path), ends_alone=measures)
         if measures and Path(flow.dataset).exists() and not Path(path).exists():
             # Snakemake itself does not miss what only finished files were made of.
             fault = f"'{path}' is missing."
@@ -413,22 +332,41 @@ def _forcing(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]
     def no_input(wildcards: Any) -> list[str]:
         if workflow.is_main_process:
             outputs = (file.apply_wildcards(wildcards) for file in rule.output)
-            paths = (str(file) for file in outputs if not file.is_storage)
-            workflow.dag.forcefiles.update(path for path in paths if is_damaged(path))
+            paths = [str(file) for file in outputs if not file.is_storage]
+            forced = {path for path in paths if is_damaged(path)}
+            if measures and flow.config.again:
+                forced |= asked_again(flow).intersection(paths)
+            workflow.dag.forcefiles.update(forced)
         return []
 
     return no_input
 
 
+@cache
+def asked_again(flow: Flow) -> frozenset[str]:
+    """The shards with cells that the key `again` names; prints their number."""
+    counts = cells_ended_as(flow.config.again, flow.shard_files)
+    print(f"gpushmoo: {sentence(counts)}", file=sys.stderr)
+    return frozenset(counts)
+
+
 def cells_ended_as(
     statuses: Collection[Status], paths: Iterable[str]
 ) -> dict[str, Counter[Status]]:
-    """How many cells ended with each of `statuses`, by the path of every shard that has any.
+    """Number of cells that ended with each of `statuses`, by path of the shards that have any.
 
-    A shard that is not there, or damaged, has none: it is measured anew for that.
+    A shard that is missing or damaged has none: it is measured anew for that.
     """
     counts = {path: _count(statuses, Path(path)) for path in paths if Path(path).exists()}
     return {path: cells for path, cells in counts.items() if cells}
+
+
+def _count(statuses: Collection[Status], path: Path) -> Counter[Status]:
+    try:
+        ended = open_shard(path).table().column("status").to_pylist()
+    except BadParquetError:
+        return Counter()
+    return Counter(Status(status) for status in ended if status in statuses)
 
 
 def sentence(counts: Mapping[str, Counter[Status]]) -> str:
@@ -441,43 +379,24 @@ def sentence(counts: Mapping[str, Counter[Status]]) -> str:
     return f"again: {cells.total()} cells ({parts}) in {shards}, measured again with later repeats."
 
 
-def _count(statuses: Collection[Status], path: Path) -> Counter[Status]:
-    try:
-        ended = open_shard(path).table().column("status").to_pylist()
-    except BadParquetError:
-        return Counter()
-    return Counter(Status(status) for status in ended if status in statuses)
+def damage(path: Path, ends_alone: bool = False) -> str | None:
+    """What is wrong with a product, in one sentence; None where it is whole or missing.
 
-
-def damage(path: Path) -> str | None:
-    """What is wrong with a product of any rule but the measuring ones, in one sentence.
-
-    None for one that is as it was written, and for one that is not there. A file is read whole;
-    of a folder both ends of each Parquet file are looked at.
+    A file is read whole. With `ends_alone`, as of a shard, which may hold gigabytes, and of each
+    Parquet file in a folder only both ends are looked at.
     """
     if not path.exists():
         return None
     try:
         if path.is_dir():
-            _glance(path)
-        elif path.suffix == ".parquet":
-            check_table(path)
-        else:
-            read_summed(path)
+            for file in path.rglob("[!.]*.*"):
+                if file.stat().st_size == 0 or (file.suffix == ".parquet" and not is_whole(file)):
+                    name = file.relative_to(path)
+                    raise BadParquetError(path, f"is not whole: '{name}' is cut off.")
+        elif not ends_alone:
+            (check_table if path.suffix == ".parquet" else read_summed)(path)
+        elif not is_whole(path):
+            raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
     except DamagedFileError as err:
         return str(err)
     return None
-
-
-def _glance(folder: Path) -> None:
-    for path in folder.rglob("[!.]*.*"):
-        if path.stat().st_size == 0 or (path.suffix == ".parquet" and not is_whole(path)):
-            name = path.relative_to(folder)
-            raise BadParquetError(folder, f"is not whole: '{name}' is cut off.")
-
-
-def damage_of_shard(path: Path) -> str | None:
-    """As `damage`, for a shard: looks at both ends alone, since it may hold gigabytes."""
-    if not path.exists() or is_whole(path):
-        return None
-    return f"'{path}' is not a whole Parquet file (truncated or foreign)."

@@ -1,11 +1,12 @@
-"""Many runs as one history, with change points from a program that stands for otava."""
+"""Many runs as one history: change points, causes, what the summary, report and explorer say."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import gpushmoo
@@ -13,22 +14,32 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import record
 from gpushmoo.comparing import CompareError
 from gpushmoo.comparing.history import (
     CHANGE_POINTS_SCHEMA,
     HISTORY_SCHEMA,
     History,
     history_of,
+    read_history,
     read_runs,
+    run_history,
     series_changes,
 )
 from gpushmoo.comparing.runs import RunCells
-from gpushmoo.core.paths import ROOT
-from gpushmoo.figures.timelines import draw_timelines
+from gpushmoo.core.run_plan import PLAN_FILE
+from gpushmoo.explorer.payload import group_key, over_runs
+from gpushmoo.figures.timelines import MOST_PANELS, draw_timelines, history_figure
 from gpushmoo.interactive.shell import main
+from gpushmoo.planning.config import read_earlier, refuse_without_otava
+from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.report.study_pages import history_findings, history_page
+from gpushmoo.storage.dataset import PROVENANCE, runs_in
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_summed
 from histories import made, otava_in, program_of
+from matplotlib.figure import Figure
+from test_figures import assert_readable
 
 
 @pytest.fixture
@@ -36,8 +47,31 @@ def otava(tmp_path: Path) -> str:
     return otava_in(tmp_path)
 
 
+def standing_for(monkeypatch: pytest.MonkeyPatch, runs: Mapping[str, RunCells]) -> None:
+    """Have folders of these names read as runs; others cannot be."""
+
+    def read(place: object) -> RunCells:
+        name = Path(str(place)).name
+        if name not in runs:
+            raise CompareError(f"'{place}' does not exist; name a run's folder.")
+        return runs[name]
+
+    monkeypatch.setattr("gpushmoo.comparing.history.read_run", read)
+
+
 def bests_of(found: History) -> pd.DataFrame:
     return found.changes[found.changes["quantity"] == "bandwidth_gbs"]
+
+
+def only(run: RunCells, rows: pd.Series) -> RunCells:
+    return replace(run, cells=run.cells[rows])
+
+
+def without_copy(run: RunCells) -> RunCells:
+    return replace(run, cells=run.cells.assign(copy_gbs=np.nan))
+
+
+# Change points and their causes
 
 
 def test_a_slower_kernel_is_told_with_its_means_and_what_differs(otava: str) -> None:
@@ -62,9 +96,7 @@ def test_a_machine_that_changed_is_told_from_a_kernel(otava: str) -> None:
         "v1": "machine",
         "v2": "machine",
     }
-
-
-def test_a_kernel_whose_change_the_machine_hides_is_told_by_the_copy(otava: str) -> None:
+    # A kernel's change that the machine hides.
     found = history_of(made(slower=0.05, drift=-float(np.log(1.05))), otava)
     of_group = found.changes[found.changes["variant"] == "v0"]
     assert of_group["quantity"].tolist() == ["copy_gbs", "over_copy"]
@@ -81,7 +113,7 @@ print(json.dumps({{f"g{{i}}": told for i in range(3)}}))
 """
 
 
-@pytest.mark.parametrize("apart", [-2, -1, 0, 1, 2])
+@pytest.mark.parametrize("apart", [-2, -1, 1, 2])
 def test_changes_one_run_apart_are_one_change(apart: int, tmp_path: Path) -> None:
     found = history_of(made(), program_of(APART.format(apart=apart), tmp_path / "otava"))
     near = abs(apart) <= 1
@@ -91,16 +123,13 @@ def test_changes_one_run_apart_are_one_change(apart: int, tmp_path: Path) -> Non
 
 def test_nothing_is_told_apart_where_a_run_has_no_copy(otava: str) -> None:
     runs = made(slower=0.05)
-    runs[2] = replace(runs[2], cells=runs[2].cells.assign(copy_gbs=np.nan))
+    runs[2] = without_copy(runs[2])
     found = history_of(runs, otava)
     assert set(found.changes["quantity"]) == {"bandwidth_gbs"}
     assert found.changes["cause"].tolist() == ["not told apart"]
     assert "In 3 groups a run has no copy" in found.markdown()
-
-
-def test_groups_without_a_copy_are_drawn(otava: str) -> None:
-    runs = [replace(run, cells=run.cells.assign(copy_gbs=np.nan)) for run in made(slower=0.05)]
-    found = history_of(runs, otava)
+    # Groups without any copy are drawn, and written for the explorer.
+    found = history_of([without_copy(run) for run in runs], otava)
     figure = draw_timelines(found.rows, found.changes)
     drawn = [ax for ax in figure.axes if ax.axison]
     assert [ax.get_ylabel() for ax in drawn].count("copy (GB/s)") == 3
@@ -108,25 +137,24 @@ def test_groups_without_a_copy_are_drawn(otava: str) -> None:
     words = f"{100 * change:.1f} %".replace("-", "−")
     assert [text.get_text() for ax in drawn for text in ax.texts] == [words]
     plt.close(figure)
+    groups = over_runs(found)["groups"].values()
+    assert all(group["copy"] == [None] * 8 for group in groups)
 
 
-def test_too_few_runs_are_told(otava: str) -> None:
-    assert "3 groups in fewer than 4 runs" in history_of(made(n=3), otava).markdown()
-
-
-def test_runs_of_the_same_thing_have_no_change_point(otava: str) -> None:
-    found = history_of(made(), otava)
+def test_runs_of_the_same_thing_have_no_change_point_and_too_few_are_told(otava: str) -> None:
+    found = history_of(made(n=3), otava)
     assert found.changes.empty
     assert list(found.changes.columns) == CHANGE_POINTS_SCHEMA.names
     assert "Of 3 groups no best changed by 1.00 % or more." in found.markdown()
+    assert "3 groups in fewer than 4 runs" in found.markdown()
+    assert "in fewer than" not in history_of(made(n=4), otava).markdown()
 
 
 def test_a_group_that_some_runs_lack_counts_its_own_runs(otava: str) -> None:
     """The place that otava tells is one among the runs that have the group."""
     runs = made(slower=0.05)
     for i in (0, 5):
-        cells = runs[i].cells
-        runs[i] = replace(runs[i], cells=cells[cells["variant"] != "v0"])
+        runs[i] = only(runs[i], runs[i].cells["variant"] != "v0")
     (change,) = bests_of(history_of(runs, otava)).to_dict("records")
     assert (change["number"], change["run"]) == (5, "r5")
 
@@ -136,11 +164,12 @@ def test_a_best_among_other_cells_is_told(otava: str) -> None:
     runs = made(n=6)
     for i in (3, 4, 5):
         cells = runs[i].cells
-        runs[i] = replace(runs[i], cells=cells[(cells["variant"] != "v1") | (cells["block"] > 1)])
-    found = bests_of(history_of(runs, otava))
-    assert [(c["variant"], c["run"]) for c in found.to_dict("records")] == [("v1", "r4")]
-    assert found["differences"].tolist() == [["verified cells: 6 → 4"]]
-    assert "| verified cells: 6 → 4 |" in history_of(runs, otava).markdown()
+        runs[i] = only(runs[i], (cells["variant"] != "v1") | (cells["block"] > 1))
+    found = history_of(runs, otava)
+    (change,) = bests_of(found).to_dict("records")
+    assert (change["variant"], change["run"]) == ("v1", "r4")
+    assert change["differences"] == ["verified cells: 6 → 4"]
+    assert "| verified cells: 6 → 4 |" in found.markdown()
 
 
 def test_rows_hold_the_best_of_each_run(otava: str) -> None:
@@ -151,45 +180,9 @@ def test_rows_hold_the_best_of_each_run(otava: str) -> None:
     assert set(rows["candidates"]) == {6}
     first = rows[(rows["number"] == 1) & (rows["variant"] == "v1")].iloc[0]
     cells = runs[0].cells
-    of_group = cells[cells["variant"] == "v1"]
-    assert first["bandwidth_gbs"] == of_group["bandwidth_gbs"].max()
+    assert first["bandwidth_gbs"] == cells[cells["variant"] == "v1"]["bandwidth_gbs"].max()
     assert first["params"] == "block=0"
     assert first["over_copy"] == pytest.approx(first["bandwidth_gbs"] / first["copy_gbs"])
-
-
-def test_runs_come_in_the_order_in_which_they_were_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    runs = {run.name: run for run in made(n=3)}
-    monkeypatch.setattr("gpushmoo.comparing.history.read_run", lambda place: runs[str(place)])
-    assert [run.name for run in read_runs(["r3", "r1", "r2"])] == ["r1", "r2", "r3"]
-
-
-def test_tables_summary_and_pictures_are_written(
-    otava: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    runs = {run.name: run for run in made(slower=0.05, drift=0.1)}
-    monkeypatch.setattr("gpushmoo.comparing.history.read_run", lambda place: runs[str(place)])
-    # Continuous integration sets it, and otava takes it for an option of its own.
-    monkeypatch.setenv("BRANCH", "main")
-    out = tmp_path / "out"
-    assert main(["history", *runs, "--otava", otava, "--out", str(out)]) == 0
-    printed = capsys.readouterr().out
-    assert read_summed(out / "summary.md").decode().startswith(printed.rstrip("\n"))
-    assert "![made](made.svg)" in read_summed(out / "summary.md").decode()
-    assert "* The machine: the runtime's own copy changed from r5 on in 3 groups" in printed
-    rows = read_table(out / "history.parquet", HISTORY_SCHEMA)
-    changes = read_table(out / "change_points.parquet", CHANGE_POINTS_SCHEMA)
-    assert rows.num_rows == 24
-    assert changes.num_rows == printed.count("| r5 (5) |") + 3 + 1
-    svg = read_summed(out / "made.svg").decode()
-    words = "".join(ElementTree.fromstring(svg).itertext())
-    assert words.count("best (GB/s)") == words.count("copy (GB/s)") == 3
-    # Of the best and of the copy, in each panel.
-    assert words.count(" %") == 6
 
 
 @pytest.mark.parametrize(
@@ -212,19 +205,6 @@ def test_a_program_that_answers_otherwise_is_named(
     assert "'" + program in str(told.value)
 
 
-def test_without_the_program_a_sentence_says_how_it_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    recorded = str(ROOT / "reports/reference/nvidia-h200-repeated/r00")
-    assert main(["history", recorded, recorded]) == 2
-    said = capsys.readouterr().err
-    assert "'otava' is not on the PATH" in said
-    assert "pip install apache-otava" in said
-    with pytest.raises(CompareError, match="is no program"):
-        history_of(made(n=2), str(tmp_path / "none"))
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -244,11 +224,245 @@ def test_what_makes_no_history_is_refused(
         history_of(made(n=2), otava, 1.5)
 
 
+# How it is asked for
+
+
+def test_runs_come_in_the_order_of_time_with_as_much_of_their_path_as_tells_them_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    standing_for(monkeypatch, {run.name: run for run in made(n=3)})
+    for places, names in (
+        (["r3", "r1", "r2"], ["r1", "r2", "r3"]),
+        (["b/tue/r1", "a/mon/r1", "a/tue/r1"], ["b/tue/r1", "a/mon/r1", "a/tue/r1"]),
+        (["a/r1", "b/r2"], ["r1", "r2"]),
+        (["a/r1", "a/r1"], ["r1", "r1"]),
+    ):
+        assert [run.name for run in read_runs(places)] == names
+
+
+def test_tables_summary_and_pictures_are_written(
+    otava: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = {run.name: run for run in made(slower=0.05, drift=0.1)}
+    standing_for(monkeypatch, runs)
+    # Continuous integration sets it, and otava takes it for an option of its own.
+    monkeypatch.setenv("BRANCH", "main")
+    out = tmp_path / "out"
+    assert main(["history", *runs, "--otava", otava, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert read_summed(out / "summary.md").decode().startswith(printed.rstrip("\n"))
+    assert "![made](made.svg)" in read_summed(out / "summary.md").decode()
+    assert "* The machine: the runtime's own copy changed from r5 on in 3 groups" in printed
+    rows = read_table(out / "history.parquet", HISTORY_SCHEMA)
+    changes = read_table(out / "change_points.parquet", CHANGE_POINTS_SCHEMA)
+    assert rows.num_rows == 24
+    assert changes.num_rows == printed.count("| r5 (5) |") + 3 + 1
+    svg = read_summed(out / "made.svg").decode()
+    words = "".join(ElementTree.fromstring(svg).itertext())
+    assert words.count("best (GB/s)") == words.count("copy (GB/s)") == 3
+    # Of the best and of the copy, in each panel.
+    assert words.count(" %") == 6
+
+
+def test_without_the_program_a_sentence_says_how_it_is_installed(
+    tmp_path: Path,
+    otava: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    refuse_without_otava(otava)
+    standing_for(monkeypatch, {run.name: run for run in made(n=2)})
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    assert main(["history", "r1", "r2"]) == 2
+    said = capsys.readouterr().err
+    assert "'otava' is not on the PATH" in said
+    assert "pip install apache-otava" in said
+    with pytest.raises(CompareError, match="is no program"):
+        history_of(made(n=2), str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match=r"^otava: 'otava' is not on the PATH; change"):
+        refuse_without_otava(None)
+
+
 def test_recorded_runs_are_read(otava: str, tmp_path: Path) -> None:
-    folder = ROOT / "reports/reference/nvidia-h200-repeated"
-    found = gpushmoo.history([folder / "r01", folder / "r00"], otava=otava, out=tmp_path)
+    places = [record(f"nvidia-h200-repeated/{run}") for run in ("r01", "r00")]
+    found = gpushmoo.history(places, otava=otava, out=tmp_path)
     assert found.rows.drop_duplicates("number")["run"].tolist() == ["r00", "r01"]
-    assert sorted(path.name for path in tmp_path.glob("*.svg")) == sorted(
-        f"{kernel}.svg" for kernel in set(found.rows["kernel"])
+    assert {path.stem for path in tmp_path.glob("*.svg")} == set(found.rows["kernel"])
+
+
+# A run beside earlier ones: its stage, the report's page, the explorer's lines
+
+
+def test_what_cannot_be_taken_in_is_named_and_costs_nothing(
+    otava: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runs = {run.name: run for run in made(n=5)}
+    runs["r2"] = replace(runs["r2"], provenance=[{"protocol_version": 0}])
+    # Only groups of the run itself are shown.
+    runs["r1"] = only(runs["r1"], runs["r1"].cells["variant"] != "v1")
+    own = only(runs["r5"], runs["r5"].cells["variant"] != "v2")
+    standing_for(monkeypatch, {**runs, "dataset": own})
+    found = run_history(Path("dataset"), "mine", ["r3", "gone", "r2", "r1"], otava, 0.01)
+    named = found.rows[["variant", "run"]].itertuples(index=False, name=None)
+    assert list(named) == [
+        *(("v0", run) for run in ("r1", "r3", "mine")),
+        *(("v1", run) for run in ("r3", "mine")),
+    ]
+    gone, other = found.left_out
+    assert gone.startswith("gone is left out: 'gone' does not exist")
+    assert other.startswith("r2 is left out: The runs were measured by different protocols")
+    kept = read_history(found.save(tmp_path / "h"))
+    assert kept.left_out == found.left_out
+    assert f"* {gone}" in found.markdown()
+    assert history_page(kept)["sentences"][1:3] == [gone, other]
+
+
+def test_the_first_run_has_no_history_yet_and_says_so(
+    otava: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: list[Figure]
+) -> None:
+    runs = {run.name: run for run in made(n=3)}
+    standing_for(monkeypatch, {**runs, "dataset": runs["r3"]})
+    found = run_history(Path("dataset"), "mine", [], otava, 0.01)
+    assert found.why == "There is no history: A history has two runs or more, not 1."
+    saved = found.save(tmp_path / "h")
+    kept = read_history(saved)
+    assert (kept.why, len(kept.rows), len(kept.changes)) == (found.why, 0, 0)
+    assert found.markdown() == f"**{found.why}**\n"
+    assert history_page(kept)["sentences"] == [found.why]
+    assert history_findings(kept) == []
+    assert over_runs(kept) == {"why": found.why, "runs": [], "groups": {}}
+    history_figure([saved / "history.parquet"], tmp_path / "history.svg")
+    note = json.loads((tmp_path / "history.json").read_text(encoding="utf-8"))
+    assert note["caption"] == found.why
+    # A program that fails costs the history alone, a run that cannot be read is an error.
+    failed = run_history(Path("dataset"), "mine", ["r1"], str(tmp_path / "none"), 0.01)
+    assert "is no program; change points need Apache Otava" in str(failed.why)
+    with pytest.raises(CompareError, match="does not exist"):
+        run_history(Path("absent"), "mine", [], None, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("runs", "words"),
+    [
+        ({"slower": 0.05, "since": 5, "n": 9}, "the kernel changed, not the machine"),
+        # Not recent, a gain, and no change.
+        ({"slower": 0.05, "since": 5, "n": 10}, None),
+        ({"slower": -0.05}, None),
+        ({}, None),
+        ({"drift": 0.05}, "the machine changed, as the runtime's own copy shows (2 more groups"),
+        ({"slower": 0.1, "drift": 0.05}, "the kernel and the machine changed (2 more groups lost"),
+    ],
+)
+def test_the_first_page_tells_of_recent_losses_alone(
+    otava: str, runs: dict[str, Any], words: str | None
+) -> None:
+    said = [finding.sentence for finding in history_findings(history_of(made(**runs), otava))]
+    assert len(said) == (words is not None)
+    assert words is None or words in said[0]
+
+
+def test_groups_that_changed_most_are_drawn_where_all_have_no_room(
+    otava: str, tmp_path: Path, written: list[Figure]
+) -> None:
+    one = history_of(made(slower=0.05), otava)
+    sizes = [{"height": 64 << i, "width": 64 << i} for i in range(20)]
+    change = one.changes["change"]
+    rows = pd.concat([one.rows.assign(**size) for size in sizes], ignore_index=True)
+    # Each size has larger changes than the one before.
+    changes = pd.concat(
+        [one.changes.assign(**size, change=change * (1 + i)) for i, size in enumerate(sizes)],
+        ignore_index=True,
     )
-    assert os.access(tmp_path / "summary.md", os.R_OK)
+    found = History(rows, changes, one.delta)
+    svg = tmp_path / "history.svg"
+    history_figure([found.save(tmp_path / "h") / "history.parquet"], svg)
+    titles = [ax.get_title(loc="left") for ax in written[0].axes if ax.get_title(loc="left")]
+    assert len(titles) == MOST_PANELS
+    assert all(f"{64 << i}² elements" in " ".join(titles) for i in range(8, 20))
+    assert_readable(written[0])
+    caption = json.loads(svg.with_suffix(".json").read_text(encoding="utf-8"))["caption"]
+    assert caption.endswith("Of 60 groups the 12 whose bests changed most.")
+    page = history_page(found)
+    assert len(page["rows"]) == 15
+    assert page["sentences"][-1].startswith("5 more change points are in history/")
+    # The largest first.
+    assert page["rows"][0][0].startswith(f"made, float, v0, {64 << 19} × {64 << 19}")
+
+
+def test_the_explorer_gets_each_group_by_its_names(otava: str) -> None:
+    found = history_of(made(slower=0.05), otava)
+    content = json.loads(json.dumps(over_runs(found)))
+    assert [run["run"] for run in content["runs"]] == [f"r{i}" for i in range(1, 9)]
+    assert content["runs"][0] == {"number": 1, "run": "r1", "day": "2026-01-01"}
+    first = found.rows[found.rows["variant"] == "v0"].iloc[0]
+    line = content["groups"][group_key(first.to_dict())]
+    assert line["number"] == list(range(1, 9))
+    assert line["best"][0] == pytest.approx(first["bandwidth_gbs"], rel=1e-4)
+    (change,) = [c for c in line["changes"] if c["of"] == "best"]
+    assert (change["number"], change["run"], change["cause"]) == (5, "r5", "kernel")
+    assert change["differences"] == ["code of made: old → new"]
+    others = [group for key, group in content["groups"].items() if "v0" not in key]
+    assert [group["changes"] for group in others] == [[], []]
+
+
+# The planning
+
+ASKED: dict[str, Any] = {"history": None, "otava": None, "delta": 0.01}
+
+
+def run_in(folder: Path, finished: bool = True) -> Path:
+    (folder / "dataset").mkdir(parents=True)
+    (folder / PLAN_FILE).touch()
+    if finished:
+        (folder / "dataset" / PROVENANCE).touch()
+    return folder
+
+
+def test_a_folder_of_runs_stands_for_its_finished_ones_without_the_run_itself(
+    tmp_path: Path,
+) -> None:
+    def earlier_runs(*folders: Path, otava: str | None = None) -> dict[str, Any]:
+        return {"earlier": [*map(str, folders)], "otava": otava, "delta": 0.01}
+
+    results = tmp_path / "results"
+    # The first run of all has no folder of runs yet.
+    assert read_earlier({**ASKED, "history": str(results)}, results / "own") == earlier_runs()
+    first, own = run_in(results / "a"), run_in(results / "own")
+    run_in(results / "going", finished=False)
+    (results / "planted" / "notes").mkdir(parents=True)
+    (results / "file.txt").touch()
+    mounted = run_in(results / "mounted", finished=False)
+    (mounted / "dataset" / "data").mkdir()
+    (mounted / "dataset" / "data" / PROVENANCE).touch()
+    found = read_earlier({**ASKED, "history": str(results)}, own)
+    assert found == earlier_runs(first, mounted)
+    several = {**ASKED, "history": [str(first), str(results)], "otava": "x"}
+    assert read_earlier(several, own) == earlier_runs(first, mounted, otava="x")
+    assert read_earlier({**ASKED, "history": str(own)}, own) == earlier_runs()
+    assert read_earlier(ASKED, own) is None
+
+
+def test_one_run_a_data_set_and_shards_stand_for_themselves(tmp_path: Path) -> None:
+    one = run_in(tmp_path / "one", finished=False)
+    assert runs_in(one) == [one]
+    assert runs_in(run_in(tmp_path / "other") / "dataset") == [tmp_path / "other" / "dataset"]
+    shards = tmp_path / "shards"
+    (shards / "copy" / "float").mkdir(parents=True)
+    assert runs_in(shards) == [shards]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"history": "nowhere"}, "history: 'nowhere' is not the folder of a run, of runs or of"),
+        ({"otava": "x"}, "otava: it finds change points in a history, and history is null."),
+    ],
+)
+def test_bad_words_on_a_history_are_refused(
+    asked: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="^" + sentence):
+        read_earlier({**ASKED, **asked}, tmp_path)

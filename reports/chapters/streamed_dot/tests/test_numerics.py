@@ -1,4 +1,4 @@
-"""The study of errors: every mode within its bound, refusals and wrong kernels in rows, bounds."""
+"""The study of errors: every mode within its bound, what goes wrong in rows, and its figure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 from conftest import ROOT
-from dot_products.summation import gamma, ill_conditioned, pairwise_depth, reference_dot
+from dot_products.summation import gamma, ill_conditioned, reference_dot
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import DeviceLostError, OutOfDeviceMemoryError
 from gpushmoo.devices.base import Device
 from gpushmoo.workloads.loader import load_kernel
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from streamed_dot import numerics
+from streamed_dot.figure_errors import LOOKS, errors
 from streamed_dot.numerics import (
     ERRORS_SCHEMA,
     ORDERS,
@@ -34,13 +37,14 @@ from streamed_dot.numerics import (
     run_study,
     tree_depth,
 )
+from test_figures import assert_readable, legend_of, note_of
 
 Array = npt.NDArray[Any]
 
 DOTS = ("dot_streamed", "dot_square", "dot_resident", "dot_cublas", "dot_host")
 FOLDERS = {name: load_kernel(ROOT / "kernels" / name) for name in DOTS}
 MODES = {mode.label: mode for mode in modes_of(FOLDERS)}
-SMALL = Study(sizes=(0, 1, 2, 3, 1000), conditions=(1e1, 1e4, 1e8, 1e16), length=1000)
+SMALL = Study((0, 1, 2, 3, 1000), (1e1, 1e4, 1e8, 1e16), 1000, 1)
 BLOCKED = ("streams", "streams and host", "resident", "blocks, all cores")
 
 
@@ -75,7 +79,7 @@ def test_every_mode_is_within_its_bound_on_all_data(device: Device, table: pd.Da
     missing = table[table["relative_error"].isna()]
     assert missing["message"].str.len().gt(0).all()
     # OpenCL has neither the library nor empty buffers.
-    refused = {("cuBLAS", n) for n in (*SMALL.sizes, SMALL.length)} | {("resident", 0)}
+    refused = {("cuBLAS", n) for n in (*SMALL.sizes, SMALL.condition_size)} | {("resident", 0)}
     assert set(zip(missing["mode"], missing["n"], strict=True)) <= refused
     for dtype in SMALL.dtypes:
         for n in (1, 2, 3, 1000):
@@ -89,15 +93,11 @@ def test_there_is_a_row_for_every_mode_and_data(device: Device, table: pd.DataFr
     expected = dict.fromkeys(MODES, 2 * (over_sizes + over_conditions))
     expected["squares, streams"] = 2 * over_sizes
     assert table["mode"].value_counts().to_dict() == expected
-    uniform = table[(table["condition"] <= UNIFORM) | (table["n"] == 0)]
-    assert len(uniform) == 2 * over_sizes * len(MODES)
-    assert set(uniform.loc[uniform["n"] > 0, "condition"]) == {UNIFORM}
     hard = table[table["condition"] > UNIFORM]
-    assert set(hard["n"]) == {SMALL.length}
+    assert len(table) - len(hard) == 2 * over_sizes * len(MODES)
     for _, rows in hard.groupby(["mode", "dtype"]):
         ratios = np.sort(rows["condition"]) / np.array(SMALL.conditions)
         assert ((ratios > 1 / 4) & (ratios < 4)).all()
-    assert set(table["backend"]) == {device.info.backend}
     assert set(table["device_name"]) == {device.info.name}
     streams = table[table["mode"] == "streams"].iloc[0]
     assert "streams 4, threads 256" in streams["params"]
@@ -150,7 +150,7 @@ def test_squares_are_never_ill_conditioned(device: Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["float", "double"])
 def test_uniform_data_are_those_of_a_sweep(device: Device, dtype: str) -> None:
-    study = Study(dtypes=(dtype,), sizes=(100,), conditions=(), seed=7)
+    study = Study((100,), (), 64, 7, (dtype,))
     (row,) = run_study(device, [MODES["streams"]], study).to_pylist()
     rng = np.random.default_rng([7, 1, 100])
     inputs = MODES["streams"].workload.inputs(numerics.Problem(1, 100), dtype, rng)
@@ -216,7 +216,7 @@ def test_memory_that_is_short_costs_the_modes_of_one_kernel(
         raise OutOfDeviceMemoryError("full")
 
     monkeypatch.setattr(numerics, "ReducedSpace", full)
-    study = Study(dtypes=("float",), sizes=(64,), conditions=())
+    study = Study((64,), (), 64, 1, ("float",))
     table = run_study(device, list(MODES.values()), study).to_pandas().set_index("mode")
     refused = ["resident", "cuBLAS"]
     assert table.loc[refused, "message"].tolist() == ["full", "full"]
@@ -267,16 +267,6 @@ def test_condition_numbers(x: list[float], y: list[float], expected: float) -> N
     assert found == pytest.approx(expected, nan_ok=True)
 
 
-@pytest.mark.parametrize("n", [1, 3, 4, 5, 64, 1000, 2**15, 2**17, 2**22, 2**26 + 1])
-def test_orders_are_ordered(n: int) -> None:
-    """A tree over threads that add up their share first lies between the two extremes."""
-    pairwise, tree, sequential = (ORDERS[o](n) for o in ("pairwise", "tree", "sequential"))
-    assert tree <= sequential
-    if n >= 64:
-        assert pairwise <= tree < sequential
-        assert pairwise <= pairwise_depth(n, 32) < sequential
-
-
 def test_depth_of_a_tree_made_by_hand() -> None:
     # A product, three additions of the four accumulators, four levels over 16 threads.
     assert tree_depth(64) == 1 + 3 + 4
@@ -292,3 +282,185 @@ def test_bounds_of_orders(dtype: str) -> None:
     assert order_bound("pairwise", 1024, dtype, 200.0) == 100 * gamma(11, u)
     assert order_bound("tree", 64, dtype, 2.0) == gamma(8, u)
     assert order_bound("sequential", round(1 / u), dtype, 2.0) == math.inf
+
+
+# The figure
+
+SIZES = tuple(2**e for e in range(6, 27, 5))
+CONDITIONS = tuple(10.0**e for e in range(2, 21, 2))
+ROUNDOFF = {"float": 2.0**-24, "double": 2.0**-53}
+SQUARES = "squares, streams"
+BOUNDS = [f"bound, {order}" for order in ORDERS]
+
+
+def point(mode: str, dtype: str, n: int, condition: float, error: float) -> dict[str, Any]:
+    kernel = "dot_square" if mode == SQUARES else "dot_streamed"
+    row = {"kernel": kernel, "mode": mode, "dtype": dtype, "n": n, "condition": condition}
+    found = {"value": 1 + error, "exact": 1.0, "relative_error": error}
+    return row | found | {"agrees": True, "message": None}
+
+
+def made_up(
+    modes: tuple[str, ...] = tuple(LOOKS), dtypes: tuple[str, ...] = ("float", "double")
+) -> pd.DataFrame:
+    """Mode number k errs by k + 1 roundings, times the condition number over 2."""
+    rows = []
+    for dtype in dtypes:
+        for k, mode in enumerate(modes):
+            u = (k + 1) * ROUNDOFF[dtype]
+            rows += [point(mode, dtype, n, UNIFORM, u) for n in SIZES]
+            hard = CONDITIONS if mode != SQUARES else ()
+            rows += [point(mode, dtype, 2**16, c, u * c / 2) for c in hard]
+    # As Arrow's booleans are where some are null.
+    return pd.DataFrame(rows).astype({"agrees": object})
+
+
+def caption_of(table: pd.DataFrame, tmp_path: Path) -> str:
+    errors(table, tmp_path / "a.svg")
+    return note_of(tmp_path / "a.svg")["caption"]
+
+
+def points(ax: Axes, label: str) -> dict[float, float]:
+    (line,) = [one for one in ax.lines if one.get_label() == label]
+    return dict(np.asarray(line.get_data()).T.tolist())
+
+
+@pytest.mark.parametrize(
+    ("modes", "dtypes"),
+    [
+        (tuple(LOOKS), ("float", "double")),
+        (("streams", "one loop"), ("float",)),
+        (("streams", "mine"), ("double",)),
+    ],
+)
+def test_figure_is_readable(
+    modes: tuple[str, ...], dtypes: tuple[str, ...], drawn: list[Figure], tmp_path: Path
+) -> None:
+    errors(made_up(modes, dtypes), tmp_path / "a.svg")
+    assert_readable(drawn[0])
+    assert legend_of(drawn[0]) == [*modes, *BOUNDS]
+    axes = drawn[0].axes
+    assert [ax.get_ylabel() for ax in axes[::2]] == [f"relative error, {d}" for d in dtypes]
+    labels = ["length n (elements)", "condition number (n = 2¹⁶)"]
+    assert [ax.get_xlabel() for ax in axes[-2:]] == labels
+    # A tick beyond 1 would stand beside the words that no digit is right.
+    assert all(ax.get_yticks().max() == 1.0 for ax in axes)
+
+
+def test_points_are_the_errors_and_bounds_those_of_the_orders(
+    drawn: list[Figure], tmp_path: Path
+) -> None:
+    errors(made_up(dtypes=("float",)), tmp_path / "a.svg")
+    lengths, conditions = drawn[0].axes
+    for k, mode in enumerate(LOOKS):
+        u = (k + 1) * ROUNDOFF["float"]
+        assert points(lengths, mode) == dict.fromkeys(map(float, SIZES), u)
+        hard = () if mode == SQUARES else CONDITIONS
+        assert points(conditions, mode) == {c: min(1.0, u * c / 2) for c in (UNIFORM, *hard)}
+    for order, label in zip(ORDERS, BOUNDS, strict=True):
+        for n, bound in points(lengths, label).items():
+            assert bound == order_bound(order, round(n), "float", UNIFORM) < 1
+        for condition, bound in points(conditions, label).items():
+            assert bound == order_bound(order, 2**16, "float", condition) < 1
+    # γ(n) is 1 at n·u = 1/2.
+    assert 2**22.8 < max(points(lengths, "bound, sequential")) < 2**23
+
+
+def test_errors_of_zero_are_on_the_lower_edge(drawn: list[Figure], tmp_path: Path) -> None:
+    table = made_up(dtypes=("float",))
+    said = "On the lower edge: the result is the double nearest to the exact one (error 0)."
+    assert said not in caption_of(table, tmp_path)
+    exact = (table["mode"] == "streams") & (table["n"] == 64)
+    table.loc[exact, "relative_error"] = 0.0
+    assert said in caption_of(table, tmp_path)
+    ax = drawn[-1].axes[0]
+    low = ax.get_ylim()[0]
+    assert points(ax, "streams")[64] == pytest.approx(low)
+    # Nothing that is not 0 comes near to it.
+    others = [y for mode in LOOKS for y in points(ax, mode).values() if y > 2 * low]
+    assert min(others) >= 5 * low
+
+
+@pytest.mark.usefixtures("drawn")
+def test_findings_on_the_longest_vectors(tmp_path: Path) -> None:
+    table = made_up(("streams", "one loop"))
+    longest = (table["n"] == SIZES[-1]) & (table["dtype"] == "float")
+    table.loc[longest & (table["mode"] == "one loop"), "relative_error"] = 1.234e-3
+    caption = caption_of(table, tmp_path)
+    single = "float, n = 2²⁶, uniform data: errors from 6.0·10⁻⁸ (streams) to 1.2·10⁻³ (one loop)"
+    bounds = "bounds above 1 (sequential), 3.2·10⁻⁵ (tree), 1.6·10⁻⁶ (pairwise)."
+    assert caption.startswith(f"{single}; {bounds} double, n = 2²⁶, uniform data: errors from ")
+    assert "bounds 7.5·10⁻⁹ (sequential), 5.9·10⁻¹⁴ (tree), 3.0·10⁻¹⁵ (pairwise)." in caption
+    finding = note_of(tmp_path / "a.svg")["finding"]
+    assert caption.startswith(finding)
+    assert finding.count("bounds") == 2
+
+
+@pytest.mark.usefixtures("drawn")
+def test_findings_on_conditions(tmp_path: Path) -> None:
+    """Streams err by one rounding, the loop by two: of float 10⁻⁷·condition/2, by about."""
+    table = made_up(("streams", "one loop"))
+    assert (
+        "float: the error of every mode reaches 1 from a condition number of 10⁸ on. "
+        "double: the error of a mode reaches 1 from a condition number of 10¹⁶ on, that of every "
+        "mode from 10¹⁸ on."
+    ) in caption_of(table, tmp_path)
+    few = caption_of(table[table["condition"] < 1e7], tmp_path)
+    assert few.count("no error reaches 1 up to a condition number of 10⁶.") == 2
+    # One that falls below 1 again is not the last.
+    table = made_up(("one loop",), ("float",))
+    table.loc[table["condition"] == 1e12, "relative_error"] = 0.5
+    assert "reaches 1 from a condition number of 10¹⁴ on" in caption_of(table, tmp_path)
+
+
+def test_modes_without_a_number_are_named(drawn: list[Figure], tmp_path: Path) -> None:
+    table = made_up()
+    lost = table["mode"] == "cuBLAS"
+    table.loc[lost, ["value", "relative_error", "agrees"]] = None
+    table.loc[lost, "message"] = "OpenCL has no library that computes 'dot'."
+    caption = caption_of(table, tmp_path)
+    assert "No number from cuBLAS: OpenCL has no library that computes 'dot'." in caption
+    assert caption.count("No number from") == 1
+    assert "cuBLAS" not in legend_of(drawn[0])
+    errors(table[lost], tmp_path / "a.svg")
+    assert legend_of(drawn[1]) == BOUNDS
+    assert note_of(tmp_path / "a.svg")["finding"] == ""
+
+
+def test_wrong_results_are_named_and_drawn(drawn: list[Figure], tmp_path: Path) -> None:
+    """A number that is none, NaN, is a result all the same: an infinitely wrong one."""
+    table = made_up(dtypes=("float",))
+    assert "Rounding" not in caption_of(table, tmp_path)
+    wrong = (table["mode"] == "resident") & (table["n"] == 64)
+    table.loc[wrong, ["value", "relative_error", "agrees"]] = [np.nan, np.inf, False]
+    caption = caption_of(table, tmp_path)
+    assert "Rounding does not explain 1 of the results of resident (float)." in caption
+    assert "Errors above 1 are drawn at 1." in caption
+    assert "No number" not in caption
+    assert points(drawn[1].axes[0], "resident")[64] == 1.0
+
+
+@pytest.mark.usefixtures("drawn")
+@pytest.mark.parametrize(
+    ("shown", "double", "squares"),
+    [
+        ({}, True, True),
+        ({"modes": ("resident", "one loop")}, False, False),
+        ({"dtypes": ("double",)}, False, True),
+    ],
+)
+def test_remarks_are_on_what_is_drawn(
+    shown: dict[str, tuple[str, ...]], double: bool, squares: bool, tmp_path: Path
+) -> None:
+    caption = caption_of(made_up(**shown), tmp_path)
+    assert ("Streams and blocks end in double" in caption) == double
+    assert ("A sum of squares has the condition" in caption) == squares
+
+
+def test_sums_of_zero_are_left_out(drawn: list[Figure], tmp_path: Path) -> None:
+    """No elements, or products that cancel: nothing is relative to them."""
+    zeros = [point("streams", "float", n, c, 0.0) for n, c in ((0, np.nan), (2, np.inf))]
+    errors(pd.concat([made_up(("streams",)), pd.DataFrame(zeros)]), tmp_path / "a.svg")
+    lengths, conditions = drawn[0].axes[:2]
+    assert list(points(lengths, "streams")) == list(SIZES)
+    assert list(points(conditions, "streams")) == [UNIFORM, *CONDITIONS]

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -115,12 +114,6 @@ def test_lines_are_told_from_measurements() -> None:
         told = rows[rows["reference"]]
         assert dict(zip(told["series"], told["value"], strict=True)) == lines
         assert set(told["n"]) <= {LENGTHS[0], LENGTHS[-1]}
-
-
-def test_columns_of_another_plot_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "throughput.csv").write_text((FOLDER / "throughput_square.csv").read_text())
-    with pytest.raises(ValueError, match="has the columns series, n, throughput_gbs"):
-        read_dot(tmp_path, "throughput")
 
 
 # Between the plots
@@ -377,20 +370,3 @@ def test_slip_of_the_narrow_integers() -> None:
     negative, undefined = powers(told["why"])
     assert (negative, undefined) == (limit, 2 ** np.iinfo(np.uint32).bits)
     assert f"At n = 2³¹ {name} becomes negative" in told["why"]
-
-
-# What the README says
-
-
-def test_one_measurement_is_printed_twice() -> None:
-    for dtype in ITEMSIZE:
-        first, second = (
-            printed(p)[f"CUDA ({dtype})"] for p in ("running_time", "running_time_square")
-        )
-        assert first == second
-
-
-def test_the_readme_leaves_the_slips_to_their_file() -> None:
-    readme = (FOLDER / "README.md").read_text()
-    assert "`slips.json`" in readme
-    assert not any(entry["slip"] in readme for entry in SLIPS)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from cells import PLACE
 from gpushmoo.core.median import mean_interval
 from gpushmoo.core.schema import ENERGY_SCHEMA
 from gpushmoo.storage.store import write_parquet
@@ -19,16 +20,13 @@ def energy_row(
 ) -> dict[str, Any]:
     """A cell of so many GB/s, with a window of two seconds in each round."""
     watts = [j * gbs for j in joules_per_gb]
-    whole, net = mean_interval(joules_per_gb), mean_interval([(w - IDLE_W) / gbs for w in watts])
+    net = [(w - IDLE_W) / gbs for w in watts]
     row = {
-        **dict.fromkeys(("message", "launches_per_sample", "temperature_c")),
+        **dict.fromkeys(ENERGY_SCHEMA.names),
+        **{name: PLACE[name] for name in ENERGY_SCHEMA.names if name in PLACE},
         "cell_key": f"{params} {other}",
-        "kernel": "k",
-        "dtype": "float",
-        "variant": "v",
         "height": 8192,
         "width": 8192,
-        "cache_state": "warm",
         "params": params,
         "role": "named",
         "bytes_read": 2**28,
@@ -38,21 +36,15 @@ def energy_row(
         "idle_w": IDLE_W,
         "gbs": gbs,
         "busy_share": 1.0,
-        "joules_per_gb": whole.mean,
-        "joules_per_gb_low": whole.low,
-        "joules_per_gb_high": whole.high,
-        "net_joules_per_gb": net.mean,
-        "net_joules_per_gb_low": net.low,
-        "net_joules_per_gb_high": net.high,
         "window_s": [2.0] * len(watts),
         "window_j": [2.0 * w for w in watts],
         "window_gbs": [gbs] * len(watts),
-        "sm_clock_mhz_low": 1980,
-        "sm_clock_mhz_high": 1980,
         "throttled": False,
-        "device_uuid": "GPU-0",
         "device_name": "NVIDIA H200",
     }
+    for column, joules in (("joules_per_gb", joules_per_gb), ("net_joules_per_gb", net)):
+        found = mean_interval(joules)
+        row |= {column: found.mean, f"{column}_low": found.low, f"{column}_high": found.high}
     return row | other
 
 

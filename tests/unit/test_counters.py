@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -34,23 +34,20 @@ MADE_UP = """==PROF== Connected to process 7 (/usr/bin/python3.12)
 ==PROF== Disconnected from process 7
 """
 METRICS = {"read": "dram__bytes_read.sum", "time": "gpu__time_duration.sum", "new": "lts__new.sum"}
+
+
+def launch(key: str, grid: list[int], block: list[int], **changes: Any) -> dict[str, Any]:
+    """Word of a launch of `copy_element`."""
+    made = {"key": key, "message": None, "entry": "copy_element", "grid": grid, "block": block}
+    return {**made, "resident_per_unit": 8, "registers": 16, **changes}
+
+
 LAUNCHED = [
-    {
-        "key": "a",
-        "message": None,
-        "entry": "copy_element",
-        "grid": [256, 1024, 1],
-        "block": [32, 8, 1],
-    },
-    {"key": "b", "message": "too large", "entry": "", "grid": [0, 0, 0], "block": [0, 0, 0]},
-    {
-        "key": "c",
-        "message": None,
-        "entry": "copy_element",
-        "grid": [128, 2048, 1],
-        "block": [64, 4, 1],
-    },
+    launch("a", [256, 1024, 1], [32, 8, 1]),
+    launch("b", [0, 0, 0], [0, 0, 0], message="too large"),
+    launch("c", [128, 2048, 1], [64, 4, 1]),
 ]
+PROFILED = next(b for b in BACKENDS.values() if b.profiler)
 
 
 def test_every_cell_of_the_sample_is_one_that_its_kernel_launches() -> None:
@@ -66,24 +63,16 @@ def test_every_cell_of_the_sample_is_one_that_its_kernel_launches() -> None:
         assert workload.launch(cell).threads <= 1024
 
 
-def test_values_are_read_in_base_units_and_what_is_no_number_is_none() -> None:
+def test_values_are_in_base_units_by_cell_and_what_is_no_number_or_unknown_is_none() -> None:
     first, second = ncu.parse_report(MADE_UP)
     assert (first.kernel, first.grid, first.block) == ("copy_element", (256, 1024, 1), (32, 8, 1))
-    assert first.values == {
-        "dram__bytes_read.sum": 268.5e6,
-        "gpu__time_duration.sum": 1234.5e3,
-        "lts__t_sectors.sum": 2.0**24,
-    }
+    assert first.values["lts__t_sectors.sum"] == 2.0**24
     assert second.kernel == "copy_element"
-    assert set(second.values.values()) == {None}
-
-
-def test_launches_are_those_of_cells_in_order_and_an_unknown_metric_is_none() -> None:
-    joined = counters.join(ncu.parse_report(MADE_UP), LAUNCHED, METRICS)
-    assert joined == {
+    assert counters.join([first, second], LAUNCHED, METRICS) == {
         "a": {"read": 268.5e6, "time": 1234.5e3, "new": None},
         "c": {"read": None, "time": None, "new": None},
     }
+    assert ncu.parse_report("==ERROR== nothing\n") == []
 
 
 @pytest.mark.parametrize(
@@ -162,17 +151,18 @@ def test_a_profiler_that_writes_nothing_or_does_not_start_is_named(tmp_path: Pat
         counted(str(tmp_path / "none"), tmp_path, ["a__b.sum"])
 
 
-def study(folder: Path, backend: str) -> tuple[int, dict[str, object], list[str]]:
-    """Rows and metadata of the table of two cells, and what was said on the way."""
-    sample = [s for s in designed_sample() if s.cell.kernel == "tex2d_sum"][:2]
+def study(
+    folder: Path, kernels: str, backend: str = PROFILED.name, most: int | None = None
+) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+    """Rows and metadata of the table of a kernel's cells, and what was said on the way."""
+    sample = [s for s in designed_sample() if s.cell.kernel == kernels][:most]
     device = {"backend": backend, "device": 0, "opencl_runtime": "auto", "seed": 1}
-    folders = counters.sampled_kernels(sample)
     said: list[str] = []
-    profiling = CounterStudy(sample, folders, device, folder / "cache", folder)
-    profiling.count(folder / "counters.parquet", said.append)
+    asked = CounterStudy(sample, counters.sampled_kernels(sample), device, folder / "cache", folder)
+    asked.count(folder / "counters.parquet", said.append)
     table = pq.read_table(folder / "counters.parquet")
     assert table.schema.remove_metadata().equals(counters.COUNTERS_SCHEMA)
-    return table.num_rows, json.loads(table.schema.metadata[METADATA_KEY]), said
+    return table.to_pylist(), json.loads(table.schema.metadata[METADATA_KEY]), said
 
 
 @pytest.mark.parametrize(
@@ -187,8 +177,8 @@ def test_without_a_profiler_the_table_is_empty_and_says_why(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(ncu, "_PLACES", (f"{tmp_path}/nowhere*",))
-    rows, metadata, said = study(tmp_path, backend)
-    assert rows == 0
+    rows, metadata, said = study(tmp_path, "tex2d_sum", backend, 2)
+    assert rows == []
     assert [metadata["why"]] == said
     assert why in said[0]
 
@@ -196,62 +186,50 @@ def test_without_a_profiler_the_table_is_empty_and_says_why(
 def test_what_was_counted_stands_in_the_rows_and_a_group_that_failed_costs_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [name] = {b.profiler for b in BACKENDS.values() if b.profiler}
-    monkeypatch.setattr(counters, "find_ncu", lambda _: name)
+    monkeypatch.setattr(counters, "find_ncu", lambda name: name)
 
-    def answer(_: str, command: list[str], __: object, metrics: list[str], *___: object) -> object:
+    def answer(
+        _: str, command: list[str], __: object, metrics: list[str], *___: object
+    ) -> list[ncu.CountedLaunch]:
         if "gpu__time_duration.sum" not in metrics:
             raise ncu.NotCountedError("The second one failed.")
         request = json.loads(Path(command[-1]).read_text(encoding="utf-8"))
-        keys = [one.cell.key for one in from_plain(request)]
-        grid, block = (2, 3, 1), (4, 5, 1)
-        device = {"units": 132, "uuid": "GPU-1", "name": "made up"}
-        launch = {"message": None, "entry": "sum", "grid": grid, "block": block}
-        launched = [{"key": k, **launch, "resident_per_unit": 8, "registers": 16} for k in keys]
+        launched = [
+            launch(one.cell.key, [2, 3, 1], [4, 5, 1], entry="sum") for one in from_plain(request)
+        ]
         launched[1]["message"] = "The result is wrong."
+        device = {"units": 132, "uuid": "GPU-1", "name": "made up"}
         write_json(Path(request["answer"]), {"device": device, "launched": launched})
-        return [ncu.CountedLaunch("sum", grid, block, {"gpu__time_duration.sum": 7.0})]
+        return [ncu.CountedLaunch("sum", (2, 3, 1), (4, 5, 1), {"gpu__time_duration.sum": 7.0})]
 
     monkeypatch.setattr(counters, "count_launches", answer)
-    earliest = datetime.now(UTC).replace(microsecond=0)
-    rows, metadata, _ = study(tmp_path, next(b.name for b in BACKENDS.values() if b.profiler))
-    assert rows == 2
-    first, second = pq.read_table(tmp_path / "counters.parquet").to_pylist()
+    (first, second), metadata, _ = study(tmp_path, "tex2d_sum", most=2)
     assert (first["duration_ns"], first["blocks"], first["threads_per_block"]) == (7.0, 6, 20)
     assert all(first[column] is None for column in GROUPS["units"])
     assert (second["duration_ns"], second["blocks"]) == (None, None)
     assert second["message"] == "The result is wrong."
     assert metadata["why"] == "Hardware counters were not read: The second one failed."
     assert metadata["gpushmoo"] == __version__
-    assert earliest <= datetime.fromisoformat(str(metadata["written_at"])) <= datetime.now(UTC)
 
 
 def test_small_cells_are_profiled_by_running_the_program_again_for_every_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [name] = {b.profiler for b in BACKENDS.values() if b.profiler}
-    monkeypatch.setattr(counters, "find_ncu", lambda _: name)
+    monkeypatch.setattr(counters, "find_ncu", lambda name: name)
     asked: list[tuple[str, set[int]]] = []
 
     def refuse(_: str, command: list[str], options: Sequence[str], *__: object) -> object:
         cells = from_plain(json.loads(Path(command[-1]).read_text(encoding="utf-8")))
-        sizes = {one.cell.problem.height for one in cells}
-        asked.append((options[-1], sizes))
+        asked.append((options[-1], {one.cell.problem.height for one in cells}))
         raise ncu.NotCountedError("Not today.")
 
     monkeypatch.setattr(counters, "count_launches", refuse)
-    backend = next(b.name for b in BACKENDS.values() if b.profiler)
     for kernel in ("global_copy", "copy2d_coalesced"):
-        sample = [s for s in designed_sample() if s.cell.kernel == kernel]
-        device = {"backend": backend, "device": 0, "seed": 1}
-        folders = counters.sampled_kernels(sample)
-        profiling = CounterStudy(sample, folders, device, tmp_path, tmp_path)
-        profiling.count(tmp_path / "out.parquet", print)
+        study(tmp_path, kernel)
     # A first run that fails ends the study.
-    (first, small), (second, large) = asked
-    assert (first, small) == ("application", {1024, 1280, 1536, 1792, 2048})
-    assert (second, large) == ("kernel", {8192})
-    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["cells"] == {}
+    small, large = {1024, 1280, 1536, 1792, 2048}, {8192}
+    assert asked == [("application", small), ("kernel", large)]
+    assert json.loads((tmp_path / "counters.json").read_text(encoding="utf-8"))["cells"] == {}
 
 
 def test_the_launches_that_a_model_explains_are_counted_too(tmp_path: Path) -> None:
@@ -272,15 +250,9 @@ def test_the_launches_that_a_model_explains_are_counted_too(tmp_path: Path) -> N
 
 def test_exactly_one_launch_of_each_cell_that_can_be_launched_is_recorded(tmp_path: Path) -> None:
     device = open_device(DeviceChoice("opencl", 0, "pocl", tmp_path))
-    shapes = [(8, 8), (64, 4096), (16, 4)]
+    kernel, shapes = "copy2d_coalesced", [(8, 8), (64, 4096), (16, 4)]
     cells = [
-        Cell(
-            "copy2d_coalesced",
-            "float",
-            "element",
-            Problem(64, 64),
-            (("block_x", x), ("block_y", y)),
-        )
+        Cell(kernel, "float", "element", Problem(64, 64), (("block_x", x), ("block_y", y)))
         for x, y in shapes
     ]
     entered = []
@@ -290,12 +262,10 @@ def test_exactly_one_launch_of_each_cell_that_can_be_launched_is_recorded(tmp_pa
         entered.append(1)
         yield
 
-    folders = {"copy2d_coalesced": load_kernel(KERNELS / "copy2d_coalesced")}
-    first, second, third = launch_cells(
-        device, folders, [ChosenCell(cell, "named") for cell in cells], 1, recorded
-    )
+    folders, chosen = {kernel: load_kernel(KERNELS / kernel)}, [ChosenCell(c, "") for c in cells]
+    first, second, third = launch_cells(device, folders, chosen, 1, recorded)
     assert [one["key"] for one in (first, second, third)] == [cell.key for cell in cells]
-    assert [first[n] for n in ("grid", "block", "message")] == [*((8, 8, 1), (8, 8, 1), None)]
+    assert (first["grid"], first["block"], first["message"]) == ((8, 8, 1), (8, 8, 1), None)
     assert "262144 threads a block" in second["message"]
     assert third["entry"] == "copy_element"
     assert len(entered) == 2

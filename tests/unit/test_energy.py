@@ -115,8 +115,17 @@ def measured(
 
 def test_energy_is_that_of_the_windows_and_idle_power_that_of_the_rest() -> None:
     device = PoweredDevice({1: 200.0, 2: 300.0})
-    found = measured(device, chosen(1, 2))
+    kept: list[tuple[int, int]] = []
+
+    def keep(found: Metered) -> None:
+        kept.append((len(found.idle), sum(len(cell.windows) for cell in found.cells)))
+
+    cells = [*chosen(1, 2), *chosen(1, cache_state="flushed")]
+    found = measured(device, cells, keep=keep)
+    # Kept after each round, and at last.
+    assert kept == [(1, 2), (1, 4), (1, 6), (2, 6)]
     assert [w.watts for w in found.idle] == pytest.approx([100.0, 100.0], rel=1e-3)
+    assert "of warm cells" in str(found.cells.pop().message)
     for cell, watts in zip(found.cells, (200.0, 300.0), strict=True):
         assert cell.message is None
         assert [w.watts for w in cell.windows] == pytest.approx([watts] * 3, rel=1e-3)
@@ -165,14 +174,6 @@ def test_a_lost_device_ends_what_is_left_and_keeps_nothing_of_it() -> None:
     found = measured(device, chosen(1, 2))
     assert all(cell.message is not None for cell in found.cells)
     assert len(found.idle) == 1
-
-
-def test_flushed_cells_are_not_measured() -> None:
-    device = PoweredDevice({1: 200.0})
-    [cell] = measured(device, chosen(1, cache_state="flushed")).cells
-    assert cell.message is not None
-    assert "warm" in cell.message
-    assert cell.windows == []
 
 
 def test_spaces_that_do_not_fit_beside_each_other_are_measured_after_each_other() -> None:
@@ -228,6 +229,7 @@ def test_a_thread_sees_every_step_and_the_state_just_after_it() -> None:
 @pytest.mark.parametrize("n", [2, 3, 7, 30])
 def test_an_interval_of_a_mean_is_that_of_students_t(n: int) -> None:
     values = [float(v % 5) + 0.1 * v for v in range(n)]
+    assert mean_interval(values[:1]).low is None
     found = mean_interval(values)
     mean = sum(values) / n
     deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1))
@@ -235,10 +237,6 @@ def test_an_interval_of_a_mean_is_that_of_students_t(n: int) -> None:
     assert (found.mean, found.low, found.high) == pytest.approx(
         (mean, mean - half, mean + half), rel=1e-4
     )
-
-
-def test_one_value_has_no_interval() -> None:
-    assert mean_interval([2.0]).low is None
 
 
 def written(folder: Path, device: PoweredDevice, cells: Sequence[ChosenCell]) -> dict[str, Any]:
@@ -289,16 +287,6 @@ def test_a_device_without_a_meter_has_a_table_without_rows_and_a_sentence(
     why = read_metadata(out)["why"]
     assert why.startswith("Energy was not measured: nothing counts that of ")
     assert said == [why]
-
-
-def test_what_was_found_is_kept_after_each_round() -> None:
-    kept: list[tuple[int, int]] = []
-
-    def keep(found: Metered) -> None:
-        kept.append((len(found.idle), sum(len(cell.windows) for cell in found.cells)))
-
-    measured(PoweredDevice({1: 200.0, 2: 300.0}), chosen(1, 2), keep=keep)
-    assert kept == [(1, 2), (1, 4), (1, 6), (2, 6)]
 
 
 def test_nvml_tells_millijoules_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

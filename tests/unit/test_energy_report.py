@@ -12,7 +12,6 @@ from gpushmoo.analysis.energy import energy_groups, joules_ratio, launch_text, r
 from gpushmoo.core.median import MeanInterval
 from gpushmoo.figures.energy import MOST_PANELS, energy_figure
 from gpushmoo.report.study_pages import ENERGY_FIGURE, energy_findings, energy_page
-from gpushmoo.storage.store import BadParquetError
 from matplotlib.figure import Figure
 from test_figures import assert_readable
 
@@ -81,32 +80,25 @@ def test_the_page_says_whether_energy_breaks_ties_and_what_the_cheapest_saves(
 
 
 def test_what_the_rounds_do_not_decide_breaks_no_tie_and_saves_nothing(tmp_path: Path) -> None:
-    noisy = energy_row("block_x=16 block_y=16", 2499.0, [0.18, 0.22, 0.19])
+    noisy = energy_row("block_x=16 block_y=16", 2499.0, [0.18, 0.22, 0.19], throttled=True)
     found = page(tmp_path, [FAST, noisy])
     assert found["sentences"][1].endswith("apart in 0: it breaks no tie.")
     assert found["sentences"][2].startswith("In none of 1 groups")
-    table = read_energy(tmp_path / "e.parquet")
-    assert energy_findings(table) == []
+    assert found["sentences"][-1] == "In 1 of 2 cells the device protected itself."
+    assert energy_findings(read_energy(tmp_path / "e.parquet")) == []
+    [finding] = energy_findings(read_energy(write_energy(tmp_path / "e.parquet", ROWS)))
+    assert (finding.figure, finding.worth) == (ENERGY_FIGURE, pytest.approx(0.0204, abs=1e-3))
 
 
-def test_a_saving_is_a_finding_with_the_figure(tmp_path: Path) -> None:
-    [found] = energy_findings(read_energy(write_energy(tmp_path / "e.parquet", ROWS)))
-    assert found.figure == ENERGY_FIGURE
-    assert found.worth == pytest.approx(0.0204, abs=1e-3)
-
-
-def test_without_a_meter_the_page_is_its_sentence(tmp_path: Path) -> None:
-    found = page(tmp_path, [], "Energy was not measured: nothing counts it.")
-    assert found["sentences"] == ["Energy was not measured: nothing counts it."]
+def test_without_a_meter_the_page_and_the_figure_are_its_sentence(tmp_path: Path) -> None:
+    why = "Energy was not measured: nothing counts it."
+    assert page(tmp_path, [], why)["sentences"] == [why]
+    energy_figure(tmp_path / "e.parquet", tmp_path / "energy.svg")
+    assert json.loads((tmp_path / "energy.json").read_text(encoding="utf-8"))["caption"] == why
     failed = energy_row("a=1", 1.0, [1.0], message="The result is wrong: it is.")
     assert page(tmp_path, [failed])["sentences"] == [
         "Energy was not measured: The result is wrong: it is."
     ]
-
-
-def test_a_slowed_device_is_told(tmp_path: Path) -> None:
-    found = page(tmp_path, [FAST, {**CLOSE, "throttled": True}])
-    assert found["sentences"][-1] == "In 1 of 2 cells the device protected itself."
 
 
 @pytest.mark.parametrize(
@@ -132,12 +124,6 @@ def test_a_difference_that_counts_for_none_is_drawn_as_none(
     assert ticks.get_offset_text().get_text() == ""
 
 
-def test_another_table_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "e.parquet").write_bytes(b"x")
-    with pytest.raises(BadParquetError):
-        read_energy(tmp_path / "e.parquet")
-
-
 @pytest.mark.parametrize("kernels", [1, 4, 13])
 def test_the_front_is_drawn_with_units_in_a_panel_for_each_group(
     kernels: int, written: list[Figure], tmp_path: Path
@@ -157,10 +143,3 @@ def test_the_front_is_drawn_with_units_in_a_panel_for_each_group(
     caption = json.loads(svg.with_suffix(".json").read_text(encoding="utf-8"))["caption"]
     assert "over 3 rounds" in caption
     assert ("The 12 of 13 groups" in caption) == (kernels == 13)
-
-
-def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
-    table = write_energy(tmp_path / "e.parquet", [], "Nothing counts it.")
-    energy_figure(table, tmp_path / "energy.svg")
-    note = json.loads((tmp_path / "energy.json").read_text(encoding="utf-8"))
-    assert note["caption"] == "Nothing counts it."

@@ -137,7 +137,7 @@ def parse_report(text: str) -> list[CountedLaunch]:
     Before and after it may stand lines of the profiler's own; a row of units follows the header.
     """
     lines = [line for line in text.splitlines() if line.startswith('"')]
-    units, *rows = csv.DictReader(lines) if lines else [{}]
+    units, *rows = [*csv.DictReader(lines)] or [{}]
     return [
         CountedLaunch(
             row["Kernel Name"].split("(")[0],

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
+from conftest import ROOT
 from fakes import FOLDER, INFO, FakeDevice, Fault, Tag, cell_tag, make_cells, measure_by
 from gpushmoo.core.run_plan import fully_sampled
 from gpushmoo.core.schema import FAULTS, LIMITS, Status
-from gpushmoo.core.space import Cell, CellGroup
+from gpushmoo.core.space import Cell, CellGroup, Problem
 from gpushmoo.measuring.events import ShardResult
-from gpushmoo.measuring.searching import LEFT_OUT, nearest_launches
+from gpushmoo.measuring.searching import LEFT_OUT, nearest_launches, recorded_launches
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.report.method import searched_findings
@@ -55,6 +56,7 @@ def test_a_guided_search_leaves_cells_out_and_finds_the_fastest_of_each_group() 
     result = searched(Valley(), SearchMode.GUIDED)
     found = statuses(result)
     assert set(found) == {Status.OK, Status.UNPROPOSED}
+    assert Status.UNPROPOSED not in FAULTS | LIMITS
     assert found[Status.UNPROPOSED] > found[Status.OK]
     for group in {cell.group for cell in CELLS}:
         assert abs(fastest(result, group)["threads"] - FASTEST) <= 2
@@ -83,10 +85,6 @@ def test_a_race_measures_all_and_samples_the_slow_ones_little() -> None:
     samples = {r.cell["threads"]: len(r.samples_s) for r in result.runs.values()}
     assert samples[FASTEST] >= RULE.min_samples
     assert samples[1] == samples[64] == 2
-
-
-def test_what_left_out_is_no_fault_and_no_limit() -> None:
-    assert Status.UNPROPOSED not in FAULTS | LIMITS
 
 
 @pytest.mark.parametrize("kind", ["failed", "wrong"])
@@ -154,3 +152,14 @@ def test_the_report_says_what_was_left_out_and_how_sure_that_is() -> None:
     assert "faster by more than 1.0 % has a probability of 3.0 %" in sentence
     assert "1 of 2 searches ended" in sentence
     assert searched_findings([{"params": params}]) == []
+
+
+def test_recorded_launches_are_those_of_the_nearest_size_and_type() -> None:
+    folder = ROOT / "reports/reference/nvidia-h200-gallery"
+    group = CellGroup(Problem(4096, 4096), "warm", "tile")
+    recorded = recorded_launches(folder, "transpose")
+    near = nearest_launches(recorded, "float", group)
+    assert min(prior.slower for prior in near) == 1.0
+    assert {name for name, _ in near[0].params} == {"TILE", "ROWS", "PAD", "block_x"}
+    assert nearest_launches(recorded, "float", replace(group, variant="none")) == ()
+    assert not recorded_launches(folder, "no_such_kernel")

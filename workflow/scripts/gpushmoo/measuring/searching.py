@@ -17,8 +17,7 @@ from ..core.errors import TypedError
 from ..core.schema import Status
 from ..core.space import CellGroup, Problem
 from ..search.guided import planner_for
-from ..search.planner import Candidate, Prior
-from ..search.race import Planner
+from ..search.planner import Candidate, Planner, Prior
 from ..storage.packed import unpacked
 from ..storage.store import open_shard
 from .events import CellRun, Searched

@@ -1,4 +1,4 @@
-"""A guided search: a model of the times so far says what is measured next, and when to end."""
+"""A guided search: a model of the times so far chooses the next cells, and when to end."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from .model import WARP, Posterior, Process, features_of, unit_of
-from .planner import Ask, Candidate, Prior, SearchEnd, SearchMode, SearchSettings, SearchVerdict
-from .race import LEAST_SPREAD, FullRule, Planner, RacePlanner
+from .planner import (
+    LEAST_SPREAD,
+    Ask,
+    Candidate,
+    Floats,
+    FullRule,
+    Places,
+    Planner,
+    Prior,
+    RacePlanner,
+    SearchEnd,
+    SearchMode,
+    SearchSettings,
+)
 
-Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
-
-# A cell that is twice as slow as the fastest or more tells nothing by how much.
+# By how much a cell is slower than twice the fastest time carries no information.
 CLIP = math.log(2.0)
-# The model's standard deviation is multiplied by this before it says that nothing more is to be
-# found: a process that is fitted to few times is too sure of itself.
+# The model's standard deviation is multiplied by this before the search may end: a process that is
+# fitted to few times is too sure of itself.
 CAUTION = 1.5
 # A batch is no larger than a part of the group, or a small group would be measured before the model
 # has been asked often enough.
@@ -37,7 +45,7 @@ class GuidedPlanner(Planner):
     After Jones, Schonlau and Welch 1998; the cells of a batch are chosen one after the other, each
     as if those before it had the times that are expected of them (Ginsbourger, Le Riche and
     Carraro 2010: kriging believer). Meanwhile cells that may be the fastest get their samples.
-    `transfer` says what to begin with, and what the model has for one more feature.
+    The search begins with what was fast in `transfer`, which is one more feature of the model.
     """
 
     mode = SearchMode.GUIDED
@@ -79,7 +87,8 @@ class GuidedPlanner(Planner):
             self._better = 0.0
             return [], SearchEnd.EXHAUSTED
         if measured < self._needed:
-            still = [place for place in self._first if self.is_new(place)]
+            among = set(left.tolist())
+            still = [place for place in self._first if place in among]
             return still[: min(self._needed - measured, room)], SearchEnd.BUDGET
         values, posterior = self._modelled()
         self._better = self._better_of(posterior, left)
@@ -120,9 +129,8 @@ class GuidedPlanner(Planner):
             posterior = self._process.followed(posterior, place, unit)
         return chosen
 
-    def verdict(self) -> SearchVerdict:
-        """See `Planner`."""
-        return self._verdict(self._better, self._ended)
+    def _end(self) -> tuple[float | None, SearchEnd]:
+        return self._better, self._ended
 
 
 def with_expected(features: Floats, expected: Floats | None) -> Floats:
@@ -198,15 +206,12 @@ def expected_of(candidates: Sequence[Candidate], priors: Sequence[Prior]) -> Flo
     slower = np.array(list(means.values()))
     return np.array(
         [
-            means[c.params] if c.params in means else _nearest(c.params, places, slower)
+            means[c.params]
+            if c.params in means
+            else slower[np.argmin(np.abs(places - _logarithms(c.params)).sum(axis=1))]
             for c in candidates
         ]
     )
-
-
-def _nearest(params: Iterable[tuple[str, int]], places: Floats, slower: Floats) -> float:
-    away = np.abs(places - _logarithms(params)).sum(axis=1)
-    return float(slower[np.argmin(away)])
 
 
 def _logarithms(params: Iterable[tuple[str, int]]) -> Floats:

@@ -1,4 +1,4 @@
-"""The model of a guided search: a Gaussian process, with NumPy alone, over features of launches."""
+"""The model of a guided search: a Gaussian process over features of launches, by NumPy alone."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from .planner import Candidate
-
-Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
+from .planner import Candidate, Floats, Places
 
 WARP = 32
 SECTOR_BYTES = 32
-# A column that another one follows so closely tells nothing new.
+# A column that correlates so closely with another one is left out.
 ALIKE = 0.9999
-# Axes of which the block's own columns tell.
+# Axes that the block's own columns hold.
 IN_THE_BLOCK = frozenset({"block_x", "block_y", "block_z"})
 
 
@@ -104,9 +100,9 @@ def _axis_columns(candidates: Sequence[Candidate]) -> list[Floats]:
 
 
 ROOT5 = math.sqrt(5.0)
-# What is believed of the hyperparameters before anything is measured, as normal distributions of
-# their logarithms: lengths in standard deviations of a feature, amplitude and noise in standard
-# deviations of the times. Few times say little of a dozen lengths.
+# Priors of the hyperparameters, normal distributions of their logarithms: lengths in standard
+# deviations of a feature, amplitude and noise in standard deviations of the times. Few times say
+# little of a dozen lengths.
 LENGTH, LENGTH_SPREAD = math.log(3.0), 1.0
 AMPLITUDE, AMPLITUDE_SPREAD = 0.0, 1.0
 NOISE, NOISE_SPREAD = math.log(0.03), 1.0

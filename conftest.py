@@ -69,8 +69,8 @@ FIRST = (
     *("test_complete_run", "test_cuda_compiles", "test_whole_runs", "test_blocks"),
     *("test_what_runs_again", "test_faults", "test_user_kernel", "test_processes"),
     *("test_devices", "test_killed_run", "test_bad_config", "test_build_rule", "test_config"),
-    *("test_profiles", "test_figures", "test_summation", "test_dot_resident"),
-    *("test_dot_streamed", "test_report"),
+    *("test_profiles", "test_figures", "test_summation", "test_dot_products"),
+    "test_report",
     # Of the documents.
     *("test_studies", "test_document_figures", "test_event_loop", "test_same_machine"),
     *("test_numerics", "test_textures", "test_dots"),

@@ -17,11 +17,7 @@ from gpushmoo.core.space import LAUNCH_KINDS, USUAL, Cell, Condition, Problem
 from gpushmoo.devices.cuda.timing import CudaBound, CudaLibraryBound, EventTimer
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.rounds import (
-    LEAST_IN_A_RUN,
     MAX_ISOLATED,
-    MOST_IN_A_RUN,
-    RUN_S,
-    launches_of_group,
 )
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.flow import Flow
@@ -29,8 +25,6 @@ from gpushmoo.planning.plan import sweep_params
 from gpushmoo.report.findings import kind_findings, of_first_kind
 from gpushmoo.report.tables import Namer, first_page
 from gpushmoo.storage.dataset import of_one_kind
-from hypothesis import given
-from hypothesis import strategies as st
 from synthetic import write_shard
 from test_advice import group
 
@@ -130,17 +124,6 @@ def test_isolated_launches_are_sampled_apart_with_a_copy_of_their_own() -> None:
         for k in TWO
     }
     assert outcome.result.copies.keys() == met
-
-
-@given(st.floats(1e-9, 1.0), st.sampled_from(["stream", "graph"]))
-def test_a_run_of_launches_is_long_enough_that_its_ends_do_not_count(
-    launch_s: float, kind: str
-) -> None:
-    n = launches_of_group([launch_s, 1.0], Condition("warm", kind))
-    assert n.bit_count() == 1
-    assert LEAST_IN_A_RUN <= n <= MOST_IN_A_RUN
-    assert n * launch_s >= RUN_S or n == MOST_IN_A_RUN
-    assert launches_of_group([launch_s], ISOLATED) <= MAX_ISOLATED
 
 
 class _Event:

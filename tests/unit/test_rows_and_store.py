@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -311,30 +310,3 @@ WITHOUT_AXES = json.dumps({"schema_version": SCHEMA_VERSION}).encode()
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"{}", WITHOUT_AXES])
 def test_unreadable_provenance_is_refused(table: pa.Table, shard: Path, payload: bytes) -> None:
     assert "provenance" in refused(rewritten(table, shard, payload))
-
-
-def _write_often(table: pa.Table, path: Path, start: Any) -> None:
-    start.wait()
-    for _ in range(50):
-        write_parquet(table, path, METADATA)
-
-
-def test_two_jobs_of_one_shard_leave_the_whole_file_of_one_of_them(
-    table: pa.Table, tmp_path: Path
-) -> None:
-    path = tmp_path / "0000-of-0001.parquet"
-    tables = [table, table.slice(0, 3)]
-    spawned = multiprocessing.get_context("spawn")
-    start = spawned.Barrier(len(tables) + 1)
-    writers = [spawned.Process(target=_write_often, args=(t, path, start)) for t in tables]
-    for writer in writers:
-        writer.start()
-    start.wait(timeout=600)
-    seen = 0
-    while any(w.is_alive() for w in writers) or not seen:
-        if path.exists():
-            assert len(read_shard(path)[0]) in {len(t) for t in tables}
-            seen += 1
-    assert [w.exitcode for w in writers] == [0, 0]
-    assert any(read_shard(path)[0].equals(t) for t in tables)
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]

@@ -15,8 +15,6 @@ from gpushmoo.core.space import Condition
 from gpushmoo.measuring.rounds import (
     LONGEST_S,
     MAX_FLUSHED,
-    MAX_LAUNCHES,
-    SHORT_S,
     launches_of_cell,
     launches_of_group,
     shuffled,
@@ -76,12 +74,6 @@ def test_interval_holds_the_median_and_consists_of_samples(samples: list[float])
     assert m.high == ordered[-order_statistic(len(samples))]
 
 
-@given(TIMES, st.integers(0, 99))
-def test_interval_does_not_depend_on_the_order_of_samples(samples: list[float], seed: int) -> None:
-    mixed = list(np.random.default_rng(seed).permutation(samples))
-    assert median_interval(mixed) == median_interval(samples)
-
-
 def test_nothing_has_neither_a_median_nor_launches() -> None:
     with pytest.raises(ValueError, match="no cells"):
         launches_of_group([])
@@ -116,24 +108,6 @@ def test_where_a_cell_stops(
 def test_interval_is_narrow_enough_up_to_the_configured_share(spread: float, done: bool) -> None:
     samples = [1.0 - spread, *[1.0] * 5, 1.0 + spread]
     assert RULE.done(samples, 0.0) is done
-
-
-@given(samples=TIMES, spent=st.floats(0.0, 100.0))
-def test_rule_keeps_its_bounds_for_any_samples(samples: list[float], spent: float) -> None:
-    done = RULE.done(samples, spent)
-    if len(samples) < RULE.min_samples:
-        assert not done
-    elif len(samples) >= RULE.max_samples or spent >= RULE.budget_s:
-        assert done
-
-
-@given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=20))
-def test_sample_of_the_fastest_lasts_at_least_fifty_microseconds(launches_s: list[float]) -> None:
-    n, fastest = launches_of_group(launches_s), min(launches_s)
-    assert 1 <= n <= MAX_LAUNCHES
-    assert n.bit_count() == 1
-    assert n * fastest >= SHORT_S or n == MAX_LAUNCHES
-    assert n == 1 or n / 2 * fastest < SHORT_S
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..core.dtypes import DTYPES
 from ..core.errors import OutOfDeviceMemoryError, TypedError, WorkloadError
 from ..core.space import Cell, Problem
-from ..devices.base import Bound, Device, Program, Proven, Witnesses
+from ..devices.base import Bound, Device, Program, Witnesses
 from ..devices.buffers import Strays
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
@@ -38,13 +38,8 @@ class Verdict:
     message: str | None
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A run on poisoned output: its seconds, the words compared, and what was wrong after it."""
-
-    seconds: float
-    words: int
-    verdict: Verdict
+# Of a run on poisoned output: its seconds and its verdict, or the error that it raised.
+Judged = tuple[float, Verdict] | TypedError
 
 
 class BufferWatch:
@@ -58,26 +53,20 @@ class BufferWatch:
         restore: Callable[[], None],
     ) -> None:
         """`restore` makes the content of the inputs, and what else launches do not write, anew."""
-        self._device, self._buffers, self._inputs = device, buffers, inputs
+        self._device, self.buffers, self.inputs = device, buffers, inputs
         self._restore = restore
         self._sums = device.checksums(list(inputs.values()))
-
-    def witnesses(self, output: Any, expected: Any) -> Witnesses:
-        """What is to be looked at after a run that writes `output`."""
-        return Witnesses(
-            output, expected, list(self._buffers.values()), list(self._inputs.values())
-        )
 
     def damage(self, wrong: int = 0, clauses: Sequence[str] = ()) -> Verdict:
         """What was written elsewhere, besides what is `wrong` with the output; none of it is left.
 
         So what one cell did is held against no other.
         """
-        strays = self._device.strays(list(self._buffers.values()))
-        for buffer, stray in zip(self._buffers.values(), strays, strict=True):
+        strays = self._device.strays(list(self.buffers.values()))
+        for buffer, stray in zip(self.buffers.values(), strays, strict=True):
             if stray:
                 self._device.guard(buffer)
-        sums = self._device.checksums(list(self._inputs.values()))
+        sums = self._device.checksums(list(self.inputs.values()))
         words, more = self.said(strays, sums)
         if more:
             self._restore()
@@ -86,13 +75,13 @@ class BufferWatch:
     def said(self, strays: Sequence[Strays], sums: Sequence[int]) -> tuple[int, list[str]]:
         """Words written around the buffers, and a clause for each fault."""
         words, clauses = 0, []
-        for name, stray in zip(self._buffers, strays, strict=True):
+        for name, stray in zip(self.buffers, strays, strict=True):
             words += stray.before + stray.past
             if stray.past:
                 clauses.append(f"wrote {_count(stray.past)} past the end of '{name}'")
             if stray.before:
                 clauses.append(f"wrote {_count(stray.before)} before the beginning of '{name}'")
-        changed = [n for n, b, a in zip(self._inputs, self._sums, sums, strict=True) if b != a]
+        changed = [n for n, b, a in zip(self.inputs, self._sums, sums, strict=True) if b != a]
         return words, clauses + [f"changed its input '{name}'" for name in changed]
 
 
@@ -155,16 +144,12 @@ class Space(ABC):
     def verdict(self, cell: Cell, proof: Bound) -> Verdict:
         """What is wrong after a run of `proof`: with the output, or written elsewhere."""
 
-    def prove_together(self, proofs: Sequence[Bound]) -> Sequence[Judged | TypedError] | None:
-        """A run of each on poisoned output; None where each is to be looked at by itself.
+    def prove_together(self, bounds: Sequence[Bound], compared: bool) -> Sequence[Judged] | None:
+        """A run of each on poisoned output; None where each must be verified by itself.
 
-        As many of them, from the first on, as none before has harmed: the last is the first that
-        wrote beside the output, which is mended.
+        The output is `compared`, or may hold anything. The list ends with the first run that wrote
+        beside the output, which is mended: later runs would be judged by its damage.
         """
-        return None
-
-    def harm_together(self, bounds: Sequence[Bound]) -> Sequence[Judged | TypedError] | None:
-        """As `prove_together`, of launches that need not write the output."""
         return None
 
     def damage(self) -> Verdict:
@@ -275,29 +260,20 @@ class Workspace(Space):
             clauses = [f"{wrong} of {self.words} words differ, {first}"]
         return self._watch.damage(wrong, clauses)
 
-    def prove_together(self, proofs: Sequence[Bound]) -> Sequence[Judged | TypedError] | None:
+    def prove_together(self, bounds: Sequence[Bound], compared: bool) -> list[Judged]:
         """Each compared bit by bit."""
-        return self._judged(proofs, lambda proven: proven.wrong_words)
-
-    def harm_together(self, bounds: Sequence[Bound]) -> Sequence[Judged | TypedError] | None:
-        """Whatever the output holds."""
-        return self._judged(bounds, lambda _: 0)
-
-    def _judged(
-        self, bounds: Sequence[Bound], wrong_words: Callable[[Proven], int]
-    ) -> list[Judged | TypedError]:
-        judged: list[Judged | TypedError] = []
-        witnesses = self._watch.witnesses(self._output, self._expected)
+        judged: list[Judged] = []
+        guarded, inputs = self._watch.buffers.values(), self._watch.inputs.values()
+        witnesses = Witnesses(self._output, self._expected, [*guarded], [*inputs])
         for proven in self._device.prove_all(bounds, witnesses):
             if isinstance(proven, TypedError):
                 judged.append(proven)
                 continue
-            wrong = wrong_words(proven)
+            wrong = proven.wrong_words if compared else 0
             clauses = [f"{wrong} of {self.words} words differ"] if wrong else []
             words, more = self._watch.said(proven.strays, proven.sums)
             message = "; ".join([*clauses, *more]) or None
-            verdict = Verdict(wrong + words, message)
-            judged.append(Judged(proven.seconds, self.words, verdict))
+            judged.append((proven.seconds, Verdict(wrong + words, message)))
             if more:
                 self.damage()
                 break

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import numpy as np
@@ -69,32 +70,25 @@ class Pool:
     def ready(self, rooms: Sequence[int], partials: int) -> None:
         """Have so many bytes for an input in each of the first lanes, and for partial results.
 
-        Raises OutOfDeviceMemoryError.
+        Where one of them is too small all are taken anew. Raises OutOfDeviceMemoryError.
         """
-        with self.emptied_on_error():
-            for i, nbytes in enumerate(rooms):
-                self._ready_lane(i, nbytes)
-            if self._partial_bytes < partials:
-                self._ready_partials(partials)
-
-    def _ready_lane(self, i: int, nbytes: int) -> None:
-        if i < len(self.lanes) and self.lanes[i].nbytes >= nbytes:
+        held = [lane.nbytes for lane in self.lanes]
+        most = [max(pair) for pair in zip_longest(rooms, held, fillvalue=0)]
+        if most == held and partials <= self._partial_bytes:
             return
-        stream = self.device.open_stream()
-        before, self.lanes[i : i + 1] = self.lanes[i : i + 1], [StreamRoom(stream, 0, {})]
-        for lane in before:
-            lane.stream.__exit__()
-        room = {name: stream.allocate(nbytes) for name in self.inputs}
-        self.lanes[i] = StreamRoom(stream, nbytes, room)
-
-    def _ready_partials(self, nbytes: int) -> None:
-        before, self.keeper = self.keeper, self.device.open_stream()
-        if before is not None:
-            before.__exit__()
-        self.partials = self.keeper.allocate(nbytes)
-        # Other streams use it.
-        self.keeper.wait()
-        self._partial_bytes = nbytes
+        partials = max(partials, self._partial_bytes)
+        with self.emptied_on_error():
+            self.__exit__()
+            for nbytes in most:
+                stream = self.device.open_stream()
+                self.lanes.append(StreamRoom(stream, nbytes, {}))
+                room = {name: stream.allocate(nbytes) for name in self.inputs}
+                self.lanes[-1] = StreamRoom(stream, nbytes, room)
+            if partials:
+                self.keeper, self._partial_bytes = self.device.open_stream(), partials
+                self.partials = self.keeper.allocate(partials)
+                # Other streams use it.
+                self.keeper.wait()
 
 
 @dataclass

@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.schema import Status
-from ..core.space import CONDITIONS, Cell, CellGroup, Condition, Problem
+from ..core.space import CONDITIONS, Cell, CellGroup, Problem
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, Workspace, open_space
@@ -39,8 +38,6 @@ log = logging.getLogger(__name__)
 # time, and what the first place costs, cancels over two blocks.
 BLOCK = (0, 1, 1, 0)
 
-SharedAxes = tuple[tuple[str, int], ...]
-
 
 def matched(
     cells: tuple[Sequence[Cell], Sequence[Cell]], variants: Sequence[tuple[str, str]]
@@ -54,7 +51,10 @@ def matched(
     found: list[dict[Any, Cell]] = []
     for who, some in enumerate(cells):
         places = {pair[who]: i for i, pair in enumerate(variants)}
-        keyed = {_likeness(cell, places[cell.variant], shared): cell for cell in some}
+        keyed = {}
+        for cell in some:
+            params = tuple(item for item in cell.params if item[0] in shared)
+            keyed[places[cell.variant], cell.problem, cell.condition, params] = cell
         if len(keyed) < len(some):
             raise DeviceError(
                 f"Cells of {NAMES[who]} differ in parameters alone that the other does not have; "
@@ -66,13 +66,6 @@ def matched(
     if not pairs:
         raise DeviceError("A and B have no cell in common; sweep values that both have.")
     return pairs
-
-
-def _likeness(
-    cell: Cell, variant: int, shared: set[str]
-) -> tuple[int, Problem, Condition, SharedAxes]:
-    params = tuple(sorted((name, value) for name, value in cell.params if name in shared))
-    return variant, cell.problem, cell.condition, params
 
 
 class PairedRun:
@@ -241,18 +234,13 @@ class PairedRun:
             for i, pair in enumerate(chunk):
                 own = outcomes[i * len(order) : (i + 1) * len(order)]
                 for who, outcome in zip(order, own, strict=True):
-                    self._look_at(pair, who, outcome)
+                    run, steps = pair.runs[who], self._steps[who]
+                    seconds = steps.seconds_of(run, outcome) if run.status is None else None
+                    if seconds is not None and seconds > self._settings.cell_timeout_s:
+                        steps.end_slow(run, seconds)
                 if self._alive([pair]):
                     good.append((pair, [s for s in own if not isinstance(s, TypedError)]))
         return good
-
-    def _look_at(self, pair: PairRun, who: int, outcome: float | TypedError) -> None:
-        """End the cell where a sample of it was none."""
-        run, steps = pair.runs[who], self._steps[who]
-        if run.status is None:
-            seconds = steps.seconds_of(run, outcome)
-            if seconds is not None and seconds > self._settings.cell_timeout_s:
-                steps.end_slow(run, seconds)
 
 
 def _same_data(
@@ -272,9 +260,7 @@ def _same_data(
         inputs = workload.inputs(problem, dtype, rng)
         data.append((inputs, workload.expected(inputs, variant)))
     (in_a, out_a), (in_b, out_b) = data
-    pairs = [(in_a[name], in_b[name]) for name in in_a if name in in_b]
-    return in_a.keys() == in_b.keys() and all(_same(x, y) for x, y in [*pairs, (out_a, out_b)])
-
-
-def _same(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
-    return x.dtype == y.dtype and np.array_equal(x, y)
+    if in_a.keys() != in_b.keys():
+        return False
+    pairs = [(out_a, out_b), *((in_a[name], in_b[name]) for name in in_a)]
+    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in pairs)

@@ -15,7 +15,7 @@ from ..core.space import Cell, CellGroup
 from ..devices.base import Bound, Device, Program, Sample, each_or_error
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
-from .buffers import Judged, Space
+from .buffers import Space, Verdict
 from .builds import Builds
 from .events import Began, CellRun, Ended, Event, Read, Timed, Worked, status_of
 from .settings import TOGETHER, TOGETHER_S, MeasureSettings
@@ -181,7 +181,7 @@ class CellSteps:
             self.guarded(run, partial(self._bind, run, space))
         for some in self._growing([run for run in runs if run.status is None]):
             if self.settings.verifies_before:
-                self._verify_some(some, space)
+                self._judge_all(some, space, True)
             self._look_around([run for run in some if run.status is None], space)
             self._time([run for run in some if run.status is None])
             for run in some:
@@ -190,7 +190,7 @@ class CellSteps:
     def verify(self, runs: Sequence[CellRun], space: Space) -> None:
         """Launch each on poisoned output and compare that with the expected one."""
         for some in self._growing(runs):
-            self._verify_some(some, space)
+            self._judge_all(some, space, True)
 
     def _growing(self, runs: Sequence[CellRun]) -> Iterator[Sequence[CellRun]]:
         """The runs, more and more at a time as long as what is done with them takes little time.
@@ -214,52 +214,41 @@ class CellSteps:
             launch.entry, launch.threads, launch.shared_bytes
         )
 
-    def _verify_some(self, runs: Sequence[CellRun], space: Space) -> None:
-        """All of them without waiting between; what is not as it must be then, alone."""
-        alone = partial(self._verify_alone, space)
-        for run in self._judged(runs, _proof, space.prove_together, alone):
-            self.guarded(run, partial(alone, run))
-
     def _look_around(self, runs: Sequence[CellRun], space: Space) -> None:
         """What is timed may write where the launch that was verified did not."""
-        others = [run for run in runs if run.proof is not run.bound]
-        alone = partial(self._watch_alone, space)
-        for run in self._judged(others, _timed, space.harm_together, alone):
-            self.guarded(run, partial(alone, run))
+        self._judge_all([run for run in runs if run.proof is not run.bound], space, False)
 
-    def _judged(
-        self,
-        runs: Sequence[CellRun],
-        bound_of: Callable[[CellRun], Bound],
-        together: Callable[[Sequence[Bound]], Sequence[Judged | TypedError] | None],
-        alone: Callable[[CellRun], None],
-    ) -> Sequence[CellRun]:
-        """Judge runs by what they do together; the runs of which that tells nothing."""
+    def _judge_all(self, runs: Sequence[CellRun], space: Space, compared: bool) -> None:
+        """Judge runs by what they do without waiting between; those that are not sound, alone."""
+        bound_of = _proof if compared else _timed
+        alone = partial(self._verify_alone if compared else self._watch_alone, space)
         while len(runs) > 1:
-            bounds = [bound_of(run) for run in runs]
-            _, outcomes = self.announced(runs, partial(together, bounds))
+            together = partial(space.prove_together, [bound_of(run) for run in runs], compared)
+            _, outcomes = self.announced(runs, together)
             if outcomes is None:
                 break
             for run, outcome in zip(runs, outcomes, strict=False):
-                self._judge(run, outcome, partial(alone, run))
+                if isinstance(outcome, TypedError):
+                    self.end_by(run, outcome)
+                else:
+                    run.verified_words = space.words
+                    self._judge(run, *outcome, partial(alone, run))
             runs = runs[len(outcomes) :]
-        return runs
+        for run in runs:
+            self.guarded(run, partial(alone, run))
 
-    def _judge(self, run: CellRun, outcome: Judged | TypedError, alone: Callable[[], None]) -> None:
+    def _judge(
+        self, run: CellRun, seconds: float, verdict: Verdict, alone: Callable[[], None]
+    ) -> None:
         """By what it did among others, none of which harmed it."""
-        if isinstance(outcome, TypedError):
-            self.end_by(run, outcome)
-            return
-        run.verified_words = outcome.words
-        run.wrong_words = words = outcome.verdict.wrong_words
-        message = outcome.verdict.message
-        if message is not None or outcome.seconds > self.settings.cell_timeout_s:
+        run.wrong_words = verdict.wrong_words
+        if verdict.message is not None or seconds > self.settings.cell_timeout_s:
             # Alone, to say where, and whether a pause was in it.
             self.guarded(run, alone)
-        if message is not None and run.status is None:
+        if verdict.message is not None and run.status is None:
             # What was wrong once is wrong.
-            run.wrong_words = words
-            self.end(run, Status.WRONG_RESULT, message)
+            run.wrong_words = verdict.wrong_words
+            self.end(run, Status.WRONG_RESULT, verdict.message)
 
     def _verify_alone(self, space: Space, run: CellRun) -> None:
         """Launch on poisoned output and compare with the expected one, both on the device.

@@ -17,12 +17,13 @@ from typing import Any
 
 import yaml
 from gpushmoo.chapters.contract import Chapter
+from gpushmoo.core.display import joined
 from gpushmoo.core.paths import CHAPTERS, KERNELS
 from gpushmoo.workloads.loader import load_kernel
 
 from .record import ROOT, MissingError
 from .simulated import recorded_checks
-from .words import Claims, joined
+from .words import Claims
 
 FILE = "published/claims.yaml"
 # In the order of the documents.

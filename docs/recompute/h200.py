@@ -12,6 +12,7 @@ from gpushmoo.analysis.ceiling import cell_ceiling_gbs, share_of_ceiling
 from gpushmoo.analysis.contrasts import ratio
 from gpushmoo.analysis.fastest import INSIDE, cache_ends, fastest
 from gpushmoo.analysis.run_quality import steadiness
+from gpushmoo.core.display import bare_interval, joined, percent, significant
 from gpushmoo.core.median import MedianInterval
 from gpushmoo.core.schema import SAMPLE_COUNT
 from gpushmoo.storage.store import read_table
@@ -23,20 +24,7 @@ from streamed_dot.timeline import overlap, read_timeline, traces_of
 from texture_shmoo.pages import ENOUGH_THREADS, WARP, written_sums
 
 from .record import REFERENCE, Record
-from .words import (
-    Claims,
-    gbs,
-    joined,
-    percent,
-    power,
-    rate,
-    ratio_words,
-    shape,
-    signed,
-    span,
-    whole,
-    whole_percent,
-)
+from .words import Claims, ratio_words, scientific, shape, signed, span, whole, whole_percent
 
 STUDIES = REFERENCE / "nvidia-h200-studies"
 TYPES = ("float", "double", "float3", "float4")
@@ -119,7 +107,8 @@ def peak(record: Record, claims: Claims) -> dict[str, Any]:
         ],
         "of_ceiling": {s: whole_percent(c["bandwidth_gbs"] / tops[s]) for s, c in far.items()},
         "copies": {
-            s: f"{gbs(c['bandwidth_gbs'])} against {gbs(c['copy_gbs'])}" for s, c in far.items()
+            s: f"{significant(c['bandwidth_gbs'])} against {significant(c['copy_gbs'])}"
+            for s, c in far.items()
         },
         "ends": span(e for pair in ends for e in pair),
         "kept": [[f"{share:.2f}", f"{100 * g:+.0f} %"] for share, g in gain.items()],
@@ -136,7 +125,11 @@ def _peak_row(record: Record, words: str, state: str, inside: bool) -> list[str]
             else (cells["width"] == FAR) & (cells["dtype"] == "float4")
         )
         found.append(fastest(cells[chosen], ["kernel"]).iloc[0])
-    return [words, *(rate(c) for c in found), "" if inside else gbs(found[-1]["copy_gbs"])]
+    return [
+        words,
+        *(bare_interval(c) for c in found),
+        "" if inside else significant(found[-1]["copy_gbs"]),
+    ]
 
 
 def tile(record: Record, claims: Claims) -> dict[str, Any]:
@@ -159,7 +152,7 @@ def tile(record: Record, claims: Claims) -> dict[str, Any]:
     )
     return {
         "rows": [
-            [words, *(rate(cells[v, d]) for d in TYPES), ratio_words(gap[v])]
+            [words, *(bare_interval(cells[v, d]) for d in TYPES), ratio_words(gap[v])]
             for v, words in (("published", "as published"), ("distinct", "pointers distinct"))
         ],
         "gain": whole_percent(speed["distinct", "float"] / speed["published", "float"] - 1),
@@ -189,7 +182,7 @@ def cliff(record: Record, claims: Claims) -> dict[str, Any]:
     short = max(1 - speed[d, 2 * n] / (2 * speed[d, n]) for d in TYPES for n in (1, 2, 4))
     claims.hold("The doubling law holds up to 8 blocks.", short < 0.05, short)
     wanted = [units, 2 * units, capacity, capacity + 1, 2 * capacity, 2 * capacity + 1]
-    rows = [[str(n), *(rate(by[d, n]) for d in TYPES)] for n in wanted]
+    rows = [[str(n), *(bare_interval(by[d, n]) for d in TYPES)] for n in wanted]
     loss = [
         f"{100 * (1 - r.value):.1f} % ({100 * (1 - r.high):.1f} to {100 * (1 - r.low):.1f})"
         for r in lost.values()
@@ -238,7 +231,7 @@ def shapes(record: Record, claims: Claims) -> dict[str, Any]:
 def _tied(tied: pd.DataFrame, named: int = 2) -> str:
     """``32 × 5 and 32 × 6: 3852 (3834 to 3871)``."""
     names = joined(shape(row) for _, row in tied.iterrows()) if len(tied) <= named else ""
-    return f"{names or f'{len(tied)} shapes'}: {rate(tied.iloc[0])}"
+    return f"{names or f'{len(tied)} shapes'}: {bare_interval(tied.iloc[0])}"
 
 
 def textures(record: Record, claims: Claims) -> dict[str, Any]:
@@ -257,7 +250,7 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
             rows.append(
                 [
                     f"{what}, {size}²",
-                    rate(top),
+                    bare_interval(top),
                     f"{whole_percent(share)} of {kind}",
                     f"{len(tied)} of {_ends(threads)} threads",
                     f"{shape(slow)}, {percent(slow['bandwidth_gbs'] / top['bandwidth_gbs'])}",
@@ -324,7 +317,7 @@ def _mappings(record: Record, claims: Claims) -> dict[str, str]:
         "lost_texture_wide": span(lost[f"{TEXTURE} wide"], " %"),
         "lost_surface": span(lost[f"{SURFACE} narrow"], " %"),
         "lost_surface_wide": span(lost[f"{SURFACE} wide"], " %"),
-        "wide": joined(f"{shape(top)} ({gbs(top['bandwidth_gbs'])} GB/s)" for top in tops),
+        "wide": joined(f"{shape(top)} ({significant(top['bandwidth_gbs'])} GB/s)" for top in tops),
     }
 
 
@@ -368,11 +361,16 @@ def dots(record: Record, claims: Claims) -> dict[str, Any]:
     longest = max(n for _, n in resident)
     return {
         **_rivals(claims),
-        "blas": {d: f"{gbs(speed[d, 'blas-all'])} GB/s" for d in ("float", "double")},
-        "blocks": gbs(float(speed["float", "blocks-all"])),
+        "blas": {d: f"{significant(speed[d, 'blas-all'])} GB/s" for d in ("float", "double")},
+        "blocks": significant(float(speed["float", "blocks-all"])),
         "of_link": span(of_link, " %", 3),
         "resident": [
-            [d, whole(n), gbs(resident[d, n].gbs), gbs(resident[d, n].library_gbs or 0)]
+            [
+                d,
+                whole(n),
+                significant(resident[d, n].gbs),
+                significant(resident[d, n].library_gbs or 0),
+            ]
             for d in ("float", "double")
             for n in (2**20, longest)
         ],
@@ -431,7 +429,7 @@ def _rivals(claims: Claims) -> dict[str, Any]:
             [f"{s.operation} {s.dtype}", f"{s.predicted:.0f} %", f"{s.share} %", _median(s.gain)]
             for s in verdicts.sharings(rows)
         ],
-        "copied": gbs(next(iter(verdicts.copied(rows).values())).median),
+        "copied": significant(next(iter(verdicts.copied(rows).values())).median),
     }
 
 
@@ -462,7 +460,7 @@ def _errors(claims: Claims) -> dict[str, str]:
         "errors": str(len(table)),
         "errors_n": whole(int(longest["n"].iloc[0])),
         "error_of": joined(
-            f"{power(error[m])} ({m})" for m in ("resident", "BLAS, all cores", "one loop")
+            f"{scientific(error[m])} ({m})" for m in ("resident", "BLAS, all cores", "one loop")
         ),
     }
 

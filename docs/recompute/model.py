@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpushmoo.core.display import significant
+from gpushmoo.core.display import joined, percent, significant
 from gpushmoo.interactive.predict import KNOWN
 from gpushmoo.model.form import PARAMETERS, first_values
 from gpushmoo.model.launches import DeviceFacts
 from gpushmoo.model.limits import read_counted
 
 from .record import REFERENCE, read_json
-from .words import Claims, errors, joined, percent, span, whole, whole_percent
+from .words import Claims, errors, span, whole, whole_percent
 
 FOLDER = "nvidia-h200-model"
 NOTHING = "nothing"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from gpushmoo.core.display import percent
 from gpushmoo.storage.store import read_table
 from gpushmoo.storage.wholefile import read_json
 from tesla_c1060.answers import ALONE, BOARD, CHANGED, EVEN, HALF, Answer, answers, named
@@ -21,7 +22,7 @@ from tesla_c1060.simulation.machine import Level, load_machine
 from tesla_c1060.simulation.run import PROFILE_SCHEMA, SIMULATION_SCHEMA
 
 from .record import REFERENCE, ROOT, Record
-from .words import Claims, percent, span, whole_percent
+from .words import Claims, span, whole_percent
 
 DEVICES = ROOT / "reports/chapters/tesla_c1060/devices"
 # Simulated GB/s by level and point; minutes to compute: delete it to have `make docs` do so.

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.comparing.compare import DELTA
-from gpushmoo.core.display import significant
+from gpushmoo.core.display import bare_interval, percent, significant
 from gpushmoo.storage.store import read_metadata
 
 from .record import REFERENCE, Record, read_json
-from .words import Claims, gbs, percent, rate, span, whole, whole_percent
+from .words import Claims, span, whole, whole_percent
 
 ENERGY = REFERENCE / "nvidia-h200-studies/energy.parquet"
 RIVALS = ("nvbench", "nvbench_robust", "google_benchmark")
@@ -186,12 +186,14 @@ def gallery(record: Record, claims: Claims) -> dict[str, Any]:
     return {
         "cells": whole(len(record.ok)),
         "fastest": [
-            [words, dtype, rate(cell), _of_copy(cell), _launch(cell)]
+            [words, dtype, bare_interval(cell), _of_copy(cell), _launch(cell)]
             for (words, dtype), cell in best.items()
         ],
         "tile_gain": span(gain("tile", "naive"), digits=3),
         "pad_gain": span(gain("padded tile", "tile"), digits=3),
-        "gather": [[whole(s), *(gbs(gather[d][s]) for d in TYPES)] for s in gather["float"].index],
+        "gather": [
+            [whole(s), *(significant(gather[d][s]) for d in TYPES)] for s in gather["float"].index
+        ],
     }
 
 

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpushmoo.analysis.contrasts import Ratio
-from gpushmoo.core.display import significant
-
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+from gpushmoo.core.display import percent, power, significant
 
 
 class Claims:
@@ -33,22 +31,6 @@ class Claims:
 def whole(value: float) -> str:
     """``208,256``."""
     return f"{round(value):,}"
-
-
-def gbs(value: float) -> str:
-    """GB/s without the unit: whole from 100 on, three digits below."""
-    return f"{value:.0f}" if value >= 99.95 else significant(value)
-
-
-def rate(cell: Mapping[str, Any]) -> str:
-    """Bandwidth of a row with the 95 % interval of its median, ``4703 (4697 to 4706)``."""
-    low, high = cell["bandwidth_low_gbs"], cell["bandwidth_high_gbs"]
-    return f"{gbs(cell['bandwidth_gbs'])} ({gbs(low)} to {gbs(high)})"
-
-
-def percent(share: float, digits: int = 2) -> str:
-    """``1.2 %``: so many significant digits."""
-    return f"{significant(100 * share, digits)} %"
 
 
 def whole_percent(share: float) -> str:
@@ -88,23 +70,15 @@ def shape(cell: Mapping[str, Any]) -> str:
     return f"{int(cell['block_x'])} × {int(cell['block_y'])}"
 
 
-def joined(items: Iterable[str]) -> str:
-    """``a, b and c``."""
-    found = list(items)
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
-
-
 def signed(share: float, places: int = 1) -> str:
     """``+1.2 %`` or ``−1.2 %``."""
     return f"{100 * share:+.{places}f} %".replace("-", "−")
 
 
-def power(value: float) -> str:
+def scientific(value: float) -> str:
     """``1.5·10⁻⁴``; zero is ``0``."""
-    if value == 0:
-        return "0"
     mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"
+    return f"{mantissa}·{power(10, int(exponent))}" if value else "0"
 
 
 def first_hit(cells: Sequence[float | None]) -> str:

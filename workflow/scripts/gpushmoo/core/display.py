@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -35,9 +35,9 @@ def _bounds(cell: Mapping[str, Any]) -> str:
     return f"({significant(low)} to {significant(high)})"
 
 
-def percent(share: float) -> str:
+def percent(share: float, digits: int = 2) -> str:
     """A share of 1 in percent, to two significant digits: ``1.2 %``."""
-    return f"{significant(100 * share, 2)} %"
+    return f"{significant(100 * share, digits)} %"
 
 
 def percent_range(shares: Sequence[float]) -> str:
@@ -99,9 +99,10 @@ def size_bytes(value: float) -> str:
 MOST_TEXT, MOST_SENTENCE = 300, 1000
 
 
-def joined(words: Sequence[str]) -> str:
+def joined(words: Iterable[str]) -> str:
     """``a``, ``a and b`` or ``a, b and c``."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+    items = list(words)
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
 def one_line(text: str, most: int = MOST_TEXT) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -453,7 +453,11 @@ _FIGURES = {
     "cache_end_latency_share": "end of the cache, by latency",
     "cache_end_rate_share": "end of the cache, by bandwidth",
 }
-_UNITS = {"s": seconds, "bytes/s": lambda value: gbs(value * 1e-9), "1": percent}
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "s": seconds,
+    "bytes/s": lambda value: gbs(value * 1e-9),
+    "1": percent,
+}
 
 
 def machine_tables(devices: Sequence[Json]) -> list[Json]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
-import keyword
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +26,12 @@ from gpushmoo.analysis.run_quality import COLUMNS, write_verdict
 from gpushmoo.core.schema import (
     BEST_COLUMNS,
     CORE_COLUMNS,
-    DERIVED,
     TAKEN,
     Status,
     axis_fault,
     cell_schema,
 )
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.figures.curve import curve
-from gpushmoo.figures.heatmap import heatmap
 from gpushmoo.measuring.events import CellRun, ShardResult
 from gpushmoo.measuring.shard_file import cell_table
 from gpushmoo.planning.config import load_config
@@ -44,10 +39,10 @@ from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.storage.dataset import read_cells, read_medians
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.storage.wholefile import read_summed
-from gpushmoo.workloads.contract import Launch
+from gpushmoo.workloads.contract import Curve, HeatMap, Launch
+from gpushmoo.workloads.views import FigureData
 from matplotlib import pyplot as plt
 from rendering import KINDS, conclude
-from streamed_dot.analysis import plot_series
 from synthetic import write_shard
 
 LIBRARY = ROOT / "workflow/scripts/gpushmoo"
@@ -61,21 +56,7 @@ STAGES = [
     ),
     *(ROOT / "reports/chapters").rglob("*.py"),
 ]
-# Of the project's kernels below.
 SHAPES = {"block_x": [8, 16, 32, 64], "block_y": [4, 8, 16]}
-BLOCKS = {"num_partition": [1, 2, 4, 8, 16, 30, 32, 33, 66, 132, 133, 264, 528, 529]}
-PEAKS = {"block_x": [128, 1024], "unroll": [1], "passes": [4]}
-DOTS = {
-    "streams": [1, 4],
-    "min_per_stream": [4096],
-    "blocks_per_stream": [32],
-    "threads": [64],
-    "chunk": [0],
-    "host_percent": [0, 50, 100],
-}
-OWN_AXES = {*SHAPES, *BLOCKS, *PEAKS, *DOTS}
-# No axis of the project's, nor a name of anything.
-NEW_AXIS = "a00000z"
 # Names that readers of Parquet and tuples of rows take for themselves, or that are no names at all.
 UNFIT = [
     *("__filename", "__fragment_index", "__index_level_0__", "_1", "_fields", "", " ", "a b"),
@@ -127,40 +108,24 @@ def test_kernels_whose_axes_collide_are_named(
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Kernels of every kind of figure and finding."""
     folder = tmp_path_factory.mktemp("plain")
     for dtype in ("float", "double"):
-        for kind, kernel, variant, axes in (
-            ("copy", "copy2d_coalesced", "element", SHAPES),
-            ("blocks", "block_eq_partition", "exact", BLOCKS),
-        ):
-            path = folder / f"{kind}-{dtype}.parquet"
-            write_shard(path, kernel, dtype, variants=(variant,), axes=axes)
-    for kernel in KINDS:
-        sizes = [Problem(2**i, 2**i) for i in (9, 10, 12, 14)]
-        path = folder / f"peak-{kernel}.parquet"
-        write_shard(path, kernel, "float4", problems=sizes, axes=PEAKS)
-    mappings = ("row-place", "tile8-place")
-    write_shard(folder / "image.parquet", "surf2d_memset", "float", axes=SHAPES, variants=mappings)
-    sums = ("block-point-clamp", "block-point-clamp-written")
-    write_shard(folder / "sum.parquet", "tex2d_sum", "float", axes=SHAPES, variants=sums)
-    sizes = [Problem(1, 2**i) for i in (10, 20)]
-    write_shard(folder / "dot.parquet", "dot_streamed", "float", problems=sizes, axes=DOTS)
+        path = folder / f"copy-{dtype}.parquet"
+        write_shard(path, "copy2d_coalesced", dtype, variants=("element",), axes=SHAPES)
     return folder
 
 
-def with_axes(folder: Path, kinds: Sequence[str], out: Path, names: Sequence[str]) -> list[Path]:
-    """The shards of these `kinds`, those of copies with axes of these names beside their own."""
+def with_axes(folder: Path, out: Path, names: Sequence[str]) -> list[Path]:
+    """The shards with axes of these names beside their own."""
     paths = []
-    for path in sorted(p for p in folder.glob("*.parquet") if p.stem.split("-")[0] in kinds):
+    for path in sorted(folder.glob("*.parquet")):
         table, metadata = read_shard(path)
         paths.append(out / path.name)
-        if path.name.startswith("copy"):
-            values = np.random.default_rng(1).integers(1, 5, (len(names), len(table)))
-            new = {n: v for n, v in zip(names, values, strict=True) if n not in metadata["axes"]}
-            metadata = {**metadata, "axes": sorted([*new, *metadata["axes"]])}
-            columns = {**{n: table.column(n) for n in table.column_names}, **new}
-            table = pa.table(columns, schema=cell_schema(metadata["axes"]))
+        values = np.random.default_rng(1).integers(1, 5, (len(names), len(table)))
+        new = {n: v for n, v in zip(names, values, strict=True) if n not in metadata["axes"]}
+        metadata = {**metadata, "axes": sorted([*new, *metadata["axes"]])}
+        columns = {**{n: table.column(n) for n in table.column_names}, **new}
+        table = pa.table(columns, schema=cell_schema(metadata["axes"]))
         write_parquet(table, paths[-1], metadata)
     return paths
 
@@ -177,14 +142,10 @@ def concluded(shards: Sequence[Path], out: Path) -> dict[str, Any]:
     with (out / "said").open("w") as terminal:
         read = read_cells(out / "dataset", columns=COLUMNS)
         write_verdict(read, out / "verdict.txt", False, {}, terminal)
-    dots = plot_series(cells, "ms") if "host_percent" in cells else cells.iloc[:0]
     return {
-        "axes": axes_of(cells[cells["kernel"] == "copy2d_coalesced"]),
+        "axes": axes_of(cells),
+        "best": best.to_pandas().to_dict("records"),
         **{p.name: read_summed(p).decode() for p in (*out.glob("*.json"), out / "verdict.txt")},
-        **{
-            name: frame.to_dict("records")
-            for name, frame in (("best", best.to_pandas()), ("dots", dots))
-        },
     }
 
 
@@ -195,64 +156,14 @@ def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plt.Figure, "savefig", lambda *_, **__: None)
 
 
-ALL_KINDS = ("copy", "blocks", "peak", "image", "sum", "dot")
-# Ways to columns that stages use; each says on which frame.
-WAYS = (
-    *("__getitem__", "__setitem__", "assign", "drop_duplicates", "groupby", "insert", "iterrows"),
-    *("itertuples", "join", "merge", "pivot_table", "rename", "reset_index", "set_index"),
-    *("sort_values", "to_dict"),
-)
-
-
-@pytest.mark.usefixtures("unrendered")
-def test_beside_axes_no_column_has_a_name_that_an_axis_may_have(
-    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else give what is derived a name that begins with schema.DERIVED."""
-    frames = set()
-
-    def look(way: Callable[..., Any]) -> Callable[..., Any]:
-        def looked(frame: pd.DataFrame, *args: Any, **options: Any) -> Any:
-            result = way(frame, *args, **options)
-            for seen in (frame, result):
-                if isinstance(seen, pd.DataFrame) and NEW_AXIS in seen.columns:
-                    frames.add((*seen.columns, *filter(None, seen.index.names)))
-            return result
-
-        return looked
-
-    for name in WAYS:
-        monkeypatch.setattr(pd.DataFrame, name, look(getattr(pd.DataFrame, name)))
-    concluded(with_axes(shards, ALL_KINDS, tmp_path / "shards", [NEW_AXIS]), tmp_path)
-    columns = set().union(*frames)
-    assert {f"{DERIVED}samples", f"{DERIVED}bytes_touched", f"{DERIVED}kind"} <= columns
-    plain = {c for c in columns if axis_fault([c]) is None}
-    assert plain <= {*OWN_AXES, NEW_AXIS}
-
-
-@cache
-def nodes(path: Path) -> list[ast.AST]:
-    """All of a module's syntax."""
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-
-
 def column_words(path: Path) -> set[str]:
     """Every text by which a module looks something up, and every new column that it names."""
     found = set()
-    for node in nodes(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             found.add(str(node.slice.value))
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".assign"):
             found |= {str(k.arg) for k in node.keywords}
-    return found
-
-
-def all_words(path: Path) -> set[str]:
-    """Every name that a module has, and every text in it."""
-    found = set()
-    for node in nodes(path):
-        for part in ("value", "attr", "id", "arg", "name"):
-            found.add(str(getattr(node, part, None)))
     return found
 
 
@@ -261,7 +172,7 @@ def fit(names: set[str]) -> Iterator[list[str]]:
 
     Without the project's own: beside `with_axes` they have values already.
     """
-    left = sorted(n for n in names - OWN_AXES if axis_fault([*OWN_AXES, n]) is None)
+    left = sorted(n for n in names - {*SHAPES} if axis_fault([*SHAPES, n]) is None)
     while left:
         first = {name.lower(): name for name in left}
         yield sorted(first.values())
@@ -269,31 +180,12 @@ def fit(names: set[str]) -> Iterator[list[str]]:
 
 
 FEW = set().union(*map(column_words, STAGES)) | set(FOREIGN) | set(BEST_COLUMNS)
-MANY = {
-    *set().union(*map(all_words, STAGES)),
-    *dir(pd.DataFrame),
-    *dir(pd.Series),
-    *keyword.kwlist,
-    *(word for (word,) in duckdb.sql("select keyword_name from duckdb_keywords()").fetchall()),
-    *(f"{name}{end}" for name in CORE_COLUMNS for end in ("_x", "_y", "_stored", "_plain", "_1")),
-}
-HUNT = pytest.mark.hunt
 
 
 @pytest.mark.usefixtures("unrendered")
-@pytest.mark.parametrize(
-    ("kinds", "names"),
-    [
-        *(pytest.param(("copy",), names, id=f"few-{i}") for i, names in enumerate(fit(FEW))),
-        *(
-            pytest.param(ALL_KINDS, names[i : i + 250], id=f"many-{n}-{i}", marks=HUNT)
-            for n, names in enumerate(fit(MANY))
-            for i in range(0, len(names), 250)
-        ),
-    ],
-)
+@pytest.mark.parametrize("names", [*fit(FEW)])
 def test_what_is_concluded_does_not_depend_on_names(
-    shards: Path, tmp_path: Path, kinds: tuple[str, ...], names: list[str]
+    shards: Path, tmp_path: Path, names: list[str]
 ) -> None:
     # Hundreds of columns are slow, as pandas says.
     warnings.simplefilter("ignore", pd.errors.PerformanceWarning)
@@ -302,7 +194,7 @@ def test_what_is_concluded_does_not_depend_on_names(
     found = []
     for folder, called in (("named", names), ("innocent", [innocent[n] for n in names])):
         out = tmp_path / folder
-        made = with_axes(shards, kinds, out / "shards", called)
+        made = with_axes(shards, out / "shards", called)
         found.append(json.dumps(concluded(made, out), default=str))
     back = {place: name for name, place in innocent.items()}
     assert found[0] == re.sub("[ac][0-9]{5}z", lambda m: back[m[0]], found[1])
@@ -313,17 +205,11 @@ def test_what_is_concluded_does_not_depend_on_names(
 # Figures over an axis of such a name
 
 
-def told_of(value: Any) -> Any:
-    """Numbers and texts as they are, of anything else its type."""
-    if isinstance(value, np.ndarray | pd.Series | list | tuple):
-        return [told_of(v) for v in np.asarray(value, dtype=object).ravel()]
-    return str(value) if isinstance(value, str | int | float) else str(type(value))
-
-
 def figures(cells: pd.DataFrame, x: str, y: str, out: Path) -> list[str]:
     """What a heat map and a curve over these axes say, and how much they draw of each kind."""
-    heatmap(cells, x, y, ["float", "double"], out / "heatmap.svg")
-    curve(cells, x, "threads", out / "curve.svg")
+    data = FigureData("copy2d_coalesced", ("float", "double"), (), (), cells, ())
+    HeatMap(x, y).draw(data, out / "heatmap.svg")
+    Curve(x, "threads").draw(data, out / "curve.svg")
     svgs = [read_summed(out / f"{n}.svg").decode() for n in ("heatmap", "curve")]
     drawn = [str({kind: svg.count(f"<{kind}") for kind in ("use", "image")}) for svg in svgs]
     return [*drawn, *(read_summed(out / f"{n}.json").decode() for n in ("heatmap", "curve"))]
@@ -336,7 +222,7 @@ DRAWN = ["hue", "style", "size", "index", "columns", "values", "variable", "leve
 def test_a_figure_over_an_axis_shows_its_values_whatever_it_is_called(
     shards: Path, tmp_path: Path
 ) -> None:
-    aggregate(with_axes(shards, ["copy"], tmp_path / "shards", []), tmp_path / "dataset")
+    aggregate(with_axes(shards, tmp_path / "shards", []), tmp_path / "dataset")
     cells = read_medians(tmp_path / "dataset")
     plain = figures(cells, "block_x", "block_y", tmp_path)
     for x, y in zip(DRAWN[:5], reversed(DRAWN), strict=False):

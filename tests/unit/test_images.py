@@ -122,27 +122,6 @@ def test_every_texel_is_right_in_every_mode_and_mapping(
     assert wrong_words(device, kernel, Cell(kernel.name, dtype, variant, problem, params)) == 0
 
 
-def test_address_modes_are_told_apart_by_what_must_come_out() -> None:
-    src = np.arange(6, dtype=np.float32).reshape(2, 3)
-    found = {
-        address: TEX.workload.expected({"src": src}, f"block-linear-{address}")
-        for address in ("clamp", "border", "wrap", "mirror")
-    }
-    # Four times the mean at the image's upper left corner: itself, and what lies left and above.
-    assert {a: float(e[0, 0]) for a, e in found.items()} == {
-        "clamp": 0.0 + 0.0 + 0.0 + 0.0,
-        "border": 0.0,
-        "wrap": 0.0 + 2.0 + 3.0 + 5.0,
-        "mirror": 0.0 + 0.0 + 0.0 + 0.0,
-    }
-    assert {a: float(e[0, 2]) for a, e in found.items()} == {
-        "clamp": 2.0 + 1.0 + 2.0 + 1.0,
-        "border": 2.0 + 1.0,
-        "wrap": 2.0 + 1.0 + 5.0 + 4.0,
-        "mirror": 2.0 + 1.0 + 2.0 + 1.0,
-    }
-
-
 REDUCED = Cell(
     TEX.name,
     "unorm8x4",
@@ -284,21 +263,6 @@ def test_without_image_support_every_image_cell_says_so_and_buffers_go_on(
     copy = KERNELS["copy2d_coalesced"]
     runs = ended(opencl_device, copy, "float", ["element"], [Problem(16, 16)])
     assert Counter(r.status for r in runs) == {Status.OK: 3, Status.TOO_MANY_THREADS: 1}
-
-
-def test_a_users_kernel_whose_type_has_no_format_ends_as_rows(
-    device: Device, tmp_path: Path
-) -> None:
-    """The project's kernels offer no such type; a user's may."""
-    shutil.copytree(SURF.path, tmp_path / "doubles")
-    source = (tmp_path / "doubles" / "workload.py").read_text()
-    source = source.replace('name = "surf2d_memset"', 'name = "doubles"')
-    source = source.replace('dtypes = ("float",', 'dtypes = ("double", "float",')
-    (tmp_path / "doubles" / "workload.py").write_text(source)
-    mine = load_kernel(tmp_path / "doubles")
-    runs = ended(device, mine, "double", ["block-one"], [Problem(16, 16)])
-    assert Counter(r.status for r in runs) == {Status.RESOURCES: 3, Status.TOO_MANY_THREADS: 1}
-    assert all("double" in str(r.message) for r in runs if r.status is Status.RESOURCES)
 
 
 @pytest.mark.gpu

@@ -20,7 +20,6 @@ from typing import Any
 from ..core.backends import BACKENDS
 from ..core.paths import child_environment
 from ..devices.base import LockedClocks
-from ..devices.clock_guardian import FREE, PROGRAM
 
 log = logging.getLogger(__name__)
 
@@ -115,29 +114,25 @@ class HeldClocks:
     """
 
     def __init__(self, backend: str, uuid: str, asked: int | str, lock: DeviceLock) -> None:
-        self._backend, self._uuid, self._lock = backend, uuid, lock
-        self.asked, self._guardian = asked, None
+        self._uuid, self.asked, self._guardian = uuid, asked, None
         if not BACKENDS[backend].locks_clocks:
             self.told = LockedClocks(None, why=f"backend '{backend}' has no way to lock clocks")
             return
-        guardian = self._guardian = self._started(str(asked))
+        assert lock.descriptor is not None
+        guardian = self._guardian = subprocess.Popen(
+            [sys.executable, "-m", "gpushmoo.devices.clock_guardian", backend, uuid, str(asked)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=(lock.descriptor,),
+            # A signal to this process's group is none to it.
+            start_new_session=True,
+            env=child_environment(),
+        )
         assert guardian.stdout is not None
         line = guardian.stdout.readline()
         ended = f"the process that holds them ended with status {guardian.poll()}"
         self.told = LockedClocks(**json.loads(line)) if line else LockedClocks(None, why=ended)
         log.info("clocks: %s", self.told)
-
-    def _started(self, asked: str) -> subprocess.Popen[bytes]:
-        assert self._lock.descriptor is not None
-        return subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, self._backend, self._uuid, asked],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=(self._lock.descriptor,),
-            # A signal to this process's group is none to it.
-            start_new_session=True,
-            env=child_environment(),
-        )
 
     @property
     def sentence(self) -> str | None:
@@ -158,10 +153,7 @@ class HeldClocks:
         if self._guardian is None:
             return
         guardian, self._guardian = self._guardian, None
-        if _ended(guardian) == 0:
-            return
-        # It was killed itself, or its driver did not answer: once more, by another.
-        if _ended(self._started(FREE)) != 0:
+        if _ended(guardian) != 0:
             log.error("the clocks of %s may still be locked: 'nvidia-smi -rgc -rmc'", self._uuid)
 
 

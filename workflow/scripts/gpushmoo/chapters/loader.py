@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +72,9 @@ def load_chapter(path: Path) -> ChapterFolder:
         raise ChapterFolderError(
             f"Chapter '{path.name}': its folder's name must consist of letters, digits and '_'."
         )
-    _refuse_namesake(path)
     try:
         module = import_module(f"{package(path)}.chapter")
-    except KeyboardInterrupt:
-        raise
-    except BaseException as err:
+    except (Exception, SystemExit) as err:
         raise ChapterFolderError(
             f"Chapter '{path.name}': chapter.py does not load "
             f"({blamed(path / 'chapter.py', 'it', err)})."
@@ -88,23 +84,12 @@ def load_chapter(path: Path) -> ChapterFolder:
         raise ChapterFolderError(
             f"Chapter '{path.name}': chapter.py must define CHAPTER, an instance of Chapter."
         )
-    for name in ("document", "kernels"):
-        if not hasattr(chapter, name):
-            raise ChapterFolderError(
-                f"Chapter '{path.name}': its CHAPTER does not define '{name}'."
-            )
-    return ChapterFolder(path, chapter, _options(path))
-
-
-def _refuse_namesake(path: Path) -> None:
-    """Raise ChapterFolderError where another Python package has the chapter's name."""
-    spec = find_spec(package(path))
-    places = [] if spec is None else spec.submodule_search_locations or [spec.origin or "Python"]
-    if path.resolve() not in [Path(place).resolve() for place in places]:
+    lacking = [name for name in ("document", "kernels") if not hasattr(chapter, name)]
+    if lacking:
         raise ChapterFolderError(
-            f"Chapter '{path.name}': there is another Python package of that name, in "
-            f"'{'; '.join(places)}'; rename the folder."
+            f"Chapter '{path.name}': its CHAPTER does not define '{lacking[0]}'."
         )
+    return ChapterFolder(path, chapter, _options(path))
 
 
 def _options(path: Path) -> Mapping[str, Any]:
@@ -114,9 +99,9 @@ def _options(path: Path) -> Mapping[str, Any]:
     try:
         return _schema(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeError, jsonschema.SchemaError) as err:
-        what = err.message if isinstance(err, jsonschema.SchemaError) else str(err)
+        why = one_line(getattr(err, "message", str(err)))
         raise ChapterFolderError(
-            f"Chapter '{path.name}': options.schema.yaml is no JSON schema ({one_line(what)})."
+            f"Chapter '{path.name}': options.schema.yaml is no JSON schema ({why})."
         ) from err
 
 

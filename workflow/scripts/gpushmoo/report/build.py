@@ -18,10 +18,10 @@ from ..analysis.ceiling import CeilingRow, read_ceiling
 from ..analysis.energy import read_energy
 from ..analysis.run_quality import dataset_provenance, steadiness
 from ..comparing.history import read_history
-from ..core.display import one_line
+from ..core.display import one_line, percent
 from ..core.paths import ROOT
 from ..core.schema import GROUP, is_axis
-from ..model.limits import read_counted
+from ..model.limits import GAIN, read_counted
 from ..storage.dataset import of_one_kind, read_medians
 from ..storage.wholefile import read_json, read_summed, write_json, write_summed
 from ..workloads.views import BLOCK_SHAPE, CACHES, ONE_PARAMETER
@@ -29,7 +29,7 @@ from . import findings, method, study_pages, tables
 from .chapter_pages import Measured, Page, broken_page, chapter_page
 from .findings import Finding
 from .tables import Json
-from .why import gain_words, parameter_tables, partition_rows, why_parts
+from .why import parameter_tables, partition_rows, why_parts
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ def report_facts(
         "contrasts": [f.sentence for f in contrasts if f not in first],
         "best": tables.best_rows(to_use, own_best, names),
         "why": why_parts(models, names, read_counted(files["counted"])),
-        "gain": gain_words(),
+        "gain": percent(GAIN - 1),
         "parameters": parameter_tables(models),
         "partitions": partition_rows(
             _without_model(own_cells, models, spec["persistent"], to_use), names

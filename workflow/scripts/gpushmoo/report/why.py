@@ -1,6 +1,6 @@
-"""What the one model of each device says: why the fastest launches are not faster, how sure.
+"""The report's part on the model of each device: what limits the fastest launches, how sure.
 
-Where a device has none, the formula of persistent blocks (`model.partition`).
+Where a device has no model, the formula of persistent blocks (`model.partition`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pandas as pd
 from ..analysis.fastest import params_text
 from ..core.display import joined, number, percent, seconds, significant
 from ..model.form import PARAMETERS
-from ..model.limits import GAIN, CountedCells, CountedLimit
+from ..model.limits import CountedCells, CountedLimit
 from ..model.partition import fit_partitions
 from .tables import Json, Namer
 
@@ -31,55 +31,63 @@ NO_MODEL = (
     "runtime tells neither the kernels' machine code nor how many blocks a multiprocessor holds "
     "(its occupancy)."
 )
-INFERRED = "Every limit is inferred by the model: no hardware counter backs one."
-NOT_COUNTED = CountedCells.of({})
 
 
 def why_parts(
     devices: Sequence[Json], names: Namer, counted: Mapping[str, CountedCells]
 ) -> list[Json]:
-    """For each device its sentences, and a row for each kernel and type; `sentences` alone where no
-    model could be fitted. Without any device one part says what is lacking. `counted` is what
-    hardware counters said, by the device's name.
+    """For each device its sentences, and a row for each kernel and type.
+
+    Where no model could be fitted there are sentences alone; without any device one part says what
+    is lacking. `counted` holds hardware counters by the device's name.
     """
     if not devices:
         return [{"sentences": [NO_MODEL], "rows": [], "gaps": []}]
-    return [_part(device, names, counted.get(device["device"], NOT_COUNTED)) for device in devices]
+    return [_part(device, names, counted.get(device["device"])) for device in devices]
 
 
-def _part(device: Json, names: Namer, counted: CountedCells) -> Json:
-    gaps = [
-        f"{joined([k for k, w in sorted(device['left_out'].items()) if w == why])}: "
-        f"not modelled, as {why}."
-        for why in sorted(set(device["left_out"].values()))
-    ]
+def _part(device: Json, names: Namer, counted: CountedCells | None) -> Json:
+    left_out: dict[str, list[str]] = {}
+    for kernel, why in sorted(device["left_out"].items()):
+        left_out.setdefault(why, []).append(kernel)
+    gaps = [f"{joined(k)}: not modelled, as {why}." for why, k in sorted(left_out.items())]
     if "why" in device:
         sentence = f"There is no model of {device['device']}: {device['why']}."
         return {"sentences": [sentence], "rows": [], "gaps": gaps}
-    limits = [counted.of_limit(why["cell_key"], why["limit"]) for why in device["whys"]]
-    rows = [
-        _row(why, device["device"], names, limit)
-        for why, limit in zip(device["whys"], limits, strict=True)
+    whys = device["whys"]
+    limits = [
+        None if counted is None else counted.of_limit(why["cell_key"], why["limit"]) for why in whys
     ]
-    return {"sentences": [backing(limits), _judged(device)], "rows": rows, "gaps": gaps}
+    rows = [
+        _row(why, device["device"], names, limit) for why, limit in zip(whys, limits, strict=True)
+    ]
+    return {"sentences": [_backing(limits), _judged(device)], "rows": rows, "gaps": gaps}
 
 
-def backing(limits: Sequence[CountedLimit | None]) -> str:
+def _backing(limits: Sequence[CountedLimit | None]) -> str:
     """How many of the limits hardware counters of the same launches back."""
-    told = [limit for limit in limits if limit is not None]
-    if not told:
-        return INFERRED
-    backed = sum(limit.backed for limit in told)
-    contradicted = "" if backed == len(told) else f", {len(told) - backed} are not (told by “not”)"
-    inferred = len(limits) - len(told)
-    rest = f"; the other {inferred} are inferred by the model" if inferred else ""
+    counted = [limit for limit in limits if limit is not None]
+    if not counted:
+        return "Every limit is inferred by the model: no hardware counter backs one."
+    backed = sum(limit.backed for limit in counted)
+    against, inferred = len(counted) - backed, len(limits) - len(counted)
     return (
-        f"Of {len(told)} limits {backed} are backed by hardware counters of the same launches on "
-        f"such a device{contradicted}{rest}."
+        f"Of {len(counted)} limits {backed} are backed by hardware counters of the same launches "
+        "on such a device"
+        + (f", {against} are not (told by “not”)" if against else "")
+        + (f"; the other {inferred} are inferred by the model." if inferred else ".")
     )
 
 
 def _row(why: Json, device: str, names: Namer, counted: CountedLimit | None) -> Json:
+    limit, lever = LIMIT_WORDS[why["limit"]]
+    if why["factor"] is None:
+        gain = f"not by this limit alone: then {LIMIT_WORDS[why['then']][0]} binds"
+    else:
+        gain = lever.format(significant(why["factor"]))
+    backing = "inferred"
+    if counted is not None:
+        backing = counted.words if counted.backed else f"not: {counted.words}"
     return {
         "kernel": why["kernel"],
         "type": why["dtype"],
@@ -87,23 +95,11 @@ def _row(why: Json, device: str, names: Namer, counted: CountedLimit | None) -> 
         "size": names.size({**why, "device_name": device}),
         "measured": significant(why["measured_gbs"]),
         "predicted": significant(why["predicted_gbs"]),
-        "limit": LIMIT_WORDS[why["limit"]][0],
-        "counted": _counted(counted),
+        "limit": limit,
+        "counted": backing,
         "next": f"{LIMIT_WORDS[why['next']][0]} {percent(why['next_share'])}",
-        "gain": _gain(why),
+        "gain": gain,
     }
-
-
-def _counted(limit: CountedLimit | None) -> str:
-    if limit is None:
-        return "inferred"
-    return limit.words if limit.backed else f"not: {limit.words}"
-
-
-def _gain(why: Json) -> str:
-    if why["factor"] is None:
-        return f"not by this limit alone: then {LIMIT_WORDS[why['then']][0]} binds"
-    return LIMIT_WORDS[why["limit"]][1].format(significant(why["factor"]))
 
 
 def _judged(device: Json) -> str:
@@ -113,12 +109,11 @@ def _judged(device: Json) -> str:
         for kernel, e in sorted(device["errors"].items())
     )
     others = device["bands"]["of_others"]
-    unseen = (
-        "no band is known for a kernel that it has not seen"
-        if others is None
-        else f"for a kernel that it has not seen the band is a factor of "
-        f"{significant(math.exp(others))} either way"
-    )
+    if others is None:
+        unseen = "no band is known for a kernel that it has not seen"
+    else:
+        factor = significant(math.exp(others))
+        unseen = f"for a kernel that it has not seen the band is a factor of {factor} either way"
     return (
         f"The model of {device['device']} was fitted to {device['trained']} of {device['cells']} "
         f"cells. Of a kernel's others it misses half by more than the first figure and 5 % by more "
@@ -126,36 +121,27 @@ def _judged(device: Json) -> str:
     )
 
 
-def gain_words() -> str:
-    """What the last column of the rows is a gain of."""
-    return percent(GAIN - 1)
-
-
 def parameter_tables(devices: Sequence[Json]) -> list[Json]:
     """Of each fitted device the parameters that are determined; the others in one sentence."""
-    return [
-        {
-            "device": device["device"],
-            "rows": [
-                {
-                    "words": p["words"],
-                    "value": significant(p["value"]),
-                    "unit": p["unit"],
-                    "interval": f"{significant(p['low'])} to {significant(p['high'])}",
-                }
-                for p in _in_order(device)
-                if p["determined"]
-            ],
-            "others": "; ".join(p["words"] for p in _in_order(device) if not p["determined"]),
-        }
-        for device in devices
-        if "parameters" in device
-    ]
-
-
-def _in_order(device: Json) -> list[Json]:
-    """The parameters of a device, those of one part of it together."""
-    return [device["parameters"][name] for name in PARAMETERS if name in device["parameters"]]
+    tables = []
+    for device in devices:
+        if "parameters" not in device:
+            continue
+        # Those of one part of the device together.
+        found = [device["parameters"].get(name) for name in PARAMETERS]
+        rows = [
+            {
+                "words": p["words"],
+                "value": significant(p["value"]),
+                "unit": p["unit"],
+                "interval": f"{significant(p['low'])} to {significant(p['high'])}",
+            }
+            for p in found
+            if p and p["determined"]
+        ]
+        others = "; ".join(p["words"] for p in found if p and not p["determined"])
+        tables.append({"device": device["device"], "rows": rows, "others": others})
+    return tables
 
 
 # Parameters of the formula of persistent blocks, as the table names them, and how each is written.

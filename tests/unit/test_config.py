@@ -9,12 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, record
+from conftest import ROOT
 from gpushmoo.chapters.loader import find_chapters, load_chapter
-from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.space import Cell, Problem, Residency, enumerate_cells, expand_axis
 from gpushmoo.planning.config import RunConfig, check_memory, default_config, load_config
@@ -99,48 +97,11 @@ def test_full_sweep_over_the_default_is_valid_and_what_it_says() -> None:
     assert max(blocks) > 2 * one_wave.blocks
 
 
-def test_the_sweep_of_tile_widths_has_the_documents_sizes_and_no_cell_that_is_refused() -> None:
-    config = overlaid("documents.yaml")
-    assert (config["run"], config["backend"]) == ("documents", "cuda")
-    sides = {name: {p.width for p in sweep.problems} for name, sweep in config.sweeps.items()}
-    assert sides == {
-        "block_tiles": {8192},
-        "block_eq_partition": {256, 512},
-        "copy2d_document": {256, 512},
-        "tex2d_sum": {4096},
-    }
-    cells = cells_of(config.sweeps["block_tiles"])
-    assert len(cells) == 2 * 6 * 6 * 4
-    kernel = config.sweeps["block_tiles"].folder.workload
-    assert {kernel.launch(cell).threads for cell in cells} == {512}
-
-
-def test_the_gallery_has_babelstreams_own_launch_and_nothing_that_is_refused() -> None:
-    config = overlaid("gallery.yaml")
-    assert not config.chapters
-    sizes = {p.width for p in config.sweeps["stream"].problems}
-    assert sizes == {p.width for p in config.sweeps["stream_dot"].problems} == {2**25, 2**28}
-    for name in ("stream", "stream_dot"):
-        axes = config.sweeps[name].axes
-        assert 1024 in axes["threads"]
-        assert 1 in axes["unroll"]
-    for sweep in config.sweeps.values():
-        assert all(sweep.folder.workload.launch(cell).threads for cell in cells_of(sweep))
-
-
-def test_the_micro_benchmarks_have_arrays_inside_and_outside_of_a_cache_and_none_refused() -> None:
-    config = overlaid("machine.yaml")
-    assert not config.chapters
-    for kernel in ("chase", "global_load", "global_store", "global_copy"):
-        sweeps = [s for s in config.sweeps.values() if s.folder.name == kernel]
-        sizes = [
-            p.height * p.width * DTYPES[d].itemsize
-            for s in sweeps
-            for d in s.dtypes
-            for p in s.problems
-        ]
-        assert min(sizes) <= 4 * 2**20
-        assert max(sizes) >= 2**30
+@pytest.mark.parametrize("name", ["documents", "gallery", "machine"])
+def test_of_a_sweep_for_a_gpu_no_cell_is_refused(name: str) -> None:
+    config = overlaid(f"{name}.yaml")
+    assert (config["run"], config["backend"]) == (name, "cuda")
+    assert (name == "documents") == bool(config.chapters)
     for sweep in config.sweeps.values():
         assert all(sweep.folder.workload.launch(cell).threads for cell in cells_of(sweep))
 
@@ -204,21 +165,6 @@ def test_both_sweeps_make_one_run() -> None:
     assert plan_shards(both)
 
 
-def test_the_record_holds_the_cells_of_the_sweep_of_dot_products() -> None:
-    folder = record("nvidia-h200")
-    for name, sweep in overlaid("dots.yaml").sweeps.items():
-        for dtype in sweep.dtypes:
-            paths = sorted((folder / name / dtype).glob("*.parquet"))
-            recorded = pd.concat(
-                pd.read_parquet(path, columns=["cell_key", "width", "variant"]) for path in paths
-            )
-            assert set(recorded["variant"]) == set(sweep.variants)
-            assert set(recorded["width"]) == {p.width for p in sweep.problems}
-            planned = {c.key for c in cells_of(sweep) if c.dtype == dtype}
-            if name != "dot_resident":  # whose grid asks the device
-                assert set(recorded["cell_key"]) == planned, name
-
-
 # The schema
 
 
@@ -261,11 +207,8 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         ("kernels.copy2d_coalesce", {}, ["copy2d_coalesced", "Did you mean"]),
         ("kernels.nothing_like_it", {}, ["kernels.nothing_like_it", "block_eq_partition"]),
         (f"{COPY}.sizes", [-512], [f"'{COPY}.sizes' holds -512; a size must be at least 1."]),
-        (f"{COPY}.sizes", [64, 0], [f"'{COPY}.sizes' holds 0; a size must be at least 1."]),
         (f"{COPY}.sizes", [[64, 0]], [f"{COPY}.sizes' holds [64, 0];", "at least 1."]),
-        (f"{COPY}.sizes", [[-1, 64]], [f"{COPY}.sizes' holds [-1, 64];", "at least 1."]),
         (f"{COPY}.sizes", ["512"], [f"'{COPY}.sizes.0' is '512';", "width]; remove the quotes."]),
-        (f"{COPY}.sizes", [[64, "5"]], ["'5'; it must be a whole number; remove the quotes."]),
         (f"{COPY}.sizes", ["5 GB"], ["or [height, width]; write a plain number, without 'GB'."]),
         (DOT, {"sizes": [-1]}, [f"'{DOT}.sizes' holds -1; a size must be at least 0."]),
         (DOT, {"axes": {"chunk": "4"}}, [f"{DOT}.axes.chunk' is '4'", "list of these; remove the"]),
@@ -281,12 +224,8 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
             {"axes": {"host_percent": {"from": 0, "to": 110, "step": 10}}},
             [f"{DOT}.axes.host_percent", "110", "at most 100"],
         ),
-        (DOT, {"axes": {"threads": [64, 0]}}, [f"'{DOT}.axes.threads' is 0", "at least 1"]),
         (DOT, {"axes": {"streams": {"from": 0, "to": 4}}}, [f"'{DOT}.axes.streams' is 0"]),
-        (AXIS, 0, [f"'{AXIS}' is 0", "at least 1"]),
         (f"{COPY}.sizes", [[64]], [f"{COPY}.sizes.0", "2 entries"]),
-        (f"{COPY}.sizes", [[1, 2, 3]], [f"{COPY}.sizes.0", "at most 2"]),
-        (f"{COPY}.sizes", [1536.0], [f"{COPY}.sizes.0", "[height, width]"]),
         (f"{COPY}.sizes", [64, [64, 64]], [f"{COPY}.sizes", "64 x 64 stands twice"]),
         (f"{COPY}.sizes", 64, [f"{COPY}.sizes", "64", "a list"]),
         (f"{COPY}.dtypes", ["half"], [f"{COPY}.dtypes", "'half'", "float, double, float3"]),
@@ -298,7 +237,6 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         ("kernels", {}, ["kernels", "empty", "at least 1"]),
         ("kernels", {3: {}}, ["kernels", "3", "a key must be a text"]),
         ("kernels.b", {"kernel": "copy2"}, ["kernels.b.kernel", "'copy2'", "found: block_eq"]),
-        ("kernels.b", {"kernel": 3}, ["kernels.b.kernel", "3", "a text"]),
         ("kernels.b c", {"kernel": "tex2d_sum"}, ["kernels.b c", "letters, digits and '_'"]),
         (
             "kernels.b",
@@ -310,21 +248,16 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
             ["block-lineer-clamp"],
             [f"{TEX}.variants", "nearest of the 65", "block-linear-clamp"],
         ),
-        (f"{TEX}.dtypes", ["float3"], [f"{TEX}.dtypes", "float, float2, float4, unorm8, unorm8x4"]),
         (AXIS, [], [AXIS, "empty", "at least 1 entry"]),
         (AXIS, {"from": 5, "to": 2}, [AXIS, "from 5 to 2", "at least 'from'"]),
-        (AXIS, [1, {"from": 5, "to": 2}], [AXIS, "from 5 to 2"]),
         (AXIS, {"from": 5}, [f"{AXIS}.to", "missing"]),
-        (AXIS, {"to_resident": 2.0}, [f"{AXIS}.points", "missing"]),
         (AXIS, {"from": 1, "too": 9}, [f"{AXIS}.too", "Did you mean 'to'?"]),
         (AXIS, {"to_resident": math.nan, "points": 2}, [f"{AXIS}.to_resident", "finite"]),
         (AXIS, {"from": 1.0, "to": 9}, [f"{AXIS}.from", "whole number"]),
         (AXIS, 0, [AXIS, "at least 1"]),
-        (AXIS, 4.0, [AXIS, "4.0", "{to_resident, points}"]),
         (AXIS, [1, "x", "y"], [f"{AXIS}.1", "'x'", "{to_resident, points}"]),
         ("backend", "CUDA", ["backend", "'CUDA'", "auto, cuda, opencl"]),
         ("opencl_runtime", "amd", ["opencl_runtime", "'amd'", "auto, pocl, intel, system"]),
-        ("run", "a/b", ["run", "'a/b'", "letters, digits"]),
         ("run", "a\n", ["run", "letters, digits"]),
         ("run", datetime.date(2024, 1, 1), ["run", "a text"]),
         ("seed", -1, ["seed", "at least 0"]),
@@ -342,18 +275,14 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         ("measure.min_samples", 5, ["measure.min_samples", "at least 6"]),
         ("measure.max_samples", 6, ["measure.max_samples is 6", "min_samples", str(MIN_SAMPLES)]),
         ("kernel_folders", ["nowhere"], ["kernel_folders", "nowhere", "not a folder"]),
-        ("kernel_folders", ["x" * 5000], ["kernel_folders", "not a folder"]),
         ("kernel_folders", "own", ["kernel_folders", "must be a list"]),
         ("only", [], ["only", "empty"]),
         ("only", ["copy2d"], ["only", "no sweep 'copy2d'", "copy2d_coalesced", "tex2d_sum"]),
         ("only", ["tex2d_sun"], ["only", "no sweep 'tex2d_sun'", "Did you mean 'tex2d_sum'?"]),
-        ("only", ["tex2d_sum", "tex2d_sum"], ["only"]),
         ("only", "tex2d_sum", ["only", "Names of the sweeps", "null"]),
-        ("only", [3], ["only"]),
         ("dataset", "nowhere", ["dataset", "'nowhere'", "Parquet"]),
         ("dataset", "docs", ["dataset", "'docs'", "Parquet"]),
         ("dataset", "x" * 5000, ["dataset", "cannot be read"]),
-        ("dataset", "a\nb", ["dataset", "Parquet"]),
         ("dataset", "", ["dataset", "not be empty"]),
         ("measure", [], ["measure", "empty", "a mapping"]),
         ("backend", {}, ["backend", "empty", "auto, cuda, opencl"]),
@@ -510,18 +439,6 @@ def test_sweeps_of_one_kernel_may_differ_in_the_cache_state() -> None:
     )
 
 
-def test_values_that_a_device_must_be_asked_for_may_be_any() -> None:
-    one = {"kernel": "dot_resident", "sizes": [64], "dtypes": ["float"]}
-    axes = {"threads": 64, "grid": {"to_resident": 1, "points": 2}, "unroll": 1}
-    for grid in (60000, [{"to_resident": 2, "points": 2}], [7, {"from": 1, "to": 2}]):
-        second = {**one, "axes": {**axes, "grid": grid}}
-        kernels = {"a": {**one, "axes": axes}, "b": second}
-        assert "kernels.a sweeps dot_resident at 1 x 64" in sentence(changed("kernels", kernels))
-        # Another axis keeps them apart.
-        kernels["b"] = {**one, "axes": {**second["axes"], "unroll": 2}}
-        assert set(load_config(changed("kernels", kernels), ROOT).sweeps) == {"a", "b"}
-
-
 def test_a_sweep_that_does_not_run_or_is_of_another_kernel_shares_no_cell() -> None:
     assert list(load_config({**with_second(), "only": ["b"]}, ROOT).sweeps) == ["b"]
     other = {**FIRST, "kernel": "dot_square"}
@@ -617,14 +534,6 @@ def test_odd_keys_and_long_values_are_refused_in_few_words() -> None:
     assert "Unknown config key" in sentence({**DEFAULT, 1: 2, "zz": 3, None: 4})
     assert len(sentence(changed("backend", "x" * 5000))) < 200
     assert "'" + "x" * 50 + "'" in sentence(changed("backend", "x" * 50))
-
-
-@pytest.mark.parametrize("recorded", ["nowhere", "x" * 5000, "a{sweep}", "\0"])
-def test_recorded_studies_must_be_a_folder(recorded: str, tmp_path: Path) -> None:
-    (tmp_path / "x.parquet").touch()
-    config = changed("dataset", str(tmp_path))
-    config["chapters"] = {"streamed_dot": {"recorded": recorded}}
-    assert sentence(config).startswith(f"chapters.streamed_dot.recorded: '{recorded}'")
 
 
 # Size against the device

@@ -21,23 +21,16 @@ def test_a_path_with_braces_is_refused(path: str) -> None:
         refuse_braces(path)
 
 
-@pytest.mark.parametrize("path", ["a b", "a'b", 'a"b', "äöü", "a%sb%", "a$HOME", "a*?[b]", "a\\b"])
-def test_any_other_path_is_none_of_our_business(path: str) -> None:
-    refuse_braces(path)
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (LATIN, ", line 2: not UTF-8; save it as that."),
         (DIGITS, ", line 1: a number of too many digits, or a date that there is not."),
-        (b"seed: 1\nrun: 2026-13-45", ", line 2: a number of too many digits, or a date that"),
         (DEEP, " holds lists or mappings nested too deep."),
         (
             b"run: a\nseed: 1\nrun: b",
             ", line 3: the key 'run' stands in line 1 already; remove one.",
         ),
-        (b"a: {b: 1, b: 2}", ", line 1: the key 'b' stands in line 1 already"),
         (b"a:\n- {c: 1}\n- {b: 1,\n  'b': 2}", ", line 4: the key 'b' stands in line 3 already"),
         (b'{"a": 1,\n "a": 2}', ", line 2: the key 'a' stands in line 1 already"),
         (b"a: 1\nb: [2,\nc: 3\n", "flow sequence that begins in line 2, expected ',' or ']'"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from pathlib import Path
 from typing import Any
 
@@ -165,11 +164,3 @@ def test_every_repeat_of_a_shard_knows_the_first(repeat: int) -> None:
     path = first.with_name(f"{shard_name(2, 4, repeat)}.parquet")
     assert first_repeat_of(path) == first
     assert (path == first) == (repeat == 1)
-
-
-@given(seed=st.integers(0, 99))
-def test_order_of_enumeration_does_not_depend_on_the_order_of_axes(seed: int) -> None:
-    items = [("x", [1, 2]), ("y", [3]), ("z", [4, 5])]
-    random.Random(seed).shuffle(items)
-    cells = enumerate_cells("k", "float", ["v"], [Problem(1, 1)], dict(items))
-    assert cells == enumerate_cells("k", "float", ["v"], [Problem(1, 1)], dict(sorted(items)))

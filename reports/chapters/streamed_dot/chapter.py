@@ -19,17 +19,18 @@ from gpushmoo.core.backends import source_suffix
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.paths import ROOT
 from gpushmoo.core.readable import UnreadableError, refuse_braces
-from gpushmoo.core.space import Cell, Problem
+from gpushmoo.core.space import Cell
 from gpushmoo.planning.digest import library_digest
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder
+
+from . import ERRORS, RIVALS, TIMELINE, cell_of
 
 # The document's plots, by the kernel that can stand beside them.
 PLOTS = {
     "dot_streamed": ("running_time", "throughput"),
     "dot_square": ("running_time_square", "throughput_square"),
 }
-TIMELINE, ERRORS, RIVALS = STUDIES = ("timeline", "errors", "rivals")
 # What one figure has room for.
 MOST_TIMELINES = 3
 
@@ -164,12 +165,6 @@ def _check_timeline(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> 
         w.pipeline(cell_of(spec))
     except LaunchRefusedError as err:
         raise ChapterError(f"{key}.axes: {str(err).removesuffix('.')}") from err
-
-
-def cell_of(spec: Mapping[str, Any]) -> Cell:
-    """The cell that the configuration specifies by kernel, dtype, variant, size and axes."""
-    params, problem = tuple(sorted(spec["axes"].items())), Problem(1, spec["size"])
-    return Cell(spec["kernel"], spec["dtype"], spec["variant"], problem, params)
 
 
 CHAPTER = StreamedDotChapter()

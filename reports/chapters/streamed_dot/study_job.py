@@ -21,7 +21,7 @@ from gpushmoo.studies.cells import locked_device
 from gpushmoo.workloads.host_fed import HostFedWorkload
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
-from .chapter import ERRORS, TIMELINE, cell_of
+from . import ERRORS, TIMELINE, cell_of
 from .numerics import Study, modes_of, run_study
 from .rivals import Rivals, run_rivals
 from .timeline import timeline_table

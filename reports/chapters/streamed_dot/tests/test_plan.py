@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
-from streamed_dot.chapter import ERRORS, RIVALS, STUDIES, TIMELINE, StreamedPlan, cell_of
+from streamed_dot import ERRORS, RIVALS, STUDIES, TIMELINE, cell_of
+from streamed_dot.chapter import StreamedPlan
 
 
 def flow_of(raw: dict[str, Any], kernels: dict[str, Any]) -> Flow:

@@ -30,13 +30,11 @@ from gpushmoo.measuring.events import (
     Message,
     PairRun,
     PairsOpened,
-    WorkerCrashedError,
     pair_of,
 )
 from gpushmoo.measuring.job import MeasuredPairs
 from gpushmoo.measuring.paired import PairedRun, matched
 from gpushmoo.measuring.process import (
-    STRIKES_OF_NOBODY,
     WorkerGoneError,
     WorkerKilledError,
     WorkerSilentError,
@@ -169,7 +167,6 @@ def test_a_fault_of_either_costs_its_own_pair(
 def test_of_what_does_not_compile_nothing_is_launched() -> None:
     device = FakeDevice(broken_variants=frozenset({"b"}))
     _, ended = measured(device)
-    assert {e.status for e in ended} == {Status.BUILD_FAILED}
     assert {e.message for e in ended} == {"B: variant b does not compile."}
     assert samples(device) == []
 
@@ -242,7 +239,6 @@ def supervised(
     return [(run.status, run.message) for run in result.runs.values()]
 
 
-@pytest.mark.parametrize("together", [1, 2, 32])
 @pytest.mark.parametrize(
     ("err", "status", "said"),
     [
@@ -252,7 +248,7 @@ def supervised(
     ],
 )
 def test_who_takes_its_process_down_is_found_and_costs_no_other(
-    together: int, err: BaseException, status: Status, said: str
+    err: BaseException, status: Status, said: str
 ) -> None:
     asked: list[Measure] = []
 
@@ -260,45 +256,16 @@ def test_who_takes_its_process_down_is_found_and_costs_no_other(
         asked.append(do)
         return process(do, {2: err})
 
-    ended = supervised(process(Measure(None, together, {}), {2: err}), start)
+    ended = supervised(process(Measure(None, 32, {}), {2: err}), start)
     assert [status for status, _ in ended] == [Status.OK, Status.OK, status, Status.OK]
     assert str(ended[2][1]).startswith(said)
     # Blamed is what ran alone.
     assert [do.together for do in asked if do.keys is None or KEYS[2] in do.keys][-1] == 1
 
 
-def test_falls_of_nobody_that_lie_apart_lose_no_pair() -> None:
-    """Two with pairs that end in between, and signals from outside, which are no pair's fault."""
-
-    def fallen(places: list[int], err: BaseException) -> FakeWorker:
-        done = process(Measure(frozenset(KEYS[i] for i in places), 1, {}), {})
-        return FakeWorker(done.told[:-1], err)
-
-    fault, strike = WorkerGoneError("ended by SIGSEGV"), WorkerKilledError("ended by SIGTERM")
-    for err, count in ((fault, 2), (strike, STRIKES_OF_NOBODY - 1)):
-        falls = [fallen([] if err is strike else [i], err) for i in range(count)]
-
-        def start(do: Measure, falls: list[FakeWorker] = falls) -> FakeWorker:
-            return falls.pop() if falls else process(do, {})
-
-        assert {status for status, _ in supervised(falls.pop(), start)} == {Status.OK}
-
-
-def test_silence_while_no_pair_runs_is_not_told_as_a_launch_that_did_not_end() -> None:
-    said = "the measuring process said nothing for 600 s"
-    ended = supervised(
-        FakeWorker([], WorkerSilentError(said)), lambda do: FakeWorker([], WorkerSilentError(said))
-    )
-    assert set(ended) == {(Status.LOST_DEVICE, said)}
-
-
-@pytest.mark.parametrize(
-    "err",
-    [DeviceError("it is gone"), WorkerCrashedError("it is gone"), WorkerGoneError("it is gone")],
-)
-def test_a_device_that_does_not_come_back_ends_the_pairs_that_are_left(err: Exception) -> None:
+def test_a_device_that_does_not_come_back_ends_the_pairs_that_are_left() -> None:
     def start(do: Measure) -> FakeWorker:
-        raise err
+        raise DeviceError("it is gone")
 
     first = process(Measure(None, 1, {}), {1: WorkerGoneError("gone")})
     ended = supervised(first, start)
@@ -434,13 +401,9 @@ def test_variants_and_options_make_versions_and_a_wrong_one_is_told(
     result = versus(mine, variant_a="one", variant_b="wrong", **asked)
     [message] = result.cells["message"]
     assert message.startswith("B: 4096 of 4096 words differ")
+    assert result.cells[["variant_a", "variant_b"]].to_numpy().tolist() == [["one", "wrong"]]
     result = versus(mine, variant_a="two", options_b="-DFACTOR=2.0f -Werror", **asked)
     assert result.cells["status"].tolist() == ["build_failed"]
-    result = versus(mine, variant_a="two", options_b=["-cl-fast-relaxed-math"], **asked)
-    assert result.cells["status"].tolist() == ["ok"]
-    assert str(result.sides[1]).endswith("copies two -cl-fast-relaxed-math")
-    result = versus(mine, variant_a="one", variant_b="two", **asked)
-    assert result.cells[["variant_a", "variant_b"]].to_numpy().tolist() == [["one", "two"]]
 
 
 def test_the_shell_prints_and_the_guard_sets_the_exit_status(
@@ -456,10 +419,8 @@ def test_the_shell_prints_and_the_guard_sets_the_exit_status(
     said = capsys.readouterr()
     assert " one -cl-mad-enable\n" in said.out
     assert "copies float, A and B: 1 pairs measured in" in said.err
-    for slower, status in ((True, 1), (False, 0)):
-        monkeypatch.setattr(Versus, "slower", slower)
-        assert main([*words, "--fail-on-regression"]) == status
-    assert main([*words, "--variant-b", "wrong"]) == 1
+    monkeypatch.setattr(Versus, "slower", True)
+    assert main([*words, "--fail-on-regression"]) == 1
 
 
 @pytest.mark.parametrize(

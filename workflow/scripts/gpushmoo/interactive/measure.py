@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache as remembered
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
@@ -79,18 +78,18 @@ def sweep(
     what |= {"cache": cache, "launch": launch, "repeats": repeats}
     values = checked({**what, "backend": backend, "device": device, "runtime": runtime, **measure})
     place = TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
-    work, chosen = Path(place.name), partial(device_of, values)
+    work = Path(place.name)
     if isinstance(kernel, Workload):
         # Imported when needed: a sweep of a folder needs no cloudpickle.
         from .in_memory import write_folder
 
-        kernel = write_folder(
-            kernel, source, lambda: BACKENDS[chosen()[0].backend].source_suffix, work / "kernels"
-        )
+        if isinstance(source, str):
+            source = {BACKENDS[device_of(values)[0].backend].source_suffix: source}
+        kernel = write_folder(kernel, source or {}, work / "kernels")
     elif source is not None:
         raise ConfigError("source: a kernel's folder has its own; only a Workload needs one.")
     request = read_request(loaded(kernel), values)
-    choice, info = chosen()
+    choice, info = device_of(values)
     refuse_misfit(request.sweep, choice, info)
     with logged(work / LOG) as log_file:
         _measure(request, choice, work, sys.stderr if progress else io.StringIO(), log_file)

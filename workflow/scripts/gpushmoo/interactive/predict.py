@@ -1,4 +1,4 @@
-"""What the model of a device says of one launch, with no device at hand."""
+"""The time of one launch by the model of a device, with no device at hand."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def predict(
     model: str | os.PathLike[str] | None = None,
     **params: int,
 ) -> Prediction:
-    """What the model of a device says of one launch of the kernel in a folder.
+    """The time of one launch of the kernel in a folder, by the model of a device.
 
     `size` is that of the problem, one number or height and width; `params` are the kernel's launch
     parameters, all of them; `model` is a run's ``model/device.json``, by default that of an NVIDIA
@@ -66,25 +66,44 @@ def predict(
     sentence, for what cannot be predicted, and DeviceError where the compiler is missing or refuses
     the kernel.
     """
-    told = _model(KNOWN if model is None else Path(model))
-    folder = loaded(kernel)
-    cell = _cell(folder.workload, folder.name, dtype, variant, size, cache, params)
-    launch = _launch(folder.workload, cell)
-    arch = told["arch"]
-    codes = version_code(folder, dtype, folder.workload.version(cell), arch)
+    fitted = _model(KNOWN if model is None else Path(model))
+    arch, folder = fitted["arch"], loaded(kernel)
+    workload = folder.workload
+    cell = _cell(workload, folder.name, dtype, variant, size, cache, params)
+    try:
+        launch = workload.launch(cell)
+    except LaunchRefusedError as err:
+        raise ConfigError(f"There is no such launch: {err}") from err
+    version = workload.version(cell)
+    codes = version_code(folder, dtype, version, arch)
     code = codes[launch.entry]
-    resident = resident_blocks(
-        arch, launch.threads, code.registers, code.shared_bytes + launch.shared_bytes
-    )
+    shared = code.shared_bytes + launch.shared_bytes
+    resident = resident_blocks(arch, launch.threads, code.registers, shared)
     if not resident:
         raise ConfigError(f"No block of {launch.threads} threads fits a multiprocessor.")
-    version = folder.workload.version(cell).name
-    paths = {(folder.name, dtype, version, n): c.path for n, c in codes.items() if c.path}
-    describer = Describer({folder.name: folder.workload}, paths, DeviceFacts(**told["facts"]))
-    asked = describer.launch(cell, resident, IN_A_SAMPLE[cache])
-    if isinstance(asked, str):
-        raise ConfigError(f"{folder.name}: {asked}, so the model says nothing of it.")
-    return _prediction(told, folder.name, Launches.of(pd.DataFrame([asked])), resident)
+    paths = {(folder.name, dtype, version.name, n): c.path for n, c in codes.items() if c.path}
+    describer = Describer({folder.name: workload}, paths, DeviceFacts(**fitted["facts"]))
+    described = describer.launch(cell, resident, IN_A_SAMPLE[cache])
+    if isinstance(described, str):
+        raise ConfigError(f"{folder.name}: {described}, so the model says nothing of it.")
+    launches = Launches.of(pd.DataFrame([described]))
+    device = Model({name: p["value"] for name, p in fitted["parameters"].items()})
+    seconds = float(device.seconds(launches)[0])
+    limits = {name: float(cycles[0]) for name, cycles in device.limits(launches).items()}
+    largest = max(LIMITS, key=lambda name: limits[name])
+    bands = Bands(fitted["bands"]["of_kernel"], fitted["bands"]["of_others"])
+    half = bands.half_width(folder.name)
+    return Prediction(
+        seconds,
+        None if half is None else seconds * exp(-half),
+        None if half is None else seconds * exp(half),
+        float(launches.bytes_read[0] + launches.bytes_written[0]) / seconds * 1e-9,
+        largest,
+        {name: cycles / limits[largest] for name, cycles in limits.items()},
+        resident,
+        folder.name in bands.of_kernel,
+        fitted["device"],
+    )
 
 
 def _model(path: Path) -> dict[str, Any]:
@@ -93,13 +112,15 @@ def _model(path: Path) -> dict[str, Any]:
         devices = read_json(path)["devices"]
     except (OSError, DamagedFileError, KeyError, TypeError) as err:
         raise ConfigError(f"model: '{path}' is no model/device.json of a run ({err}).") from err
-    told = next((d for d in devices if "parameters" in d), None)
-    if told is None:
+    fitted = next((d for d in devices if "parameters" in d), None)
+    if fitted is None:
         raise ConfigError(f"model: '{path}' has no device whose parameters were fitted.")
-    if told["arch"] not in MULTIPROCESSORS:
-        known = ", ".join(sorted(MULTIPROCESSORS))
-        raise ConfigError(f"model: how many blocks {told['arch']} holds is not known; {known} are.")
-    return dict(told)
+    if fitted["arch"] not in MULTIPROCESSORS:
+        raise ConfigError(
+            f"model: how many blocks {fitted['arch']} holds is not known; "
+            f"{', '.join(sorted(MULTIPROCESSORS))} are."
+        )
+    return dict(fitted)
 
 
 def _cell(
@@ -130,31 +151,3 @@ def _cell(
     if (why := workload.valid(cell)) is not None:
         raise ConfigError(f"There is no such launch: {why}.")
     return cell
-
-
-def _launch(workload: Workload, cell: Cell) -> Any:
-    try:
-        return workload.launch(cell)
-    except LaunchRefusedError as err:
-        raise ConfigError(f"There is no such launch: {err}") from err
-
-
-def _prediction(told: dict[str, Any], kernel: str, x: Launches, resident: int) -> Prediction:
-    model = Model({name: p["value"] for name, p in told["parameters"].items()})
-    seconds = float(model.seconds(x)[0])
-    limits = {name: float(cycles[0]) for name, cycles in model.limits(x).items()}
-    largest = max(limits.values())
-    bands = Bands(told["bands"]["of_kernel"], told["bands"]["of_others"])
-    half = bands.half_width(kernel)
-    moved = float(x.bytes_read[0] + x.bytes_written[0])
-    return Prediction(
-        seconds,
-        None if half is None else seconds * exp(-half),
-        None if half is None else seconds * exp(half),
-        moved / seconds * 1e-9,
-        max(LIMITS, key=lambda name: limits[name]),
-        {name: cycles / largest for name, cycles in limits.items()},
-        resident,
-        kernel in bands.of_kernel,
-        told["device"],
-    )

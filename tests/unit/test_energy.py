@@ -30,7 +30,6 @@ from gpushmoo.studies.energy import (
     EnergyPlan,
     Metered,
     NoEnergyError,
-    measure_window,
     watched,
 )
 from gpushmoo.workloads.loader import load_kernel
@@ -89,6 +88,10 @@ class PoweredDevice(FakeDevice):
         return round(1e3 * (begin[1] + share * (end[1] - begin[1])))
 
 
+def task_of_tiny(cells: Sequence[ChosenCell], cache: Path = Path()) -> energy.EnergyTask:
+    return energy.EnergyTask(cells, {"tiny": FOLDER}, {"backend": "opencl"}, cache, PLAN)
+
+
 def measured(
     device: PoweredDevice,
     cells: Sequence[ChosenCell],
@@ -107,8 +110,9 @@ def measured(
         return clock.now
 
     steps = ClockedSteps(clock, device.mj_at, state)
-    meter = EnergyMeter(device, {"tiny": FOLDER}, PLAN, steps, now, sleep)
-    for found in meter.measure(cells, lambda _: None):
+    for found in EnergyMeter(device, task_of_tiny(cells), steps, now, sleep).measure(
+        lambda _: None
+    ):
         keep(found)
     return found
 
@@ -195,8 +199,9 @@ def test_a_counter_that_stands_still_is_given_up() -> None:
         clock.now += 0.1
         return 1e-3
 
+    meter = EnergyMeter(PoweredDevice({}), task_of_tiny([]), CounterSteps(), clock)
     with pytest.raises(NoEnergyError, match="did not step"):
-        measure_window(work, CounterSteps(), clock, 0.1, 1.0)
+        meter.window(work, 0.1)
 
 
 def test_the_first_look_at_a_counter_is_no_step_and_neither_is_the_same_value() -> None:
@@ -241,7 +246,7 @@ def test_an_interval_of_a_mean_is_that_of_students_t(n: int) -> None:
 
 def written(folder: Path, device: PoweredDevice, cells: Sequence[ChosenCell]) -> dict[str, Any]:
     """The first row of the table, by the way that the program takes with an open device."""
-    task = energy.EnergyTask(cells, {"tiny": FOLDER}, {"backend": "opencl"}, folder, PLAN)
+    task = task_of_tiny(cells, folder)
     state = Reading(1980, 3201, 60, 500.0, ("hw_thermal_slowdown",))
     found = measured(device, cells, state)
     energy.write_energy(folder / "e.parquet", task, device_facts(device), found)

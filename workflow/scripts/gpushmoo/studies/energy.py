@@ -142,44 +142,6 @@ class Window:
         return self.joules / self.seconds
 
 
-def measure_window(
-    work: Callable[[], float],
-    steps: CounterSteps,
-    clock: Callable[[], float],
-    warm_s: float,
-    window_s: float,
-) -> Window:
-    """`work` again and again, for `warm_s` seconds and then over a window of `window_s` or more.
-
-    `work` keeps the device busy for a while and returns the seconds of one launch. The window
-    begins at the first step after the warming and ends at the first step that is late enough, and
-    work goes on until that is seen. Raises NoEnergyError when the counter does not step.
-    """
-    begin = clock()
-    done: list[tuple[float, float, float]] = []
-    while True:
-        started = clock()
-        launch_s = work()
-        done.append((started, clock(), launch_s))
-        first = steps.first_from(begin + warm_s)
-        last = steps.first_from(first.at + window_s) if first is not None else None
-        if first is not None and last is not None:
-            break
-        if clock() - begin > warm_s + window_s + PATIENCE_S:
-            raise NoEnergyError(
-                f"the device's counter of energy did not step within {PATIENCE_S:g} s."
-            )
-    within = [d for d in done if first.at <= d[0] and d[1] <= last.at] or [done[-1]]
-    return Window(
-        last.at - first.at,
-        (last.mj - first.mj) / 1e3,
-        sum(launch_s for _, _, launch_s in within) / len(within),
-        len(within),
-        within[-1][1] - within[0][0],
-        tuple(s.state for s in steps.between(first.at, last.at) if s.state is not None),
-    )
-
-
 # Cells
 
 
@@ -216,38 +178,53 @@ class Metered:
     idle: list[Window] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class EnergyTask:
+    """The cells to be measured, by the kernels in `folders`, on the device of `device`, and how.
+
+    `device` is what `locked_device` takes. Runtimes keep what they compile in `cache`.
+    """
+
+    chosen: Sequence[ChosenCell]
+    folders: Folders
+    device: Mapping[str, Any]
+    cache: Path
+    plan: EnergyPlan
+
+
 _Ready = tuple[MeteredCell, ReadyCell]
 
 
+@dataclass(frozen=True)
 class EnergyMeter:
-    """Measures cells on one device, while a thread watches its counter."""
+    """Measures the cells of a task on `device`, while a thread watches the `steps` of its counter.
 
-    def __init__(
-        self,
-        device: Device,
-        folders: Folders,
-        plan: EnergyPlan,
-        steps: CounterSteps,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
-    ) -> None:
-        """`steps` are those of the counter of `device`, at times of `clock`."""
-        self._device, self._folders, self._plan = device, folders, plan
-        self._steps, self._clock, self._sleep = steps, clock, sleep
-        self._random = random.Random(plan.seed)
+    These are at times of `clock`.
+    """
 
-    def measure(self, chosen: Sequence[ChosenCell], say: Say) -> Iterator[Metered]:
+    device: Device
+    task: EnergyTask
+    steps: CounterSteps
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def measure(self, say: Say) -> Iterator[Metered]:
         """What was found so far, after each round and at last; as many cells at a time as fit.
 
         After a round the results of its cells are still to be verified once more. Raises
         NoEnergyError.
         """
-        found = Metered([MeteredCell(one) for one in chosen], [self._idle()])
+        plan = self.task.plan
+        order = random.Random(plan.seed)
+        found = Metered([MeteredCell(one) for one in self.task.chosen], [self._idle()])
         try:
             for ready in self._batches([cell for cell in found.cells if self._may_run(cell)]):
-                for number in range(1, self._plan.rounds + 1):
-                    say(f"energy of {len(ready)} cells, round {number} of {self._plan.rounds}")
-                    self._measure_round(ready)
+                for number in range(1, plan.rounds + 1):
+                    say(f"energy of {len(ready)} cells, round {number} of {plan.rounds}")
+                    left = [(cell, verified) for cell, verified in ready if cell.message is None]
+                    order.shuffle(left)
+                    for cell, verified in left:
+                        self._measure_cell(cell, verified)
                     yield found
                 for cell, verified in ready:
                     cell.message = cell.message or verified.fault()
@@ -259,18 +236,57 @@ class EnergyMeter:
                 cell.message = cell.message or str(err)
         yield found
 
+    def window(self, work: Callable[[], float], warm_s: float) -> Window:
+        """`work` again and again, for `warm_s` seconds and then over a window of the plan or more.
+
+        `work` keeps the device busy for a while and returns the seconds of one launch. The window
+        begins at the first step after the warming and ends at the first step that is late enough,
+        and work goes on until that is seen. Raises NoEnergyError when the counter does not step.
+        """
+        begin, window_s = self.clock(), self.task.plan.window_s
+        done: list[tuple[float, float, float]] = []
+        while True:
+            started = self.clock()
+            launch_s = work()
+            done.append((started, self.clock(), launch_s))
+            first = self.steps.first_from(begin + warm_s)
+            last = self.steps.first_from(first.at + window_s) if first is not None else None
+            if first is not None and last is not None:
+                break
+            if self.clock() - begin > warm_s + window_s + PATIENCE_S:
+                raise NoEnergyError(
+                    f"the device's counter of energy did not step within {PATIENCE_S:g} s."
+                )
+        within = [d for d in done if first.at <= d[0] and d[1] <= last.at] or [done[-1]]
+        states = (step.state for step in self.steps.between(first.at, last.at))
+        return Window(
+            last.at - first.at,
+            (last.mj - first.mj) / 1e3,
+            sum(launch_s for _, _, launch_s in within) / len(within),
+            len(within),
+            within[-1][1] - within[0][0],
+            tuple(state for state in states if state is not None),
+        )
+
     def _idle(self) -> Window:
         """The device with nothing to do."""
 
         def rest() -> float:
-            self._sleep(SAMPLE_S)
+            self.sleep(SAMPLE_S)
             return 0.0
 
-        plan = self._plan
-        return measure_window(rest, self._steps, self._clock, plan.settle_s, plan.window_s)
+        return self.window(rest, self.task.plan.settle_s)
+
+    def _measure_cell(self, cell: MeteredCell, found: ReadyCell) -> None:
+        """One window of a cell. Raises DeviceLostError."""
+        try:
+            window = self.window(lambda: found.bound.sample(cell.launches), self.task.plan.warm_s)
+            cell.windows.append(window)
+        except TypedError as err:
+            cell.message = cell_fault(err)
 
     def _may_run(self, cell: MeteredCell) -> bool:
-        workload = self._folders[cell.chosen.cell.kernel].workload
+        workload = self.task.folders[cell.chosen.cell.kernel].workload
         if cell.chosen.cell.cache_state != CACHE_STATES[0]:
             cell.message = "energy is measured of launches that follow each other, of warm cells"
         elif sum(workload.bytes_moved(cell.chosen.cell)) == 0:
@@ -283,15 +299,15 @@ class EnergyMeter:
         """Cells that are ready, those of as much data together as the device has room for."""
 
         def data(cell: MeteredCell) -> tuple[object, ...]:
-            return data_of(cell.chosen, self._folders)
+            return data_of(cell.chosen, self.task.folders)
 
         ready: list[_Ready] = []
         needed = 0
         for _, members in groupby(sorted(cells, key=lambda cell: repr(data(cell))), data):
             some = list(members)
             first = some[0].chosen.cell
-            needs = self._folders[first.kernel].workload.footprint(first.problem, first.dtype)
-            if ready and needed + needs >= 0.9 * self._device.info.global_memory:
+            needs = self.task.folders[first.kernel].workload.footprint(first.problem, first.dtype)
+            if ready and needed + needs >= 0.9 * self.device.info.global_memory:
                 yield ready
                 ready, needed = [], 0
             needed += needs
@@ -302,7 +318,7 @@ class EnergyMeter:
     def _ready(self, cells: Sequence[MeteredCell]) -> Iterator[_Ready]:
         """Those of the cells that are right; it is known how many launches make a sample."""
         chosen = [cell.chosen for cell in cells]
-        verified = ready_cells(self._device, self._folders, chosen, self._plan.seed)
+        verified = ready_cells(self.device, self.task.folders, chosen, self.task.plan.seed)
         for cell, (_, found) in zip(cells, verified, strict=True):
             if isinstance(found, str):
                 cell.message = found
@@ -317,42 +333,8 @@ class EnergyMeter:
             cell.launches = max(1, min(MOST_LAUNCHES, round(SAMPLE_S / max(launch_s, 1e-9))))
             yield cell, found
 
-    def _measure_round(self, ready: Sequence[_Ready]) -> None:
-        """A window of each cell, in an order of its own. Raises DeviceLostError."""
-        order = [(cell, found) for cell, found in ready if cell.message is None]
-        self._random.shuffle(order)
-        for cell, found in order:
-            try:
-                cell.windows.append(self._window(found, cell.launches))
-            except TypedError as err:
-                cell.message = cell_fault(err)
-
-    def _window(self, found: ReadyCell, launches: int) -> Window:
-        plan = self._plan
-        return measure_window(
-            lambda: found.bound.sample(launches),
-            self._steps,
-            self._clock,
-            plan.warm_s,
-            plan.window_s,
-        )
-
 
 # The job and its table
-
-
-@dataclass(frozen=True)
-class EnergyTask:
-    """The cells to be measured, by the kernels in `folders`, on the device of `device`, and how.
-
-    `device` is what `locked_device` takes. Runtimes keep what they compile in `cache`.
-    """
-
-    chosen: Sequence[ChosenCell]
-    folders: Folders
-    device: Mapping[str, Any]
-    cache: Path
-    plan: EnergyPlan
 
 
 @raises_signals()
@@ -375,16 +357,14 @@ def measure_energy(task: EnergyTask, out: Path, say: Say) -> None:
     ``why`` what was in the way; so it is `say`-ed.
     """
     facts: dict[str, Any] = {}
-    clock = time.monotonic
     try:
         with locked_device(task.device, task.cache, say) as device:
             facts = device_facts(device)
             if device.energy_mj() is None:
                 name, backend = device.info.name, device.info.backend
                 raise NoEnergyError(f"nothing counts that of {name} (backend {backend}).")
-            with watched(device.energy_mj, device.reading, clock) as steps:
-                meter = EnergyMeter(device, task.folders, task.plan, steps, clock, time.sleep)
-                for found in meter.measure(task.chosen, say):
+            with watched(device.energy_mj, device.reading, time.monotonic) as steps:
+                for found in EnergyMeter(device, task, steps).measure(say):
                     write_energy(out, task, facts, found)
     except (DeviceError, NoEnergyError) as err:
         why = f"Energy was not measured: {err}"

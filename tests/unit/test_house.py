@@ -173,7 +173,7 @@ def test_no_module_names_or_imports_a_backend_or_its_sources() -> None:
 @pytest.mark.parametrize("name", BACKENDS)
 def test_every_entry_has_its_folder_and_functions(name: str) -> None:
     backend = BACKENDS[name]
-    asked = {"open_device", "list_devices", "targets", "own_kernels", "compile_version"}
+    asked = {"open_device", "list_devices", "targets", "compile_version"}
     asked |= {"count_devices"} if backend.claims_gpu else set()
     asked |= {"recorded"} if backend.profiler else set()
     asked |= {"lock_clocks", "free_clocks"} if backend.locks_clocks else set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpushmoo.core.errors import NoDeviceError
@@ -14,7 +14,7 @@ from gpushmoo.workloads.loader import KernelFolder
 DEVICES = 2
 
 
-def open_device(index: int, runtime: str, cache: Path, own_kernels: Mapping[str, bytes]) -> Device:
+def open_device(index: int, runtime: str, cache: Path) -> Device:
     """Open device `index`."""
     from .device import MadeUpDevice
 
@@ -36,10 +36,6 @@ def count_devices() -> int:
 def targets(request: BuildRequest) -> tuple[str, ...]:
     """All are of one kind."""
     return ("madeup_1",)
-
-
-def own_kernels(request: BuildRequest, target: str) -> None:
-    """None: buffers are looked at by NumPy."""
 
 
 def compile_version(

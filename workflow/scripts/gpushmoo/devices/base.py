@@ -494,9 +494,7 @@ class LockedClocks:
 class BackendModule(Protocol):
     """A backend's module. Importing it imports no library behind the backend."""
 
-    def open_device(
-        self, index: int, runtime: str, cache: Path, own_kernels: Mapping[str, bytes]
-    ) -> Device:
+    def open_device(self, index: int, runtime: str, cache: Path) -> Device:
         """Open device `index` in this process; `runtime` is one of the record's, if it has any.
 
         The folder `cache` is the backend's between processes. Raises NoDeviceError with one
@@ -533,9 +531,6 @@ class BackendModule(Protocol):
 
     def targets(self, request: BuildRequest) -> tuple[str, ...]:
         """The targets of the requested devices, see `KernelBuild`. Raises NoDeviceError."""
-
-    def own_kernels(self, request: BuildRequest, target: str) -> bytes | None:
-        """Machine code of the backend's own kernels, for `open_device`; None if it needs none."""
 
     def compile_version(
         self, request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str

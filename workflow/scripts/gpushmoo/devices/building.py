@@ -117,21 +117,16 @@ def _built(
     if isinstance(asked, TaskEnded):
         raise NoDeviceError(f"The {request.backend} runtime cannot be asked: it {asked.how}.")
     versions = [Version(v, tuple((axis, n) for axis, n in at)) for v, at in params["versions"]]
-    tasks: dict[tuple[str, str | None], Callable[[], Any]] = {
+    tasks: dict[tuple[str, str], Callable[[], Any]] = {
         (target, v.name): partial(compile_here, request, folder, params["dtype"], v, target)
         for target in asked
         for v in versions
     }
-    tasks |= {(t, None): partial(builder.own_kernels, request, t) for t in asked}
     made = run_isolated(tasks, cores, _LIMIT_S)
     targets: dict[str, dict[str, VersionBuild]] = {target: {} for target in asked}
-    own: dict[str, bytes] = {}
     for (target, name), result in made.items():
-        if name is not None:
-            targets[target][name] = _failed(result.how) if isinstance(result, TaskEnded) else result
-        elif isinstance(result, bytes):
-            own[target] = result
-    return KernelBuild(params["kernel_digest"], targets, own)
+        targets[target][name] = _failed(result.how) if isinstance(result, TaskEnded) else result
+    return KernelBuild(params["kernel_digest"], targets)
 
 
 def _failed(how: str) -> VersionBuild:

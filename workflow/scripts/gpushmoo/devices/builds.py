@@ -11,7 +11,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +71,11 @@ class KernelBuild:
     """Builds of a kernel and dtype by target and name of the version.
 
     A target names the devices that run its code: an architecture (``sm_90``), or a device with its
-    runtime. `kernel_digest` is that of the kernel folder the code was made from. `own_kernels` is
-    the machine code, by target, of the kernels with which the backend looks at buffers.
+    runtime. `kernel_digest` is that of the kernel folder the code was made from.
     """
 
     kernel_digest: str
     targets: Mapping[str, Mapping[str, VersionBuild]]
-    own_kernels: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def write_build(path: Path, build: KernelBuild) -> None:
@@ -95,8 +93,7 @@ def write_build(path: Path, build: KernelBuild) -> None:
         target: {name: asdict(v) | {"code": kept(v.code)} for name, v in variants.items()}
         for target, variants in build.targets.items()
     }
-    own = {target: kept(code) for target, code in build.own_kernels.items()}
-    content = {"kernel_digest": build.kernel_digest, "builds": targets, "own_kernels": own}
+    content = {"kernel_digest": build.kernel_digest, "builds": targets}
     write_json(path, content | {"code": blobs})
 
 
@@ -113,8 +110,7 @@ def read_build(path: Path) -> KernelBuild:
         target: {name: variant(values) for name, values in variants.items()}
         for target, variants in content["builds"].items()
     }
-    own = {target: blobs[name] for target, name in content["own_kernels"].items()}
-    return KernelBuild(content["kernel_digest"], targets, own)
+    return KernelBuild(content["kernel_digest"], targets)
 
 
 def kernel_source(folder: Path, suffix: str) -> str:

@@ -9,9 +9,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ..core.backends import AUTO, BACKENDS
@@ -29,14 +28,12 @@ class DeviceChoice:
     `backend` is a name in the registry or ``auto``; `runtime` one of the backend's runtimes or
     ``auto``, and of no meaning where it has only one. `cache` is the folder in which the runtimes
     keep what they compile.
-    `own_kernels` is the machine code of the backend's own kernels, see `builds.KernelBuild`.
     """
 
     backend: str
     index: int
     runtime: str
     cache: Path
-    own_kernels: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def choice_of(params: Mapping[str, Any], cache: Path) -> DeviceChoice:
@@ -50,16 +47,13 @@ def open_device(choice: DeviceChoice) -> Device:
     backend = BACKENDS[choice.backend]
     if choice.runtime == AUTO and backend.runtimes:
         choice = resolve(choice)[0]
-    return functions_of(backend).open_device(
-        choice.index, choice.runtime, choice.cache, choice.own_kernels
-    )
+    return functions_of(backend).open_device(choice.index, choice.runtime, choice.cache)
 
 
 def open_for_job(
     params: Mapping[str, Any],
     cache: Path,
     lock: Callable[[Sequence[tuple[int, str]]], int],
-    own_kernels: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Device:
     """Open the device of a measuring job, locked.
 
@@ -68,7 +62,7 @@ def open_for_job(
     another they are the first, as its runtimes may show one CPU under several names. Raises
     NoDeviceError.
     """
-    choice = replace(choice_of(params, cache), own_kernels=own_kernels)
+    choice = choice_of(params, cache)
     wanted = None if params["device"] == "all" else choice.index
     listed = functions_of(BACKENDS[choice.backend]).list_devices(wanted)
     if listed is not None:

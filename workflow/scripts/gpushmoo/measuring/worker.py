@@ -145,8 +145,7 @@ def _serve(caller: Caller, kept: Device | None) -> Device:
         caller.lock_one([(0, kept.info.uuid)])
         device = kept
     else:
-        own_kernels = {} if build is None else build.own_kernels
-        device = open_for_job(job.params, job.cache, caller.lock_one, own_kernels)
+        device = open_for_job(job.params, job.cache, caller.lock_one)
     log.info("device %s (%s), %s", device.info.name, device.info.uuid, device.info.runtime)
     if job.against is None:
         _measure_shard(job, device, build, caller)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
@@ -20,7 +20,7 @@ from ..base import Device
 from ..builds import BuildRequest, CompiledCode, VersionBuild, kernel_source
 from ..machine_code.cubins import build_options, cached_cubin, disassembled, nvrtc_version
 from ..machine_code.sass import EntryCode, failed_check
-from .device import OWN_KERNELS, CudaDevice
+from .device import CudaDevice
 from .runtime import free_clocks, list_devices, load_cupy, lock_clocks
 
 __all__ = [
@@ -30,15 +30,14 @@ __all__ = [
     "list_devices",
     "lock_clocks",
     "open_device",
-    "own_kernels",
     "recorded",
     "targets",
 ]
 
 
-def open_device(index: int, runtime: str, cache: Path, own_kernels: Mapping[str, bytes]) -> Device:
+def open_device(index: int, runtime: str, cache: Path) -> Device:
     """Open CUDA device `index` by CuPy. Raises NoDeviceError."""
-    return CudaDevice(index, cache, own_kernels)
+    return CudaDevice(index, cache)
 
 
 # The driver's own list of devices, with a folder for each.
@@ -115,11 +114,6 @@ def targets(request: BuildRequest) -> tuple[str, ...]:
             "configuration, to compile without one)."
         )
     return tuple(sorted(set(archs)))
-
-
-def own_kernels(request: BuildRequest, target: str) -> bytes:
-    """Machine code of the backend's own kernels, so that no device needs a compiler beside it."""
-    return cached_cubin(OWN_KERNELS, "gpushmoo", (), target, request.cache).code
 
 
 def compile_version(

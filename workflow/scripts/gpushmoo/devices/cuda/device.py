@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ from .streams import CudaInTurn, CudaStream, Enqueue
 from .timing import SPIN_SOURCE, CudaBound, CudaLibraryBound, EventTimer
 
 # The backend's own kernels, which measure no bandwidth.
-OWN_KERNELS = SPIN_SOURCE + SOURCE
+_OWN_KERNELS = SPIN_SOURCE + SOURCE
 
 
 class CudaProgram:
@@ -95,24 +94,21 @@ def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
 class CudaDevice(CudaBuffers):
     """One CUDA device with its own stream and no memory pool."""
 
-    def __init__(
-        self, index: int, cache: Path, own_kernels: Mapping[str, bytes] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, index: int, cache: Path) -> None:
         """Open device `index`; machine code is kept in `cache`.
 
-        `own_kernels` holds the machine code of OWN_KERNELS by architecture, as far as a build file
-        brings it; for another one they are compiled. Raises NoDeviceError with what to install.
+        Raises NoDeviceError with what to install.
         """
         self.cupy = load_cupy()
         try:
             with self.translated():
-                self._open(index, cache, own_kernels)
+                self._open(index, cache)
         except NoDeviceError:
             raise
         except DeviceError as err:
             raise NoDeviceError(f"CUDA device {index} cannot be opened ({err}).") from err
 
-    def _open(self, index: int, cache: Path, own_kernels: Mapping[str, bytes]) -> None:
+    def _open(self, index: int, cache: Path) -> None:
         cupy = self.cupy
         self.info = describe(cupy, index)
         self.target = architecture(self.info)
@@ -121,9 +117,7 @@ class CudaDevice(CudaBuffers):
         cupy.cuda.Device(index).use()
         attributes = cupy.cuda.Device(index).attributes
         self._most_shared = int(attributes["MaxSharedMemoryPerBlockOptin"])
-        code = own_kernels.get(self.target)
-        if code is None:
-            code = cached_cubin(OWN_KERNELS, "gpushmoo", (), self.target, cache).code
+        code = cached_cubin(_OWN_KERNELS, "gpushmoo", (), self.target, cache).code
         own = cupy.RawModule(path=str(stored_cubin(code, cache)))
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.timer = EventTimer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,10 @@ from .runtime import (
     target_of,
 )
 
-__all__ = ["compile_version", "list_devices", "open_device", "own_kernels", "targets"]
+__all__ = ["compile_version", "list_devices", "open_device", "targets"]
 
 
-def open_device(index: int, runtime: str, cache: Path, own_kernels: Mapping[str, bytes]) -> Device:
+def open_device(index: int, runtime: str, cache: Path) -> Device:
     """Open device `index` of an OpenCL runtime by pyopencl. Raises NoDeviceError."""
     return OpenCLDevice(runtime, index, cache)
 
@@ -38,10 +37,6 @@ def list_devices(wanted: int | None) -> None:
 def targets(request: BuildRequest) -> tuple[str, ...]:
     """The device that is asked for, with its runtime. Raises NoDeviceError."""
     return (target_of(_context(request)[1].devices[0]),)
-
-
-def own_kernels(request: BuildRequest, target: str) -> None:
-    """None: a runtime brings its compiler along, and compiles the backend's own kernels itself."""
 
 
 def compile_version(

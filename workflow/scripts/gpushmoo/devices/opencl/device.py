@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from ...workloads.contract import (
 from ..base import check_limits, flush_bytes, image_refusal
 from ..buffers import check_count, named
 from ..builds import BuildRequest, VersionBuild, missing_entry
+from ..streams import Mark
 from .buffers import OpenCLBuffers, OpenCLImage, format_refusal
 from .runtime import (
     build_options,
@@ -43,7 +45,9 @@ from .runtime import (
     load_binary,
     target_of,
 )
-from .streams import Enqueue, OpenCLStream
+
+# Queues a launch on a command queue.
+Enqueue = Callable[[Any], Any]
 
 
 class OpenCLProgram:
@@ -126,6 +130,87 @@ class _Translate:
         if any(word in text for word in ("DEVICE_NOT_AVAILABLE", "OUT_OF_HOST", "CONTEXT")):
             raise DeviceLostError(text) from err
         raise LaunchFailedError(text) from err
+
+
+class OpenCLStream:
+    """An in-order command queue; see `streams.Stream`."""
+
+    def __init__(
+        self,
+        cl: Any,
+        context: Any,
+        translated: Callable[[], AbstractContextManager[None]],
+        prepare: Callable[[Any, Launch, Mapping[str, Any]], Enqueue],
+    ) -> None:
+        """`prepare` makes a launch of a program on buffers ready for any queue."""
+        self._cl, self._context = cl, context
+        self._translated, self._prepare = translated, prepare
+        with translated():
+            # Marks need profiling, which costs nothing that could be measured.
+            profiling = cl.command_queue_properties.PROFILING_ENABLE
+            self._queue = cl.CommandQueue(context, properties=profiling)
+        self._buffers: list[Any] = []
+        # pyopencl waits for a copy when its event goes: they are kept until all is done.
+        self._events: list[Any] = []
+
+    def __enter__(self) -> OpenCLStream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self.wait()
+        finally:
+            self._events.clear()
+            self.release()
+
+    def release(self) -> None:
+        """Give back all buffers; OpenCL keeps each until the commands that use it have ended."""
+        buffers, self._buffers = self._buffers, []
+        for buffer in buffers:
+            buffer.release()
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of undefined content. Raises OutOfDeviceMemoryError."""
+        with self._translated():
+            buffer = self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, max(4, nbytes))
+        self._buffers.append(buffer)
+        return buffer
+
+    def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
+        """See `Stream`."""
+        self._copy(target, source)
+
+    def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
+        """See `Stream`."""
+        self._copy(target, source)
+
+    def _copy(self, target: Any, source: Any) -> None:
+        with self._translated():
+            event = self._cl.enqueue_copy(self._queue, target, source, is_blocking=False)
+        self._events.append(event)
+
+    def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
+        """Queue a launch. Raises LaunchRefusedError or BuildError."""
+        enqueue = self._prepare(program, launch, buffers)
+        with self._translated():
+            enqueue(self._queue)
+            # A runtime may hold what was queued back until someone waits.
+            self._queue.flush()
+
+    def mark(self) -> Mark:
+        """By clEnqueueMarkerWithWaitList."""
+        with self._translated():
+            return Mark(self._cl.enqueue_marker(self._queue), self._elapsed_s)
+
+    def _elapsed_s(self, start: Any, stop: Any) -> float:
+        with self._translated():
+            return float(stop.profile.end - start.profile.end) * 1e-9
+
+    def wait(self) -> None:
+        """By clFinish."""
+        with self._translated():
+            self._queue.finish()
+        self._events.clear()
 
 
 class OpenCLDevice(OpenCLBuffers):

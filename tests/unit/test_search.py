@@ -427,7 +427,7 @@ def test_following_a_place_is_measuring_what_was_expected() -> None:
     errors = np.full(len(values), 1e-6)
     process.fit(places, values, errors)
     before = process.posterior(places, values, errors)
-    after = process.followed(before, 5, float(values.std()))
+    after = process.followed(before, 5)
     assert np.array_equal(after.mean, before.mean)
     assert after.variance[5] < before.variance[5]
     assert (after.variance <= before.variance + 1e-12).all()
@@ -444,7 +444,7 @@ def test_bfgs_finds_the_least_of_a_curved_valley() -> None:
 def test_expected_improvement_and_the_normal_distribution_are_scipy_s() -> None:
     z = np.linspace(-7.0, 7.0, 501)
     assert np.allclose(normal(z), norm.cdf(z), atol=1e-6)
-    posterior = Posterior(z, np.full(501, 0.25), np.zeros((0, 501)))
+    posterior = Posterior(z, np.full(501, 0.25), np.zeros((0, 501)), 1.0)
     u = (0.3 - z) / 0.5
     assert np.allclose(
         improvement(posterior, 0.3), 0.5 * (u * norm.cdf(u) + norm.pdf(u)), atol=1e-5

@@ -1,11 +1,10 @@
 """Results as JSON: T4 1.0.0, Kernel Tuner's cache file, and the choices as plain values.
 
-T4 is the form in which the auto-tuning community exchanges results. Its schemas are
-``kernel_tuner/schema/T4/1.0.0/results-schema.json`` and ``metadata-schema.json`` in the PyPI wheel
-``kernel-tuner``. The schema names ``compilation_time``, but Kernel Tuner itself writes
-``compilation``, and so do we. The cache file, from which its simulation mode and its dashboard
-replay a sweep, is written as version 1.5.0 reads it (``kernel_tuner/util.py``: ``process_cache``,
-``read_cache``). Times of both are in milliseconds.
+T4 is the form in which the auto-tuning community exchanges results; its schemas are in the PyPI
+wheel ``kernel-tuner`` (``kernel_tuner/schema/T4/1.0.0``). They name ``compilation_time``, but
+Kernel Tuner itself writes ``compilation``, and so do we. Its simulation mode and its dashboard
+replay a sweep from the cache file, which is as version 1.5.0 reads it (``kernel_tuner/util.py``:
+``process_cache``). Times of both are in milliseconds.
 """
 
 from __future__ import annotations
@@ -55,26 +54,25 @@ def t4_results(group: ExportGroup, run: str) -> dict[str, Any]:
     another run may find; ``runtimes`` are all samples, of all repeats, each the mean of its
     launches. What the sweep does not record is 0 and named in ``metadata``.
     """
-    results = [_result(row, group.axes) for row in _results_of(group)]
     metadata = {
         "timeunit": "milliseconds",
         "run": run,
         "group": dict(group.key),
         "not_recorded": list(_NOT_RECORDED),
     }
+    results = [_result(row, group.axes) for row in _results_of(group)]
     return {"schema_version": VERSION, "metadata": metadata, "results": results}
 
 
 def _result(row: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
     is_ok = row["status"] == Status.OK
-    samples_ms = [float(s) * 1e3 for s in row["samples_s"]] if is_ok else []
-    launches = int(row["launches_per_sample"]) if samples_ms else 0
+    samples_ms, all_ms = _times(row) if is_ok else ([], 0.0)
     return {
         "timestamp": row["measured_at"].isoformat(),
         "configuration": dict(point_of(row, axes)),
         "times": {
             **dict.fromkeys(_NOT_RECORDED, 0.0),
-            "benchmark": sum(samples_ms) * launches,
+            "benchmark": all_ms,
             "runtimes": samples_ms,
         },
         "invalidity": INVALIDITY[row["status"]],
@@ -86,6 +84,12 @@ def _result(row: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
             if is_ok and not pd.isna(row[column])
         ],
     }
+
+
+def _times(row: Mapping[str, Any]) -> tuple[list[float], float]:
+    """A verified cell's samples, and the time of all its launches, in milliseconds."""
+    samples_ms = [float(s) * 1e3 for s in row["samples_s"]]
+    return samples_ms, sum(samples_ms) * int(row["launches_per_sample"])
 
 
 def t4_metadata(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -169,16 +173,13 @@ def _values(group: ExportGroup, axis: str) -> list[int]:
 
 
 def _cell(point: Mapping[str, int], row: Mapping[str, Any]) -> dict[str, Any]:
-    common = {
-        **dict.fromkeys(("compile_time", "verification_time", "benchmark_time"), 0.0),
-        **dict.fromkeys(("strategy_time", "framework_time"), 0.0),
-        "timestamp": row["measured_at"].isoformat(sep=" "),
-    }
+    names = ("compile_time", "verification_time", "benchmark_time", "strategy_time")
+    common = {**dict.fromkeys((*names, "framework_time"), 0.0)}
+    common["timestamp"] = row["measured_at"].isoformat(sep=" ")
     if row["status"] != Status.OK:
         error = _ERRORS.get(INVALIDITY[row["status"]], _FAILED)
         return {**point, "time": error, "__error__": error, **common}
-    samples_ms = [float(s) * 1e3 for s in row["samples_s"]]
-    common["benchmark_time"] = sum(samples_ms) * int(row["launches_per_sample"])
+    samples_ms, common["benchmark_time"] = _times(row)
     return {**point, "time": float(row["median_s"]) * 1e3, "times": samples_ms, **common}
 
 
@@ -192,26 +193,21 @@ def choices_json(
     provenance: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """All choices with the problems that they hold for; `provenance` is that of the shards."""
+    digests: dict[str, set[str]] = {}
+    for shard in provenance:
+        digests.setdefault(Path(shard["params"]["folder"]).name, set()).add(shard["kernel_digest"])
+    written = sorted(shard["written_at"] for shard in provenance)
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "run": run,
-        "provenance": _provenance(provenance),
+        "provenance": {
+            **t4_metadata(provenance)["metadata"],
+            "kernel_digests": {kernel: sorted(found) for kernel, found in digests.items()},
+            "written_at": {"first": written[0], "last": written[-1]},
+        },
         "choices": [_choice(choice) for choice in choices],
         "left_out": list(left_out),
-    }
-
-
-def _provenance(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What measured, when, and digests of the kernels' sources."""
-    digests: dict[str, set[str]] = {}
-    for shard in shards:
-        digests.setdefault(Path(shard["params"]["folder"]).name, set()).add(shard["kernel_digest"])
-    written = sorted(shard["written_at"] for shard in shards)
-    return {
-        **t4_metadata(shards)["metadata"],
-        "kernel_digests": {kernel: sorted(found) for kernel, found in sorted(digests.items())},
-        "written_at": {"first": written[0], "last": written[-1]},
     }
 
 
@@ -235,12 +231,11 @@ def _size(group: ExportGroup) -> dict[str, Any]:
 
 def _problem(group: ExportGroup, point: Point) -> dict[str, Any]:
     """How the launch does on a problem; what was not measured there has no numbers."""
-    row = group.ok.get(point)
-    numbers = {} if row is None else {n: float(row[n]) for n in NUMBERS if not pd.isna(row[n])}
+    row = group.ok.get(point, {})
     return {
         **_size(group),
         "tied": len(group.tied),
         "candidates": len(group.ok),
         "slower_than_fastest": group.contest.slower(point),
-        **numbers,
+        **{n: float(row[n]) for n in NUMBERS if not pd.isna(row.get(n))},
     }

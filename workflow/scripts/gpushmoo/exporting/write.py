@@ -70,11 +70,9 @@ def write_exports(dataset: Path, run: str, out: Path, formats: Sequence[str] = F
 
 def _refuse_foreign(out: Path) -> None:
     """Raise ExportError unless `out` may be replaced: not there, empty, or an export."""
-    if not out.exists():
-        return
-    if not out.is_dir():
+    if out.exists() and not out.is_dir():
         raise ExportError(f"'{out}' is a file; name a folder.")
-    others = sorted({path.name for path in out.iterdir()} - _OURS - _BESIDE)
+    others = sorted({path.name for path in out.glob("*")} - _OURS - _BESIDE)
     if others:
         raise ExportError(
             f"'{out}' holds '{others[0]}', which is of no export; name a folder that is new or "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from .model import WARP, Posterior, Process, features_of, unit_of
+from .model import WARP, Posterior, Process, features_of
 from .planner import (
     LEAST_SPREAD,
     Ask,
@@ -90,33 +90,26 @@ class GuidedPlanner(Planner):
             among = set(left.tolist())
             still = [place for place in self._first if place in among]
             return still[: min(self._needed - measured, room)], SearchEnd.BUDGET
-        values, posterior = self._modelled()
-        self._better = self._better_of(posterior, left)
+        # The log times that the model sees.
+        places = self.measured
+        values = np.minimum(self.log_s[places], self.log_s.min() + CLIP)
+        errors = self.standard_errors()
+        if len(places) >= FIT_AGAIN * self._fitted:
+            self._process.fit(places, values, errors)
+            self._fitted = len(places)
+        posterior = self._process.posterior(places, values, errors)
+        # The summed probability that a cell beats the best by more than the tolerance.
+        bound = float(self.log_s.min()) + math.log1p(-self._settings.tolerance)
+        deviation = CAUTION * np.sqrt(posterior.variance[left])
+        self._better = float(normal((bound - posterior.mean[left]) / deviation).sum())
         if self._better < self._settings.better_probability:
             return [], SearchEnd.STOP
         count = min(self._size, room, len(left))
         return self._batch(posterior, left, values, count), SearchEnd.BUDGET
 
-    def _modelled(self) -> tuple[Floats, Posterior]:
-        """The log times that the model sees, and what it says of all candidates."""
-        places = self.measured
-        log_s = self.log_s[places]
-        values = np.minimum(log_s, log_s.min() + CLIP)
-        errors = self.standard_errors()
-        if len(places) >= FIT_AGAIN * self._fitted:
-            self._process.fit(places, values, errors)
-            self._fitted = len(places)
-        return values, self._process.posterior(places, values, errors)
-
-    def _better_of(self, posterior: Posterior, left: Places) -> float:
-        """The summed probability that one of these beats the best by more than the tolerance."""
-        bound = float(self.log_s.min()) + math.log1p(-self._settings.tolerance)
-        deviation = CAUTION * np.sqrt(posterior.variance[left])
-        return float(normal((bound - posterior.mean[left]) / deviation).sum())
-
     def _batch(self, posterior: Posterior, left: Places, values: Floats, count: int) -> list[int]:
         """The places of greatest expected improvement, each after those before it."""
-        best, unit = float(values.min()), unit_of(values)
+        best = float(values.min())
         open_places = np.zeros(len(posterior.mean), dtype=bool)
         open_places[left] = True
         chosen: list[int] = []
@@ -126,7 +119,7 @@ class GuidedPlanner(Planner):
             chosen.append(place)
             open_places[place] = False
             best = min(best, float(posterior.mean[place]))
-            posterior = self._process.followed(posterior, place, unit)
+            posterior = self._process.followed(posterior, place)
         return chosen
 
     def _end(self) -> tuple[float | None, SearchEnd]:

@@ -73,13 +73,10 @@ def _sectors(block_x: int, element_bytes: int) -> float:
 
 def _grid_columns(candidates: Sequence[Candidate]) -> list[Floats]:
     """Elements of a thread, how even they are, and how full multiprocessors and waves are."""
-    blocks = np.array([c.blocks for c in candidates], dtype=np.float64)
-    threads = np.array([c.threads for c in candidates], dtype=np.float64)
-    units = np.array([c.units for c in candidates], dtype=np.float64)
-    elements = np.array([max(1, c.height * c.width) for c in candidates], dtype=np.float64)
+    facts = [(c.blocks, c.threads, c.units, max(1, c.height * c.width)) for c in candidates]
+    blocks, threads, units, elements = np.array(facts, dtype=np.float64).T
     columns = [np.log2(np.maximum(1.0, blocks)), np.log2(blocks * threads / elements)]
-    columns.append(_fill(blocks / units))
-    columns.append(_fill(elements / (blocks * threads)))
+    columns += [_fill(blocks / units), _fill(elements / (blocks * threads))]
     if all(c.resident_per_unit for c in candidates):
         resident = np.array([c.resident_per_unit for c in candidates], dtype=np.float64)
         columns += [np.log2(resident * threads), _fill(blocks / (units * resident))]
@@ -100,27 +97,26 @@ def _axis_columns(candidates: Sequence[Candidate]) -> list[Floats]:
 
 
 ROOT5 = math.sqrt(5.0)
-# Priors of the hyperparameters, normal distributions of their logarithms: lengths in standard
-# deviations of a feature, amplitude and noise in standard deviations of the times. Few times say
-# little of a dozen lengths.
-LENGTH, LENGTH_SPREAD = math.log(3.0), 1.0
-AMPLITUDE, AMPLITUDE_SPREAD = 0.0, 1.0
-NOISE, NOISE_SPREAD = math.log(0.03), 1.0
+# Priors of the hyperparameters: means of normal distributions of their logarithms, with deviation
+# 1. Lengths are in standard deviations of a feature, amplitude and noise in those of the times. Few
+# times say little of a dozen lengths.
+LENGTH, AMPLITUDE, NOISE = math.log(3.0), 0.0, math.log(0.03)
 JITTER = 1e-8
 STEPS = 25
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Mean and standard deviation of what a candidate's time may be, and their common matrix.
+    """Mean and variance of each candidate's time; the process scales times by their `unit`.
 
-    `half` has a row for each observation: the covariance of two candidates is `prior` of them less
-    the product of their columns.
+    `half` has a row for each observation: the covariance of two candidates is that before all
+    observations less the product of their columns.
     """
 
     mean: Floats
     variance: Floats
     half: Floats
+    unit: float
 
 
 class Process:
@@ -132,9 +128,7 @@ class Process:
 
     def __init__(self, features: Floats) -> None:
         self._features = features
-        wide = features.shape[1]
-        self._prior = np.array([LENGTH] * wide + [AMPLITUDE, NOISE])
-        self._spread = np.array([LENGTH_SPREAD] * wide + [AMPLITUDE_SPREAD, NOISE_SPREAD])
+        self._prior = np.array([LENGTH] * features.shape[1] + [AMPLITUDE, NOISE])
         self._theta = self._prior.copy()
 
     def fit(self, places: Places, values: Floats, errors: Floats) -> None:
@@ -153,7 +147,7 @@ class Process:
         inverse = np.linalg.inv(covariance)
         weights = inverse @ y
         sign, determinant = np.linalg.slogdet(covariance)
-        away = (theta - self._prior) / self._spread
+        away = theta - self._prior
         if sign <= 0.0:
             return math.inf, away
         loss = 0.5 * float(y @ weights + determinant + away @ away)
@@ -165,46 +159,42 @@ class Process:
         gradient[:-2] = lengths
         gradient[-2] = amplitude * np.sum(outer * shape)
         gradient[-1] = noise * np.trace(outer)
-        return loss, gradient + away / self._spread
+        return loss, gradient + away
 
     def posterior(self, places: Places, values: Floats, errors: Floats) -> Posterior:
         """What these values of these places say of all candidates, in the values' unit."""
         y, centre, unit = _standard(values)
-        known = (errors / unit) ** 2 + JITTER
-        scaled = self._features * np.exp(-self._theta[:-2])
         amplitude, noise = np.exp(2.0 * self._theta[-2:])
-        covariance = amplitude * _matern(_squared(scaled[places], scaled[places]))[0]
-        covariance[np.diag_indices_from(covariance)] += noise + known
+        cross = self._covariance(places)
+        covariance = cross[:, places]
+        covariance[np.diag_indices_from(covariance)] += noise + (errors / unit) ** 2 + JITTER
         factor = np.linalg.inv(np.linalg.cholesky(covariance))
-        cross = amplitude * _matern(_squared(scaled[places], scaled))[0]
         half = factor @ cross
         mean = centre + unit * ((factor @ y) @ half)
         variance = amplitude - np.einsum("ij,ij->j", half, half) + noise
-        return Posterior(mean, unit**2 * np.maximum(variance, noise), half)
+        return Posterior(mean, unit**2 * np.maximum(variance, noise), half, unit)
 
-    def followed(self, posterior: Posterior, place: int, unit: float) -> Posterior:
+    def followed(self, posterior: Posterior, place: int) -> Posterior:
         """The posterior had the candidate at `place` the time that is expected of it."""
-        scaled = self._features * np.exp(-self._theta[:-2])
-        amplitude, noise = np.exp(2.0 * self._theta[-2:])
-        row = amplitude * _matern(_squared(scaled[place : place + 1], scaled))[0][0]
+        noise, unit = np.exp(2.0 * self._theta[-1]), posterior.unit
+        row = self._covariance(np.array([place]))[0]
         row -= posterior.half[:, place] @ posterior.half
         row /= math.sqrt(max(float(row[place]), 0.0) + noise + JITTER)
-        variance = posterior.variance - (unit * row) ** 2
-        least = unit**2 * noise
-        return Posterior(
-            posterior.mean, np.maximum(variance, least), np.vstack([posterior.half, row])
-        )
+        variance = np.maximum(posterior.variance - (unit * row) ** 2, unit**2 * noise)
+        return Posterior(posterior.mean, variance, np.vstack([posterior.half, row]), unit)
+
+    def _covariance(self, places: Places) -> Floats:
+        """Of the times of these candidates with those of all."""
+        scaled = self._features * np.exp(-self._theta[:-2])
+        amplitude = np.exp(2.0 * self._theta[-2])
+        covariance: Floats = amplitude * _matern(_squared(scaled[places], scaled))[0]
+        return covariance
 
 
 def _standard(values: Floats) -> tuple[Floats, float, float]:
     """Values of mean 0 and deviation 1, and what these were; equal values have the unit 1e-3."""
     centre, unit = float(np.mean(values)), max(float(np.std(values)), 1e-3)
     return (values - centre) / unit, centre, unit
-
-
-def unit_of(values: Floats) -> float:
-    """The standard deviation that a process scales these values by."""
-    return _standard(values)[2]
 
 
 def _squared(a: Floats, b: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -27,62 +27,46 @@ class Best(BestCell, Group):
     """All that is said of a best cell, but for its launch parameters."""
 
 
-@dataclass(frozen=True)
-class Files:
-    """A kind of file: its path below `results/<run>/`, its columns and what is said of them."""
-
-    path: str
-    schema: pa.Schema
-    own: dict[str, Meaning]
-
-
-def _files(path: str, table: type[Table]) -> Files:
-    return Files(path, table.schema(), table.meanings())
-
-
-FILES = (
-    _files("dataset/kernel=*/dtype=*/*.parquet, cells/*/*/*.parquet", Cells),
-    _files("summary/best.parquet", Best),
-    _files("model/device.parquet", ModelledCell),
-    _files("simulated/*.parquet, but for the two below", Simulated),
-    _files("simulated/*-profile.parquet", Profile),
-    _files("simulated/*-measured.parquet", SameMachine),
-    _files("studies/energy.parquet", Energy),
-    _files("compare/cells.parquet", ChangedCell),
-    _files("compare/groups.parquet", ChangedGroup),
-    _files("compare/drift.parquet: of the runtime's own copy", Drift),
-    _files("history/history.parquet", HistoryRow),
-    _files("history/change_points.parquet", ChangePoint),
-    _files("studies/rivals.parquet", TimedWay),
-    _files("studies/errors.parquet", Errors),
-    _files("studies/timeline.parquet", TracedSpan),
-)
+# Kinds of files by their path below `results/<run>/`.
+FILES: Mapping[str, type[Table]] = {
+    "dataset/kernel=*/dtype=*/*.parquet, cells/*/*/*.parquet": Cells,
+    "summary/best.parquet": Best,
+    "model/device.parquet": ModelledCell,
+    "simulated/*.parquet, but for the two below": Simulated,
+    "simulated/*-profile.parquet": Profile,
+    "simulated/*-measured.parquet": SameMachine,
+    "studies/energy.parquet": Energy,
+    "compare/cells.parquet": ChangedCell,
+    "compare/groups.parquet": ChangedGroup,
+    "compare/drift.parquet: of the runtime's own copy": Drift,
+    "history/history.parquet": HistoryRow,
+    "history/change_points.parquet": ChangePoint,
+    "studies/rivals.parquet": TimedWay,
+    "studies/errors.parquet": Errors,
+    "studies/timeline.parquet": TracedSpan,
+}
 
 
 @cache
 def _anywhere() -> dict[str, Meaning]:
-    """What columns mean in the first table that says it."""
-    return {name: told for files in FILES[::-1] for name, told in files.own.items()}
+    """The meanings of columns in the first table that has them."""
+    tables = list(FILES.values())[::-1]
+    return {name: meaning for table in tables for name, meaning in table.meanings().items()}
 
 
 def values() -> dict[str, Any]:
     """For each kind of file its path and a line for each column."""
-    return {"tables": [{"path": files.path, "rows": rows(files)} for files in FILES]}
+    return {"tables": [{"path": path, "rows": rows(table)} for path, table in FILES.items()]}
 
 
-def rows(files: Files) -> list[list[str]]:
+def rows(table: type[Table]) -> list[list[str]]:
     """Name, type, whether it may be null, unit and meaning; KeyError where nobody says it."""
-    meanings = {**_anywhere(), **files.own}
-    return [
-        [
-            f"`{field.name}`",
-            _type(field.type),
-            "yes" if field.nullable else "",
-            meanings[field.name].unit,
-            meanings[field.name].text,
-        ]
-        for field in files.schema
-    ]
+    meanings = {**_anywhere(), **table.meanings()}
+    found = []
+    for field in table.fields():
+        meaning, null = meanings[field.name], "yes" if field.nullable else ""
+        found.append([f"`{field.name}`", _type(field.type), null, meaning.unit, meaning.text])
+    return found
 
 
 def _type(kind: pa.DataType) -> str:

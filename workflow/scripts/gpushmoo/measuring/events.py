@@ -1,7 +1,4 @@
-"""What measuring is about, and what a measuring process and its caller say to each other.
-
-Cells and pairs of cells on their way, what happens to them, what is left of a shard at the end.
-"""
+"""Cells while they are measured, and the messages between a measuring process and its job."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from ..workloads.contract import Launch, Workload
 
 
 def status_of(err: TypedError) -> Status:
-    """The status of a cell that ended by `err`: what the device cannot give is no fault."""
+    """The status of a cell that ended by `err`. A lack of resources is no fault."""
     match err:
         case LaunchRefusedError() | OutOfDeviceMemoryError():
             return Status.RESOURCES
@@ -40,10 +37,11 @@ def status_of(err: TypedError) -> Status:
 
 @dataclass
 class CellRun:
-    """A cell on its way: its launch, its samples in seconds, how it ended.
+    """A cell while it is measured: its launch, its samples in seconds, its status in the end.
 
-    `bound` and `proof` (the launch that is timed, and the one by which it is verified) exist only
-    while the cell is being measured. `launch_s` is what its first sample said.
+    `bound` is the launch that is timed, `proof` the one that is verified; both exist only while the
+    cell is measured. `launch_s` is the time of its first launch, `steps` the work that is done: its
+    verification and each sample count one.
     """
 
     cell: Cell
@@ -61,36 +59,35 @@ class CellRun:
     spent_s: float = 0.0
     verified_words: int | None = None
     wrong_words: int | None = None
-    # Steps of its work that are done: its verification, and each sample, counted once.
     steps: int = 0
 
     def sample(self) -> Sample:
-        """What is timed next: so many launches, or one while their number is not chosen."""
+        """The next sample; of one launch while their number is not chosen."""
         assert self.bound is not None
         return Sample(self.bound, self.launches or 1, self.cell.condition)
 
     @property
     def sample_s(self) -> float:
-        """Seconds that a sample takes, about, once the number of its launches is chosen."""
+        """The estimated seconds of a sample, once the number of its launches is chosen."""
         assert self.launch_s is not None
         assert self.launches is not None
         return self.launch_s * self.launches
 
     def end(self, status: Status, message: str | None = None) -> None:
-        """Fix the cell's status. Of a text of any length (a workload's) a bounded line is kept."""
+        """Fix the cell's status; the message is cut to one line."""
         self.message = None if message is None else one_line(message, MOST_SENTENCE)
         self.status, self.bound, self.proof = status, None, None
 
 
-# What the two cells of a pair are called, in sentences.
+# The names of the two cells of a pair, in sentences.
 NAMES = "A", "B"
 
 
 @dataclass
 class PairRun:
-    """A cell of A and one of B on their way, sampled alternately; its key is that of A's cell.
+    """A cell of A and one of B, sampled alternately. Its key is the key of A's cell.
 
-    `a_s` and `b_s` hold, for each block, the seconds of two samples of A and of two of B.
+    `a_s` and `b_s` hold two samples of A and of B for each block, in seconds.
     """
 
     a: CellRun
@@ -112,7 +109,7 @@ class PairRun:
 
     @property
     def launches(self) -> int | None:
-        """How many make a sample, of A as of B."""
+        """The number of launches in a sample, of A as of B."""
         return self.a.launches
 
     def end(self, status: Status, message: str | None = None) -> None:
@@ -126,7 +123,7 @@ class PairRun:
 
 
 class NoLaunch(Launch):
-    """Stands where a workload fails to say its launch, or has none: no block of no thread."""
+    """The launch of a cell that has none, or whose workload fails to describe it."""
 
     def __init__(self) -> None:
         super().__init__("", (0, 0, 0), (0, 0, 0), (), 0)
@@ -136,7 +133,7 @@ class NoLaunch(Launch):
 
 
 def planned(workload: Workload, cell: Cell) -> CellRun:
-    """`cell` before it is measured; ended at once where it cannot be, or is not described."""
+    """`cell` before it is measured. It ends at once if it is invalid or its workload fails."""
     try:
         workload.bytes_moved(cell)
         workload.result_of(cell.variant)
@@ -150,19 +147,19 @@ def planned(workload: Workload, cell: Cell) -> CellRun:
 
 
 def pair_of(a: Cell, b: Cell) -> PairRun:
-    """A pair of cells as the calling process sees it: without launches."""
+    """A pair of cells without launches, as the job sees it."""
     return PairRun(CellRun(a, NoLaunch()), CellRun(b, NoLaunch()))
 
 
-# What a caller says.
+# From the job to the measuring process.
 
 
 @dataclass(frozen=True)
 class Against:
-    """The version B of a kernel, which is measured alternately with the version A of a Job.
+    """Version B of a kernel, measured alternately with version A, which a Job describes.
 
-    `params` are as those of a Job, `options` what the compilers of A and of B are told besides, and
-    `blocks` how many blocks of samples each pair of cells gets.
+    `params` are those of a Job. `options` are additional options for the compilers of A and of B.
+    Each pair of cells gets `blocks` blocks of samples.
     """
 
     params: Mapping[str, Any]
@@ -172,10 +169,10 @@ class Against:
 
 @dataclass(frozen=True)
 class Job:
-    """A shard's parameters (run_plan.RunPlan), the runtimes' cache, when the shard began.
+    """A shard's parameters (run_plan.RunPlan), the runtimes' cache, the moment of the beginning.
 
-    `build` is the kernel's build file; None where there is none to load, or nothing to build. The
-    measuring process prints into the file `log`, or where its caller prints.
+    `build` is the kernel's build file, if there is one. The measuring process prints into `log`, or
+    where the job prints.
     """
 
     params: Mapping[str, Any]
@@ -187,23 +184,23 @@ class Job:
 
     @property
     def process_key(self) -> tuple[object, ...]:
-        """Jobs of which this is the same may be done by one process: the device, and the repeat."""
+        """Equal for jobs that one process may do: those of one device and repeat."""
         named = ("backend", "device", "opencl_runtime", "repeat")
         return (*(self.params[name] for name in named), self.cache)
 
 
 @dataclass(frozen=True)
 class Locked:
-    """The device that is locked; the lock's file descriptor follows on the socket."""
+    """The index of the locked device; the lock's file descriptor follows on the socket."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What to measure: the cells with these keys, or all for None, `together` at most at a time.
+    """A request for cells: those with these keys (None: all), at most `together` at a time.
 
-    `launches` is how many make a sample of the groups that another process has begun with.
+    `launches` has the launches in a sample of the groups that another process has begun.
     """
 
     keys: frozenset[str] | None
@@ -211,12 +208,12 @@ class Measure:
     launches: Mapping[CellGroup, int]
 
 
-# What a measuring process says.
+# From the measuring process to the job.
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Devices that may measure the shard: index and UUID."""
+    """The devices that may measure the shard: index and UUID."""
 
     devices: tuple[tuple[int, str], ...]
 
@@ -225,9 +222,9 @@ class Candidates:
 class Opened:
     """The device is open and the kernel built; these are the shard's cells.
 
-    `machine_code` is by variant what `EntryCode` tells, None where no machine code was looked at;
-    `compiled_here` the variants that this process compiled, although there is a build file, and
-    why; `codes` are digests of what the device runs, by version, "" where no machine code is told.
+    By variant or version: the compiler's `options`, `failures` to build, `machine_code`
+    (`EntryCode`; None if there is none), `compiled_here` (why a version was compiled in spite of a
+    build file) and `codes` (digests of the machine code, "" if it is unknown).
     """
 
     info: DeviceInfo
@@ -241,10 +238,9 @@ class Opened:
 
 @dataclass(frozen=True)
 class PairsOpened:
-    """The device is open and both versions are built; these are their cells, pair by pair.
+    """The device is open and both versions are built; these are their pairs of cells.
 
-    `alone` counts the cells of A, and of B, that the other does not have; `codes` are those of
-    `Opened`, of each.
+    `alone` counts the cells of A, and of B, without a partner. `codes` are those of `Opened`.
     """
 
     info: DeviceInfo
@@ -255,10 +251,7 @@ class PairsOpened:
 
 @dataclass(frozen=True)
 class Preparing:
-    """Work on `problem` that belongs to no cell: its data are made, or the runtime copies them.
-
-    Data are made for the cells of `variants`; a copy names none.
-    """
+    """Work on `problem` that belongs to no cell: making the data of `variants`, or a copy."""
 
     problem: Problem
     variants: frozenset[str] = frozenset()
@@ -266,9 +259,9 @@ class Preparing:
 
 @dataclass(frozen=True)
 class Began:
-    """The cells with these keys are about to run on the device, in this order.
+    """The cells with these keys run on the device next, in this order.
 
-    Of pairs `who` says which of their cells: ``A``, ``B`` or ``A and B``.
+    `who` names the cells of a pair: ``A``, ``B`` or ``A and B``.
     """
 
     keys: tuple[str, ...]
@@ -277,14 +270,14 @@ class Began:
 
 @dataclass(frozen=True)
 class Ended:
-    """A cell, or a pair, has its status, and with it all that is written about it."""
+    """A cell or a pair with its status."""
 
     run: CellRun | PairRun
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """Each sample of a cell of `group` holds so many launches."""
+    """The number of launches in each sample of a group."""
 
     group: CellGroup
     launches: int
@@ -292,10 +285,7 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Copied:
-    """The runtime's own copy of the problem's output buffer took so long.
-
-    It began `at_s` seconds after the shard did.
-    """
+    """One copy by the runtime: its seconds, and its begin in seconds since that of the shard."""
 
     problem: Problem
     met: Condition
@@ -313,7 +303,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Timed:
-    """One launch of a cell took so many seconds, the first time: a hint of what it will reach."""
+    """The seconds of a cell's first launch."""
 
     key: str
     seconds: float
@@ -321,7 +311,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Searched:
-    """The search of a group has ended, and how."""
+    """The search of a group has ended."""
 
     group: CellGroup
     verdict: SearchVerdict
@@ -329,14 +319,14 @@ class Searched:
 
 @dataclass(frozen=True)
 class Worked:
-    """Share (0..1) of the work that was asked for."""
+    """The share (0..1) of the requested work that is done."""
 
     fraction: float
 
 
 @dataclass(frozen=True)
 class Finished:
-    """All cells that the process was to measure have ended."""
+    """All requested cells have ended."""
 
 
 class WorkerCrashedError(RuntimeError):
@@ -347,18 +337,17 @@ Event = Preparing | Began | Ended | Grouped | Copied | Read | Timed | Searched |
 # An error is sent as itself: DeviceLostError, another DeviceError, or WorkerCrashedError.
 Message = Event | Candidates | Opened | PairsOpened | Finished
 
-# A cell, or a pair of cells, that is measured.
+# A cell, or a pair of cells.
 Run = TypeVar("Run", CellRun, PairRun)
 
 
 @dataclass
 class ShardResult(Generic[Run]):
-    """All cells of a shard, or pairs, ended, and what was read beside them.
+    """All cells of a shard, or pairs, and the readings of its device.
 
-    `copies` are the runtime's own copies by problem and condition, each with the moment at which
-    it began and its duration in seconds; `launches` is how many make a sample of each group.
-    `searches` are those of the groups that were searched; where a process had to be replaced, of
-    what it had left of them. `timed_s` are seconds of the first launch of cells, by key.
+    `copies` has the runtime's copies by problem and condition: begin and duration in seconds.
+    `launches` has the launches in a sample by group, `timed_s` the seconds of first launches by
+    key. `searches` are complete only if no process was replaced.
     """
 
     runs: dict[str, Run]

@@ -1,4 +1,4 @@
-"""How cells are measured, when one has been sampled enough, and how a job reads it."""
+"""The settings of a measuring job, and the rule by which a cell has enough samples."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..core.median import median_interval
 from ..core.run_plan import FEWEST, TELLING_REPEATS, least_samples
 from ..search.planner import SearchMode, SearchSettings
 
-# Cells that are worked on without waiting between them, and the seconds that they may take
-# together: a hanging cell is looked for when nothing is heard for longer than one launch may take.
+# The most cells that are launched without a wait between them, and the most seconds that they may
+# take: the job takes a longer silence for a hanging launch.
 TOGETHER = 32
 TOGETHER_S = 0.1
 
@@ -23,9 +23,9 @@ EVERY_CELL = SearchSettings()
 class StoppingRule:
     """Stop at a narrow interval, at `max_samples`, or when `budget_s` seconds are spent.
 
-    `min_samples` are always taken, and FEWEST before an interval counts as narrow. With
-    `gives_up`, a cell also stops where `max_samples` would not narrow its interval enough, which is
-    about as the root of their number.
+    At least `min_samples` are taken, and FEWEST before an interval counts as narrow. With
+    `gives_up`, a cell also stops if even `max_samples` would not make its interval narrow enough;
+    the width falls about as the root of the number.
     """
 
     min_samples: int
@@ -35,7 +35,7 @@ class StoppingRule:
     gives_up: bool = False
 
     def done(self, samples: Sequence[float], spent_s: float) -> bool:
-        """Whether a cell with these samples, having cost `spent_s` seconds, needs no more."""
+        """Whether a cell with these samples, which took `spent_s` seconds, needs no more."""
         n = len(samples)
         if n < self.min_samples:
             return False
@@ -47,9 +47,9 @@ class StoppingRule:
         return n >= FEWEST and half <= self.relative_half_width
 
     def shared_among(self, repeats: int) -> StoppingRule:
-        """The rule of each of so many repeats, which together take what this one rule takes.
+        """The rule of each repeat; all together take the samples of this rule.
 
-        The mean of k medians is known √k times as well as each of them.
+        The mean of k medians has 1/√k of the uncertainty of each.
         """
         return StoppingRule(
             min_samples=least_samples(self.min_samples, repeats),
@@ -62,9 +62,10 @@ class StoppingRule:
 
 @dataclass(frozen=True)
 class MeasureSettings:
-    """How cells are measured; see workflow/schemas/config.schema.yaml for each value's meaning.
+    """The settings of one repeat; workflow/schemas/config.schema.yaml explains each.
 
-    `rule` is that of one repeat. `repeat`, from 1, is which of the `repeats` this is.
+    `repeat` counts from 1. `transfer` is a folder of recorded shards from which a search learns
+    where to begin. `lock_clocks` is ``base`` or a core clock in MHz; None leaves the clocks alone.
     """
 
     seed: int
@@ -75,29 +76,27 @@ class MeasureSettings:
     repeat: int = 1
     repeats: int = 1
     search: SearchSettings = EVERY_CELL
-    # A folder of recorded shards from which searches learn where to begin; None for none.
     transfer: str | None = None
-    # ``base`` or a core clock in MHz at which the device is held; None leaves it alone.
     lock_clocks: int | str | None = None
 
     @property
     def searches(self) -> bool:
-        """Whether cells may be left out; a later repeat measures what the first one found."""
+        """Whether cells may be left out. Later repeats measure the cells of the first one."""
         return self.search.mode != SearchMode.ALL and self.repeat == 1
 
     @property
     def verifies_before(self) -> bool:
-        """Whether results are compared before a cell is sampled: before the first sample of all."""
+        """Whether a cell is verified before its first sample: in the first repeat."""
         return self.repeat == 1
 
     @property
     def verifies_after(self) -> bool:
-        """Whether results are compared after a cell's last sample: each repeat does so once."""
+        """Whether a cell is verified after its last sample: so that each repeat verifies it."""
         return self.repeat > 1 or self.repeats == 1
 
 
 def settings_of(params: Mapping[str, Any]) -> MeasureSettings:
-    """The settings in the parameters of a measuring job (`run_plan.RunPlan.shard_params`)."""
+    """The settings in a job's parameters (`run_plan.RunPlan.shard_params`)."""
     m = params["measure"]
     rule = StoppingRule(m["min_samples"], m["max_samples"], m["relative_half_width"], m["budget_s"])
     return MeasureSettings(

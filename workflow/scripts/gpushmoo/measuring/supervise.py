@@ -1,9 +1,8 @@
-"""Has cells, or pairs of them, measured by a process that is replaced when one takes it down.
+"""Supervises the process that measures cells or pairs, and replaces it when it fails.
 
-A kernel that reads outside its buffers leaves a context in which nothing works; one that never
-returns leaves a process that nothing but a signal ends. Either costs its own cell, once that has
-done the same to a fresh process alone (see `Suspects`): it gets a status, and other processes
-measure the cells that have none.
+A kernel that reads outside its buffers leaves a broken context; one that never returns ends only
+with its process. Its cell gets a status after it has failed alone in a fresh process (see
+`Suspects`); other processes measure the rest.
 """
 
 from __future__ import annotations
@@ -46,30 +45,28 @@ from .settings import TOGETHER
 
 log = logging.getLogger(__name__)
 
-# Ends by a signal from outside that cast no suspicion in a shard: everything is measured again,
-# cells that compete in the same rounds. No kernel sends such signals, but persons do, and a system
-# short of memory.
+# So many ends by a signal from outside cast no suspicion in a shard: all open cells are measured
+# again. No kernel sends such signals, but people do, and a system short of memory.
 STRIKES_FORGIVEN = 2
-# Such ends in which a suspect was alone before it is blamed: it takes all memory, most likely.
+# So many of them while a suspect runs alone blame it: most likely it takes all memory.
 STRIKES_ALONE = 3
-# Ends that no blame explains yet at which suspects are looked at before others are measured, so
-# that a variant whose every cell hangs is found out early.
+# From so many unexplained ends on, suspects come first: a variant may hang in every cell.
 MOST_UNEXPLAINED = 8
-# What a launch may take beyond the configured time: the host's own work and OpenCL's compilers,
-# which some runtimes start with the first launch of a shape.
+# Added to the configured time of a launch, for the host's work and OpenCL's compilers, which some
+# runtimes start with the first launch of a shape.
 LAUNCH_GRACE_S = 10.0
-# Cells of one variant that may take a process down, and their share of those that ran, before the
-# variant's other cells are not tried any more: each of them costs the start of two processes.
+# After so many faulty cells of a variant, and this share of those that ran, its other cells are not
+# tried: each faulty cell costs the start of two processes.
 FAULTS_PER_VARIANT = 8
 FAULTY_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class WorkerFailure:
-    """A process that ended before its work: the keys of the cells that ran, and what it means.
+    """The early end of a process: the keys of the running cells, and the status for a culprit.
 
-    `from_outside` when it was ended by a signal that no kernel causes; `preparing` are the keys of
-    the cells whose data were made, where none ran.
+    `from_outside`: by a signal that no kernel causes. `preparing` are the keys of the cells whose
+    data were made, if none ran.
     """
 
     running: tuple[str, ...]
@@ -80,14 +77,13 @@ class WorkerFailure:
 
 
 class Suspects:
-    """Says which cells a process measures next, and whom a failure is to be blamed on.
+    """Chooses the cells of the next process, and the culprit of a failure.
 
-    A cell is blamed only for what happened to a fresh process that measured it alone, after an
-    earlier process failed while it ran: for one fault, or for STRIKES_ALONE signals from outside.
-    Of several that ran at once when one hung, one that hangs when it runs by itself is blamed as
-    well. Suspects come last, when nothing else is left, so that cells that compete stay together;
-    those that ran several at once first one by one in one process, to find who is to be taken
-    alone.
+    A cell that ran in a failure is a suspect. It is blamed for the failure of a fresh process that
+    measured it alone: for one fault, or for STRIKES_ALONE signals from outside. If several ran when
+    a process hung, one that hangs again while it runs by itself is blamed as well. Suspects come
+    last, so that competing cells stay together. Those that ran at the same time are first taken one
+    by one in one process, to find the one to take alone.
     """
 
     def __init__(self) -> None:
@@ -100,7 +96,7 @@ class Suspects:
         self._left = -1
 
     def next(self, left: frozenset[str]) -> tuple[frozenset[str], int]:
-        """Keys for the next process, of the cells `left`, and how many of them at a time."""
+        """Keys for the next process, out of those `left`, and how many to run at a time."""
         single = [key for key in self._single if key in left]
         crowds = [c for crowd in self._crowds if (c := (crowd & left).difference(single))]
         unexplained = len(single) + len(crowds)
@@ -113,7 +109,7 @@ class Suspects:
         return crowd or frozenset(single[:1]), 1
 
     def accuse(self, asked: frozenset[str], failure: WorkerFailure) -> str | None:
-        """The key of the cell to blame for the failure of a process that was to measure `asked`."""
+        """The culprit, if any, of the failure of a process that was to measure `asked`."""
         if failure.from_outside:
             self._strikes += 1
         if len(asked) == 1 and (alone := self._single.keys() & set(failure.running)):
@@ -132,7 +128,7 @@ class Suspects:
         return None
 
     def lost(self, left: int, failure: WorkerFailure) -> bool:
-        """Whether a failure in which no cell ran, with so many cells left, is one too many."""
+        """Whether too many processes have failed without a running cell since `left` changed."""
         if left != self._left:
             self._left = left
             self._of_nobody.clear()
@@ -142,7 +138,7 @@ class Suspects:
 
 
 class Worker(Protocol):
-    """The measuring process as its caller sees it; see `process.WorkerProcess`."""
+    """A measuring process, as `process.WorkerProcess` is one."""
 
     def hear(self, limit_s: float) -> Message:
         """The next message; WorkerSilentError or WorkerGoneError when there is none."""
@@ -151,11 +147,11 @@ class Worker(Protocol):
         """End the process at once, whatever it does."""
 
     def done(self) -> None:
-        """The process has done its work, and may end or be kept."""
+        """Let a process that has done its work end, or keep it."""
 
 
 class Supervisor(Generic[Run]):
-    """Collects what the processes tell until every cell has its status."""
+    """Collects the messages of the processes until every cell has a status."""
 
     def __init__(
         self,
@@ -165,11 +161,7 @@ class Supervisor(Generic[Run]):
         on_progress: Callable[[int, float], None],
         launches: Mapping[CellGroup, int] | None = None,
     ) -> None:
-        """`runs` have not begun.
-
-        `start` opens a process that does what it is told. `launches` is how many make a sample of
-        the groups that were measured before.
-        """
+        """`start` opens a process for a request. `launches` are those of groups measured before."""
         own: dict[str, Run] = {run.cell.key: run for run in runs}
         self.result: ShardResult[Run] = ShardResult(own, launches=dict(launches or {}))
         self._start, self._on_progress = start, on_progress
@@ -178,20 +170,20 @@ class Supervisor(Generic[Run]):
         self._suspects = Suspects()
         # Keys of cells that ran while their process lived on.
         self._survived: set[str] = set()
-        # Cells that the present process is to measure, the share of all that had ended when it
-        # began, and what was last told: what a process did for cells that had not ended is done
-        # again, but progress never falls.
+        # The cells requested of the present process, and the share of all that had ended before.
         self._asked = frozenset(self.result.runs)
-        self._before = self._told = 0.0
+        self._before = 0.0
+        # The reported share of the work never falls, although a new process repeats a part.
+        self._share = 0.0
 
     def measure(self, first: Worker) -> ShardResult[Run]:
-        """Measure with `first`, a process that is at work on all cells, and its successors."""
+        """Measure with `first`, a process at work on all cells, and its successors."""
         worker = first
         while True:
             try:
                 failure = self._follow(worker)
             except WorkerCrashedError as err:
-                # A program's error, not the device's; what was measured before it is kept.
+                # A program's error, not the device's; finished cells are kept.
                 worker.stop()
                 if len(self._left()) == len(self.result.runs):
                     raise
@@ -207,7 +199,7 @@ class Supervisor(Generic[Run]):
             else:
                 worker.stop()
                 self._judge(failure)
-                self._tell_ended()
+                self._report(self._share if self._left() else 1.0)
             left = self._left()
             if not left:
                 return self.result
@@ -225,14 +217,14 @@ class Supervisor(Generic[Run]):
     def _end_open(
         self, status: Status, message: str, keys: frozenset[str] | tuple[str, ...] | None = None
     ) -> None:
-        """The status of the cells with these keys, by default of all that have none."""
+        """End the cells with these keys, by default all open ones."""
         for key in self._left() if keys is None else keys:
             self.result.runs[key].end(status, message)
 
     def _follow(self, worker: Worker) -> WorkerFailure | None:
-        """Collect until the end. How the process failed; None when it has done its work.
+        """Collect messages until the process fails, or has done its work (None).
 
-        Raises DeviceError and WorkerCrashedError, which no cell is to blame for.
+        Raises DeviceError and WorkerCrashedError, for which no cell is to blame.
         """
         doing: Began | Preparing | None = None
         while True:
@@ -278,7 +270,6 @@ class Supervisor(Generic[Run]):
         result = self.result
         match message:
             case Ended():
-                # Of the kind that it was asked for.
                 run: Any = message.run
                 result.runs[run.cell.key] = run
             case Copied(problem, met, seconds, at_s):
@@ -293,11 +284,10 @@ class Supervisor(Generic[Run]):
                 result.timed_s[key] = seconds
             case Worked(fraction):
                 share = self._before + fraction * len(self._asked) / len(result.runs)
-                self._told = max(self._told, min(1.0, share))
-                self._on_progress(len(result.runs) - len(self._left()), self._told)
+                self._report(max(self._share, min(1.0, share)))
 
     def _judge(self, failure: WorkerFailure) -> None:
-        """Give the cell that is to blame its status; without any, the device may be lost to all."""
+        """End the culprit; after too many failures without a running cell, end all open cells."""
         culprit = self._suspects.accuse(self._asked, failure) if failure.running else None
         if culprit is not None:
             log.error("%s: %s: %s", culprit, failure.status, failure.text)
@@ -309,21 +299,15 @@ class Supervisor(Generic[Run]):
             else:
                 self._end_open(Status.LOST_DEVICE, failure.text)
         else:
-            # Who is suspected is taken again alone.
             log.error("%s; what it had not ended is measured again", failure.text)
             log.info("while these ran: %s", ", ".join(failure.running) or "none")
 
-    def _tell_ended(self) -> None:
-        """That a cell was blamed and has ended is told by no process."""
-        left = len(self._left())
-        self._told = self._told if left else 1.0
-        self._on_progress(len(self.result.runs) - left, self._told)
+    def _report(self, share: float) -> None:
+        self._share = share
+        self._on_progress(len(self.result.runs) - len(self._left()), share)
 
     def _blame(self, key: str, failure: WorkerFailure) -> None:
-        """End the cell, and its variant where too many of its cells that ran have failed so.
-
-        A few among very many say nothing about the others.
-        """
+        """End the cell, and its variant if too many of its cells that ran have failed."""
         often = ", each time that it measured this cell alone" if failure.from_outside else ""
         text = failure.text + often
         self.result.runs[key].end(failure.status, text)

@@ -37,7 +37,6 @@ from .process import Session, Workers
 from .progress import LiveFile, Progress
 from .settings import TOGETHER, settings_of
 from .shard_file import (
-    NOTHING,
     Earlier,
     ReusedCells,
     cell_table,
@@ -110,7 +109,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     with Session(job, label, terminal, task.workers, preferred) as session:
         worker, opened = session.begin()
         assert isinstance(opened, Opened)
-        reused = NOTHING
+        reused = ReusedCells()
         if earlier is not None:
             of_cells = None if before is None else before.of_cells
             whole = settings_of(params).searches
@@ -219,7 +218,7 @@ def _metadata(
         **({} if clocks is None else {"clocks": clocks.provenance()}),
         "build_failures": opened.failures,
         "codes": opened.codes,
-        **({"earlier": reused.told} if reused.keys else {}),
+        **reused.provenance(),
         **({"compiled_here": opened.compiled_here} if opened.compiled_here else {}),
         "controls": [
             {

@@ -1,4 +1,4 @@
-"""One measurement per device at a time, across processes and users; its clocks held meanwhile."""
+"""Locks a device against other processes and users, and its clocks while it is measured on."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,17 @@ from ..devices.base import LockedClocks
 
 log = logging.getLogger(__name__)
 
-# A device waits so long for the job that follows.
+# Seconds between two attempts to lock a device.
 _POLL_S = 0.02
-# Seconds within which the guardian answers, and ends once it is told to.
+# Seconds within which the guardian of the clocks must end.
 _PATIENCE_S = 60.0
 
 
 class DeviceLock:
-    """An exclusive lock that the kernel frees when all processes that hold it have ended.
+    """An exclusive lock that the system frees when all processes that hold it have ended.
 
-    `descriptor` is that of the locked file while the lock is held, else None. A process that is
-    given it holds the lock as well.
+    `descriptor` is the locked file's while the lock is held, else None. A process that gets it
+    holds the lock as well.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,24 +42,24 @@ class DeviceLock:
         self.descriptor: int | None = None
 
     def acquire(self) -> bool:
-        """Take the lock if nobody has it; whether it is taken now. Raises OSError."""
+        """Take the lock if it is free; whether it was. Raises OSError."""
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):  # which of both, the file system decides
+        except (BlockingIOError, PermissionError):  # one or the other, by the file system
             os.close(descriptor)
             return False
         self.descriptor = descriptor
         return True
 
     def release(self) -> None:
-        """Let others have it; nothing where it is not held."""
+        """Free the lock if it is held."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
 
     def __enter__(self) -> DeviceLock:
-        """The lock as it is; leaving the block releases it."""
+        """The lock; leaving the block releases it."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,8 +80,7 @@ class DeviceLock:
 def device_lock(uuid: str) -> DeviceLock:
     """The lock of the device `uuid`.
 
-    Lock files lie in GPUSHMOO_LOCK_DIR or the system's temporary folder, so that all runs on a
-    host meet at the same file.
+    All runs on a host share the lock files: in GPUSHMOO_LOCK_DIR, else the temporary folder.
     """
     folder = Path(os.environ.get("GPUSHMOO_LOCK_DIR", tempfile.gettempdir()))
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,26 +91,25 @@ def device_lock(uuid: str) -> DeviceLock:
 def lock_one(
     devices: Sequence[tuple[int, str]], on_wait: Callable[[], None]
 ) -> tuple[int, DeviceLock]:
-    """Lock the first free one of `devices` (index, UUID); its index and the lock, held.
+    """Lock the first free one of `devices` (index, UUID); its index and the lock.
 
-    While all are taken it waits, and says so once by `on_wait`.
+    While all are taken it calls `on_wait` once, and waits.
     """
     locks = [(index, device_lock(uuid)) for index, uuid in devices]
-    has_waited = False
-    while True:
+    for attempt in count():
         for index, lock in locks:
             if lock.acquire():
                 return index, lock
-        if not has_waited:
+        if attempt == 0:
             on_wait()
-            has_waited = True
         time.sleep(_POLL_S)
+    raise AssertionError
 
 
 class HeldClocks:
-    """The clocks of the locked device `uuid`, held at `asked` as far as that is allowed.
+    """The clocks of the locked device `uuid`, held at `asked` if that is allowed.
 
-    The guardian holds the device's lock as well: nobody measures on it before it is free.
+    A guardian process holds them, and the device's lock as well until they are free.
     """
 
     def __init__(self, backend: str, uuid: str, asked: int | str, lock: DeviceLock) -> None:
@@ -124,7 +123,7 @@ class HeldClocks:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=(lock.descriptor,),
-            # A signal to this process's group is none to it.
+            # Signals to this process's group do not reach it.
             start_new_session=True,
             env=child_environment(),
         )
@@ -136,7 +135,7 @@ class HeldClocks:
 
     @property
     def sentence(self) -> str | None:
-        """Why the clocks are not locked as asked; None where they are."""
+        """Why the clocks are not locked as asked; None if they are."""
         if self.told.why is None:
             return None
         return (
@@ -149,23 +148,15 @@ class HeldClocks:
         return {"asked": self.asked, "locked": self.told.core is not None, **asdict(self.told)}
 
     def free(self) -> None:
-        """Free them; nothing where that is done. Says in the log where it could not be."""
+        """Free the clocks once; a failure is logged."""
         if self._guardian is None:
             return
         guardian, self._guardian = self._guardian, None
-        if _ended(guardian) != 0:
+        try:
+            # Its standard input closes.
+            guardian.communicate(timeout=_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            guardian.kill()
+            guardian.communicate()
+        if guardian.returncode != 0:
             log.error("the clocks of %s may still be locked: 'nvidia-smi -rgc -rmc'", self._uuid)
-
-
-def _ended(guardian: subprocess.Popen[bytes]) -> int:
-    """The exit status of a guardian whose pipe is closed; that of a kill where it hangs."""
-    assert guardian.stdin is not None
-    guardian.stdin.close()
-    try:
-        return guardian.wait(_PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        guardian.kill()
-        return guardian.wait()
-    finally:
-        if guardian.stdout is not None:
-            guardian.stdout.close()

@@ -1,4 +1,4 @@
-"""The caller's end of measuring processes: talks with one, keeps it, replaces it on its device."""
+"""The job's end of measuring processes: starts, keeps and replaces them on a locked device."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from .settings import settings_of
 
 log = logging.getLogger(__name__)
 
-# Seconds of silence while no cell runs: making gigabytes of input, an OpenCL build.
+# Allowed seconds of silence while no cell runs: gigabytes of input are made, or OpenCL builds.
 IDLE_LIMIT_S = 600.0
-# Seconds between two looks at a process that says nothing.
+# Seconds between two looks at a silent process.
 BEAT_S = 0.25
-# Processes that end in a row, while no cell ran and none ended, after which the device is lost:
-# by a fault, and by a signal from outside.
+# After so many processes in a row that ended while no cell ran, the device is lost: by a fault, and
+# by a signal from outside.
 FAULTS_OF_NOBODY = 2
 STRIKES_OF_NOBODY = 10
 
-# Signals by which the system ends a process for what it did itself; all others come from outside.
+# The signals of a process's own faults; all others come from outside.
 _FAULTS = "SIGABRT SIGBUS SIGFPE SIGILL SIGSEGV SIGSYS SIGTRAP"
 FAULT_SIGNALS = frozenset(signal.Signals[name] for name in _FAULTS.split())
 
 
 class WorkerSilentError(Exception):
-    """The process said nothing for as long as it may."""
+    """The process was silent for too long."""
 
 
 class WorkerGoneError(Exception):
-    """The process ended without a word; the sentence says how."""
+    """The process ended early; the sentence says how."""
 
 
 class WorkerKilledError(WorkerGoneError):
@@ -64,9 +64,9 @@ def end_of(status: int) -> WorkerGoneError:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal or a debugger has stopped the process; False where nothing tells."""
+    """Whether a signal or a debugger has stopped the process; False without /proc."""
     try:
-        # The name, in brackets, may hold anything; the state is the first field behind it.
+        # The name, in brackets, may hold anything; the state is the next field.
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
@@ -74,11 +74,11 @@ def is_stopped(pid: int) -> bool:
 
 
 class WorkerProcess:
-    """A process that runs `worker`, and the talk with it."""
+    """A process that runs `worker`, and the connection to it."""
 
     def __init__(self, job: Job) -> None:
         own, theirs = socket.socketpair()
-        # Has the process wait for another job; None where it ends with its first.
+        # Keeps the process for another job; None if it ends with its first.
         self.keep: Callable[[], None] | None = None
         with theirs, open(job.log or os.devnull, "ab") as log_file:
             self._process = subprocess.Popen(
@@ -93,15 +93,14 @@ class WorkerProcess:
         self.say(job)
 
     def say(self, message: object) -> None:
-        """Send `message`; a process that is gone is found by the next `hear`."""
+        """Send `message`; the next `hear` finds a process that is gone."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.send(message)
 
     def lend(self, index: int, lock: DeviceLock) -> None:
         """Have the process open the device `index` and hold its `lock` as well.
 
-        So the device stays locked until both have ended: when the caller is killed, the process may
-        still be in a kernel for a moment.
+        When this process is killed, the other one may be in a kernel for a moment longer.
         """
         assert lock.descriptor is not None
         self.say(Locked(index))
@@ -111,7 +110,7 @@ class WorkerProcess:
     def hear(self, limit_s: float) -> Message:
         """The next message within `limit_s` seconds of silence.
 
-        Raises WorkerSilentError, WorkerGoneError, and what the process sends as an error.
+        Raises WorkerSilentError, WorkerGoneError, and an error that the process sends.
         """
         try:
             self._wait(limit_s)
@@ -123,10 +122,10 @@ class WorkerProcess:
         return message
 
     def _wait(self, limit_s: float) -> None:
-        """Wait for a message, and count beats.
+        """Wait for a message.
 
-        A beat is BEAT_S seconds of the limit however long it lasted: where that was more, this
-        process was stopped or the machine suspended. None counts while the other one is stopped.
+        Each look counts as BEAT_S seconds: a longer one means that this process was stopped or the
+        machine suspended. None counts while the other process is stopped.
         """
         beats = 0
         while not self._connection.poll(BEAT_S):
@@ -141,7 +140,7 @@ class WorkerProcess:
         self._process.wait()
 
     def done(self) -> None:
-        """The process has done its work: it is kept for another job, or its end is waited for."""
+        """Keep a process that has done its work for another job, or wait for its end."""
         (self.keep or self.join)()
 
     def join(self) -> None:
@@ -154,10 +153,9 @@ class WorkerProcess:
 
 
 class Workers:
-    """Starts measuring processes for jobs, and may keep them from each job to the next.
+    """Starts measuring processes for jobs, and may keep them from one job to the next.
 
-    A process is kept for jobs of its own device and repeat: what another repeat shall tell is how
-    far times lie apart between processes.
+    A process serves one device and repeat: repeats show how times differ between processes.
     """
 
     def __init__(self, keep: bool = False) -> None:
@@ -165,7 +163,7 @@ class Workers:
         self._kept: dict[object, WorkerProcess] = {}
 
     def take(self, job: Job) -> WorkerProcess:
-        """The process that is kept for jobs like this, or a new one; at work on the job."""
+        """The kept process for jobs like this, or a new one; at work on the job."""
         worker = self._kept.pop(job.process_key, None)
         if worker is not None:
             worker.say(job)
@@ -176,17 +174,16 @@ class Workers:
         return worker
 
     def drop(self, job: Job) -> None:
-        """End the process that is kept for jobs like this, if there is one."""
+        """End the kept process for jobs like this, if there is one."""
         worker = self._kept.pop(job.process_key, None)
         if worker is not None:
             worker.join()
 
 
 class Session:
-    """Starts the measuring processes of a job on one device, which it locks with the first.
+    """The measuring processes of a job on one device, which is locked from the first one on.
 
-    Devices with a UUID that is `preferred` come first. `label` stands before what is said on
-    `terminal`.
+    Devices with a `preferred` UUID come first. `label` begins each line on `terminal`.
     """
 
     def __init__(
@@ -206,27 +203,21 @@ class Session:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Let others measure on the device, whose clocks are as they were."""
+        """Free the clocks and the device."""
         if self.clocks is not None:
             self.clocks.free()
         if self._held is not None:
             self._held[1].release()
 
     def begin(self) -> tuple[WorkerProcess, Message]:
-        """The first process, and what it has opened; to be told what to measure.
-
-        Raises DeviceError, where no device can be opened as well.
-        """
+        """The first process, and its message on the open device. Raises DeviceError."""
         try:
             return self._opened()
         except (WorkerGoneError, WorkerSilentError) as err:
             raise DeviceError(f"The device was not opened: {err}.") from err
 
     def start(self, do: Measure) -> WorkerProcess:
-        """A fresh process, at work on what it is told to measure.
-
-        Raises DeviceError, WorkerGoneError, WorkerSilentError.
-        """
+        """A fresh process, at work. Raises DeviceError, WorkerGoneError, WorkerSilentError."""
         self.drop()
         process, _ = self._opened()
         process.say(do)
@@ -237,7 +228,7 @@ class Session:
         self._workers.drop(self._job)
 
     def _opened(self) -> tuple[WorkerProcess, Message]:
-        """A process with its device; one that ends before is replaced: no signal costs a cell."""
+        """A process with its device. One that ends before is replaced: no signal costs a cell."""
         ends: Counter[bool] = Counter()
         while True:
             process = self._workers.take(self._job)
@@ -261,7 +252,7 @@ class Session:
                 raise
 
     def _locked(self, devices: Sequence[tuple[int, str]]) -> tuple[int, DeviceLock]:
-        """The device that is locked: by the first process one of these, by later ones the same."""
+        """The locked device: one of these for the first process, the same for later ones."""
         if self._held is None:
             some = [device for device in devices if device[1] in self._preferred] or devices
             self._held = lock_one(some, self._say_waiting)

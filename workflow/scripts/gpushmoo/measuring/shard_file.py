@@ -1,8 +1,8 @@
-"""A shard's file: its rows and their provenance, and what a job takes over from files before it.
+"""A shard's file: rows and provenance, and the cells that a job takes over from earlier files.
 
-A cell is measured once. Every shard that is written is also kept under a name that says under which
-conditions it was measured. When the plan of a run changes (another value of an axis, another size,
-another cut into shards), its jobs take over the cells that are there and measure the others.
+A cell is measured once. Every shard is also kept under a digest of the conditions of its
+measurement. When the plan of a run changes (another value of an axis, another size, another cut
+into shards), its jobs take over the existing cells and measure the others.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import shutil
 import socket
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,9 @@ from .events import CellRun, Opened, ShardResult
 
 log = logging.getLogger(__name__)
 
-# Beside the sweeps' folders, and on the same file system: its files are links to theirs.
+# In the folder of the sweeps' folders: its files are links to theirs.
 _FOLDER = ".kept"
-# What says which cells there are, and nothing of how each of them is measured.
+# The parameters that choose cells and do not change how a cell is measured.
 _SPACE = ("axes", "cache_states", "launch_kinds", "shard", "sizes", "variants")
 
 
@@ -118,7 +118,7 @@ def _row(
 
 
 def _bytes(workload: Workload, cell: Cell) -> tuple[int, int, int]:
-    """Bytes read, written and copied beside `cell`; 0 of each where its workload fails to tell."""
+    """The bytes that `cell` reads and writes, and of the runtime's copy; 0 if its workload fails."""
     try:
         copied = workload.bytes_copied(cell.problem, cell.dtype)
         return (*workload.bytes_moved(cell), copied)
@@ -128,10 +128,9 @@ def _bytes(workload: Workload, cell: Cell) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class FirstRepeat:
-    """What later repeats of a shard take over from the first, so that they measure alike.
+    """The cells that later repeats measure, those `fully_sampled` in the first, and their launches.
 
-    They measure the cells that are `fully_sampled` there, with as many launches a sample;
-    `of_cells` has that number by the cell's key, `launches` by its group.
+    `of_cells` has the launches in a sample by the cell's key, `launches` by group.
     """
 
     of_cells: Mapping[str, int]
@@ -139,7 +138,7 @@ class FirstRepeat:
 
 
 def read_first(path: Path) -> FirstRepeat:
-    """Of the file that the first repeat wrote. Raises BadParquetError."""
+    """Read the file of the first repeat. Raises BadParquetError."""
     table, metadata = read_shard(path)
     ok = table.filter(fully_sampled(table, metadata["params"]["measure"]))
     names = ("cell_key", "launches_per_sample")
@@ -149,10 +148,10 @@ def read_first(path: Path) -> FirstRepeat:
 
 @dataclass(frozen=True)
 class ReusedCells:
-    """Cells that are not measured again, with the provenance of those jobs that measured them.
+    """Cells that are not measured again, and the provenance of the shards that hold them.
 
-    `launches` is how many make a sample of the groups to which they belong, so that new cells of
-    these groups are measured alike. `refused` says why others are measured again, a sentence each.
+    `launches` has the launches in a sample of their groups, which new cells of these groups take
+    over. `refused` are sentences on why other cells are measured again.
     """
 
     table: pa.Table | None = None
@@ -162,28 +161,23 @@ class ReusedCells:
 
     @property
     def keys(self) -> frozenset[str]:
-        """Keys (`Cell.key`) of the cells that need not be measured; empty where none is kept."""
-        if self.table is None:
-            return frozenset()
-        return frozenset(self.table.column("cell_key").to_pylist())
+        """The keys (`Cell.key`) of these cells."""
+        return frozenset(() if self.table is None else self.table.column("cell_key").to_pylist())
 
-    @property
-    def told(self) -> list[dict[str, Any]]:
-        """What the provenance says of them: the moments, oldest first, and cells of each."""
+    def provenance(self) -> dict[str, Any]:
+        """The moments of measuring and the number of cells of each, oldest first."""
         if self.table is None:
-            return []
+            return {}
         counts = pc.value_counts(self.table.column("measured_at")).to_pylist()
-        return [
+        earlier = [
             {"measured_at": at.isoformat(timespec="milliseconds"), "cells": n}
             for at, n in sorted((count["values"], count["counts"]) for count in counts)
         ]
-
-
-NOTHING = ReusedCells()
+        return {"earlier": earlier}
 
 
 class Earlier:
-    """The shards that are kept of earlier jobs, for one job that measures with `params`."""
+    """The kept shards of earlier jobs, for a job that measures with `params`."""
 
     def __init__(self, out: Path, params: Mapping[str, Any], code: str) -> None:
         """`out` is the job's own file, `code` the digest of all code that measures."""
@@ -200,10 +194,7 @@ class Earlier:
         self._read: dict[Path, tuple[pa.Table, dict[str, Any]]] = {}
 
     def read(self, again: Collection[str] = ()) -> None:
-        """Read what is kept, but cells that ended with one of the statuses in `again`.
-
-        A damaged file is deleted.
-        """
+        """Read the kept cells but those with a status in `again`. A damaged file is deleted."""
         for path in sorted(self._folder.glob("*.kept")):
             if path.name.startswith(f"{self._cut}-") and not path.name.startswith(f"{self._name}."):
                 continue
@@ -218,7 +209,7 @@ class Earlier:
 
     @property
     def uuids(self) -> frozenset[str]:
-        """The devices that measured the cells; another device measures all cells again."""
+        """The devices that measured the cells. Another device measures all cells again."""
         return frozenset(
             metadata["device"]["uuid"] for table, metadata in self._read.values() if len(table)
         )
@@ -230,18 +221,19 @@ class Earlier:
         launches: Mapping[str, int] | None,
         whole: bool = False,
     ) -> ReusedCells:
-        """The cells of `opened` that were measured by this device and software, and the same build.
+        """The cells of `opened` that this device, software and machine code have measured.
 
-        Of a later repeat `launches` are those of each cell's sample in the first one: there must
-        be as many. With `whole` only those of whole groups: a search is of nothing less.
+        In a later repeat `launches` has the launches in a sample of the first one, which must be
+        the same. With `whole` only complete groups are taken, as a search needs them.
         """
-        device = {**asdict(opened.info), "extra": dict(opened.info.extra)}
+        device = plain({**asdict(opened.info), "extra": dict(opened.info.extra)})
         versions = {cell.key: workload.version(cell).name for cell in opened.cells}
         found: dict[str, tuple[Path, int]] = {}
         refused: dict[str, str] = {}
-        for path, (table, metadata) in self._newest_last():
-            other = _difference(metadata, plain(device))
-            codes = metadata.get("codes", {}), opened.codes
+        # The newest counts.
+        for path in sorted(self._read, key=lambda path: str(self._read[path][1]["written_at"])):
+            table, metadata = self._read[path]
+            other, old_codes = _difference(metadata, device), metadata.get("codes", {})
             keys = table.column("cell_key").to_pylist()
             samples = table.column("launches_per_sample").to_pylist()
             for place, (key, launched) in enumerate(zip(keys, samples, strict=True)):
@@ -252,38 +244,30 @@ class Earlier:
                     refused[key] = other
                 elif launches is not None and launches[key] != launched:
                     refused[key] = f"number of launches a sample ({launched} → {launches[key]})"
-                elif (old := codes[0].get(name)) != (new := codes[1].get(name)):
+                elif (old := old_codes.get(name)) != (new := opened.codes.get(name)):
                     refused[key] = f"machine code of {name} ({old} → {new})"
                 else:
                     found[key] = (path, place)
         reasons = Counter(why for key, why in refused.items() if key not in found)
-        told = tuple(f"measured again for another {why}: {n} cells" for why, n in reasons.items())
-        for sentence in told:
+        said = tuple(f"measured again for another {why}: {n} cells" for why, n in reasons.items())
+        for sentence in said:
             log.info(sentence)
-        if whole:
-            missing = {cell.group for cell in opened.cells if cell.key not in found}
-            kept = {cell.key for cell in opened.cells if cell.group not in missing}
-            found = {key: place for key, place in found.items() if key in kept}
-        return replace(self._gathered(found), refused=told)
-
-    def _newest_last(self) -> Iterable[tuple[Path, tuple[pa.Table, dict[str, Any]]]]:
-        return sorted(self._read.items(), key=lambda item: str(item[1][1]["written_at"]))
-
-    def _gathered(self, found: Mapping[str, tuple[Path, int]]) -> ReusedCells:
-        places: dict[Path, list[int]] = {}
-        for path, place in found.values():
-            places.setdefault(path, []).append(place)
-        if not places:
-            return NOTHING
-        table = pa.concat_tables(
-            self._read[p][0].take(pa.array(rows)) for p, rows in places.items()
-        )
-        return ReusedCells(table, tuple(self._read[p][1] for p in places), launches_by_group(table))
+        missing = {cell.group for cell in opened.cells if whole and cell.key not in found}
+        rows: dict[Path, list[int]] = {}
+        for cell in opened.cells:
+            if cell.key in found and cell.group not in missing:
+                path, place = found[cell.key]
+                rows.setdefault(path, []).append(place)
+        if not rows:
+            return ReusedCells(refused=said)
+        taken = pa.concat_tables(self._read[path][0].take(places) for path, places in rows.items())
+        sources = tuple(self._read[path][1] for path in rows)
+        return ReusedCells(taken, sources, launches_by_group(taken), said)
 
     def keep(self, out: Path, keys: Collection[str]) -> None:
         """Keep the shard in `out`, which holds the cells `keys`, and drop files that it replaces.
 
-        Raises OSError where there is no room.
+        Raises OSError (no space).
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{self._name}.{uuid.uuid4().hex[:12]}.kept"
@@ -297,18 +281,12 @@ class Earlier:
 
 
 def _difference(shard: Mapping[str, Any], device: Mapping[str, Any]) -> str | None:
-    """What else `shard` was measured with than is measured with now: its old and its new value."""
+    """The first difference between the software and device of `shard` and those of now."""
     now = {"gpushmoo": __version__, "protocol": PROTOCOL_VERSION, **identity(device)}
     old = {"gpushmoo": shard["gpushmoo"], "protocol": shard["protocol_version"]}
     old |= identity(shard["device"])
-    return next(
-        (
-            f"{name} ({old.get(name)} → {now.get(name)})"
-            for name in now | old
-            if old.get(name) != now.get(name)
-        ),
-        None,
-    )
+    names = (name for name in now | old if old.get(name) != now.get(name))
+    return next((f"{name} ({old.get(name)} → {now.get(name)})" for name in names), None)
 
 
 def _digest(values: Mapping[str, Any]) -> str:
@@ -317,7 +295,7 @@ def _digest(values: Mapping[str, Any]) -> str:
 
 
 def launches_by_group(table: pa.Table) -> dict[CellGroup, int]:
-    """How many launches a sample has, by group; a slow cell has fewer than its group."""
+    """The launches in a sample by group; a slow cell has fewer than its group."""
     launches: dict[CellGroup, int] = {}
     names = ("height", "width", "cache_state", "variant", "launch_kind", "launches_per_sample")
     rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)

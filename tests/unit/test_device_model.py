@@ -215,12 +215,6 @@ def test_what_the_cells_cannot_tell_is_not_determined(
     assert found["dram_rate"].determined
 
 
-def test_no_cells_are_no_fit() -> None:
-    cells = measured(described(), FIRST, 0.0, 1)
-    with pytest.raises(ValueError, match="the model cannot be fitted to no cells"):
-        fit_device(cells, np.zeros(len(cells), dtype=bool))
-
-
 # Which cells
 
 
@@ -231,15 +225,6 @@ def test_of_large_groups_at_most_a_tenth_is_trained_on_and_of_each_a_few() -> No
         count = int(chosen[rows].sum())
         assert count >= FEWEST
         assert count <= max(FEWEST, 0.1 * len(rows))
-
-
-@settings(max_examples=examples(20))
-@given(st.integers(0, 2**32 - 1))
-def test_the_choice_looks_at_no_time_and_is_the_same_again(seed: int) -> None:
-    table = described()
-    times = np.random.default_rng(seed).random(len(table))
-    first = training(table, points(table))
-    assert np.array_equal(first, training(table.assign(measured_s=times), points(table)))
 
 
 @settings(max_examples=examples(20))
@@ -262,8 +247,3 @@ def test_the_cells_that_are_trained_on_lie_far_apart() -> None:
     mine = mine.assign(block_x=2 ** np.arange(31) - 1, block_y=1).reset_index(drop=True)
     chosen = training(mine, points(mine)[["block_x", "block_y"]])
     assert np.flatnonzero(chosen).tolist() == [0, 15, 30]
-
-
-def test_of_no_cells_none_is_chosen() -> None:
-    none = described().head(0)
-    assert training(none, points(none)).shape == (0,)

@@ -113,12 +113,9 @@ def fit_device(
     """Fit all parameters to the `chosen` cells of one device.
 
     Residuals are logarithms of predicted over measured time. Every kernel and type weighs alike,
-    however many cells it has. What the cells say nothing of stays at its `first` value. Raises
-    ValueError where no cell is chosen.
+    however many cells it has. What the cells say nothing of stays at its `first` value.
     """
     cells = described[chosen]
-    if cells.empty:
-        raise ValueError("the model cannot be fitted to no cells")
     x, measured = Launches.of(cells), np.log(cells["measured_s"].to_numpy(np.float64))
     weights = _weights(cells)
     begin = np.log([*first.values()])

@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.analysis.ceiling import cell_ceiling_gbs, share_of_ceiling
-from gpushmoo.analysis.contrasts import ratio
-from gpushmoo.analysis.fastest import INSIDE, cache_ends, fastest
+from gpushmoo.analysis.fastest import INSIDE, cache_ends, fastest, ratio
 from gpushmoo.analysis.run_quality import steadiness
 from gpushmoo.core.display import bare_interval, joined, percent, significant
 from gpushmoo.core.median import MedianInterval

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpushmoo.analysis.contrasts import Ratio
+from gpushmoo.analysis.fastest import Ratio
 from gpushmoo.core.display import percent, power, significant
 
 

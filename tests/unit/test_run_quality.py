@@ -17,7 +17,6 @@ from gpushmoo.analysis.run_quality import (
     Steadiness,
     StrictError,
     faults,
-    status_counts,
     steadiness,
     verdict,
     write_verdict,
@@ -46,10 +45,6 @@ SWEEPS = {
 
 
 def test_verdict_counts_the_faults_by_place() -> None:
-    counts = status_counts(CELLS)
-    assert list(counts.columns) == ["ok", "timeout"]
-    assert list(counts.loc[("tiny", "float", "v")]) == [5, 1]
-    assert list(counts.loc[("tiny", "double", "v")]) == [3, 0]
     assert verdict(CELLS) == "1 of 9 cells ended in a fault: 1 timeout in tiny float v."
     assert list(faults(CELLS)["status"]) == ["timeout"]
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from ..core.errors import UserError
 from ..core.schema import FAULTS, Status
 from ..core.space import LAUNCH_KINDS
-from ..storage.dataset import PROVENANCE, read_cells, readable
+from ..storage.dataset import PROVENANCE, readable
 from ..storage.store import BadParquetError
 from ..storage.wholefile import write_summed
 
@@ -55,16 +55,6 @@ class StrictError(UserError):
 
 class FailedSweepError(UserError):
     """Nothing of a sweep could be measured; a sentence for each such sweep."""
-
-
-def status_counts(cells: pd.DataFrame) -> pd.DataFrame:
-    """Cells by kernel, dtype, variant (rows) and status (columns, in the order of Status)."""
-    counts = (
-        cells.groupby(["kernel", "dtype", "variant", "status"], observed=True)
-        .size()
-        .unstack("status", fill_value=0)
-    )
-    return counts.reindex(columns=[s.value for s in Status if s.value in counts.columns])
 
 
 def faults(cells: pd.DataFrame) -> pd.DataFrame:
@@ -111,13 +101,6 @@ def cells_of(cells: pd.DataFrame, sweep: Mapping[str, Any]) -> pd.DataFrame:
     for column in ("dtype", "variant", "cache_state", "launch_kind"):
         of_sweep = of_sweep[of_sweep[column].isin(sweep[f"{column}s"])]
     return of_sweep
-
-
-def judge_dataset(
-    dataset: Path, out: Path, strict: bool, sweeps: Mapping[str, Mapping[str, Any]], to: TextIO
-) -> None:
-    """`write_verdict` of the data set in a folder, on the terminal `to`."""
-    write_verdict(read_cells(dataset, columns=COLUMNS), out, strict, sweeps, to)
 
 
 def write_verdict(

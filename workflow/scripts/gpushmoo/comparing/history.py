@@ -127,22 +127,105 @@ class History:
     left_out: tuple[str, ...] = ()
     why: str | None = None
 
+    @property
+    def title(self) -> str:
+        """How many runs, the first and the last of them, and when they were measured."""
+        runs = self.rows.drop_duplicates("number").sort_values("number")["run"].tolist()
+        days = [f"{self.rows['measured_at'].agg(end):%Y-%m-%d}" for end in ("min", "max")]
+        when = " to ".join(dict.fromkeys(days))
+        return f"History of {len(runs)} runs: {runs[0]} to {runs[-1]}, {when}"
+
+    @property
+    def bests(self) -> pd.DataFrame:
+        """The change points of groups' bests."""
+        return self.changes[self.changes["quantity"] == BEST]
+
+    @property
+    def headline(self) -> str:
+        """How many groups' bests changed, in one sentence."""
+        n = len(self.rows.drop_duplicates(list(GROUP)))
+        changed = len(self.bests.drop_duplicates(list(GROUP)))
+        bound = percent(self.delta, sign=False)
+        if not changed:
+            return f"Of {n} groups no best changed by {bound} or more."
+        counts = self.bests["cause"].value_counts()
+        causes = ", ".join(f"{cause}: {count}" for cause, count in counts.items())
+        whose = "group's best" if n == 1 else "groups' bests"
+        return (
+            f"{changed} of {n} {whose} changed by {bound} or more (change points by cause: "
+            f"{causes})."
+        )
+
+    def method(self, mark: str = "") -> str:
+        """What a change point is, and what its causes mean; words are put between `mark`s."""
+        words = {"kernel": f"{mark}Kernel{mark}", "machine": f"{mark}Machine{mark}"}
+        return _METHOD.format(**words, delta=percent(self.delta, sign=False))
+
+    def change_rows(self) -> list[list[str]]:
+        """For each change point of a best, the largest first: the columns CHANGE_HEADS in words."""
+        largest = self.bests.sort_values("change", key=abs, ascending=False, kind="stable")
+        several = self.rows["launch_kind"].nunique() > 1
+        rows = []
+        for row in largest.to_dict("records"):
+            kind = f", {kind_words(row['launch_kind'])}" if several else ""
+            differ = row["differences"]
+            more = f"; {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else ""
+            rows.append(
+                [
+                    f"{group_words(row)}{kind}",
+                    f"{row['run']} ({row['number']})",
+                    f"{significant(row['before'], 4)} → {significant(row['after'], 4)}",
+                    percent(row["change"]),
+                    row["cause"],
+                    ("; ".join(differ[:_MOST_NAMED]) + more) or "nothing known",
+                ]
+            )
+        return rows
+
+    def remarks(self) -> list[str]:
+        """What the machine did, what only the copy brings to light, and what was not found."""
+        lines = list(self.left_out)
+        copied = self.changes[self.changes["quantity"] == COPY]
+        for (_, run), of_run in copied.groupby(["number", "run"], observed=True):
+            lines.append(
+                f"The machine: the runtime's own copy changed from {run} on in "
+                f"{_groups(len(of_run))}, by {percent(of_run['change'].median())} in the median."
+            )
+        hidden = sum(_is_hidden(row, self.bests) for row in self.changes.to_dict("records"))
+        if hidden:
+            lines.append(
+                f"Beside the copy alone {_groups(hidden)} changed: see change_points.parquet."
+            )
+        groups = self.rows.groupby(list(GROUP), observed=True)
+        uncopied = int(groups[COPY].apply(lambda values: values.isna().any()).sum())
+        if uncopied:
+            lines.append(
+                f"In {_groups(uncopied)} a run has no copy: there the machine is not told apart."
+            )
+        few = int((groups.size() < FEWEST_RUNS).sum())
+        if few:
+            lines.append(
+                f"{_groups(few)} in fewer than {FEWEST_RUNS} runs: too few for a change point."
+            )
+        return lines
+
     def markdown(self, pictures: Sequence[str] = ()) -> str:
         """A summary that shows the files `pictures`, named from its own place."""
         if self.why is not None:
-            return "\n\n".join([f"**{self.why}**", *_listed(self.left_out)]) + "\n"
-        rows = change_rows(self)
-        left = len(rows) - MOST_ROWS
-        more = f"\n\n{left} more change points." if left > 0 else ""
-        parts = [
-            f"## {history_title(self.rows)}",
-            f"**{history_headline(self)}**",
-            markdown_table(CHANGE_HEADS, rows[:MOST_ROWS]) + more if rows else "",
-            *_listed(history_remarks(self)),
-            history_method(self.delta, "*"),
-            "\n".join(f"![{name.rpartition('.')[0]}]({name})" for name in pictures),
-        ]
-        return "\n\n".join(part for part in parts if part) + "\n"
+            parts = [f"**{self.why}**", _listed(self.left_out)]
+        else:
+            rows = self.change_rows()
+            left = len(rows) - MOST_ROWS
+            more = f"\n\n{left} more change points." if left > 0 else ""
+            parts = [
+                f"## {self.title}",
+                f"**{self.headline}**",
+                markdown_table(CHANGE_HEADS, rows[:MOST_ROWS]) + more if rows else "",
+                _listed(self.remarks()),
+                self.method("*"),
+                "\n".join(f"![{name.rpartition('.')[0]}]({name})" for name in pictures),
+            ]
+        return "\n\n".join(filter(None, parts)) + "\n"
 
     def save(self, folder: Place, pictures: Sequence[str] = ()) -> Path:
         """Write ``history.parquet``, ``change_points.parquet`` and ``summary.md``."""
@@ -156,6 +239,22 @@ class History:
             write_parquet(found, out / name, told)
         write_summed(out / "summary.md", self.markdown(pictures).encode())
         return out
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return "\n".join(f"* {line}" for line in lines)
+
+
+def _groups(n: int) -> str:
+    return f"{n} group" + ("s" if n != 1 else "")
+
+
+def _is_hidden(row: Mapping[str, Any], bests: pd.DataFrame) -> bool:
+    """Whether a best changed beside the copy and not by itself."""
+    if row["quantity"] != BESIDE:
+        return False
+    near = bests[(bests["number"] - row["number"]).abs() <= NEAR]
+    return not (near[list(GROUP)] == [row[name] for name in GROUP]).all(axis=1).any()
 
 
 def read_history(folder: Path) -> History:
@@ -413,99 +512,3 @@ def _points(groups: Sequence[Any], series: Series) -> dict[str, list[SeriesChang
         means = (float(change[f"mean_{when}"]) for when in ("before", "after"))
         found[change["metric"]].append(SeriesChange(int(change["index"]), *means))
     return found
-
-
-def history_title(rows: pd.DataFrame) -> str:
-    """How many runs, the first and the last of them, and when they were measured."""
-    runs = rows.drop_duplicates("number").sort_values("number")["run"].tolist()
-    days = [f"{rows['measured_at'].agg(end):%Y-%m-%d}" for end in ("min", "max")]
-    when = days[0] if days[0] == days[1] else f"{days[0]} to {days[1]}"
-    return f"History of {len(runs)} runs: {runs[0]} to {runs[-1]}, {when}"
-
-
-def history_method(delta: float, mark: str = "") -> str:
-    """What a change point is, and what its causes mean; words are put between `mark`s."""
-    words = {"kernel": f"{mark}Kernel{mark}", "machine": f"{mark}Machine{mark}"}
-    return _METHOD.format(**words, delta=percent(delta, sign=False))
-
-
-def history_headline(found: History) -> str:
-    """How many groups' bests changed, in one sentence."""
-    n = len(found.rows.drop_duplicates(list(GROUP)))
-    best = found.changes[found.changes["quantity"] == BEST]
-    changed = len(best.drop_duplicates(list(GROUP)))
-    bound = percent(found.delta, sign=False)
-    if not changed:
-        return f"Of {n} groups no best changed by {bound} or more."
-    causes = ", ".join(f"{cause}: {count}" for cause, count in best["cause"].value_counts().items())
-    whose = "group's best" if n == 1 else "groups' bests"
-    return (
-        f"{changed} of {n} {whose} changed by {bound} or more (change points by cause: {causes})."
-    )
-
-
-def change_rows(found: History) -> list[list[str]]:
-    """For each change point of a best, the largest first: the columns CHANGE_HEADS in words."""
-    best = found.changes[found.changes["quantity"] == BEST]
-    largest = best.sort_values("change", key=abs, ascending=False, kind="stable")
-    several = found.rows["launch_kind"].nunique() > 1
-    rows = []
-    for row in largest.to_dict("records"):
-        kind = f", {kind_words(row['launch_kind'])}" if several else ""
-        differ = row["differences"]
-        more = f"; {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else ""
-        rows.append(
-            [
-                f"{group_words(row)}{kind}",
-                f"{row['run']} ({row['number']})",
-                f"{significant(row['before'], 4)} → {significant(row['after'], 4)}",
-                percent(row["change"]),
-                row["cause"],
-                ("; ".join(differ[:_MOST_NAMED]) + more) or "nothing known",
-            ]
-        )
-    return rows
-
-
-def history_remarks(found: History) -> list[str]:
-    """What the machine did, what only the copy brings to light, and what could not be found."""
-    rows, changes = found.rows, found.changes
-    lines = list(found.left_out)
-    copied = changes[changes["quantity"] == COPY]
-    for (_, run), of_run in copied.groupby(["number", "run"], observed=True):
-        lines.append(
-            f"The machine: the runtime's own copy changed from {run} on in "
-            f"{_groups(len(of_run))}, by {percent(of_run['change'].median())} in the median."
-        )
-    hidden = sum(_is_hidden(row, changes) for row in changes.to_dict("records"))
-    if hidden:
-        lines.append(f"Beside the copy alone {_groups(hidden)} changed: see change_points.parquet.")
-    groups = rows.groupby(list(GROUP), observed=True)
-    uncopied = int(groups[COPY].apply(lambda values: values.isna().any()).sum())
-    if uncopied:
-        lines.append(
-            f"In {_groups(uncopied)} a run has no copy: there the machine is not told apart."
-        )
-    few = int((groups.size() < FEWEST_RUNS).sum())
-    if few:
-        lines.append(
-            f"{_groups(few)} in fewer than {FEWEST_RUNS} runs: too few for a change point."
-        )
-    return lines
-
-
-def _listed(lines: Sequence[str]) -> list[str]:
-    return ["\n".join(f"* {line}" for line in lines)] if lines else []
-
-
-def _groups(n: int) -> str:
-    return f"{n} group" + ("s" if n != 1 else "")
-
-
-def _is_hidden(row: Mapping[str, Any], changes: pd.DataFrame) -> bool:
-    """Whether a best changed beside the copy and not by itself."""
-    if row["quantity"] != BESIDE:
-        return False
-    near = changes[(changes["number"] - row["number"]).abs() <= NEAR]
-    same = (near[list(GROUP)] == [row[name] for name in GROUP]).all(axis=1)
-    return not (same & (near["quantity"] == BEST)).any()

@@ -9,8 +9,14 @@ from typing import TypeVar
 import pandas as pd
 
 from ..analysis.best import Advice
-from ..analysis.contrasts import Ratio, Step, double_over_float, steps
-from ..analysis.fastest import axes_of, params_text
+from ..analysis.fastest import (
+    Ratio,
+    Step,
+    axes_of,
+    double_over_float,
+    params_text,
+    steps,
+)
 from ..core.display import gbs, joined, kind_words, percent, significant
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES, LAUNCH_KINDS

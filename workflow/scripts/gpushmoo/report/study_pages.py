@@ -18,17 +18,7 @@ from ..analysis.energy import (
     joules_ratio,
     launch_text,
 )
-from ..comparing.history import (
-    BEST,
-    CHANGE_HEADS,
-    Cause,
-    History,
-    change_rows,
-    history_headline,
-    history_method,
-    history_remarks,
-    history_title,
-)
+from ..comparing.history import CHANGE_HEADS, Cause, History
 from ..core.display import percent, significant, size_words
 from ..core.schema import GROUP
 from .findings import WORTH_TELLING, Finding
@@ -167,13 +157,13 @@ def history_page(found: History) -> Json:
     if found.why is not None:
         sentences = [found.why, *found.left_out]
         return {"title": "History", "sentences": sentences, "method": "", "heads": [], "rows": []}
-    rows = change_rows(found)
+    rows = found.change_rows()
     left = len(rows) - _MOST_ROWS
     more = [f"{left} more change points are in history/change_points.parquet."] if left > 0 else []
     return {
-        "title": history_title(found.rows),
-        "sentences": [history_headline(found), *history_remarks(found), *more],
-        "method": history_method(found.delta),
+        "title": found.title,
+        "sentences": [found.headline, *found.remarks(), *more],
+        "method": found.method(),
         "heads": list(CHANGE_HEADS),
         "rows": rows[:_MOST_ROWS],
     }
@@ -183,8 +173,7 @@ def history_findings(found: History) -> list[Finding]:
     """For the first page: the group that lost most in a recent run and has not got it back."""
     if found.changes.empty:
         return []
-    best = found.changes[found.changes["quantity"] == BEST].sort_values("number")
-    last = best.drop_duplicates(list(GROUP), keep="last")
+    last = found.bests.sort_values("number").drop_duplicates(list(GROUP), keep="last")
     until = found.rows["number"].max()
     lost = last[(last["change"] < 0) & (last["number"] > until - _RECENT)]
     if lost.empty:

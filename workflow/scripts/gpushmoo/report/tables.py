@@ -13,7 +13,7 @@ import pandas as pd
 from ..analysis.best import BLOCK_AXES, DEFAULT_BLOCKS, Advice
 from ..analysis.ceiling import CeilingRow
 from ..analysis.fastest import INSIDE, OUTSIDE
-from ..analysis.run_quality import judge_dataset
+from ..analysis.run_quality import COLUMNS, write_verdict
 from ..core.display import (
     bare_interval,
     kind_words,
@@ -24,7 +24,7 @@ from ..core.display import (
 )
 from ..core.schema import GROUP, Status
 from ..core.space import CONDITIONS
-from ..storage.dataset import matching
+from ..storage.dataset import matching, read_cells
 from ..storage.wholefile import read_json
 
 Json = dict[str, Any]
@@ -250,7 +250,7 @@ def verdict(
     """
     page = read_json(facts)["first_page"]
     print(*closing_lines(page, str(report)), sep="\n", file=terminal, flush=True)
-    judge_dataset(dataset, out, strict, sweeps, terminal)
+    write_verdict(read_cells(dataset, columns=COLUMNS), out, strict, sweeps, terminal)
 
 
 def closing_lines(page: Json, report: str) -> list[str]:

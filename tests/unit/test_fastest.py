@@ -1,4 +1,4 @@
-"""The cost of one block too many and double over float, by hand."""
+"""What series of cells show: a cache's end, the cost of a block too many, double over float."""
 
 from __future__ import annotations
 
@@ -7,11 +7,98 @@ from typing import Any
 import pandas as pd
 import pytest
 from cells import cell
-from gpushmoo.analysis.contrasts import double_over_float, steps
+from gpushmoo.analysis.fastest import (
+    FEWEST_SIZES,
+    CacheEnd,
+    cache_bytes,
+    cache_ends,
+    double_over_float,
+    fall_interval,
+    steps,
+)
 from gpushmoo.report.findings import contrast_findings
 from gpushmoo.report.tables import Namer
 from hypothesis import given
 from hypothesis import strategies as st
+
+# Where a cache ends
+
+SIZES = [2**i for i in range(20, 28)]
+
+
+@given(
+    step=st.integers(1, len(SIZES) - 1),
+    inside=st.floats(1000.0, 9000.0),
+    fall=st.floats(0.0, 0.88),
+    noise=st.lists(st.floats(-0.005, 0.005), min_size=len(SIZES), max_size=len(SIZES)),
+)
+def test_a_step_lies_between_its_neighbours(
+    step: int, inside: float, fall: float, noise: list[float]
+) -> None:
+    levels = [inside if i < step else inside * fall for i in range(len(SIZES))]
+    values = [v * (1.0 + n) for v, n in zip(levels, noise, strict=True)]
+    assert fall_interval(SIZES, values) == (SIZES[step - 1], SIZES[step])
+
+
+@pytest.mark.parametrize(
+    ("values", "last", "first"),
+    [
+        # Half-way between 6000 and 4000 is 5000, which is not below it.
+        ([100.0, 900.0, 3000.0, 6000.0, 5900.0, 5000.0, 4100.0, 4000.0], 5, 6),
+        ([6000.0, 6000.0, 4000.0, 6000.0, 4000.0, 5500.0, 4000.0, 4000.0], 1, 6),
+        # Four sizes and a fall by more than a tenth are enough.
+        ([10.0, 10.0, 8.9, 8.9], 1, 2),
+    ],
+    ids=["slow small launches", "several falls", "the least"],
+)
+def test_the_interval_of_a_fall(values: list[float], last: int, first: int) -> None:
+    assert fall_interval(SIZES[: len(values)], values) == (SIZES[last], SIZES[first])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [*([1.0, 2.0, 3.0, 4.0, 5.0], [4.0] * 4, [10.0, 10.0, 9.1, 9.1], [9.0, 9.0, 1.0], [5.0], [])],
+)
+def test_without_a_fall_or_with_few_sizes_there_is_none(values: list[float]) -> None:
+    assert fall_interval(SIZES[: len(values)], values) is None
+
+
+@given(st.lists(st.floats(1.0, 1e4), max_size=len(SIZES)))
+def test_any_series_has_an_interval_of_its_sizes_or_none(values: list[float]) -> None:
+    found = fall_interval(SIZES[: len(values)], values)
+    if found is None:
+        assert len(values) < FEWEST_SIZES or values[-1] >= 0.9 * max(values)
+    else:
+        low, high = (SIZES.index(size) for size in found)
+        assert values.index(max(values)) <= low < high < len(values)
+
+
+def sized(mib: int, gbs: float, **other: Any) -> dict[str, Any]:
+    """A cell of a load that touches so many MiB, on a device with a cache of 60."""
+    where = {"height": 512, "width": mib * 512, "bytes_written": 0}
+    return cell(gbs=gbs, bytes_read=mib << 20, working_set_over_cache=mib / 60, **where, **other)
+
+
+def test_the_warm_series_of_each_dtype_shows_the_end() -> None:
+    series = {16: 8000.0, 64: 6500.0, 256: 4200.0, 1024: 4100.0}
+    cells = pd.DataFrame(
+        sized(mib, share * gbs, dtype=dtype, cache_state=state, slower=share)
+        for mib, gbs in series.items()
+        for dtype in ("float", "float4")
+        for state in ("warm", "flushed")
+        for share in (1.0, 0.5)
+        if (dtype, mib) != ("float4", 64)
+    )
+    cells.loc[cells["cache_state"] == "flushed", "bandwidth_gbs"] = 4000.0
+    assert cache_bytes(cells) == 60 << 20
+    ends = cache_ends(cells)
+    assert ends == [CacheEnd("float", 64 << 20, 256 << 20, 60 << 20)]
+    assert ends[0].multiples == (64 / 60, 256 / 60)
+    assert CacheEnd("float", 30, 90, None).multiples is None
+    assert cache_ends(cells.iloc[:0]) == []
+
+
+# Ratios
 
 
 def block(dtype: str, blocks: int, gbs: float, **other: Any) -> dict[str, Any]:

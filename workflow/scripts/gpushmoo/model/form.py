@@ -43,7 +43,7 @@ MERGE = 2.6
 # The parameters
 
 
-class Meaning(NamedTuple):
+class Quantity(NamedTuple):
     """A parameter: its unit, what it is, and its value before anything is known.
 
     Cycles are those of a multiprocessor at its stated clock. The first values are about those of
@@ -56,49 +56,49 @@ class Meaning(NamedTuple):
     fact: str | None = None
 
 
-PARAMETERS: Mapping[str, Meaning] = {
-    "start": Meaning("cycles", "from one launch to the next, in a row of them", 1800, "launch_s"),
-    "sample": Meaning("cycles", "what a timed interval costs besides", 8500, "sample_s"),
-    "issue": Meaning("cycles", "an instruction of a warp", 0.28, "issue_s"),
-    "dispatch": Meaning("cycles", "between two blocks that start", 157, "dispatch_s"),
-    "warp_launch": Meaning("cycles", "a warp that starts", 12.8, "warp_launch_s"),
-    "block": Meaning("cycles", "a block's start and end", 100),
-    "l2_latency": Meaning("cycles", "a load from L2", 340, "latency_l2_s"),
-    "dram_latency": Meaning("cycles", "what a load from DRAM takes beyond one from L2", 400),
-    "turn": Meaning("cycles", "an instruction of a loop, to a warp that waits for it", 1.8),
-    "store_line": Meaning("cycles", "a line that a warp stores to", 4.6, "store_port_bytes_per_s"),
-    "store_again": Meaning("cycles", "a line that the warp stored to by the access before", 1.5),
-    "load_line": Meaning("cycles", "a line that a warp loads from", 0.9, "load_port_bytes_per_s"),
-    "own_service": Meaning("1", "share of a block's own service that its warps wait for", 0.31),
-    "l2_rate": Meaning("bytes/cycle", "L2, reads and writes", 3650, "l2_copy_bps"),
-    "l2_write_rate": Meaning("bytes/cycle", "L2, writes", 2310, "l2_write_bps"),
-    "dram_rate": Meaning("bytes/cycle", "DRAM", 2330, "bus_read_bps"),
-    "turn_round": Meaning(
+PARAMETERS: Mapping[str, Quantity] = {
+    "start": Quantity("cycles", "from one launch to the next, in a row of them", 1800, "launch_s"),
+    "sample": Quantity("cycles", "what a timed interval costs besides", 8500, "sample_s"),
+    "issue": Quantity("cycles", "an instruction of a warp", 0.28, "issue_s"),
+    "dispatch": Quantity("cycles", "between two blocks that start", 157, "dispatch_s"),
+    "warp_launch": Quantity("cycles", "a warp that starts", 12.8, "warp_launch_s"),
+    "block": Quantity("cycles", "a block's start and end", 100),
+    "l2_latency": Quantity("cycles", "a load from L2", 340, "latency_l2_s"),
+    "dram_latency": Quantity("cycles", "what a load from DRAM takes beyond one from L2", 400),
+    "turn": Quantity("cycles", "an instruction of a loop, to a warp that waits for it", 1.8),
+    "store_line": Quantity("cycles", "a line that a warp stores to", 4.6, "store_port_bytes_per_s"),
+    "store_again": Quantity("cycles", "a line that the warp stored to by the access before", 1.5),
+    "load_line": Quantity("cycles", "a line that a warp loads from", 0.9, "load_port_bytes_per_s"),
+    "own_service": Quantity("1", "share of a block's own service that its warps wait for", 0.31),
+    "l2_rate": Quantity("bytes/cycle", "L2, reads and writes", 3650, "l2_copy_bps"),
+    "l2_write_rate": Quantity("bytes/cycle", "L2, writes", 2310, "l2_write_bps"),
+    "dram_rate": Quantity("bytes/cycle", "DRAM", 2330, "bus_read_bps"),
+    "turn_round": Quantity(
         "1", "turning DRAM from reads to writes, a share of both", 0.07, "turn_1"
     ),
-    "turn_more": Meaning(
+    "turn_more": Quantity(
         "1", "turning DRAM, more for each doubling of the loads that a warp has out", 0.026
     ),
-    "turn_later": Meaning(
+    "turn_later": Quantity(
         "1", "turning DRAM, more for warps that load again after they stored", 0.11
     ),
-    "part_sector": Meaning("1", "bytes of L2 for a byte in a sector used in part", 3.6),
-    "part_texel_store": Meaning(
+    "part_sector": Quantity("1", "bytes of L2 for a byte in a sector used in part", 3.6),
+    "part_texel_store": Quantity(
         "1", "bytes of L2 for a byte in an image's sector stored in part", 2.9
     ),
-    "part_texel_load": Meaning(
+    "part_texel_load": Quantity(
         "1", "bytes of L2 for a byte in an image's sector loaded in part", 1.7
     ),
-    "narrow": Meaning(
+    "narrow": Quantity(
         "1", "power of an access's width by which bytes in sectors used in part grow", 0.4
     ),
-    "l2_end": Meaning("1", "where L2 ends, as a share of its size", 0.7, "cache_end_rate_share"),
-    "l2_written": Meaning("1", "room of a written byte in L2, in read ones", 1.0),
-    "dirty": Meaning("1", "share of a flushed L2 that has to be written back", 0.68),
-    "slowest": Meaning("1", "the slowest of e times as many warps, in latencies", 0.12),
-    "queue": Meaning("1", "latency added by a saturated DRAM, in latencies", 0.95),
-    "last_wave": Meaning("1", "how much of a whole wave a wave of one block takes", 0.75),
-    "texel_store": Meaning("cycles", "a warp that stores to an image", 17.2),
+    "l2_end": Quantity("1", "where L2 ends, as a share of its size", 0.7, "cache_end_rate_share"),
+    "l2_written": Quantity("1", "room of a written byte in L2, in read ones", 1.0),
+    "dirty": Quantity("1", "share of a flushed L2 that has to be written back", 0.68),
+    "slowest": Quantity("1", "the slowest of e times as many warps, in latencies", 0.12),
+    "queue": Quantity("1", "latency added by a saturated DRAM, in latencies", 0.95),
+    "last_wave": Quantity("1", "how much of a whole wave a wave of one block takes", 0.75),
+    "texel_store": Quantity("cycles", "a warp that stores to an image", 17.2),
 }
 FIRST: Mapping[str, float] = {name: meaning.first for name, meaning in PARAMETERS.items()}
 

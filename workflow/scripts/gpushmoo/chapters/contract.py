@@ -1,4 +1,4 @@
-"""What a chapter's folder must say: the contract of ``reports/chapters/<name>/``.
+"""The contract of a chapter's folder ``reports/chapters/<name>/``.
 
 A chapter holds measurements against one document: its numbers, its slips, its questions. The folder
 is a Python package of these files, of which the second and the last two may be missing:
@@ -37,7 +37,7 @@ class ChapterError(ValueError):
 
 @dataclass(frozen=True)
 class ChapterRun:
-    """What a chapter may know of a run when it is planned.
+    """The run as a chapter's plan sees it.
 
     `results` is the folder of the run's files, relative to the working directory. `kernels` are the
     swept ones, by name. `dataset` is the folder of recorded shards that the run renders, None where
@@ -57,13 +57,13 @@ class ChapterRun:
 
 @dataclass(frozen=True)
 class ChapterPlan:
-    """The files of a chapter that a run wants, all made by the chapter's own rules.
+    """The files that a chapter adds to a run, all made by its own rules.
 
     `figures` are names of figures (``figures/<name>.svg`` and ``.json`` beside it), in their order
     on the page. `measured` are files that a job on the device makes, `products` stand beside the
     report, and `reads` are what the page is made of besides the run's cells, by what they hold.
-    `params` are plain values that the page is told. `noted` are files of which the terminal says,
-    before they are made, that they are, and why.
+    `params` are plain values for the page. `noted` maps files to the reason that the terminal shows
+    before they are made.
     """
 
     figures: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class ChapterPlan:
 
 
 class Chapter(ABC):
-    """What the instrument knows of one published document: its kernels, files and page."""
+    """One published document, as far as the instrument knows it: its kernels, files and page."""
 
     # Full title of the chapter's document, with its author or where it was published.
     document: ClassVar[str]

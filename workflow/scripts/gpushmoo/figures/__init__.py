@@ -1,1 +1,1 @@
-"""One function a figure; figures see only Parquet and JSON."""
+"""One function for each figure; figures read only Parquet and JSON."""

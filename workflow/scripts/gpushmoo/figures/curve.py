@@ -82,7 +82,7 @@ def draw(view: Curve, data: FigureData, svg: Path) -> None:
 
 
 def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.DataFrame:
-    """The cells that the model knows, with the columns TRAINED and PREDICTED."""
+    """The cells that the model predicts, with the columns TRAINED and PREDICTED."""
     if model is None:
         return cells.iloc[:0]
     names = ["device_name", "cell_key"]

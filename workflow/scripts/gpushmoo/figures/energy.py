@@ -1,4 +1,4 @@
-"""Bandwidth against gigabytes a joule, and which launches none is both faster and cheaper than."""
+"""Bandwidth against energy efficiency (GB/J) of launches, with their Pareto front."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FRONT, _OTHER = OKABE_ITO[1], OKABE_ITO[0]
 
 
 def energy_figure(energy: Path, svg: Path) -> None:
-    """Draw the table `energy`: a panel for each group, at most for those that differ most."""
+    """Draw the table `energy`: a panel for each of the groups that differ most in energy."""
     apply_style()
     table = read_energy(energy)
     groups = energy_groups(table.rows)
@@ -62,7 +62,7 @@ def energy_figure(energy: Path, svg: Path) -> None:
 
 
 def _spread(group: EnergyGroup) -> float:
-    """How many times the energy of the cheapest launch the dearest takes."""
+    """Energy of the most expensive launch over that of the cheapest."""
     energies = [row["joules_per_gb"] for row in group.rows]
     return float(max(energies) / min(energies))
 

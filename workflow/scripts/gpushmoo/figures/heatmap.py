@@ -1,4 +1,4 @@
-"""Shmoo: bandwidth over two launch parameters, and a map of the limits that bind there."""
+"""Shmoo: bandwidth over two launch parameters, and a map of what limits it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MANY_TICKS = 6
 _MANY_TIED = 40
 # Entries of the legend side by side.
 _MOST_HANDLES = 5
-# What comes so close to the best is as good for most purposes.
+# A launch within this share of the best time counts as close to it.
 CLOSE = 0.05
 # Limits of fewer launches than this are not named in a caption.
 NAMED_SHARE = 0.05
@@ -60,7 +60,7 @@ def draw(view: HeatMap, data: FigureData, svg: Path) -> None:
 
 
 def over_words(view: HeatMap) -> str:
-    """What the two axes of a view make up."""
+    """A name for the two axes of a view together."""
     axes = "the block's shape" if view.is_block_shape() else f"{view.x} and {view.y}"
     return view.over or axes
 
@@ -97,7 +97,7 @@ def every_variant(cells: pd.DataFrame, dtypes: Sequence[str]) -> Panels:
 def draw_panels(
     figure: Figure, panels: Panels, view: HeatMap, limits: pd.DataFrame | None = None
 ) -> None:
-    """Maps on an empty `figure`, without a title, in the style that is set.
+    """Draw maps on an empty `figure`, without a title, in the current style.
 
     Cells over a limit are grey, faults carry a cross, tied best cells a dot (or, where they are
     many, an outline) and the fastest a ring. The usual blocks are marked where they were swept.
@@ -168,7 +168,7 @@ def _panel(ax: Axes, cells: pd.DataFrame, x: str, y: str, norm: Normalize) -> No
 
 
 def _limits_panel(ax: Axes, cells: pd.DataFrame, limits: pd.DataFrame, x: str, y: str) -> None:
-    """What binds the cells of a panel; grey where nothing was measured."""
+    """The limit of each cell of a panel; grey where nothing was measured."""
     xs, ys = (np.sort(cells[axis].unique()) for axis in (x, y))
     mine = limits[limits["cell_key"].isin(cells["cell_key"])]
     places = mine.assign(place=mine["limit"].map({n: k for k, n in enumerate(MODEL_LIMITS)}))
@@ -207,7 +207,7 @@ def _mark_tied(ax: Axes, places: Sequence[tuple[float, float]], shape: tuple[int
 
 
 def _mark(ax: Axes, places: Sequence[tuple[float, float]], **marks: Any) -> None:
-    """Marks, which the panel's edge does not cut off."""
+    """Draw marks that the panel's edge does not cut off."""
     style: dict[str, Any] = {"edgecolors": "black", "linewidths": 0.8} | marks
     xs, ys = [p[0] for p in places], [p[1] for p in places]
     ax.scatter(xs, ys, clip_on=False, zorder=3, **style)
@@ -284,9 +284,9 @@ def _caption(panels: Panels, view: HeatMap, limits: pd.DataFrame | None) -> str:
 
 
 def _limits_of(panels: Panels, device: pd.DataFrame | None) -> pd.DataFrame | None:
-    """The cells with the ``limit`` that the table of the device's model names, as far as it does.
+    """The cells with the column ``limit`` of the device model's table.
 
-    None without a model, or where it says nothing of any of them.
+    None without a model, or where it has none of the cells.
     """
     if device is None:
         return None

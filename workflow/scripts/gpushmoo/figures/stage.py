@@ -1,6 +1,6 @@
-"""Stage figure: a view of a kernel's cells, drawn from the results that it needs.
+"""Stage figure: draws a view of a kernel's cells from the results that it needs.
 
-A view that raises costs its own figure alone: in its place stands what went wrong.
+A view that raises an error costs its own figure only, which then shows the error.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _figure_data(
 
 
 def _draw(folder: KernelFolder, view: View, data: FigureData, svg: Path) -> str | None:
-    """Draw, and say in a sentence what went wrong; None where nothing did."""
+    """Draw the view; a sentence on what went wrong, or None."""
     file = folder.path / "workload.py"
     apply_style()
     try:

@@ -1,4 +1,4 @@
-"""What all figures share: fonts, colours that survive colour blindness and print, saving."""
+"""Shared by all figures: fonts, colours for colour-blind readers and print, saving."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def dtype_handles(dtypes: Iterable[str]) -> list[Line2D]:
 
 
 def apply_style() -> None:
-    """Have this process, a job of its own, draw SVG in the project's style."""
+    """Make this process, which is a job, draw SVG in the project's style."""
     matplotlib.use("svg")
     set_style()
 
@@ -77,7 +77,7 @@ def set_style() -> None:
 
 
 def cache_word(cells: pd.DataFrame) -> str:
-    """What the last cache level is called; just cache where backends differ in that."""
+    """Name of the last cache level; ``cache`` where the cells' backends differ in it."""
     names = {cache_name(backend) for backend in set(cells["backend"])}
     return names.pop() if len(names) == 1 else "cache"
 
@@ -88,9 +88,9 @@ def state_words(state: str, cache: str) -> str:
 
 
 def subject(cells: pd.DataFrame, named: Collection[str]) -> str:
-    """What a title begins with, for the cells of one kernel, problem and condition.
+    """The begin of a title for the cells of one kernel, problem and condition.
 
-    Of ``cache_state`` and ``launch_kind`` it says those that are `named`.
+    It names cache state and timing mode if their columns are `named`.
     """
     cell = cells.iloc[0]
     met = {
@@ -111,7 +111,7 @@ def save(figure: Figure, svg: Path, title: str, caption: str, **facts: Any) -> N
 
 
 def save_words(svg: Path, title: str, caption: str, word: str = "", **facts: Any) -> None:
-    """Save a figure that shows nothing, or one `word`, in the place of one that cannot be drawn."""
+    """Save a figure that shows only a `word`, instead of one that cannot be drawn."""
     apply_style()
     figure, ax = plt.subplots(figsize=(PAGE_WIDTH, 0.6))
     ax.set_axis_off()

@@ -54,7 +54,7 @@ def history_figure(tables: Sequence[Path], svg: Path) -> None:
 
 
 def _most_changed(found: History, every: pd.DataFrame) -> pd.DataFrame:
-    """The rows of MOST_PANELS of the groups, which `every` has a row of each of."""
+    """The rows of the MOST_PANELS groups that changed most; `every` has a row for each group."""
     names = list(GROUP)
     best = found.changes[found.changes["quantity"] == BEST]
     size = best["change"].abs().groupby([best[name] for name in names], observed=True).max()
@@ -94,7 +94,7 @@ def draw_timelines(rows: pd.DataFrame, changes: pd.DataFrame) -> Figure:
             _line(ax, group, column, colour, mark)
             _mark_changes(ax, of_group[of_group["quantity"] == column], colour)
             ax.set_ylabel(f"{name} (GB/s)", fontsize=6.5, color=colour)
-        both[0].set_title(_title(group.iloc[0], _told(rows)), fontsize=6.5, loc="left")
+        both[0].set_title(_title(group.iloc[0], _named(rows)), fontsize=6.5, loc="left")
         both[-1].set_xlabel("run (number)", fontsize=6.5)
         both[-1].tick_params(labelbottom=True)
     figure.suptitle(_heading(rows), fontsize=9)
@@ -139,16 +139,16 @@ def _heading(rows: pd.DataFrame) -> str:
     return ", ".join([*common, " to ".join(days)])
 
 
-def _told(rows: pd.DataFrame) -> list[str]:
-    """What of a group its title says: its type and size, and what else panels differ by."""
+def _named(rows: pd.DataFrame) -> list[str]:
+    """Columns that a panel's title names: type, size, and those by which panels differ."""
     asked = ("dtype", "height")
     return [n for n in GROUP if n in asked or (n != "width" and rows[n].nunique() > 1)]
 
 
-def _title(row: pd.Series, told: Sequence[str]) -> str:
+def _title(row: pd.Series, named: Sequence[str]) -> str:
     size = size_words(row["height"], row["width"])
     words = {"height": f"{size} elements", "launch_kind": kind_words(row["launch_kind"])}
-    text = ", ".join(words.get(name, str(row[name])) for name in told)
+    text = ", ".join(words.get(name, str(row[name])) for name in named)
     return "\n".join(wrap(text, TITLE_WIDTH, break_long_words=False))
 
 
@@ -160,9 +160,9 @@ _OTHER = "#7a7a7a"
 
 
 def draw_changes(groups: pd.DataFrame, names: Sequence[str], delta: float) -> Figure:
-    """A mark with its interval for each group's change in percent; `names` are the groups'.
+    """A mark with its interval for each group's change in percent; `names` label the groups.
 
-    Filled marks are raw changes, hollow ones those beside the runtime's own copy; the band is
+    Filled marks are raw changes, hollow ones are relative to the runtime's own copy; the band is
     ±`delta`.
     """
     size = groups["change"].abs().to_numpy(float)

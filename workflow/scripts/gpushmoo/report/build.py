@@ -142,7 +142,7 @@ def report_facts(
     ceiling: Sequence[CeilingRow],
     provenance: Sequence[Json],
 ) -> Json:
-    """All that the template shows, as JSON values; `pages` are the chapters'."""
+    """Everything that the template shows, as JSON values; `pages` are the chapters'."""
     best = read_best(files["best"], [c for c in cells if is_axis(c)])
     devices, models = (
         [d for path in files[name] for d in read_json(path)["devices"]]
@@ -176,7 +176,7 @@ def report_facts(
         *(finding for table in energy for finding in study_pages.energy_findings(table)),
         *(finding for found in history for finding in study_pages.history_findings(found)),
         *(
-            # The author of a view wants its finding seen, and says less of it by a worth.
+            # By default a view's finding is worth most; its author may state less.
             Finding(note["finding"], float(note.get("worth", 1.0)), name)
             for name, note in figures.items()
             if "finding" in note

@@ -1,4 +1,4 @@
-"""The report's chapters: what their pages are made of, and what they make of it."""
+"""Pages of the report's chapters: their input, their result, and how they are made."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Measured:
-    """What a chapter's page is made of.
+    """The input of a chapter's page.
 
-    `cells` are those of the whole run and its first kind of launch, as `read_medians` gives them;
-    `ceiling` what the device can
-    load and store at most; `provenance` an entry a shard. `reads` are the chapter's own files, by
-    what they hold, and `folder` is the chapter's; `params` are its plan's. `figures` are its
-    figures' title and caption, and finding if any, by file name, in the order of its plan.
+    `cells` are all of the run in its first timing mode, from `read_medians`; `ceiling` is the peak
+    load and store; `provenance` has an entry for each shard. `reads` are the chapter's own files by
+    their content, `folder` is the chapter's, `params` are those of its plan. `figures` has title,
+    caption and finding (if any) of its figures by file name, in the order of the plan.
     """
 
     cells: pd.DataFrame
@@ -46,7 +45,7 @@ class Page:
     """A chapter's part of the report.
 
     `facts` are JSON values for its ``pages.typ``; without any it has no page. `findings` are
-    sentences for the report's first page. `fault` is why there is no page where it should be.
+    sentences for the report's first page. `fault` is the reason for a missing page.
     """
 
     facts: Json | None
@@ -55,13 +54,13 @@ class Page:
 
 
 def broken_page(chapter: str, fault: str) -> Page:
-    """What stands in the place of a page that cannot be made: why, and a finding that says so."""
+    """The page of a chapter that cannot be made: the `fault`, also as a finding."""
     finding = f"The page of the chapter '{chapter}' could not be made ({fault})."
     return Page(None, [finding], fault)
 
 
 def chapter_page(measured: Measured) -> Page:
-    """What the chapter's own ``pages.py`` makes of it, or a broken page."""
+    """The page that the chapter's ``pages.py`` makes, or a broken page."""
     file = measured.folder / "pages.py"
     try:
         page = import_module(f"{package(measured.folder)}.pages").page(measured)
@@ -76,13 +75,9 @@ def chapter_page(measured: Measured) -> Page:
 
 def figures_of(measured: Measured, *kinds: str) -> list[Json]:
     """File, title and caption of the chapter's figures whose names begin with one of `kinds`."""
-    return [figure for kind in kinds for figure in figures_in(measured.figures, kind)]
-
-
-def figures_in(figures: Mapping[str, Json], kind: str) -> list[Json]:
-    """File, title and caption of those of the `figures` whose names begin with `kind`."""
     return [
         {"file": name, "title": note["title"], "caption": note["caption"]}
-        for name, note in figures.items()
+        for kind in kinds
+        for name, note in measured.figures.items()
         if name.startswith(f"{kind}-")
     ]

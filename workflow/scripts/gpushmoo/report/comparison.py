@@ -64,7 +64,7 @@ def _caption(found: Comparison) -> str:
 
 
 def comparison_facts(found: Comparison) -> dict[str, Any]:
-    """All that the page says, as strings."""
+    """The content of the page, as strings."""
     year, month, day = map(int, found.day.split("-"))
     return {
         "title": found.title,

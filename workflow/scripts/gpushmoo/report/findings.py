@@ -1,4 +1,4 @@
-"""Sentences for the first page, each with what it is worth to know it."""
+"""Findings: sentences for the first page, ranked by what they are worth."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ..storage.dataset import matching, of_one_kind
 from .method import fault_rows
 from .tables import Namer, launch_words
 
-# So many stand on the first page.
+# Findings on the first page.
 MOST = 5
-# A cost or a gain below this is not told.
+# Costs and gains below this share make no finding.
 WORTH_TELLING = 0.02
-# Where memory is not what limits a kernel, by its share of the ceiling.
+# Below this share of the ceiling something else than memory limits a kernel.
 FAR_BELOW = 0.7
 _T = TypeVar("_T")
 
@@ -37,10 +37,10 @@ _T = TypeVar("_T")
 class Finding:
     """A sentence for the reader.
 
-    `worth` is the share of the time that somebody who does not know it may lose, infinite of what
-    must be known before any figure is believed. What a program can seldom change, its element type
-    or what it keeps in the cache, counts half. `figure` is the file of the figure that shows it, by
-    default the first of `kernel`.
+    `worth` is the share of time that ignoring it may cost; it is infinite for faults, which make
+    figures doubtful, and halved for what a program can seldom change: its element type, or what it
+    keeps in the cache. `figure` is the file of the figure that shows it, by default the first
+    figure of `kernel`.
     """
 
     sentence: str
@@ -62,7 +62,7 @@ def advice_findings(advice: Sequence[Advice]) -> list[Finding]:
 
 
 def _largest(shares: Iterable[tuple[float, _T]]) -> Iterator[tuple[float, _T]]:
-    """The largest share, and whose it is; nothing where that is not worth telling."""
+    """The largest share with its item, if it reaches WORTH_TELLING."""
     most = max(shares, key=lambda each: each[0], default=None)
     if most is not None and most[0] >= WORTH_TELLING:
         yield most
@@ -73,7 +73,7 @@ def _who(a: Advice) -> str:
 
 
 def _in_memory(advice: Sequence[Advice]) -> list[Advice]:
-    """Those whose data do not fit the cache, as far as is known."""
+    """Advice for data that do not fit the cache, or may not."""
     return [a for a in advice if a.place in ("memory", "unknown")]
 
 
@@ -249,7 +249,7 @@ def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -
 
 
 def _gap(cells: pd.DataFrame) -> str | None:
-    """How much double moves of what float does; None where no difference is shown."""
+    """Bandwidth of double over float, in words; None without a significant difference."""
     axes = axes_of(cells)
     try:
         gap, at = double_over_float(cells, axes)
@@ -268,7 +268,7 @@ _ALIKE = ("device_name", "kernel", "dtype", "height", "width", "cache_state")
 
 
 def of_first_kind(advice: Sequence[Advice]) -> list[Advice]:
-    """Of each device, kernel and type the advice for the kind that LAUNCH_KINDS names first."""
+    """The advice for each kernel and type in its first timing mode, in the order of LAUNCH_KINDS."""
     first: dict[tuple[object, ...], Advice] = {}
     for a in sorted(advice, key=lambda a: LAUNCH_KINDS.index(a.group["launch_kind"])):
         first.setdefault(tuple(a.group[n] for n in _ALIKE[:3]), a)
@@ -277,9 +277,9 @@ def of_first_kind(advice: Sequence[Advice]) -> list[Advice]:
 
 
 def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding]:
-    """Where the launch for one kind loses most when it comes in another, if that is worth telling.
+    """Where the best launch of one timing mode loses most in another, if that is worth telling.
 
-    `advice` has one for each kind, `cells` are those that it was made of.
+    `advice` has one for each mode, made of these `cells`.
     """
     losing = [
         (cost, (usual, other))
@@ -302,9 +302,9 @@ def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding
 
 
 def _cost(usual: Advice, other: Advice, cells: pd.DataFrame) -> float | None:
-    """How much slower the launch for `usual` is than that for `other`, as `other` comes.
+    """Slowdown of the launch of `usual` against that of `other`, in the timing mode of `other`.
 
-    None where it was not measured so, or the two cannot be told apart.
+    None where it was not measured in that mode, or the two are indistinguishable.
     """
     group = {n: usual.group[n] for n in GROUP} | {"launch_kind": other.group["launch_kind"]}
     launch = {axis: usual.cell[axis] for axis in usual.axes}

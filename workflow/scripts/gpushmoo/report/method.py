@@ -53,7 +53,7 @@ def _unmet_words(ok: pd.DataFrame, provenance: Sequence[Json]) -> str:
 
 
 def steadiness_finding(run: Steadiness) -> str:
-    """Whether this run's figures may hold tomorrow, as the runtime's own copies tell."""
+    """Whether the machine was steady, judged by the runtime's own copies."""
     if run.repeats == 1:
         word = "Measured once (repeats: 1): intervals cover this run only, not another one."
     else:
@@ -80,7 +80,7 @@ def steadiness_finding(run: Steadiness) -> str:
 
 
 def _changes_words(of: CopyChanges) -> str:
-    """By how much copies changed; empty where nothing tells."""
+    """By how much copies changed; empty where that is unknown."""
     return " and ".join(
         f"by {percent(pair[0])} (at most {percent(pair[1])}) {when}"
         for pair, when in ((of.between, "between the repeats"), (of.within, "within one"))
@@ -133,7 +133,7 @@ def _share(share: float) -> str:
 def method_facts(
     cells: pd.DataFrame, provenance: Sequence[Json], host_fed: Collection[str]
 ) -> Json:
-    """Numbers that the method section names; the data of `host_fed` kernels live on the host."""
+    """Numbers of the method section; the data of `host_fed` kernels are on the host."""
     copies = cells.loc[~cells["kernel"].isin(host_fed), "copy_gbs"].dropna()
     ok = cells[cells["status"] == Status.OK]
     p = provenance[0]["params"]
@@ -201,7 +201,7 @@ def earlier_finding(provenance: Sequence[Json]) -> list[str]:
 
 
 def earlier_words(provenance: Sequence[Json]) -> str:
-    """``; 12 cells of 2026-11-23 01:52``, to stand behind when a shard was written."""
+    """``; 12 cells of 2026-11-23 01:52``, which follows the times of writing."""
     minutes: Counter[str] = Counter()
     for at, cells in _earlier_cells(provenance).items():
         minutes[at[:16].replace("T", " ")] += cells
@@ -222,7 +222,7 @@ def _first_to_last(days: Sequence[str]) -> str:
 
 
 def searched_findings(provenance: Sequence[Json]) -> list[str]:
-    """One sentence on the searches of a run; none where every cell was measured."""
+    """One sentence on a run's searches; none where every cell was measured."""
     searches = [search for shard in provenance for search in shard.get("searches", ())]
     if not searches:
         return []
@@ -265,7 +265,7 @@ _REASONS = {
 def clock_warning(provenance: Sequence[Mapping[str, Any]]) -> str:
     """A sentence for each name of a device whose clocks moved without being locked; "" for none.
 
-    Nothing is said of a device that does not tell its clocks.
+    A device without readings of its clocks has none.
     """
     devices: dict[str, list[Mapping[str, Any]]] = {}
     for shard in provenance:
@@ -410,7 +410,7 @@ def device_numbers(provenance: Sequence[Json]) -> dict[str, int]:
 
 
 def provenance_rows(provenance: Sequence[Json]) -> list[Json]:
-    """One line for each kernel; what was measured of other code stands apart."""
+    """One line for each kernel and digest of its code."""
     numbers = device_numbers(provenance)
     kernels: dict[tuple[str, str], list[Json]] = {}
     for p in provenance:
@@ -495,7 +495,7 @@ def _runs(numbers: Iterable[int]) -> str:
 
 
 def _written_words(times: Iterable[str]) -> str:
-    """The first and the last of ISO times, to the minute; a day is said once."""
+    """The first and the last of ISO times, to the minute; a common day is named once."""
     minutes = sorted(time[:16].replace("T", " ") for time in times)
     first, last = minutes[0], minutes[-1]
     if first == last:

@@ -27,7 +27,7 @@ from .tables import Json
 ENERGY_FIGURE, HISTORY_FIGURE = "energy.svg", "history.svg"
 # Change points that the page names.
 _MOST_ROWS = 15
-# The first page tells of a loss that began in one of so many last runs.
+# The first page names a loss that began in one of so many last runs.
 _RECENT = 5
 
 
@@ -67,7 +67,7 @@ def _idle(table: EnergyTable) -> str:
 
 
 def _ties(groups: Sequence[EnergyGroup]) -> str:
-    """Whether energy tells launches apart that are about as fast."""
+    """Whether launches of about the same speed differ in energy."""
     several = [group.tied for group in groups if len(group.tied) > 1]
     if not several:
         return (

@@ -29,8 +29,7 @@ from ..storage.wholefile import read_json
 
 Json = dict[str, Any]
 
-# Tied cells named in the table of best sets, beside how many they are; the whole set is in
-# summary/best.parquet.
+# Tied cells named in the table of best sets; the whole set is in summary/best.parquet.
 NAMED_TIES = 3
 ARROWS = {"up": "↑", "down": "↓"}
 
@@ -47,7 +46,7 @@ class Namer:
         ]
 
     def size(self, group: Mapping[str, Any]) -> str:
-        """Size of the problem, and what else tells the group from others of its kernel."""
+        """Size of the problem, and in what else the group differs from others of its kernel."""
         words = {name: str(group[name]) for name in self._named}
         if "launch_kind" in words:
             words["launch_kind"] = kind_words(words["launch_kind"])
@@ -59,10 +58,10 @@ class Namer:
 
 
 def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> list[Json]:
-    """One line for each kernel and type: its fastest launches where the advice speaks of them.
+    """One line for each kernel and type: the fastest launches of the advice's group.
 
-    `best` are the tied cells of all groups. ``variants`` says what the best launches of the other
-    variants reach at the same problem, as a share of its bandwidth.
+    `best` are the tied cells of all groups. ``variants`` is the bandwidth of other variants' best
+    launches at the same problem, as a share of the fastest.
     """
     problem = [name for name in GROUP if name != "variant"]
     rows = []
@@ -128,7 +127,7 @@ _SHADES = 255
 
 
 def axes_words(axes: Sequence[str]) -> str:
-    """What the values of `launch_words` are: ``block_x × block_y, unroll``."""
+    """Names of the values of `launch_words`: ``block_x × block_y, unroll``."""
     sides = [axis for axis in BLOCK_AXES if axis in axes]
     return ", ".join([" × ".join(sides)] * bool(sides) + [a for a in axes if a not in sides])
 
@@ -217,7 +216,7 @@ def first_page(
 
 
 def above_ceiling(advice: Sequence[Advice], is_cpu: bool) -> str:
-    """Why some launches have no share of the ceiling, as far as it is known; "" where none is so.
+    """Why some launches have no share of a known ceiling; "" where all have.
 
     Only the bus of a GPU's memory surely either loads or stores.
     """
@@ -277,7 +276,7 @@ def _row(a: Advice) -> Json:
     cell = a.cell
 
     def cost(share: float | None) -> Json:
-        # What cannot be told from the fastest is no worse.
+        # A launch that is indistinguishable from the fastest is no worse.
         return cost_cell(share) | ({"bad": False} if a.undecided else {})
 
     edge = [part.split(" ") for part in a.edge.split(", ") if part and not a.undecided]
@@ -306,7 +305,7 @@ def _row(a: Advice) -> Json:
 def cost_cell(cost: float | None) -> Json:
     """``{"text": "+6.8 %", "bad": True}``; from the double time on as ``2.3 ×``.
 
-    What is less than 0.05 % either way is ``0 %``, what is not known a dash.
+    Less than 0.05 % either way is ``0 %``; an unknown cost is a dash.
     """
     if cost is None:
         return {"text": "—", "bad": False}

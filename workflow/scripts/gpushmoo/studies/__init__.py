@@ -1,1 +1,1 @@
-"""Studies beside the sweep: what a device's own counters tell of designed samples of cells."""
+"""Studies: hardware counters and energy of chosen cells, measured outside of the sweeps."""

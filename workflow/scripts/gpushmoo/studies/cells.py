@@ -65,7 +65,7 @@ class ReadyCell:
     proof: Bound
 
     def fault(self) -> str | None:
-        """What is wrong with the output of a run on poisoned memory, as a sentence."""
+        """A sentence on what is wrong with the output of a run on poisoned memory, or None."""
         self.space.poison()
         self.proof.run()
         wrong = self.space.verdict(self.chosen.cell, self.proof).message
@@ -111,7 +111,7 @@ def _ready(folder: KernelFolder, builds: Builds, space: Space, one: ChosenCell) 
 
 
 def data_of(one: ChosenCell, folders: Folders) -> tuple[str, str, Problem, str]:
-    """What cells with the same data have in common."""
+    """A key that cells with the same data share."""
     cell = one.cell
     result = folders[cell.kernel].workload.result_of(cell.variant)
     return cell.kernel, cell.dtype, cell.problem, result

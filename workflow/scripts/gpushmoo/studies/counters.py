@@ -62,9 +62,9 @@ Say = Callable[[str], None]
 
 
 class CountedCell(StudiedCell):
-    """A cell that was launched under the profiler, besides what was counted of it."""
+    """A cell that was launched under the profiler; its counters follow in further columns."""
 
-    asks: Text  # what the cell is to tell
+    asks: Text  # question that the cell's counters answer
     message: Text | None  # why it was not launched
     bytes_read: Whole
     bytes_written: Whole
@@ -78,7 +78,7 @@ class CountedCell(StudiedCell):
     device_name: Text | None
 
 
-# Of a counter that is not known, or was not read, there is no value.
+# A counter that the profiler does not know, or did not read, is null.
 COUNTERS_SCHEMA = pa.schema(
     [*CountedCell.fields(), *(pa.field(name, pa.float64()) for name in COLUMNS)]
 )
@@ -107,8 +107,8 @@ class CounterStudy:
     def count(self, out: Path, say: Say) -> None:
         """Count what can be counted and write COUNTERS_SCHEMA to `out`, after each profiler's run.
 
-        Where nothing can be read the table has no rows, and its metadata say under ``why`` what was
-        in the way; so it is `say`-ed.
+        Where nothing can be read the table has no rows, its metadata hold the reason as ``why``,
+        and `say` is called with it.
         """
         try:
             ncu = find_ncu(_profiler(self.device["backend"]))
@@ -133,7 +133,7 @@ class CounterStudy:
         return alike
 
     def _count_group(self, ncu: str, alike: str, cells: Sequence[ChosenCell], group: str) -> None:
-        """One run of the profiler; what was in its way is added to `whys`.
+        """One run of the profiler; its failure is added to `whys`.
 
         Raises NotCountedError where no run before it did better.
         """
@@ -154,8 +154,8 @@ class CounterStudy:
         read = [*metrics.values()]
         try:
             rows = count_launches(ncu, command, REPLAY[alike], read, report, child_environment())
-            told = _read(answer)
-            joined = join(rows, told["launched"], metrics)
+            answered = _read(answer)
+            joined = join(rows, answered["launched"], metrics)
         except NotCountedError as err:
             # Without a device, the profiler only saw that the process ended.
             why = _read(answer).get("why") if answer.is_file() else None
@@ -164,8 +164,8 @@ class CounterStudy:
                 raise failed from err
             self.whys.append(str(failed))
             return
-        self.info = told["device"]
-        self.launched.update({launched["key"]: launched for launched in told["launched"]})
+        self.info = answered["device"]
+        self.launched.update({launched["key"]: launched for launched in answered["launched"]})
         for key, values in joined.items():
             self.values.setdefault(key, {}).update(values)
 
@@ -232,7 +232,7 @@ def join(
 ) -> dict[str, dict[str, float | None]]:
     """Counters by column, by the key of the cell whose launch they are of.
 
-    The profiler knows no cells: the launches' order tells, and kernel, grid and block must agree.
+    The profiler knows no cells: launches are matched by order; kernel, grid and block must agree.
     Raises NotCountedError where they do not.
     """
     made = [one for one in launched if one["message"] is None]
@@ -255,12 +255,12 @@ def _busy(row: Mapping[str, Any]) -> dict[str, float] | None:
     """
     wanted = {f"{unit}_percent": unit for unit in ("dram", "l2", "l1", "sm")}
     wanted["active_warps"] = "active_warps"
-    told = {name: row[n] for n, name in wanted.items() if row.get(n) is not None}
-    if len(told) < len(wanted) or not row["resident_per_unit"]:
+    found = {name: row[n] for n, name in wanted.items() if row.get(n) is not None}
+    if len(found) < len(wanted) or not row["resident_per_unit"]:
         return None
     warps = -(-row["threads_per_block"] // WARP)
     held = min(row["resident_per_unit"], -(-row["blocks"] // row["units"]))
-    return {**told, "room_for_warps": float(warps * held)}
+    return {**found, "room_for_warps": float(warps * held)}
 
 
 def sampled_kernels(sample: Sequence[ChosenCell]) -> dict[str, KernelFolder]:
@@ -296,7 +296,7 @@ def launch_cells(
 ) -> list[dict[str, Any]]:
     """Verify each cell and launch it once within `recorded`. Raises DeviceLostError.
 
-    Of each its ``key``, and its launch or as ``message`` a sentence on why there was none.
+    Each has its ``key``, and its launch, or a ``message`` why there was none.
     """
     return [
         _answer(one, found)

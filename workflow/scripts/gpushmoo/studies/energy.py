@@ -79,7 +79,7 @@ class CounterSteps:
     def look(
         self, at: float, mj: int | None, state: Callable[[], Reading | None] = lambda: None
     ) -> None:
-        """Take note of what the counter showed at `at`. The first look is no step."""
+        """Note the counter's value at the time `at`. The first look is no step."""
         if mj is None or mj == self._last_mj:
             return
         if self._last_mj is not None:
@@ -123,7 +123,7 @@ def watched(
 
 @dataclass(frozen=True)
 class Window:
-    """What the device did between two steps of the counter.
+    """Energy and launches between two steps of the counter.
 
     `seconds_per_launch` is the mean over the samples that lie within, `samples` how many they are,
     `sampled_s` the time from the begin of the first of them to the end of the last.
@@ -162,7 +162,7 @@ class EnergyPlan:
 
 @dataclass
 class MeteredCell:
-    """A cell, and what was found of it; `message` says why there is nothing, or no more."""
+    """A cell and its windows; `message` says why there are none, or no more."""
 
     chosen: ChosenCell
     message: str | None = None
@@ -209,10 +209,9 @@ class EnergyMeter:
     sleep: Callable[[float], None] = time.sleep
 
     def measure(self, say: Say) -> Iterator[Metered]:
-        """What was found so far, after each round and at last; as many cells at a time as fit.
+        """Yield all windows so far after each round and at the end; cells run in batches that fit.
 
-        After a round the results of its cells are still to be verified once more. Raises
-        NoEnergyError.
+        After the last round all outputs are verified once more. Raises NoEnergyError.
         """
         plan = self.task.plan
         order = random.Random(plan.seed)
@@ -296,7 +295,7 @@ class EnergyMeter:
         return cell.message is None
 
     def _batches(self, cells: Sequence[MeteredCell]) -> Iterator[list[_Ready]]:
-        """Cells that are ready, those of as much data together as the device has room for."""
+        """Cells that are ready, in batches whose data fit the device together."""
 
         def data(cell: MeteredCell) -> tuple[object, ...]:
             return data_of(cell.chosen, self.task.folders)
@@ -316,7 +315,7 @@ class EnergyMeter:
             yield ready
 
     def _ready(self, cells: Sequence[MeteredCell]) -> Iterator[_Ready]:
-        """Those of the cells that are right; it is known how many launches make a sample."""
+        """The cells with right results, with the number of launches of a sample."""
         chosen = [cell.chosen for cell in cells]
         verified = ready_cells(self.device, self.task.folders, chosen, self.task.plan.seed)
         for cell, (_, found) in zip(cells, verified, strict=True):
@@ -353,8 +352,8 @@ def energy_of_run(spec: Mapping[str, Any], cells: Path, out: Path, say: Say, cac
 def measure_energy(task: EnergyTask, out: Path, say: Say) -> None:
     """Measure what can be measured and write ENERGY_SCHEMA to `out`, after each round.
 
-    Where nothing counts the device's energy the table has no rows, and its metadata say under
-    ``why`` what was in the way; so it is `say`-ed.
+    Where nothing counts the device's energy the table has no rows, its metadata have the reason as
+    ``why``, and `say` is called with it.
     """
     facts: dict[str, Any] = {}
     try:
@@ -375,7 +374,7 @@ def measure_energy(task: EnergyTask, out: Path, say: Say) -> None:
 def write_energy(
     out: Path, task: EnergyTask, device: Mapping[str, Any], metered: Metered, why: str | None = None
 ) -> None:
-    """Write the table of what was found; `device` are its facts, `why` what was in the way."""
+    """Write the table of the cells found so far; `device` describes it, `why` says what failed."""
     idle_w = [window.watts for window in metered.idle]
     write_study(
         "energy",

@@ -1,4 +1,4 @@
-"""Nsight Compute on the command line: finds it, has it read counters, reads what it wrote."""
+"""Runs Nsight Compute from its command line and parses its report."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def count_launches(
 ) -> list[CountedLaunch]:
     """Run `command` under the profiler with `options`; the recorded launches, in their order.
 
-    What it says goes to the file `report`, what the command prints where this process prints. A
-    metric that it does not know is left out of the launches' values. Raises NotCountedError.
+    The profiler writes to the file `report`; the command prints where this process prints. Unknown
+    metrics are left out of the launches' values. Raises NotCountedError.
     """
     wanted = list(metrics)
     for _ in range(1 + _RETRIES):
@@ -160,7 +160,7 @@ def _size(text: str) -> tuple[int, ...]:
 
 
 def _number(text: str | None, unit: str) -> float | None:
-    """In the smallest unit of its kind; None where there is none (``n/a``)."""
+    """A value in the smallest unit of its kind; None for ``n/a``."""
     with suppress(ValueError):
         value = float((text or "").replace(",", ""))
         return value * _SCALES.get(unit, 1.0) if value == value else None
@@ -168,13 +168,13 @@ def _number(text: str | None, unit: str) -> float | None:
 
 
 def unknown_metrics(text: str, metrics: Iterable[str]) -> list[str]:
-    """Those of the metrics that the profiler complains of."""
+    """The metrics that the profiler's complaints name."""
     complaints = " ".join(_COMPLAINT.findall(text))
     return [metric for metric in metrics if re.search(rf"{re.escape(metric)}(?!\w)", complaints)]
 
 
 def reason_in(text: str) -> str:
-    """Why there are no counters, as the profiler tells: the end of a sentence."""
+    """The profiler's reason for missing counters: the end of a sentence."""
     if "ERR_NVGPUCTRPERM" in text:
         return (
             "the driver lets only the administrator read them (ERR_NVGPUCTRPERM); run as root, or "

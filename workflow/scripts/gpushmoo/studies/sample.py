@@ -1,6 +1,6 @@
-"""Which hardware counters are read, and of which cells.
+"""The hardware counters that are read, and the cells of which they are read.
 
-The cells are chosen to tell explanations of their speed apart.
+The cells are chosen so that counters can decide between explanations of their speed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AROUND_L2 = (1024, 1280, 1536, 1792, 2048, 3072, 5120)
 class Series:
     """Cells of one kernel, all combinations of what it lists; `points` are launch parameters.
 
-    `asks` is what their counters are to tell.
+    `asks` is the question that their counters answer.
     """
 
     asks: str
@@ -47,7 +47,7 @@ class Series:
     states: Sequence[str] = (WARM,)
 
     def cells(self) -> Iterator[ChosenCell]:
-        """In an order in which cells with the same data follow each other."""
+        """The cells, ordered so that those with the same data follow each other."""
         for dtype, size, state, variant, point in product(
             self.dtypes, self.sizes, self.states, self.variants, self.points
         ):
@@ -130,7 +130,7 @@ def designed_sample() -> list[ChosenCell]:
 
 
 def explained_cells(files: Iterable[Path]) -> list[ChosenCell]:
-    """The launches of which a run's ``model/device.json`` says what binds them.
+    """The launches whose limits a run's ``model/device.json`` explains.
 
     Raises DamagedFileError.
     """

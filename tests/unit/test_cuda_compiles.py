@@ -116,14 +116,6 @@ def disassembled(workload: Workload) -> Iterator[tuple[str, str, Any]]:
         yield dtype, variant, marks if few else pytest.mark.hunt
 
 
-def test_of_many_variants_each_part_is_tried() -> None:
-    def parts(variants: tuple[str, ...]) -> set[tuple[int, str]]:
-        return {part for variant in variants for part in enumerate(variant.split("-"))}
-
-    for workload in (folder.workload for folder in FOLDERS):
-        assert parts(tried(workload)) == parts(workload.variants)
-
-
 @pytest.mark.parametrize(
     ("folder", "dtype", "variant"),
     [

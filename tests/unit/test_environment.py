@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
-import select
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -138,93 +137,39 @@ def test_the_image_is_built_from_files_that_are_there() -> None:
 
 # Two bootstraps of one clone
 
-# Makes an environment as uv does, but waits in the middle of it until it is let go.
 FAKE_UV = """#!/bin/sh
-echo "begin $1" >> calls
-if [ "$1" = venv ]; then
-    case "$*" in
-        *--allow-existing*) ;;
-        *) [ ! -e .venv ] || { echo 'exists; use --clear to replace it' >&2; exit 2; } ;;
-    esac
-    mkdir -p .venv/bin
-    echo > entered
-    read -r go < gate
-    mkdir -p site
-    printf '#!/bin/sh\\necho site\\n' > .venv/bin/python
-    chmod +x .venv/bin/python
-fi
-echo "end $1" >> calls
+echo "$1" >> calls
+[ "$1" = pip ] && exit
+mkdir -p .venv/bin site
+printf '#!/bin/sh\\necho site\\n' > .venv/bin/python
+chmod +x .venv/bin/python
 """
 
 
-class Clone:
-    """A folder in which nothing but bootstrap.sh is real."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        (root / "requirements").mkdir()
-        shutil.copy(ROOT / "requirements/bootstrap.sh", root / "requirements")
-        for name in ("uv", "cc"):
-            (root / name).write_text(FAKE_UV, encoding="utf-8")
-            (root / name).chmod(0o755)
-        # Opened for both, a pipe lets nobody wait for the other end.
-        self.ends = []
-        for name in ("entered", "gate"):
-            os.mkfifo(root / name)
-            self.ends.append(os.open(root / name, os.O_RDWR))
-
-    def bootstrap(self) -> subprocess.Popen[str]:
-        uv = {"UV": str(self.root / "uv"), "PYTHON": sys.executable, "GPUSHMOO_NO_INTEL": "1"}
-        return subprocess.Popen(
+def test_a_bootstrap_waits_for_another_one(tmp_path: Path) -> None:
+    (tmp_path / "requirements").mkdir()
+    shutil.copy(ROOT / "requirements/bootstrap.sh", tmp_path / "requirements")
+    for name in ("uv", "cc"):
+        (tmp_path / name).write_text(FAKE_UV, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    uv = {"UV": str(tmp_path / "uv"), "PYTHON": sys.executable, "GPUSHMOO_NO_INTEL": "1"}
+    with (tmp_path / ".bootstrap.lock").open("w") as another:
+        fcntl.flock(another, fcntl.LOCK_EX)
+        process = subprocess.Popen(
             ["sh", "requirements/bootstrap.sh", "run"],
-            cwd=self.root,
-            env={**os.environ, **uv, "PATH": f"{self.root}:{os.environ['PATH']}"},
+            cwd=tmp_path,
+            env={**os.environ, **uv, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
             stderr=subprocess.PIPE,
             encoding="utf-8",
-            start_new_session=True,
         )
-
-    def wait_in_the_middle(self) -> None:
-        assert select.select([self.ends[0]], [], [], 60)[0], "no environment is being made"
-        os.read(self.ends[0], 1)
-
-    def let_go(self) -> None:
-        os.write(self.ends[1], b"\n")
-
-    @property
-    def calls(self) -> list[str]:
-        return (self.root / "calls").read_text(encoding="utf-8").splitlines()
-
-
-@pytest.fixture
-def clone(tmp_path: Path) -> Iterator[Clone]:
-    made = Clone(tmp_path)
-    yield made
-    for end in made.ends:
-        os.close(end)
-
-
-def waits(process: subprocess.Popen[str]) -> bool:
-    return process.stderr.readline() == (
-        "bootstrap: another one is making .venv; waiting for it.\n"
-    )
-
-
-WHOLE = ["begin venv", "end venv", "begin pip", "end pip"]
-
-
-def test_a_second_bootstrap_waits_for_the_first(clone: Clone) -> None:
-    first = clone.bootstrap()
-    clone.wait_in_the_middle()
-    second = clone.bootstrap()
-    assert waits(second)
-    assert clone.calls == ["begin venv"]
-    clone.let_go()
-    said = [process.communicate(timeout=600)[1] for process in (first, second)]
-    assert (said, first.returncode, second.returncode) == (["", ""], 0, 0)
-    # The second finds an environment, and has only to look whether all packages are there.
-    assert clone.calls == [*WHOLE, "begin pip", "end pip"]
-    assert (clone.root / ".venv/run.stamp").exists()
-    # What the environment's Python imports, where it says that its packages lie.
-    lent = [f"{clone.root}/workflow/scripts"]
-    assert (clone.root / "site/gpushmoo.pth").read_text().splitlines() == lent
+        assert process.stderr is not None
+        said = "bootstrap: another one is making .venv; waiting for it.\n"
+        assert process.stderr.readline() == said
+        assert not (tmp_path / "calls").exists()
+    assert process.communicate(timeout=600)[1] == ""
+    assert process.returncode == 0
+    assert (tmp_path / "calls").read_text().split() == ["venv", "pip"]
+    assert (tmp_path / ".venv/run.stamp").exists()
+    # The environment's Python imports the library of this clone.
+    lent = [f"{tmp_path}/workflow/scripts"]
+    assert (tmp_path / "site/gpushmoo.pth").read_text().splitlines() == lent

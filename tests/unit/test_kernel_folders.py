@@ -1,17 +1,20 @@
-"""Mistakes in a kernel's folder get the sentences that docs/mistakes.md says."""
+"""Kernel folders: mistakes get the sentences of docs/mistakes.md before or as they are measured."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT
+from fakes import Tiny
 from gpushmoo.core.dtypes import DTYPES
-from gpushmoo.core.errors import TypedError
+from gpushmoo.core.errors import BuildError, TypedError
 from gpushmoo.core.space import Cell, Problem, Version
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.builds import missing_entry
+from gpushmoo.devices.builds import kernel_source, missing_entry
 from gpushmoo.devices.machine_code.cubins import build_options, compile_cubin, parameter_sizes
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.planning.config_schema import ConfigError
@@ -55,7 +58,7 @@ KERNEL = {
     "no test of `y < height`": (" && y < height", ""),
 }
 CUDA_ONLY = 'no `extern "C"` in `kernel.cu`'
-# Refused as the folder is loaded; those above stand for these too.
+VIEW = "views = (type('V', (HeatMap,), {%s})('block_x', 'block_y'),)"
 DECLARED = [
     ('compile_axes = ("TILE")', "compile_axes are 'TILE', a single value; write ('TILE',), with"),
     ("compile_axes = 3", "compile_axes are 3, a single value"),
@@ -79,6 +82,24 @@ DECLARED = [
     ('axes = {"block_x": {"to_resident": "2", "points": 3}}', "write whole numbers as [8, 16]"),
     ('axes = {"block_x": {"from": 8, "to": 4}}', "'to' at least 'from'"),
     ('views = (HeatMap("blok_x", "block_y"),)', "shows 'blok_x', which is none of its axes: block"),
+    ('name = "yours"', "calls itself 'yours'"),
+    ('axes = {"height": [8]}', "axis 'height' has the name of a column"),
+    ('views = HeatMap("block_x", "block_y")', "views are HeatMap(x='block_x', y='block_y'"),
+    ('views = (HeatMap("block_x", "block_y"),) * 2', "views are both called 'heatmap-block_x-bl"),
+    ("views = (HeatMap,)", "is not an instance of View"),
+    (VIEW % "'each': ['dtyp']", "allowed: cache_state, dtype"),
+    (VIEW % "'label': lambda _: 1 / 0", "workload.py:14: ZeroDivisionError"),
+    (VIEW % "'label': lambda _: '../x'", "view 'heatmap-../x' must be called by letters"),
+]
+# Of the folder's text: what stands there, what was written instead.
+BROKEN = [
+    ('name = "reverse_rows"', "", "its WORKLOAD does not define 'name'"),
+    ('title = "Rows reversed"', "", "its WORKLOAD does not define 'title'"),
+    ("WORKLOAD = ReverseRows()", "WORKLOAD = 3", "WORKLOAD as 3; end it by the line: WORKLOAD = R"),
+    ("import numpy as np", "import no_such_module", "reverse_rows/workload.py:1: ModuleNotFound"),
+    ("import numpy as np", "import numpy as", "reverse_rows/workload.py:1: SyntaxError"),
+    ("    def launch(self", "    def start(self", ": TypeError"),
+    ("Rows reversed", "\udcf6", "reverse_rows/workload.py:7: SyntaxError: (unicode error)"),
 ]
 
 
@@ -95,7 +116,14 @@ def folder(tmp_path: Path) -> Path:
 def write_instead(file: Path, old: str, new: str) -> None:
     text = file.read_text()
     assert old in text
-    file.write_text(text.replace(old, new))
+    file.write_text(text.replace(old, new), errors="surrogateescape")
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(KernelFolderError) as caught:
+        load_kernel(folder)
+    assert folder.name in str(caught.value)
+    return str(caught.value)
 
 
 def told(folder: Path, device: Device, dtype: str = "float") -> str | None:
@@ -146,10 +174,41 @@ def test_what_cannot_be_meant_is_refused_when_the_folder_is_loaded(
 ) -> None:
     # What a class says twice counts as it was said last.
     write_instead(folder / "workload.py", "\n    def defines", f"    {line}\n\n    def defines")
-    with pytest.raises(KernelFolderError) as caught:
-        load_kernel(folder)
-    assert str(caught.value).startswith("Kernel 'reverse_rows': its ")
-    assert said in str(caught.value)
+    sentence = refused(folder)
+    assert sentence.startswith("Kernel 'reverse_rows': its ")
+    assert said in sentence
+
+
+@pytest.mark.parametrize(("old", "new", "said"), BROKEN)
+def test_a_broken_workload_is_refused_saying_what_is_wrong(
+    folder: Path, old: str, new: str, said: str
+) -> None:
+    write_instead(folder / "workload.py", old, new)
+    assert said in refused(folder)
+
+
+def test_name_that_no_path_of_the_workflow_can_carry_is_refused(folder: Path) -> None:
+    write_instead(folder / "workload.py", '"reverse_rows"', '"my-copy"')
+    assert "letters, digits and '_'" in refused(folder.rename(folder.with_name("my-copy")))
+
+
+def test_every_folder_with_a_workload_is_a_kernel(folder: Path) -> None:
+    (folder.parent / "notes").mkdir()
+    assert find_kernels([folder.parent]) == {"reverse_rows": folder}
+    assert load_kernel(folder).workload.name == "reverse_rows"
+    assert set(find_kernels([ROOT / "kernels", folder.parent])) >= {
+        "reverse_rows",
+        "copy2d_coalesced",
+    }
+
+
+def test_kernel_that_two_folders_hold_is_refused(folder: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(folder.parent)
+    assert set(find_kernels([folder.parent, link])) == {"reverse_rows"}
+    other = Path(shutil.copytree(folder.parent, tmp_path / "other"))
+    with pytest.raises(KernelFolderError, match="'reverse_rows' exists twice"):
+        find_kernels([folder.parent, other])
 
 
 def test_a_kernels_own_folder_among_the_kernel_folders_is_refused(folder: Path) -> None:
@@ -159,3 +218,59 @@ def test_a_kernels_own_folder_among_the_kernel_folders_is_refused(folder: Path) 
         f"kernel_folders: '{folder}' is a kernel's own folder; name the one that it lies in, "
         f"'{folder.parent}'."
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "counts"),
+    [
+        ("kernel.cl", "\n// A remark.\n", {".cl"}),
+        ("kernel.cu", "\n// A remark.\n", {".cu"}),
+        ("workload.py", "\nCHANGED = 1\n", {".cl", ".cu"}),
+        ("workload.py", "\n# A remark.\n", set()),
+        ("common.hpp", "#define X\n", {".cl", ".cu"}),
+        ("parts/table.inc", "1, 2\n", {".cl", ".cu"}),
+        ("parts/helper.py", "X = 1\n", {".cl", ".cu"}),
+        ("notes.md", "x", set()),
+        ("__pycache__/workload.cpython-311.pyc", "x", set()),
+        (".kernel.cl.swp", "x", set()),
+    ],
+)
+def test_digest_is_of_all_files_that_the_backend_in_use_compiles(
+    folder: Path, file: str, text: str, counts: set[str]
+) -> None:
+    kernel, path = load_kernel(folder), folder / file
+    before = {suffix: kernel.digest(suffix) for suffix in (".cl", ".cu", None)}
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a") as f:
+        f.write(text)
+    changed = {suffix for suffix, digest in before.items() if kernel.digest(suffix) != digest}
+    assert changed == counts | ({None} if counts else set())
+
+
+def test_a_source_of_another_backend_counts_where_it_is_included(folder: Path) -> None:
+    (folder / "common.h").write_text('  #include "kernel.cu"\n')
+    kernel = load_kernel(folder)
+    before = kernel.digest(".cl")
+    (folder / "kernel.cu").write_text("// Another.\n")
+    assert kernel.digest(".cl") != before
+
+
+def test_a_source_that_is_missing_or_no_text_is_a_failed_build(folder: Path) -> None:
+    assert kernel_source(folder, ".cl") == SOURCES["kernel.cl"]
+    with pytest.raises(
+        BuildError, match=r"^Kernel 'reverse_rows' has no kernel\.cu, .*s: kernel\.cl$"
+    ):
+        kernel_source(folder, ".cu")
+    (folder / "kernel.cu").write_bytes(b"// Gr\xc3\xb6\xc3\x9fe\n// Gr\xf6\xdfe\n")
+    with pytest.raises(BuildError, match=r"^kernel\.cu, line 2: not UTF-8; save it as that\.$"):
+        kernel_source(folder, ".cu")
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+def test_a_copy_has_input_of_every_type(dtype: str) -> None:
+    kind = DTYPES[dtype]
+    src = Tiny().inputs(Problem(40, 50), dtype, np.random.default_rng(1))["src"]
+    assert src.dtype == kind.scalar
+    assert src.shape == kind.shape(40, 50)
+    # Nothing that a memory path could compress.
+    assert len(np.unique(src)) > 200

@@ -171,7 +171,6 @@ def test_where_data_lie(share: float | None, expected: str) -> None:
     ("cost", "text", "bad"),
     [
         (None, "—", False),
-        (0.0, "0 %", False),
         (0.0004, "0 %", False),
         (-0.002, "−0.20 %", False),
         (0.068, "+6.8 %", True),

@@ -268,7 +268,7 @@ _ALIKE = ("device_name", "kernel", "dtype", "height", "width", "cache_state")
 
 
 def of_first_kind(advice: Sequence[Advice]) -> list[Advice]:
-    """The advice for each kernel and type in its first timing mode, in the order of LAUNCH_KINDS."""
+    """The advice for each kernel and type in its first timing mode (in LAUNCH_KINDS)."""
     first: dict[tuple[object, ...], Advice] = {}
     for a in sorted(advice, key=lambda a: LAUNCH_KINDS.index(a.group["launch_kind"])):
         first.setdefault(tuple(a.group[n] for n in _ALIKE[:3]), a)

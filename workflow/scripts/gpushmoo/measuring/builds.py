@@ -1,11 +1,11 @@
-"""What a kernel's versions are built into, and which cells a shard has on this device."""
+"""The programs of a kernel's versions, and the cells of a shard on this device."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Builds:
-    """Programs by the version's name; a version of which there is none maps to the reason.
+    """By a version's name its program, or the error in `failures`.
 
-    `machine_code` is what was seen in the versions' machine code, as the provenance holds it; None
-    where nobody looked. `compiled_here` says of versions that this process compiled in spite of a
-    build file why it did. `codes` are digests of machine code; "" where the runtime tells none.
+    `machine_code` is the provenance's account of the machine code, None if there is none.
+    `compiled_here` says why a version was compiled in spite of a build file. `codes` are digests of
+    the machine code.
     """
 
     programs: dict[str, Program] = field(default_factory=dict)
@@ -46,17 +46,17 @@ class Builds:
 
 @dataclass
 class HostProgram:
-    """Stands for a program where nothing runs on the device."""
+    """The program of a kernel that runs on the host."""
 
     options: str = ""
     log: str = ""
 
     def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
-        """1: the host runs one such kernel at a time."""
+        """1: the host runs one kernel at a time."""
         return 1
 
     def registers(self, entry: str) -> int | None:
-        """None: nothing runs on the device, so no registers are taken."""
+        """None: no registers of the device are taken."""
         return None
 
 
@@ -70,7 +70,7 @@ def build_variants(
 def build_versions(
     device: Device, folder: KernelFolder, dtype: str, versions: Sequence[Version]
 ) -> Builds:
-    """Compile each version for `device`; a compiler's message goes to the log, whole."""
+    """Compile each version for `device`; the compiler's messages go to the log."""
     builds = Builds()
     if not folder.workload.device_code:
         return Builds({version.name: HostProgram() for version in versions})
@@ -96,36 +96,51 @@ def programs_for(
     kernel_digest: str,
     options: tuple[str, ...] = (),
 ) -> Builds:
-    """The programs of these versions, loaded from `build`; what it lacks is compiled here.
+    """The programs of these versions, loaded from `build` or compiled here.
 
-    What is compiled here gets the compiler's `options` besides those of every build.
-    Raises DeviceError where `build` was made from another state of the kernel than the one with
-    this digest, and where it lacks code that cannot be compiled here.
+    `options` are additional ones for the compiler. Raises DeviceError if `build` was made of
+    sources with another digest, or lacks code that cannot be compiled here.
     """
     if not folder.workload.device_code:
         return build_versions(device, folder, dtype, versions)
     reason = None if build is None else _misfit(build, device, versions, kernel_digest)
-    if build is None or reason is not None:
-        made = _compiled_here(device, folder, dtype, versions, reason, options)
-    else:
-        made = {version: build.targets[device.target][version.name] for version in versions}
-    builds, anew = _loaded(device, folder, dtype, made, options)
-    if reason is not None:
-        anew = {version.name: reason for version in made}
-    told = {v.name: {"failure": b.failure, "entries": b.entries or []} for v, b in made.items()}
-    looked_at = any(b.entries is not None for b in made.values())
+    builds, made = Builds(), dict[str, VersionBuild]()
+    for version in versions:
+        name = version.name
+        if build is not None and reason is None:
+            made[name] = build.targets[device.target][name]
+        else:
+            made[name] = _compiled_here(device, folder, dtype, version, reason, options)
+        anew = reason
+        if (failure := made[name].error) is not None:
+            builds.failures[name] = failure
+        else:
+            try:
+                builds.programs[name] = device.load(made[name])
+            except BuildError as err:
+                # The runtime gave no machine code, or does not take it back.
+                if options:
+                    builds.failures[name] = err
+                else:
+                    anew = reason or str(err)
+                    compiled = build_versions(device, folder, dtype, [version])
+                    builds.programs.update(compiled.programs)
+                    builds.failures.update(compiled.failures)
+        if build is not None and anew is not None:
+            builds.compiled_here[name] = anew
+    seen = {n: {"failure": b.failure, "entries": b.entries or []} for n, b in made.items()}
+    any_seen = any(b.entries is not None for b in made.values())
     return replace(
         builds,
-        machine_code={"arch": device.target, "variants": told} if looked_at else None,
-        compiled_here=anew if build is not None else {},
-        codes={v.name: hashlib.sha256(b.code or b"").hexdigest()[:16] for v, b in made.items()},
+        machine_code={"arch": device.target, "variants": seen} if any_seen else None,
+        codes={n: hashlib.sha256(b.code or b"").hexdigest()[:16] for n, b in made.items()},
     )
 
 
 def _misfit(
     build: KernelBuild, device: Device, versions: Sequence[Version], kernel_digest: str
 ) -> str | None:
-    """Why the versions must be compiled here, as a clause; None where the build file has them."""
+    """Why the versions must be compiled here, as a clause; None if the build file has them."""
     if build.kernel_digest != kernel_digest:
         raise DeviceError(
             "The kernel's build file was made from another state of its sources; delete the run's "
@@ -142,63 +157,27 @@ def _compiled_here(
     device: Device,
     folder: KernelFolder,
     dtype: str,
-    versions: Sequence[Version],
+    version: Version,
     reason: str | None,
     options: tuple[str, ...],
-) -> dict[Version, VersionBuild]:
-    made, request, target = {}, device.request, device.target
-    if options:
-        request = replace(request, options=options)
-    for version in versions:
-        try:
-            made[version] = compile_here(request, folder, dtype, version, target)
-        except NoDeviceError as err:
-            if reason is None:
-                raise
-            raise DeviceError(f"{reason[0].upper()}{reason[1:]}, and: {err}") from err
-        if (failure := made[version].failure) is not None:
-            log.error("variant %s: %s\n%s", version.name, failure, made[version].log)
+) -> VersionBuild:
+    request = replace(device.request, options=options) if options else device.request
+    try:
+        made = compile_here(request, folder, dtype, version, device.target)
+    except NoDeviceError as err:
+        if reason is None:
+            raise
+        raise DeviceError(f"{reason[0].upper()}{reason[1:]}, and: {err}") from err
+    if made.failure is not None:
+        log.error("variant %s: %s\n%s", version.name, made.failure, made.log)
     return made
-
-
-def _loaded(
-    device: Device,
-    folder: KernelFolder,
-    dtype: str,
-    made: Mapping[Version, VersionBuild],
-    options: tuple[str, ...],
-) -> tuple[Builds, dict[str, str]]:
-    """The programs of what was compiled, and why a version had to be compiled anew all the same.
-
-    It is where the runtime gave no machine code, or does not take it back. With `options`, which
-    no device is told, such a version is refused.
-    """
-    builds = Builds()
-    anew: dict[Version, str] = {}
-    for version, build in made.items():
-        if build.error is not None:
-            builds.failures[version.name] = build.error
-            continue
-        try:
-            builds.programs[version.name] = device.load(build)
-        except BuildError as err:
-            if options:
-                builds.failures[version.name] = err
-            else:
-                anew[version] = str(err)
-    compiled = build_versions(device, folder, dtype, list(anew))
-    both = Builds(builds.programs | compiled.programs, builds.failures | compiled.failures)
-    return both, {version.name: reason for version, reason in anew.items()}
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def first_printf(folder: KernelFolder, suffix: str) -> str | None:
-    """``kernel.cl:12``, where the source or a header beside it calls printf; None where none does.
-
-    Whether that is compiled in is not looked at.
-    """
+    """The first call of printf in the source or a header, as ``kernel.cl:12``; None without one."""
     source = folder.path / f"kernel{suffix}"
     headers = sorted(p for p in folder.path.iterdir() if p.suffix in {".h", ".cuh"})
     for path in filter(Path.is_file, (source, *headers)):
@@ -219,7 +198,7 @@ def plan_cells(
 ) -> list[Cell]:
     """The cells of a shard, with axes resolved by this device's occupancy.
 
-    It is that of the first of `versions` that was built and can be launched.
+    The occupancy is that of the first of `versions` that was built and can be launched.
     """
     lone = Residency(device.info.units, 1)
     first = {name: expand_axis(spec, lone)[0] for name, spec in space.axes.items()}
@@ -237,7 +216,7 @@ def plan_cells(
         break
     residency = Residency(device.info.units, per_unit)
     most = folder.workload.most
-    # Values that the configuration itself names were checked with it.
+    # The configuration's own values were checked before.
     values = {
         name: [v for v in expand_axis(spec, residency) if v <= most.get(name, v)]
         for name, spec in space.axes.items()

@@ -1,4 +1,4 @@
-"""The measuring job: locks a device, has a shard or pairs measured, writes the shard's file."""
+"""The measuring job: measures a shard or pairs on a locked device, and writes the shard's file."""
 
 from __future__ import annotations
 
@@ -51,15 +51,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ShardTask:
-    """What a measuring job is to do, apart from where the result goes.
+    """A measuring job's input.
 
-    `params` are those of `run_plan.RunPlan`; `place` says which of how many shards this is, to a
-    person; device runtimes keep their caches in `cache`. `first` is what the first repeat wrote,
-    None if this is the first; `build` the kernel's build file, without which the measuring process
-    compiles, and `log_file` then has the compilers' messages. `earlier` is what may be taken over
-    from jobs before this one. The measuring process prints into `worker_log`, or where this one
-    does. `live` is the file for those who watch (see `progress`), None for none. `workers` start
-    the measuring processes.
+    `params` are those of `run_plan.RunPlan`. `place` is the shard's number and their count, for
+    messages. Device runtimes keep their caches in `cache`. `first` is the file of the first repeat,
+    None in the first. Without the kernel's build file `build` the measuring process compiles, and
+    the messages are in `log_file`. `earlier` has the cells of jobs before this one. The measuring
+    process prints into `worker_log`, or where this one prints. `live` is the file for watchers (see
+    `progress`). `workers` start the measuring processes.
     """
 
     params: Mapping[str, Any]
@@ -83,10 +82,7 @@ class MeasuredShard:
 
 
 def run_shard(task: ShardTask, out: Path, terminal: TextIO) -> None:
-    """Measure a shard and write its Parquet file to `out`.
-
-    Raises DeviceError when there is no device or a problem does not fit it, NotWrittenError.
-    """
+    """Measure a shard and write its Parquet file to `out`. Raises DeviceError, NotWrittenError."""
     shard = measure_shard(task, terminal)
     write_parquet(shard.table, out, shard.metadata)
     log.info("wrote %s", out)
@@ -95,10 +91,7 @@ def run_shard(task: ShardTask, out: Path, terminal: TextIO) -> None:
 
 
 def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
-    """Measure a shard.
-
-    Raises DeviceError when there is no device or a problem does not fit it.
-    """
+    """Measure a shard. Raises DeviceError when there is no device or a problem does not fit it."""
     params, earlier = task.params, task.earlier
     log.info("shard %s, repeat %d", params["shard"], params["repeat"])
     folder = load_kernel(ROOT / params["folder"])
@@ -143,7 +136,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
     shard = MeasuredShard(joined(new, reused.table), metadata)
     statuses = Counter(shard.table.column("status").to_pylist())
     if not statuses.keys().isdisjoint(FAULTS):
-        # What a faulty kernel left in the process costs no other kernel's cells.
+        # A faulty kernel may have left traces in the process.
         session.drop()
     progress.finish(", ".join(f"{n} {s}" for s, n in sorted(statuses.items())) or "no cells")
     return shard
@@ -151,7 +144,7 @@ def measure_shard(task: ShardTask, terminal: TextIO) -> MeasuredShard:
 
 @dataclass(frozen=True)
 class MeasuredPairs:
-    """What was opened, and how each of its pairs ended, in their order."""
+    """The message on the open device, and its pairs in their order."""
 
     opened: PairsOpened
     runs: Sequence[PairRun]
@@ -160,8 +153,8 @@ class MeasuredPairs:
 def measure_pairs(job: Job, label: str, terminal: TextIO) -> MeasuredPairs:
     """Measure all cells that two versions of one element type have in common.
 
-    `label` stands before what is said on `terminal`. Raises DeviceError when there is no device, or
-    a problem does not fit it.
+    `label` begins each line on `terminal`. Raises DeviceError when there is no device, or a problem
+    does not fit it.
     """
     with Session(job, label, terminal, Workers()) as session:
         worker, opened = session.begin()
@@ -185,9 +178,9 @@ def _label(folder: KernelFolder, params: Mapping[str, Any], place: tuple[int, in
 
 
 def _say_of_source(task: ShardTask, folder: KernelFolder, opened: Opened, terminal: TextIO) -> None:
-    """What was compiled here and what prints, said once for all parts of a sweep and dtype.
+    """Warn of versions compiled here and of a kernel that prints, once for a sweep and dtype.
 
-    What does not compile is said where no build file's job has said it.
+    Failures to compile are reported unless the build file's job has done so.
     """
     params = task.params
     if task.first is not None or params["shard"][0] != 0:
@@ -239,7 +232,7 @@ def _metadata(
 
 
 def _searches(result: ShardResult[CellRun]) -> list[dict[str, Any]]:
-    """How the searches of groups ended, in plain values."""
+    """The searches of groups in plain values."""
     return [
         {
             "height": searched.group.problem.height,
@@ -253,7 +246,7 @@ def _searches(result: ShardResult[CellRun]) -> list[dict[str, Any]]:
 
 
 def _resolved_axes(params: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
-    """The values of axes that depend on the device, where there are such axes."""
+    """The values of the axes that depend on the device, if there are any."""
     asked = [axis for axis, spec in sorted(params["axes"].items()) if asks_the_device(spec)]
     values = {axis: sorted({cell[axis] for cell in opened.cells}) for axis in asked}
     return {"resolved_axes": values} if values else {}

@@ -118,7 +118,7 @@ def _row(
 
 
 def _bytes(workload: Workload, cell: Cell) -> tuple[int, int, int]:
-    """The bytes that `cell` reads and writes, and of the runtime's copy; 0 if its workload fails."""
+    """Bytes that `cell` reads and writes, and of the runtime's copy; 0 if its workload fails."""
     try:
         copied = workload.bytes_copied(cell.problem, cell.dtype)
         return (*workload.bytes_moved(cell), copied)

@@ -8,12 +8,12 @@ of a launch, so that no clock has to be known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,7 @@ MEDIANS = ("median_s", "median_low_s", "median_high_s")
 TIMES = tuple(f"{DERIVED}{name}" for name in ("net_s", "net_low_s", "net_high_s"))
 SPAN, SEEN, HOP_S = (f"{DERIVED}{name}" for name in ("span", "seen", "hop_s"))
 
+_Some = TypeVar("_Some", bound=Sized)
 Values = Sequence[float] | npt.NDArray[np.float64]
 # Value, low, high, unit, and how they were found.
 Found = tuple[float, float, float, str, str]
@@ -117,9 +118,7 @@ def _latency(measured: MachineCells, inside: bool) -> Found:
         seen = rows[SEEN].where(warm, rows[SPAN])
         rows = rows[seen >= OUTSIDE * cache]
         where = f"at least {OUTSIDE:g} caches"
-    if rows.empty:
-        raise UndeterminedError(f"No single chain of the kernel 'chase' spans {where}.")
-    hops = rows[HOP_S]
+    hops = _needed(rows, f"No single chain of the kernel 'chase' spans {where}.")[HOP_S]
     how = f"Median time of a hop of one chain that spans {where}, over {len(rows)} cells."
     return float(hops.median()), float(hops.min()), float(hops.max()), "s", how
 
@@ -131,9 +130,7 @@ def _dispatch_lines(measured: MachineCells) -> list[tuple[int, Line]]:
         slope = _line(rows["blocks"] / rows["units"], rows)
         if slope is not None:
             found.append((-(-int(width) // WARP), slope))
-    if not found:
-        raise UndeterminedError("The kernel 'dispatch' was not measured with two grids.")
-    return found
+    return _needed(found, "The kernel 'dispatch' was not measured with two grids.")
 
 
 def _line(x: pd.Series, rows: pd.DataFrame) -> Line | None:
@@ -177,9 +174,8 @@ def _issue(measured: MachineCells) -> Found:
         slope = _line(cells["tiles"] / cells["units"], cells)
         if slope is not None and slope.slope > 0:
             found.append((*slope, int(width)))
-    if not found:
-        raise UndeterminedError("The kernel 'issue' was not measured with two numbers of steps.")
-    value, low, high, width = min(found)
+    why = "The kernel 'issue' was not measured with two numbers of steps."
+    value, low, high, width = min(_needed(found, why))
     how = (
         "Slope of the time over the multiply-adds of a multiprocessor's warps, in full grids of "
         f"blocks of {width} threads."
@@ -191,8 +187,7 @@ def _far(measured: MachineCells, kernel: str) -> pd.DataFrame:
     """The kernel's cells far outside of the cache, fastest first."""
     rows = measured.net(kernel)
     rows = rows[(rows[BYTES_TOUCHED] >= OUTSIDE * measured.cache) & (rows[TIMES[0]] > 0)]
-    if rows.empty:
-        raise UndeterminedError(f"No cell of '{kernel}' touches at least {OUTSIDE:g} caches.")
+    rows = _needed(rows, f"No cell of '{kernel}' touches at least {OUTSIDE:g} caches.")
     rows = rows.assign(**{RATE: rows[BYTES_TOUCHED] / rows[TIMES[0]]})
     return rows.sort_values(RATE, ascending=False)
 
@@ -223,11 +218,8 @@ def _cached(measured: MachineCells, kernel: str) -> Found:
         if cells[BYTES_TOUCHED].nunique() >= FEWEST_SIZES:
             largest = cells.loc[cells[BYTES_TOUCHED].idxmax()]
             found.append((-largest[BYTES_TOUCHED], largest[TIMES[0]], len(found), cells))
-    if not found:
-        raise UndeterminedError(
-            f"'{kernel}' was not measured at {FEWEST_SIZES} sizes of at most {WITHIN:g} caches."
-        )
-    cells = min(found)[-1]
+    why = f"'{kernel}' was not measured at {FEWEST_SIZES} sizes of at most {WITHIN:g} caches."
+    cells = min(_needed(found, why))[-1]
     slope = _line(cells[BYTES_TOUCHED], cells)
     assert slope is not None
     how = (
@@ -247,11 +239,8 @@ def _port(measured: MachineCells, kernel: str) -> Found:
         slope = _line(cells[BYTES_TOUCHED] / cells["blocks"], cells)
         if slope is not None and slope.low > 0:
             found.append((*_rate_of(slope), int(cells["blocks"].iloc[0])))
-    if not found:
-        raise UndeterminedError(
-            f"'{kernel}' was not measured with few blocks of two lengths inside of the cache."
-        )
-    value, low, high, blocks = max(found)
+    why = f"'{kernel}' was not measured with few blocks of two lengths inside of the cache."
+    value, low, high, blocks = max(_needed(found, why))
     how = (
         f"Slope of the time of '{kernel}' over the bytes of a block, where {blocks} blocks have a "
         "multiprocessor each."
@@ -262,12 +251,8 @@ def _port(measured: MachineCells, kernel: str) -> Found:
 def _turn(measured: MachineCells, unroll: int) -> Found:
     """How much longer than reading and writing apart the fastest copy takes."""
     rows = _far(measured, "global_copy")
-    rows = rows[rows["unroll"] == unroll]
-    if rows.empty:
-        raise UndeterminedError(
-            f"No cell of 'global_copy' with unroll {unroll} touches at least {OUTSIDE:g} caches."
-        )
-    cell = rows.iloc[0]
+    why = f"No cell of 'global_copy' with unroll {unroll} touches at least {OUTSIDE:g} caches."
+    cell = _needed(rows[rows["unroll"] == unroll], why).iloc[0]
     (read, *reads), (write, *writes) = (
         _bus(measured, kernel)[:3] for kernel in ("global_load", "global_store")
     )
@@ -287,18 +272,16 @@ def _end(
     cache: int, sizes: pd.Series, values: pd.Series, levels: tuple[float, float], how: str
 ) -> Found:
     """The place half way between the `levels` inside and outside, in units of the cache."""
-    found = half_way(sizes.to_numpy(), values.to_numpy(), *levels)
-    if found is None:
-        raise UndeterminedError("The curve over the footprint does not cross its middle.")
-    value, low, high = (size / cache for size in found)
+    found = half_way(sizes.to_numpy(), values.to_numpy(), *levels) or ()
+    why = "The curve over the footprint does not cross its middle."
+    value, low, high = (size / cache for size in _needed(found, why))
     return value, low, high, "1", how
 
 
 def _end_by_latency(measured: MachineCells) -> Found:
     rows, cache = measured.chains(), measured.cache
     rows = rows[(rows["cache_state"] == "warm") & (rows[SEEN] == rows[SPAN])]
-    if rows.empty:
-        raise UndeterminedError("No launch of the kernel 'chase' goes through its whole array.")
+    rows = _needed(rows, "No launch of the kernel 'chase' goes through its whole array.")
     rows = rows[rows["chains"] == rows["chains"].max()].sort_values(SPAN)
     near = rows[rows[SPAN] <= QUARTER * cache][HOP_S]
     far = rows[rows[SPAN] >= OUTSIDE * cache][HOP_S]
@@ -364,6 +347,13 @@ class UndeterminedError(Exception):
     """Why the cells do not tell a figure, as a sentence."""
 
 
+def _needed(found: _Some, why: str) -> _Some:
+    """What was `found`; raises UndeterminedError, which says `why`, where that is nothing."""
+    if not len(found):
+        raise UndeterminedError(why)
+    return found
+
+
 class MachineCells:
     """The verified cells, by kernel, with what a launch takes beyond its start."""
 
@@ -373,9 +363,7 @@ class MachineCells:
     def of(self, kernel: str) -> pd.DataFrame:
         """The kernel's cells. Raises UndeterminedError where there are none."""
         rows = self._cells[self._cells["kernel"] == kernel]
-        if rows.empty:
-            raise UndeterminedError(f"There is no verified cell of the kernel '{kernel}'.")
-        return rows
+        return _needed(rows, f"There is no verified cell of the kernel '{kernel}'.")
 
     @cached_property
     def cache(self) -> int:

@@ -1,4 +1,4 @@
-"""The contract of a backend: its module, its devices, and what devices of all backends do alike."""
+"""The contract of a backend: its module and its devices, with the code that all devices share."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _LIMIT_S = 600.0
 
 
 class MachineCodeError(DeviceError):
-    """Machine code does not do what is to be timed, or there is none; one sentence."""
+    """A version has no machine code with its timed accesses; one sentence."""
 
 
 def build_kernel(
@@ -70,7 +70,7 @@ def build_kernel(
 
 
 def failure_sentences(failures: Mapping[str, str]) -> list[str]:
-    """A sentence for each failure, with the versions that share it."""
+    """A sentence for each failure, with its versions."""
     named: dict[str, list[str]] = {}
     for name, failure in failures.items():
         named.setdefault(failure, []).append(name)
@@ -81,7 +81,7 @@ def failure_sentences(failures: Mapping[str, str]) -> list[str]:
 
 
 def refuse_failures(builds: Sequence[Path]) -> None:
-    """Raise MachineCodeError when a build file holds a variant that cannot be measured."""
+    """Raise MachineCodeError if a build file has a version that cannot be measured."""
     failures = sorted(
         f"{path.parent.name}, {path.stem}, {name}"
         for path in builds
@@ -96,7 +96,7 @@ def refuse_failures(builds: Sequence[Path]) -> None:
 def compile_here(
     request: BuildRequest, folder: KernelFolder, dtype: str, version: Version, target: str
 ) -> VersionBuild:
-    """The version compiled in this process, or why it is not. Raises NoDeviceError."""
+    """The version compiled in this process, or its failure. Raises NoDeviceError."""
     try:
         return functions_of(BACKENDS[request.backend]).compile_version(
             request, folder, dtype, version, target

@@ -1,7 +1,7 @@
-"""What a backend's compiler is asked for and what it made: the build file of a kernel and dtype.
+"""The build file of a kernel and dtype: requests to a backend's compiler, and its results.
 
-JSON with a sum of itself (see `storage.wholefile`). Code that several versions share stands in it
-once, in Base64, under its SHA-256 sum.
+JSON with a checksum (see `storage.wholefile`). Machine code is in Base64 under its SHA-256 sum, so
+that versions share it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ..storage.wholefile import DamagedFileError, read_json, write_json
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """For which devices a run's kernels are compiled.
+    """The devices to compile a run's kernels for.
 
     `device` is an index within the backend or ``all``; `cuda_arch` (``sm_90``) names a CUDA
-    architecture instead, for devices that are not on this host; compilers keep what they have
-    compiled in `cache`. `options` go to the compiler besides those of every build.
+    architecture instead, for devices of other hosts. `cache` is the compilers' folder. `options`
+    are additional options of the compiler.
     """
 
     backend: str
@@ -42,10 +42,10 @@ class BuildRequest:
 class VersionBuild:
     """One version of a kernel (`space.Version`), compiled for one kind of device.
 
-    `log` holds the compiler's messages. `failure` is one sentence with the status `status` of the
-    version's cells where they cannot be measured, else both are None. `code` is None for such a
-    version, and where the runtime hands out no machine code that it takes back. `entries` tell of
-    each kernel function what `sass.EntryCode` holds; None where no machine code was looked at.
+    `log` holds the compiler's messages. `failure`, one sentence, and `status` belong to a version
+    that cannot be measured. `code` is None for such a version, and if the runtime gives no reusable
+    machine code. `entries` has the fields of a `sass.EntryCode` for each kernel function; None if
+    machine code was not read.
     """
 
     compiler: str = ""
@@ -58,7 +58,7 @@ class VersionBuild:
 
     @property
     def error(self) -> TypedError | None:
-        """The failure, as an error that gives the version's cells their status."""
+        """The failure as an error."""
         if self.failure is None:
             return None
         if self.status == Status.WORKLOAD_FAILED:
@@ -71,7 +71,7 @@ class KernelBuild:
     """Builds of a kernel and dtype by target and name of the version.
 
     A target names the devices that run its code: an architecture (``sm_90``), or a device with its
-    runtime. `kernel_digest` is that of the kernel folder the code was made from.
+    runtime. `kernel_digest` identifies the sources.
     """
 
     kernel_digest: str
@@ -116,7 +116,7 @@ def read_build(path: Path) -> KernelBuild:
 def kernel_source(folder: Path, suffix: str) -> str:
     """The text of the kernel's ``kernel.cu`` or ``kernel.cl``.
 
-    Raises BuildError where there is none, and where it cannot be read as UTF-8.
+    Raises BuildError if it is missing or not UTF-8.
     """
     path = folder / f"kernel{suffix}"
     if not path.is_file():
@@ -137,7 +137,7 @@ def kernel_source(folder: Path, suffix: str) -> str:
 
 @dataclass(frozen=True)
 class CompiledCode:
-    """What a compiler made: code that a device loads, and the compiler's messages."""
+    """Code that a device loads, and the compiler's messages."""
 
     code: bytes
     log: str
@@ -146,9 +146,9 @@ class CompiledCode:
 def kept_code(
     parts: Sequence[str], folder: Path, compiled: Callable[[], CompiledCode]
 ) -> CompiledCode:
-    """The code that was made of `parts`, out of `folder`; `compiled` unless it is there undamaged.
+    """The code of `parts` out of `folder`; compiled if it is missing or damaged.
 
-    `parts` are all that decides about the code: source, options, target, compiler.
+    `parts` determine the code: source, options, target, compiler.
     """
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     path = folder / f"{key}.json"
@@ -160,7 +160,7 @@ def kept_code(
     return made
 
 
-# How compilers begin an error's line: ``1:12:5: error: `` (Intel), ``x.cl:12:5: error: `` (Clang),
+# The beginning of an error's line: ``1:12:5: error: `` (Intel), ``x.cl:12:5: error: `` (Clang),
 # ``x/kernel.cu(12): error: `` (NVRTC), ``error: x.cl:12:5: `` (PoCL 3).
 _ERROR_LINE = re.compile(
     r"^(?:\S*?(?:\((\d+)\)|:(\d+)(?::\d+)?): [a-z ]*error[^:]*: |error: \S+?:(\d+):\d+: )(.+)$",
@@ -168,12 +168,12 @@ _ERROR_LINE = re.compile(
 )
 
 
-# Characters that are kept of a compiler's message, half of them from its end.
+# Characters to keep of a compiler's message, half of them from its end.
 _MOST_LOG = 10**6
 
 
 def compile_error(source: str, log: str) -> BuildError:
-    """The error of the file `source` that did not compile, with the first line of `log` on it."""
+    """The error of the file `source`, with the first error in `log`."""
     if len(log) > _MOST_LOG:
         left_out = f"\n[{len(log) - _MOST_LOG} characters are left out here]\n"
         log = log[: _MOST_LOG // 2] + left_out + log[-_MOST_LOG // 2 :]
@@ -188,7 +188,7 @@ def compile_error(source: str, log: str) -> BuildError:
 
 
 def missing_entry(source: str, entry: str, there: Iterable[str], log: str) -> BuildError:
-    """The error of a launch of `entry`, which is not among the kernels of the file `source`."""
+    """The error of launching `entry`, which is none of the kernels in the file `source`."""
     names = sorted(there)
     if any(name.startswith(f"_Z{len(entry)}{entry}") for name in names):
         said = f"'{entry}' has another name in the machine code of C++; declare it extern \"C\""

@@ -1,11 +1,10 @@
 """Opens the device that a configuration asks for, and probes one in a process of its own.
 
-Run as a program it prints the facts of the chosen device as JSON."""
+Run as a program it prints the facts of the chosen device as a Python literal."""
 
 from __future__ import annotations
 
-import json
-import os
+import ast
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
-from ..core.paths import PACKAGE
+from ..core.paths import child_environment
 from .base import Device, DeviceInfo, functions_of
 
 PROBE_TIMEOUT_S = 60
@@ -25,9 +24,8 @@ PROBE_TIMEOUT_S = 60
 class DeviceChoice:
     """Which device to open.
 
-    `backend` is a name in the registry or ``auto``; `runtime` one of the backend's runtimes or
-    ``auto``, and of no meaning where it has only one. `cache` is the folder in which the runtimes
-    keep what they compile.
+    `backend` is a name in the registry or ``auto``; `runtime` is one of the backend's runtimes or
+    ``auto``, and ignored if it has only one. `cache` is the runtimes' folder.
     """
 
     backend: str
@@ -37,7 +35,7 @@ class DeviceChoice:
 
 
 def choice_of(params: Mapping[str, Any], cache: Path) -> DeviceChoice:
-    """The device that a job's parameters name; of ``device: all`` the first."""
+    """The device in a job's parameters; the first one for ``device: all``."""
     index = 0 if params["device"] == "all" else int(params["device"])
     return DeviceChoice(params["backend"], index, params["opencl_runtime"], cache)
 
@@ -57,10 +55,9 @@ def open_for_job(
 ) -> Device:
     """Open the device of a measuring job, locked.
 
-    `lock` gets index and UUID of the devices that may measure, locks one of them and returns its
-    index. With ``device: all`` these are all of a backend that lists them without opening any; of
-    another they are the first, as its runtimes may show one CPU under several names. Raises
-    NoDeviceError.
+    `lock` gets index and UUID of the candidates, locks one of them and returns its index. With
+    ``device: all`` the candidates are all devices of a backend that lists them unopened, else the
+    first device: OpenCL's runtimes may show one CPU under several names. Raises NoDeviceError.
     """
     choice = choice_of(params, cache)
     wanted = None if params["device"] == "all" else choice.index
@@ -73,18 +70,17 @@ def open_for_job(
 
 
 def probe(choice: DeviceChoice) -> DeviceInfo:
-    """Facts of the chosen device, asked in a subprocess with a time limit.
+    """Facts of the chosen device, from a subprocess with a time limit.
 
-    A broken runtime aborts or hangs its process, and one that was initialised must not be forked;
-    the caller's process stays clean. Raises NoDeviceError.
+    A broken runtime may abort or hang its process, and an initialised one forbids forking. Raises
+    NoDeviceError.
     """
     command = [sys.executable, "-m", "gpushmoo.devices.select"]
     command += [choice.backend, str(choice.index), choice.runtime, str(choice.cache)]
-    env = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     try:
         done = subprocess.run(
             command,
-            env=env,
+            env=child_environment(),
             capture_output=True,
             encoding="utf-8",
             errors="replace",
@@ -96,11 +92,7 @@ def probe(choice: DeviceChoice) -> DeviceInfo:
             f"The {choice.backend} runtime did not answer within {PROBE_TIMEOUT_S} s."
         ) from err
     if done.returncode == 0:
-        facts = json.loads(done.stdout.splitlines()[-1])
-        for name in ("max_block", "max_grid"):
-            facts[name] = tuple(facts[name])
-        facts["max_image"] = facts["max_image"] and tuple(facts["max_image"])
-        return DeviceInfo(**facts)
+        return DeviceInfo(**ast.literal_eval(done.stdout.splitlines()[-1]))
     last = (done.stderr.strip().splitlines() or ["no message"])[-1]
     if done.returncode < 0:
         last = (
@@ -110,9 +102,9 @@ def probe(choice: DeviceChoice) -> DeviceInfo:
 
 
 def resolve(choice: DeviceChoice) -> tuple[DeviceChoice, DeviceInfo]:
-    """The first that answers a probe where `choice` says ``auto``, and its facts.
+    """The first candidate for ``auto`` that answers a probe, and its facts.
 
-    Raises NoDeviceError with the reasons of all that were tried.
+    Raises NoDeviceError with the reasons of all candidates.
     """
     reasons = []
     for tried in _meant(choice):
@@ -124,9 +116,9 @@ def resolve(choice: DeviceChoice) -> tuple[DeviceChoice, DeviceInfo]:
 
 
 def _meant(choice: DeviceChoice) -> Iterator[DeviceChoice]:
-    """What ``auto`` may stand for, in the registry's order; last what seems to have no device.
+    """The candidates for ``auto``, in the registry's order; backends without a device last.
 
-    A probe that finds nothing takes a third of a second, and then only says why.
+    A probe without a device takes a third of a second.
     """
     names = sorted(BACKENDS, key=_seems_absent) if choice.backend == AUTO else [choice.backend]
     for name in names:
@@ -136,25 +128,20 @@ def _meant(choice: DeviceChoice) -> Iterator[DeviceChoice]:
 
 
 def _seems_absent(name: str) -> bool:
-    """Whether the backend says at once that a process here sees none of its devices."""
+    """Whether a process here seems to see none of the backend's devices."""
     backend = BACKENDS[name]
     return backend.claims_gpu and functions_of(backend).count_devices() == 0
 
 
-def to_json(info: DeviceInfo) -> str:
-    """The facts as one line of JSON."""
-    return json.dumps({**asdict(info), "extra": dict(info.extra)}, sort_keys=True)
-
-
 def main(argv: list[str]) -> int:
-    """Print the facts, or the one-sentence reason on stderr with exit status 1."""
+    """Print the facts, or one sentence on stderr with exit status 1."""
     backend, index, runtime, cache = argv
     try:
         device = open_device(DeviceChoice(backend, int(index), runtime, Path(cache)))
     except NoDeviceError as err:
         print(err, file=sys.stderr)
         return 1
-    print(to_json(device.info))
+    print(asdict(device.info))
     return 0
 
 

@@ -142,6 +142,6 @@ def compile_version(
 def _compiled(
     folder: Path, options: tuple[str, ...], arch: str, kept: Path
 ) -> tuple[CompiledCode, dict[str, EntryCode]]:
-    """Machine code and what is in it; versions that differ in their launches alone share them."""
+    """Machine code and its contents, shared by versions that differ in launches only."""
     made = cached_cubin(kernel_source(folder, ".cu"), folder.name, options, arch, kept)
     return made, disassembled(made.code, kept)

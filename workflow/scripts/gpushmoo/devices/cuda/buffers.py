@@ -14,7 +14,7 @@ from ...workloads.contract import TextureRef
 from ..base import Device
 from ..buffers import KERNELS, STRIDE, Found, Image, guard_word, zone_bytes
 
-# CuPy's own reduction to a scalar runs in one block: half a second for what takes milliseconds.
+# CuPy's own reduction to a scalar runs in one block: half a second instead of milliseconds.
 _COMPARE = """
 extern "C" __global__ void compare(const unsigned int *a, const unsigned int *b,
                                    unsigned long long n, unsigned long long *differing)
@@ -28,7 +28,7 @@ extern "C" __global__ void compare(const unsigned int *a, const unsigned int *b,
         atomicAdd(differing, mine);
 }
 """
-# CuPy would compile a kernel for it at run time, which takes a compiler beside every device.
+# CuPy would compile a kernel for it at run time.
 _PAINT = """
 extern "C" __global__ void paint(unsigned int *words, unsigned long long n, unsigned int value)
 {
@@ -130,7 +130,7 @@ _BITS = (8, 16, 32)
 
 
 def format_refusal(dtype: DType) -> str | None:
-    """Why there is no CUDA array of this type; None when there is."""
+    """Why CUDA has no array of this type; None if it has."""
     if dtype.lanes in _CHANNELS and 8 * dtype.scalar.itemsize in _BITS:
         return None
     return (
@@ -153,7 +153,7 @@ class CudaImage(Image):
         self._array = textures.CUDAarray(
             channels, problem.width, problem.height, 0, runtime.cudaArraySurfaceLoadStore
         )
-        # As CuPy wants it: the channels of a texel are neighbours in a row.
+        # For CuPy the channels of a texel are neighbours in a row.
         self._shape = (problem.height, problem.width * dtype.lanes)
         self.nbytes = problem.height * problem.width * dtype.itemsize
         self._resource = textures.ResourceDescriptor(
@@ -163,7 +163,7 @@ class CudaImage(Image):
         self._surface: Any = None
 
     def texture(self, ref: TextureRef) -> Any:
-        """The texture object that fetches as `ref` says; made once."""
+        """The texture object with the settings of `ref`; made once."""
         if ref not in self._textures:
             runtime, textures = self._cupy.cuda.runtime, self._cupy.cuda.texture
             mode = getattr(runtime, f"cudaAddressMode{ref.address.capitalize()}")
@@ -178,7 +178,7 @@ class CudaImage(Image):
         return self._textures[ref]
 
     def surface(self) -> Any:
-        """The surface object through which a kernel writes the image; made at the first call."""
+        """The surface object for writing; made once."""
         if self._surface is None:
             self._surface = self._cupy.cuda.texture.SurfaceObject(self._resource)
         return self._surface

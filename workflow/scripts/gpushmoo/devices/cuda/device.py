@@ -77,7 +77,7 @@ class CudaProgram:
 
 
 def _argument(argument: Argument, buffers: Mapping[str, Any]) -> Any:
-    """What CuPy takes for an argument of a launch: an array, a texture or surface, or a number."""
+    """CuPy's argument for a launch: an array, a texture, a surface or a number."""
     match argument:
         case BufferRef():
             return named(argument, buffers)
@@ -182,7 +182,7 @@ class CudaDevice(CudaBuffers):
         return lambda: function(launch.grid, launch.block, args, shared_mem=shared_bytes)
 
     def _checked(self, program: CudaProgram, launch: Launch) -> Any:
-        """The function of `launch`, which is within the device's and the function's limits."""
+        """The function of `launch`. Raises LaunchRefusedError beyond its or the device's limits."""
         check_limits(launch, self.info)
         function = program.function(launch.entry)
         if launch.threads > function.max_threads_per_block:
@@ -197,7 +197,7 @@ class CudaDevice(CudaBuffers):
         return function
 
     def _allow_shared(self, function: Any, n_bytes: int) -> None:
-        """Over 48 KiB a function must be told beforehand; what it may have is the device's."""
+        """Raise the function's limit beyond 48 KiB, up to the device's limit."""
         most = self._most_shared - int(function.shared_size_bytes)
         if n_bytes > most:
             raise LaunchRefusedError(
@@ -207,7 +207,7 @@ class CudaDevice(CudaBuffers):
             function.max_dynamic_shared_size_bytes = n_bytes
 
     def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> CudaBound:
-        """A function of cuBLAS. Raises LaunchRefusedError where there is none of that name."""
+        """A function of cuBLAS. Raises LaunchRefusedError for another name."""
         with self.translated():
             return CudaLibraryBound(self.timer, library_call(call, buffers))
 
@@ -226,16 +226,13 @@ class CudaDevice(CudaBuffers):
         return np.frombuffer(memory, flat.dtype, flat.size)
 
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
-        """All behind one spin: while the device takes one sample, the host queues the next.
-
-        Isolated ones are taken one by one.
-        """
+        """All behind one spin, except isolated ones."""
         if any(sample.met.launch_kind == "isolated" for sample in samples):
             return each_or_error(Sample.take, samples)
         return self.timer.time_all(samples)
 
     def prove_all(self, proofs: Sequence[Bound], witnesses: Witnesses) -> list[Proven | TypedError]:
-        """All are queued one behind the other; what the witnesses show is fetched once."""
+        """All are queued behind each other; the witnesses of all are fetched at once."""
         output, guarded, inputs = witnesses.output, witnesses.guarded, witnesses.inputs
         words = output.linear() if isinstance(output, CudaImage) else output
         # A row for each proof: the wrong words (64 bits), two words for each guarded buffer, one
@@ -276,7 +273,7 @@ class CudaDevice(CudaBuffers):
             ]
 
     def reading(self) -> Reading | None:
-        """What NVML tells; None without nvidia-ml-py."""
+        """From NVML; None without nvidia-ml-py."""
         return self._sensor.read() if self._sensor is not None else None
 
     def energy_mj(self) -> int | None:
@@ -287,8 +284,8 @@ class CudaDevice(CudaBuffers):
 def library_call(call: LibraryCall, buffers: Mapping[str, Any]) -> Callable[[], None]:
     """Queues `call` on the current stream.
 
-    ``dot`` is cublasSdot or cublasDdot. It is not `cupy.dot`, which multiplies into memory and adds
-    that up: twice the traffic. Raises LaunchRefusedError for another name.
+    ``dot`` is cublasSdot or cublasDdot. `cupy.dot` would store the products first: twice the
+    traffic. Raises LaunchRefusedError for another name.
     """
     if call.name != "dot":
         raise LaunchRefusedError(f"cuBLAS has no function '{call.name}'.")

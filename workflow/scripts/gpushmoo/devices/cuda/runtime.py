@@ -1,4 +1,4 @@
-"""CuPy's runtime and NVML: devices, their facts and clocks; errors in the protocol's words."""
+"""CuPy's runtime and NVML: devices, facts, clocks, and errors as `core.errors`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ..base import BASE, ClocksNotLockedError, DeviceInfo, LockedClocks, Reading
 _INSTALL = "install the extra 'cuda13' (or 'cuda12' for an older driver), e.g. by 'make cuda13'"
 
 
-# After these the context answers every call with the same error. CuPy tells the driver's names
-# (CUDA_ERROR_ILLEGAL_ADDRESS) or the runtime's (cudaErrorIllegalAddress).
+# Errors that end the context, by the driver's name (CUDA_ERROR_ILLEGAL_ADDRESS) or the runtime's
+# (cudaErrorIllegalAddress).
 _STICKY = (
     "ILLEGAL|LAUNCH_?FAIL|LAUNCH_?TIMEOUT|ASSERT|MISALIGNED|ECC|INVALID_?PC|INVALID_?ADDRESS"
     "|STACK_?ERROR|CONTAINED|DEVICE_?UNAVAILABLE|NO_?DEVICE"
@@ -76,9 +76,9 @@ def list_devices(wanted: int | None) -> tuple[tuple[int, str], ...]:
 
 
 def uuid_of(runtime: Any, index: int) -> str:
-    """``GPU-`` and 32 hex digits; where CuPy has fewer, these and the device's place on the bus.
+    """``GPU-`` and 32 hex digits, or fewer digits and the device's place on the bus.
 
-    CuPy hands the UUID over as a string of C, which ends at the first zero byte.
+    CuPy reads the UUID as a C string, which ends at the first zero byte.
     """
     found = bytes(runtime.getDeviceProperties(index)["uuid"][:16])
     place = "" if len(found) == 16 else f"-{runtime.deviceGetPCIBusId(index)}"
@@ -114,7 +114,7 @@ class Translate:
 
 
 def describe(cupy: Any, index: int) -> DeviceInfo:
-    """What CUDA tells about device `index`."""
+    """The facts of device `index`."""
     runtime = cupy.cuda.runtime
     p = runtime.getDeviceProperties(index)
     grid, block = p["maxGridSize"], p["maxThreadsDim"]
@@ -180,7 +180,7 @@ class NvmlSensor:
         self._handle = nvml.nvmlDeviceGetHandleByPciBusId(bus_id.encode())
 
     def read(self) -> Reading | None:
-        """The state now; None when the driver does not answer."""
+        """The state now; None without an answer of the driver."""
         n, handle = self._nvml, self._handle
         try:
             mask = n.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
@@ -195,7 +195,7 @@ class NvmlSensor:
             return None
 
     def energy_mj(self) -> int | None:
-        """Millijoules since the driver was loaded; None of a GPU that does not count them."""
+        """Millijoules since the driver was loaded; None if the GPU does not count them."""
         try:
             return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
         except self._nvml.NVMLError:
@@ -246,7 +246,7 @@ def free_clocks(uuid: str) -> None:
 
 
 def _why(nvml: Any, err: Exception) -> str:
-    """Why NVML does not do it, as the end of a sentence."""
+    """The reason of an error of NVML, as the end of a sentence."""
     if isinstance(err, nvml.NVMLError_NoPermission):
         return "the driver lets only the administrator set clocks"
     if isinstance(err, nvml.NVMLError_NotSupported):
@@ -271,7 +271,7 @@ def _opened(uuid: str) -> tuple[Any, Any]:
 
 
 def _handle(nvml: Any, uuid: str) -> Any:
-    """By the place on the bus where the UUID ends with one (it is not whole then)."""
+    """By the UUID, or by the place on the bus if the UUID is cut short."""
     whole = re.fullmatch(r"GPU-([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})(.{12})", uuid)
     if whole is not None:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{'-'.join(whole.groups())}".encode())

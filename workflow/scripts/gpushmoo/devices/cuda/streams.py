@@ -28,7 +28,7 @@ class CudaStream:
         translated: Callable[[], AbstractContextManager[None]],
         prepare: Callable[[Any, Launch, Mapping[str, Any]], Enqueue],
     ) -> None:
-        """`prepare` makes a launch of a program on buffers ready for the current stream."""
+        """`prepare` prepares a launch for the current stream."""
         self._cupy, self._translated, self._prepare = cupy, translated, prepare
         with translated():
             self._stream = cupy.cuda.Stream(non_blocking=True)
@@ -97,11 +97,10 @@ _ALL_ONES = 0xFF
 
 @dataclass(frozen=True)
 class _Ready:
-    """A piece: host address and bytes of each input, and its launch but for device addresses.
+    """A piece: host address and bytes of each input, and a launch without device addresses.
 
-    `values` holds the arguments, eight bytes each, `pointers` their addresses; `inputs` and
-    `results` are the places among them that take the address of an input (in the order of
-    `sources`) and of the partial results.
+    `values` holds the arguments, eight bytes each, `pointers` their addresses. `inputs` are pairs
+    of a place in `values` and an index into `sources`; `results` are places of the partial results.
     """
 
     sources: tuple[tuple[int, int], ...]
@@ -116,7 +115,7 @@ class _Ready:
 
 
 class CudaInTurn:
-    """See `InTurn`. Stream and memory calls are those of CUDA's runtime, launches the driver's."""
+    """An `InTurn` by calls of CUDA's runtime and, for launches, of the driver."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from ...core.space import USUAL, Condition
 from ..base import DeviceInfo, Sample, each_or_error, flush_bytes
 from .runtime import Translate
 
-# One thread that keeps the stream busy while the host queues what is to be timed.
+# One thread that keeps the stream busy while the host queues a sample.
 SPIN_SOURCE = """
 extern "C" __global__ void spin(long long cycles)
 {
@@ -25,7 +25,7 @@ extern "C" __global__ void spin(long long cycles)
         ;
 }
 """
-# Tried in turn while the host is too slow to queue a launch behind the spin.
+# Tried in turn while the host is too slow.
 SPINS_US = (50, 200, 1000, 10000)
 
 
@@ -33,15 +33,15 @@ log = logging.getLogger(__name__)
 
 
 def _nothing() -> None:
-    """What is done before launches that need nothing done before."""
+    """No step before the timed ones."""
 
 
 @dataclass(frozen=True)
 class Steps:
     """How a sample is taken: `before` untimed, then `timed` between two events, `times` over.
 
-    What is timed holds so many `launches`. `isolated`: it finds the device idle, that is, what is
-    done `before` was waited for.
+    The timed step holds so many `launches`. `isolated` ones find the device idle: the step `before`
+    is waited for.
     """
 
     before: Callable[[], None]
@@ -53,7 +53,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Queued:
-    """A sample on its way; `late` when the device had to wait for the host."""
+    """A queued sample; `late` if the device had to wait for the host."""
 
     elapsed_ms: Callable[[Any, Any], float]
     steps: Steps
@@ -61,13 +61,13 @@ class Queued:
     late: bool
 
     def seconds(self) -> float:
-        """Per launch, once the device is through."""
+        """Per launch, once the device has finished."""
         total_ms = sum(float(self.elapsed_ms(start, stop)) for start, stop in self.events)
         return total_ms * 1e-3 / (self.steps.times * self.steps.launches)
 
 
 class EventTimer:
-    """Times what is queued on one stream, by events and behind a kernel that spins meanwhile."""
+    """Times commands on one stream, by events behind a kernel that spins meanwhile."""
 
     def __init__(
         self,
@@ -77,19 +77,19 @@ class EventTimer:
         info: DeviceInfo,
         translated: Callable[[], Translate],
     ) -> None:
-        """`spin` is the kernel of SPIN_SOURCE; `translated` gives what translates errors."""
+        """`spin` is the kernel of SPIN_SOURCE; `translated` makes a translator of errors."""
         self._cupy, self._spin, self.stream, self._info = cupy, spin, stream, info
         self.translated = translated
         self._events: list[tuple[Any, Any]] = []
         self._filler: Any = None
 
     def time(self, steps: Steps) -> float:
-        """Seconds per launch, by events around what is timed.
+        """Seconds per launch, by events around the timed step.
 
-        The device first spins, so that events and launches are all queued behind the spin and
-        follow each other without waiting for the host. Where the host was too slow all the same,
-        the sample is taken again behind a longer spin. The one thread that spins leaves the device
-        as idle as an isolated launch shall find it, and the host's time of launching out of that.
+        The device spins while the host queues events and launches, which then follow each other
+        without waiting for the host. If the host was too slow, the sample is repeated behind a
+        longer spin. The spinning thread leaves the device as idle as an isolated launch must find
+        it, and hides the host's time of launching.
         """
         if steps.isolated and steps.times > 1:
             once = replace(steps, times=1)
@@ -136,7 +136,7 @@ class EventTimer:
         return self.time(queued.steps) if queued.late else queued.seconds()
 
     def spin(self, microseconds: int) -> None:
-        """Queue a kernel that takes about so long at the highest clock."""
+        """Queue a kernel of about this length at the highest clock."""
         self._spin((1,), (1,), (np.int64(self._info.core_clock_mhz * microseconds),))
 
     def _queue(self, steps: Steps, place: int) -> Queued:
@@ -153,14 +153,14 @@ class EventTimer:
         return Queued(self._cupy.cuda.get_elapsed_time, steps, events, late)
 
     def event_pairs(self, n: int) -> list[tuple[Any, Any]]:
-        """The first `n` of its pairs of events, each for the begin and the end of something."""
+        """`n` pairs of events for begin and end."""
         event = self._cupy.cuda.Event
         while len(self._events) < n:
             self._events.append((event(), event()))
         return self._events[:n]
 
     def flush(self) -> None:
-        """Queue writes that leave nothing else in the L2 cache."""
+        """Queue writes that fill the L2 cache."""
         if self._filler is None:
             words = flush_bytes(self._info) // 4
             self._filler = self._cupy.empty(words, dtype=np.uint32)
@@ -168,7 +168,7 @@ class EventTimer:
 
 
 class CudaBound:
-    """A launch on one stream; where a graph holds several, it is captured once and replayed."""
+    """A launch on one stream. A graph of several is captured once and replayed."""
 
     def __init__(self, timer: EventTimer, enqueue: Callable[[], None]) -> None:
         self._timer, self.enqueue = timer, enqueue
@@ -181,15 +181,14 @@ class CudaBound:
             self._timer.stream.synchronize()
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
-        """Seconds per launch, by pairs of events: one around all, or one around each (`steps`)."""
+        """Seconds per launch, by one pair of events or one around each launch (see `steps`)."""
         return self._timer.time(self.steps(launches, met))
 
     def steps(self, launches: int, met: Condition) -> Steps:
-        """How a sample is taken. Raises LaunchRefusedError where there is no such graph.
+        """How a sample is taken. Raises LaunchRefusedError if there is no such graph.
 
-        What is flushed, or isolated, is timed launch by launch. Several warm launches are short
-        ones, or follow each other: an untimed launch before them has the L2 cache hold what they
-        leave in it.
+        Flushed or isolated launches are timed one by one. An untimed launch before several warm
+        ones fills the L2 cache as they leave it.
         """
         kind = met.launch_kind
         before = self.enqueue if launches > 1 else _nothing
@@ -226,10 +225,7 @@ class CudaBound:
 
 
 class CudaLibraryBound(CudaBound):
-    """Calls of a library, which CuPy does not let a graph capture: they are queued one by one.
-
-    Where the host is slower than the device, the sample is taken behind a longer spin.
-    """
+    """Calls of a library, queued one by one: CuPy lets no graph capture them."""
 
     def steps(self, launches: int, met: Condition) -> Steps:
         """Like launches, but a graph is refused and ``back_to_back`` calls share a stream."""

@@ -1,1 +1,1 @@
-"""CUDA kernels compiled without a device, and what the compiler made of them."""
+"""CUDA kernels compiled without a device, and the contents of their machine code."""

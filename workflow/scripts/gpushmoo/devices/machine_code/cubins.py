@@ -21,7 +21,7 @@ from ...workloads.loader import KernelFolder
 from ..builds import CompiledCode, compile_error, kept_code, kernel_source
 from .sass import EntryCode, listing, parse
 
-# What CUDA C++ calls an element type by another name than its own.
+# Names of element types in CUDA C++ that differ from ours.
 _TYPES = {"unorm8": "unsigned char", "unorm8x4": "uchar4"}
 
 _INSTALL = "install the extra 'cuda13' (or 'cuda12' for an older driver)"
@@ -87,7 +87,7 @@ def _check_arch(nvrtc: Any, arch: str) -> None:
     match = re.fullmatch(r"sm_(\d+)[af]?", arch)
     if match is not None and int(match[1]) in known:
         return
-    # CUDA 13 dropped what came before 7.5.
+    # CUDA 13 dropped capabilities below 7.5.
     older = match is not None and int(match[1]) < known[0]
     advice = "install the extra 'cuda12'" if older else "install a newer extra 'cuda13'"
     capabilities = ", ".join(f"{n // 10}.{n % 10}" for n in known)
@@ -106,8 +106,8 @@ def _answer(reply: tuple[Any, ...]) -> Any:
 
 
 def _read(size_of: Any, read: Any, program: Any) -> bytes:
-    """A result of `program` that NVRTC writes into a buffer of the caller."""
-    # Not bytes: those of one blank are one object for all of Python, and a log may be that short.
+    """A result of `program` that NVRTC writes into a buffer."""
+    # Not bytes: Python shares bytes objects of one character, and a log may be that short.
     buffer = bytearray(_answer(size_of(program)))
     _answer(read(program, buffer))
     return bytes(buffer)
@@ -116,19 +116,16 @@ def _read(size_of: Any, read: Any, program: Any) -> bytes:
 def cached_cubin(
     source: str, name: str, options: Sequence[str], arch: str, cache: Path
 ) -> CompiledCode:
-    """The machine code of `source` out of `cache`, compiled unless it is there undamaged.
-
-    Raises what `compile_cubin` does.
-    """
+    """The machine code of `source` out of `cache`; see `kept_code`. Raises as `compile_cubin`."""
     parts = (source, *options, arch, nvrtc_version())
     compiled = partial(compile_cubin, source, name, options, arch)
     return kept_code(parts, cache / "cubin", compiled)
 
 
 def disassembled(code: bytes, cache: Path) -> dict[str, EntryCode]:
-    """What is in the machine code of each kernel; nvdisasm's text is kept, it takes half a second.
+    """The contents of each kernel's machine code. nvdisasm's text, which takes 0.5 s, is kept.
 
-    Raises what `listing` does.
+    Raises as `listing` does.
     """
 
     def text() -> CompiledCode:
@@ -149,7 +146,7 @@ def stored_cubin(code: bytes, cache: Path) -> Path:
 def version_code(
     folder: KernelFolder, dtype: str, version: Version, arch: str
 ) -> dict[str, EntryCode]:
-    """What is in the machine code of each of the version's functions, for an `arch` as ``sm_90``.
+    """The contents of the machine code of each of the version's functions, for ``sm_90`` say.
 
     Raises BuildError, WorkloadError, or NoDeviceError without a compiler or a disassembler.
     """
@@ -168,7 +165,7 @@ _PARAMETER = 0x17
 def parameter_sizes(cubin: bytes) -> dict[str, tuple[int, ...]]:
     """Bytes of each parameter of every kernel of a cubin, by the kernel's name.
 
-    Empty for what is no ELF file of 64 bits.
+    Empty for other files than ELF of 64 bits.
     """
     if cubin[:5] != b"\x7fELF\x02":
         return {}
@@ -180,7 +177,7 @@ def parameter_sizes(cubin: bytes) -> dict[str, tuple[int, ...]]:
 
 
 def passed(launch: Launch) -> tuple[Argument, ...]:
-    """The arguments that a kernel has parameters for: all but its shared memory."""
+    """The arguments with a kernel's parameter: all but its shared memory."""
     return tuple(a for a in launch.args if not isinstance(a, SharedMemory))
 
 

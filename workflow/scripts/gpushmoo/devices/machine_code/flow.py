@@ -42,7 +42,7 @@ class Instruction:
         )
 
     def never_runs(self) -> bool:
-        """Whether the guard is false, whatever happens."""
+        """Whether the guard is always false."""
         # ptxas puts `@!PT LDS RZ, [RZ]` before asynchronous copies.
         return self.guard in {"@!PT", "@!UPT"}
 
@@ -212,7 +212,7 @@ def _loops(ahead: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
     return found
 
 
-# What an instruction does to memory: kind and width in bytes of its access, None for all others.
+# Kind and width in bytes of the memory access of an instruction, if it has one.
 AccessOf = Callable[[Instruction], tuple[str, int] | None]
 
 

@@ -1,7 +1,7 @@
-"""What the compiler made of a kernel: its memory accesses, read from the machine code by nvdisasm.
+"""The memory accesses of a kernel, read from its machine code by nvdisasm.
 
-A timed kernel whose loads were optimised away, narrowed or moved out of their loop is fast for the
-wrong reason, and its result may still be right. Only the machine code tells.
+A kernel whose loads were optimised away, narrowed or moved out of their loop is fast for the wrong
+reason, with a right result. Only the machine code shows this.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _access(instruction: Instruction) -> tuple[str, str, int] | None:
 
 
 def complaints(code: EntryCode, expected: Sequence[Access]) -> list[str]:
-    """A sentence for each of `expected` that the machine code does not hold as it should."""
+    """A sentence for each of `expected` that the machine code lacks."""
     held = ", ".join(map(_describe, code.accesses)) or "no load and no store"
     return [
         f"Kernel '{code.entry}': expected {_wanted(want)}, but {fault}; the machine code holds "
@@ -212,7 +212,7 @@ def complaints(code: EntryCode, expected: Sequence[Access]) -> list[str]:
 
 
 def _fault(code: EntryCode, want: Access) -> str | None:
-    """What became of `want`; None when the code holds it."""
+    """The fate of `want`; None if the code holds it."""
     here = [a for a in code.accesses if a.kind == want.kind and _may_be(a.space, want.space)]
     fitting = [a for a in here if want.width in (None, a.width)]
     looped = sum(a.in_loop for a in fitting)
@@ -231,7 +231,7 @@ def _fault(code: EntryCode, want: Access) -> str | None:
 
 
 def _may_be(space: str, wanted: str | None) -> bool:
-    """Whether an access in `space` may be the wanted one; a generic one may be a global one."""
+    """Whether an access in `space` may be the wanted one. A generic one may be global."""
     if wanted is None:
         return space != "shared"
     return space == wanted or (space, wanted) == ("generic", "global")
@@ -256,10 +256,9 @@ log = logging.getLogger(__name__)
 def failed_check(
     folder: KernelFolder, dtype: str, variant: str, entries: Iterable[EntryCode]
 ) -> str | None:
-    """Why this code must not be timed, in one sentence; None where it does what it should.
+    """Why this code must not be timed, in one sentence; None if it may be.
 
-    It must not where a timed access is not in it as the workload says, and where the workload fails
-    to say so. All complaints go to the log.
+    It lacks an access of the workload's, or the workload fails. All complaints go to the log.
     """
     accesses = folder.workload.accesses
     try:

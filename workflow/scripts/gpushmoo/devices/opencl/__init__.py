@@ -1,1 +1,1 @@
-"""Whatever an OpenCL runtime offers, by way of pyopencl."""
+"""The OpenCL backend, by pyopencl."""

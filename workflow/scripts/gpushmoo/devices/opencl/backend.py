@@ -31,11 +31,11 @@ def open_device(index: int, runtime: str, cache: Path) -> Device:
 
 
 def list_devices(wanted: int | None) -> None:
-    """None: OpenCL tells a device's identity only once it is open."""
+    """None: OpenCL knows a device's identity only once it is open."""
 
 
 def targets(request: BuildRequest) -> tuple[str, ...]:
-    """The device that is asked for, with its runtime. Raises NoDeviceError."""
+    """The requested device with its runtime. Raises NoDeviceError."""
     return (target_of(_context(request)[1].devices[0]),)
 
 
@@ -44,7 +44,7 @@ def compile_version(
 ) -> VersionBuild:
     """Build `version` and take its binary. Raises BuildError, WorkloadError or NoDeviceError.
 
-    There is no `code` where the runtime gives no binary, or none that it takes back.
+    There is no `code` if the runtime gives no binary that it takes back.
     """
     cl, context = _context(request)
     options = build_options(DTYPES[dtype], folder.workload.macros(dtype, version))

@@ -75,7 +75,7 @@ class OpenCLBuffers(Device):
             flags = self._cl.mem_flags.READ_WRITE
             whole = self._cl.Buffer(self._context, flags, nbytes + 2 * zone)
             buffer = whole.get_sub_region(zone, nbytes)
-        # Kept here: pyopencl releases what it is asked for as the buffer's parent once too often.
+        # pyopencl would release the buffer's own parent once too often.
         buffer.whole = whole
         self.guard(buffer)
         return buffer
@@ -133,7 +133,7 @@ _ORDERS = {1: "R", 2: "RG", 4: "RGBA"}
 
 
 def image_format(cl: Any, dtype: DType) -> Any | None:
-    """The format of images of this type; None where OpenCL has none that a kernel reads as floats.
+    """The format of images of this type; None without one that a kernel reads as floats.
 
     OpenCL 1.2 has no double, and its three-channel formats are packed ones.
     """
@@ -189,9 +189,9 @@ class OpenCLImage(Image):
 
 
 def _whole(buffer: Any) -> tuple[Any, int]:
-    """The buffer that `buffer` is a part of, if any, and where in it that part begins, in bytes.
+    """The allocation of `buffer` and its offset there, in bytes.
 
-    PoCL 3.0 ends the process when an image is copied to or from a part of a buffer.
+    PoCL 3.0 ends the process if an image is copied to or from a sub-buffer.
     """
     whole = getattr(buffer, "whole", None)
     return (buffer, 0) if whole is None else (whole, zone_bytes(buffer.size))

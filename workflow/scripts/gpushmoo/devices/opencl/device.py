@@ -51,7 +51,7 @@ Enqueue = Callable[[Any], Any]
 
 
 class OpenCLProgram:
-    """A built OpenCL program; kernel objects are kept, fetching them again is slow."""
+    """A built OpenCL program. Kernel objects are kept: fetching them again is slow."""
 
     def __init__(self, cl: Any, program: Any, options: str, log: str) -> None:
         self._cl, self._program = cl, program
@@ -194,7 +194,7 @@ class OpenCLStream:
         enqueue = self._prepare(program, launch, buffers)
         with self._translated():
             enqueue(self._queue)
-            # A runtime may hold what was queued back until someone waits.
+            # A runtime may delay commands until someone waits.
             self._queue.flush()
 
     def mark(self) -> Mark:
@@ -240,7 +240,7 @@ class OpenCLDevice(OpenCLBuffers):
         self.info = describe(cl, device, index)
 
     def _self_test(self) -> None:
-        """Run a kernel once: a runtime may list a device that it cannot generate code for."""
+        """Run a kernel: a runtime may list a device that it cannot compile for."""
         a, b = np.arange(64, dtype=np.uint32), np.arange(64, dtype=np.uint32)
         b[7] += 1
         if self.mismatches(self.upload(a), self.upload(b)) != 1:
@@ -271,7 +271,7 @@ class OpenCLDevice(OpenCLBuffers):
         self._cl.enqueue_fill_buffer(self._queue, self._filler, fill, 0, self._filler.size).wait()
 
     def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
-        """Why there is no such image: none at all, its size, or its type."""
+        """No images at all, the size, or the type."""
         refusal = image_refusal(self.info, problem)
         return refusal or format_refusal(self._cl, self._context, dtype)
 

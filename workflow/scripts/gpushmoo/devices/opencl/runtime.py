@@ -1,4 +1,4 @@
-"""OpenCL's runtimes: settings before pyopencl is imported, devices with their facts, programs."""
+"""OpenCL's runtimes: settings before the import of pyopencl, devices, facts, programs."""
 
 from __future__ import annotations
 
@@ -55,8 +55,7 @@ def _vendors(cache: Path, name: str, library: Path | None) -> Path:
     folder = cache / f"vendors-{name}"
     folder.mkdir(exist_ok=True)
     path, line = folder / f"{name}.icd", f"{library}\n".encode()
-    # Other jobs may read the file at this moment: it is never half there. Nor is what is written
-    # beside it seen: of a folder OpenCL reads what ends in ``.icd``.
+    # Other jobs may read the file at this moment, so it is written whole.
     if library is not None and not (path.is_file() and path.read_bytes() == line):
         write_whole(path, line)
     return folder
@@ -76,7 +75,7 @@ def _intel_library() -> Path | None:
 
 
 def runtime_settings(platform_name: str) -> dict[str, str]:
-    """The settings in force that change what this platform measures, for the provenance."""
+    """The active settings that affect this platform, for the provenance."""
     prefix = "POCL_" if PLATFORM_NAMES["pocl"] in platform_name else "DPCPP_"
     return {n: os.environ[n] for n in sorted(SETTINGS) if n.startswith(prefix) and n in os.environ}
 
@@ -105,10 +104,7 @@ def find_device(cl: Any, runtime: str, index: int) -> Any:
 
 
 def _last_level_cache() -> int:
-    """Bytes of the CPU's last cache level as Linux tells; 0 when it does not.
-
-    OpenCL runtimes disagree about which level they report.
-    """
+    """Bytes of the CPU's last cache level by Linux, or 0. OpenCL runtimes report other levels."""
     sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
     return max(
         (int(p.read_text(encoding="utf-8").strip().rstrip("K")) * 1024 for p in sizes), default=0
@@ -144,8 +140,8 @@ def describe(cl: Any, d: Any, index: int) -> DeviceInfo:
     )
 
 
-# What kernel.cl calls an element type by another name than its own. OpenCL's float3 takes 16 bytes:
-# kernel.cl declares the packed structure itself.
+# Names of element types in kernel.cl that differ from ours. OpenCL's float3 takes 16 bytes, so
+# kernel.cl declares a packed structure.
 _TYPES = {"float3": "packed_float3", "unorm8": "uchar", "unorm8x4": "uchar4"}
 
 
@@ -162,7 +158,7 @@ def import_pyopencl(runtime: str, cache: Path) -> Any:
 
 
 def target_of(device: Any) -> str:
-    """Names what a binary of the device's runtime is for: this version of it and such a device."""
+    """The runtime with its version and the device: a binary is for both."""
     platform = device.platform
     names = (platform.name, platform.version, device.driver_version, device.name)
     return ", ".join(name.strip() for name in names)
@@ -180,13 +176,12 @@ def build_source(
 ) -> tuple[Any, str]:
     """The program of a folder's ``kernel.cl``, and the compiler's messages. Raises BuildError.
 
-    Where pyopencl has kept a binary the program is that, with other messages, unless it is to be
-    compiled `anew`.
+    pyopencl may return a kept binary with other messages, unless it is compiled `anew`.
     """
     program = cl.Program(context, kernel_source(folder, ".cl"))
     if anew:
         with warnings.catch_warnings():
-            # "Pre-build attribute access defeats compiler caching": that is what it is for.
+            # "Pre-build attribute access defeats compiler caching": so it shall.
             warnings.simplefilter("ignore")
             program.get_info(cl.program_info.SOURCE)
     try:

@@ -68,7 +68,7 @@ def examples(in_test: int) -> int:
 FIRST = (
     *("test_complete_run", "test_cuda_compiles", "test_whole_runs", "test_blocks"),
     *("test_what_runs_again", "test_faults", "test_user_kernel", "test_processes"),
-    *("test_devices", "test_killed_run", "test_bad_config", "test_build_rule", "test_config"),
+    *("test_devices", "test_targets", "test_bad_config", "test_build_rule", "test_config"),
     *("test_profiles", "test_figures", "test_summation", "test_dot_products"),
     "test_report",
     # Of the documents.

@@ -44,7 +44,11 @@ def build(project: Project) -> tuple[int, str]:
     return outcome.status, outcome.text
 
 
-def test_facts_of_every_entry_are_recorded(bare: Project) -> None:
+def test_facts_of_every_entry_are_recorded_and_code_that_is_not_timed_is_named(
+    bare: Project,
+) -> None:
+    jobs = bare.plan("cells", config=(bare.write_config("c.yaml", CONFIG),))
+    assert (jobs["build_kernel"], jobs["measure"]) == (1, 1)
     status, text = build(bare)
     assert status == 0, text
     (element,) = read_build(bare.root / BUILT).targets["sm_90"].values()
@@ -57,10 +61,7 @@ def test_facts_of_every_entry_are_recorded(bare: Project) -> None:
     assert accesses == {("load", 16), ("store", 16)}
     assert entries["copy_element"]["spill_loads"] == 0
     assert 0 < entries["copy_element"]["registers"] <= 255
-
-
-def test_kernel_that_does_not_do_what_is_timed_is_named_and_recorded(bare: Project) -> None:
-    """It stores a constant: nothing is left to load."""
+    # It stores a constant: nothing is left to load.
     line, fault = "dst[y * width + x] = src[y * width + x];", "optimised away"
     source = bare.root / "kernels/copy2d_coalesced/kernel.cu"
     text = source.read_text()
@@ -80,11 +81,6 @@ def test_kernel_that_does_not_do_what_is_timed_is_named_and_recorded(bare: Proje
     assert fault in str(made.failure)
     for entry in ("'copy_element'", "'copy_tile'"):
         assert entry in (bare.root / log).read_text()
-
-
-def test_a_measurement_brings_its_build_along(bare: Project) -> None:
-    jobs = bare.plan("cells", config=(bare.write_config("c.yaml", CONFIG),))
-    assert (jobs["build_kernel"], jobs["measure"]) == (1, 1)
 
 
 def test_a_run_loads_what_it_built_and_a_changed_kernel_measures(bare: Project) -> None:

@@ -2,7 +2,7 @@
 
 For each of them: nothing that was measured is lost, no cell counts twice, the message says what
 happened and what to do, and the run started again finishes. Faults of clusters: tests/cluster;
-kill -9 of the whole run and damaged shards: the test files of these names.
+damaged files: test_what_runs_again.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import signal
 from pathlib import Path
 
 import pyarrow as pa
-from gated import DATASET, Gate
+from gated import CELLS_PER_SHARD, DATASET, Gate
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_shard, write_parquet
 from mounts import Mount, fill
-from projects import Project, wait_until
+from projects import Project, print_of, wait_until
 
 pytest_plugins = ("workflow_fixtures",)
 
@@ -111,19 +111,29 @@ def test_a_shard_of_another_device_model_is_named_and_not_mixed_in(project: Proj
     assert path.read_bytes() != own
 
 
-def test_no_job_outlives_its_run(bare: Project) -> None:
-    """Snakemake alone is killed, the axes are edited, the run is started again."""
-    gate = Gate(bare, ["float"])
-    with bare.start(DATASET, config=gate.config) as run:
-        orphan = gate.wait_for("float")
+def test_after_kill_9_no_job_goes_on_and_only_the_unfinished_shard_is_measured(
+    bare: Project,
+) -> None:
+    gate = Gate(bare)
+    gate.open("float")
+    cells = bare.root / "results/gated/cells/gated"
+    targets = [f"{SHARDS}/{dtype}/0000-of-0001.parquet" for dtype in ("float", "double")]
+    with bare.start(*targets, "--prioritize", FLOAT, config=gate.config) as run:
+        orphan = gate.wait_for("double")
         run.kill()
+        # What measures goes with the run, and does not hold the device at the closed gate.
         wait_until(lambda: not Path(f"/proc/{orphan}").exists(), "the end of what measured")
-        gate.set_axis([64, 128])
-        gate.open()
-        assert bare.snakemake("--unlock", config=gate.config).status == 0
-        again = bare.snakemake(DATASET, config=gate.config)
-        assert again.status == 0, again.text
-    assert len(gate.workers("float")) == 2
-    cells = read_cells(bare.root / DATASET)
-    assert sorted(cells["block_x"]) == [64, 64, 128, 128]
-    assert set(cells["status"]) == {"ok"}
+    before = print_of(cells)
+    assert set(before) == {"float/0000-of-0001.parquet"}
+    gate.open()
+    unlocked = bare.snakemake("--unlock", config=gate.config)
+    assert unlocked.status == 0, unlocked.text
+    # The default profile sets --rerun-incomplete.
+    resumed = bare.snakemake(*targets, config=gate.config)
+    assert resumed.status == 0, resumed.text
+    assert resumed.jobs == {"measure": 1}
+    assert "waiting until a device is free" not in resumed.text
+    after = print_of(cells)
+    assert set(after) == {*before, "double/0000-of-0001.parquet"}
+    assert after.items() >= before.items()
+    assert len(read_shard(bare.root / targets[1])[0]) == CELLS_PER_SHARD

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pypdfium2
 import pytest
-from conftest import USER_CUDA, USER_OPENCL, WORKLOAD_TEMPLATE
+from conftest import OPENCL_WORDS, USER_CUDA, USER_OPENCL, WORKLOAD_TEMPLATE
 from gpushmoo.storage.dataset import read_cells
 from projects import TINY, Outcome, Project, print_of
 
@@ -45,6 +46,22 @@ class Broken(View):
 
 class Mine(CopyWorkload):
 """
+
+
+PAST = """
+%(kernel)s void copy_past(%(g)sfloat *dst, %(g)sconst float *src, %(u)s n) { %(i)s
+    if (i < n) dst[i] = dst[i + n] = src[i]; }
+"""
+# Each kernel's variant, and what it does at the beginning of a method.
+BROKEN: dict[str, tuple[str, dict[str, str]]] = {
+    "unbuilt": ("broken", {}),
+    "strays": ("past", {}),
+    "raises": ("good", {"reference(self, inputs)": "return inputs['source']"}),
+    "some": (
+        "good",
+        {"proof(self, cell)": "return self.launch(cell) if cell['block_x'] == 32 else 1"},
+    ),
+}
 
 
 CHAPTER = "notes"
@@ -127,6 +144,18 @@ GENERIC = {
 }
 
 
+def write_broken(folder: Path) -> None:
+    for name, (variant, methods) in BROKEN.items():
+        kernel = folder / name
+        kernel.mkdir(parents=True)
+        (kernel / "kernel.cl").write_text(USER_OPENCL + PAST % OPENCL_WORDS)
+        text = WORKLOAD_TEMPLATE.format(name=name, variants=(variant,))
+        for method, line in methods.items():
+            own = f"    def {method}:\n        {line}\n\n    def launch"
+            text = text.replace("    def launch", own)
+        (kernel / "workload.py").write_text(text)
+
+
 def write_chapter(folder: Path) -> Path:
     chapter = folder / "my-chapters" / CHAPTER
     chapter.mkdir(parents=True)
@@ -186,26 +215,15 @@ def test_a_new_folder_is_swept_and_nothing_else_is_measured(user_run: UserRun) -
     assert len(user_run.cells) == 9
 
 
-def test_each_fault_of_a_variant_is_a_row_with_its_status(user_run: UserRun) -> None:
+def test_each_fault_of_a_variant_is_a_row_and_never_among_the_best(user_run: UserRun) -> None:
     within = user_run.cells[user_run.cells["block_x"] <= 1024]
     statuses = within.groupby("variant")["status"].agg(set).to_dict()
     assert statuses == {"good": {"ok"}, "broken": {"build_failed"}, "forgets": {"wrong_result"}}
-    over = user_run.cells[user_run.cells["block_x"] > 1024]
-    assert set(over["status"]) == {"too_many_threads"}
-
-
-def test_a_wrong_result_is_counted_and_never_among_the_best(user_run: UserRun) -> None:
     wrong = user_run.cells[user_run.cells["status"] == "wrong_result"]
     assert (wrong["wrong_words"] == 1).all()
     assert wrong["bandwidth_gbs"].isna().all()
     best = pd.read_parquet(user_run.project.results / "summary/best.parquet")
     assert set(best.loc[best["kernel"] == "mine", "variant"]) == {"good"}
-
-
-def test_the_compilers_message_is_in_the_log_of_the_build(user_run: UserRun) -> None:
-    log = (user_run.project.results / "logs/build/mine-float.log").read_text()
-    assert "variant broken" in log
-    assert re.search(r"error.*\bthis\b", log)
 
 
 def test_the_terminal_and_the_report_name_the_faults(user_run: UserRun) -> None:
@@ -259,27 +277,138 @@ def test_a_chapter_from_elsewhere_has_its_rule_its_figure_and_its_page(user_run:
     assert "Cells by status" in text
 
 
-def test_a_kernel_alone_simulates_nothing_and_has_no_chapters_page(user_run: UserRun) -> None:
-    alone = {"run": "alone", "only": ["mine"], "chapters": {CHAPTER: None}}
+@pytest.mark.parametrize("only", [["mine"], [*TINY["only"], "mine"]])
+def test_a_run_without_chapters_has_only_its_own_rules(user_run: UserRun, only: list[str]) -> None:
+    chapters = {CHAPTER: None, "tesla_c1060": {"simulate": None}}
+    alone = {"run": "alone", "only": only, "chapters": chapters}
     config = (*user_run.config, user_run.project.write_config("alone.yaml", alone))
     assert set(user_run.project.plan(config=config)) == GENERIC
 
 
-def test_nothing_is_simulated_where_no_device_is_named(user_run: UserRun) -> None:
-    none = user_run.project.write_config(
-        "none.yaml", {"run": "none", "chapters": {"tesla_c1060": {"simulate": None}}}
-    )
-    jobs = set(user_run.project.plan(config=(*user_run.config, none)))
-    assert jobs == GENERIC | {"tally"}
+@dataclass(frozen=True)
+class BrokenRun:
+    """The run again with every broken kernel."""
+
+    config: tuple[str, ...]
+    outcome: Outcome
+    cells: pd.DataFrame
+    facts: Any
+
+    def ended(self, kernel: str) -> list[tuple[str, str]]:
+        """Status and message of a kernel's cells, by block_x."""
+        own = self.cells[self.cells["kernel"] == kernel].sort_values("block_x")
+        return list(zip(own["status"], own["message"], strict=True))
 
 
-def test_a_strict_run_fails_after_the_report_is_written(user_run: UserRun) -> None:
-    report = user_run.project.results / "report.pdf"
-    report.unlink()
+@pytest.fixture(scope="module")
+def broken_run(user_run: UserRun) -> BrokenRun:
+    project = user_run.project
+    write_broken(project.root / "own")
+    config = {
+        "kernel_folders": ["own", str(project.root.parent / "my-kernels")],
+        "only": [*TINY["only"], "mine", *BROKEN],
+        "kernels": {name: {} for name in BROKEN},
+    }
+    (project.results / "report.pdf").unlink()
+    files = (*user_run.config, project.write_config("broken.yaml", config))
+    outcome = project.snakemake(config=files)
+    facts = json.loads((project.results / "report.json").read_text())
+    return BrokenRun(files, outcome, read_cells(project.results / "dataset"), facts)
+
+
+OVER = "too_many_threads"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "statuses", "said"),
+    [
+        (
+            "unbuilt",
+            ["build_failed", "build_failed", OVER],
+            r"^kernel.cl does not compile: kernel.cl:\d+: error: .*this",
+        ),
+        (
+            "strays",
+            ["wrong_result", "wrong_result", OVER],
+            "^wrote 4096 words past the end of 'dst'$",
+        ),
+        (
+            "raises",
+            ["workload_failed", "workload_failed", OVER],
+            r"^own/raises/workload.py:\d+: KeyError: 'source'$",
+        ),
+        (
+            "some",
+            ["ok", "workload_failed", OVER],
+            r"^own/some/workload.py: proof returns 1 \(int\), not a Launch$",
+        ),
+    ],
+)
+def test_each_fault_is_a_row_with_its_status_and_message(
+    broken_run: BrokenRun, kernel: str, statuses: list[str], said: str
+) -> None:
+    ended = broken_run.ended(kernel)
+    assert [status for status, _ in ended] == statuses
+    assert re.search(said, ended[1][1])
+
+
+def test_the_terminal_names_the_first_error_with_its_log_and_every_failed_sweep(
+    user_run: UserRun, broken_run: BrokenRun
+) -> None:
+    """And the run ends with an error after its report."""
+    assert broken_run.outcome.status != 0
+    assert broken_run.outcome.jobs["measure"] == len(BROKEN)
+    assert (user_run.project.results / "report.pdf").read_bytes().startswith(b"%PDF-")
+    own = [x for x in broken_run.outcome.text.splitlines() if x.startswith("gpushmoo: ")]
+    (build,) = (x for x in own if "own/unbuilt" in x and ": error: " in x)
+    log = "results/tiny/logs/build/unbuilt-float.log"
+    assert build.endswith(f"(whole message: {log})")
+    assert "this" in (user_run.project.root / log).read_text()
+    assert any("11 of 105 cells ended in a fault" in line for line in own), own
+    (failed,) = (line for line in own if "could be measured" in line)
+    for name in (*BROKEN, "mine"):
+        dead = f"No cell of the sweep '{name}' could be measured" in failed
+        assert dead == (name in ("unbuilt", "strays", "raises"))
+    assert "Traceback" not in broken_run.outcome.text
+
+
+def test_a_strict_run_fails_for_its_faults(user_run: UserRun, broken_run: BrokenRun) -> None:
     strict = user_run.project.write_config("strict.yaml", {"strict": True})
-    outcome = user_run.project.snakemake(config=(*user_run.config, strict))
+    outcome = user_run.project.snakemake(config=(*broken_run.config, strict))
     assert outcome.status != 0
-    assert "4 of 93 cells ended in a fault" in outcome.text
+    assert "11 of 105 cells ended in a fault" in outcome.text
     assert "Traceback" not in outcome.text
-    assert "measure" not in outcome.jobs
-    assert report.read_bytes().startswith(b"%PDF-")
+    assert set(outcome.jobs) == {"verdict", "all"}
+
+
+def test_the_report_names_what_failed(broken_run: BrokenRun) -> None:
+    named = {f["where"].split(",")[0]: f["status"] for f in broken_run.facts["faults"]}
+    assert named.items() >= {
+        ("unbuilt", "build_failed"),
+        ("strays", "wrong_result"),
+        ("raises", "workload_failed"),
+        ("some", "workload_failed"),
+    }
+    findings = " ".join(f["sentence"] for f in broken_run.facts["findings"])
+    shown = {k["name"] for k in broken_run.facts["first_page"]["kernels"]}
+    assert "mine" in shown
+    assert not shown & {"unbuilt", "raises"}
+    assert "cells computed a wrong result" in findings
+    assert "unbuilt, float, broken: kernel.cl does not compile" in findings
+    assert "raises, float, good: own/raises/workload.py:" in findings
+
+
+def test_a_kernel_that_ends_the_program_as_it_is_loaded_ends_the_run_with_a_sentence(
+    user_run: UserRun,
+) -> None:
+    folder = user_run.project.root / "quitting/quits"
+    folder.mkdir(parents=True)
+    (folder / "workload.py").write_text("import sys\n\nsys.exit(0)\n")
+    kernels = {"kernels": {"quits": {}}, "only": ["quits"], "kernel_folders": ["quitting"]}
+    config = user_run.project.write_config("quits.yaml", {"run": "quits", **kernels})
+    outcome = user_run.project.snakemake("-n", config=(config,))
+    assert outcome.status == 1
+    assert outcome.text.splitlines()[-1] == (
+        "gpushmoo: Kernel 'quits': workload.py does not load (quitting/quits/workload.py:3: "
+        "SystemExit: 0 (a workload must not end the program))."
+    )

@@ -37,8 +37,8 @@ def explore(
     """Write one page on which the cells of a run can be explored in a browser; the page's path.
 
     `run` is a run's folder, also of one that still goes on (then its finished shards are shown), a
-    data set or a folder of recorded shards; `second` is another, shown beside it. The page needs no
-    network and no server. By default it is ``explorer.html`` in the run's folder, or in the working
+    data set or a folder of recorded shards; `second` is another, shown next to it. The page needs
+    no network and no server. By default it is ``explorer.html`` in the run's folder, or in the working
     directory for recorded shards. Raises ExplorerError, a ValueError, with one sentence.
     """
     places = [Path(place).expanduser() for place in (run, second) if place is not None]
@@ -117,7 +117,7 @@ def _progress(found: OpenedSet) -> Unfinished | None:
 
 
 PAGE = Path(__file__).resolve().parent / "page"
-# Programs of others, as they were published: see VENDOR.toml beside them.
+# Programs of others, as they were published: see VENDOR.toml there.
 VENDOR = PAGE / "vendor"
 _SLOT = "<!-- {} -->"
 

@@ -181,7 +181,7 @@ def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.Series:
 
 
 def version_facts(provenance: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """For each ``kernel/dtype`` what is known of each version, by its name (`core.space.Version`).
+    """Facts of each version, by ``kernel/dtype`` and the version's name (`core.space.Version`).
 
     ``facts`` are the different ones, each a list of lines; ``versions`` says which of them belongs
     to which version. Where shards differ the first one counts: they are of one kernel and device.

@@ -129,9 +129,9 @@ SLOWEST, NEXT = "the slowest launch", "the fastest launch that is not tied"
 class Margin:
     """By how much the launch `than` is slower than the chosen one on the same problem.
 
-    Shares of the chosen one's time. `low` to `high` holds with `confidence` at least: it is made of
-    the two medians' intervals without what the cells of a group share, of which each holds with its
-    own confidence.
+    Shares of the chosen one's time. `low` to `high` holds with `confidence` at least: it combines
+    the intervals of the two medians, each with its own coverage, without what the cells of a group
+    share.
     """
 
     than: str

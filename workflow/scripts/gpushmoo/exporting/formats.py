@@ -43,7 +43,7 @@ _MEASURED = (
     ("bandwidth_high", "bandwidth_high_gbs", 1.0, "GB/s"),
     ("copy_bandwidth", "copy_gbs", 1.0, "GB/s"),
 )
-# What Kernel Tuner tells of each configuration, and a sweep does not.
+# Times of each configuration that Kernel Tuner records and a sweep does not.
 _NOT_RECORDED = ("compilation", "framework", "search_algorithm", "validation")
 
 

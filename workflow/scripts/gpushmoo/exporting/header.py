@@ -1,7 +1,7 @@
 """The choices as a C header of macros and as a C++ header of constants.
 
 ``launches.h`` compiles as C99, C++11 and CUDA, ``launches.hpp`` as C++11 and CUDA. Both have a name
-for each launch parameter of each choice, and a comment above it with what is known of the choice.
+for each launch parameter of each choice, and a comment above it on how fast the choice is.
 """
 
 from __future__ import annotations

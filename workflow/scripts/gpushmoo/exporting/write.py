@@ -38,7 +38,7 @@ _BESIDE = {".snakemake_timestamp"}
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written below `folder`, and sentences on what could not be told of some groups."""
+    """The files written below `folder`, and sentences on groups that were left out."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -46,7 +46,7 @@ class Exported:
 
 
 def export_run(dataset: Path, run: str, out: Path, say: Callable[[str], None]) -> None:
-    """`write_exports` in all formats, and `say` what could not be told."""
+    """`write_exports` in all formats; `say` gets the sentences on what was left out."""
     for sentence in write_exports(dataset, run, out).notes:
         say(sentence)
 
@@ -55,7 +55,7 @@ def write_exports(dataset: Path, run: str, out: Path, formats: Sequence[str] = F
     """Write `dataset`, called `run`, in `formats` to the folder `out`; an earlier export goes.
 
     Raises ExportError, one sentence: unknown formats, a folder with something else in it, nothing
-    that could be told. Raises BadParquetError for a damaged data set, OSError (no space).
+    to export. Raises BadParquetError for a damaged data set, OSError (no space).
     """
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:

@@ -1,7 +1,7 @@
 """``python -m gpushmoo.interactive.building``: compiles a kernel for `measure`.
 
-It is a process of its own as compilers run in forks of it, on all cores: the caller may be a
-notebook, with threads and an open device, which must not be forked.
+Compilers run in forks of this process, on all cores. The caller may be a notebook, with threads
+and an open device, which must not be forked.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ def build_apart(
 def _main(params: str, cache: str, out: str) -> int:
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    # What compilers print goes to the log, and the caller's pipe is for sentences alone.
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as told:
+    # Compilers print into the log; the caller's pipe gets sentences alone.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as pipe:
         os.dup2(2, 1)
         asked = json.loads(params)
         try:
             cores = os.cpu_count() or 1
-            build_kernel(asked, Path(cache), Path(out), told, "the sweep's log", cores)
+            build_kernel(asked, Path(cache), Path(out), pipe, "the sweep's log", cores)
         except DeviceError as err:
-            print(err, file=told)
+            print(err, file=pipe)
             return _REFUSED
     return 0
 

@@ -15,7 +15,7 @@ from ..core.backends import BACKENDS
 from ..planning.config_schema import ConfigError, refuse_unknown
 from ..workloads.contract import Workload
 
-# The folder's workload.py; the file beside it was written by this process for its own.
+# The folder's workload.py. This process writes the pickle next to it, for its own children.
 _LOADS = '''"""A workload that was defined in a running program."""
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Measures a kernel here and now: no run, no plan, and in the end a table."""
+"""Measures a kernel here and now, without a run or a plan; the result is a table."""
 
 from __future__ import annotations
 
@@ -65,14 +65,13 @@ def sweep(
 
     `kernel` is a kernel's folder, or an instance of a `Workload`, whose kernel's text is `source`
     (a text for the backend in use, or a mapping such as ``{".cl": text, ".cu": text}``). `axes`,
-    `dtypes`, `sizes`, `variants`, `cache` and `launch` say what is swept as a configuration does;
-    what is left out is the kernel's own default, of `launch` that of all. `runtime` is which OpenCL
-    runtime. `measure` takes the keys under ``measure`` of a configuration, ``seed`` and
-    ``thread_limit``; they have the same defaults, but for `repeats`. With `progress` lines on
-    stderr tell how far it is.
+    `dtypes`, `sizes`, `variants`, `cache` and `launch` have the form and the defaults that they
+    have in a configuration. `runtime` names an OpenCL runtime. `measure` takes the keys under
+    ``measure`` of a configuration, ``seed`` and ``thread_limit``, with the same defaults except
+    one repeat. `progress` prints lines to stderr.
 
     A cell whose kernel crashes, hangs or is wrong has a status that says so. Raises ConfigError, a
-    ValueError, for arguments that cannot be, and DeviceError where no device can be used.
+    ValueError, for wrong arguments, and DeviceError where no device can be used.
     """
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "variants": variants}
     what |= {"cache": cache, "launch": launch, "repeats": repeats}
@@ -253,7 +252,7 @@ class Sweep:
         state and kind of launch that were swept. Of other axes each point shows its fastest cell.
         Raises ConfigError.
         """
-        # Not before it is wanted: it takes a second to import.
+        # Imported when needed: it takes a second.
         import matplotlib as mpl
         from matplotlib.figure import Figure
 

@@ -142,10 +142,8 @@ def _cell(
         if value not in allowed:
             raise ConfigError(f"{what}: '{value}' is none of {', '.join(allowed)}.")
     if set(params) != set(workload.axes):
-        wanted = ", ".join(sorted(workload.axes))
-        raise ConfigError(
-            f"The launch parameters of {kernel} are {wanted}; name each of them once."
-        )
+        names = ", ".join(sorted(workload.axes))
+        raise ConfigError(f"The launch parameters of {kernel} are {names}; name each of them once.")
     problem = Problem(*size) if isinstance(size, tuple) else workload.problem(size)
     cell = Cell(kernel, dtype, chosen, problem, tuple(sorted(params.items())), cache)
     if (why := workload.valid(cell)) is not None:

@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add = command("explore", _explore, "write a page that a browser opens, of a run's cells")
     add("run", help="a run's folder, such as results/local, or a data set's")
-    add("second", nargs="?", help="another one, shown beside it")
+    add("second", nargs="?", help="another one, shown next to it")
     add("--out", metavar="FILE", help="the page's file, by default explorer.html")
 
     add = command("versus", _versus, "measure two versions of a kernel alternately")
@@ -411,7 +411,7 @@ _AS_TEXT = ".txt"
 
 
 def write_kernel(name: str, parent: Path) -> tuple[Path, Path]:
-    """Make ``parent/name`` with its sources, and beside it a configuration that sweeps it.
+    """Make ``parent/name`` with its sources, and a configuration next to it that sweeps it.
 
     Both paths. Raises ConfigError for a name that cannot be one, and where either exists.
     """

@@ -64,16 +64,16 @@ def versus(
 
     `a` and `b` are kernels' folders, which may have the same name; without `b` both are `a`. They
     may differ in the variant as well, or in options for the backend's compiler
-    (``options_b="-use_fast_math"``). Cells of both that are alike in element type, size, cache
-    state, kind of launch and in all parameters that both kernels have are a pair, and each pair
-    gets so many `rounds` of two samples of A and two of B. `axes`, `dtypes`, `sizes`, `cache` and
-    `launch` say for both what is swept, `measure` takes ``seed``, ``thread_limit`` and, of the keys
-    under ``measure`` of a configuration, those that are not about samples. A change below
-    `threshold`, a share, does not matter.
+    (``options_b="-use_fast_math"``). Two cells are a pair if they have the same element type, size,
+    cache state, kind of launch and the same values of all parameters that both kernels have. Each
+    pair gets `rounds` of two samples of A and two of B. `axes`, `dtypes`, `sizes`, `cache` and
+    `launch` hold for both; `measure` takes ``seed``, ``thread_limit`` and the keys under
+    ``measure`` of a configuration that are not about samples. A change below `threshold`, a share,
+    does not matter.
 
     A kernel that crashes, hangs or is wrong costs its own pair, which has a status that says so.
-    Raises ConfigError, a ValueError, for arguments that cannot be, and DeviceError where no device
-    can be used.
+    Raises ConfigError, a ValueError, for wrong arguments, and DeviceError where no device can be
+    used.
     """
     refuse_unknown("measure", measure, _MEASURE)
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "cache": cache, "launch": launch}
@@ -133,7 +133,7 @@ def _load(
 def _variants(
     folders: tuple[KernelFolder, KernelFolder], a: str | None, b: str | None
 ) -> tuple[list[str], list[str]]:
-    """The variants of A, and beside each that of B. Raises ConfigError."""
+    """The variants of A, and those of B in the same order. Raises ConfigError."""
     first, second = (folder.workload for folder in folders)
     if a is None and b is None:
         both = [v for v in first.default_variants or first.variants if v in second.variants]
@@ -319,7 +319,7 @@ def _interval(row: Mapping[str, Any]) -> str:
 
 
 def _same_code(measured: MeasuredPairs) -> bool:
-    """Whether the runtime tells machine code, and that of A's versions is that of B's."""
+    """Whether both have the same machine code; False where the runtime does not show it."""
     a, b = (sorted(codes.values()) for codes in measured.opened.codes)
     return a == b and all(a) and bool(a)
 

@@ -127,7 +127,7 @@ class GuidedPlanner(Planner):
 
 
 def with_expected(features: Floats, expected: Floats | None) -> Floats:
-    """The features and, as one more, what is expected from elsewhere: the model finds its worth."""
+    """The features and one more: the expectation from elsewhere, which the model weighs."""
     if expected is None:
         return features
     clipped = np.minimum(expected, CLIP)
@@ -151,10 +151,10 @@ def whole_first(candidates: Sequence[Candidate], drawn: Places) -> Places:
 
 
 def first_of(shuffled: Places, expected: Floats | None, first: int) -> list[int]:
-    """In which order cells are measured before there is a model.
+    """The order in which cells are measured before there is a model.
 
-    Half of the `first` ones are those expected to be fastest. The others are not, since what is
-    expected from elsewhere may be wrong here.
+    Half of the `first` ones are those expected to be fastest. The others are not, since the
+    expectation may be wrong here.
     """
     if expected is None:
         return [int(place) for place in shuffled]

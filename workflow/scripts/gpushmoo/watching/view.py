@@ -23,7 +23,7 @@ from ..measuring.progress import LiveCell, duration
 from .state import QUIET_S, RunState, SweepState, Watched, WatchError
 
 _EVERY_S = 2.0
-# A CPU that is measured is also what the view runs on: it takes what is left over.
+# The view may run on the CPU that is measured: it takes only idle time.
 _NICEST = 19
 
 # From slow to fast, readable by those who do not see red or green: viridis.
@@ -34,7 +34,7 @@ _COLOURS = (
 # Of a map with more values of an axis, neighbours share a square, which shows the fastest.
 _MOST_ROWS = 24
 _LABEL, _SQUARE, _GAP = 8, 2, 2
-# What stands beside the map and the lines of sweeps.
+# Lines besides the map and those of sweeps.
 _OTHER_LINES = 16
 _OPEN, _NOT_OK = "·", "×"
 
@@ -139,7 +139,7 @@ def _group_words(cell: LiveCell) -> str:
 
 
 def _shown(state: RunState) -> SweepState | None:
-    """The sweep of which a map is shown: one that is being measured, else the last with cells."""
+    """The sweep whose map is shown: one that is being measured, else the last with cells."""
     running = [sweep for sweep in state.sweeps if sweep.latest is not None]
     begun = [sweep for sweep in state.sweeps if sweep.cells and sweep.axes]
     return next(reversed(running or begun), None)

@@ -55,7 +55,7 @@ class AggregateError(UnusableFilesError):
 class ShardFile:
     """A shard without its provenance, which of a hundred thousand of them is too much to hold.
 
-    `paths` are its repeats, the first one first, of which there should be `planned`.
+    `paths` are its repeats in order; there should be `planned` of them.
     """
 
     paths: tuple[Path, ...]
@@ -313,7 +313,7 @@ def _refuse_doubles(table: pa.Table, shards: Sequence[ShardFile]) -> None:
 
 
 def _refuse_mixture(models: Mapping[str, Sequence[Path]]) -> None:
-    """A sweep of which each of two device models has a part would look whole and be none."""
+    """Refuse shards of several device models: parts of two sweeps would look like a whole one."""
     if len(models) < 2:
         return
     most = max(sorted(models), key=lambda model: len(models[model]))

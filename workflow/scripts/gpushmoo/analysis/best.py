@@ -30,11 +30,11 @@ from ..storage.store import read_table, write_parquet
 from .ceiling import CeilingRow, CeilingShare, read_ceiling, share_of_ceiling, told_share
 from .fastest import INSIDE, OUTSIDE, axes_of, params_texts
 
-# Of a dataset all that the best sets are made of, beside the axes.
+# The columns of a dataset that best sets are made from, besides the axes.
 _COLUMNS = frozenset(BEST_COLUMNS) | {
     *("status", "median_s", "own_low_s", "own_high_s", "bytes_read", "bytes_written")
 }
-# Values of an axis that make a range, of which the last is an edge.
+# An axis with so many values is a range with two edges.
 _RANGE = 3
 # The axes of a block, in the order in which its shape is said.
 BLOCK_AXES = ("block_x", "block_y", "block_z")
@@ -48,7 +48,7 @@ DEFAULT_BLOCKS = {
 Launch = tuple[Any, ...]
 # What a program compiles one launch for.
 VERSION = ("device_name", "kernel", "variant", "dtype")
-# What tells a launch from others of its kernel, whatever a caller calls it by.
+# How a caller identifies the launches of a kernel.
 _Key = TypeVar("_Key", bound=tuple[Any, ...])
 
 
@@ -119,7 +119,7 @@ def best_table(
 ) -> pa.Table:
     """One row for each tied cell of each group, the fastest first (`best_schema`).
 
-    The axes are all those of which `cells` have a column.
+    The axes are all that `cells` have as columns.
 
     The data of the kernels in `host_fed` come over a bus: they have no share of the ceiling, which
     is the device's own memory. `limits` say how far axes can go (see `edges`).
@@ -183,10 +183,7 @@ def _room(group: pd.DataFrame, axis: str, threads: int) -> bool:
 
 @dataclass(frozen=True)
 class Contest(Generic[_Key]):
-    """The launches of one group: seconds of each that is verified, and which cannot be told apart.
-
-    `tied` are those that are not to be told from the fastest.
-    """
+    """The seconds of each verified launch of a group, and the launches tied with the fastest."""
 
     times: Mapping[_Key, float]
     tied: frozenset[_Key]
@@ -261,7 +258,7 @@ class Advice:
 
     @property
     def undecided(self) -> bool:
-        """Whether no launch can be told from any other, so that none of them is the best."""
+        """Whether all launches are tied, so that none of them is the best."""
         return self.tied == self.candidates > 1
 
 

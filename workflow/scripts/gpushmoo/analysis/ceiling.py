@@ -17,7 +17,7 @@ from ..storage.dataset import read_cells
 from ..storage.wholefile import read_json, write_json
 from .fastest import BYTES_TOUCHED, axes_of, fastest, params_text
 
-# Of the verified cells of a dataset all that this module asks, beside the axes.
+# The columns of a dataset that this module reads, besides the axes.
 COLUMNS = frozenset(
     {
         *("kernel", "dtype", "variant", "cell_key", "cache_state", "launch_kind", "device_name"),
@@ -34,7 +34,7 @@ class CeilingRow:
     """The fastest verified cell that only loads or only stores so many bytes.
 
     `kind` is ``load`` or ``store``; bandwidths are in GB/s, `working_set_over_cache` is a multiple
-    of the last cache level (None where the device does not tell its size).
+    of the last cache level (None where its size is unknown).
     """
 
     device_name: str
@@ -54,7 +54,7 @@ class CeilingRow:
 
 @dataclass(frozen=True)
 class CeilingShare:
-    """What a reader is told of a cell beside its ceiling.
+    """A cell's share of its ceiling as a reader sees it.
 
     `share` is at most 1. It is 1 where the cell cannot be told from its ceiling, and None where the
     cell is surely faster: what was loaded and stored at one time has no bound in their sum.

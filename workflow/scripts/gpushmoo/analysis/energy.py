@@ -63,7 +63,7 @@ class EnergyGroup:
 
     @property
     def front(self) -> list[Row]:
-        """Those of which none is both faster and cheaper, the fastest first."""
+        """The Pareto front of speed and energy, the fastest first."""
         found: list[Row] = []
         for row in self.rows:
             if not found or row["joules_per_gb"] < found[-1]["joules_per_gb"]:

@@ -20,7 +20,7 @@ BYTES_TOUCHED = f"{DERIVED}bytes_touched"
 # A series of fewer sizes has no shape, and one that falls by less has no end of a cache in it.
 FEWEST_SIZES = 4
 LEAST_FALL = 0.1
-# A step that costs less than this, by the lower end of its interval, is not told.
+# A step is reported if the lower end of its interval is at least this share.
 WORTH_TELLING = 0.02
 
 
@@ -51,7 +51,7 @@ def bytes_touched(cells: pd.DataFrame) -> pd.Series:
 def fastest(cells: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """The ``ok`` cell of the highest bandwidth in each group of equal `names`, sorted by them.
 
-    The frame has the column BYTES_TOUCHED besides those of `cells`; `names` may hold it.
+    The frame also has the column BYTES_TOUCHED, which `names` may contain.
     """
     ok = cells[cells["status"] == Status.OK]
     ok = ok.assign(**{BYTES_TOUCHED: bytes_touched(ok)})
@@ -60,7 +60,7 @@ def fastest(cells: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def cache_bytes(cells: pd.DataFrame) -> int | None:
-    """Size of the device's last cache level in bytes; None where the device does not tell it."""
+    """Size of the device's last cache level in bytes; None if it is unknown."""
     known = cells[cells["working_set_over_cache"].fillna(0.0) > 0]
     if known.empty:
         return None
@@ -72,7 +72,7 @@ def cache_bytes(cells: pd.DataFrame) -> int | None:
 class CacheEnd:
     """Between these working sets (bytes) the bandwidth of `dtype` falls to what lies outside.
 
-    `cache` is the nominal size of the last cache level in bytes; None where it is not told.
+    `cache` is the nominal size of the last cache level in bytes; None if it is unknown.
     """
 
     dtype: str
@@ -152,7 +152,7 @@ def ratio(above: Mapping[str, Any], below: Mapping[str, Any]) -> Ratio:
 
 
 def steps(cells: pd.DataFrame) -> list[Step]:
-    """The largest loss from one number of blocks to the next, for each dtype, if worth telling.
+    """The largest loss from one number of blocks to the next, for each dtype, if worth naming.
 
     `cells` are those of one persistent-block kernel, variant, problem and cache state.
     """

@@ -26,10 +26,10 @@ class OpenedError(ValueError):
 
 @dataclass(frozen=True)
 class OpenedSet:
-    """A data set, and how its run is called.
+    """A data set and the name of its run.
 
-    `shards` are those that it was made of here, empty where it lay there; `plan` is the run's, None
-    of a recorded one; `finished` is whether it is the run's own, beside what stages made of it.
+    `shards` are the files it was aggregated from here, empty if the data set existed; `plan` is the
+    run's, None for recorded data; `finished` says whether it is that of a finished run.
     """
 
     dataset: Path

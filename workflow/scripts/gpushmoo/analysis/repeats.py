@@ -189,7 +189,7 @@ def _used(cells: Repeated) -> list[tuple[int, Places]]:
 
 
 def _within(table: pa.Table, places: Places) -> Floats:
-    """Variance that the samples of this repeat tell of each log median."""
+    """Variance of each log median, estimated from the samples of this repeat."""
     low, high, coverage = (
         table.column(n).to_numpy()[places] for n in ("median_low_s", "median_high_s", "coverage")
     )

@@ -1,6 +1,6 @@
 """How a run went: how its cells ended, and whether clocks and machine were steady.
 
-The machine's steadiness is asked of the runtime's own copies, which are timed beside the cells.
+The machine's steadiness is judged by the runtime's own copies, which are timed with the cells.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def write_verdict(
     write_summed(out, f"{line}\n".encode())
 
 
-# What says that the device had nothing to do, so that its clock tells nothing of the cells.
+# The reason that NVML gives for an idle device, whose clock is not that of the cells.
 _IDLE = "gpu_idle"
 
 
@@ -160,7 +160,7 @@ LONG_S = 50e-6
 
 @dataclass(frozen=True)
 class CopyChanges:
-    """Relative changes of the speed of the runtime's own copies; None where nothing tells.
+    """Relative changes of the speed of the runtime's own copies; None without any.
 
     `between` are the typical and the largest change between repeats of the same copies, `within`
     those between the first and the second half of a repeat's rounds; `copies` is how many copies
@@ -179,7 +179,7 @@ class CopyChanges:
 
 @dataclass(frozen=True)
 class Steadiness:
-    """What copies within the device tell, and those from the host that feed `host_fed` kernels.
+    """How copies within the device changed, and those from the host to `host_fed` kernels.
 
     `repeats` is how often the run measured. Of several recordings put together, `once` are the
     kernels that only ones of a single repeat have.

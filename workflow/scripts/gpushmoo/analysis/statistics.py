@@ -1,4 +1,4 @@
-"""How far replicates of one measurement lie apart, and the intervals that follow from it.
+"""The spread between replicates of a measurement, and the intervals that follow from it.
 
 The unit is the replicate: a repeat within a run, or a run among others. Samples of one replicate
 and cells that drifted together are no replicates of it. The logarithm of a cell's time in replicate
@@ -25,9 +25,9 @@ from ..core.median import CONFIDENCE
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
-# Cells that tell what they share; with fewer it is counted as each cell's own.
+# Fewest cells to estimate a shared drift from; with fewer it counts as each cell's own.
 SHARING_CELLS = 8
-# Variances that tell by how much they differ beyond chance: of the moments, of the quantiles.
+# Fewest variances to estimate their spread beyond chance from: by moments, by quantiles.
 FEWEST, CLASS_CELLS = 8, 30
 # A variance under this share of the median one is a clock's grain; its logarithm would say much.
 _LEAST_SHARE = 1e-5
@@ -53,7 +53,7 @@ class UsualVariance:
 class ClassSpread:
     """The usual variance of the cells of a class, and the variance of what they share.
 
-    `shared_df` are the degrees of freedom of the latter; 0: nothing shared is told apart.
+    `shared_df` are the degrees of freedom of the latter; 0 if it was not estimated.
     """
 
     own: UsualVariance
@@ -75,7 +75,7 @@ class Spreads:
 
 @dataclass(frozen=True)
 class Replicated:
-    """What replicates of some cells tell: cells' own variances, and those of what groups share.
+    """Estimates from replicates of some cells: own variances, and those of shared drifts.
 
     `own` has an entry for each cell, of `df` degrees of freedom; `classes` names the cells'.
     """
@@ -91,7 +91,7 @@ def replicated(
     classes: Sequence[Hashable],
     sharing: Sequence[Hashable] | None = None,
 ) -> Replicated:
-    """Part what replicates deviate by; each block is shape (cells, replicates), of the same cells.
+    """Separate shared drift from own variance; blocks have the shape (cells, replicates).
 
     Within a block all columns measure the same. `sharing` says which cells drift together, by
     default those of a class. Raises ValueError where no block has two columns.
@@ -124,7 +124,7 @@ def _places(names: Sequence[Hashable]) -> dict[Hashable, list[int]]:
 
 
 def usual_by_moments(variances: Floats, df: float, few_df: float | None = None) -> UsualVariance:
-    """What is usual, from the `variances` of many cells, each of `df` degrees of freedom.
+    """The usual variance, from `variances` of many cells, each of `df` degrees of freedom.
 
     By the moments of their logarithms (Smyth, section 6.2). Of fewer than FEWEST, or where most are
     zero, their mean, which counts as much as one of them, or for `few_df` degrees. Raises
@@ -201,7 +201,7 @@ def run_spreads(shards: Sequence[Replicated]) -> Spreads | None:
 
 
 def class_spreads(found: Replicated, few_df: float | None = None) -> Spreads:
-    """The spreads between runs: of each class what its own cells tell; `few_df` as of the moments.
+    """The spreads between runs, each class from its own cells; `few_df` as in `usual_by_moments`.
 
     What is shared has a variance for each class; for a class that was not seen the largest.
     """
@@ -260,7 +260,7 @@ def half_widths(
 
     The first leave out what all cells of the same rounds share, to compare these; the second have
     it. `variances` are those of `Replicated` (ignored for a single repeat), `within` the variance
-    of a repeat's median that its samples tell. The larger of both says how well a mean is known.
+    of a repeat's median estimated from its samples. The larger of both is the cell's own variance.
     """
     prior, prior_df, shared, shared_df = _priors(spreads, names)
     own, own_df = moderated(prior, prior_df, variances, repeats - 1)
@@ -275,7 +275,7 @@ def half_widths(
 def variance_within(low: Floats, high: Floats, coverage: Floats) -> Floats:
     """Variance of a log median whose interval from its samples is `low` to `high`.
 
-    `coverage` is that interval's confidence; an interval of one sample (0) tells nothing: 0.
+    `coverage` is that interval's confidence; of one sample (coverage 0) the variance is 0.
     """
     z = normal_quantile(coverage)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -337,7 +337,7 @@ def estimate(
         return ChangeEstimate(mean, np.full(len(mean), np.inf), np.ones(len(mean)))
     if seen is None:
         seen = Replicated(np.zeros(len(mean)), classes, {}, 0.0)
-    # The mean of a few of these very cells tells nothing that they do not tell themselves.
+    # The mean of a few of these very cells is no knowledge beyond that of the cells.
     spreads = class_spreads(seen, few_df=0.0) if usual is None else usual
     prior, prior_df, shared, shared_df = _priors(spreads, classes)
     own, own_df = moderated(prior, prior_df, seen.own, seen.df)

@@ -343,7 +343,7 @@ def compare_runs(
 def _basis(
     first: Side, second: Side, same: Side, usual: Mapping[str, Spreads] | None
 ) -> tuple[str, Mapping[str, Spreads] | None, bool]:
-    """What the intervals rest on in words, the usual spreads, and whether repeats tell them."""
+    """What the intervals rest on in words, the usual spreads, and whether to take the repeats'."""
     if usual is not None:
         return "Intervals rest on runs of one and the same thing.", usual, False
     pairs = f"{len(first)} pairs of runs" if len(first) > 1 else ""
@@ -422,7 +422,7 @@ def _missing_cells(first: Side, second: Side) -> pd.DataFrame:
 
 
 def _tied(runs: Side, swept: pd.Index) -> dict[Any, set[str]]:
-    """For each group the cells that half of the runs or more cannot tell from their fastest."""
+    """For each group the cells that are tied with the fastest in at least half of the runs."""
     counts: dict[Any, Counter[str]] = {}
     for run in runs:
         ok = run.ok.loc[run.ok.index.intersection(swept)].reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""Many runs in the order of time: each group's best, the copy beside it, where they changed.
+"""Many runs in the order of time: each group's best, the runtime's copy, their change points.
 
 Change points are found by the program ``otava`` in an environment of its own. Apache Otava 0.8
 (E-divisive means with a t test instead of permutations; Fleming et al., ICPE 2023, doi
@@ -64,7 +64,7 @@ Series = Mapping[str, Sequence[float]]
 
 
 class Cause(Enum):
-    """What changed where a best did, as the copy beside it tells."""
+    """What changed where a best did, judged by the runtime's own copy."""
 
     KERNEL = "kernel"
     MACHINE = "machine"
@@ -250,7 +250,7 @@ def _groups(n: int) -> str:
 
 
 def _is_hidden(row: Mapping[str, Any], bests: pd.DataFrame) -> bool:
-    """Whether a best changed beside the copy and not by itself."""
+    """Whether a best changed in multiples of the copy alone."""
     if row["quantity"] != BESIDE:
         return False
     near = bests[(bests["number"] - row["number"]).abs() <= NEAR]
@@ -287,12 +287,12 @@ def read_runs(places: Sequence[Place]) -> list[RunCells]:
 
 
 def _short_names(places: Sequence[Place]) -> list[str]:
-    """Names of the folders; with as much of what they lie in as tells them from each other."""
+    """Names of the folders, with as many parents as make them unique."""
     parts = [Path(place).expanduser().resolve().parts for place in places]
     depths = range(1, max(map(len, parts), default=0) + 1)
     tails = (["/".join(part[-depth:]) for part in parts] for depth in depths)
     names = [part[-1] for part in parts]
-    # One that is named twice is not told apart.
+    # A folder that is named twice keeps its short name.
     return next((tail for tail in tails if len(set(tail)) == len(set(parts))), names)
 
 

@@ -1,8 +1,8 @@
 """Runs as they are compared, and how far runs of the same thing lie apart.
 
 The levels are cells, each group's best, a group as a whole and the machine's own copies. All are
-tables of logarithms of times with a column for each run, and are judged alike: raw, and beside the
-runtime's own copy.
+tables of logarithms of times with a column for each run, and are judged alike: raw, and in
+multiples of the runtime's own copy.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .verdicts import Changes
 
 Place = str | os.PathLike[str]
 
-# Of a data set all that is compared, beside the axes.
+# The columns of a data set that are compared, besides the axes.
 _COLUMNS = (
     *GROUP,
     *("cell_key", "status", "message", "median_s", "own_low_s", "own_high_s", "bandwidth_gbs"),
@@ -52,15 +52,15 @@ _COLUMNS = (
     *("within_half_width", "device_uuid"),
     *("bandwidth_low_gbs", "bandwidth_high_gbs", "measured_at"),
 )
-# By what cells of two runs are matched: one key may be measured on several models.
+# Columns by which cells of two runs are matched: a key may be measured on several models.
 KEY = ["cell_key", "device_name"]
-# Logarithms beside the columns of a data set: of seconds, and of the copy's GB/s.
+# Logarithms, in further columns: of seconds, of the copy's GB/s, of a place's cells' seconds.
 LOG_S, LOG_COPY, LOG_CELL = (f"{DERIVED}{name}" for name in ("log_s", "log_copy", "log_cell"))
-# Variance of a log median that its samples tell.
+# Variance of a log median, estimated from its samples.
 WITHIN = f"{DERIVED}within"
 PLACE = ["kernel", "dtype", "height", "width", "cache_state", "device_name"]
 CELL, BEST, WHOLE, COPY = "cell", "best", "whole", "copy"
-# Ends the name of a level that is looked at beside the copy.
+# Ends the name of a level whose times are multiples of the copy's.
 OVER_COPY = "_over_copy"
 # Of the differences of one kind.
 _MOST_NAMED = 3
@@ -79,7 +79,7 @@ class RunCells:
         """The verified cells, with LOG_S, LOG_COPY (NaN where no copy was timed), and WITHIN.
 
         LOG_COPY is the logarithm of the copy's bandwidth, so that the sum of both is that of the
-        cell's time beside what the copy takes.
+        cell's time in multiples of the copy's.
         """
         ok = self.cells[self.cells["status"] == Status.OK]
         copy = ok["copy_gbs"].to_numpy(np.float64, na_value=np.nan)
@@ -117,7 +117,7 @@ def read_run(place: Place) -> RunCells:
 
 
 def _within_variances(ok: pd.DataFrame) -> Floats:
-    """Variance of each cell's log median that its samples tell; of single samples none: 0.
+    """Variance of each cell's log median, estimated from its samples; 0 for single samples.
 
     Half of their interval is as many standard errors as its confidence says, which depends on how
     many samples a repeat has.
@@ -133,7 +133,7 @@ def _within_variances(ok: pd.DataFrame) -> Floats:
 def bests(run: RunCells, of: pd.Index) -> pd.DataFrame:
     """The fastest verified cell of each group among the cells `of`, indexed by GROUP.
 
-    LOG_COPY is the median over the group's cells, which were sampled beside the same copies.
+    LOG_COPY is the median over the group's cells, which were sampled with the same copies.
     """
     ok = run.ok.loc[run.ok.index.intersection(of)]
     ranked = ok.sort_values([LOG_S, "cell_key"]).drop_duplicates(list(GROUP))
@@ -175,7 +175,7 @@ def _common_repeats(repeats: pd.Series) -> Floats:
 def copies(run: RunCells) -> pd.DataFrame:
     """The runtime's own copy in each PLACE: LOG_S, minus the logarithm of its bandwidth.
 
-    LOG_CELL is that of the place's median cell time, by which its class is told; LOG_COPY is NaN.
+    LOG_CELL is that of the place's median cell time, which gives its class; LOG_COPY is NaN.
     Where no cell has the bandwidth of a copy that is its peer, copies were timed all the same:
     LOG_S and LOG_CELL are then the logarithm of their seconds.
     """
@@ -299,7 +299,7 @@ class RunLevel:
 
     @cached_property
     def copy(self) -> Floats:
-        """What is added to a log time for that beside the copy; NaN where no copy was timed."""
+        """Added to a log time this makes it a multiple of the copy's; NaN without a copy."""
         return np.column_stack([t[LOG_COPY].to_numpy(np.float64) for t in self.tables])
 
 
@@ -404,7 +404,7 @@ def _estimate(
 ) -> ChangeEstimate:
     """As `estimate`; rows with a NaN, which have no copy, are NaN.
 
-    `repeats` are blocks of log times of a run's repeats, which tell the spread of single pairs.
+    `repeats` are blocks of log times of a run's repeats, for the spread of single pairs.
     """
     known = np.asarray(np.isfinite(np.column_stack([changes, *repeats])).all(axis=1))
     out = ChangeEstimate(*(np.full(len(known), value) for value in (np.nan, np.inf, 1.0)))

@@ -1,6 +1,6 @@
 """Verdicts on many changes at once, of runs and of versions that were sampled alternately.
 
-A change of runs is believed where the raw one and that beside the runtime's own copy both show it
+A change of runs is believed where raw times and multiples of the runtime's own copy both show it
 (an intersection–union test), after a correction for how many are asked: groups first, then the
 cells of the groups that changed (Benjamini and Bogomolov, Journal of the Royal Statistical Society
 B 76, 2014).
@@ -44,7 +44,7 @@ class ChangeVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of log times, raw and beside the copy; the latter NaN where there was no copy."""
+    """Changes of log times, raw and in multiples of the copy; the latter NaN without a copy."""
 
     raw: ChangeEstimate
     over_copy: ChangeEstimate

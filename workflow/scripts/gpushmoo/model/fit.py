@@ -1,4 +1,4 @@
-"""Fits the model to a few cells of a device; says what these determine, and how far it may be off.
+"""Fits the model to a few cells of a device: parameters, their intervals, bands of errors.
 
 What a fit leaves on its own cells says nothing of a kernel that it has not seen, and residuals of
 one region none of another. So the model is fitted once for each kernel without that kernel, and
@@ -46,7 +46,7 @@ MOST_CELLS = 1200
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter's value and 95 % interval; not `determined` where the cells do not tell it."""
+    """A parameter's value and 95 % interval; `determined` says whether the cells fix it."""
 
     value: float
     low: float
@@ -94,7 +94,7 @@ def training(described: pd.DataFrame, points: pd.DataFrame, share: float = SHARE
 
 
 def _far_apart(places: Floats, count: int) -> npt.NDArray[np.int64]:
-    """Rows of `count` points, each as far as can be from those before it."""
+    """Rows of `count` points, each the farthest from those before it."""
     middle = (places.min(axis=0) + places.max(axis=0)) / 2 if len(places) else np.zeros(0)
     taken: list[int] = []
     nearest = np.full(len(places), np.inf)
@@ -157,7 +157,7 @@ class Bands:
     """Half-widths in the logarithm of the time, 90 % of the cells within them.
 
     `of_kernel` are those of kernels that the fit knows, `of_others` that of any other; None where
-    fewer than two kernels tell.
+    there are fewer than two kernels.
     """
 
     of_kernel: Mapping[str, float]

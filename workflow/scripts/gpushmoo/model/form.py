@@ -15,7 +15,7 @@ blocks on U multiprocessors, m = ceil(B / U) of them on the fullest one, is held
 
 Limits join as J_q(a, b, ...) = (a^q + b^q + ...)^(1/q): the larger q, the more the largest alone
 counts. The exponents and the three other constants below were chosen with an H200's recorded
-cells in view and do not belong to the parameters; docs/model.md tells what that is worth.
+cells in view and do not belong to the parameters; docs/model.md says what that is worth.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ POSITIONS = tuple((i, 3 * i % 8) for i in range(8))
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What the model must know of a device that no parameter tells."""
+    """Facts of a device that are no parameters of the model."""
 
     units: int
     cache_bytes: int
@@ -236,9 +236,9 @@ def _distinct(keys: Ints) -> int:
 def code_paths(
     provenance: Iterable[Mapping[str, Any]], recorded: Path | None = None
 ) -> dict[tuple[str, str, str, str], CodePath]:
-    """The ways through the kernels' machine code that the shards tell, by `Codes`' keys.
+    """The paths through the kernels' machine code that the shards hold, by `Codes`' keys.
 
-    Older shards tell none; for these `recorded` is a file of them.
+    `recorded` is a file of paths for shards without any.
     """
     kept = read_json(recorded)["paths"] if recorded else {}
     found = {
@@ -388,7 +388,7 @@ def _distinct_bytes(traffic: BlockTraffic) -> float:
 
 
 def _mean_of_used(*sides: tuple[float, int]) -> float:
-    """Mean over the sides of which bytes count."""
+    """Mean over the sides that move bytes."""
     used = [part for part, moved in sides if moved]
     return float(np.mean(used)) if used else 0.0
 

@@ -129,7 +129,7 @@ def whys(
 
 
 def _in_the_way(model: Model, launch: Launches, limit: str) -> str:
-    """The limit that binds once `limit` has been improved as far as possible (MOST times)."""
+    """The limit that binds once `limit` has been improved MOST times."""
     alone = improved(model, limit, MOST).limits(launch)
     return max((n for n in LIMITS if n != limit), key=lambda name: float(alone[name][0]))
 

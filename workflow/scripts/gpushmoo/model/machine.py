@@ -27,7 +27,7 @@ from ..storage.wholefile import write_json
 from .launches import WARP
 
 KERNELS = ("chase", "dispatch", "issue", "global_load", "global_store", "global_copy")
-# Of verified cells all that is asked here, beside the axes.
+# The columns of verified cells that are read here, besides the axes.
 COLUMNS = frozenset(
     {
         *("kernel", "height", "width", "cache_state", "device_name", "status", "units", "blocks"),
@@ -344,7 +344,7 @@ _DERIVED: Mapping[str, Callable[[MachineCells], Found]] = {
 
 
 class UndeterminedError(Exception):
-    """Why the cells do not tell a figure, as a sentence."""
+    """Why the cells do not determine a figure, as a sentence."""
 
 
 def _needed(found: _Some, why: str) -> _Some:
@@ -367,7 +367,7 @@ class MachineCells:
 
     @cached_property
     def cache(self) -> int:
-        """Bytes of the last cache level. Raises UndeterminedError where it is not told."""
+        """Bytes of the last cache level. Raises UndeterminedError if they are unknown."""
         cache = cache_bytes(self._cells)
         if cache is None:
             raise UndeterminedError("The device does not tell the size of its cache.")
@@ -375,11 +375,11 @@ class MachineCells:
 
     @cached_property
     def sample(self) -> Found:
-        """What a sample takes besides its launches, by the same launches in shorter samples."""
+        """The cost of a sample besides its launches, from equal launches in shorter samples."""
         rows = self.of("dispatch")
         names = ["grid", "block_x"]
         x = 1.0 / rows["launches_per_sample"]
-        # A long launch tells less of a short time.
+        # A long launch determines a short time less well.
         weight = rows["median_s"] ** -2.0
         table = rows[names].assign(x=x, w=weight, wx=weight * x)
         sums = table.groupby(names)[["w", "wx"]].transform("sum")
@@ -412,7 +412,7 @@ class MachineCells:
         return value, low, high, "s", how
 
     def _known_s(self, figure: str) -> float:
-        """Seconds of ``sample`` or ``launch``; 0 where the cells do not tell it."""
+        """Seconds of ``sample`` or ``launch``; 0 if the cells do not determine them."""
         try:
             return float(getattr(self, figure)[0])
         except UndeterminedError:

@@ -1,6 +1,6 @@
 """Time over the number of persistent blocks, by a closed formula fitted to each series.
 
-Only for devices of which the model says nothing, as those that do not tell their occupancy. P
+Only for devices without a model, as those whose runtime does not report occupancy (OpenCL). P
 blocks share N equal tiles; C of them run at once, further ones wait for whole waves:
 
     T(P) = start + ⌈N/P⌉ · Σ over waves of t(blocks of the wave)

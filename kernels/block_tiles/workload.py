@@ -31,10 +31,6 @@ class BlockTiles(CopyWorkload):
     }
     zero_axes = frozenset({"pad_bytes"})
 
-    def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """None: a tile is as large as a block."""
-        return {}
-
     def launch(self, cell: Cell) -> Launch:
         """NUM_PARTITION blocks of a tile's threads; refused where elements do not come out even."""
         size = DTYPES[cell.dtype].itemsize

@@ -62,10 +62,6 @@ class DotProduct(ReducingWorkload):
         """A problem of one row of `size` elements."""
         return Problem(1, size)
 
-    def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """No definitions besides the element type."""
-        return {}
-
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:

@@ -35,10 +35,6 @@ class GatherStride(CopyWorkload):
     most: ClassVar = {"stride": 65_535}
     views = (HeatMap("stride", "threads", x_unit="elements"),)
 
-    def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """No definitions besides the element type."""
-        return {}
-
     def launch(self, cell: Cell) -> Launch:
         """A row of blocks for each of the first `stride` elements, from which the others follow."""
         whole, rest = divmod(cell.problem.height * cell.problem.width, cell["stride"])

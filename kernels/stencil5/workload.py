@@ -34,10 +34,6 @@ class Stencil5(CopyWorkload):
     axes: ClassVar = {"block_x": [16, 32, 64, 128, 256], "block_y": [1, 2, 4, 8, 16]}
     views = (HeatMap("block_x", "block_y"),)
 
-    def defines(self, dtype: str, variant: str) -> dict[str, str]:
-        """No definitions besides the element type: both variants are in one program."""
-        return {}
-
     def reference(self, inputs: Mapping[str, Array]) -> Array:
         """The same sums in the same order; the border is that of the input."""
         src = inputs["src"]

@@ -229,17 +229,12 @@ PUBLISHED_EDITS = {
     "half a tree": [("width > 0;", "width > 1;")],
 }
 RESIDENT_EDITS = {
-    "a resident element": [("i < n;", "i < n - 1;")],
     "a block's sum": [
         (
             "partials[get_group_id(0)] = total;",
             "if (get_group_id(0)) partials[get_group_id(0)] = total;",
         ),
         ("partials[blockIdx.x] = total;", "if (blockIdx.x) partials[blockIdx.x] = total;"),
-    ],
-    "the last blocks": [
-        ("k < get_num_groups(0);", "k + 1 < get_num_groups(0);"),
-        ("i < gridDim.x;", "i + 1 < gridDim.x;"),
     ],
     "the result": [("*dst = total;", ""), ("*dst = rest;", "")],
 }

@@ -38,8 +38,8 @@ def explore(
 
     `run` is a run's folder, also of one that still goes on (then its finished shards are shown), a
     data set or a folder of recorded shards; `second` is another, shown next to it. The page needs
-    no network and no server. By default it is ``explorer.html`` in the run's folder, or in the working
-    directory for recorded shards. Raises ExplorerError, a ValueError, with one sentence.
+    no network and no server. It is ``explorer.html`` by default, in the run's folder, or in the
+    working directory for recorded shards. Raises ExplorerError, a ValueError, with one sentence.
     """
     places = [Path(place).expanduser() for place in (run, second) if place is not None]
     # A run's page lies in its folder; into folders that others recorded nothing is written.

@@ -1,8 +1,8 @@
 """``python client.py OUT LOG FIRST BUILD``: has a shard measured by the run's measuring server.
 
-The job's parameters stand on the standard input, as JSON. Where there is no server, as on a
-cluster's node, or where it is gone before the shard is measured, this process becomes the job.
-It imports nothing of the library, so that it starts in milliseconds.
+The job's parameters come on the standard input, as JSON. Without a server, as on a cluster's node,
+or if it ends before the shard is measured, this process becomes the job. It imports nothing of the
+library, so that it starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from contextlib import suppress
 
 # The environment variable that names the server's socket.
 ADDRESS = "GPUSHMOO_MEASURING_SERVER"
-# Bytes of the length that stands before a request.
+# Bytes of the length before a request.
 LENGTH = 8
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def served(address: str, request: bytes) -> int | None:
-    """The exit status of the job that the server at `address` has done; None where it has not.
+    """The exit status of the job that the server at `address` has done; None if it has not.
 
-    Of a signal that ends the job the server is told, and a second one ends this process.
+    A signal that ends the job is passed on to the server; a second one ends this process.
     """
     with socket.socket(socket.AF_UNIX) as server:
         try:
@@ -32,7 +32,7 @@ def served(address: str, request: bytes) -> int | None:
             length = len(request).to_bytes(LENGTH, "big")
             socket.send_fds(server, [length], [1, 2])
             server.sendall(request)
-            # Not before: a signal's byte would be taken for a part of the request.
+            # Only now: a signal's byte must not become a part of the request.
             for number in _ENDING:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     signal.signal(number, lambda ended, _: _tell(server, ended))
@@ -50,7 +50,7 @@ def _tell(server: socket.socket, number: int) -> None:
 
 
 def main() -> None:
-    """Do the job that the arguments and the standard input tell."""
+    """Do the job of the arguments and the standard input."""
     parent = os.getppid()
     out, log, first, build = sys.argv[1:]
     job = {**json.load(sys.stdin), "out": out, "log": log, "first": first, "build": build}
@@ -62,7 +62,7 @@ def main() -> None:
         for number in _ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
-    import tempfile  # here, as it is seldom needed and takes as long as all the rest
+    import tempfile  # seldom needed, and as slow as all the rest
 
     with tempfile.TemporaryFile() as file:
         file.write(request)

@@ -1,7 +1,6 @@
-"""How much of a shard is measured: lines for the terminal, and a file for who watches.
+"""The progress of a shard: lines on the terminal, and a file for watchers, both by the job.
 
-The process that watches over the measuring one writes both; the measuring process knows nothing of
-them. The file is gone when the shard is finished.
+The file is removed when the shard is finished.
 """
 
 from __future__ import annotations
@@ -23,16 +22,13 @@ from .events import CellRun
 
 # In the run's folder, a file for each shard that is being measured.
 FOLDER = "live"
-# The names of sweep, dtype and shard, which are names of files, are put together by it.
-_BETWEEN = "@"
 
 
 @dataclass
 class Progress:
-    """Prints lines as ``shard 2/7 …: 40/142 cells done, 28 % of the work, about 31 s left``.
+    """Prints lines like ``shard 2/7 …: 40/142 cells done, 28 % of the work, about 31 s left``.
 
-    At most one line every `every_s` seconds, besides the first and the last.
-    `done` counts finished cells; the estimate uses the finer `fraction` of the work.
+    Between the first and the last line, one every `every_s` seconds at most.
     """
 
     label: str
@@ -48,11 +44,11 @@ class Progress:
         self._printed = self._started
 
     def announce(self) -> None:
-        """Print the shard's first line, before any of its cells has ended."""
+        """Print the first line."""
         self._say(f"{self.cells} cells to measure")
 
     def update(self, done: int, fraction: float) -> None:
-        """Report `done` finished cells and the `fraction` (0..1) of all work; rate-limited."""
+        """Report `done` finished cells and the `fraction` (0..1) of all work."""
         now = self.clock()
         if now - self._printed < self.every_s:
             return
@@ -64,7 +60,7 @@ class Progress:
         self._say(f"{done}/{self.cells} cells done, {100 * fraction:.0f} % of the work{left}")
 
     def finish(self, summary: str) -> None:
-        """The shard's last line, always printed."""
+        """Print the last line."""
         self._say(f"{summary} in {duration(self.clock() - self._started)}")
 
     def _say(self, text: str) -> None:
@@ -84,10 +80,10 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class LiveCell:
-    """A cell that was launched or has ended, `status` is then how.
+    """A cell that was launched, or has ended with `status`.
 
-    `params` are values of axes. `gbs` is GB/s, None where the cell is not ok; of one that has not
-    ended it is that of its first launch.
+    `params` are the values of axes. `gbs` is the bandwidth in GB/s: of the first launch until the
+    cell ends, then None unless it is ok.
     """
 
     key: str
@@ -103,11 +99,11 @@ class LiveCell:
 
 @dataclass(frozen=True)
 class LiveShard:
-    """A shard on its way: `cells` to measure besides those `taken` over, `share` (0..1) done.
+    """A shard that is being measured: `cells` to measure, others `taken` over, `share` (0..1) done.
 
-    `known` are those that have ended or were launched, the latest last. `label` is what the
-    terminal calls the shard; `told_at` when its file was last written, `begun_at` when first, in
-    seconds of the system's clock.
+    `known` are the launched and the ended cells, the latest last. `label` is the shard's name on
+    the terminal. Its file was first written at `begun_at` and last at `told_at`, in seconds of the
+    system's clock.
     """
 
     label: str
@@ -121,21 +117,18 @@ class LiveShard:
 
 def live_path(run: Path, out: Path) -> Path:
     """The file in a run's folder for the shard ``…/<sweep>/<dtype>/<shard>.parquet``."""
-    name = _BETWEEN.join((*out.parts[-3:-1], out.stem))
+    name = "@".join((*out.parts[-3:-1], out.stem))
     return run / FOLDER / f"{name}.jsonl"
 
 
 class LiveFile:
-    """Writes the file of one shard; None as its path writes nothing.
-
-    What cannot be written is left out: to be watched is not worth a measurement.
-    """
+    """Writes the file of one shard, none without a path. Errors of the disk are ignored."""
 
     def __init__(
         self, path: Path | None, workload: Workload, label: str, cells: int, taken: int
     ) -> None:
         self._path, self._workload = path, workload
-        # The status that was written of a cell, None of one that had not ended.
+        # The written status of a cell, None of one that had not ended.
         self._written: dict[str, str | None] = {}
         self._add(label=label, cells=cells, taken=taken, begun_at=time.time())
 
@@ -147,10 +140,10 @@ class LiveFile:
                     file.write(json.dumps(values) + "\n")
 
     def tell(self, runs: Mapping[str, CellRun], timed_s: Mapping[str, float], share: float) -> None:
-        """Add the cells of `runs` of which something is new, and the share (0..1) of all work.
+        """Add the news on the cells of `runs`, and the share (0..1) of all work.
 
-        `timed_s` are seconds of a launch. Both are by the cell's key, which takes longer to make
-        than to look up. A cell is written twice at most.
+        `timed_s` are seconds of a launch. Both are by the cell's key. A cell is written twice at
+        most.
         """
         if self._path is None:
             return
@@ -183,14 +176,14 @@ class LiveFile:
         )
 
     def close(self) -> None:
-        """Remove the file at the shard's end; one that cannot be removed costs nothing."""
+        """Remove the file."""
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
 
 def read_live(path: Path) -> LiveShard | None:
-    """The file's content; None where it is gone or does not yet say which shard it is of."""
+    """The file's content; None if it is gone or has no first line yet."""
     lines = []
     try:
         told_at = path.stat().st_mtime

@@ -19,7 +19,7 @@ from ..workloads.contract import ReducingWorkload
 from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, open_space
 from .events import CellRun, Copied, Ended, Grouped, Preparing, planned, status_of
-from .searching import RecordedLaunches, open_searches, run_searches
+from .searching import RecordedLaunches, search_groups
 from .settings import TOGETHER_S
 from .verify import CellSteps
 
@@ -199,8 +199,8 @@ class ShardRun:
         """Measure those cells that a search of each group asks for."""
         for met in CONDITIONS:
             alike = [r for r in runs if r.cell.condition == met and r.status is None]
-            searches = open_searches(self._steps, alike, self._recorded)
-            run_searches(self._steps, searches, partial(self._sample_asked, met, space))
+            sample = partial(self._sample_asked, met, space)
+            search_groups(self._steps, alike, self._recorded, sample)
             measured = [r for r in alike if r.status is None]
             log.info("%d of %d cells measured", len(measured), len(alike))
             self._end_verified(measured, space)

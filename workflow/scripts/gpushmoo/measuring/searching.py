@@ -1,13 +1,12 @@
-"""Groups of which not every cell is measured: what a planner asks for is admitted and sampled.
+"""Searches groups: only the cells that a planner proposes are verified and sampled.
 
-What recorded shards let expect of a kernel's launches elsewhere says where it begins.
+Recorded shards of the same kernel say where a search begins.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -17,11 +16,10 @@ from ..core.errors import TypedError
 from ..core.schema import Status
 from ..core.space import CellGroup, Problem
 from ..search.guided import planner_for
-from ..search.planner import Candidate, Planner, Prior
+from ..search.planner import Candidate, Prior
 from ..storage.packed import unpacked
 from ..storage.store import open_shard
 from .events import CellRun, Searched
-from .settings import StoppingRule
 from .verify import CellSteps
 
 Params = tuple[tuple[str, int], ...]
@@ -32,10 +30,9 @@ RecordedLaunches = Mapping[tuple[str, CellGroup], Sequence[Prior]]
 
 
 def nearest_launches(recorded: RecordedLaunches, dtype: str, group: CellGroup) -> Sequence[Prior]:
-    """The cells of the most similar group; none where the variant was not recorded.
+    """The cells of the most similar recorded group of the same variant; none without one.
 
-    Of groups in the same state of the cache, launched alike, of the same type, of the nearest size,
-    in this order.
+    Similar is, in this order: the state of the cache, the kind of launch, the type, the size.
     """
 
     def unlike(key: tuple[str, CellGroup]) -> tuple[bool, bool, bool, float]:
@@ -57,7 +54,7 @@ def _elements(problem: Problem) -> int:
 
 
 def recorded_launches(folder: Path, kernel: str) -> RecordedLaunches:
-    """Those of `kernel` in all shards under `folder`. Raises BadParquetError."""
+    """The launches of `kernel` in all shards under `folder`. Raises BadParquetError."""
     found: dict[tuple[str, CellGroup], list[tuple[Params, float]]] = {}
     for path in sorted(unpacked(folder).rglob("*.parquet")):
         shard = open_shard(path)
@@ -79,52 +76,51 @@ def recorded_launches(folder: Path, kernel: str) -> RecordedLaunches:
     return recorded
 
 
-@dataclass
-class GroupSearch:
-    """One group on its way: its cells by place, and the planner that searches them."""
+def search_groups(
+    steps: CellSteps,
+    runs: Sequence[CellRun],
+    recorded: RecordedLaunches,
+    sample: Callable[[Sequence[tuple[CellRun, int]]], None],
+) -> None:
+    """Search each group of these open cells; recorded fast launches are tried first.
 
-    group: CellGroup
-    runs: Sequence[CellRun]
-    planner: Planner
-
-    def tell(self, place: int, samples_s: Sequence[float], rule: StoppingRule) -> None:
-        """What a cell's new samples were; none of them if it failed."""
-        run = self.runs[place]
-        if run.status is not None:
-            self.planner.fail(place)
-            return
-        self.planner.tell(place, samples_s)
-        if rule.done(run.samples_s, run.spent_s):
-            self.planner.enough(place)
-
-
-def open_searches(
-    steps: CellSteps, runs: Sequence[CellRun], recorded: RecordedLaunches
-) -> list[GroupSearch]:
-    """A search of each group of these cells, none of which has ended.
-
-    Of what is `recorded` elsewhere it tries the fastest first.
+    `sample` is called with the proposed cells and their numbers of samples until none is proposed.
+    All groups are searched at the same time, so that their cells are sampled in the same rounds.
+    Cells that were never proposed end as ``unproposed``; measured ones stay open.
     """
+    settings = steps.settings
+    rule = settings.rule
     groups: dict[CellGroup, list[CellRun]] = {}
     for run in sorted(runs, key=lambda r: r.cell.params):
         groups.setdefault(run.cell.group, []).append(run)
-    return [_search(steps, group, members, recorded) for group, members in sorted(groups.items())]
-
-
-def _search(
-    steps: CellSteps, group: CellGroup, runs: Sequence[CellRun], recorded: RecordedLaunches
-) -> GroupSearch:
-    settings = steps.settings
-    rule = settings.rule
-    planner = planner_for(
-        [_candidate(steps, run) for run in runs],
-        settings.search,
-        (rule.min_samples, rule.max_samples),
-        settings.seed,
-        nearest_launches(recorded, runs[0].cell.dtype, group),
-        rule.relative_half_width,
-    )
-    return GroupSearch(group, runs, planner)
+    planners = {
+        group: planner_for(
+            [_candidate(steps, run) for run in members],
+            settings.search,
+            (rule.min_samples, rule.max_samples),
+            settings.seed,
+            nearest_launches(recorded, members[0].cell.dtype, group),
+            rule.relative_half_width,
+        )
+        for group, members in sorted(groups.items())
+    }
+    while asked := [(g, ask) for g, planner in planners.items() for ask in planner.propose()]:
+        proposed = [groups[group][ask.place] for group, ask in asked]
+        before = [len(run.samples_s) for run in proposed]
+        sample([(run, ask.samples) for run, (_, ask) in zip(proposed, asked, strict=True)])
+        for (group, ask), run, begin in zip(asked, proposed, before, strict=True):
+            planner = planners[group]
+            if run.status is not None:
+                planner.fail(ask.place)
+                continue
+            planner.tell(ask.place, run.samples_s[begin:])
+            if rule.done(run.samples_s, run.spent_s):
+                planner.enough(ask.place)
+    for group, planner in planners.items():
+        steps.emit(Searched(group, planner.verdict()))
+        for run in groups[group]:
+            if run.status is None and not run.samples_s:
+                steps.end(run, Status.UNPROPOSED, LEFT_OUT)
 
 
 def _candidate(steps: CellSteps, run: CellRun) -> Candidate:
@@ -133,7 +129,7 @@ def _candidate(steps: CellSteps, run: CellRun) -> Candidate:
         resident = steps.program(cell).resident_per_unit(
             launch.entry, launch.threads, launch.shared_bytes
         )
-    except TypedError:  # which the cell itself will tell, once it is asked for
+    except TypedError:  # which ends the cell once it is proposed
         resident = None
     return Candidate(
         cell.params,
@@ -145,27 +141,3 @@ def _candidate(steps: CellSteps, run: CellRun) -> Candidate:
         steps.device.info.units,
         resident,
     )
-
-
-def run_searches(
-    steps: CellSteps,
-    searches: Sequence[GroupSearch],
-    sample: Callable[[Sequence[tuple[CellRun, int]]], None],
-) -> None:
-    """Let `sample` take what the searches ask for until none asks for more.
-
-    It is given cells with the number of samples that each is to get. Groups are searched side by
-    side, so that their cells are sampled in the same rounds. What no search has asked for ends as
-    ``unproposed``; what is measured is left open.
-    """
-    while asked := [(search, ask) for search in searches for ask in search.planner.propose()]:
-        runs = [search.runs[ask.place] for search, ask in asked]
-        before = [len(run.samples_s) for run in runs]
-        sample([(run, ask.samples) for run, (_, ask) in zip(runs, asked, strict=True)])
-        for (search, ask), run, begin in zip(asked, runs, before, strict=True):
-            search.tell(ask.place, run.samples_s[begin:], steps.settings.rule)
-    for search in searches:
-        steps.emit(Searched(search.group, search.planner.verdict()))
-        for run in search.runs:
-            if run.status is None and not run.samples_s:
-                steps.end(run, Status.UNPROPOSED, LEFT_OUT)

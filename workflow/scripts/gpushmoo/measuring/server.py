@@ -1,9 +1,9 @@
 """The measuring server: a run's measuring jobs, one after the other, in one process.
 
-``python -m gpushmoo.measuring.server FD`` serves the clients (`client`) that come to the listening
-socket FD, until the process that started it ends. It keeps the process that measures, with its
-open device, from one job of a repeat to the next: to start that costs more than most shards take.
-Without FD it does the one job that stands on its standard input.
+``python -m gpushmoo.measuring.server FD`` serves the clients (`client`) of the listening socket FD
+until its parent ends. It keeps the measuring process with its open device from one job of a repeat
+to the next, since a start costs more than most shards take. Without FD it does the one job on its
+standard input.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .shard_file import Earlier
 
 
 def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoReturn]) -> None:
-    """Do a measuring job; where it fails that is said, and `end` called with the exit status."""
+    """Do a measuring job. A failure is reported, and `end` called with the exit status."""
     with job_log(job["log"], (UserError, JobSignalledError), end) as terminal:
         out = Path(job["out"])
         earlier = Earlier(out, job["spec"], job["code"])
@@ -51,7 +51,7 @@ def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoRet
 
 
 def serve(listening: socket.socket) -> None:
-    """Do the jobs of all clients, for ever."""
+    """Do the jobs of all clients forever."""
     workers = Workers(keep=True)
     while True:
         client, _ = listening.accept()
@@ -83,7 +83,7 @@ def _serve(client: socket.socket, workers: Workers) -> None:
 
 
 def received(client: socket.socket, length: int) -> bytes | None:
-    """So many bytes and no more, as a signal's may follow; None where the client ends before."""
+    """The next `length` bytes; None if the client ends before. A signal's byte may follow."""
     request = b""
     while len(request) < length:
         if not (more := client.recv(min(2**16, length - len(request)))):
@@ -94,7 +94,7 @@ def received(client: socket.socket, length: int) -> bytes | None:
 
 @contextmanager
 def _as_output(descriptors: list[int]) -> Iterator[None]:
-    """Within it file descriptors 1 and 2 are these, which are closed then."""
+    """Replace file descriptors 1 and 2 by these, which are closed."""
     own = [os.dup(1), os.dup(2)]
     try:
         for number, descriptor in enumerate(descriptors, 1):
@@ -109,18 +109,18 @@ def _as_output(descriptors: list[int]) -> Iterator[None]:
 
 @contextmanager
 def _signals_of(client: socket.socket) -> Iterator[None]:
-    """Within it this process gets the signal that the client got, or SIGTERM where that is gone."""
+    """Send this process the signals that the client gets, and SIGTERM when the client ends."""
     lock = threading.Lock()
     over = False
 
     def listen() -> None:
         try:
-            told = client.recv(1)
+            number = client.recv(1)
         except OSError:
-            told = b""
+            number = b""
         with lock:
             if not over:
-                os.kill(os.getpid(), told[0] if told else signal.SIGTERM)
+                os.kill(os.getpid(), number[0] if number else signal.SIGTERM)
 
     threading.Thread(target=listen, daemon=True).start()
     try:

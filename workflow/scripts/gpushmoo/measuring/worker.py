@@ -1,9 +1,8 @@
 """``python -m gpushmoo.measuring.worker FD``: opens the device and runs kernels.
 
-It is a process of its own so that a kernel that faults, hangs or takes the runtime down with it
-costs one cell: the caller (`process`, `supervise`) replaces it. Messages are pickled dataclasses
-over the socket FD, first a Job, then answers to what the caller says; after one Job may come
-another of the same device.
+It is a process of its own, so that a kernel that faults, hangs or crashes the runtime costs one
+cell: the job (`process`, `supervise`) replaces the process. Messages are pickled dataclasses over
+the socket FD: a Job, then requests and answers; another Job of the same device may follow.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ from .verify import CellSteps
 
 log = logging.getLogger(__name__)
 
-# Seconds between two tellings of how far the work is.
+# Seconds between two reports of progress.
 _TELL_EVERY_S = 0.5
 
 
 def main(fd: int) -> None:
-    """Do the jobs that come on the socket `fd`; the caller's end of the socket closing ends it."""
+    """Do the jobs that come on the socket `fd` until its other end closes."""
     end_with_parent()
-    # An interrupt ends it at once, as other signals do, and not as an error in a program.
+    # An interrupt ends it at once, not as an error in a program.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     connection: Connection[Any, Any] = Connection(fd)
@@ -89,7 +88,7 @@ def main(fd: int) -> None:
 
 
 class Caller:
-    """The other end of the socket, for one job."""
+    """The job at the other end of the socket."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
@@ -97,17 +96,14 @@ class Caller:
         self._told_s = time.monotonic()
 
     def receive(self) -> Any:
-        """A message; of a locked device also the lock, which this process then holds.
-
-        The device is free when the job is done, or this process has ended.
-        """
+        """A message; with a locked device also its lock, which this process then holds."""
         message = self._connection.recv()
         if isinstance(message, Locked):
             self._lock = recv_handle(self._connection)
         return message
 
     def send(self, message: Message) -> None:
-        """Send it, but how far the work is only every half second."""
+        """Send a message; progress only every half second."""
         if isinstance(message, Worked):
             if time.monotonic() - self._told_s < _TELL_EVERY_S:
                 return
@@ -115,19 +111,19 @@ class Caller:
         self._connection.send(message)
 
     def lock_one(self, devices: Sequence[tuple[int, str]]) -> int:
-        """The index of that one of the `devices` that the caller has locked."""
+        """The index of the one of the `devices` that the job has locked."""
         self.send(Candidates(tuple(devices)))
         locked: Locked = self.receive()
         return locked.index
 
     def release(self) -> None:
-        """Hold the device's lock no longer."""
+        """Let go of the device's lock."""
         if self._lock is not None:
             os.close(self._lock)
 
 
 def _print_into(log_file: Path) -> None:
-    """Have all that this process prints added to the file, also what kernels and libraries do."""
+    """Append to the file all that this process prints, including kernels and libraries."""
     sys.stdout.flush()
     ctypes.CDLL(None).fflush(None)
     with log_file.open("ab") as file:
@@ -136,7 +132,7 @@ def _print_into(log_file: Path) -> None:
 
 
 def _serve(caller: Caller, kept: Device | None) -> Device:
-    """Do a job on the device that is `kept` open from the job before, or on one that it opens."""
+    """Do a job on the device that is `kept` open from the last job, or on a new one."""
     job: Job = caller.receive()
     if job.log is not None:
         _print_into(job.log)
@@ -182,7 +178,7 @@ def _measure_shard(job: Job, device: Device, build: KernelBuild | None, caller: 
 
 def _measure_pairs(job: Job, against: Against, device: Device, caller: Caller) -> None:
     sides = job.params, against.params
-    # One folder is loaded once: what both have in common is seen by its being the same.
+    # One folder is loaded once, so that a common workload is one object.
     loaded = {params["folder"]: load_kernel(ROOT / params["folder"]) for params in sides}
     folders = [loaded[params["folder"]] for params in sides]
     (builds_a, cells_a), (builds_b, cells_b) = (
@@ -223,7 +219,7 @@ def _built(
     build: KernelBuild | None,
     options: tuple[str, ...] = (),
 ) -> tuple[Builds, list[Cell]]:
-    """What a kernel was built into, and its cells."""
+    """A kernel's programs and its cells."""
     refuse_misfits(device, folder, params)
     space = space_of(params)
     versions = versions_of(folder.workload, space)
@@ -233,12 +229,12 @@ def _built(
 
 
 def refuse_misfits(device: Device, folder: KernelFolder, params: Mapping[str, Any]) -> None:
-    """Raise DeviceError where a problem cannot fit the device, at no moment of a run."""
+    """Raise DeviceError if a problem can never fit the device."""
     memory, allocation = steady_room(device.info)
     for problem in space_of(params).problems:
         try:
             reason = misfit(folder.workload, problem, params["dtype"], memory, allocation)
-        except WorkloadError:  # which the problem's cells will tell
+        except WorkloadError:  # which ends the problem's cells later
             continue
         if reason is not None:
             raise DeviceError(f"kernels.{folder.name}.sizes: {reason}; choose a smaller size.")

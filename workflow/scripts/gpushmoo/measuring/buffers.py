@@ -1,4 +1,4 @@
-"""One problem on the device: its inputs, its output, and what the output must be."""
+"""One problem on the device: its inputs, its output, and the expected output."""
 
 from __future__ import annotations
 
@@ -23,27 +23,24 @@ from .host_pipeline import Feed, Pool
 
 Array = npt.NDArray[Any]
 
-# Words that are read back at a time in search of the first wrong one, and what unwritten ones hold.
+# Words that are read back at a time to find the first wrong one; the content of unwritten ones.
 CHUNK, POISON = 2**20, 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Words that are not as they must be, and a sentence where anything is wrong.
-
-    Counted are those of the output and those that were written around a buffer.
-    """
+    """The number of wrong words in the output and around buffers, and a sentence on all faults."""
 
     wrong_words: int
     message: str | None
 
 
-# Of a run on poisoned output: its seconds and its verdict, or the error that it raised.
+# The seconds and verdict of a run on poisoned output, or its error.
 Judged = tuple[float, Verdict] | TypedError
 
 
 class BufferWatch:
-    """The buffers that launches are given, by name; the `inputs` among them must not change."""
+    """The buffers of launches by name, and which of them are `inputs` that must not change."""
 
     def __init__(
         self,
@@ -52,16 +49,13 @@ class BufferWatch:
         inputs: Mapping[str, Any],
         restore: Callable[[], None],
     ) -> None:
-        """`restore` makes the content of the inputs, and what else launches do not write, anew."""
+        """`restore` writes anew all that launches must not write."""
         self._device, self.buffers, self.inputs = device, buffers, inputs
         self._restore = restore
         self._sums = device.checksums(list(inputs.values()))
 
     def damage(self, wrong: int = 0, clauses: Sequence[str] = ()) -> Verdict:
-        """What was written elsewhere, besides what is `wrong` with the output; none of it is left.
-
-        So what one cell did is held against no other.
-        """
+        """The faults of a run, given those of its output; damage is mended for the next cell."""
         strays = self._device.strays(list(self.buffers.values()))
         for buffer, stray in zip(self.buffers.values(), strays, strict=True):
             if stray:
@@ -73,7 +67,7 @@ class BufferWatch:
         return Verdict(wrong + words, "; ".join([*clauses, *more]) or None)
 
     def said(self, strays: Sequence[Strays], sums: Sequence[int]) -> tuple[int, list[str]]:
-        """Words written around the buffers, and a clause for each fault."""
+        """The number of words written around buffers, and a clause for each fault."""
         words, clauses = 0, []
         for name, stray in zip(self.buffers, strays, strict=True):
             words += stray.before + stray.past
@@ -92,7 +86,7 @@ def _count(words: int) -> str:
 def first_difference(
     device: Device, buffer: Any, expected: Any, shape: tuple[int, ...], scalar: np.dtype[Any]
 ) -> str:
-    """The first place at which `buffer` is not as expected, as an array of `shape` and `scalar`."""
+    """A clause on the first wrong element of `buffer`, an array of `shape` and `scalar`."""
     total = int(np.prod(shape)) * scalar.itemsize // 4
     for begin in range(0, total, CHUNK):
         count = min(CHUNK, total - begin)
@@ -113,16 +107,15 @@ def first_difference(
     return "none when it was looked for"
 
 
-# Streams over which host data are copied for comparison, and elements at a time.
+# Streams of the copy of host data that is timed for comparison, and elements at a time.
 COPY_STREAMS, COPY_CHUNK = 4, 2**22
 
 
 class Space(ABC):
-    """What cells of one problem, element type and result are measured in.
+    """The memory in which cells of one problem, element type and result are measured.
 
-    `words` counts the 32-bit words of the output; `copy` is the runtime's own copy, timed beside
-    every cell to compare with: on the device of as many words, or of the inputs to the device where
-    these live on the host.
+    `words` counts the 32-bit words of the output. `copy` is the runtime's own copy, timed for
+    comparison: of as many words on the device, or of the inputs from the host.
     """
 
     words = 1
@@ -130,43 +123,43 @@ class Space(ABC):
 
     @abstractmethod
     def bind(self, program: Program, cell: Cell) -> Bound:
-        """What is timed of `cell`. Raises as `Device.bind` does."""
+        """The launch of `cell` that is timed. Raises as `Device.bind` does."""
 
     def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
-        """That by which `cell` is verified where it is not what is timed."""
+        """The launch of `cell` that is verified, if it is not the one that is timed."""
         return None
 
     @abstractmethod
     def poison(self) -> None:
-        """Overwrite the output with what no verified output holds."""
+        """Overwrite the output with words that no verified output holds."""
 
     @abstractmethod
     def verdict(self, cell: Cell, proof: Bound) -> Verdict:
-        """What is wrong after a run of `proof`: with the output, or written elsewhere."""
+        """The faults of a run of `proof`, in the output or elsewhere."""
 
     def prove_together(self, bounds: Sequence[Bound], compared: bool) -> Sequence[Judged] | None:
-        """A run of each on poisoned output; None where each must be verified by itself.
+        """Run each on poisoned output; None if each must be verified by itself.
 
-        The output is `compared`, or may hold anything. The list ends with the first run that wrote
-        beside the output, which is mended: later runs would be judged by its damage.
+        The output is `compared`, or ignored. The list ends with the first run that wrote outside of
+        the output, which is mended: its damage must not count against later runs.
         """
         return None
 
     def damage(self) -> Verdict:
-        """What launches wrote beside the output, where that has guard zones; it is mended."""
+        """Mend and describe writes outside of the output."""
         return Verdict(0, None)
 
 
 def open_space(
     device: Device, workload: Workload, problem: Problem, dtype: str, variant: str, seed: int
 ) -> Space:
-    """Make everything that a cell of `variant`, or of another of its result, needs.
+    """The memory for cells of `variant` and of others with its result.
 
     Raises OutOfDeviceMemoryError or LaunchRefusedError when device or host cannot hold it.
     """
 
     def make() -> Mapping[str, Array]:
-        # Inputs depend on the problem alone, so that every shard of it has the same data.
+        # Every shard of a problem has the same data.
         rng = np.random.default_rng([seed, problem.height, problem.width])
         return workload.inputs(problem, dtype, rng)
 
@@ -193,7 +186,7 @@ class Workspace(Space):
         variant: str,
         make: Callable[[], Mapping[str, Array]],
     ) -> None:
-        """Upload what `make` gives and `variant` makes of it. Raises as `open_space` does."""
+        """Upload the inputs from `make` and the expected output. Raises as `open_space` does."""
         self._device, self._workload, kind = device, workload, DTYPES[dtype]
         self._make, self._variant, inputs = make, variant, make()
         expected = workload.expected(inputs, variant)
@@ -222,13 +215,13 @@ class Workspace(Space):
         self._watch = BufferWatch(device, plain, self._watched, self._restore)
 
     def lent(self, workload: Workload) -> Workspace:
-        """The same buffers for launches of another `workload` with the same data."""
+        """The same buffers for another `workload` with the same data."""
         lent = copy(self)
         lent._workload = workload
         return lent
 
     def _restore(self) -> None:
-        """The content of the inputs that are buffers, and of what is expected, as at first."""
+        """Write the inputs that are buffers, and the expected output, anew."""
         inputs = self._make()
         expected = self._workload.expected(inputs, self._variant)
         pairs = [(inputs[name], self._buffers[name]) for name in self._watched]
@@ -240,7 +233,7 @@ class Workspace(Space):
         return self._device.bind(program, self._workload.launch(cell), self._buffers)
 
     def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
-        """The workload's proof where it is another launch."""
+        """The workload's proof if it is another launch."""
         if type(self._workload).proof is Workload.proof:
             return None
         proof = self._workload.proof(cell)
@@ -249,7 +242,7 @@ class Workspace(Space):
         return self._device.bind(program, proof, self._buffers)
 
     def poison(self) -> None:
-        """Overwrite the output with words of all ones, a NaN in every float type."""
+        """Overwrite the output with ones, a NaN in every float type."""
         self._device.poison(self._output)
 
     def verdict(self, cell: Cell, proof: Bound) -> Verdict:
@@ -285,7 +278,7 @@ class Workspace(Space):
 
 
 def check_output(workload: Workload, expected: Array, problem: Problem, dtype: str) -> None:
-    """Raise WorkloadError when an expected output is not as the output is."""
+    """Raise WorkloadError when an expected output has not the form of the output."""
     shape, scalar = workload.output_form(problem, dtype)
     name = f"{workload.name}: reference has"
     if expected.shape != shape:
@@ -295,7 +288,7 @@ def check_output(workload: Workload, expected: Array, problem: Problem, dtype: s
 
 
 def whole_words(workload: Workload, name: str, array: Array) -> Array:
-    """The array. Raises WorkloadError when it is not of whole 32-bit words, as buffers are."""
+    """The array. Raises WorkloadError unless it consists of whole 32-bit words."""
     if array.nbytes % 4:
         raise WorkloadError(
             f"{workload.name}: inputs gives {array.nbytes} bytes for '{name}'; a buffer is of "
@@ -305,7 +298,7 @@ def whole_words(workload: Workload, name: str, array: Array) -> Array:
 
 
 class ReducedSpace(Space):
-    """Buffers on the device, by name, from which one number comes; see `Space`."""
+    """Buffers on the device, by name, of a workload with one number as its result; see `Space`."""
 
     def __init__(
         self,
@@ -315,7 +308,7 @@ class ReducedSpace(Space):
         dtype: str,
         make: Callable[[], Mapping[str, Array]],
     ) -> None:
-        """Upload what `make` gives. Raises as `open_space` does."""
+        """Upload the inputs from `make`. Raises as `open_space` does."""
         self._device, self._workload, self._make = device, workload, make
         inputs = make()
         self._known = workload.known(inputs)
@@ -342,7 +335,7 @@ class ReducedSpace(Space):
         return self._device.bind(program, self._workload.launch(cell), self.buffers)
 
     def poison(self) -> None:
-        """All-ones words in all that a launch writes before it reads it."""
+        """Overwrite all that a launch writes before it reads it with ones."""
         for buffer in self._written:
             self._device.poison(buffer)
 
@@ -365,7 +358,7 @@ class ReducedSpace(Space):
 
 
 class FedSpace(Space):
-    """Arrays on the host, by name, pinned and not, and streams that cells share; see `Space`."""
+    """Arrays on the host, by name, pinned and not, and shared streams; see `Space`."""
 
     def __init__(
         self, device: Device, workload: HostFedWorkload, inputs: Mapping[str, Array]
@@ -401,7 +394,7 @@ class FedSpace(Space):
         return self._feed(program, w.pipeline(cell), *parts)
 
     def bind_proof(self, program: Program, cell: Cell) -> Feed:
-        """The cell's pipeline, run in memory that is poisoned before."""
+        """The cell's pipeline in memory that is poisoned before."""
         return replace(self.bind(program, cell), poisoned=True)
 
     def poison(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs a pipeline: host data through streams, the host's own part meanwhile, one number out."""
+"""Runs a pipeline: host data through streams, the host's part at the same time, to one number."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class StreamRoom:
 
 @dataclass
 class Pool:
-    """Streams with their room, and room for partial results, that grow and are used again.
+    """Streams with room for inputs, and room for partial results, that are used again.
 
-    A context manager: at its end all of it is given back, also what was taken before a failure.
+    A context manager: at its end all is given back, also after a failure.
     """
 
     device: Device
@@ -54,23 +54,23 @@ class Pool:
         keepers = [] if self.keeper is None else [self.keeper]
         streams = keepers + [lane.stream for lane in self.lanes]
         self.lanes, self.keeper, self.partials, self._partial_bytes = [], None, None, 0
-        # Each of them is left, the keeper last, whatever another one raises.
+        # Each is left, the keeper last, even if another one raises.
         with ExitStack() as stack:
             for stream in streams:
                 stack.push(stream)
 
     @contextmanager
     def emptied_on_error(self) -> Iterator[None]:
-        """Give all back when what is done within fails: nothing of that is left to the next."""
+        """Give all back if the block fails."""
         with ExitStack() as stack:
             stack.push(self)
             yield
             stack.pop_all()
 
     def ready(self, rooms: Sequence[int], partials: int) -> None:
-        """Have so many bytes for an input in each of the first lanes, and for partial results.
+        """Have room for so many bytes of each input in each lane, and of partial results.
 
-        Where one of them is too small all are taken anew. Raises OutOfDeviceMemoryError.
+        If one is too small all are taken anew. Raises OutOfDeviceMemoryError.
         """
         held = [lane.nbytes for lane in self.lanes]
         most = [max(pair) for pair in zip_longest(rooms, held, fillvalue=0)]
@@ -96,9 +96,9 @@ class Feed:
     """A pipeline bound to host arrays, timed by the host; see `devices.base.Bound`.
 
     `arrays` are flat inputs of one length and type. `host_part` computes the host's part of the
-    result from its part of them; `total` makes the result from the device's partial results and
-    that. `value` is what the last run gave, NaN before. A `poisoned` run begins with all-ones words
-    in all its memory, so that what is not copied or not written, or not in time, is seen.
+    result, `total` the result from the device's partial results and that. `value` is the last
+    result, NaN before. A `poisoned` run begins with ones in all memory, so that a missing or late
+    copy or write shows.
     """
 
     pool: Pool
@@ -123,21 +123,18 @@ class Feed:
         self._prepared(lambda: None)
 
     def run(self) -> None:
-        """Compute once. Raises what the device raises; what it took is given back."""
+        """Compute once. Raises the device's errors; its memory is then given back."""
         self._prepared(self._once)
 
     def sample(self, launches: int, met: Condition = USUAL) -> float:
         """Mean seconds of a run by the host's clock, from the first copy to the number.
 
-        Its data come from the host's memory, whatever the device's cache holds.
+        The condition does not matter: the data come from the host's memory.
         """
         return self._prepared(lambda: self._timed(launches))
 
     def _prepared(self, step: Callable[[], T]) -> T:
-        """`step` with the pool made ready, which a failure of another user may have emptied.
-
-        Where memory is short, what the pool holds for others is given up: what fits alone fits.
-        """
+        """`step` with the pool made ready; if memory is short, once more with an empty pool."""
         others = bool(self.pool.lanes)
         while True:
             try:

@@ -34,18 +34,18 @@ from .verify import CellSteps
 
 log = logging.getLogger(__name__)
 
-# A block, by places in NAMES; every second one is its mirror image, so that what is not linear in
-# time, and what the first place costs, cancels over two blocks.
+# A block, by places in NAMES. Every second one is mirrored: drifts that are not linear in time, and
+# the cost of the first place, cancel over two blocks.
 BLOCK = (0, 1, 1, 0)
 
 
 def matched(
     cells: tuple[Sequence[Cell], Sequence[Cell]], variants: Sequence[tuple[str, str]]
 ) -> list[tuple[Cell, Cell]]:
-    """The cells of A and B that are alike in problem, condition and all parameters of both.
+    """The pairs of cells of A and B with the same problem, condition and common parameters.
 
-    `variants` says which variant of A stands beside which of B. Raises DeviceError where a cell
-    would have two to stand beside, and where none has one.
+    `variants` are the pairs of variants. Raises DeviceError if a cell has several partners, or no
+    cell has one.
     """
     shared = set.intersection(*({name for c in some for name, _ in c.params} for some in cells))
     found: list[dict[Any, Cell]] = []
@@ -69,13 +69,10 @@ def matched(
 
 
 class PairedRun:
-    """Measures pairs of cells, and tells every step."""
+    """Measures pairs of cells."""
 
     def __init__(self, sides: tuple[CellSteps, CellSteps], blocks: int) -> None:
-        """`sides` are those of A and of B, which differ in their kernels alone.
-
-        Each pair gets so many `blocks`.
-        """
+        """`sides` are of A and of B, and differ only in the kernel. Each pair gets `blocks`."""
         # What the host times, of either, is not queued.
         fed = [s for s in sides if isinstance(s.folder.workload, HostFedWorkload)]
         who = *NAMES, " and ".join(NAMES)
@@ -91,13 +88,13 @@ class PairedRun:
         self._total = self._done = 0
 
     def _pass_on(self, who: str, event: Event) -> None:
-        """Of what is told about cells, the part that a pair's caller needs."""
+        """Report the begin of cells as that of their pairs."""
         if isinstance(event, Began):
             keys = dict.fromkeys(self._key[key] for key in event.keys)
             self._emit(replace(event, keys=tuple(keys), who=who))
 
     def measure(self, pairs: Sequence[tuple[Cell, Cell]]) -> None:
-        """One Ended event for each pair. Raises DeviceLostError."""
+        """Report one Ended for each pair. Raises DeviceLostError."""
         a, b = (steps.folder.workload for steps in self._steps)
         runs = [PairRun(planned(a, one), planned(b, other)) for one, other in pairs]
         self._key = {run.cell.key: pair.cell.key for pair in runs for run in pair.runs}
@@ -120,7 +117,7 @@ class PairedRun:
                 self._end_open(group, status_of(err), str(err))
 
     def _alive(self, pairs: Sequence[PairRun]) -> list[PairRun]:
-        """Those of which both cells still run; the others end."""
+        """The pairs with two open cells; the others end."""
         for pair in pairs:
             for name, run in zip(NAMES, pair.runs, strict=True):
                 if run.status is not None and pair.status is None:
@@ -155,9 +152,9 @@ class PairedRun:
         self._end_open(self._alive(pairs), Status.OK, None)
 
     def _open_spaces(self, problem: Problem, pair: PairRun) -> tuple[tuple[Space, Space], bool]:
-        """Where A and where B is measured, and whether both are on the same buffers.
+        """The memory of A and of B, and whether it is the same.
 
-        They are where their data are the same, so that no difference of addresses is measured.
+        It is if the data are the same, so that no difference of addresses is measured.
         """
         dtype, seed = pair.cell.dtype, self._settings.seed
         sides = [
@@ -171,7 +168,7 @@ class PairedRun:
         return (first, open_space(self._a.device, b, problem, dtype, variant_b, seed)), False
 
     def _choose_launches(self, pairs: Sequence[PairRun]) -> None:
-        """As many launches a sample for A as for B, and for all pairs of a group."""
+        """Choose one number of launches in a sample for A and B, and for all pairs of a group."""
         groups: dict[CellGroup, list[tuple[PairRun, list[float]]]] = {}
         for pair in pairs:
             seconds = [run.launch_s for run in pair.runs if run.launch_s is not None]
@@ -186,7 +183,7 @@ class PairedRun:
                     run.launches = launches_of_cell(self._a.launches[group], max(seconds))
 
     def _sample(self, pairs: Sequence[PairRun], shared: bool) -> None:
-        """All blocks of the pairs, one of each in random order, and so on."""
+        """Take all blocks, in rounds of one block of each pair in random order."""
         block = 0
 
         def active() -> list[PairRun]:
@@ -204,11 +201,11 @@ class PairedRun:
         take_rounds(active, take, self._end_open)
 
     def _block(self, active: Sequence[PairRun], mirrored: bool, shared: bool) -> bool:
-        """A block of each; False, and none is kept, where the device slowed itself down."""
+        """Take a block of each. If the device slowed itself down it is discarded: False."""
         order = tuple(1 - who for who in BLOCK) if mirrored else BLOCK
-        # What comes before a sample may be felt in it. Where buffers are shared, one sample that is
-        # thrown away has each version follow itself once and the other once; where they are not,
-        # each sample follows one of its own version, whose data are then in the caches.
+        # A sample depends on the one before it. With shared buffers, one discarded sample has each
+        # version follow itself once and the other once. With separate ones, each sample follows a
+        # discarded one of its own version, which leaves its data in the caches.
         taken = [order[0], *order] if shared else [who for who in order for _ in range(2)]
         kept = range(1, 5) if shared else range(1, 8, 2)
         good: list[tuple[PairRun, list[float]]] = []
@@ -224,7 +221,7 @@ class PairedRun:
     def _take(
         self, pairs: Sequence[PairRun], order: Sequence[int]
     ) -> list[tuple[PairRun, list[float]]]:
-        """Seconds of a launch, of samples of each pair in this order; those that failed end."""
+        """The seconds of samples of each pair in this order; pairs with a failure end."""
         took_s = {p.cell.key: len(order) * max(r.sample_s for r in p.runs) for p in pairs}
         timed = ((pair, took_s[pair.cell.key]) for pair in shuffled(pairs, self._rng))
         good = []
@@ -246,7 +243,7 @@ class PairedRun:
 def _same_data(
     sides: Sequence[tuple[Workload, str]], problem: Problem, dtype: str, seed: int
 ) -> bool:
-    """Whether both have the same inputs, and the same result, under the same names."""
+    """Whether both have the same inputs and the same result, with the same names."""
     (a, variant_a), (b, variant_b) = sides
     if a is b:
         return a.result_of(variant_a) == a.result_of(variant_b)

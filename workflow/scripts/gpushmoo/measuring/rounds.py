@@ -1,4 +1,4 @@
-"""Samples cells in turns: how many launches a sample has, in which order, how many at a time."""
+"""Samples cells in rounds: the number of launches in a sample, the order, how many at a time."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Under this the cost of a launch and the clock's grain would be part of the figure.
+# In shorter samples the cost of a launch and the clock's resolution would count.
 SHORT_S = 50e-6
 MAX_LAUNCHES = 256
-# Each flushed launch pays for a flush, which takes longer than a short launch does.
+# A flush before each launch takes longer than a short launch.
 MAX_FLUSHED = 4
-# Before each isolated launch the host waits for the device, which takes longer, too.
+# So does the wait before each isolated launch.
 MAX_ISOLATED = 4
-# A run of launches has a begin and an end, which shall not be part of the figure of one.
+# Begin and end of a run of launches must not count.
 RUN_S = 1e-3
 LEAST_IN_A_RUN, MOST_IN_A_RUN = 4, 128
-# A sample that would last longer holds fewer launches, or a hang could not be told from a sample.
-# Such a cell is thousands of times slower than the fastest of its group, whatever its batch.
+# A longer sample would look like a hang, so it has fewer launches. Its cell is thousands of times
+# slower than the fastest of the group.
 LONGEST_S = 0.25
-# Seconds before cells of which the host computes a part. Threads of a library that cells before
-# them used still spin for a moment (see `measuring`), and would share the cores.
+# Seconds of rest before cells of which the host computes a part: a library's threads still spin for
+# a moment (see `measuring`), and would share the cores.
 SETTLE_S = 0.005
 
-# Rounds of one problem that may be lost to throttling before its cells are given up.
+# After so many throttled rounds the cells of a problem are given up.
 SLOWED_ROUNDS = 5
 SLOWED = "the device kept slowing itself down"
 
 
 def launches_of_group(launches_s: Sequence[float], met: Condition = USUAL) -> int:
-    """Launches that make a sample of each cell of a group, from the seconds of one launch of each.
+    """The number of launches in a sample of a group, from the seconds of one launch of each cell.
 
-    A launch by itself and the same launch behind others take different times, so cells that are
-    compared must have one number. It is that of the fastest: 1 if that takes at least 50 µs, else
-    the power of two with which it lasts at least as long, up to what a sample under this condition
-    holds. Of a stream or a graph it holds 4 at least, and should last a millisecond. A power of
-    two, because two runs then rarely choose differently. Raises ValueError when there is no cell.
+    A launch alone and the same launch behind others take different times, so compared cells must
+    have one number: 1 if the fastest launch takes at least 50 µs, else the power of two with which
+    the sample lasts as long, up to the maximum of the condition. A sample of a stream or a graph
+    has at least 4 launches, and should last a millisecond. With powers of two, two runs rarely
+    choose differently. Raises ValueError without cells.
     """
     if not len(launches_s):
         raise ValueError("launches of no cells")
@@ -79,9 +79,9 @@ def launches_of_cell(group_launches: int, launch_s: float) -> int:
 
 
 def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Iterator[list[T]]:
-    """The items in their order, so many together as count and time allow, at least one.
+    """The items in chunks of at most `most` items and `most_s` seconds, or of one item.
 
-    `timed` has the seconds that each takes; chunks hold at most `most` items of `most_s` in all.
+    `timed` has the seconds of each item.
     """
     chunk: list[T] = []
     together_s = 0.0
@@ -96,10 +96,9 @@ def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Itera
 
 
 def shuffled(items: Sequence[T], rng: np.random.Generator) -> Iterator[T]:
-    """The items in a fresh random order: one round.
+    """The items in a new random order: a round.
 
-    Every round visits each active cell once, so a drift of the machine spreads over all cells
-    and cannot favour one.
+    Each round visits each active cell once, so that a drift of the machine favours none.
     """
     for i in rng.permutation(len(items)):
         yield items[i]
@@ -110,10 +109,10 @@ def take_rounds(
     take: Callable[[Sequence[T]], bool],
     give_up: Callable[[Sequence[T], Status, str], None],
 ) -> None:
-    """`take` a round of all that are `active`, until none is.
+    """`take` rounds of all that are `active`, until none is.
 
-    A round in which the device slowed itself down (False) is taken again; after SLOWED_ROUNDS of
-    them those that are left end as ``throttled``.
+    A round in which the device slowed itself down (False) is taken again; after SLOWED_ROUNDS such
+    rounds the active ones end as ``throttled``.
     """
     slowed_rounds = 0
     while runs := active():
@@ -123,10 +122,7 @@ def take_rounds(
 
 
 class ShardRun:
-    """Measures the cells of one shard by `steps`, which tell every one of them.
-
-    Of what is `recorded` elsewhere searches try the fastest first.
-    """
+    """Measures the cells of one shard. Searches first try launches that are `recorded` as fast."""
 
     def __init__(self, steps: CellSteps, recorded: RecordedLaunches | None = None) -> None:
         self._steps, self._recorded = steps, recorded or {}
@@ -134,10 +130,7 @@ class ShardRun:
         self._rng = np.random.default_rng([steps.settings.seed, steps.settings.repeat])
 
     def measure(self, cells: Sequence[Cell]) -> None:
-        """One Ended event for each cell. Raises DeviceLostError, after which nothing works.
-
-        The cell that was running then has not ended: what it is called is for the caller to say.
-        """
+        """Report one Ended for each cell. Raises DeviceLostError; running cells are then open."""
         steps, workload = self._steps, self._steps.folder.workload
         runs = [planned(workload, cell) for cell in cells]
         for run in runs:
@@ -161,7 +154,7 @@ class ShardRun:
                 steps.end_open(group, status_of(err), str(err))
 
     def _measure_group(self, problem: Problem, runs: list[CellRun]) -> None:
-        """Measure cells of one problem and result; every one of them has a status afterwards."""
+        """Measure and end all cells of one problem and result."""
         steps = self._steps
         steps.emit(Preparing(problem, frozenset(r.cell.variant for r in runs)))
         space = self._space(problem, runs[0].cell)
@@ -173,20 +166,20 @@ class ShardRun:
             return
         steps.admit(list(shuffled(runs, self._rng)), space)
         log.info("%d of %d cells admitted", sum(r.status is None for r in runs), len(runs))
-        # One condition after the other: a flushed cache must not be what a warm cell finds.
+        # One condition after the other: a warm cell must not find a flushed cache.
         for met in CONDITIONS:
             alike = [r for r in runs if r.cell.condition == met and r.status is None]
             self._prepare(alike)
             self._sample(alike, met, space)
 
     def _space(self, problem: Problem, cell: Cell) -> Space:
-        """What the cells are measured in: that of the group before, where it is the same.
+        """The memory of the cells, kept from the last group if it serves.
 
-        A space whose result is one number does not depend on the variant.
+        A space with one number as the result does not depend on the variant.
         """
         if self._kept is not None and self._kept[0] == problem:
             return self._kept[1]
-        # Its memory is given back first.
+        # Frees its memory first.
         self._kept = None
         steps, workload = self._steps, self._steps.folder.workload
         seed = steps.settings.seed
@@ -196,7 +189,7 @@ class ShardRun:
         return space
 
     def _search_all(self, runs: list[CellRun], space: Space) -> None:
-        """Measure those cells that a search of each group asks for."""
+        """Measure the cells that a search of each group proposes."""
         for met in CONDITIONS:
             alike = [r for r in runs if r.cell.condition == met and r.status is None]
             sample = partial(self._sample_asked, met, space)
@@ -208,7 +201,7 @@ class ShardRun:
     def _sample_asked(
         self, met: Condition, space: Space, asked: Sequence[tuple[CellRun, int]]
     ) -> None:
-        """Take these samples, a round of one each after the other."""
+        """Take these samples in rounds."""
         new = [run for run, _ in asked if run.bound is None]
         self._steps.admit(list(shuffled(new, self._rng)), space)
         self._prepare([run for run in new if run.status is None])
@@ -220,15 +213,15 @@ class ShardRun:
         )
 
     def _prepare(self, runs: Sequence[CellRun]) -> None:
-        """Say how many launches make a sample of each of these admitted cells, and warm them up."""
+        """Choose the launches in a sample of these verified cells, and warm them up."""
         self._choose_launches(runs)
-        # What verified and timed a cell has warmed a CPU up.
+        # A CPU is warm from the verification.
         if self._steps.device.info.kind != "cpu":
             for _ in range(self._steps.settings.warmup):
                 self._warm_up(runs)
 
     def _choose_launches(self, runs: Sequence[CellRun]) -> None:
-        """One number of launches a sample for each group, so that its cells are measured alike."""
+        """Choose one number of launches in a sample for each group."""
         groups: dict[CellGroup, list[float]] = {}
         for run in runs:
             assert run.launch_s is not None
@@ -242,7 +235,7 @@ class ShardRun:
             run.launches = launches_of_cell(self._steps.launches[run.cell.group], run.launch_s)
 
     def _warm_up(self, runs: Sequence[CellRun]) -> None:
-        """A sample of each that still runs, which is thrown away."""
+        """Take a sample of each open cell, and discard it."""
         for some in self._chunks([r for r in runs if r.status is None]):
             _, outcomes = self._steps.outcomes(some)
             for run, outcome in zip(some, outcomes, strict=True):
@@ -250,12 +243,12 @@ class ShardRun:
                     self._steps.end_by(run, outcome)
 
     def _chunks(self, runs: Sequence[CellRun]) -> Iterator[list[CellRun]]:
-        """The runs in random order, so many at a time as may be sampled without waiting."""
+        """The runs in random order, in chunks to be sampled without a wait."""
         timed = ((run, run.sample_s) for run in shuffled(runs, self._rng))
         return chunked(timed, self._steps.together, TOGETHER_S)
 
     def _sample(self, runs: list[CellRun], met: Condition, space: Space) -> None:
-        """Rounds over the open cells in random order until every cell is done and verified."""
+        """Take rounds over the open cells until each is done and verified."""
         rule = self._steps.settings.rule
 
         def take(active: Sequence[CellRun]) -> bool:
@@ -267,15 +260,15 @@ class ShardRun:
         take_rounds(lambda: [r for r in runs if r.status is None], take, self._steps.end_open)
 
     def _end_verified(self, runs: Sequence[CellRun], space: Space) -> None:
-        """They are through: verify them once more where no other repeat does."""
+        """End cells with enough samples, verified once more unless another repeat does it."""
         if self._steps.settings.verifies_after:
             self._steps.verify(runs, space)
         self._steps.end_open(runs, Status.OK, None)
 
     def _round(self, met: Condition, space: Space, active: Sequence[CellRun]) -> bool:
-        """A sample of each, beside the runtime's own copy.
+        """Time the runtime's copy and take a sample of each.
 
-        False, and no sample of it is kept, where the device slowed itself down meanwhile.
+        If the device slowed itself down the samples are discarded: False.
         """
         problem, steps = active[0].cell.problem, self._steps
         steps.emit(Preparing(problem))
@@ -295,7 +288,7 @@ class ShardRun:
 
     @staticmethod
     def _discard_round(runs: Sequence[CellRun]) -> None:
-        """Take its samples back, and their seconds: they are no part of a cell's budget."""
+        """Remove the round's samples and their seconds, which are no part of a cell's budget."""
         for run in runs:
             if run.status is None:
                 assert run.launches is not None

@@ -1,4 +1,4 @@
-"""What is done with cells on an open device: bound, verified on poisoned output, timed, ended."""
+"""The steps of measuring cells on an open device: bind, verify on poisoned output, time, end."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from .settings import TOGETHER, TOGETHER_S, MeasureSettings
 
 T = TypeVar("T")
 
-# A cell whose first launch takes longer is launched twice, and the shorter one believed: it decides
-# how many launches make a sample, and a pause of the process or the machine may be in one of them.
+# After a first launch of more seconds a second one follows, and the shorter time counts: it decides
+# the number of launches in a sample, and one of both may hold a pause of the process or machine.
 LONG_LAUNCH_S = 0.1
 
 
 @dataclass
 class CellSteps:
-    """One open device, the kernel that it runs, and to whom each step is told.
+    """One open device and the kernel that it runs; each step is reported by `emit`.
 
-    `started` is the shard's beginning on `clock`, None for now. At most `together` cells are worked
-    on without waiting between them. `launches` is how many make a sample of each group, as far as
-    that is chosen, by another process as well.
+    `started` is the shard's beginning on `clock`, by default now. At most `together` cells are
+    launched without a wait between them. `launches` has the launches in a sample of the groups for
+    which the number is chosen, maybe by another process.
     """
 
     device: Device
@@ -48,7 +48,7 @@ class CellSteps:
 
     def __post_init__(self) -> None:
         self._started = self.clock() if self.started is None else self.started
-        # Steps of all cells that run: a verification and a sample are one each.
+        # Steps of all running cells: a verification and each sample.
         self._steps, self._done = 1, 0
         self._each = 1 + self.settings.rule.max_samples
 
@@ -57,17 +57,17 @@ class CellSteps:
         return self.clock() - self._started
 
     def version(self, cell: Cell) -> str:
-        """Name of what is compiled for `cell`."""
+        """The name of the version that is compiled for `cell`."""
         return self.folder.workload.version(cell).name
 
     def program(self, cell: Cell) -> Program:
-        """What is compiled for `cell`, which is there."""
+        """The program of `cell`, which was built."""
         return self.builds.programs[self.version(cell)]
 
     # How cells begin and end.
 
     def check_statically(self, run: CellRun) -> None:
-        """End the cell where no launch is needed to know that there is none."""
+        """End a cell that cannot be launched."""
         limit = self.device.info.max_threads_per_block
         if self.settings.thread_limit is not None:
             limit = min(limit, self.settings.thread_limit)
@@ -85,11 +85,11 @@ class CellSteps:
         return self.device.image_refusal(cell.problem, DTYPES[cell.dtype])
 
     def begin(self, runs: Sequence[CellRun]) -> None:
-        """Count the work of these cells; others do not run, and the share would run ahead."""
+        """Begin to count the work of these cells, which will run."""
         self._steps, self._done = self._each * len(runs), 0
 
     def step(self, run: CellRun) -> None:
-        """Count its verification, or a sample of it; one that is taken again is no progress."""
+        """Count a cell's verification or sample; a repeated one is no progress."""
         if run.status is None and len(run.samples_s) >= run.steps:
             self._work(run, run.steps + 1)
 
@@ -99,29 +99,29 @@ class CellSteps:
         self.emit(Worked(self._done / self._steps))
 
     def end(self, run: CellRun, status: Status, message: str | None = None) -> None:
-        """The cell's status, told at once; steps that it did not need count as done."""
+        """End the cell and report it; steps that it did not need count as done."""
         run.end(status, message)
         self.emit(Ended(run))
         self._work(run, self._each)
 
     def end_open(self, runs: Sequence[CellRun], status: Status, message: str | None) -> None:
-        """The status of all that have none."""
+        """End all that are open."""
         for run in runs:
             if run.status is None:
                 self.end(run, status, message)
 
     def end_by(self, run: CellRun, err: TypedError) -> None:
-        """The status that an error gives."""
+        """End the cell with the status of an error."""
         self.end(run, status_of(err), str(err))
 
     def end_slow(self, run: CellRun, seconds: float) -> None:
-        """Of a launch that took longer than a cell may."""
+        """End a cell whose launch took too long."""
         self.end(run, Status.TIMEOUT, f"one launch took {seconds:.3g} s")
 
     # How anything runs on the device.
 
     def guarded(self, run: CellRun, step: Callable[[], object]) -> None:
-        """Run `step`; an error in it ends this cell with its typed status, not the shard."""
+        """Run `step`; an error in it ends this cell, not the shard."""
         self.emit(Began((run.cell.key,)))
         try:
             step()
@@ -131,22 +131,22 @@ class CellSteps:
             self.end_by(run, err)
 
     def announced(self, runs: Sequence[CellRun], take: Callable[[], T]) -> tuple[float, T]:
-        """Say which cells run; when `take` began, and what it gives.
+        """Report which cells run; the begin and the result of `take`.
 
-        Each launch is announced: one of them may take as long as a launch may, not all.
+        Each launch is announced, since the job's time limit is that of one launch.
         """
         if runs:
             self.emit(Began(tuple(r.cell.key for r in runs)))
         return self.now_s(), take()
 
     def unslowed(self, take: Callable[[], object]) -> bool:
-        """Do `take`; whether the device slowed itself down neither before nor after it."""
+        """Do `take`; whether the device did not slow itself down before and after it."""
         before = self._is_slowed()
         take()
         return not (self._is_slowed() or before)
 
     def _is_slowed(self) -> bool:
-        """Read the device's state and tell it; whether it slows itself down."""
+        """Read and report the device's state; whether it slows itself down."""
         reading = self.device.reading()
         if reading is None:
             return False
@@ -154,7 +154,7 @@ class CellSteps:
         return reading.slowed
 
     def outcomes(self, runs: Sequence[CellRun]) -> tuple[float, Sequence[float | TypedError]]:
-        """When a sample of each began, and the seconds of a launch of it, or what went wrong."""
+        """The begin of the samples, and of each the seconds of a launch, or its error."""
         samples: list[Sample] = [run.sample() for run in runs]
         # What the host times is not queued.
         fed = isinstance(self.folder.workload, HostFedWorkload)
@@ -162,7 +162,7 @@ class CellSteps:
         return self.announced(runs, partial(take, samples))
 
     def seconds_of(self, run: CellRun, outcome: float | TypedError) -> float | None:
-        """The outcome of a sample; None, and the cell has ended, where it was none."""
+        """The seconds of a sample. None if it failed; the cell has then ended."""
         if isinstance(outcome, TypedError):
             self.end_by(run, outcome)
             return None
@@ -176,7 +176,7 @@ class CellSteps:
     # How cells are verified.
 
     def admit(self, runs: Sequence[CellRun], space: Space) -> None:
-        """Bind each, launch it once on poisoned output and verify that, time one launch of it."""
+        """Bind each, verify a launch on poisoned output, time one launch."""
         for run in runs:
             self.guarded(run, partial(self._bind, run, space))
         for some in self._growing([run for run in runs if run.status is None]):
@@ -188,15 +188,12 @@ class CellSteps:
                 self.step(run)
 
     def verify(self, runs: Sequence[CellRun], space: Space) -> None:
-        """Launch each on poisoned output and compare that with the expected one."""
+        """Verify a launch of each on poisoned output."""
         for some in self._growing(runs):
             self._judge_all(some, space, True)
 
     def _growing(self, runs: Sequence[CellRun]) -> Iterator[Sequence[CellRun]]:
-        """The runs, more and more at a time as long as what is done with them takes little time.
-
-        How long a launch takes is not known before it.
-        """
+        """The runs in growing parts, as long as the work on a part takes little time."""
         begin, n = 0, 1
         while begin < len(runs):
             before = self.clock()
@@ -215,11 +212,11 @@ class CellSteps:
         )
 
     def _look_around(self, runs: Sequence[CellRun], space: Space) -> None:
-        """What is timed may write where the launch that was verified did not."""
+        """Check timed launches that are not the verified ones for writes outside of the output."""
         self._judge_all([run for run in runs if run.proof is not run.bound], space, False)
 
     def _judge_all(self, runs: Sequence[CellRun], space: Space, compared: bool) -> None:
-        """Judge runs by what they do without waiting between; those that are not sound, alone."""
+        """Judge runs that are launched without a wait between them; faulty ones again alone."""
         bound_of = _proof if compared else _timed
         alone = partial(self._verify_alone if compared else self._watch_alone, space)
         while len(runs) > 1:
@@ -240,21 +237,18 @@ class CellSteps:
     def _judge(
         self, run: CellRun, seconds: float, verdict: Verdict, alone: Callable[[], None]
     ) -> None:
-        """By what it did among others, none of which harmed it."""
+        """Judge a run by its launch among others, none of which harmed it."""
         run.wrong_words = verdict.wrong_words
         if verdict.message is not None or seconds > self.settings.cell_timeout_s:
-            # Alone, to say where, and whether a pause was in it.
+            # Alone, to find the place, or a pause.
             self.guarded(run, alone)
         if verdict.message is not None and run.status is None:
-            # What was wrong once is wrong.
+            # One wrong result is enough.
             run.wrong_words = verdict.wrong_words
             self.end(run, Status.WRONG_RESULT, verdict.message)
 
     def _verify_alone(self, space: Space, run: CellRun) -> None:
-        """Launch on poisoned output and compare with the expected one, both on the device.
-
-        A launch that takes too long is launched once more before it is a timeout.
-        """
+        """Verify a launch on poisoned output. A second one that takes too long is a timeout."""
         proof, slowest_s = _proof(run), self.settings.cell_timeout_s
         launch = partial(self._poisoned_launch, proof, space)
         _, took = self.announced([run], launch)
@@ -268,14 +262,14 @@ class CellSteps:
             self.end_slow(run, took)
 
     def _poisoned_launch(self, proof: Bound, space: Space) -> float:
-        """Seconds of the host's clock that a launch takes."""
+        """The seconds of a launch by the host's clock."""
         space.poison()
         before = self.clock()
         proof.run()
         return self.clock() - before
 
     def _watch_alone(self, space: Space, run: CellRun) -> None:
-        """Launch what is timed, alone, and see what it wrote."""
+        """Check the timed launch alone for writes outside of the output."""
         self.announced([run], _timed(run).run)
         verdict = space.damage()
         if verdict.message is not None:
@@ -283,7 +277,7 @@ class CellSteps:
             self.end(run, Status.WRONG_RESULT, verdict.message)
 
     def _time(self, runs: Sequence[CellRun]) -> None:
-        """One launch of each on the clock; of a long one the shorter of two."""
+        """Time one launch of each; of a long one the shorter of two."""
         _, outcomes = self.outcomes(runs) if runs else (0.0, [])
         for run, outcome in zip(runs, outcomes, strict=True):
             if not isinstance(outcome, TypedError) and outcome > LONG_LAUNCH_S:

@@ -1,6 +1,6 @@
-"""A run's data set: where it lies, and reading it, no more of it than a stage needs.
+"""A run's data set: where it lies, and reading the parts that a stage needs.
 
-It is a folder of Parquet files, ``kernel=…/dtype=…/part-0.parquet``, beside the provenance of its
+It is a folder of Parquet files, ``kernel=…/dtype=…/part-0.parquet``, with the provenance of its
 shards. The folder is replaced as a whole.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow.dataset as ds
 
-# A shard a line, in the order of the partitions. Readers of data sets pass over names that begin
-# with '_'. Within the Parquet files it would be read by every reader, and be larger than what
-# readers of Parquet take (100 MB) from some thousand shards on.
+# A line for each shard, in the order of the partitions. Readers of data sets skip names that begin
+# with '_'. Within the Parquet files it would exceed the limit of readers (100 MB) from some
+# thousand shards on.
 PROVENANCE = "_provenance.jsonl.zst"
 PARTITION = ("kernel", "dtype")
-# Most of a dataset; how many there are is all that a stage asks of them.
+# Most of a data set; stages need only their number.
 SAMPLES = ("samples_s", "sampled_at_s")
-# What every writer of frames leaves in a file's schema, and readers of frames look for.
+# The key of pandas' note in a file's schema.
 _PANDAS = b"pandas"
 
 
@@ -39,20 +41,20 @@ _PANDAS = b"pandas"
 
 
 def finished_dataset(run: Path) -> Path | None:
-    """The finished data set in a run's folder; None where there is none."""
-    # A folder that is a mount cannot be replaced, and the data set then lies within it.
+    """The finished data set in a run's folder; None without one."""
+    # A folder that is a mount cannot be replaced: its data set lies within it.
     places = (run / "dataset", run / "dataset" / "data")
     return next((place for place in places if (place / PROVENANCE).is_file()), None)
 
 
 def finished_runs(folder: Path) -> list[Path]:
-    """The runs in a folder of runs that have a data set, by name; none where it is missing."""
+    """The runs with a data set in a folder of runs, by name; none if it is missing."""
     inside = sorted(folder.iterdir()) if folder.is_dir() else []
     return [path for path in inside if finished_dataset(path)]
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The finished runs of a folder of runs, by name; `folder` itself where it is none."""
+    """The finished runs of a folder of runs, by name; `folder` itself if it is a run."""
     if _is_run(folder):
         return [folder]
     return finished_runs(folder) if any(map(_is_run, folder.iterdir())) else [folder]
@@ -72,9 +74,8 @@ def read_cells(
 ) -> pd.DataFrame:
     """The cells, one row each, whose columns have the values in `where` (one, or a list of them).
 
-    Of the kernels and dtypes that it leaves out nothing is read. `columns` are those wanted, all by
-    default; axes are no names of `columns`, they always come along, as nullable whole numbers.
-    The frame cannot be written to, for it shares Arrow's memory: who changes values takes a copy.
+    Other kernels and dtypes are not read. `columns` are all by default; axes always come along, as
+    nullable whole numbers. The frame shares Arrow's memory: copy it to change values.
     """
     with readable(dataset):
         source = _open(dataset)
@@ -83,12 +84,12 @@ def read_cells(
 
 
 def read_medians(dataset: Path, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """As `read_cells`, but with the number of samples, SAMPLE_COUNT, in place of the samples."""
+    """As `read_cells`, with the number of samples, SAMPLE_COUNT, instead of the samples."""
     with readable(dataset):
         source = _open(dataset)
         fields = {n: pc.field(n) for n in source.schema.names if n not in SAMPLES}
         fields[SAMPLE_COUNT] = pc.list_value_length(pc.field(SAMPLES[0]))
-        # A few row groups at a time: what is read ahead would be most of the memory.
+        # A few row groups at a time: more that are read ahead would take most of the memory.
         scanner = source.scanner(
             columns=fields,
             filter=_filter(where, source.schema),
@@ -106,7 +107,7 @@ def partitions(dataset: Path) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def readable(dataset: Path) -> Iterator[None]:
-    """Have what is damaged, or was set aside by another job meanwhile, be a BadParquetError."""
+    """Turn errors of a damaged data set, or of one set aside meanwhile, into BadParquetError."""
     try:
         yield
     except (pa.ArrowException, OSError) as err:
@@ -128,24 +129,19 @@ def _open(dataset: Path) -> ds.Dataset:
     )
 
 
-def _several(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
-
-
 def _filter(where: Mapping[str, Any] | None, schema: pa.Schema) -> ds.Expression | None:
-    found = None
+    terms = []
     for name, value in (where or {}).items():
-        values = pa.array(_several(value), schema.field(name).type)
-        term = pc.field(name).isin(values)
-        found = term if found is None else found & term
-    return found
+        several = value if isinstance(value, list | tuple | set | frozenset) else [value]
+        terms.append(pc.field(name).isin(pa.array(several, schema.field(name).type)))
+    return reduce(and_, terms) if terms else None
 
 
 # Frames of them
 
 
 def of_one_kind(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of several kinds of launch the rows of that which LAUNCH_KINDS names first."""
+    """The rows of one kind of launch, the first in LAUNCH_KINDS."""
     present = set(rows["launch_kind"])
     return rows[rows["launch_kind"] == next((k for k in LAUNCH_KINDS if k in present), "")]
 
@@ -156,9 +152,9 @@ def matching(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def with_axes_noted(schema: pa.Schema) -> pa.Schema:
-    """`schema` with a note of which columns pandas reads as nullable whole numbers: the axes.
+    """`schema` with a note for pandas that axes are nullable whole numbers.
 
-    Without it an axis that some kernels lack would be read as floating-point numbers with NaN.
+    Without it an axis that some kernels lack would become floating-point numbers with NaN.
     """
     axes = [
         {"name": n, "field_name": n, "pandas_type": "int64", "numpy_type": "Int64"}
@@ -173,5 +169,5 @@ def with_axes_noted(schema: pa.Schema) -> pa.Schema:
 def as_frame(table: pa.Table) -> pd.DataFrame:
     """The rows as a frame that shares Arrow's memory; axes are columns of the type Int64."""
     noted = table.cast(with_axes_noted(table.schema))
-    # Each column is let go of when it is converted.
+    # Each column is freed once it is converted.
     return noted.to_pandas(split_blocks=True, self_destruct=True)

@@ -1,4 +1,4 @@
-"""A job's log file: everything a script prints or raises ends there, progress on the terminal."""
+"""A job's log file for all that a script prints or raises; progress goes to the terminal."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import NoReturn, TextIO
 from ..core.display import MOST_SENTENCE, one_line
 from .wholefile import UnusableFilesError, set_aside
 
-# Bytes that a log holds at most; what is printed beyond them is left out in the middle.
+# The most bytes of a log; more are left out in the middle.
 MOST_BYTES = 10**7
-# Seconds between two looks at its size: what is printed in between may be beyond that.
+# Seconds between two looks at its size.
 _LOOK_S = 0.2
-# Readings of the end until nothing was printed meanwhile; a flood never pauses.
+# Readings of the end until nothing was printed in between; a flood never pauses.
 _TRIES = 5
 _CUT = (
     b"\n[gpushmoo: what was printed here is left out. What prints so much is most likely a kernel "
@@ -36,12 +36,11 @@ def job_log(
 ) -> Iterator[TextIO]:
     """Send file descriptors 1 and 2 to `path`; yield the terminal's stderr for progress lines.
 
-    Snakemake leaves ``log:`` empty when a script does not do this, also for output of libraries
-    written in C. Of what all processes of the job print the log keeps about MOST_BYTES, the
-    beginning and the end; a job that printed more says so on the terminal. An exception of the
-    `expected` types is a message to the user: it is said in one line on the terminal, without a
-    traceback, and `end` is called with status 1. So is one on files that must not be used, which
-    are set aside. Any other one is written to the log with its traceback and named on the terminal.
+    Snakemake does not fill ``log:`` by itself. The log keeps about MOST_BYTES of the output of all
+    processes of the job, the beginning and the end; the terminal says so if there is more. An
+    exception ends the job by `end` with status 1 and one line on the terminal: of the `expected`
+    types its text; on damaged files also where they were set aside; of any other type its name,
+    with the traceback in the log.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,10 +81,10 @@ def job_log(
 
 @contextmanager
 def _bounded(path: Path, was_cut: threading.Event) -> Iterator[None]:
-    """Send file descriptors 1 and 2 to a file that is shortened, then `was_cut`, where it is long.
+    """Send file descriptors 1 and 2 to a file that is shortened when it gets long (`was_cut`).
 
-    All that prints appends to the file itself, so that nothing waits, and what was printed before
-    a job is killed is there. What is printed after the block goes to its end.
+    All processes append to the file itself, so that a killed job leaves its output. Output after
+    the block goes to its end.
     """
     path.write_bytes(b"")
     with path.open("a+b", buffering=0) as file:
@@ -109,15 +108,15 @@ def _bounded(path: Path, was_cut: threading.Event) -> Iterator[None]:
 
 
 def _shortened(descriptor: int) -> bool:
-    """Keep the first half of MOST_BYTES and the last quarter; on a full disk what fits.
+    """Keep a half of MOST_BYTES at the beginning and a quarter at the end, if the file is longer.
 
-    False, and nothing is done, where the file is no longer than that.
+    On a full disk less is kept.
     """
     size, tail = os.fstat(descriptor).st_size, MOST_BYTES // 4
     if size <= MOST_BYTES:
         return False
     with suppress(OSError):
-        # What is printed between reading and cutting is lost, so nothing should be.
+        # Output between reading and cutting would be lost.
         for _ in range(_TRIES):
             last = os.pread(descriptor, tail, size - tail)
             before, size = size, os.fstat(descriptor).st_size
@@ -129,14 +128,14 @@ def _shortened(descriptor: int) -> bool:
 
 
 def _flush() -> None:
-    """Have all that was printed written; on a full disk it is lost."""
+    """Write buffered output; on a full disk it is lost."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
 
 
 def _aside(unusable: Sequence[Path], log_file: Path) -> str:
-    """Set files of the run aside; a sentence on them, empty where all are from elsewhere."""
+    """Set files of the run aside; a sentence on them, empty if all are from elsewhere."""
     run = next((p.parent for p in log_file.parents if p.name == "logs"), None)
     try:
         moved = set_aside(unusable, run) if run is not None else []

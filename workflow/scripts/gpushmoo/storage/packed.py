@@ -1,9 +1,8 @@
-"""Recorded shards in one file, as the repository keeps them, and the folder of them again.
+"""Recorded shards packed in one file, as the repository keeps them, and unpacked again.
 
-A packed record is a Parquet table with a row for each cell, shard after shard. ``shard`` is where
-the shard lay; its first row has its provenance, as JSON. A column that follows from others may be
-missing; it is computed again, bit for bit, but for the moments of the samples, which no record
-keeps.
+A packed record is a Parquet table with a row for each cell, shard after shard. ``shard`` is the
+shard's path; its first row has its provenance, as JSON. Columns that follow from others may be
+missing; they are computed again, bit for bit. The moments of samples are not kept.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from .store import checked_file, write_parquet
 Floats = npt.NDArray[np.float64]
 
 PACKED = "packed.parquet"
-# Beside a packed record: the shards, in a folder named after its digest.
+# Next to a packed record: its shards, in a folder named after its digest.
 UNPACKED = ".unpacked"
 SHARD, PROVENANCE = "shard", "provenance"
 KEY, MOMENTS = "cell_key", "sampled_at_s"
@@ -45,9 +44,9 @@ _CELL = ("kernel", "dtype", "variant", "height", "width", "cache_state", "launch
 
 
 def unpacked(place: Path) -> Path:
-    """The folder of shards that `place` names: itself, or what it is in a packed record.
+    """The folder of shards that `place` names: itself, or a folder of a packed record.
 
-    A record is unpacked once, beside its file. Raises BadParquetError and OSError.
+    A record is unpacked once, next to its file. Raises BadParquetError and OSError.
     """
     for folder in (place, *place.parents):
         if (folder / PACKED).is_file():

@@ -1,4 +1,4 @@
-"""Parquet files: written whole or not at all, checked when read."""
+"""Parquet files that are written whole or not at all, and checked when read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..core.schema import METADATA_KEY, SCHEMA_VERSION, cell_schema
 from .wholefile import DamagedFileError, whole_file
 
 MAGIC = b"PAR1"
-# A text of ours in memory, with its offset: most are names, the longest are UUIDs.
+# Bytes of a text in memory, with its offset: most are names, the longest are UUIDs.
 _TEXT_BYTES = 32
 
 
@@ -27,7 +27,7 @@ class NotWrittenError(UserError, OSError):
 
 
 class BadParquetError(DamagedFileError):
-    """A file is not a whole Parquet file of ours; one sentence that begins with its name."""
+    """A file is no whole Parquet file of gpushmoo; one sentence that begins with its name."""
 
 
 def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
@@ -40,7 +40,7 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
     if metadata is not None:
         plain = json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, sort_keys=True)
         beside[METADATA_KEY] = plain.encode()
-    # Arrow's copy of the schema would hold all that stands beside once more.
+    # Arrow's copy of the schema would hold the metadata once more.
     options = {"compression": "zstd", "write_page_checksum": True, "store_schema": False}
     try:
         with whole_file(path) as own, pq.ParquetWriter(own, table.schema, **options) as writer:
@@ -55,7 +55,7 @@ def write_parquet(table: pa.Table, path: Path, metadata: Mapping[str, Any] | Non
 
 
 def is_whole(path: Path) -> bool:
-    """Whether `path` begins and ends as a whole Parquet file does; cheap, reads no data."""
+    """Whether `path` begins and ends like a whole Parquet file. Reads no data."""
     try:
         with path.open("rb") as f:
             head = f.read(4)
@@ -70,19 +70,18 @@ def is_whole(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard whose provenance and columns are checked, but not if a cell stands twice."""
+    """A shard whose provenance and columns are checked; its cells are not read yet."""
 
     path: Path
     schema: pa.Schema
     metadata: dict[str, Any]
-    # In memory, about: what a reader that holds all of it needs, in bytes.
+    # The estimated size in memory.
     n_bytes: int
 
     def table(self) -> pa.Table:
-        """The cells; pages are checked. Raises BadParquetError, also for a doubled cell."""
-        # Checked again: another job may have replaced the file since it was opened.
+        """Read the cells and check them. Raises BadParquetError, also for a doubled cell."""
         with checked_file(self.path) as file:
-            # Another program may have written it anew, with columns that may hold nulls.
+            # A file by another program may have nullable columns.
             table = file.read().cast(self.schema)
         if len(table.column("cell_key").unique()) != len(table):
             raise BadParquetError(self.path, "holds a cell twice.")
@@ -90,17 +89,13 @@ class Shard:
 
 
 def open_shard(path: Path) -> Shard:
-    """Check all of a shard but its data, which `Shard.table` does while it reads them.
-
-    Raises BadParquetError naming the file and the fault.
-    """
+    """Check a shard's provenance and columns. Raises BadParquetError."""
     with checked_file(path) as file:
         schema, n_bytes = file.schema_arrow, _bytes_in_memory(file.metadata)
         raw = _metadata_text(path, file)
     try:
         metadata = json.loads(raw)
         version = metadata["schema_version"]
-        # Of another version the columns may be others.
         expected = cell_schema(metadata["axes"]) if version == SCHEMA_VERSION else None
     except (ValueError, TypeError, KeyError) as err:
         raise BadParquetError(path, "carries a provenance that cannot be read.") from err
@@ -114,16 +109,13 @@ def open_shard(path: Path) -> Shard:
 
 
 def read_shard(path: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """A shard's cells and its provenance. Raises BadParquetError naming the file and the fault."""
+    """A shard's cells and its provenance. Raises BadParquetError."""
     shard = open_shard(path)
     return shard.table(), shard.metadata
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
-    """What a stage wrote by `write_parquet`, all of it checked: its columns are those of `schema`.
-
-    Raises BadParquetError naming the file and the fault.
-    """
+    """The table that a stage wrote by `write_parquet` with `schema`. Raises BadParquetError."""
     with checked_file(path) as file:
         _metadata_text(path, file)
         if file.schema_arrow.names != schema.names:
@@ -132,24 +124,23 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """What `write_parquet` was given beside the table. Raises BadParquetError."""
+    """The metadata that `write_parquet` stored. Raises BadParquetError."""
     with checked_file(path) as file:
         metadata: dict[str, Any] = json.loads(_metadata_text(path, file))
     return metadata
 
 
 def check_table(path: Path) -> None:
-    """Raise BadParquetError, naming the file and the fault, unless all of it can be read."""
+    """Raise BadParquetError unless all of the file can be read."""
     with checked_file(path) as file:
         file.read()
 
 
 @contextmanager
 def checked_file(path: Path) -> Iterator[pq.ParquetFile]:
-    """A whole file whose pages are checked as they are read.
+    """Open a whole file; pages with checksums are checked as they are read.
 
-    What goes wrong in it is a BadParquetError. Files that another program has written need not have
-    checksums.
+    Errors in the block become BadParquetError.
     """
     if not is_whole(path):
         raise BadParquetError(path, "is not a whole Parquet file (truncated or foreign).")
@@ -162,7 +153,7 @@ def checked_file(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _metadata_text(path: Path, file: pq.ParquetFile) -> bytes:
-    """The JSON beside the rows."""
+    """The metadata as JSON."""
     raw: bytes | None = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
     if raw is None:
         raise BadParquetError(path, "carries no gpushmoo provenance; it is not ours.")
@@ -170,7 +161,7 @@ def _metadata_text(path: Path, file: pq.ParquetFile) -> bytes:
 
 
 def _bytes_in_memory(metadata: pq.FileMetaData) -> int:
-    """Estimate from the numbers of values, which, unlike sizes in the file, no encoding hides."""
+    """An estimate from the numbers of values: sizes in the file depend on encodings."""
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
     columns = (group.column(i) for group in groups for i in range(group.num_columns))
     return sum(

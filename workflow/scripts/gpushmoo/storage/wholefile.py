@@ -1,8 +1,7 @@
-"""Files and folders that are written whole or not at all, and set aside once they are damaged.
+"""Files and folders that are written whole or not at all, and set aside if they are damaged.
 
-Files other than Parquet end with a sum of themselves: their last line holds the SHA-256 of all
-bytes before, in a form that other programs take for a comment or, in JSON, for one key more. What
-reads such a file asks the sum first.
+The last line of a file other than Parquet holds the SHA-256 of all bytes before it, as a comment
+or, in JSON, as one more key. Readers check it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-# What stands before and after the sum, by the kind of file.
+# The text before and after the sum, by the kind of file.
 _AROUND_SUM = {
     ".html": (b"<!-- sha256: ", b" -->\n"),
     ".json": (b',\n "sha256": "', b'"\n}\n'),
@@ -28,9 +27,9 @@ _AROUND_SUM = {
     ".svg": (b"<!-- sha256: ", b" -->\n"),
     ".txt": (b"sha256: ", b"\n"),
 }
-# The end of an object in JSON, in the place of which its sum is written.
+# The end of an object in JSON, which the sum replaces.
 _END_OF_OBJECT = "\n}"
-# Folder of a run for files of it that must not be used.
+# The folder of a run for its damaged files.
 QUARANTINE = "quarantine"
 
 
@@ -54,11 +53,11 @@ class DamagedFileError(UnusableFilesError):
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give a name beside `path` to write to; what is there in the end is synced and renamed.
+    """A temporary path to write to, which is synced and renamed to `path` in the end.
 
-    The name is this process's own, so that a killed or doubled writer never leaves half a file or
-    mixes two, and the folder is synced, too, so that a power cut does not undo the renaming. Raises
-    OSError (no space, read-only), leaving nothing behind.
+    Each process has its own, so that writers never mix or leave half a file. The folder is synced
+    as well, so that a power cut does not undo the renaming. Raises OSError (no space, read-only),
+    leaving nothing behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     own = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex}")
@@ -73,10 +72,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replaced_folder(out: Path) -> Iterator[Path]:
-    """Give a new folder beside `out` to fill, which takes the place of `out` in the end.
+    """A temporary folder to fill, which replaces `out` in the end, once it is synced.
 
-    The old one goes only when all of the new one is on the disk. Whatever is raised while it is
-    filled, and OSError (no space), leave `out` as it was and nothing beside it.
+    An error while it is filled, or OSError (no space), leaves `out` as it was and nothing else.
     """
     fresh = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex}")
     try:
@@ -93,12 +91,12 @@ def replaced_folder(out: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, written to the disk before anything else is done."""
+    """Wait until a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as err:
-        # Some network file systems have no such call for folders.
+        # Some network file systems cannot sync folders.
         if err.errno != errno.EINVAL:
             raise
     finally:
@@ -106,7 +104,7 @@ def sync(path: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write `data` and nothing else, as `whole_file` does."""
+    """Write `data` as `whole_file` does."""
     with whole_file(path) as own:
         own.write_bytes(data)
 
@@ -117,13 +115,13 @@ def write_summed(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write an object that is not empty as JSON, its keys sorted but for ``sha256``, the last."""
+    """Write an object that is not empty as JSON with sorted keys; ``sha256`` is the last."""
     text = json.dumps(content, indent=1, sort_keys=True)
     write_summed(path, text.removesuffix(_END_OF_OBJECT).encode())
 
 
 def read_summed(path: Path) -> bytes:
-    """What was given to `write_summed`. Raises DamagedFileError naming the file."""
+    """The data that `write_summed` wrote. Raises DamagedFileError."""
     try:
         data = path.read_bytes()
     except OSError as err:
@@ -136,7 +134,7 @@ def read_summed(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What was given to `write_json`. Raises DamagedFileError naming the file."""
+    """The object that `write_json` wrote. Raises DamagedFileError."""
     content: dict[str, Any] = json.loads(read_summed(path) + _END_OF_OBJECT.encode())
     return content
 
@@ -147,12 +145,11 @@ def _sum_line(path: Path, data: bytes) -> bytes:
 
 
 def set_aside(paths: Sequence[Path], run: Path) -> list[Path]:
-    """Move files (or data sets) of the run's folder into its quarantine, under their paths there.
+    """Move files or data sets of a run's folder into its quarantine; their new paths.
 
-    A file that lies there already keeps its name and the new one gets a number. What counts is the
-    path as it is given: folders of the run may be links or mounts. Files outside of `run` (a
-    recorded data set) stay where they are and are not among those returned, nor are those that
-    another job has moved. Raises OSError (no space, read-only).
+    A number avoids names that exist there. Links and mounts in the run's folder are not resolved.
+    Files outside of `run` (a recorded data set) stay, as do those that another job has moved.
+    Raises OSError (no space, read-only).
     """
     moved = []
     folder = Path(os.path.abspath(run))

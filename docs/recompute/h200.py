@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pandas as pd
@@ -14,6 +14,7 @@ from gpushmoo.analysis.run_quality import steadiness
 from gpushmoo.core.display import bare_interval, joined, percent, significant
 from gpushmoo.core.median import MedianInterval
 from gpushmoo.core.schema import SAMPLE_COUNT
+from gpushmoo.storage.dataset import matching
 from gpushmoo.storage.store import read_table
 from streamed_dot import analysis as dot
 from streamed_dot import verdicts
@@ -212,14 +213,10 @@ def shapes(record: Record, claims: Claims) -> dict[str, Any]:
         "candidates": whole(len(cells["float"])),
         "rows": [
             [
-                f"{size}², {state}",
-                *(
-                    _tied(record.tied(kernel, dtype=d, width=size, cache_state=state))
-                    for d in TYPES
-                ),
+                f"{n}², {s}",
+                *(_tied(record.tied(kernel, dtype=d, width=n, cache_state=s)) for d in TYPES),
             ]
-            for size in (8192, 1024)
-            for state in ("warm", "flushed")
+            for n, s in product((8192, 1024), ("warm", "flushed"))
         ],
         "usual": span((100 * (1 - share) for share in usual.values()), " %"),
         "slowest": span((100 * c["bandwidth_gbs"] / top[d] for d, c in slow.items()), " %"),
@@ -236,25 +233,23 @@ def _tied(tied: pd.DataFrame, named: int = 2) -> str:
 def textures(record: Record, claims: Claims) -> dict[str, Any]:
     """The second document's experiment: textures and surfaces over block shapes."""
     rows = []
-    for kernel, (what, kind) in {
-        TEXTURE: ("texture read", "load"),
-        SURFACE: ("surface memset", "store"),
-    }.items():
-        for size in (4096, FAR):
-            where = {"dtype": "float", "variant": OBVIOUS[kernel], "width": size}
-            cells, tied = record.of(kernel, **where), record.tied(kernel, **where)
-            top, threads = tied.iloc[0], tied["threads_per_block"]
-            slow = cells.loc[cells["bandwidth_gbs"].idxmin()]
-            share = share_of_ceiling(record.ceiling, top) or float("nan")
-            rows.append(
-                [
-                    f"{what}, {size}²",
-                    bare_interval(top),
-                    f"{whole_percent(share)} of {kind}",
-                    f"{len(tied)} of {_ends(threads)} threads",
-                    f"{shape(slow)}, {percent(slow['bandwidth_gbs'] / top['bandwidth_gbs'])}",
-                ]
-            )
+    kinds = ((TEXTURE, "texture read", "load"), (SURFACE, "surface memset", "store"))
+    for (kernel, what, kind), size in product(kinds, (4096, FAR)):
+        where = {"dtype": "float", "variant": OBVIOUS[kernel], "width": size}
+        cells, tied = record.of(kernel, **where), record.tied(kernel, **where)
+        top, threads = tied.iloc[0], tied["threads_per_block"]
+        slow = cells.loc[cells["bandwidth_gbs"].idxmin()]
+        ends = " to ".join(dict.fromkeys((str(threads.min()), str(threads.max()))))
+        share = share_of_ceiling(record.ceiling, top) or float("nan")
+        rows.append(
+            [
+                f"{what}, {size}²",
+                bare_interval(top),
+                f"{whole_percent(share)} of {kind}",
+                f"{len(tied)} of {ends} threads",
+                f"{shape(slow)}, {percent(slow['bandwidth_gbs'] / top['bandwidth_gbs'])}",
+            ]
+        )
     written = next(
         w
         for w in written_sums(record.of(TEXTURE), TEXTURE, "-written")
@@ -269,25 +264,17 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
     }
 
 
-def _ends(numbers: pd.Series) -> str:
-    low, high = int(numbers.min()), int(numbers.max())
-    return str(low) if low == high else f"{low} to {high}"
-
-
 def _surface_rule(record: Record, claims: Claims) -> dict[str, str]:
     """The document's rule for surfaces: at least 128 threads, and a multiple of 32."""
-    parts: dict[str, list[float]] = {"small": [], "kept": [], "broken": []}
+    parts: dict[str, list[float]] = {}
     for size in (4096, FAR):
         cells = record.of(SURFACE, dtype="float", variant=OBVIOUS[SURFACE], width=size)
-        speed = cells["bandwidth_gbs"] / cells["bandwidth_gbs"].max()
+        speed = 100 * cells["bandwidth_gbs"] / cells["bandwidth_gbs"].max()
         enough = cells["threads_per_block"] >= ENOUGH_THREADS
         warps = cells["threads_per_block"] % WARP == 0
-        for name, mask in (
-            ("small", ~enough),
-            ("kept", enough & warps),
-            ("broken", enough & ~warps),
-        ):
-            parts[name] += [100 * float(speed[mask].min()), 100 * float(speed[mask].max())]
+        masks = {"small": ~enough, "kept": enough & warps, "broken": enough & ~warps}
+        for name, mask in masks.items():
+            parts.setdefault(name, []).extend(speed[mask].agg(["min", "max"]))
     claims.hold("Fewer than 128 threads are slower by half.", max(parts["small"]) < 50)
     claims.hold("A multiple of 32 threads is not needed.", max(parts["broken"]) > 95)
     return {
@@ -300,15 +287,14 @@ def _surface_rule(record: Record, claims: Claims) -> dict[str, str]:
 def _mappings(record: Record, claims: Claims) -> dict[str, str]:
     """What a row mapping costs, and which float4 blocks are best."""
     lost: dict[str, list[float]] = {}
-    for kernel, row in ((TEXTURE, "row-point-clamp"), (SURFACE, "row-one")):
-        for size in (4096, FAR):
-            cells = record.of(kernel, width=size)
-            best = cells.groupby(["dtype", "variant"], observed=True)["bandwidth_gbs"].max()
-            for dtype in sorted(set(cells["dtype"])):
-                share = 100 * (1 - best[dtype, row] / best[dtype, OBVIOUS[kernel]])
-                lost.setdefault(f"{kernel} {'wide' if dtype == 'float4' else 'narrow'}", []).append(
-                    share
-                )
+    rows = {TEXTURE: "row-point-clamp", SURFACE: "row-one"}
+    for kernel, size in product(rows, (4096, FAR)):
+        cells = record.of(kernel, width=size)
+        best = cells.groupby(["dtype", "variant"], observed=True)["bandwidth_gbs"].max()
+        for dtype in sorted(set(cells["dtype"])):
+            share = 100 * (1 - best[dtype, rows[kernel]] / best[dtype, OBVIOUS[kernel]])
+            name = f"{kernel} {'wide' if dtype == 'float4' else 'narrow'}"
+            lost.setdefault(name, []).append(share)
     tops = [record.best(k, dtype="float4", variant=v, width=4096) for k, v in OBVIOUS.items()]
     claims.hold("The best float4 shapes are narrow.", all(top["block_x"] <= 8 for top in tops))
     return {
@@ -339,24 +325,19 @@ def dots(record: Record, claims: Claims) -> dict[str, Any]:
     """The third document: dot products of host data against the host itself, and on the device."""
     cells = record.ok[record.ok["kernel"].isin(dot.DOTS)]
     best = dot.fastest(cells, host_percent=0)
-    host = best[(best["kernel"] == dot.HOST) & (best["width"] == LONGEST)]
+    host = matching(best, {"kernel": dot.HOST, "width": LONGEST})
     speed = host.set_index(["dtype", "variant"])["bandwidth_gbs"]
     claims.hold(
         "BLAS takes one core for floats and many for doubles.",
         speed["float", "blas-all"] < 1.5 * speed["float", "blas-one"]
         and speed["double", "blas-all"] > 3 * speed["double", "blas-one"],
     )
-    streamed = cells[
-        (cells["kernel"] == dot.STREAMED)
-        & (cells["variant"] == "pinned-pooled")
-        & (cells["width"] == LONGEST)
-        & (cells["host_percent"] == 0)
-    ]
+    streamed = record.of(dot.STREAMED, variant="pinned-pooled", width=LONGEST, host_percent=0)
     of_link = [
         100 * float(part["bandwidth_gbs"].max() / copy)
         for (_, copy), part in streamed.groupby(["dtype", "copy_gbs"], observed=True)
     ]
-    resident = {(r.dtype, r.n): r for r in dot.residents(cells)}
+    resident = {(r.dtype, r.n): (r.gbs, r.library_gbs) for r in dot.residents(cells)}
     longest = max(n for _, n in resident)
     return {
         **_rivals(claims),
@@ -364,14 +345,8 @@ def dots(record: Record, claims: Claims) -> dict[str, Any]:
         "blocks": significant(float(speed["float", "blocks-all"])),
         "of_link": span(of_link, " %", 3),
         "resident": [
-            [
-                d,
-                whole(n),
-                significant(resident[d, n].gbs),
-                significant(resident[d, n].library_gbs or 0),
-            ]
-            for d in ("float", "double")
-            for n in (2**20, longest)
+            [d, whole(n), *(significant(gbs or 0) for gbs in resident[d, n])]
+            for d, n in product(("float", "double"), (2**20, longest))
         ],
         **_timeline(),
         **_errors(claims),
@@ -387,15 +362,17 @@ def _rivals(claims: Claims) -> dict[str, Any]:
         "Against the host's fastest way the device never pays for certain.",
         all(r.n is None for r in fastest_host),
     )
+    at_longest: dict[tuple[str, str], dict[str, MedianInterval]] = {}
+    for r in fastest_host:
+        at_longest.setdefault((r.operation, r.dtype), {})[r.way] = r.ratios[LONGEST]
     against = {"naive": "a compiled loop", "blas-one": "one core's BLAS"}
     pays = []
-    for way in ON_DEVICE:
-        for name, words in against.items():
-            mine = [r for r in found if (r.way, r.against) == (way, name)]
-            claims.hold(f"{way} beats {words} on long arrays.", all(r.n for r in mine))
-            lengths = sorted(r.n or 0 for r in mine)
-            most = span((r.ratios[r.at].median for r in mine), digits=2)
-            pays.append([way, words, f"{whole(lengths[0])} to {whole(lengths[-1])}", most])
+    for way, (name, words) in product(ON_DEVICE, against.items()):
+        mine = [r for r in found if (r.way, r.against) == (way, name)]
+        claims.hold(f"{way} beats {words} on long arrays.", all(r.n for r in mine))
+        lengths = sorted(r.n or 0 for r in mine)
+        most = span(r.ratios[r.at].median for r in mine)
+        pays.append([way, words, f"{whole(lengths[0])} to {whole(lengths[-1])}", most])
     between = [b for b in verdicts.betweens(rows) if b.host > 0.4]
     gains = {d: [b.gain.median for b in between if b.dtype == d] for d in ("float", "double")}
     claims.hold(
@@ -410,16 +387,8 @@ def _rivals(claims: Claims) -> dict[str, Any]:
     return {
         "rounds": rows["round"].nunique(),
         "fastest": [
-            [
-                f"{o} {d}",
-                *(
-                    _median(r.ratios[LONGEST])
-                    for way in ON_DEVICE
-                    for r in fastest_host
-                    if (r.operation, r.dtype, r.way) == (o, d, way)
-                ),
-            ]
-            for o, d in dict.fromkeys((r.operation, r.dtype) for r in fastest_host)
+            [f"{operation} {dtype}", *(_median(ways[way]) for way in ON_DEVICE)]
+            for (operation, dtype), ways in at_longest.items()
         ],
         "pays": pays,
         "between": {d: span(gains[d]) for d in gains},

@@ -57,19 +57,14 @@ def test_clocks_are_held_until_they_are_freed(calls: Callable[[], list[list[obje
     assert device_lock(UUID).acquire()
 
 
-def test_base_is_the_clock_of_the_rated_power(calls: Callable[[], list[list[object]]]) -> None:
-    clocks = HeldClocks("cuda", UUID, "base", locked())
-    assert calls()[0] == ["lock core", HANDLE, 0xFFFFFF01, 0xFFFFFF01]
-    assert clocks.provenance()["core"] == "base"
-    clocks.free()
-
-
 def test_a_uuid_that_is_not_whole_tells_the_place_on_the_bus(
     calls: Callable[[], list[list[object]]],
 ) -> None:
     uuid = "GPU-0011-0000:18:00.0"
-    clocks = HeldClocks("cuda", uuid, 1500, locked(uuid))
-    assert calls()[0] == ["lock core", "bus 0000:18:00.0", 1500, 1500]
+    clocks = HeldClocks("cuda", uuid, "base", locked(uuid))
+    # The base is the clock of the rated power.
+    assert calls()[0] == ["lock core", "bus 0000:18:00.0", 0xFFFFFF01, 0xFFFFFF01]
+    assert clocks.provenance()["core"] == "base"
     clocks.free()
 
 

@@ -154,66 +154,37 @@ def test_compiled_bins_are_those_of_numpy_for_any_pairs(pair: tuple[Array, Array
 
 
 @each_dtype
-def test_compiled_dot_products_of_strided_or_read_only_data_are_the_same(
+def test_long_dot_products_are_compiled_in_segments_and_exact(
     dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x, y = over_all_exponents(1000, dtype, seed=3)
-    plain = reference_dot(x[::3], y[::-3])
-    monkeypatch.setattr(summation, "COMPILED_FROM", 1)
-    assert reference_dot(x[::3], y[::-3]) == plain
-    for array in (x, y):
-        array.flags.writeable = False
-    assert reference_dot(x[::3].copy(), y[::-3]) == plain
-
-
-@pytest.fixture
-def compiled_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Sizes of what is binned by the compiled way, which begins at 100 pairs."""
     calls: list[int] = []
-    compiled = _compiled_binned
 
     def note(x: Array, y: Array) -> npt.NDArray[np.int64]:
         calls.append(x.size)
-        return compiled(x, y)
+        return _compiled_binned(x, y)
 
-    monkeypatch.setattr(summation, "COMPILED_FROM", 100)
-    monkeypatch.setattr(summation, "_compiled_binned", note)
-    return calls
-
-
-@each_dtype
-def test_long_dot_products_are_compiled_and_exact(
-    dtype: np.dtype[Any], compiled_calls: list[int]
-) -> None:
     rng = np.random.default_rng(4)
-    sizes = [99, 100, 101, CHUNK + 3]
-    for n in sizes:
+    x, y = over_all_exponents(1000, dtype, seed=3)
+    plain = reference_dot(x[::3], y[::-3])
+    monkeypatch.setattr(summation, "COMPILED_FROM", 100)
+    monkeypatch.setattr(summation, "_SEGMENT", 170)
+    monkeypatch.setattr(summation, "_compiled_binned", note)
+    for n in (99, 100, 171):
         a, b = (rng.integers(-(2**20), 2**20, n) for _ in range(2))
-        exact = sum(int(p) * int(q) for p, q in zip(a, b, strict=True))
+        exact = [int(p) * int(q) for p, q in zip(a, b, strict=True)]
         reference = reference_dot(a.astype(dtype), b.astype(dtype))
-        assert reference.value == exact
-        assert reference.uncertainty == 0
-        assert reference.magnitude == sum(abs(int(p) * int(q)) for p, q in zip(a, b, strict=True))
-    assert compiled_calls == sizes[1:]
-
-
-def test_segments_of_a_long_dot_product_add_up(
-    compiled_calls: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(summation, "_SEGMENT", 70)
-    x, y = over_all_exponents(200, F64, seed=5)
-    assert reference_dot(x, y).value == nearest(sum(products(x, y), Fraction(0)))
-    assert compiled_calls == [70, 70, 60]
-
-
-@pytest.mark.parametrize("special", [NAN, INF])
-def test_long_dot_products_with_special_values_need_no_bins(
-    special: float, compiled_calls: list[int]
-) -> None:
-    x = np.ones(200)
-    x[150] = special
-    np.testing.assert_equal(reference_dot(x, np.ones(200)).value, special)
-    assert compiled_calls == []
+        assert reference == Reference(sum(exact), sum(map(abs, exact)), 0.0, n)
+    assert calls == [100, 170, 1]
+    # Strided and read-only data are the same numbers.
+    for array in (x, y):
+        array.flags.writeable = False
+    assert reference_dot(x[::3], y[::-3]) == plain
+    assert reference_dot(x[::3].copy(), y[::-3]) == plain
+    # Special values need no bins.
+    calls.clear()
+    x = np.where(np.arange(200) == 150, np.inf, 1.0).astype(dtype)
+    assert reference_dot(x, np.ones_like(x)).value == INF
+    assert calls == []
 
 
 def test_sums_past_the_doubles() -> None:

@@ -605,16 +605,6 @@ def with_value(table: pa.Table, column: str, value: Any) -> pa.Table:
             lambda t, m: (t, {k: v for k, v in m.items() if k != "params"}),
             "carries a provenance that cannot be read",
         ),
-        *(
-            (
-                lambda t, m, column=column, value=value: (with_value(t, column, value), m),
-                f"holds a cell whose {column} is not what its key says",
-            )
-            for column, value in (
-                *(("kernel", "other"), ("dtype", "double"), ("variant", "v"), ("height", 65)),
-                *(("cache_state", "flushed"), ("launch_kind", "isolated"), ("block_x", 9)),
-            )
-        ),
     ],
 )
 def test_a_shard_that_is_not_whole_is_refused(

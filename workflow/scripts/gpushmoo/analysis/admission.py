@@ -8,17 +8,20 @@ judged.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ..core.display import one_line
 from ..core.run_plan import RunPlan, fully_sampled
-from ..core.schema import cell_schema
 from ..core.space import TYPICAL, asks_the_device, expand_axis, space_of
+
+# Characters of a value in a sentence.
+_MOST_SHOWN = 60
 
 
 def fault_of(
@@ -29,7 +32,15 @@ def fault_of(
     Without a `plan`, which a recorded data set has none of, its own parameters say what it holds.
     """
     try:
-        return next(_faults(path, table, metadata, plan), None)
+        if plan is not None:
+            planned = plan.shard_params(path)
+            if planned is None:
+                return "is no shard of this run"
+            if metadata["params"] != planned:
+                key, *values = _difference("", metadata["params"], planned)
+                measured, asked = (one_line(repr(value), _MOST_SHOWN) for value in values)
+                return f"was measured with {key} = {measured}, and the run asks for {asked}"
+        return _fault_of_cells(table, metadata)
     except (KeyError, TypeError, ValueError, AttributeError) as err:
         # Its parameters do not have the form in which we write them.
         return f"carries a provenance that cannot be read ({type(err).__name__}: {err})"
@@ -38,24 +49,8 @@ def fault_of(
 def fault_of_repeat(first: pa.Table, metadata: Mapping[str, Any], later: pa.Table) -> str | None:
     """What is wrong with a later repeat of the shard whose first repeat is `first`."""
     whole = fully_sampled(first, metadata["params"]["measure"])
-    measured = first.filter(whole).column("cell_key")
-    return _fault_of_keys(set(measured.to_pylist()), later.column("cell_key").to_pylist())
-
-
-def _faults(
-    path: Path, table: pa.Table, metadata: Mapping[str, Any], plan: RunPlan | None
-) -> Iterator[str]:
-    if plan is not None:
-        yield from _faults_of_params(metadata["params"], plan.shard_params(path))
-    yield from _faults_of_cells(table, metadata)
-
-
-def _faults_of_params(params: Any, planned: Mapping[str, Any] | None) -> Iterator[str]:
-    if planned is None:
-        yield "is no shard of this run"
-    elif params != planned:
-        key, measured, asked = _difference("", params, planned)
-        yield f"was measured with {key} = {_show(measured)}, and the run asks for {_show(asked)}"
+    measured = set(first.filter(whole).column("cell_key").to_pylist())
+    return _fault_of_keys(measured, set(later.column("cell_key").to_pylist()))
 
 
 def _difference(key: str, params: Any, planned: Any) -> tuple[str, Any, Any]:
@@ -68,12 +63,7 @@ def _difference(key: str, params: Any, planned: Any) -> tuple[str, Any, Any]:
     return key or "params", params, planned
 
 
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _faults_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[str]:
+def _fault_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> str | None:
     """Whether the rows are the cells of the shard's parameters.
 
     A later repeat holds only those that are `fully_sampled` in the first: see `fault_of_repeat`.
@@ -86,40 +76,21 @@ def _faults_of_cells(table: pa.Table, metadata: Mapping[str, Any]) -> Iterator[s
     }
     # All repeats of a shard have the same.
     alike = {name: value for name, value in params.items() if name != "repeat"}
-    planned = _planned(json.dumps([alike, values], sort_keys=True))
-    keys, wanted = table.column("cell_key"), planned.column("cell_key")
-    places = pc.index_in(keys, wanted)
-    if places.null_count or (params["repeat"] == 1 and len(keys) != len(wanted)):
-        yield _fault_of_keys(set(wanted.to_pylist()), keys.to_pylist()) or "holds a cell twice"
-        return
-    for name in planned.schema.names:
-        if not table.column(name).equals(planned.column(name).take(places)):
-            yield f"holds a cell whose {name} is not what its key says"
+    planned = _planned_keys(json.dumps([alike, values], sort_keys=True))
+    keys = set(table.column("cell_key").to_pylist())
+    return _fault_of_keys(planned if params["repeat"] == 1 else planned & keys, keys)
 
 
 @lru_cache(maxsize=1)
-def _planned(text: str) -> pa.Table:
-    """The identity of each cell that a shard of these parameters and axes' values holds."""
+def _planned_keys(text: str) -> frozenset[str]:
+    """The keys of the cells of a shard with these parameters and axes' values."""
     params, values = json.loads(text)
     cells = space_of(params).cells(Path(params["folder"]).name, values)
-    identity = {
-        "cell_key": [cell.key for cell in cells],
-        "kernel": [cell.kernel for cell in cells],
-        "dtype": [cell.dtype for cell in cells],
-        "variant": [cell.variant for cell in cells],
-        "height": [cell.problem.height for cell in cells],
-        "width": [cell.problem.width for cell in cells],
-        "cache_state": [cell.cache_state for cell in cells],
-        "launch_kind": [cell.launch_kind for cell in cells],
-    }
-    axes = sorted(values)
-    of_axes = {a: [cell.params[place][1] for cell in cells] for place, a in enumerate(axes)}
-    fields = [cell_schema(axes).field(name) for name in (*identity, *axes)]
-    return pa.table({**identity, **of_axes}, pa.schema(fields))
+    return frozenset(cell.key for cell in cells)
 
 
-def _fault_of_keys(planned: set[str], keys: list[str]) -> str | None:
-    missing, extra = sorted(planned - set(keys)), sorted(set(keys) - planned)
+def _fault_of_keys(planned: AbstractSet[str], keys: AbstractSet[str]) -> str | None:
+    missing, extra = sorted(planned - keys), sorted(keys - planned)
     if missing:
         return f"lacks {len(missing)} of {len(planned)} cells, {missing[0]} for one"
     if extra:

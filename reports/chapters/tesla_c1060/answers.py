@@ -6,7 +6,7 @@ gets slower; and 30 are better than either. The machines differ in one thing eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,24 +187,38 @@ def camping_is_not_needed(sizes: Sizes) -> bool:
 
 
 FLOAT3 = 12  # bytes of a structure of three floats
+NOT_SHOWN = (
+    "This simulated device does not show what the answer rests on; its numbers stand in the tables."
+)
 
 
 def verdicts(sizes: Sizes, n_sm: int, half_warp: int) -> list[Json]:
     """The questions and what the variants of a device with `n_sm` SMs answer, at all `sizes`.
 
-    A device that does not show what an answer rests on gets its numbers alone.
+    A device that does not show what an answer rests on gets none.
     """
+    commands = commands_slow_float3(sizes)
+    shown: dict[str, tuple[bool, Callable[[], str]]] = {
+        "Why does double get slower from 16 to 32 blocks?": (
+            n_sm < 32 <= 2 * n_sm and second_blocks_slow_double(sizes),
+            lambda: _why_double_falls(sizes, n_sm),
+        ),
+        "Do the banks of the memory explain it?": (
+            banks_contradict(sizes),
+            lambda: _banks(sizes),
+        ),
+        "Why is float3's coalesced copy dramatically worse than float's?": (
+            commands,
+            lambda: _float3(sizes, half_warp),
+        ),
+        "Does partition camping alone explain any of it?": (
+            camping_is_not_needed(sizes) and commands,
+            lambda: _camping(sizes),
+        ),
+    }
     return [
-        {
-            "question": "Why does double get slower from 16 to 32 blocks?",
-            "answer": _why_double_falls(sizes, n_sm),
-        },
-        {"question": "Do the banks of the memory explain it?", "answer": _banks(sizes)},
-        {
-            "question": "Why is float3's coalesced copy dramatically worse than float's?",
-            "answer": _float3(sizes, half_warp),
-        },
-        {"question": "Does partition camping alone explain any of it?", "answer": _camping(sizes)},
+        {"question": question, "answer": answer() if holds else NOT_SHOWN}
+        for question, (holds, answer) in shown.items()
     ]
 
 
@@ -212,14 +226,6 @@ def _why_double_falls(sizes: Sizes, n_sm: int) -> str:
     alone, even = at_levels(sizes, BOARD, ALONE), at_levels(sizes, BOARD, EVEN)
     together, half = at_levels(sizes, BOARD), at_levels(sizes, HALF)
     half_alone = at_levels(sizes, HALF, ALONE)
-    if not (n_sm < 32 <= 2 * n_sm and second_blocks_slow_double(sizes)):
-        return (
-            f"This simulated device, of {n_sm} SMs, does not tell. From 16 to 32 blocks, over all "
-            f"sizes and levels, with one block an SM at a time at the board's clock double does "
-            f"{_double(alone)} and float {_float(alone)}; with as many as fit {_double(together)} "
-            f"and {_float(together)}; on 32 SMs double does {_double(even)}, at half the clock "
-            f"{_double(half)}."
-        )
     second, work = _second_blocks(n_sm)
     full = [a.gbs["double", 16] for a in alone]
     best = [a for a in alone if a.thirty_best]
@@ -261,34 +267,18 @@ def _banks(sizes: Sizes) -> str:
         if all(s[name].shows_all for s in sizes.values())
     ]
     thirty = [a.gbs["double", 30] / a.gbs["double", 16] - 1 for a in ordered]
-    if banks_contradict(sizes):
-        text = (
-            f"They are not needed: on one bus, which knows none, double does {_double(bus)}. In "
-            f"order they contradict the document: at half clock double does {_double(ordered)}, "
-            f"but 30 blocks, which the document found best, are hit as well ({_span(thirty)}). "
-            f"Reads and writes of different blocks take turns at a partition, and each read waits "
-            f"for the write before it."
-        )
-    else:
-        text = (
-            f"This simulated device does not tell. From 16 to 32 blocks double does {_double(bus)} "
-            f"on one bus at the board's clock, which knows no banks, and {_double(ordered)} with "
-            f"banks in order at half clock, where it does {_span(thirty)} on 30."
-        )
     return (
-        f"{text} A controller that may choose among 32 requests does {_double(chosen)}. Variants "
-        f"with all three facts at every size: {'; '.join(whole) or 'none'}."
+        f"They are not needed: on one bus, which knows none, double does {_double(bus)}. In order "
+        f"they contradict the document: at half clock double does {_double(ordered)}, but 30 "
+        f"blocks, which the document found best, are hit as well ({_span(thirty)}). Reads and "
+        f"writes of different blocks take turns at a partition, and each read waits for the write "
+        f"before it. A controller that may choose among 32 requests does {_double(chosen)}. "
+        f"Variants with all three facts at every size: {'; '.join(whole) or 'none'}."
     )
 
 
 def _float3(sizes: Sizes, half_warp: int) -> str:
     access = FLOAT3 * half_warp
-    if not commands_slow_float3(sizes):
-        return (
-            f"This simulated device does not tell. By one access of a half-warp float3 gets "
-            f"{_times(sizes, 1)} times float's bandwidth over all variants, by the three commands "
-            f"of compiled code {_times(sizes, 3)} times."
-        )
     return (
         f"Not by camping. If a half-warp's {half_warp} float3 are one access of {access} bytes, as "
         f"the document assumes, float3 is about as fast as float or faster in every variant "
@@ -309,24 +299,14 @@ def _camping(sizes: Sizes) -> str:
         return _double(by[name] for by in sizes.values())
 
     spread = f"board's clock: partitions, hashed, {ALONE}"
-    text = (
-        f"from 16 to 32 blocks, one an SM at a time, double does "
+    queued = [by[named(HALF, Level.PARTITIONS)].float3_over_float(1) for by in sizes.values()]
+    return (
+        f"Not of the fall of double: from 16 to 32 blocks, one an SM at a time, double does "
         f"{changes(named(BOARD, Level.BUS, ALONE))} on one bus, which knows no partitions, "
         f"{changes(named(BOARD, Level.PARTITIONS, ALONE))} with queues at the partitions, and "
-        f"{changes(spread)} when addresses are hashed over them."
-    )
-    queued = [by[named(HALF, Level.PARTITIONS)].float3_over_float(1) for by in sizes.values()]
-    one_access = (
-        f"one access, queues at the partitions, {min(queued):.2f} to {max(queued):.2f} times"
-    )
-    if not (camping_is_not_needed(sizes) and commands_slow_float3(sizes)):
-        return (
-            f"This simulated device does not tell: {text} With {one_access} float's bandwidth for "
-            "float3."
-        )
-    return (
-        f"Not of the fall of double: {text} Nor of float3's collapse: {one_access} float's "
-        "bandwidth."
+        f"{changes(spread)} when addresses are hashed over them. Nor of float3's collapse: one "
+        f"access, queues at the partitions, {min(queued):.2f} to {max(queued):.2f} times float's "
+        f"bandwidth."
     )
 
 

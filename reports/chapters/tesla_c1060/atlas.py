@@ -7,10 +7,10 @@ import re
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import typst
 from gpushmoo.core.paths import KERNELS, ROOT
@@ -20,7 +20,7 @@ from .figures import charts, charts_copied, memory
 from .figures.drawing import LOOKS, Drawing, partition_colour
 from .figures.memory import STAGE_COLOURS
 from .memory import Stage, banks_of, burst_duration
-from .simulation.machine import Machine, exact, load_machine, read_cycle_cycles
+from .simulation.machine import Machine, exact, load_machine
 from .simulation.reference import CORRECTED_ASSUMPTIONS, FIRST_ASSUMPTIONS
 
 HERE = Path(__file__).resolve().parent
@@ -36,21 +36,9 @@ LISTING = (11, "blockEqPartition_p4.jpg", "Figure 11: the index computation, as 
 DOCUMENT, SIMULATORS = "document", "public simulators' data"
 
 
-def in_order(drawings: Iterable[Drawing]) -> tuple[Drawing, ...]:
-    """The drawings by number; ValueError where two have the same one."""
-    by_number: dict[int, Drawing] = {}
-    for drawing in drawings:
-        other = by_number.setdefault(drawing.number, drawing)
-        if other is not drawing:
-            raise ValueError(
-                f"figure {drawing.number} has two drawings: {other.picture} and {drawing.picture}."
-            )
-    return tuple(by_number[number] for number in sorted(by_number))
-
-
-# The Gantt charts among them.
-CHARTS = in_order((*charts.DRAWINGS, *charts_copied.DRAWINGS))
-DRAWINGS: tuple[Drawing, ...] = in_order((*memory.DRAWINGS, *CHARTS))
+DRAWINGS: tuple[Drawing, ...] = tuple(
+    sorted((*memory.DRAWINGS, *charts.DRAWINGS, *charts_copied.DRAWINGS), key=lambda d: d.number)
+)
 
 
 def draw_all(machine: Machine, folder: Path) -> list[Path]:
@@ -60,15 +48,6 @@ def draw_all(machine: Machine, folder: Path) -> list[Path]:
         files.append(folder / f"figure-{drawing.number:02d}.svg")
         drawing.draw(machine, files[-1])
     return files
-
-
-class _Timing(NamedTuple):
-    """A row of the memory's timing, in cycles of the memory's clock."""
-
-    name: str
-    symbol: str
-    cycles: Fraction | int
-    source: str
 
 
 def make_atlas(asked: Mapping[str, Any], recorded: Sequence[Path], pdf: Path) -> None:
@@ -181,24 +160,29 @@ def _listing() -> dict[str, Any]:
 def timing_rows(machine: Machine) -> list[dict[str, str]]:
     """Tables 2 and 3 of the document: the memory's timing, and where each number is from."""
     banks = banks_of(machine)
-    a_transfer = machine.beat_cycles / machine.memory_cycle
-    rows = [
-        _Timing(f"bus transfer of {machine.bus_bytes} bytes", "", a_transfer, DOCUMENT),
-        _Timing("row active", "tRAS", machine.t_ras_cycles, DOCUMENT),
-        _Timing("precharge", "tRP", machine.t_rp_cycles, DOCUMENT),
-        _Timing(
-            "complete read cycle, tRAS + tRP",
-            "tRC",
-            read_cycle_cycles(machine) / machine.memory_cycle,
+    # Name, symbol, cycles of the memory's clock, source.
+    rows: list[tuple[str, str, Fraction | int, str]] = [
+        (
+            f"bus transfer of {machine.bus_bytes} bytes",
+            "",
+            machine.beat_cycles / machine.memory_cycle,
             DOCUMENT,
         ),
-        _Timing("opening a row to its first command", "tRCD", banks.t_rcd_cycles, SIMULATORS),
-        _Timing("between openings in two banks", "tRRD", banks.t_rrd_cycles, SIMULATORS),
-        _Timing("read command to its data", "tCL", banks.t_cl_cycles, SIMULATORS),
-        _Timing("write command to its data", "tWL", banks.t_wl_cycles, SIMULATORS),
-        _Timing("last data written to closing of the row", "tWR", banks.t_wr_cycles, SIMULATORS),
-        _Timing("last data written to next read", "tCDLR", banks.t_cdlr_cycles, SIMULATORS),
-        _Timing(
+        ("row active", "tRAS", machine.t_ras_cycles, DOCUMENT),
+        ("precharge", "tRP", machine.t_rp_cycles, DOCUMENT),
+        (
+            "complete read cycle, tRAS + tRP",
+            "tRC",
+            machine.t_ras_cycles + machine.t_rp_cycles,
+            DOCUMENT,
+        ),
+        ("opening a row to its first command", "tRCD", banks.t_rcd_cycles, SIMULATORS),
+        ("between openings in two banks", "tRRD", banks.t_rrd_cycles, SIMULATORS),
+        ("read command to its data", "tCL", banks.t_cl_cycles, SIMULATORS),
+        ("write command to its data", "tWL", banks.t_wl_cycles, SIMULATORS),
+        ("last data written to closing of the row", "tWR", banks.t_wr_cycles, SIMULATORS),
+        ("last data written to next read", "tCDLR", banks.t_cdlr_cycles, SIMULATORS),
+        (
             f"burst of {banks.burst_bytes} bytes of a partition",
             "",
             burst_duration(machine),
@@ -207,13 +191,13 @@ def timing_rows(machine: Machine) -> list[dict[str, str]]:
     ]
     return [
         {
-            "name": row.name,
-            "symbol": row.symbol,
-            "memory": _number(row.cycles),
-            "core": _number(row.cycles * machine.memory_cycle),
-            "source": row.source,
+            "name": name,
+            "symbol": symbol,
+            "memory": _number(cycles),
+            "core": _number(cycles * machine.memory_cycle),
+            "source": source,
         }
-        for row in rows
+        for name, symbol, cycles, source in rows
     ]
 
 

@@ -221,11 +221,10 @@ def execution_orders(counts: tuple[int, int], number: int, machine: Machine, svg
     figure, axes = plt.subplots(1, 2, figsize=(PAGE_WIDTH, 3.5))
     findings = []
     for ax, count in zip(axes, counts, strict=True):
-        turns = maps.execution_order(tiling, count)
-        _numbered_tiles(ax, machine, tiling, [str(turn.step) for turn in turns])
-        for turn in turns:
-            if turn.step == 0:
-                frame(ax, divmod(turn.tile, tiling.tiles_x)[::-1], (1, 1))
+        steps = [str(tile // count) for tile in range(tiling.n_tiles)]
+        _numbered_tiles(ax, machine, tiling, steps)
+        for tile in range(count):
+            frame(ax, divmod(tile, tiling.tiles_x)[::-1], (1, 1))
         _tile_axes(ax, tiling, f"NUM_PARTITION = {count}")
         used = maps.partitions_by_step(machine, tiling, count)
         findings.append(

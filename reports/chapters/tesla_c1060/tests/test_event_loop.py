@@ -1,18 +1,31 @@
-"""The compiled simulation against the plain one, event by event."""
+"""The compiled simulation against the plain one, event by event, and its levels of detail."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import tracemalloc
+from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tesla_c1060.simulation import dram_controller as c
 from tesla_c1060.simulation import event_loop
-from tesla_c1060.simulation.event_loop import MOST_LANES, SMProgram
-from tesla_c1060.simulation.machine import Machine, transfer_beats
+from tesla_c1060.simulation.event_loop import MOST_LANES, SMProgram, enter
+from tesla_c1060.simulation.machine import (
+    Banks,
+    Level,
+    Machine,
+    Tiling,
+    load_machine,
+    transfer_beats,
+)
 from tesla_c1060.simulation.reference import (
     CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
@@ -22,9 +35,9 @@ from tesla_c1060.simulation.reference import (
     resident_blocks,
     simulate,
 )
-from tesla_c1060.simulation.run import FastRun, Watch, _at_least_one, _run
+from tesla_c1060.simulation.run import FastRun, Watch, _at_least_one, _run, simulate_tiles
 from test_machine import C1060
-from test_simulation_properties import cases
+from test_reference import cases
 
 ALL = 10**6
 
@@ -141,3 +154,233 @@ def test_uncompiled_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a fault of the compiler would show as one."""
     monkeypatch.setattr(event_loop, "_compiled", event_loop._loop)
     expect_the_same(C1060, TileCopy(40, 4, 64), 7, True, None)
+
+
+NEVER = 2**50
+
+
+@pytest.mark.parametrize("actors", [1, 2, 3, 30, 38, 140])
+def test_the_root_is_the_first_of_the_next(actors: int) -> None:
+    draw = np.random.default_rng(actors)
+    bits = max(1, (actors - 1).bit_length())
+    coming, times = np.full(2 << bits, NEVER << bits), np.full(actors, NEVER)
+    for _ in range(300):
+        actor = int(draw.integers(actors))
+        times[actor] = draw.choice([NEVER, *range(-4, 12)])
+        enter.py_func(coming, bits, actor, int(times[actor]))
+        assert coming[1] >> bits == times.min()
+        if times.min() < NEVER:
+            assert coming[1] & (1 << bits) - 1 == times.argmin()
+
+
+DEVICES = Path(__file__).parents[1] / "devices"
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Machine:
+    """Small made-up devices with banks of any timings."""
+    cycles = st.integers(1, 20)
+    open_ahead = draw(st.integers(1, 12))
+    rcd, cl = draw(cycles), draw(cycles)
+    partitions = draw(st.sampled_from([1, 2, 3, 5, 8]))
+    return Machine(
+        name="made up",
+        n_sm=draw(st.integers(1, 5)),
+        core_clock_ghz=draw(st.sampled_from([1.0, 1.3])),
+        max_threads_per_sm=draw(st.sampled_from([64, 128])),
+        index_cycles=draw(st.integers(1, 30)),
+        latency_cycles=draw(st.integers(200, 400)),
+        partitions=partitions,
+        partition_bytes=128,
+        memory_clock_mhz=400,
+        memory_data_rate_mhz=800,
+        t_ras_cycles=rcd + draw(cycles),
+        t_rp_cycles=draw(cycles),
+        bus_bytes=8 * partitions,
+        hashed_partitions=draw(st.booleans()),
+        writes_awaited=draw(st.booleans()),
+        banks=Banks(
+            count=draw(st.integers(1, 4)),
+            page_bytes=draw(st.sampled_from([128, 256, 1024])),
+            burst_bytes=32,
+            t_rcd_cycles=rcd,
+            t_rrd_cycles=draw(cycles),
+            t_cl_cycles=cl,
+            t_wl_cycles=draw(cycles),
+            t_wr_cycles=draw(cycles),
+            t_cdlr_cycles=draw(cycles),
+            choose_from=draw(st.integers(1, open_ahead)),
+            open_ahead=open_ahead,
+        ),
+    )
+
+
+tilings = st.builds(
+    lambda itemsize, x, y, items, pad: Tiling(
+        32 * x, 2 * items * y, itemsize, 32, 2 * items, items, 32 * (x + pad)
+    ),
+    itemsize=st.sampled_from([4, 8, 12]),
+    x=st.integers(1, 4),
+    y=st.integers(1, 3),
+    items=st.integers(1, 3),
+    pad=st.sampled_from([0, 1, 3]),
+)
+
+
+@given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 3))
+def test_one_partition_is_one_bus(
+    machine: Machine, tiling: Tiling, blocks: int, commands: int
+) -> None:
+    one = replace(machine, partitions=1, bus_bytes=16, banks=None)
+    watch = Watch(bars=ALL)
+    bus, queued = (
+        simulate_tiles(one, tiling, blocks, level, commands=commands, watch=watch)
+        for level in (Level.BUS, Level.PARTITIONS)
+    )
+    assert queued.makespan_cycles == bus.makespan_cycles
+    assert queued.drained_cycles == bus.drained_cycles
+    assert queued.tiles_per_sm == bus.tiles_per_sm
+    if commands == 1 and tiling.itemsize * one.half_warp <= one.partition_bytes:
+        assert sorted(queued.bars) == sorted(bus.bars)
+
+
+@given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 2))
+def test_no_command_comes_too_early_and_every_byte_is_read_and_written(
+    machine: Machine, tiling: Tiling, blocks: int, commands: int
+) -> None:
+    """All timings of the banks are kept, whatever the controller chooses."""
+    watch = Watch(commands=ALL, bins=500, bin_cycles=10**4)
+    run = simulate_tiles(machine, tiling, blocks, Level.BANKS, commands=commands, watch=watch)
+    logs = defaultdict(list)
+    bursts = dict.fromkeys((c.COLUMN_READ, c.COLUMN_WRITE), 0)
+    for time, partition, bank, command, value in run.commands:
+        logs[partition].append((time, command, bank, value))
+        if command in bursts:
+            bursts[command] += value
+    assert set(logs) == {p for p, n in enumerate(run.requests) if n}
+    for log in logs.values():
+        _check_partition(machine, sorted(log))
+    assert set(bursts.values()) == {commands * tiling.n_bytes // 32}
+    assert run.profile[:, :, c.P_BURSTS].sum() == sum(bursts.values())
+    assert run.profile[:, :, c.P_REQUESTS].sum() == sum(run.requests)
+    assert run.profile[:, :, c.P_OPENINGS].sum() == sum(run.row_openings)
+    assert run.bytes_moved == 2 * tiling.n_bytes
+    assert sum(run.tiles_per_sm) == tiling.n_tiles
+
+
+def _check_partition(machine: Machine, log: list[tuple[float, int, int, int]]) -> None:
+    banks = machine.banks
+    assert banks is not None
+    cycle = float(machine.memory_cycle)
+    burst = float(
+        Fraction(banks.burst_bytes * machine.partitions, machine.bus_bytes) * machine.beat_cycles
+    )
+    opened: dict[int, float] = {}
+    closed: dict[int, float] = {}
+    rows: dict[int, int | None] = {}
+    last_opened = last_written = pins_free = -math.inf
+    column_end: dict[int, float] = defaultdict(lambda: -math.inf)
+    written: dict[int, float] = defaultdict(lambda: -math.inf)
+    tiny = 1e-6
+    for time, command, bank, value in log:
+        late = time + tiny
+        if command == c.CLOSE:
+            assert rows[bank] == value
+            assert late >= opened[bank] + machine.t_ras_cycles * cycle
+            assert late >= column_end[bank]
+            assert late >= written[bank] + banks.t_wr_cycles * cycle
+            rows[bank], closed[bank] = None, time
+        elif command == c.OPEN:
+            assert rows.get(bank) is None
+            assert late >= last_opened + banks.t_rrd_cycles * cycle
+            assert late >= closed.get(bank, -math.inf) + machine.t_rp_cycles * cycle
+            rows[bank], opened[bank], last_opened = value, time, time
+        else:
+            reads = command == c.COLUMN_READ
+            data = time + (banks.t_cl_cycles if reads else banks.t_wl_cycles) * cycle
+            assert rows[bank] is not None
+            assert late >= opened[bank] + banks.t_rcd_cycles * cycle
+            assert data + tiny >= pins_free
+            if reads:
+                assert late >= last_written + banks.t_cdlr_cycles * cycle
+            pins_free = data + value * burst
+            column_end[bank] = time + value * burst
+            if not reads:
+                last_written = written[bank] = pins_free
+
+
+@given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12))
+def test_in_order_data_come_in_the_order_of_the_requests(
+    machine: Machine, tiling: Tiling, blocks: int
+) -> None:
+    assert machine.banks is not None
+    strict = replace(machine, banks=replace(machine.banks, choose_from=1))
+    one = replace(strict, partitions=1, bus_bytes=16)
+    run = simulate_tiles(one, tiling, blocks, Level.BANKS, watch=Watch(bars=ALL))
+    waits = sorted((b.start, b.end) for b in run.bars if b.phase in ("read", "store"))
+    ends = [end for _, end in waits]
+    # Those issued at the same time by several SMs may be in any order among themselves.
+    for (start, end), (later, later_end) in itertools.pairwise(waits):
+        assert end <= later_end or start == later
+    assert len(ends) == sum(run.requests)
+
+
+def test_items_of_a_tile_are_tiles_of_a_block_for_the_sms() -> None:
+    """Level of one bus, one block: four rows of one tile take what four tiles of a row take."""
+    step = replace(C1060, step_cycles=C1060.index_cycles)
+    rows = simulate_tiles(step, Tiling(32, 32, 4, 32, 32, 4), 1, Level.BUS, watch=Watch(bars=ALL))
+    tiles = simulate_tiles(step, Tiling(32, 32, 4, 32, 8), 1, Level.BUS, watch=Watch(bars=ALL))
+    assert rows.bars == tiles.bars
+    quick = simulate_tiles(C1060, Tiling(32, 32, 4, 32, 32, 4), 1, Level.BUS)
+    assert quick.makespan_cycles < rows.makespan_cycles
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+@pytest.mark.parametrize("blocks", [1, 8, 30, 32, 61])
+def test_tiles_and_workloads_are_the_same_run(itemsize: int, blocks: int) -> None:
+    tiling = Tiling.partition_wide(C1060, 256, itemsize)
+    tiles = simulate_tiles(C1060, tiling, blocks, Level.BUS, watch=Watch(bars=ALL))
+    load = TileCopy.square(C1060, 256, itemsize)
+    assert tiles == simulate_fast(C1060, load, blocks, writes=True, trace_limit=ALL)
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+def test_all_in_one_partition_get_an_eighth_of_the_bus(itemsize: int) -> None:
+    """Camping, in closed form: stretches so long that all of the input lies in one partition."""
+    tiling = Tiling.partition_wide(C1060, 256, itemsize)
+    camped = replace(C1060, partition_bytes=8 * tiling.n_bytes, banks=None)
+    run = simulate_tiles(camped, tiling, 30, Level.PARTITIONS)
+    assert sum(n > 0 for n in run.requests) == 1
+    first_data = camped.index_cycles + camped.latency_cycles
+    per_byte = 8 * Fraction(13, 8) / 64
+    assert run.drained_cycles == first_data + 2 * tiling.n_bytes * per_byte
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_three_commands_take_three_times_the_bus(level: Level) -> None:
+    tiling = Tiling.square_tiles(512, 12)
+    one = simulate_tiles(C1060, tiling, tiling.n_tiles, level)
+    three = simulate_tiles(C1060, tiling, tiling.n_tiles, level, commands=3)
+    assert three.bytes_moved == one.bytes_moved
+    assert three.drained_bandwidth_gbs < 51.2 / 3
+    assert three.drained_bandwidth_gbs < 0.65 * one.drained_bandwidth_gbs
+
+
+def test_queues_grow_and_memory_does_not_grow_with_the_problem() -> None:
+    small, large = (
+        simulate_tiles(C1060, Tiling.square_tiles(n, 12), n * n // 1024, Level.BANKS, commands=3)
+        for n in (512, 1024)
+    )
+    assert small.longest_queue > 256
+    assert large.longest_queue < 1.2 * small.longest_queue
+
+
+@pytest.mark.parametrize("path", sorted(DEVICES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_shipped_device_runs_at_every_level(path: Path) -> None:
+    machine = load_machine(path)
+    tiling = Tiling.partition_wide(machine, 2 * machine.partition_bytes, 8)
+    peak = machine.bus_bytes * machine.memory_data_rate_mhz / 1e3
+    for level in machine.levels:
+        run = simulate_tiles(machine, tiling, 2 * machine.n_sm, level)
+        assert 0 < run.drained_bandwidth_gbs <= peak * (1 + 1e-9)
+        assert sum(run.tiles_per_sm) == tiling.n_tiles

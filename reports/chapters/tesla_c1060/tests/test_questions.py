@@ -1,4 +1,4 @@
-"""The open questions: what the variants answer, and what of it is a property of the machine."""
+"""Simulated cells on the page: the open questions, the tables, other widths of tiles."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ import shutil
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from conftest import ROOT
+from gpushmoo.chapters.contract import ChapterError, ChapterRun
+from gpushmoo.core.space import Cell, Problem
+from gpushmoo.devices.machine_code.cubins import compile_cubin
+from gpushmoo.devices.machine_code.sass import _entries, listing
 from gpushmoo.report.chapter_pages import Measured
+from gpushmoo.report.tables import Namer
+from gpushmoo.workloads.loader import load_kernel
 from matplotlib.figure import Figure
 from tesla_c1060.answers import (
     ALONE,
@@ -21,24 +28,24 @@ from tesla_c1060.answers import (
     CHANGED,
     EVEN,
     HALF,
+    NOT_SHOWN,
     Answer,
     answers,
     at_levels,
     named,
     second_blocks_slow_double,
-    signed,
     verdicts,
 )
-from tesla_c1060.chapter import RECORD
+from tesla_c1060.chapter import CHAPTER, RECORD
+from tesla_c1060.chapter import DEVICE as NAME
 from tesla_c1060.figures.simulated import evenness, float3, questions, simulated
 from tesla_c1060.pages import page
-from tesla_c1060.predictions import tables
-from tesla_c1060.simulation.machine import Level, MachineError, load_machine
-from tesla_c1060.simulation.run import PROFILE_SCHEMA, SIMULATION_SCHEMA
+from tesla_c1060.predictions import measured_widths, simulated_widths, tables
+from tesla_c1060.simulation.machine import Level, MachineError
 from tesla_c1060.stages import BINS, make_table, variants
 from test_figures import assert_readable
+from test_machine import C1060, FILE
 
-DEVICE = ROOT / "reports/chapters/tesla_c1060/devices" / "tesla-c1060.yaml"
 PARAMS = {"n_sm": 30, "half_warp": 16, "memory_clock_mhz": 400, "board_clock_mhz": 800}
 
 
@@ -47,13 +54,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that is simulated of the C1060, its questions at three sizes as recorded."""
     path = tmp_path_factory.mktemp("simulated")
     for kind in ("questions", "profile"):
-        (file,) = RECORD.glob(f"{DEVICE.stem}-{kind}-*")
+        (file,) = RECORD.glob(f"{FILE.stem}-{kind}-*")
         shutil.copy(file, path / f"{kind}.parquet")
     for kind, levels, sizes, blocks in (
         ("tables", ["bus", "banks"], [256, 512], [1, 2, 8, 30]),
         ("blocks", ["bus", "partitions"], [256], [16, 30, 32]),
     ):
-        asked = {"kind": kind, "file": DEVICE, "levels": levels, "sizes": sizes}
+        asked = {"kind": kind, "file": FILE, "levels": levels, "sizes": sizes}
         make_table(asked | {"num_partition": blocks}, path / f"{kind}.parquet", 2)
     return path
 
@@ -66,13 +73,6 @@ def sizes(folder: Path) -> dict[int, dict[str, Answer]]:
 @pytest.fixture(scope="module")
 def found(sizes: dict[int, dict[str, Answer]]) -> dict[str, Answer]:
     return sizes[512]
-
-
-def test_the_files_keep_their_schemas(folder: Path) -> None:
-    for name in ("questions", "tables", "blocks"):
-        schema = pq.read_schema(folder / f"{name}.parquet").remove_metadata()
-        assert schema.equals(SIMULATION_SCHEMA)
-    assert pq.read_schema(folder / "profile.parquet").remove_metadata().equals(PROFILE_SCHEMA)
 
 
 Sizes = dict[int, dict[str, Answer]]
@@ -121,7 +121,7 @@ def test_one_size_and_level_that_says_otherwise_takes_the_answer_away(
     other = replace(a, gbs={**a.gbs, (dtype, 32): share * a.gbs[dtype, 16]})
     told = sizes | {512: sizes[512] | {name: other}}
     assert not second_blocks_slow_double(told)
-    assert verdicts(told, 30, 16)[0]["answer"].startswith("This simulated device")
+    assert verdicts(told, 30, 16)[0]["answer"] == NOT_SHOWN
 
 
 def test_banks_in_order_contradict_the_document(found: dict[str, Answer]) -> None:
@@ -152,18 +152,10 @@ def test_partitions_are_used_evenly_over_time(folder: Path) -> None:
         assert evenness(part) > 0.8
 
 
-def test_evenness_of_one_partition_is_its_share() -> None:
-    one = pd.DataFrame(
-        {"partition": range(8), "from_cycle": 0.0, "bursts": [8, 0, 0, 0, 0, 0, 0, 0]}
-    )
-    assert evenness(one) == 1 / 8
-    assert evenness(one.assign(bursts=3)) == 1
-
-
 def test_each_variant_changes_one_machine_which_must_have_what_is_asked(
     found: dict[str, Answer],
 ) -> None:
-    machine = load_machine(DEVICE)
+    machine = C1060
     with pytest.raises(MachineError, match="Tesla C1060 has no banks"):
         variants(replace(machine, banks=None))
     with pytest.raises(MachineError, match="Tesla C1060 has no board_clock_mhz"):
@@ -203,26 +195,20 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("key", OTHERS)
-def test_another_device_gets_its_own_numbers_and_not_the_story_of_the_c1060(
+def test_another_device_does_not_get_the_story_of_the_c1060(
     key: str, sizes: Sizes, tmp_path: Path
 ) -> None:
     value, concerned = OTHERS[key]
     device, cells = tmp_path / "other.yaml", tmp_path / "questions.parquet"
-    described = yaml.safe_load(DEVICE.read_text(encoding="utf-8")) | {key: value}
+    described = yaml.safe_load(FILE.read_text(encoding="utf-8")) | {key: value}
     device.write_text(yaml.safe_dump(described), encoding="utf-8")
     make_table({"kind": "questions", "file": device, "sides": [256]}, cells, 2)
     table = pd.read_parquet(cells)
     other = answers(table)
     told = {v["question"]: v["answer"] for v in verdicts(other, described["n_sm"], 16)}
-    plain = {question for question, text in told.items() if "This simulated device" in text}
-    assert {q for q in told if q.startswith(tuple(concerned))} == plain
-    assert not any("This simulated device" in v["answer"] for v in verdicts(sizes, 30, 16))
-    changes = [
-        signed(other[256][named(BOARD, level, ALONE)].double_change)
-        for level in (Level.BUS, Level.PARTITIONS)
-    ]
-    text = next(text for question, text in told.items() if question.startswith("Does partition"))
-    assert [c for c in changes if c not in text] == []
+    without = {question for question, text in told.items() if text == NOT_SHOWN}
+    assert {q for q in told if q.startswith(tuple(concerned))} == without
+    assert not any(v["answer"] == NOT_SHOWN for v in verdicts(sizes, 30, 16))
     questions(table, tmp_path / "q.svg")
     caption = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))["caption"]
     assert ("the SMs with two blocks work alone" in caption) == (key != "n_sm")
@@ -233,9 +219,7 @@ def test_float3_that_camps_is_not_explained_by_its_commands(found: dict[str, Ans
         name: replace(a, coalesced={**a.coalesced, ("float3", 1): 0.5 * a.coalesced["float", 1]})
         for name, a in found.items()
     }
-    text = verdicts({256: slow}, 30, 16)[2]["answer"]
-    assert text.startswith("This simulated device does not tell. By one access of a half-warp")
-    assert "0.50 to 0.50 times" in text
+    assert verdicts({256: slow}, 30, 16)[2]["answer"] == NOT_SHOWN
 
 
 def test_a_law_of_the_tables_is_told_as_far_as_it_holds(folder: Path) -> None:
@@ -275,30 +259,162 @@ def test_figures_are_readable_and_their_captions_hold_the_numbers(
     assert "Tiles on the busiest SM: 8 of 16, 5 of 30, 8 of 32." in text["simulated"]
 
 
-def test_pages_tell_what_was_simulated(folder: Path, found: dict[str, Answer]) -> None:
-    reads = {kind: [folder / f"{kind}.parquet"] for kind in ("tables", "questions")}
-    chapter = ROOT / "reports/chapters/tesla_c1060"
-    empty = pd.DataFrame(columns=["status", "kernel", "device_name", "cache_state", "launch_kind"])
-    facts = page(Measured(empty, [], [], reads, chapter, PARAMS, {})).facts
-    assert facts is not None
-    [table] = facts["tables"]
-    assert table["blocks"] == ["1", "2", "8", "30"]
-    assert [(r["level"], r["size"], r["dtype"]) for r in table["shared"]][:4] == [
-        ("one bus, 400 MHz", "256²", "float"),
-        ("one bus, 400 MHz", "256²", "double"),
-        ("one bus, 400 MHz", "512²", "float"),
-        ("one bus, 400 MHz", "512²", "double"),
+CHAPTER_FOLDER = ROOT / "reports/chapters/tesla_c1060"
+ASKED: dict[str, Any] = {
+    "size": 512,
+    "row_bytes": [128, 256, 1024],
+    "pad_bytes": [0, 64],
+    "num_partition": [8, 30],
+}
+KERNEL = load_kernel(ROOT / "kernels/block_tiles").workload
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    file = tmp_path_factory.mktemp("tiles") / "tiles.parquet"
+    asked = {"kind": "tiles", "file": FILE, "levels": ["bus", "partitions", "banks"], **ASKED}
+    make_table(asked, file, 2)
+    return pd.read_parquet(file)
+
+
+def test_a_tile_as_wide_as_a_partition_does_not_feel_the_pitch(cells: pd.DataFrame) -> None:
+    """With 8 blocks of float and queues alone; wider rows do, and banks tell of other things."""
+    queued = cells[(cells["level"] == "partitions") & (cells["num_partition"] == 8)]
+    gbs = queued[queued["dtype"] == "float"].set_index(["row_bytes", "pad_bytes"])["bandwidth_gbs"]
+    assert gbs[256, 0] == pytest.approx(gbs[256, 64], rel=0.005)
+    assert gbs[1024, 64] < 0.99 * gbs[1024, 0]
+    told = simulated_widths(cells)
+    assert told["widths"] == ["128 B", "256 B", "1024 B"]
+    assert [(r["dtype"], r["blocks"]) for r in told["rows"][:4]] == [
+        *(("float", "8"), ("float", "30"), ("double", "8"), ("double", "30"))
     ]
-    assert len(table["coalesced"]) == 8
-    [asked] = facts["questions"]
-    assert [r["variant"] for r in asked["rows"]] == list(found)
-    assert [r["facts"] for r in asked["rows"]].count(["yes", "yes", "yes"]) == sum(
-        a.shows_all for a in found.values()
+    assert (
+        told["rows"][0]["gbs"][1]
+        == f"{gbs[256, 0]:.1f} ({gbs[256].min():.1f}–{gbs[256].max():.1f})"
     )
-    assert [(r["size"], r["level"]) for r in asked["changes"]][2:4] == [
-        ("256²", "banks"),
-        ("512²", "one bus"),
+
+
+def judged(gbs: dict[tuple[int, int], float]) -> str:
+    rows = [
+        {"device": "D", "variant": "1 MHz", "level": "banks", "dtype": "float", "num_partition": 8}
+        | {"row_bytes": width, "pad_bytes": pad, "bandwidth_gbs": value}
+        for (width, pad), value in gbs.items()
     ]
-    # 30 blocks of double get 1 % less than 16 in one of the nine.
-    assert [r["facts"] for r in asked["changes"]].count("no") == 1
-    assert len(asked["verdicts"]) == 4
+    [sentence] = simulated_widths(pd.DataFrame(rows))["judged"]
+    return str(sentence)
+
+
+def test_the_rule_is_judged_by_the_best_width_at_the_same_pitch() -> None:
+    text = judged(
+        {(256, 0): 99.0, (512, 0): 100.0, (256, 64): 80.0, (512, 64): 50.0, (128, 64): 100.0}
+    )
+    assert "the best or within 2 % of it in 1 of 2 cases" in text
+    assert "at worst 20 % slower; another width is at worst 50 % slower" in text
+    assert "or others to compare with, were not tried" in judged({(256, 0): 1.0})
+
+
+# On a device
+
+
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_the_kernel_copies_every_element_once_whatever_the_pitch(dtype: str) -> None:
+    """Its arithmetic in NumPy: rows of a pitch, the last one shorter, tiles hanging over."""
+    for row_bytes, pad_bytes in product(KERNEL.axes["row_bytes"], KERNEL.axes["pad_bytes"]):
+        axes = (("num_partition", 3), ("pad_bytes", pad_bytes), ("row_bytes", row_bytes))
+        launch = KERNEL.launch(Cell("block_tiles", dtype, "exact", Problem(48, 70), axes))
+        elements, pitch, tiles_x, tiles = (int(a) for a in launch.args[2:])  # type: ignore[arg-type]
+        tile = np.arange(tiles)[:, None, None]
+        x = tile % tiles_x * launch.block[0] + np.arange(launch.block[0])[None, None, :]
+        y = tile // tiles_x * launch.block[1] + np.arange(launch.block[1])[None, :, None]
+        place = y * pitch + x
+        copied = np.sort(place[(x < pitch) & (place < elements)])
+        assert np.array_equal(copied, np.arange(48 * 70))
+        assert launch.threads == 512
+
+
+def measured_cells() -> pd.DataFrame:
+    rows = [
+        {"kernel": "block_tiles", "status": "ok", "device_name": "D", "variant": "exact"}
+        | {"height": 8192, "width": 8192, "cache_state": "flushed", "dtype": dtype}
+        | {"launch_kind": "back_to_back"}
+        | {"num_partition": 8, "row_bytes": width, "pad_bytes": pad, "bandwidth_gbs": width + pad}
+        for dtype, width, pad in product(("float", "double"), (128, 256), (0, 64))
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_measured_widths_stand_on_the_page_as_the_simulated_do() -> None:
+    cells = measured_cells()
+    told = measured_widths(cells, Namer(cells))
+    assert told is not None
+    assert [r["level"] for r in told["rows"]] == ["D, measured: 8192²"] * 2
+    assert told["rows"][0]["gbs"] == ["128.0 (128.0–192.0)", "256.0 (256.0–320.0)"]
+    assert measured_widths(cells.assign(status="timeout"), Namer(cells)) is None
+
+
+# The index computation
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_only_the_index_is_between_the_clocks(arch: str) -> None:
+    source = (ROOT / "experiments/gpu/index_computation.cu").read_text(encoding="utf-8")
+    code = listing(compile_cubin(source, "index", ("-std=c++17",), arch).code)
+    loops = {}
+    for entry, instructions in _entries(code).items():
+        clocks = [i for i, x in enumerate(instructions) if "SR_CLOCK" in x.operands]
+        assert len(clocks) == 2, entry
+        timed = instructions[clocks[0] : clocks[1]]
+        [back] = [
+            (target - clocks[0], i)
+            for i, x in enumerate(timed)
+            if x.name == "BRA"
+            for target in x.targets
+            if clocks[0] < target <= clocks[0] + i
+        ]
+        loops[entry] = [(x.name, *x.flags) for x in timed[back[0] : back[1]]]
+    names = {entry: [x[0] for x in loop] for entry, loop in loops.items()}
+    assert set(names) == {"bare", "exact", "reciprocal"}
+    assert names["reciprocal"].count("F2I") == 1
+    assert any("HI" in x for x in loops["exact"])
+    for loop in names.values():
+        assert not {"LDG", "STG", "LDS", "STS", "ATOMS", "BAR"} & set(loop)
+    assert len(names["bare"]) < min(len(names["exact"]), len(names["reciprocal"]))
+
+
+INDEX = {
+    "device": {"name": "NVIDIA H200"},
+    "index": [
+        {"variant": "exact", "threads": 512, "warps": 16, "loop_cycles": 100.0}
+        | {"bare_cycles": 20.0, "index_cycles": 80.0}
+    ],
+}
+
+
+def test_a_recorded_index_computation_stands_on_the_page(tmp_path: Path) -> None:
+    def planned() -> Any:
+        run = ChapterRun(Path("results/r"), 1, {}, Path("record"), tmp_path)
+        return CHAPTER.plan({}, run).reads
+
+    assert planned() == {}
+    file = tmp_path / "record" / "benchmarks" / "index.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(INDEX), encoding="utf-8")
+    assert planned() == {"index": ("record/benchmarks/index.json",)}
+    empty = pd.DataFrame(columns=["status", "kernel", "device_name", "cache_state", "launch_kind"])
+    facts = page(Measured(empty, [], [], {"index": [file]}, CHAPTER_FOLDER, {}, {})).facts
+    assert facts is not None
+    [told] = facts["index"]
+    assert (told["device"], told["published"]) == ("NVIDIA H200", "18.2")
+    assert list(told["rows"][0].values()) == ["exact", "512", "100.0", "20.0", "80.0", "5.00"]
+
+
+def test_tiles_that_the_device_cannot_have_are_refused() -> None:
+    run = ChapterRun(Path("results/r"), 1, {}, None, ROOT)
+    simulate = {NAME: {"levels": ["bus"]}}
+    for changed, words in (
+        ({"row_bytes": [64]}, "half-warps of 16 threads do not fit tiles 8 elements wide"),
+        ({"row_bytes": [8192]}, "has rows of 8192 bytes"),
+        ({"size": 100}, "do not divide an array 100"),
+    ):
+        with pytest.raises(ChapterError, match=words):
+            CHAPTER.plan({"simulate": simulate, "tiles": ASKED | changed}, run)

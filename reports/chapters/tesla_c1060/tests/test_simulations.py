@@ -1,29 +1,56 @@
-"""What a run may ask of simulated devices, and how impossible wishes are refused."""
+"""What a run may ask of simulated devices, what the record holds, measured cells beside both."""
 
 from __future__ import annotations
 
-import shutil
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, record
+from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.chapters.contract import ChapterError, ChapterRun
 from gpushmoo.planning.config import default_config, load_config
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.flow import Flow
+from gpushmoo.storage.store import read_table
+from matplotlib.figure import Figure
 from snakemake.utils import update_config
 from tesla_c1060 import chapter
-from tesla_c1060.chapter import CHAPTER, DEVICE, DEVICES, DevicePlan, read_simulation
-from tesla_c1060.simulation.machine import load_machine
+from tesla_c1060 import chapter as recorded
+from tesla_c1060.atlas import build_atlas
+from tesla_c1060.chapter import (
+    CHAPTER,
+    DEVICE,
+    DEVICES,
+    RECORD,
+    DevicePlan,
+    read_simulation,
+    recorded_name,
+    replace_record,
+)
+from tesla_c1060.checks import check_published
+from tesla_c1060.figures import DRAWN_FROM
+from tesla_c1060.figures.simulated import draw, same_machine
+from tesla_c1060.pages import same_machine_page
+from tesla_c1060.simulation.compare_measured import compare_with_measured, points, predicted_gbs
+from tesla_c1060.simulation.machine import Level, Machine, Tiling, load_machine
+from tesla_c1060.simulation.run import SAME_MACHINE_SCHEMA, simulate_tiles
+from tesla_c1060.stages import make_table
+from test_figures import assert_readable
 
-C1060 = DEVICES / "tesla-c1060.yaml"
+FILE = DEVICES / "tesla-c1060.yaml"
 
 
 def with_device(tmp_path: Path, **changes: Any) -> Path:
     """A folder whose only device is the shipped one with some keys changed; None removes a key."""
-    data = yaml.safe_load(C1060.read_text(encoding="utf-8")) | changes
+    data = yaml.safe_load(FILE.read_text(encoding="utf-8")) | changes
     kept = {k: v for k, v in data.items() if v is not None}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(kept), encoding="utf-8")
     return tmp_path
@@ -36,11 +63,6 @@ def refused(folder: Path, name: str = "mine", **spec: Any) -> str:
     assert text.startswith(f"chapters.tesla_c1060.simulate.{name}")
     assert "\n" not in text
     return text
-
-
-def test_what_is_not_asked_is_left_out() -> None:
-    config = read_simulation("gtx260", {"levels": ["bus"]}, DEVICES)
-    assert (config.sizes, config.num_partition, config.measured) == ((), None, False)
 
 
 def test_all_that_can_be_asked() -> None:
@@ -131,11 +153,6 @@ def test_what_is_not_simulated_leaves_a_page_without_predictions(
     assert (plan.figures, plan.products, plan.reads, plan.params) == ((), (), {}, {})
 
 
-def test_an_unknown_device_is_told_which_there_are(tmp_path: Path) -> None:
-    shutil.copy(C1060, tmp_path / "other.yaml")
-    assert "no such simulated device; found: mine, other" in refused(with_device(tmp_path), "gtx")
-
-
 def test_every_device_that_the_document_names_is_simulated_by_a_configuration() -> None:
     raw = default_config()
     update_config(raw, yaml.safe_load((ROOT / "config/gt200.yaml").read_text(encoding="utf-8")))
@@ -149,18 +166,6 @@ def test_every_device_that_the_document_names_is_simulated_by_a_configuration() 
     }
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("größe: 1".encode("latin-1"), "mine.yaml', line 1: not UTF-8; save it as that"),
-        (b"a: [", "mine.yaml', line 1: not valid YAML: "),
-    ],
-)
-def test_a_device_file_that_is_none_is_refused(content: bytes, words: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_bytes(content)
-    assert words in refused(tmp_path)
-
-
 def test_the_configuration_refuses_what_no_device_can_be_asked(raw_config: dict[str, Any]) -> None:
     spec = raw_config["chapters"]["tesla_c1060"]
     for simulate, words in (
@@ -171,3 +176,248 @@ def test_the_configuration_refuses_what_no_device_can_be_asked(raw_config: dict[
         spec["simulate"] = simulate
         with pytest.raises(ConfigError, match=words):
             load_config(raw_config, ROOT)
+
+
+DEFAULT = default_config()
+PLAN = Flow(DEFAULT, ask_device=False).plan_of("tesla_c1060")
+FIGURES = {
+    f"{k}-tesla-c1060.{e}" for k in ("simulated", "questions", "float3") for e in ("svg", "json")
+}
+
+
+def plan_of(raw: dict[str, Any]) -> DevicePlan:
+    return cast(DevicePlan, Flow(raw, ask_device=False).plan_of("tesla_c1060"))
+
+
+def kept(kind: str) -> Path:
+    """The file of this kind that the record holds."""
+    (file,) = RECORD.glob(f"{kind}-" + "[0-9a-f]" * 12 + ".*")
+    return file
+
+
+def test_the_record_is_of_this_code_and_the_default_configuration() -> None:
+    wanted = set(PLAN.constants.values())
+    assert {file.name for file in RECORD.iterdir()} == wanted, "run 'snakemake --cores all record'"
+
+
+def test_what_is_asked_otherwise_is_not_taken_from_the_record_and_all_else_is(
+    raw_config: dict[str, Any],
+) -> None:
+    options = raw_config["chapters"]["tesla_c1060"]
+    options["questions"] = [256]
+    options["simulate"]["tesla-c1060"]["sizes"] = [256]
+    plan = plan_of(raw_config)
+    anew = {Path(file).name for file in set(PLAN.recorded) - set(plan.recorded)}
+    assert anew == FIGURES | {
+        f"tesla-c1060-{kind}.parquet" for kind in ("blocks", "questions", "profile")
+    }
+    assert {Path(file).name for file in plan.noted} == anew
+    figure = SimpleNamespace(kind="float3", machine="tesla-c1060")
+    assert [Path(file).suffix for file in PLAN.drawn_from(figure)] == [".svg", ".json"]
+    assert [Path(file).name for file in plan.drawn_from(figure)] == [
+        "tesla-c1060-questions.parquet",
+        "tesla-c1060-profile.parquet",
+    ]
+
+
+def test_the_page_reads_what_is_recorded_where_the_record_has_it(
+    raw_config: dict[str, Any],
+) -> None:
+    def read() -> set[str]:
+        return {str(Path(file).parent) for (file,) in plan_of(raw_config).reads.values()}
+
+    assert {str((Path.cwd() / folder).resolve()) for folder in read()} == {str(RECORD)}
+    raw_config["chapters"]["tesla_c1060"]["simulate_anew"] = True
+    assert read() == {"results/local/simulated"}
+
+
+def test_a_change_of_code_is_no_longer_what_was_recorded_and_a_comment_is(tmp_path: Path) -> None:
+    def name(folder: str, code: str) -> str:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "beside.py").write_text(code)
+        script = tmp_path / folder / "script.py"
+        script.write_text("import beside\n")
+        return recorded_name("run/x-cells.parquet", script, {"size": 3})
+
+    one = name("one", "CYCLES = 36\n")
+    assert one == name("two", "# As measured.\nCYCLES = 36\n")
+    assert one != name("three", "CYCLES = 37\n")
+    assert (one[:8], one[-8:]) == ("x-cells-", ".parquet")
+
+
+def test_the_record_made_anew_holds_what_the_run_made_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorded, "RECORD", tmp_path / "record")
+    made = tmp_path / "x.json"
+    for content in ("old", "new"):
+        made.write_text(content)
+        replace_record({str(made): f"x-{content}.json"})
+    (file,) = (tmp_path / "record").iterdir()
+    assert (file.name, file.read_text()) == ("x-new.json", "new")
+
+
+def asked(kind: str) -> dict[str, Any]:
+    """What the default configuration asks for the file of this kind."""
+    return dict(next(spec for spec in PLAN.asked.values() if spec["kind"] == kind))
+
+
+@pytest.mark.parametrize("kind", ["blocks", "tables", "questions", "profile", "tiles"])
+def test_every_simulated_cell_is_what_is_recorded(kind: str, tmp_path: Path) -> None:
+    make_table(asked(kind), tmp_path / "cells", 2)
+    was = pd.read_parquet(kept(f"tesla-c1060-{kind}"))
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "cells"), was)
+
+
+def make_checks(out: Path) -> None:
+    check_published(asked("checks"), out)
+
+
+def make_figure(kind: str, out: Path) -> None:
+    draw(kind, [kept(f"tesla-c1060-{table}") for table in DRAWN_FROM[kind]], out)
+
+
+MADE: dict[str, Callable[[Path], None]] = {
+    "figures-tesla-c1060": lambda out: build_atlas(ROOT / asked("atlas")["file"], out),
+    "tesla-c1060-checks": make_checks,
+    "simulated-tesla-c1060": partial(make_figure, "simulated"),
+    "questions-tesla-c1060": partial(make_figure, "questions"),
+    "float3-tesla-c1060": partial(make_figure, "float3"),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_every_drawing_and_check_repeats_what_is_recorded_byte_by_byte(
+    kind: str, tmp_path: Path
+) -> None:
+    files = sorted(RECORD.glob(f"{kind}-" + "[0-9a-f]" * 12 + ".*"))
+    out = tmp_path / "made"
+    MADE[kind](out.with_suffix(files[-1].suffix))
+    for file in files:
+        assert out.with_suffix(file.suffix).read_bytes() == file.read_bytes()
+
+
+H200 = ROOT / "reports/chapters/tesla_c1060/devices" / "nvidia-h200.yaml"
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recorded cells of block_eq_partition."""
+    out = tmp_path_factory.mktemp("recorded") / "dataset"
+    folders = (record(f"nvidia-h200/block_eq_partition/{name}") for name in ("float", "double"))
+    aggregate([path for folder in folders for path in sorted(folder.glob("*.parquet"))], out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return load_machine(H200)
+
+
+@pytest.fixture(scope="module")
+def compared(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    out = tmp_path_factory.mktemp("compared") / "points.parquet"
+    asked = {"file": H200, "levels": ["partitions", "banks"]}
+    compare_with_measured(asked, dataset, out, 2)
+    return read_table(out, SAME_MACHINE_SCHEMA).to_pandas()
+
+
+def test_every_point_has_its_error(compared: pd.DataFrame) -> None:
+    wanted = [1, 2, 4, 8, 16, 32, 132, 264, 265, 528, 529, 1056]
+    for _, part in compared.groupby(["level", "dtype"]):
+        assert list(part["num_partition"]) == wanted
+    again = compared["simulated_gbs"] / compared["measured_gbs"] - 1
+    assert (again - compared["error"]).abs().max() < 1e-12
+
+
+def test_the_doubling_law_is_predicted(compared: pd.DataFrame) -> None:
+    few = compared[(compared["num_partition"] <= 32) & (compared["level"] == "banks")]
+    assert few["error"].abs().max() < 0.12
+    for _, part in few.groupby("dtype"):
+        for column in ("measured_gbs", "simulated_gbs"):
+            gains = part[column].to_numpy()[1:] / part[column].to_numpy()[:-1]
+            assert gains == pytest.approx(2, rel=0.07)
+
+
+def test_the_cliff_at_529_blocks_is_predicted(compared: pd.DataFrame) -> None:
+    """A block more than the device holds waits for a second wave."""
+    banks = compared[compared["level"] == "banks"].set_index(["dtype", "num_partition"])
+    for dtype in ("float", "double"):
+        fall = {
+            column: banks.loc[(dtype, 529), column] / banks.loc[(dtype, 528), column]
+            for column in ("measured_gbs", "simulated_gbs")
+        }
+        assert fall["measured_gbs"] < 0.8
+        assert fall["simulated_gbs"] == pytest.approx(fall["measured_gbs"], abs=0.05)
+
+
+def test_banks_predict_better_than_partitions_alone(compared: pd.DataFrame) -> None:
+    median = compared["error"].abs().groupby(compared["level"]).median()
+    assert median["banks"] < median["partitions"] < 0.13
+    assert median["banks"] < 0.11
+
+
+def test_some_tiles_of_each_block_tell_the_time_of_all(machine: Machine) -> None:
+    """The steady state that the prediction relies on, on a smaller device."""
+    small = replace(machine, n_sm=4, partitions=8, bus_bytes=32)
+    tiling = Tiling.partition_wide(small, 1024, 4)
+    [point] = [p for p in _points(small, tiling) if p.blocks == 8]
+    whole = simulate_tiles(small, tiling, 8, Level.BANKS).drained_bandwidth_gbs
+    assert predicted_gbs(small, point, Level.BANKS) == pytest.approx(whole, rel=0.02)
+
+
+def _points(machine: Machine, tiling: Tiling) -> list[Any]:
+    rows = [
+        {
+            "kernel": "block_eq_partition",
+            "device_name": machine.name,
+            "status": "ok",
+            "variant": variant,
+            "dtype": "float",
+            "width": width,
+            "height": width,
+            "cache_state": state,
+            "launch_kind": "back_to_back",
+            "num_partition": blocks,
+            "bandwidth_gbs": float(blocks + (state == "warm")),
+        }
+        for variant in ("exact", "reciprocal")
+        for width in (tiling.width // 2, tiling.width)
+        for state in ("warm", "flushed")
+        for blocks in (1, 3, 4, 8, 16)
+    ]
+    return points(machine, pd.DataFrame(rows))
+
+
+def test_points_are_of_the_largest_size_and_the_documents_variant(machine: Machine) -> None:
+    small = replace(machine, n_sm=4)
+    found = _points(small, Tiling.partition_wide(small, 1024, 4))
+    # Three blocks are neither a doubling nor a multiple of the device.
+    assert [p.blocks for p in found] == [1, 4, 8, 16]
+    assert all(p.tiling.width == 1024 for p in found)
+    # Of two states the flushed one.
+    assert [p.measured_gbs for p in found] == [1.0, 4.0, 8.0, 16.0]
+
+
+def test_another_device_has_nothing_to_compare(dataset: Path, tmp_path: Path) -> None:
+    c1060 = ROOT / "reports/chapters/tesla_c1060/devices" / "tesla-c1060.yaml"
+    asked = {"file": c1060, "levels": ["bus"]}
+    compare_with_measured(asked, dataset, tmp_path / "none.parquet", 1)
+    empty = pd.read_parquet(tmp_path / "none.parquet")
+    assert empty.empty
+    same_machine(empty, tmp_path / "none.svg")
+
+
+def test_figure_and_page_tell_the_errors(
+    compared: pd.DataFrame, drawn: list[Figure], tmp_path: Path
+) -> None:
+    same_machine(compared, tmp_path / "x.svg")
+    assert_readable(drawn[0])
+    caption = json.loads((tmp_path / "x.json").read_text())["caption"]
+    median = compared[compared["level"] == "banks"]["error"].abs().median()
+    assert f"off by less than {100 * median:.1f} %" in caption
+    assert "From 528 to 529 blocks float falls to 67 % measured" in caption
+    page = same_machine_page(compared)
+    assert page["dtypes"] == ["float", "double"]
+    assert [r["blocks"] for r in page["rows"]][-3:] == ["528", "529", "1056"]
+    assert all(len(r["cells"]) == 8 for r in page["rows"])

@@ -1,0 +1,237 @@
+"""The memory of the study: coalescing, partitions of tiles, blocks on SMs, reads of one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tesla_c1060.memory import (
+    Stage,
+    StageSpan,
+    Transaction,
+    assign_blocks,
+    burst_beats,
+    burst_duration,
+    compiled_loads,
+    consecutive_reads,
+    critical_sms,
+    partitions_by_step,
+    pipelined_reads,
+    read_cycle,
+    row_stretches,
+    tile_partitions,
+    tile_row_stretches,
+    transactions,
+    whole_accesses,
+)
+from tesla_c1060.simulation.machine import (
+    Machine,
+    MachineError,
+    Tiling,
+    partition_of,
+    read_cycle_cycles,
+)
+from test_machine import C1060
+
+
+def places(issued: Sequence[Transaction]) -> list[tuple[int, int]]:
+    return [(t.address, t.n_bytes) for t in issued]
+
+
+@given(st.sampled_from([4, 8, 16]), st.sampled_from([8, 64, 4096]), st.data())
+def test_every_word_lies_in_one_transaction_that_could_not_be_half_as_long(
+    word: int, furthest: int, data: st.DataObject
+) -> None:
+    """Threads near each other or far apart."""
+    words = data.draw(st.lists(st.integers(0, furthest), min_size=1, max_size=16))
+    addresses = [w * word for w in words]
+    issued = transactions(addresses, word)
+    served = {t: [a for a in addresses if 0 <= a - t.address < t.n_bytes] for t in issued}
+    assert sorted(a for of in served.values() for a in of) == sorted(addresses)
+    for one, of in served.items():
+        assert max(of) + word <= one.address + one.n_bytes
+        assert one.n_bytes in (32, 64, 128)
+        assert one.address % one.n_bytes == 0
+        halves = {a < one.address + one.n_bytes // 2 for a in of}
+        assert one.n_bytes == 32 or halves == {True, False}
+    assert len({one.address // 128 for one in issued}) == len(issued)
+    firsts = [addresses.index(of[0]) for of in served.values()]
+    assert firsts == sorted(firsts)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "word", "expected"),
+    [
+        (range(0, 64, 4), 4, [(0, 64)]),
+        (range(0, 128, 8), 8, [(0, 128)]),
+        (range(0, 256, 16), 16, [(0, 128), (128, 128)]),
+        # The guide's examples: shifted by a word, and across a segment's end.
+        (range(4, 68, 4), 4, [(0, 128)]),
+        (range(96, 160, 4), 4, [(96, 32), (128, 32)]),
+        (range(68, 132, 4), 4, [(64, 64), (128, 32)]),
+        ([40] * 16, 4, [(32, 32)]),
+        ([200, 0], 4, [(192, 32), (0, 32)]),
+    ],
+)
+def test_known_patterns(
+    addresses: Sequence[int], word: int, expected: list[tuple[int, int]]
+) -> None:
+    assert places(transactions(list(addresses), word)) == expected
+
+
+def test_float3_as_the_document_counts_it_and_as_it_is_compiled() -> None:
+    assert places(whole_accesses(12)) == [(0, 128), (128, 64)]
+    loads = compiled_loads(12)
+    assert [places(load.transactions) for load in loads] == [[(0, 128), (128, 64)]] * 3
+    assert sum(t.n_bytes for load in loads for t in load.transactions) == 576
+    for itemsize in (4, 8, 16):
+        (load,) = compiled_loads(itemsize)
+        assert load.transactions == whole_accesses(itemsize)
+
+
+@pytest.mark.parametrize(
+    ("itemsize", "words"), [(4, [4]), (8, [8]), (12, [4] * 3), (16, [16]), (24, [8] * 3)]
+)
+def test_words_are_as_long_as_the_alignment(itemsize: int, words: list[int]) -> None:
+    assert [load.word_bytes for load in compiled_loads(itemsize)] == words
+
+
+SEVEN = replace(C1060, partitions=7, bus_bytes=56)
+MACHINES = st.sampled_from([C1060, SEVEN])
+DOUBLES = Tiling.partition_wide(C1060, 256, 8)
+
+
+def by_bytes(machine: Machine, tiling: Tiling, tile: int, row: int) -> list[int]:
+    """The partition of each byte of a tile's row."""
+    tile_y, tile_x = divmod(tile, tiling.tiles_x)
+    y = tile_y * tiling.tile_height + row
+    start = (y * tiling.width + tile_x * tiling.tile_width) * tiling.itemsize
+    return [partition_of(machine, start + b) for b in range(tiling.tile_width * tiling.itemsize)]
+
+
+@given(
+    st.sampled_from([C1060, SEVEN]),
+    st.sampled_from([4, 8, 12]),
+    st.integers(0, 63),
+    st.integers(0, 31),
+)
+def test_a_tile_row_is_cut_as_its_bytes_lie(
+    machine: Machine, itemsize: int, tile: int, row: int
+) -> None:
+    tiling = Tiling.square_tiles(256, itemsize)
+    stretches = tile_row_stretches(machine, tiling, tile, row)
+    spelled = [s.partition for s in stretches for _ in range(s.n_bytes)]
+    assert spelled == by_bytes(machine, tiling, tile, row)
+    ends = [s.start + s.n_bytes for s in stretches]
+    assert [s.start for s in stretches[1:]] == ends[:-1]
+    touched = {p for r in range(tiling.tile_height) for p in by_bytes(machine, tiling, tile, r)}
+    assert tile_partitions(machine, tiling, tile) == tuple(sorted(touched))
+
+
+@given(MACHINES, st.sampled_from([4, 8, 12]), st.integers(0, 255))
+def test_an_array_row_is_whole_and_its_neighbours_differ(
+    machine: Machine, itemsize: int, row: int
+) -> None:
+    tiling = Tiling.square_tiles(256, itemsize)
+    stretches = row_stretches(machine, tiling, row)
+    assert sum(s.n_bytes for s in stretches) == 256 * itemsize
+    for one, two in pairwise(stretches):
+        assert two.partition == (one.partition + 1) % machine.partitions
+
+
+def test_tiles_of_the_document() -> None:
+    """A double tile lies in one partition; the rows of a float tile alternate between two."""
+    found = [tile_partitions(C1060, Tiling.square_tiles(256, size), 2) for size in (8, 4, 12)]
+    assert found == [(2,), (1, 5), (0, 3, 4, 7)]
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 4, 8])
+def test_partitions_in_use_at_once(blocks: int) -> None:
+    used = partitions_by_step(C1060, DOUBLES, blocks)
+    assert [len(partitions) for partitions in used] == [blocks] * (128 // blocks)
+    # 8 stretches of a row do not come round with 7 partitions: each tile lies in all of them.
+    assert {len(p) for p in partitions_by_step(SEVEN, DOUBLES, blocks)} == {7}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "tiles", "sms"), [(32, 8, [0, 1]), (30, 5, list(range(8))), (16, 8, list(range(16)))]
+)
+def test_critical_paths_of_the_document(blocks: int, tiles: int, sms: list[int]) -> None:
+    critical = critical_sms(assign_blocks(C1060, DOUBLES, blocks))
+    assert [load.sm for load in critical] == sms
+    assert {load.n_tiles for load in critical} == {tiles}
+
+
+def test_blocks_of_the_first_sm() -> None:
+    first = assign_blocks(C1060, DOUBLES, 32)[0]
+    assert first.blocks == (0, 30)
+    assert first.tiles == ((0, 32, 64, 96), (30, 62, 94, 126))
+
+
+BANKS = C1060.banks
+
+
+def stage(spans: tuple[StageSpan, ...], wanted: Stage) -> list[tuple[Fraction, Fraction]]:
+    return [(s.start, s.end) for s in spans if s.stage is wanted]
+
+
+def test_the_read_cycle_is_tras_and_trp() -> None:
+    spans = read_cycle(C1060)
+    assert stage(spans, Stage.ROW_ACCESS) == [(0, 12)]
+    assert stage(spans, Stage.DATA_RESTORE) == [(12, 21)]
+    assert stage(spans, Stage.COLUMN_READ) == [(12, 22)]
+    assert stage(spans, Stage.DATA_BURST) == [(22, 24)]
+    assert stage(spans, Stage.PRECHARGE) == [(21, 34)]
+    assert max(s.end for s in spans) * C1060.memory_cycle == read_cycle_cycles(C1060)
+    other = replace(C1060, t_ras_cycles=28, t_rp_cycles=9, banks=replace(BANKS, t_rcd_cycles=14))
+    spans = read_cycle(other)
+    assert stage(spans, Stage.PRECHARGE) == [(28, 37)]
+    assert stage(spans, Stage.COLUMN_READ) == [(14, 24)]
+
+
+def test_a_burst_of_four_takes_two_cycles_of_double_data_rate() -> None:
+    assert burst_beats(C1060) == 4
+    assert burst_duration(C1060) == 2
+    assert burst_beats(replace(C1060, partitions=7, bus_bytes=56)) == 4
+    assert burst_duration(replace(C1060, memory_data_rate_mhz=400)) == 4
+
+
+def test_reads_of_different_banks_overlap() -> None:
+    spans = pipelined_reads(C1060, 4)
+    assert [start for start, _ in stage(spans, Stage.COMMAND)] == [0, 8, 16, 24]
+    assert spans[-1].end == 3 * 8 + 12 + 10 + 2
+    for read in range(4):
+        own = [s for s in spans if s.read == read]
+        assert all(one.end == two.start for one, two in pairwise(own))
+    bursts = stage(spans, Stage.DATA_BURST)
+    assert all(one[1] <= two[0] for one, two in pairwise(bursts))
+
+
+@pytest.mark.parametrize("burst_bytes", [32, 64, 256])
+def test_the_bursts_of_one_row_have_no_gap(burst_bytes: int) -> None:
+    machine = replace(C1060, banks=replace(BANKS, burst_bytes=burst_bytes))
+    spans = consecutive_reads(machine, 4)
+    bursts = stage(spans, Stage.DATA_BURST)
+    assert all(one[1] == two[0] for one, two in pairwise(bursts))
+    assert bursts[0][0] == 10
+    assert spans[-1].end == 10 + 4 * burst_duration(machine)
+
+
+def test_bursts_of_a_broken_cycle_wait_for_the_next_whole_one() -> None:
+    odd = replace(C1060, memory_data_rate_mhz=1200)
+    bursts = stage(consecutive_reads(odd, 2), Stage.DATA_BURST)
+    assert bursts == [(10, 10 + Fraction(4, 3)), (12, 12 + Fraction(4, 3))]
+
+
+@pytest.mark.parametrize(
+    "timeline",
+    [read_cycle, lambda m: pipelined_reads(m, 1), lambda m: consecutive_reads(m, 1), burst_beats],
+)
+def test_a_machine_without_banks_is_refused(timeline: Callable[[Machine], object]) -> None:
+    with pytest.raises(MachineError, match="banks is missing"):
+        timeline(replace(C1060, banks=None))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from .simulation.machine import Machine, burst_cycles, exact, half_warp_bytes, transfer_beats
+from .simulation.machine import Machine, burst_cycles, exact, transfer_beats
 from .simulation.reference import (
     FIRST_ASSUMPTIONS,
     Assumptions,
@@ -56,7 +56,7 @@ def streaming_cycles(
 ) -> Fraction:
     """Y for elements of `itemsize` bytes: core cycles of reads and writes back to back."""
     factor = machine.n_sm if multiplier is Multiplier.PUBLISHED else copy.half_warps
-    burst = burst_cycles(machine, half_warp_bytes(machine, itemsize))
+    burst = burst_cycles(machine, machine.half_warp * itemsize)
     return copy.tiles_per_block * 2 * burst * factor
 
 

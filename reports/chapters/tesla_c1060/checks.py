@@ -28,7 +28,6 @@ from .simulation.machine import (
     Machine,
     Tiling,
     burst_cycles,
-    half_warp_bytes,
     load_machine,
     read_cycle_cycles,
     transfer_beats,
@@ -118,7 +117,7 @@ def _coalescing_checks(machine: Machine) -> Iterator[Check]:
     """Part I: what a half-warp asks for, and how 32 × 32 tiles of a 256² array lie."""
     rule, whole = "coalescing rule of compute capability 1.3", "one access of whole elements"
     for name, itemsize, published in (("float", FLOAT, 64), ("double", DOUBLE, 128)):
-        ours = half_warp_bytes(machine, itemsize)
+        ours = machine.half_warp * itemsize
         yield _exact(f"half-warp of {name}", "bytes", published, ours, "threads × element")
     for name, itemsize, published in (
         ("float", FLOAT, 1),
@@ -172,7 +171,7 @@ def _memory_checks(machine: Machine) -> Iterator[Check]:
         ("double", DOUBLE, 2),
         ("float3", FLOAT3, 3),
     ):
-        ours = float(transfer_beats(machine, half_warp_bytes(machine, itemsize)))
+        ours = float(transfer_beats(machine, machine.half_warp * itemsize))
         how = "bytes / width of the bus"
         yield _exact(f"half-warp of {name} on the bus", "bus cycles", published, ours, how)
 
@@ -203,7 +202,7 @@ def _first_chart_checks(machine: Machine) -> Iterator[Check]:
     first, last = FIRST_ASSUMPTIONS, CORRECTED_ASSUMPTIONS
     for assumptions, ends in ((first, (401, 402)), (last, (402, 404))):
         for (name, itemsize), published in zip(TYPES.items(), ends, strict=True):
-            beats = transfer_beats(machine, half_warp_bytes(machine, itemsize))
+            beats = transfer_beats(machine, machine.half_warp * itemsize)
             ours = float(assumptions.latency_cycles + beats * assumptions.beat_cycles)
             how = f"latency + {assumptions.beat_cycles} a bus width"
             what = f"data of a half-warp of {name}, index {assumptions.index_cycles}"
@@ -301,7 +300,7 @@ def _second_chart_checks(machine: Machine) -> Iterator[Check]:
     for (name, itemsize), published, decimals in zip(
         TYPES.items(), (48.75, 97.5), (2, 1), strict=True
     ):
-        ours = float(burst_cycles(machine, half_warp_bytes(machine, itemsize)))
+        ours = float(burst_cycles(machine, machine.half_warp * itemsize))
         how = "transfer × SMs"
         what = f"a half-warp of {name} of every SM"
         yield Check(what, "core cycles", published, decimals, ours, how)

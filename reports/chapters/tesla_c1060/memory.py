@@ -14,7 +14,6 @@ from .simulation.machine import (
     MachineError,
     Tiling,
     exact,
-    half_warp_bytes,
     partition_of,
 )
 from .simulation.reference import TileCopy, simulate
@@ -155,7 +154,7 @@ def partitions_by_step(
 def assign_blocks(machine: Machine, tiling: Tiling, num_partition: int) -> tuple[SmLoad, ...]:
     """The blocks and tiles of every SM, by SM, where the event simulation places them."""
     half_warps = tiling.threads // machine.half_warp
-    load = TileCopy(tiling.n_tiles, half_warps, half_warp_bytes(machine, tiling.itemsize))
+    load = TileCopy(tiling.n_tiles, half_warps, machine.half_warp * tiling.itemsize)
     sms = simulate(machine, load, num_partition).sm_of_block
     blocks = [tuple(b for b, of in enumerate(sms) if of == sm) for sm in range(machine.n_sm)]
     tiles = range(tiling.n_tiles)

@@ -31,7 +31,7 @@ from ..memory import (
     read_cycle,
     whole_accesses,
 )
-from ..simulation.machine import Machine, Tiling, half_warp_bytes, read_cycle_cycles
+from ..simulation.machine import Machine, Tiling, read_cycle_cycles
 from .drawing import CELL_SIZE, NEUTRAL, NOTE_SIZE, Drawing, cell, frame, partition_colour
 
 FLOAT, DOUBLE, FLOAT3 = 4, 8, 12
@@ -93,7 +93,7 @@ def _note(machine: Machine) -> dict[str, Any]:
     )
     loads = compiled_loads(FLOAT3, threads=machine.half_warp)
     issued = [t for load in loads for t in load.transactions]
-    moved, useful = sum(t.n_bytes for t in issued), half_warp_bytes(machine, FLOAT3)
+    moved, useful = sum(t.n_bytes for t in issued), machine.half_warp * FLOAT3
     n = machine.half_warp
     caption = (
         f"Grey: the words that a half-warp reads with one instruction, numbered by thread; white: "
@@ -455,7 +455,7 @@ def complete_read_cycle(machine: Machine, svg: Path) -> None:
 def concatenated_bursts(machine: Machine, svg: Path) -> None:
     """Figure 8: reads of one open row whose bursts follow one another without a gap."""
     banks = banks_of(machine)
-    wanted = half_warp_bytes(machine, DOUBLE_BYTES)
+    wanted = machine.half_warp * DOUBLE_BYTES
     reads = -(-wanted // banks.burst_bytes)
     spans = consecutive_reads(machine, reads)
     apply_style()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +100,7 @@ class SMProgram:
 class Memory:
     """What lies behind the commands at the levels of partitions and banks.
 
-    `parameters`, `state` and `layout` as in `controller`. `log` and `profile` get what happens
+    `parameters`, `state` and `layout` as in `dram_controller`. `log` and `profile` get what happens
     where they have rows; a row of `profile` spans `bin_ticks`.
     """
 
@@ -113,8 +113,11 @@ class Memory:
     bin_ticks: int
 
 
-@dataclass(frozen=True)
-class Counts:
+_ROW, _TABLE = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+NO_MEMORY = Memory(_ROW, _TABLE, _ROW, 0, _TABLE, np.zeros((0, 0, 0), np.int64), 1)
+
+
+class Counts(NamedTuple):
     """What a run comes to; times in ticks. `events` counts bars (`reference.Event`)."""
 
     events: int
@@ -130,39 +133,13 @@ def execute(
 
     Without `memory` there is one bus. Raises ValueError for an SM of over MOST_LANES half-warps.
     """
-    p = program
-    if memory and not p.writes:
+    if memory and not program.writes:
         raise ValueError("partitions are simulated with writes only")
-    lanes = p.slots * p.half_warps
+    lanes = program.slots * program.half_warps
     if lanes > MOST_LANES:
         raise ValueError(f"an SM holds {lanes} half-warps; at most {MOST_LANES} are simulated")
-    nothing = np.zeros((0, 0), np.int64)
-    found = _compiled(memory is not None)(
-        p.n_sm,
-        p.slots,
-        p.half_warps,
-        p.n_tiles,
-        p.n_blocks,
-        p.items,
-        p.index,
-        p.step,
-        p.hold,
-        p.commands,
-        p.latency,
-        p.transfer,
-        p.writes,
-        p.writes_awaited,
-        sm_tiles,
-        sm_ends,
-        bars,
-        memory.parameters if memory else nothing.ravel(),
-        memory.state if memory else nothing,
-        memory.layout if memory else nothing.ravel(),
-        memory.queue_size if memory else 0,
-        memory.log if memory else nothing,
-        memory.profile if memory else np.zeros((0, 0, 0), np.int64),
-        memory.bin_ticks if memory else 1,
-    )
+    run, behind = _compiled(memory is not None), vars(memory or NO_MEMORY).values()
+    found = run(*vars(program).values(), sm_tiles, sm_ends, bars, *behind)
     return Counts(*(int(value) for value in found))
 
 

@@ -29,13 +29,6 @@ class Level(Enum):
     PARTITIONS = "partitions"
     BANKS = "banks"
 
-    @property
-    def words(self) -> str:
-        """What a simulation at this level assumes of the memory, as a phrase for the report."""
-        parts = ["half-warp round robin, fixed latency"]
-        parts.append("one bus" if self is Level.BUS else "partitions with queues")
-        return ", ".join(parts + (["banks and rows"] if self is Level.BANKS else []))
-
 
 # Levels of detail, in words.
 LEVELS = {"bus": "one bus", "partitions": "partitions", "banks": "banks"}
@@ -244,16 +237,9 @@ def _check_types(part: Machine | Banks) -> None:
 def read_cycle_cycles(machine: Machine) -> Fraction:
     """Core cycles of a complete read cycle of one bank, row activation to end of precharge.
 
-    tRC = tRAS + tRP in memory cycles (Jacob, Ng, Wang: Memory Systems), times the ratio of the
-    core clock to the memory clock.
+    tRC = tRAS + tRP in memory cycles (Jacob, Ng, Wang: Memory Systems).
     """
-    memory_cycles = machine.t_ras_cycles + machine.t_rp_cycles
-    return memory_cycles * exact(machine.core_clock_ghz) * 1000 / exact(machine.memory_clock_mhz)
-
-
-def half_warp_bytes(machine: Machine, itemsize: int) -> int:
-    """Bytes a half-warp moves with one element of `itemsize` bytes per thread."""
-    return machine.half_warp * itemsize
+    return (machine.t_ras_cycles + machine.t_rp_cycles) * machine.memory_cycle
 
 
 def transfer_beats(machine: Machine, n_bytes: int) -> Fraction:
@@ -266,14 +252,9 @@ def transfer_beats(machine: Machine, n_bytes: int) -> Fraction:
     return Fraction(-(-n_bytes // part), machine.partitions)
 
 
-def transfer_cycles(machine: Machine, n_bytes: int) -> Fraction:
-    """Core cycles for which a transfer of `n_bytes` holds the memory bus."""
-    return transfer_beats(machine, n_bytes) * machine.beat_cycles
-
-
 def burst_cycles(machine: Machine, n_bytes: int) -> Fraction:
     """Core cycles in which every SM moves `n_bytes` once, back to back over the one bus."""
-    return machine.n_sm * transfer_cycles(machine, n_bytes)
+    return machine.n_sm * transfer_beats(machine, n_bytes) * machine.beat_cycles
 
 
 # The memory clocks of the study: that of its text, and the board's own.
@@ -413,14 +394,6 @@ class Tiling:
     def tile_bytes(self) -> int:
         """Bytes that one block copies at a time: the elements of a tile, no padding of rows."""
         return self.tile_width * self.tile_height * self.itemsize
-
-    def address(self, tile: int, item: int, thread: int) -> int:
-        """Byte, from the array's beginning, of element `item` of a thread in a tile."""
-        tile_y, tile_x = divmod(tile, self.tiles_x)
-        row, column = divmod(thread, self.tile_width)
-        y = tile_y * self.tile_height + item * (self.tile_height // self.items) + row
-        x = tile_x * self.tile_width + column
-        return y * self.pitch_bytes + x * self.itemsize
 
 
 # Half-warps of one SM at most: bits of a word of the compiled simulation.

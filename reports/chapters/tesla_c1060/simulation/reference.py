@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from .machine import Machine, exact, half_warp_bytes, transfer_beats
+from .machine import Machine, exact, transfer_beats
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class TileCopy:
                 f"{side}×{side} elements of {itemsize} bytes do not split into tiles of "
                 f"{threads} elements that are one partition ({machine.partition_bytes} bytes) wide"
             )
-        n_bytes = half_warp_bytes(machine, itemsize)
+        n_bytes = machine.half_warp * itemsize
         return cls(side * side // threads, threads // machine.half_warp, n_bytes)
 
 

@@ -19,7 +19,7 @@ from gpushmoo.storage.store import write_parquet
 
 from . import dram_controller as c
 from .event_loop import PHASES, Memory, SMProgram, execute
-from .machine import Banks, Level, Machine, MachineError, Tiling, exact, residency, transfer_beats
+from .machine import Banks, Level, Machine, Tiling, exact, residency, transfer_beats
 from .reference import Event
 
 Ints = npt.NDArray[np.int64]
@@ -118,19 +118,13 @@ def simulate_tiles(
 
     Of its tiles only the first `n_tiles` are copied, by default all. A half-warp's access consists
     of `commands` commands that each touch all its bytes. The output begins `output_offset` bytes
-    after the input, by default right after it. Raises MachineError for a level of which the
-    machine's file does not say enough and for tiles across which half-warps do not fit.
+    after the input, by default right after it. `level` is one of the machine's. Raises MachineError
+    for tiles across which half-warps do not fit.
     """
     watch = watch or Watch()
-    if level not in machine.levels:
-        raise MachineError(
-            f"{machine.name} has no banks; its levels of detail are bus, partitions."
-        )
     fit = residency(machine, tiling)
     span = machine.half_warp * tiling.itemsize
     n_tiles = tiling.n_tiles if n_tiles is None else n_tiles
-    if not 1 <= n_tiles <= tiling.n_tiles:
-        raise ValueError(f"n_tiles must be 1 to the array's {tiling.n_tiles}, not {n_tiles}")
     beats = commands * transfer_beats(machine, span)
     banks = machine.banks if level is Level.BANKS else None
     ticks = _ticks(machine, beats, banks)
@@ -203,25 +197,28 @@ def _memory(
         parameters[c.CHOOSE_FROM], parameters[c.OPEN_AHEAD] = banks.choose_from, banks.open_ahead
         for column, cycles in _timings(machine, banks).items():
             parameters[column] = int(cycles * machine.memory_cycle * ticks)
-    layout = np.zeros(7, np.int64)
-    layout[c.PITCH] = tiling.pitch_bytes
-    layout[c.TILE_PITCH] = tiling.tile_width * tiling.itemsize
-    layout[c.SPAN] = machine.half_warp * tiling.itemsize
-    layout[c.TILE_ROWS], layout[c.ITEM_ROWS] = (
-        tiling.tile_height,
-        tiling.tile_height // tiling.items,
-    )
-    layout[c.TILES_X], layout[c.OUT] = tiling.tiles_x, output_offset
     return Memory(
         parameters=parameters,
         state=c.fresh_state(machine.partitions, banks.count if banks else 0),
-        layout=layout,
+        layout=layout_of(machine, tiling, output_offset),
         queue_size=QUEUE_SIZE,
         # The first row of the log counts the others.
         log=np.zeros((watch.commands + 1, c.LOG_COLUMNS), np.int64),
         profile=np.zeros((watch.bins, machine.partitions, c.PROFILE_COLUMNS), np.int64),
         bin_ticks=watch.bin_cycles * ticks,
     )
+
+
+def layout_of(machine: Machine, tiling: Tiling, output_offset: int) -> Ints:
+    """Where half-warps find their bytes, as `dram_controller.byte_address` takes it."""
+    layout = np.zeros(7, np.int64)
+    layout[c.PITCH] = tiling.pitch_bytes
+    layout[c.TILE_PITCH] = tiling.tile_width * tiling.itemsize
+    layout[c.SPAN] = machine.half_warp * tiling.itemsize
+    layout[c.TILE_ROWS] = tiling.tile_height
+    layout[c.ITEM_ROWS] = tiling.tile_height // tiling.items
+    layout[c.TILES_X], layout[c.OUT] = tiling.tiles_x, output_offset
+    return layout
 
 
 def _timings(machine: Machine, banks: Banks) -> dict[int, int]:

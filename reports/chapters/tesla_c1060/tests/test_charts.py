@@ -35,7 +35,6 @@ from tesla_c1060.checks import Check, explains, latency_sweep, published_checks,
 from tesla_c1060.pages import latency_table
 from tesla_c1060.simulation.machine import (
     Machine,
-    half_warp_bytes,
     transfer_beats,
     transfer_cycles,
 )
@@ -393,7 +392,7 @@ def test_eight_blocks_keep_to_the_law_that_is_given_for_less() -> None:
         (FIRST_ASSUMPTIONS, "take 16, an index 20"),
         (CORRECTED_ASSUMPTIONS, "32 against 36"),
     ):
-        transfers = 8 * transfer_beats(C1060, half_warp_bytes(C1060, 8)) * assumptions.beat_cycles
+        transfers = 8 * transfer_beats(C1060, C1060.half_warp * 8) * assumptions.beat_cycles
         assert transfers < assumptions.index_cycles
         assert f"{transfers}" in words
         assert f"{assumptions.index_cycles}" in words

@@ -35,7 +35,14 @@ from tesla_c1060.simulation.reference import (
     resident_blocks,
     simulate,
 )
-from tesla_c1060.simulation.run import FastRun, Watch, _at_least_one, _run, simulate_tiles
+from tesla_c1060.simulation.run import (
+    FastRun,
+    Watch,
+    _at_least_one,
+    _run,
+    layout_of,
+    simulate_tiles,
+)
 from test_machine import C1060
 from test_reference import cases
 
@@ -225,6 +232,23 @@ tilings = st.builds(
     items=st.integers(1, 3),
     pad=st.sampled_from([0, 1, 3]),
 )
+
+
+@given(tiling=tilings, is_write=st.booleans())
+def test_every_element_is_of_one_half_warp(tiling: Tiling, is_write: bool) -> None:
+    layout, half_warps = layout_of(C1060, tiling, 10**6), tiling.threads // 16
+    starts = [
+        c.byte_address.py_func(tile, item, half_warp, is_write, layout) - is_write * 10**6
+        for tile in range(tiling.n_tiles)
+        for item in range(tiling.items)
+        for half_warp in range(half_warps)
+    ]
+    found = sorted(start + n * tiling.itemsize for start in starts for n in range(16))
+    assert found == [
+        y * tiling.pitch_bytes + x * tiling.itemsize
+        for y in range(tiling.height)
+        for x in range(tiling.width)
+    ]
 
 
 @given(machine=machines(), tiling=tilings, blocks=st.integers(1, 12), commands=st.integers(1, 3))

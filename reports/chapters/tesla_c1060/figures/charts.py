@@ -15,7 +15,19 @@ from ..charts import Charted, Queues, charted, combined, in_step, queues_at, til
 from ..simulation.machine import Machine
 from ..simulation.reference import FIRST_ASSUMPTIONS, TileCopy
 from . import drawing as bars
-from .drawing import CELL_SIZE, DOUBLE, FLOAT, LOOKS, NAMES, NOTE_SIZE, SIDE, Drawing, Lane, plural
+from .drawing import (
+    CELL_SIZE,
+    DOUBLE,
+    FLOAT,
+    LOOKS,
+    NAMES,
+    NOTE_SIZE,
+    SIDE,
+    Drawing,
+    Gantt,
+    Lane,
+    plural,
+)
 
 
 def one_half_warp(machine: Machine, svg: Path) -> None:
@@ -24,10 +36,10 @@ def one_half_warp(machine: Machine, svg: Path) -> None:
     index, read = chart.bars()
     (transfer,) = chart.transfers
     unit = chart.unit
-    figure, (ax,) = bars.panes([(0, float(read.end) / unit + 1.5)], 1.5)
-    shown = bars.draw_bars(ax, bars.lanes_of_block(chart, {0: 0}), unit)
-    bars.name_lanes([ax], ["hw0"])
-    bars.name_time([ax], chart.unit)
+    gantt = Gantt([(0, float(read.end) / unit + 1.5)], 1.5, unit=unit)
+    (ax,) = gantt.axes
+    gantt.draw(bars.lanes_of_block(chart, {0: 0}))
+    bars.name_lanes(gantt.axes, ["hw0"])
     notes = (
         (index.start, index.end, f" index: {index.end - index.start} cycles", "left"),
         (read.start, transfer.start, f"latency: {transfer.start - read.start} cycles", "center"),
@@ -37,15 +49,13 @@ def one_half_warp(machine: Machine, svg: Path) -> None:
         at = {"left": start, "center": (start + end) / 2, "right": end}[side]
         ax.text(float(at) / unit, -0.47, text, ha=side, va="bottom", fontsize=NOTE_SIZE)
     ax.set_ylim(0.5, -0.95)
-    bars.legend(figure, shown)
     wait = read.end - read.start
     caption = (
         f"A float half-warp computes its index in {index.end} cycles and then waits {wait}: "
         f"{transfer.start - read.start} of latency and {chart.transfer_cycles} on the bus. Its SM "
         f"could compute {wait // unit} more indices meanwhile."
     )
-    title = "Figure 12: read of one half-warp"
-    save(figure, svg, title, caption, wait_cycles=float(wait))
+    gantt.save(svg, "Figure 12: read of one half-warp", caption)
 
 
 def all_in_turn(machine: Machine, svg: Path) -> None:
@@ -55,10 +65,9 @@ def all_in_turn(machine: Machine, svg: Path) -> None:
     period = tile_periods(chart.run)[0] / unit
     last = max(t.end for t in chart.transfers[:count]) / unit
     back = chart.transfers[0].end
-    figure, (ax,) = bars.panes([(0, float(last) + 0.9)], 3.4)
-    shown = bars.all_half_warps([ax], chart)
-    bars.rule(ax, period, f"tile 1 begins after {float(period):g} units")
-    bars.finish(figure, shown, [ax], chart.unit)
+    gantt = Gantt([(0, float(last) + 0.9)], 3.4, unit=unit)
+    gantt.draw_half_warps(chart)
+    bars.rule(gantt.axes[0], period, f"tile 1 begins after {float(period):g} units")
     when = "before" if back / unit <= period else "only after"
     caption = (
         f"The SM serves {count} half-warps in turn. The data of hw0 are back after {back} cycles, "
@@ -66,8 +75,7 @@ def all_in_turn(machine: Machine, svg: Path) -> None:
         f"{'never waits' if period == count else 'waits'}, and a tile takes {float(period):g} "
         "units. Drawn are the first tile and the begin of the second, float, one block."
     )
-    title = f"Figure 13: {count} half-warps of one block in turn, reads"
-    save(figure, svg, title, caption, period_units=float(period))
+    gantt.save(svg, f"Figure 13: {count} half-warps of one block in turn, reads", caption)
 
 
 def all_tiles(machine: Machine, svg: Path) -> None:
@@ -77,15 +85,14 @@ def all_tiles(machine: Machine, svg: Path) -> None:
     starts = [float(start) / unit for start in chart.run.tile_starts[0]]
     end = float(chart.run.makespan_cycles) / unit
     shown_first = starts[2] + 0.25 * starts[1]
-    figure, axes = bars.panes(
-        [(0, shown_first), (starts[-1] - 0.12 * starts[1], end + 1)], 3.4, (1.25, 1)
+    gantt = Gantt(
+        [(0, shown_first), (starts[-1] - 0.12 * starts[1], end + 1)], 3.4, (1.25, 1), unit
     )
-    shown = bars.all_half_warps(axes, chart)
-    for ax, numbers in zip(axes, ((0, 1, 2), (tiles - 1,)), strict=True):
+    gantt.draw_half_warps(chart)
+    for ax, numbers in zip(gantt.axes, ((0, 1, 2), (tiles - 1,)), strict=True):
         for number in numbers:
             bars.rule(ax, starts[number], f"tile {number}")
-    bars.rule(axes[1], end, f"end: {end:.2f}", side="right")
-    bars.finish(figure, shown, axes, unit)
+    bars.rule(gantt.axes[1], end, f"end: {end:.2f}", side="right")
     period = tile_periods(chart.run)[0]
     rest = chart.run.makespan_cycles - tiles * period
     caption = (
@@ -93,8 +100,7 @@ def all_tiles(machine: Machine, svg: Path) -> None:
         f"waits, are {chart.run.makespan_cycles} cycles: {chart.run.bandwidth_gbs:.2f} GB/s for "
         f"{SIDE} × {SIDE} floats that are only read. Drawn are the first tiles and the last."
     )
-    title = f"Figure 17: all {tiles} tiles on one SM, float, reads"
-    save(figure, svg, title, caption, bandwidth_gbs=chart.run.bandwidth_gbs)
+    gantt.save(svg, f"Figure 17: all {tiles} tiles on one SM, float, reads", caption)
 
 
 def float_and_double(machine: Machine, svg: Path) -> None:
@@ -102,24 +108,19 @@ def float_and_double(machine: Machine, svg: Path) -> None:
     pair = {size: bars.reads(machine, size, 1) for size in (FLOAT, DOUBLE)}
     unit = FIRST_ASSUMPTIONS.index_cycles
     back = float(pair[FLOAT].transfers[0].start)
-    figure, axes = bars.panes([(0, 3.4 * unit), (back - 0.4 * unit, back + 2.6 * unit)], 2.5)
-    shown: set[str] = set()
-    for ax in axes:
-        for first, chart in zip((0, 4), pair.values(), strict=True):
-            shown |= bars.draw_bars(
-                ax, bars.lanes_of_block(chart, {n: first + n for n in range(3)})
-            )
+    gantt = Gantt([(0, 3.4 * unit), (back - 0.4 * unit, back + 2.6 * unit)], 2.5)
+    for first, chart in zip((0, 4), pair.values(), strict=True):
+        gantt.draw(bars.lanes_of_block(chart, {n: first + n for n in range(3)}))
     for first, chart in zip((0, 4), pair.values(), strict=True):
         for transfer in chart.transfers[:3]:
             bars.note_beside(
-                axes[1],
+                gantt.axes[1],
                 transfer.end,
                 first + transfer.half_warp,
                 plural(transfer.end - transfer.start, "cycle"),
             )
     labels = [f"{NAMES[size]} hw{n}" for size in pair for n in range(3)]
-    bars.name_lanes(axes, [*labels[:3], "", *labels[3:]])
-    bars.finish(figure, shown, axes)
+    bars.name_lanes(gantt.axes, [*labels[:3], "", *labels[3:]])
     gbs = {size: chart.run.bandwidth_gbs for size, chart in pair.items()}
     caption = (
         f"A double half-warp holds the bus for {pair[DOUBLE].transfer_cycles} cycles instead of "
@@ -128,7 +129,7 @@ def float_and_double(machine: Machine, svg: Path) -> None:
         f"{gbs[FLOAT]:.2f} GB/s, {gbs[DOUBLE] / gbs[FLOAT]:.2f} times. Drawn are three half-warps "
         "of each."
     )
-    save(figure, svg, "Figure 18: double on one SM, beside float", caption, gbs=list(gbs.values()))
+    gantt.save(svg, "Figure 18: double on one SM, beside float", caption)
 
 
 def who_transfers_when(machine: Machine, svg: Path) -> None:
@@ -138,16 +139,15 @@ def who_transfers_when(machine: Machine, svg: Path) -> None:
     # Reversed, so that of a half-warp's transfers the first tile's is kept.
     own = {t[1:3]: t for t in reversed(chart.transfers) if t.half_warp in rows[0]}
     low, high = (float(t.start) for t in (own[0, 0], max(own.values(), key=lambda t: t.start)))
-    figure, axes = bars.panes([(0, 2.6 * unit), (low - 0.25 * unit, high + 0.6 * unit)], 2.3)
+    gantt = Gantt([(0, 2.6 * unit), (low - 0.25 * unit, high + 0.6 * unit)], 2.3)
     lanes = [lane for b in (0, 1) for lane in bars.lanes_of_block(chart, rows[b], b)]
     lanes += [bars.on_bus(4, t) for t in chart.transfers]
-    shown = {phase for ax in axes for phase in bars.draw_bars(ax, lanes)}
+    gantt.draw(lanes)
     for (block, half_warp), transfer in own.items():
         span = f"{transfer.start} to {transfer.end}"
-        bars.note_beside(axes[1], transfer.end, rows[block][half_warp], span)
+        bars.note_beside(gantt.axes[1], transfer.end, rows[block][half_warp], span)
     sms = [chart.run.sm_of_block[b] for b in (0, 1)]
-    bars.name_lanes(axes, [f"SM{sms[b]} hw{n}" for n in (0, 1) for b in (0, 1)] + ["bus"])
-    bars.finish(figure, shown, axes)
+    bars.name_lanes(gantt.axes, [f"SM{sms[b]} hw{n}" for n in (0, 1) for b in (0, 1)] + ["bus"])
     first, second = own[0, 0], own[1, 0]
     wait = second.start - first.start
     sent = sorted({next(e.start for e in chart.bars(b) if e.phase == "read") for b in (0, 1)})
@@ -158,25 +158,22 @@ def who_transfers_when(machine: Machine, svg: Path) -> None:
         f"{'less than' if wait < unit else 'not less than'} the {unit} of an index computation. "
         "Drawn are the first two half-warps of each."
     )
-    title = "Figure 19: two SMs share the bus, float"
-    save(figure, svg, title, caption, later_cycles=float(wait))
+    gantt.save(svg, "Figure 19: two SMs share the bus, float", caption)
 
 
 def halves(machine: Machine, svg: Path) -> None:
     """Figure 20: two SMs take every other tile and need half the time."""
     one, two = bars.reads(machine, FLOAT, 1), bars.reads(machine, FLOAT, 2)
     unit, total = one.unit, float(one.run.makespan_cycles)
-    figure, (ax,) = bars.panes([(0, 1.15 * total / unit)], 1.9)
+    gantt = Gantt([(0, 1.15 * total / unit)], 1.9, unit=unit)
     lanes = [(one, 0), (two, 0), (two, 1)]
-    shown: set[str] = set()
     for row, (chart, block) in enumerate(lanes):
-        shown |= _tiles(ax, row, chart, block)
+        _tiles(gantt, row, chart, block)
         end = max(e.end for e in chart.bars(block))
-        bars.note_beside(ax, end / unit, row, f"{float(end) / unit:.2f}")
+        bars.note_beside(gantt.axes[0], end / unit, row, f"{float(end) / unit:.2f}")
     labels = [f"{blocks} block{'s' * (blocks > 1)}, SM" for blocks in (1, 2, 2)]
     sms = [chart.run.sm_of_block[block] for chart, block in lanes]
-    bars.name_lanes([ax], [f"{label}{sm}" for label, sm in zip(labels, sms, strict=True)])
-    bars.finish(figure, shown, [ax], one.unit)
+    bars.name_lanes(gantt.axes, [f"{label}{sm}" for label, sm in zip(labels, sms, strict=True)])
     ratio = two.run.bandwidth_gbs / one.run.bandwidth_gbs
     caption = (
         f"Each of two SMs has {two.run.critical_path_tiles} tiles instead of "
@@ -185,10 +182,10 @@ def halves(machine: Machine, svg: Path) -> None:
         f"{one.run.bandwidth_gbs:.2f}, {ratio:.2f} times, for the last wait is not halved. A box "
         f"is the {one.load.half_warps} index computations of a tile; the middle is left out."
     )
-    save(figure, svg, "Figure 20: the tiles in halves on two SMs", caption, ratio=ratio)
+    gantt.save(svg, "Figure 20: the tiles in halves on two SMs", caption)
 
 
-def _tiles(ax: Axes, row: float, chart: Charted, block: int) -> set[str]:
+def _tiles(gantt: Gantt, row: float, chart: Charted, block: int) -> None:
     """The first and the last tiles of a block as boxes, and a word for those between."""
     unit = chart.unit
     own = chart.bars(block)
@@ -198,15 +195,15 @@ def _tiles(ax: Axes, row: float, chart: Charted, block: int) -> set[str]:
     chosen = bars.ends(len(starts), 4, 3)
     lanes = [Lane(row, "index", starts[n], ends_of[n]) for n in chosen if n is not None]
     lanes.append(Lane(row, "read", computed, max(e.end for e in own)))
-    shown = bars.draw_bars(ax, lanes, unit)
+    gantt.draw(lanes)
     if None in chosen:
         middle = (starts[4] + starts[-3]) / 2 / unit
         box = (float(starts[-3] - starts[4]) / unit, 0.8)
         corner = (float(starts[4]) / unit, row - 0.4)
+        (ax,) = gantt.axes
         ax.add_patch(Rectangle(corner, *box, fc="white", ec=LOOKS["index"].colour, ls=":"))
         text = f"…   {len(starts)} tiles, all alike   …"
         ax.text(float(middle), row, text, ha="center", va="center", fontsize=NOTE_SIZE)
-    return shown
 
 
 _READ_DRAWINGS: tuple[Drawing, ...] = (
@@ -228,16 +225,16 @@ def queues(machine: Machine, svg: Path, *, number: int, unit_number: int) -> Non
     time, count = unit_number * chart.unit, chart.load.half_warps
     found = queues_at(chart.bars(), time, count)
     back = {t.half_warp for t in chart.transfers if t.end <= time}
-    figure, (ax,) = bars.panes([(-0.2, count)], 1.5)
-    _draw_queues(ax, found, back)
+    gantt = Gantt([(-0.2, count)], 1.5)
+    _draw_queues(gantt.axes[0], found, back)
     handles = [Patch(fc="white", ec="black", lw=0.5, label="ready")]
     if back:
         handles.append(Patch(fc="white", ec="black", lw=1.6, label="ready, its data are back"))
     handles += [Patch(fc=LOOKS[p].colour, label=LOOKS[p].label) for p in ("index", "read")]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=NOTE_SIZE)
+    gantt.figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=NOTE_SIZE)
     title = f"Figure {number}: queues of one SM at the end of time unit {unit_number}"
     caption = _caption(found, back, unit_number, chart.unit)
-    save(figure, svg, title, caption, ready=len(found.ready), waiting=len(found.waiting))
+    save(gantt.figure, svg, title, caption)
 
 
 def _draw_queues(ax: Axes, found: Queues, back: set[int]) -> None:
@@ -328,7 +325,8 @@ def together(machine: Machine, svg: Path, *, number: int, cases: Sequence[tuple[
         left.set_title(f"{NAMES[itemsize]}, {blocks} blocks in one chart", fontsize=NOTE_SIZE)
         right.set_title(f"first data of {NAMES[itemsize]}, {blocks} blocks", fontsize=NOTE_SIZE)
     bars.name_time([grid[-1][0]], charts[0].unit)
-    bars.finish(figure, shown, [grid[-1][1]])
+    bars.name_time([grid[-1][1]])
+    bars.legend(figure, shown)
     what = " and ".join(f"{NAMES[itemsize]} on {blocks} SMs" for itemsize, blocks in cases)
     one = bars.reads(machine, FLOAT, 1).run.bandwidth_gbs
     parts = [
@@ -338,8 +336,7 @@ def together(machine: Machine, svg: Path, *, number: int, cases: Sequence[tuple[
     parts.append(
         f"Left, the first {_SHOWN} half-warps of all SMs; right, the bus in numbers of SMs."
     )
-    gbs = [chart.run.bandwidth_gbs for chart in charts]
-    save(figure, svg, f"Figure {number}: {what}", " ".join(parts), bandwidth_gbs=gbs)
+    save(figure, svg, f"Figure {number}: {what}", " ".join(parts))
 
 
 def _combined(ax: Axes, chart: Charted) -> set[str]:

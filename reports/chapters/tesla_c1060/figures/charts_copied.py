@@ -7,9 +7,8 @@ from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from gpushmoo.figures.style import save
-from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from ..charts import (
@@ -38,7 +37,7 @@ from ..simulation.reference import (
     TileCopy,
 )
 from . import drawing as bars
-from .drawing import DOUBLE, FLOAT, LOOKS, NAMES, SIDE, Drawing, Lane, Look, plural
+from .drawing import DOUBLE, FLOAT, LOOKS, NAMES, SIDE, Drawing, Gantt, Lane, plural
 
 _COPIES, _SLOTTED = Chart(writes=True), Chart(writes=True, slotted=True)
 
@@ -62,14 +61,14 @@ def one_by_one(machine: Machine, svg: Path) -> None:
     last = chart.load.half_warps - 1
     rows = {write.half_warp: row for row, write in enumerate(shown_writes)}
     rows.setdefault(last, len(rows) + 1)
-    figure, (ax,) = bars.panes([(low, high)], 3.0)
-    shown = bars.draw_bars(ax, bars.lanes_of_block(chart, rows))
+    gantt = Gantt([(low, high)], 3.0)
+    gantt.draw(bars.lanes_of_block(chart, rows))
     labels = {row: f"hw{half_warp}" for half_warp, row in rows.items()}
-    bars.name_lanes([ax], [labels.get(row, "") for row in range(max(labels) + 1)])
+    bars.name_lanes(gantt.axes, [labels.get(row, "") for row in range(max(labels) + 1)])
     issued = writes[burst - 1].end
-    bars.rule(ax, start, f"first command: {float(start):g}", side="right")
-    bars.rule(ax, issued, f"{plural(burst, 'command')} issued: {float(issued):g}", side="left")
-    bars.finish(figure, shown, [ax])
+    bars.rule(gantt.axes[0], start, f"first command: {float(start):g}", side="right")
+    words = f"{plural(burst, 'command')} issued: {float(issued):g}"
+    bars.rule(gantt.axes[0], issued, words, side="left")
     held = writes[0].end - start
     caption = (
         f"A write command holds the SM for {plural(held, 'cycle')}, not for the {unit} of an index "
@@ -78,7 +77,7 @@ def one_by_one(machine: Machine, svg: Path) -> None:
         f"{float(issued):g}; then it waits for the next data. Float, one block, "
         "drawn cycle by cycle; figure 26 gives the commands whole time units."
     )
-    save(figure, svg, "Figure 25: write commands one by one", caption, commands=burst)
+    gantt.save(svg, "Figure 25: write commands one by one", caption)
 
 
 def whole_tile(
@@ -89,18 +88,16 @@ def whole_tile(
     unit = chart.unit
     period = float(tile_periods(chart.run)[0]) / unit
     end = max(e.end for e in chart.bars() if e.phase == "store" and e.start < period * unit * 1.1)
-    figure, (ax,) = bars.panes([(0, float(end) / unit + 0.5)], 3.6)
-    shown = bars.all_half_warps([ax], chart)
-    bars.rule(ax, period, f"tile 1 begins after {period:g} units")
-    bars.finish(figure, shown, [ax], unit)
+    gantt = Gantt([(0, float(end) / unit + 0.5)], 3.6, unit=unit)
+    gantt.draw_half_warps(chart)
+    bars.rule(gantt.axes[0], period, f"tile 1 begins after {period:g} units")
     gbs = chart.run.bandwidth_gbs
     caption = (
         f"A tile takes {period:g} units{_parts(chart, period)}. So {SIDE} × {SIDE} floats are read "
         f"and written at {gbs:.2f} GB/s by one block. The gap after an index computation is the "
         "unit of its read command; in a unit of write commands several half-warps issue theirs."
     )
-    title = f"Figure {number}: copy of a tile, {what}"
-    save(figure, svg, title, caption, period_units=period, bandwidth_gbs=gbs)
+    gantt.save(svg, f"Figure {number}: copy of a tile, {what}", caption)
 
 
 def _parts(chart: Charted, period: float) -> str:
@@ -130,13 +127,12 @@ def corrected_half_warp(machine: Machine, svg: Path) -> None:
     ]
     unit = charts[0].unit
     end = max(e.end for chart in charts for e in chart.bars())
-    figure, (ax,) = bars.panes([(0, float(end) / unit + 0.5)], 1.9)
+    gantt = Gantt([(0, float(end) / unit + 0.5)], 1.9, unit=unit)
     lanes = [
         lane for row, chart in enumerate(charts) for lane in bars.lanes_of_block(chart, {0: row})
     ]
-    shown = bars.draw_bars(ax, lanes, unit)
-    bars.name_lanes([ax], [f"{NAMES[size]} hw0" for size in sizes])
-    bars.finish(figure, shown, [ax], unit)
+    gantt.draw(lanes)
+    bars.name_lanes(gantt.axes, [f"{NAMES[size]} hw0" for size in sizes])
     latency = CORRECTED_ASSUMPTIONS.latency_cycles
     durations = " and ".join(
         f"{latency} + {chart.transfer_cycles} = {latency + chart.transfer_cycles} ({NAMES[size]})"
@@ -152,8 +148,7 @@ def corrected_half_warp(machine: Machine, svg: Path) -> None:
         f"memory cycle; its clocks make {float(machine.beat_cycles):g}, which it uses later, and "
         "rounds up here."
     )
-    title = "Figure 29: one half-warp, corrected assumptions"
-    save(figure, svg, title, caption, end_units=float(end) / unit)
+    gantt.save(svg, "Figure 29: one half-warp, corrected assumptions", caption)
 
 
 def corrected_part(machine: Machine, svg: Path) -> None:
@@ -166,20 +161,18 @@ def corrected_part(machine: Machine, svg: Path) -> None:
         phase: next(e for e in chart.bars() if e.phase == phase) for phase in ("read", "write")
     }
     back, written = (float(t) / unit for t in (first["read"].end, first["write"].start))
-    figure, (ax,) = bars.panes([(0, float(first["write"].end) / unit + 4)], 2.6)
-    shown = bars.draw_bars(ax, bars.lanes_of_block(chart, rows), unit)
-    bars.name_lanes([ax], bars.names("hw", numbers))
-    bars.rule(ax, back, f"data of hw0 back: {back:g}", side="right")
-    bars.rule(ax, written, f"its write: {written:g}", side="left")
-    bars.finish(figure, shown, [ax], unit)
+    gantt = Gantt([(0, float(first["write"].end) / unit + 4)], 2.6, unit=unit)
+    gantt.draw(bars.lanes_of_block(chart, rows))
+    bars.name_lanes(gantt.axes, bars.names("hw", numbers))
+    bars.rule(gantt.axes[0], back, f"data of hw0 back: {back:g}", side="right")
+    bars.rule(gantt.axes[0], written, f"its write: {written:g}", side="left")
     wait = written - back
     caption = (
         f"hw0 has its data after {back:g} units, but round robin lets it write after {written:g}, "
         f"when all {count} indices are computed: it is ready for {wait:g} units in which others "
         f"compute. Units are {unit} cycles; {len(rows)} of {count} half-warps are drawn."
     )
-    title = "Figure 30: copy of a tile, corrected assumptions, its first part"
-    save(figure, svg, title, caption, ready_units=wait)
+    gantt.save(svg, "Figure 30: copy of a tile, corrected assumptions, its first part", caption)
 
 
 _WRITE_DRAWINGS: tuple[Drawing, ...] = (
@@ -218,21 +211,20 @@ def first_reads(machine: Machine, svg: Path) -> None:
     unit, n_sm = chart.unit, machine.n_sm
     two = chart.transfers[: 2 * n_sm]
     second = (two[0].start - 0.3 * unit, two[-1].end + 0.3 * unit)
-    figure, axes = bars.panes([(0, 2.3 * unit), second], 3.5, (1, 1.3))
+    gantt = Gantt([(0, 2.3 * unit), second], 3.5, (1, 1.3))
     lanes = [Lane(e.sm, *e[3:]) for e in chart.run.events if e.half_warp < 2]
     lanes += [bars.on_bus(row, t) for t in two for row in (t.sm, n_sm + 1)]
-    shown = {phase for ax in axes for phase in bars.draw_bars(ax, lanes)}
+    gantt.draw(lanes)
     named = set(range(0, n_sm - 1, 5)) | {n_sm - 1}
-    bars.name_lanes(axes, [*(f"SM{n}" if n in named else "" for n in range(n_sm)), "", "bus"])
+    bars.name_lanes(gantt.axes, [*(f"SM{n}" if n in named else "" for n in range(n_sm)), "", "bus"])
     for number in (0, 1):
-        bars.head(axes[0], (number + 0.5) * unit, f"hw{number}")
+        bars.head(gantt.axes[0], (number + 0.5) * unit, f"hw{number}")
         part = two[number * n_sm : (number + 1) * n_sm]
-        bars.head(axes[1], (part[0].start + part[-1].end) / 2, f"data of hw{number}")
-    bars.finish(figure, shown, axes)
+        bars.head(gantt.axes[1], (part[0].start + part[-1].end) / 2, f"data of hw{number}")
     burst, rest = n_sm * chart.transfer_cycles, vacuum_cycles(two)
     title = f"Figure 32: index and read of hw0 on {n_sm} SMs, float"
     caption = _first_caption(chart, burst, rest)
-    save(figure, svg, title, caption, burst_cycles=float(burst), vacuum_cycles=float(rest))
+    gantt.save(svg, title, caption)
 
 
 def _first_caption(chart: Charted, burst: Fraction, rest: Fraction) -> str:
@@ -263,16 +255,15 @@ def write_commands(machine: Machine, svg: Path) -> None:
         (data[0].start - 0.3 * unit, data[-1].end + 0.3 * unit),
         (first - 0.3 * unit, max(issued, again) + 0.4 * unit),
     ]
-    figure, axes = bars.panes(windows, 2.5)
+    gantt = Gantt(windows, 2.5)
     lanes = [Lane(rows[e.sm], *e[3:]) for e in holds if e.sm in rows]
     lanes += [bars.on_bus(len(numbers), t) for t in chart.transfers]
-    shown = {phase for ax in axes for phase in bars.draw_bars(ax, lanes)}
-    bars.name_lanes(axes, [*bars.names("SM", numbers), "bus"])
+    gantt.draw(lanes)
+    bars.name_lanes(gantt.axes, [*bars.names("SM", numbers), "bus"])
     for row in rows.values():
-        bars.write_in(axes[0], row, 0, unit, "hw0", dark=False)
-    bars.write_in(axes[1], len(numbers), data[0].start, data[-1].end, "data of hw0")
-    bars.head(axes[2], first, f"write of hw0: {float(first):g}")
-    bars.finish(figure, shown, axes)
+        bars.write_in(gantt.axes[0], row, 0, unit, "hw0", dark=False)
+    bars.write_in(gantt.axes[1], len(numbers), data[0].start, data[-1].end, "data of hw0")
+    bars.head(gantt.axes[2], first, f"write of hw0: {float(first):g}")
     idle = _idle_share([e for e in holds if e.sm == 0], issued)
     count = sum(e.phase == "write" and e.start < issued for e in holds if e.sm == 0)
     reading = any(t.phase == "read" and t.start <= issued < t.end for t in chart.transfers)
@@ -284,8 +275,7 @@ def write_commands(machine: Machine, svg: Path) -> None:
         f"{'still' if reading else 'no longer'} carries reads. Rows show what an SM "
         f"computes or issues, for {len(rows)} of {n_sm} SMs."
     )
-    title = f"Figure 33: index, read and write command on {n_sm} SMs, float"
-    save(figure, svg, title, caption, write_cycles=float(first), idle_share=idle)
+    gantt.save(svg, f"Figure 33: index, read and write command on {n_sm} SMs, float", caption)
 
 
 def _first_commands(holds: Sequence[Event]) -> tuple[Fraction, Fraction, Fraction]:
@@ -312,13 +302,13 @@ def write_transfers(machine: Machine, svg: Path) -> None:
     numbers = sorted({0, 1, count // 2, count - 1})
     rows = {number: row for row, number in enumerate(numbers)}
     pieces = phases_of_bus(chart.transfers)
-    figure, (ax,) = bars.panes([(0, 1.05 * float(chart.run.tile_starts[0][2]))], 2.5)
+    gantt = Gantt([(0, 1.05 * float(chart.run.tile_starts[0][2]))], 2.5)
     lanes = [Lane(rows[b.half_warp], *b[1:]) for b in combined(chart.run.events) if b[0] in rows]
     data = [bar for bar in combined(chart.transfers) if bar.half_warp in rows]
     lanes += [bars.on_bus(rows[bar.half_warp], CopyPhase(*bar[1:])) for bar in data]
-    shown = bars.draw_bars(ax, lanes) | _draw_bus(ax, len(rows), pieces, chart)
-    bars.name_lanes([ax], [*bars.names("hw", numbers), "bus"])
-    bars.finish(figure, shown, [ax])
+    gantt.draw(lanes)
+    _draw_bus(gantt, len(rows), pieces, chart)
+    bars.name_lanes(gantt.axes, [*bars.names("hw", numbers), "bus"])
     own = [e for e in chart.bars() if e.half_warp == 0]
     done = float(next(e.end for e in own if e.phase == "store"))
     again = float([e.start for e in own if e.phase == "index"][1])
@@ -332,33 +322,32 @@ def write_transfers(machine: Machine, svg: Path) -> None:
         f"{count} half-warps are drawn. Where reads and writes alternate transfer by transfer, "
         "the bus has both colours."
     )
-    title = f"Figure 34: index, read and write on {machine.n_sm} SMs, float"
-    save(figure, svg, title, caption, vacuum_cycles=float(rest), write_done_cycles=done)
+    gantt.save(svg, f"Figure 34: index, read and write on {machine.n_sm} SMs, float", caption)
 
 
 def _rests(cycles: Fraction) -> str:
     return f"rests for {plural(cycles, 'cycle')}" if cycles else "never rests"
 
 
-def _draw_bus(ax: Axes, row: float, pieces: Sequence[CopyPhase], chart: Charted) -> set[str]:
+def _draw_bus(gantt: Gantt, row: float, pieces: Sequence[CopyPhase], chart: Charted) -> None:
     """The bus by direction; reads above writes where both alternate too quickly to be seen."""
-    low, high = ax.get_xlim()
     stretches = coarse(pieces, len(chart.run.sm_of_block) * chart.transfer_cycles)
-    shown = bars.draw_bars(
-        ax, [bars.on_bus(row, piece) for piece in stretches if piece.phase != "both"]
-    )
-    for piece in stretches:
-        if piece.phase == "both" and piece.start < high and piece.end > low:
-            span = max(float(piece.start), low), min(float(piece.end), high)
-            for phase, top in (("read data", row - 0.4), ("store data", row)):
-                _half_bar(ax, LOOKS[phase], *span, top)
-                shown.add(phase)
-    return shown
-
-
-def _half_bar(ax: Axes, look: Look, start: float, end: float, top: float) -> None:
-    size = end - start, look.height / 2
-    ax.add_patch(Rectangle((start, top), *size, fc=look.colour, ec="white", hatch=look.hatch, lw=0))
+    gantt.draw([bars.on_bus(row, piece) for piece in stretches if piece.phase != "both"])
+    for ax in gantt.axes:
+        low, high = ax.get_xlim()
+        for piece in stretches:
+            if piece.phase == "both" and piece.start < high and piece.end > low:
+                start, end = max(float(piece.start), low), min(float(piece.end), high)
+                for phase, top in (("read data", row - 0.4), ("store data", row)):
+                    look = LOOKS[phase]
+                    style: dict[str, Any] = {
+                        "fc": look.colour,
+                        "ec": "white",
+                        "hatch": look.hatch,
+                        "lw": 0,
+                    }
+                    ax.add_patch(Rectangle((start, top), end - start, look.height / 2, **style))
+                    gantt.shown.add(phase)
 
 
 def total_time(machine: Machine, svg: Path, *, number: int, itemsize: int) -> None:
@@ -370,26 +359,23 @@ def total_time(machine: Machine, svg: Path, *, number: int, itemsize: int) -> No
     gbs.append(chart.run.drained_bandwidth_gbs)
     tile = float(totals[1]) / copy.tiles_per_block
     last = (float(min(totals)) - 0.4 * tile, float(max(totals)) + 0.7 * tile)
-    figure, axes = bars.panes([(0, 1.6 * tile), last], 2.3)
-    shown: set[str] = set()
-    start_up = [
-        Lane(2, "index", 0, chart.unit),
-        Lane(2, "read", chart.unit, chart.transfers[0].start),
-    ]
-    for ax in axes:
-        for row, (x, *y) in enumerate(formulas):
-            shown |= bars.draw_bars(ax, [Lane(row, *x), *(bars.on_bus(row, piece) for piece in y)])
-        shown |= bars.draw_bars(ax, start_up) | _draw_bus(
-            ax, 2, phases_of_bus(chart.transfers), chart
-        )
+    gantt = Gantt([(0, 1.6 * tile), last], 2.3)
+    for row, (x, *y) in enumerate(formulas):
+        gantt.draw([Lane(row, *x), *(bars.on_bus(row, piece) for piece in y)])
+    gantt.draw(
+        [
+            Lane(2, "index", 0, chart.unit),
+            Lane(2, "read", chart.unit, chart.transfers[0].start),
+        ]
+    )
+    _draw_bus(gantt, 2, phases_of_bus(chart.transfers), chart)
     for row, (total, rate) in enumerate(zip(totals, gbs, strict=True)):
-        bars.note_beside(axes[1], total, row, f"{rate:.4f} GB/s")
+        bars.note_beside(gantt.axes[1], total, row, f"{rate:.4f} GB/s")
     factors = (machine.n_sm, copy.half_warps)
-    bars.name_lanes(axes, [*(f"formula, bursts × {n}" for n in factors), "simulated bus"])
-    bars.finish(figure, shown, axes)
+    bars.name_lanes(gantt.axes, [*(f"formula, bursts × {n}" for n in factors), "simulated bus"])
     caption = _total_caption(machine, chart, itemsize, totals, gbs)
     title = f"Figure {number}: {copy.tiles_per_block} tiles on every SM, {NAMES[itemsize]}"
-    save(figure, svg, title, caption, bandwidth_gbs=gbs, cycles=[float(t) for t in totals])
+    gantt.save(svg, title, caption)
 
 
 def _total_caption(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
-from gpushmoo.figures.style import OKABE_ITO, PAGE_WIDTH, apply_style
+from gpushmoo.figures.style import OKABE_ITO, PAGE_WIDTH, apply_style, save
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -127,21 +127,6 @@ class Lane(NamedTuple):
 def on_bus(row: float, item: Transfer | CopyPhase) -> Lane:
     """The bar of a transfer in the colour of transfers."""
     return Lane(row, f"{item.phase} data", item.start, item.end)
-
-
-def panes(
-    windows: Sequence[tuple[Time, Time]], height: float, ratios: Sequence[float] | None = None
-) -> tuple[Figure, list[Axes]]:
-    """A figure with one pane for each stretch of time and a break mark where time is left out."""
-    apply_style()
-    figure, grid = plt.subplots(
-        1, len(windows), figsize=(PAGE_WIDTH, height), squeeze=False, width_ratios=ratios
-    )
-    axes = list(grid[0])
-    for ax, (low, high) in zip(axes, windows, strict=True):
-        ax.set_xlim(float(low), float(high))
-    mark_breaks(axes)
-    return figure, axes
 
 
 def mark_breaks(axes: Sequence[Axes]) -> None:
@@ -300,12 +285,6 @@ def name_time(axes: Sequence[Axes], unit: int = 1) -> None:
     widest.set_xlabel(f"time ({words})", fontsize=NOTE_SIZE)
 
 
-def finish(figure: Figure, phases: set[str], axes: Sequence[Axes], unit: int = 1) -> None:
-    """Name the axis of time, as `name_time` does, and the colours."""
-    name_time(axes, unit)
-    legend(figure, phases)
-
-
 def ends(count: int, first: int, last: int) -> list[int | None]:
     """Numbers below `count`: the first and the last ones, and None where the middle is left out."""
     if count <= first + last + 1:
@@ -330,16 +309,49 @@ def lanes_of_block(chart: Charted, rows: Mapping[int, float], block: int = 0) ->
     return bars + [on_bus(rows[t.half_warp], t) for t in own]
 
 
-def all_half_warps(axes: Sequence[Axes], chart: Charted) -> set[str]:
-    """One lane for every half-warp of the first block; every fourth one is named."""
-    count = chart.load.half_warps
-    shown: set[str] = set()
-    for ax in axes:
-        lanes = lanes_of_block(chart, {n: n for n in range(count)})
-        shown |= draw_bars(ax, lanes, chart.unit)
-    named = {*range(0, count, 4), count - 1} - ({count - 2, count - 3} if count > 4 else set())
-    name_lanes(axes, [f"hw{n}" if n in named else "" for n in range(count)])
-    return shown
+class Gantt:
+    """A figure of bars, with one pane for each stretch of time and breaks where time is left out.
+
+    Time is in units of `unit` core cycles.
+    """
+
+    def __init__(
+        self,
+        windows: Sequence[tuple[Time, Time]],
+        height: float,
+        ratios: Sequence[float] | None = None,
+        unit: int = 1,
+    ) -> None:
+        """`windows` are begin and end of each stretch, `ratios` the panes' widths."""
+        apply_style()
+        self.figure, grid = plt.subplots(
+            1, len(windows), figsize=(PAGE_WIDTH, height), squeeze=False, width_ratios=ratios
+        )
+        self.axes, self.unit = list(grid[0]), unit
+        # Meanings of the bars that were drawn.
+        self.shown: set[str] = set()
+        for ax, (low, high) in zip(self.axes, windows, strict=True):
+            ax.set_xlim(float(low), float(high))
+        mark_breaks(self.axes)
+
+    def draw(self, lanes: Iterable[Lane]) -> None:
+        """Draw in each pane what of the bars lies there."""
+        bars = list(lanes)
+        for ax in self.axes:
+            self.shown |= draw_bars(ax, bars, self.unit)
+
+    def draw_half_warps(self, chart: Charted) -> None:
+        """One lane for every half-warp of the first block; every fourth one is named."""
+        count = chart.load.half_warps
+        self.draw(lanes_of_block(chart, {n: n for n in range(count)}))
+        named = {*range(0, count, 4), count - 1} - ({count - 2, count - 3} if count > 4 else set())
+        name_lanes(self.axes, [f"hw{n}" if n in named else "" for n in range(count)])
+
+    def save(self, svg: Path, title: str, caption: str) -> None:
+        """Name the axis of time and the colours, and write the figure."""
+        name_time(self.axes, self.unit)
+        legend(self.figure, self.shown)
+        save(self.figure, svg, title, caption)
 
 
 def plural(count: Fraction | int, noun: str) -> str:

@@ -63,7 +63,7 @@ def coalesced_pattern(machine: Machine, svg: Path) -> None:
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("address (bytes from a segment's begin)")
-    save(figure, svg, "Figure 1: coalescing of a half-warp's reads", **_note(machine))
+    save(figure, svg, "Figure 1: coalescing of a half-warp's reads", _coalescing_caption(machine))
 
 
 def _accesses(machine: Machine) -> list[_Access]:
@@ -86,8 +86,7 @@ def _band(ax: Axes, band: int, access: _Access) -> None:
         cell(ax, corner, size, TRANSACTION_FILL, f"{t.n_bytes} bytes", points=NOTE_SIZE)
 
 
-def _note(machine: Machine) -> dict[str, Any]:
-    """The caption of the picture of half-warps, and the counts that it states."""
+def _coalescing_caption(machine: Machine) -> str:
     single, double, counted = (
         whole_accesses(size, threads=machine.half_warp) for size in (FLOAT, DOUBLE, FLOAT3)
     )
@@ -95,7 +94,7 @@ def _note(machine: Machine) -> dict[str, Any]:
     issued = [t for load in loads for t in load.transactions]
     moved, useful = sum(t.n_bytes for t in issued), machine.half_warp * FLOAT3
     n = machine.half_warp
-    caption = (
+    return (
         f"Grey: the words that a half-warp reads with one instruction, numbered by thread; white: "
         f"the transactions that serve them, by the rule of compute capability 1.2 and 1.3 "
         f"(the document's 2.3 is the version of the guide). "
@@ -107,12 +106,6 @@ def _note(machine: Machine) -> dict[str, Any]:
         f"{moved / useful:.3g} times the useful {useful}. This alone, without partition camping, "
         f"can make float3 {moved / useful:.3g} times slower than float, byte for byte."
     )
-    return {
-        "caption": caption,
-        "float3_transactions": len(issued),
-        "float3_bytes_moved": moved,
-        "float3_bytes_useful": useful,
-    }
 
 
 def _sizes(issued: Sequence[Transaction]) -> str:
@@ -257,7 +250,7 @@ def double_tiles(machine: Machine, svg: Path) -> None:
         f"first row."
     )
     title = f"Figure 27: the {tiling.n_tiles} tiles of {SIDE} × {SIDE} doubles"
-    save(figure, svg, title, caption, tiles=tiling.n_tiles)
+    save(figure, svg, title, caption)
 
 
 def sm_loads(machine: Machine, svg: Path) -> None:
@@ -283,9 +276,8 @@ def sm_loads(machine: Machine, svg: Path) -> None:
     axes[1].set_xlabel("SM (index)")
     axes[1].set_xticks(range(0, machine.n_sm, 2 if machine.n_sm <= 40 else 8))
     title = "Figure 28: tiles of each SM for NUM_PARTITION 32 and 30"
-    critical = {str(count): most for count, most in zip(counts, highest, strict=True)}
     caption = _load_caption(machine, tiling, dict(zip(counts, loads, strict=True)))
-    save(figure, svg, title, caption, critical_tiles=critical)
+    save(figure, svg, title, caption)
 
 
 def _load_caption(machine: Machine, tiling: Tiling, loads: Mapping[int, tuple[SmLoad, ...]]) -> str:
@@ -448,8 +440,7 @@ def complete_read_cycle(machine: Machine, svg: Path) -> None:
         f"core cycles: the rest arises outside this cycle. Data restore goes on while the column "
         f"is read."
     )
-    facts = {"read_cycle_memory": total, "read_cycle_core": float(read_cycle_cycles(machine))}
-    save(figure, svg, "Figure 7: a complete read cycle", caption, **facts)
+    save(figure, svg, "Figure 7: a complete read cycle", caption)
 
 
 def concatenated_bursts(machine: Machine, svg: Path) -> None:

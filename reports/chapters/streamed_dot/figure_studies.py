@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from gpushmoo.core.display import gbs, joined, length, percent, seconds, significant
 from gpushmoo.core.median import MedianInterval
@@ -45,7 +44,6 @@ WAITING, WAITING_WIDTH = "#999999", 0.6
 ENDED = (0, (4, 2))
 # Of the axis, about 0.7 points: a kernel that is far shorter than the copies must not vanish.
 THINNEST = 1.5e-3
-MOST_CASES = 3
 NEARLY_ALL = 0.95
 # More streams than these are not all written, but every so many.
 MOST_TICKS, TICK_STEP = 8, 8
@@ -56,12 +54,9 @@ PANEL_HEIGHT, ROW_HEIGHT, MOST_HEIGHT = 0.45, 0.17, 2.1
 def timeline(rows: pd.DataFrame, svg: Path) -> None:
     """One panel for each case, at most three, and one row for each of its streams.
 
-    `rows` are what `streamed_dot.timeline.read_timeline` gives, of one kernel and dtype. The note's
-    facts ``cases`` hold the numbers of the caption. Raises ValueError for more cases.
+    `rows` are what `streamed_dot.timeline.read_timeline` gives, of one kernel and dtype.
     """
     traces = traces_of(rows)
-    if not 0 < len(traces) <= MOST_CASES:
-        raise ValueError(f"a time line shows 1 to {MOST_CASES} cases, not {len(traces)}")
     apply_style()
     heights = [min(PANEL_HEIGHT + ROW_HEIGHT * _streams(t), MOST_HEIGHT) for t in traces.values()]
     figure, axes = plt.subplots(
@@ -85,14 +80,7 @@ def timeline(rows: pd.DataFrame, svg: Path) -> None:
     title = f"{first['kernel']}, {first['dtype']}, n = {first['n']}: copies and kernels over time"
     findings = [_hiding_finding(case, traces[case], o) for case, o in overlaps.items()]
     caption = " ".join([*findings, *_trace_remarks(traces, end_s)])
-    save(
-        figure,
-        svg,
-        title,
-        caption,
-        finding=" ".join(findings),
-        cases=_trace_facts(traces, overlaps),
-    )
+    save(figure, svg, title, caption, finding=" ".join(findings))
 
 
 def _streams(trace: Trace) -> int:
@@ -180,29 +168,6 @@ def _trace_remarks(traces: Mapping[str, Trace], end_s: float) -> Iterator[str]:
     spans = itertools.chain.from_iterable(t.spans for t in traces.values())
     if any(s.what == KERNEL and s.end_s - s.begin_s < THINNEST * end_s for s in spans):
         yield "Short kernels are drawn longer than they are, to be seen."
-
-
-def _trace_facts(
-    traces: Mapping[str, Trace], overlaps: Mapping[str, Overlap]
-) -> list[dict[str, object]]:
-    return [
-        {
-            "case": case,
-            "streams": _streams(trace),
-            "total_s": trace.total_s,
-            "untraced_s": trace.untraced_s,
-            "copy_gbs": _plain(overlaps[case].copy_gbs),
-            "busy_share": overlaps[case].busy_share,
-            "kernel_s": overlaps[case].kernel_s,
-            "hidden_share": _plain(overlaps[case].hidden_share),
-        }
-        for case, trace in traces.items()
-    ]
-
-
-def _plain(value: float) -> float | None:
-    """`value`, or None in the place of NaN, which JSON cannot hold."""
-    return None if np.isnan(value) else value
 
 
 WORDS = {"naive": "one compiled loop", "blas-one": "BLAS, one core", FASTEST: FASTEST}

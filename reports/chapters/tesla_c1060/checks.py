@@ -342,33 +342,23 @@ SIDE, FLOAT = 256, 4  # elements; bytes of one
 MEASURED_GBS, DECIMALS = 3.1, 1
 
 
-@dataclass(frozen=True)
-class OneBlock:
-    """GB/s of one block that copies 256² floats, at one memory latency in core cycles.
+def latency_sweep(
+    machine: Machine, levels: Sequence[str], latencies: Sequence[int]
+) -> list[dict[str, Any]]:
+    """GB/s of one block that copies 256² floats, at each of the latencies in core cycles.
 
     `first` and `corrected` are the document's slotted charts under its assumptions, `exact` those
     of the cycle-exact simulation by level of detail.
     """
-
-    latency_cycles: int
-    first: float
-    corrected: float
-    exact: dict[str, float]
-
-
-def latency_sweep(
-    machine: Machine, levels: Sequence[str], latencies: Sequence[int]
-) -> list[dict[str, Any]]:
-    """One block of float at each of the `latencies`, as rows of `OneBlock`."""
     return [
-        asdict(
-            OneBlock(
-                latency,
-                _slotted_gbs(machine, replace(FIRST_ASSUMPTIONS, latency_cycles=latency)),
-                _slotted_gbs(machine, replace(CORRECTED_ASSUMPTIONS, latency_cycles=latency)),
-                {level: _simulated_gbs(machine, level, latency) for level in levels},
-            )
-        )
+        {
+            "latency_cycles": latency,
+            "first": _slotted_gbs(machine, replace(FIRST_ASSUMPTIONS, latency_cycles=latency)),
+            "corrected": _slotted_gbs(
+                machine, replace(CORRECTED_ASSUMPTIONS, latency_cycles=latency)
+            ),
+            "exact": {level: _simulated_gbs(machine, level, latency) for level in levels},
+        }
         for latency in latencies
     ]
 

@@ -13,12 +13,11 @@ from gpushmoo.core.space import Residency, expand_axis
 from gpushmoo.storage.store import write_parquet
 
 from .answers import ALONE, BOARD, EVEN, HALF, named
+from .memory import banks_of
 from .simulation.dram_controller import P_BURSTS, P_OPENINGS, P_REQUESTS, P_WAITED
 from .simulation.machine import (
-    Banks,
     Level,
     Machine,
-    MachineError,
     at_board_clock,
     clocks,
     load_machine,
@@ -99,25 +98,19 @@ def _one_block(machine: Machine) -> Machine:
     return replace(machine, max_threads_per_sm=512)
 
 
-def _banks(machine: Machine) -> Banks:
-    if machine.banks is None:
-        raise MachineError(f"{machine.name} has no banks, which the open questions ask about.")
-    return machine.banks
-
-
 def _choosing(machine: Machine, n: int) -> Machine:
-    return replace(machine, banks=replace(_banks(machine), choose_from=n))
+    return replace(machine, banks=replace(banks_of(machine), choose_from=n))
 
 
 def _free_rows(machine: Machine) -> Machine:
     """In order, with the least time that opening and closing a row can take."""
-    banks = replace(_banks(machine), t_rcd_cycles=1, t_rrd_cycles=1, t_wr_cycles=1, choose_from=1)
+    banks = replace(banks_of(machine), t_rcd_cycles=1, t_rrd_cycles=1, t_wr_cycles=1, choose_from=1)
     return replace(machine, t_ras_cycles=1, t_rp_cycles=1, banks=banks)
 
 
 def _no_turnaround(machine: Machine) -> Machine:
     """In order, with a read's data as soon after a write's as can be."""
-    banks = replace(_banks(machine), t_cl_cycles=1, t_wl_cycles=1, t_cdlr_cycles=1, choose_from=1)
+    banks = replace(banks_of(machine), t_cl_cycles=1, t_wl_cycles=1, t_cdlr_cycles=1, choose_from=1)
     return replace(machine, banks=banks)
 
 
@@ -136,7 +129,11 @@ def write_profile(machine: Machine, side: int, out: Path) -> None:
     It shows for each partition what it did in BINS equal stretches of the run's time.
     """
     shown = next(v for v in variants(machine) if v.name == named(HALF, Level.BANKS))
-    rows = [row for case in _coalesced(shown, side) for row in _profile(shown.machine, case)]
+    rows = [
+        row
+        for case in _coalesced(shown.level, side, shown.name)
+        for row in _profile(shown.machine, case)
+    ]
     write_parquet(pa.Table.from_pylist(rows, schema=PROFILE_SCHEMA), out, {})
 
 
@@ -148,13 +145,14 @@ def _cases(found: Iterable[Variant], side: int) -> list[Case]:
             for dtype in ("float", "double")
             for n in BLOCKS
         ]
-        cases += _coalesced(v, side)
+        cases += _coalesced(v.level, side, v.name)
     return cases
 
 
-def _coalesced(v: Variant, side: int) -> list[Case]:
+def _coalesced(level: Level, side: int, variant: str) -> list[Case]:
+    """The coalesced copy of each dtype, of float3 by the document's one command and by three."""
     return [
-        Case(COALESCED, dtype, side, 0, v.level, commands, v.name)
+        Case(COALESCED, dtype, side, 0, level, commands, variant)
         for dtype in ("float", "double", "float3")
         for commands in sorted({1, COMPILED_COMMANDS.get(dtype, 1)})
     ]
@@ -229,12 +227,8 @@ def tables(machine: Machine, asked: Mapping[str, Any]) -> Work:
         for clock, level, size in wanted
         for dtype in SIMULATED_DTYPES
         for n in asked["num_partition"]
-    ] + [
-        Case(COALESCED, dtype, size, 0, level, commands, clock)
-        for clock, level, size in wanted
-        for dtype in ("float", "double", "float3")
-        for commands in sorted({1, COMPILED_COMMANDS.get(dtype, 1)})
     ]
+    cases += [case for clock, level, size in wanted for case in _coalesced(level, size, clock)]
     # The longest first, so that no thread is left alone with one at the end.
     cases.sort(key=lambda c: (-c.side, -list(Level).index(c.level)))
     return machines, cases

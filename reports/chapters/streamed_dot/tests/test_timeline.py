@@ -457,16 +457,8 @@ def test_note_tells_what_is_hidden_and_how_busy_the_link_is(tmp_path: Path) -> N
     traces = {"1 stream at once": fed(1, 1), "4 streams in chunks": fed(4, 8)}
     timeline(table(traces), tmp_path / "a.svg")
     note = note_of(tmp_path / "a.svg")
-    one, four = note["cases"]
-    # 2 ms of copies, a kernel of 0.2 ms, and 0.1 ms to the end.
-    assert (one["streams"], one["hidden_share"]) == (1, 0.0)
-    assert one["busy_share"] == pytest.approx(2 / 2.3)
-    assert one["copy_gbs"] == pytest.approx(20.0)
-    # 16 ms of copies; every kernel but the last runs beside a copy of another stream.
-    assert four["total_s"] == pytest.approx(16.3e-3)
-    assert four["kernel_s"] == pytest.approx(8 * KERNEL_S)
-    assert four["hidden_share"] == pytest.approx(7 / 8)
-    assert four["untraced_s"] == pytest.approx(0.9 * 16.3e-3)
+    # Of one: 2 ms of copies, a kernel of 0.2 ms, and 0.1 ms to the end. Of four: 16 ms of copies;
+    # every kernel but the last runs beside a copy of another stream.
     assert note["finding"] == (
         "1 stream at once: 1 stream hides nothing of the kernels' 200 µs behind copies; the link "
         "is busy 87 % of the 2.30 ms, at 20.0 GB/s. 4 streams in chunks: 4 streams hide 88 % of "
@@ -495,5 +487,4 @@ def test_copies_alone_have_no_share_that_is_hidden(tmp_path: Path) -> None:
     copies = tuple(s for s in trace.spans if s.what == COPY)
     timeline(table({"copies": replace(trace, spans=copies)}), tmp_path / "a.svg")
     note = note_of(tmp_path / "a.svg")
-    assert note["cases"][0]["hidden_share"] is None
     assert note["caption"].startswith("copies: there is no kernel; the link is busy 9")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -61,15 +62,8 @@ def simulated(cells: pd.DataFrame, svg: Path) -> None:
             part = cells[(cells["level"] == level) & (cells["width"] == size)]
             for dtype, line in part.groupby("dtype", sort=False):
                 line = line.sort_values("num_partition")
-                ax.plot(
-                    line["num_partition"],
-                    line["bandwidth_gbs"],
-                    color=DTYPE_COLOURS[dtype],
-                    marker=DTYPE_MARKERS[dtype],
-                    ms=2.5,
-                    lw=0.8,
-                    label=dtype,
-                )
+                style = {"marker": DTYPE_MARKERS[dtype], "ms": 2.5, "lw": 0.8}
+                _line(ax, line, "bandwidth_gbs", dtype, label=dtype, **style)
             ax.set_title(f"{size} × {size}, {LEVELS[level]}", fontsize=8)
             ax.set_ylim(bottom=0)
     for ax in axes[-1]:
@@ -80,6 +74,11 @@ def simulated(cells: pd.DataFrame, svg: Path) -> None:
     device = cells["device"].iloc[0]
     title = f"Simulated {device}: bandwidth over the number of persistent blocks"
     save(figure, svg, title, _blocks_caption(cells))
+
+
+def _line(ax: Axes, cells: pd.DataFrame, column: str, dtype: str, **style: Any) -> None:
+    """A column over the number of blocks, in the colour of `dtype`."""
+    ax.plot(cells["num_partition"], cells[column], color=DTYPE_COLOURS[dtype], **style)
 
 
 def _blocks_caption(cells: pd.DataFrame) -> str:
@@ -139,50 +138,32 @@ def same_machine(points: pd.DataFrame, svg: Path) -> None:
 
 def _bandwidth_panel(ax: Axes, points: pd.DataFrame) -> None:
     for (dtype, level), part in points.groupby(["dtype", "level"], sort=False):
-        ax.plot(
-            part["num_partition"],
-            part["simulated_gbs"],
-            color=DTYPE_COLOURS[dtype],
-            ls=LEVEL_LINES[level],
-            lw=1,
-        )
+        _line(ax, part, "simulated_gbs", dtype, ls=LEVEL_LINES[level], lw=1)
     for dtype, part in points.groupby("dtype", sort=False):
         part = part.drop_duplicates("num_partition")
-        ax.plot(
-            part["num_partition"],
-            part["measured_gbs"],
-            color=DTYPE_COLOURS[dtype],
-            marker=DTYPE_MARKERS[dtype],
-            ms=4,
-            ls="",
-        )
-    ax.set_xscale("log", base=2)
+        _line(ax, part, "measured_gbs", dtype, marker=DTYPE_MARKERS[dtype], ms=4, ls="")
+    _blocks_axis(ax)
     ax.set_yscale("log", base=2)
-    ticks = [4**i for i in range(6)]
-    ax.set_xticks(ticks, [str(t) for t in ticks])
     ticks = [16, 64, 256, 1024, 4096]
     ax.set_yticks(ticks, [str(t) for t in ticks])
-    ax.set_xlabel("NUM_PARTITION (blocks)")
     ax.set_ylabel("bandwidth (GB/s, read + written)")
 
 
 def _error_panel(ax: Axes, points: pd.DataFrame) -> None:
     last = points[points["level"] == points["level"].iloc[-1]]
     for dtype, part in last.groupby("dtype", sort=False):
-        ax.plot(
-            part["num_partition"],
-            100 * part["error"],
-            color=DTYPE_COLOURS[dtype],
-            marker=DTYPE_MARKERS[dtype],
-            ms=4,
-            lw=0.8,
-        )
+        percent = part.assign(error=100 * part["error"])
+        _line(ax, percent, "error", dtype, marker=DTYPE_MARKERS[dtype], ms=4, lw=0.8)
     ax.axhline(0, color="black", lw=0.6)
+    _blocks_axis(ax)
+    ax.set_ylabel(f"error of level {last['level'].iloc[0]} (%)")
+
+
+def _blocks_axis(ax: Axes) -> None:
     ax.set_xscale("log", base=2)
     ticks = [4**i for i in range(6)]
     ax.set_xticks(ticks, [str(t) for t in ticks])
     ax.set_xlabel("NUM_PARTITION (blocks)")
-    ax.set_ylabel(f"error of level {last['level'].iloc[0]} (%)")
 
 
 def _measured_caption(points: pd.DataFrame, level: str) -> str:

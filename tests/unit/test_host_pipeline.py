@@ -19,7 +19,7 @@ from gpushmoo.core.errors import (
 )
 from gpushmoo.core.space import Condition
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.streams import FedInTurn, StreamsInTurn
+from gpushmoo.devices.streams import FedInTurn, Mark, StreamsInTurn
 from gpushmoo.measuring.host_pipeline import Feed, Pool
 from gpushmoo.workloads.contract import BufferRef, Launch
 from gpushmoo.workloads.host_fed import Piece, Pipeline, StreamSetup, cuts
@@ -144,6 +144,12 @@ class FakeStream:
         self.ask("launch", *numbers(launch))
         self.usable(*buffers.values())
         self.queue.append(lambda: program(launch, buffers))
+
+    def mark(self) -> Mark:
+        self.ask("mark")
+        reached_s: list[float] = []
+        self.queue.append(lambda: reached_s.append(self.device.clock.now))
+        return Mark(reached_s, lambda earlier, later: later[0] - earlier[0])
 
     def wait(self) -> None:
         self.ask("wait")

@@ -36,7 +36,6 @@ from tesla_c1060.pages import latency_table
 from tesla_c1060.simulation.machine import (
     Machine,
     transfer_beats,
-    transfer_cycles,
 )
 from tesla_c1060.simulation.reference import (
     CORRECTED_ASSUMPTIONS,
@@ -226,7 +225,6 @@ COPY = SaturatedCopy()
 )
 def test_a_part_used_share_of_a_partition_counts_whole(n_bytes: int, eighths: int) -> None:
     assert transfer_beats(C1060, n_bytes) == Fraction(eighths, 8)
-    assert transfer_cycles(C1060, n_bytes) == Fraction(eighths, 8) * Fraction("1.625")
     # A bus of seven partitions takes longer.
     seven = replace(C1060, partitions=7, bus_bytes=56)
     assert (transfer_beats(seven, 64), transfer_beats(seven, 56)) == (Fraction(8, 7), 1)

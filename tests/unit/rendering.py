@@ -14,7 +14,7 @@ import pypdfium2
 from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_table
-from gpushmoo.analysis.ceiling import ceiling_rows, write_ceiling
+from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows, write_ceiling
 from gpushmoo.chapters.loader import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.schema import REPEAT_COLUMNS
@@ -26,16 +26,7 @@ from gpushmoo.storage.dataset import matching, read_cells
 from gpushmoo.storage.store import read_shard, write_parquet
 from gpushmoo.workloads.contract import Workload
 from gpushmoo.workloads.loader import load_kernel
-from gpushmoo.workloads.views import (
-    BLOCK_SHAPE,
-    CACHES,
-    ONE_PARAMETER,
-    Curve,
-    FigureData,
-    HeatMap,
-    View,
-    WorkingSet,
-)
+from gpushmoo.workloads.views import Curve, FigureData, HeatMap, View, WorkingSet
 
 KINDS = {"global_load": "load", "global_store": "store"}
 HOSTILE = '#panic("x") *bold* <b>&amp; $1/0$ @ref // \\ "quoted" `raw`'
@@ -62,29 +53,25 @@ def workloads_of(cells: pd.DataFrame) -> dict[str, Workload]:
     return {n: load_kernel(ROOT / "kernels" / n).workload for n in kernels}
 
 
-def spec(workloads: Mapping[str, Workload], drawn: Sequence[Path]) -> dict[str, Any]:
-    named = {
-        n: {"title": f"title of {n}", "pattern": "pattern", "controls": list(w.controls)}
-        for n, w in workloads.items()
-    }
+# A figure's file, its view, and the kernel that it shows.
+Drawn = tuple[Path, View, str]
+
+
+def spec(workloads: Mapping[str, Workload], drawn: Sequence[Drawn]) -> dict[str, Any]:
+    sections: dict[str, list[str]] = {}
+    for path, view, _ in drawn:
+        sections.setdefault(view.section(), []).append(path.name)
     return {
         "run": "test",
         "persistent": ["block_eq_partition"],
         "host_fed": ["dot_host", "dot_streamed"],
         "recorded": True,
-        "kernels": named,
-        "sections": {
-            heading: [p.name for p in drawn if p.name.startswith(kind)]
-            for heading, kind in (
-                (CACHES, "workingset"),
-                (BLOCK_SHAPE, "heatmap"),
-                (ONE_PARAMETER, "curve"),
-            )
+        "kernels": {
+            n: {"title": f"title of {n}", "pattern": "pattern", "controls": list(w.controls)}
+            for n, w in workloads.items()
         },
-        "figure_kernels": {
-            p.name: p.stem.split("-")[-1] for p in drawn if p.stem.split("-")[-1] in workloads
-        }
-        | {"heatmap-a.svg": "copy2d_coalesced", "curve-b.svg": "block_eq_partition"},
+        "sections": sections,
+        "figure_kernels": {path.name: kernel for path, _, kernel in drawn},
         "seed": 1,
         "chapters": {
             name: {
@@ -141,23 +128,31 @@ def conclude(
     history: Path | None = None,
 ) -> None:
     """All stages behind a data set in `out`, of which these are the cells."""
-    write_ceiling(ceiling_rows(cells, KINDS), out / "ceiling.json")
+    ceiling = ceiling_rows(cells, KINDS)
+    write_ceiling(ceiling, out / "ceiling.json")
     write_parquet(best, out / "best.parquet", {})
-    workloads = workloads_of(cells)
-    drawn = draw(cells, out)
-    files = {"dataset": out / "dataset", "best": out / "best.parquet"}
-    files["ceiling"] = out / "ceiling.json"
-    studies: dict[str, list[Path]] = {n: [] for n in ("machine", "device", "counted")}
-    studies["energy"] = [] if energy is None else [energy]
-    studies["history"] = [] if history is None else [history / "history.parquet"]
-    for table in studies["energy"]:
-        drawn.append(out / "energy.svg")
-        energy_figure(table, drawn[-1])
-    if studies["history"]:
-        drawn.append(out / "history.svg")
-        history_figure(studies["history"], drawn[-1])
-    asked = {**files, **studies, "figures": drawn}
-    build_report(asked, spec(workloads, drawn), out / "report.json", out / "report.pdf")
+    drawn = draw(cells, ceiling, out)
+    figures = [path for path, *_ in drawn]
+    if energy is not None:
+        figures.append(out / "energy.svg")
+        energy_figure(energy, figures[-1])
+    tables = [] if history is None else [history / "history.parquet"]
+    if tables:
+        figures.append(out / "history.svg")
+        history_figure(tables, figures[-1])
+    files = {
+        "dataset": out / "dataset",
+        "best": out / "best.parquet",
+        "ceiling": out / "ceiling.json",
+        "figures": figures,
+        "machine": [],
+        "device": [],
+        "counted": [],
+        "history": tables,
+        "energy": [] if energy is None else [energy],
+    }
+    asked = spec(workloads_of(cells), drawn)
+    build_report(files, asked, out / "report.json", out / "report.pdf")
 
 
 # Null in a row that is not ``ok``.
@@ -176,9 +171,8 @@ def forget_faulty(cells: pd.DataFrame) -> None:
         cells[name] = [[] if bad else kept for bad, kept in zip(faulty, cells[name], strict=True)]
 
 
-def draw(cells: pd.DataFrame, out: Path) -> list[Path]:
+def draw(cells: pd.DataFrame, ceiling: Sequence[CeilingRow], out: Path) -> list[Drawn]:
     """A figure of each kind that the kernels have, those of one state for the warm one."""
-    rows = ceiling_rows(cells, KINDS)
     several = ("cache_state",) if cells["cache_state"].nunique() > 1 else ()
     warm = {"height": 1024, "width": 1024, "cache_state": "warm"}
     asked: list[tuple[str, View, str, dict[str, Any]]] = [
@@ -186,13 +180,13 @@ def draw(cells: pd.DataFrame, out: Path) -> list[Path]:
         ("curve-b", Curve("num_partition", "blocks"), "block_eq_partition", warm),
         *((f"workingset-{kernel}", WorkingSet(), kernel, {}) for kernel in sorted(PEAKS)),
     ]
-    paths = []
+    drawn = []
     for name, view, kernel, where in asked:
         mine = matching(cells, {"kernel": kernel, **where})
         if mine.empty:
             continue
         device = partition_table(mine) if isinstance(view, Curve) else None
-        dtypes = tuple(sorted(mine["dtype"].unique()))
-        paths.append(out / f"{name}.svg")
-        view.draw(FigureData(kernel, dtypes, (), several, mine, rows, device), paths[-1])
-    return paths
+        dtypes, path = tuple(sorted(mine["dtype"].unique())), out / f"{name}.svg"
+        view.draw(FigureData(kernel, dtypes, (), several, mine, ceiling, device), path)
+        drawn.append((path, view, kernel))
+    return drawn

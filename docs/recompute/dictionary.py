@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 from gpushmoo.comparing.compare import ChangedCell, ChangedGroup, Drift
 from gpushmoo.comparing.history import ChangePoint, HistoryRow
-from gpushmoo.core.dictionary import Meaning, Table
 from gpushmoo.core.schema import (
     BestCell,
     Cells,
     Energy,
     Group,
+    Meaning,
+    Table,
 )
 from gpushmoo.model.stage import ModelledCell
 from streamed_dot.numerics import Errors

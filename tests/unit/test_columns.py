@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from gpushmoo.core.dictionary import Meaning, Number, Small, Table, Text
+from gpushmoo.core.schema import Meaning, Number, Small, Table, Text
 
 
 class First(Table):

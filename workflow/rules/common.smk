@@ -29,8 +29,7 @@ except KeyboardInterrupt:
 # Scripts of a chapter's rules import the chapter, wherever its folder lies.
 lend_imports(c.folder.path.parent.resolve() for c in flow.config.chapters.values())
 # What compiles for a device or opens it; all else needs no CuPy.
-on_cuda = flow.backend is not None and flow.backend.name == "cuda"
-device_environment = str(ROOT / ("environment-cuda.yml" if on_cuda else "environment.yml"))
+device_environment = str(ROOT / (flow.backend.environment if flow.backend else "environment.yml"))
 limit_gpus(flow, workflow)
 tell_lost_jobs(workflow)
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 from dot_products import summation
 from dot_products.summation import Reference
 from dot_products.workloads import LANES, DotProduct
-from gpushmoo.core.dictionary import Flag, Number, Table, Text, Whole
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import DeviceError, DeviceLostError
+from gpushmoo.core.schema import Flag, Number, Table, Text, Whole
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.base import Device
 from gpushmoo.measuring.buffers import FedSpace, ReducedSpace

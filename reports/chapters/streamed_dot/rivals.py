@@ -19,9 +19,9 @@ import pyarrow as pa
 from dot_products import summation
 from dot_products.host_ways import THREADED, WAYS, dot_by
 from dot_products.workloads import PUBLISHED, DotProduct
-from gpushmoo.core.dictionary import Number, Small, Table, Text, Whole
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
+from gpushmoo.core.schema import Number, Small, Table, Text, Whole
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.devices.base import Device
 from gpushmoo.devices.streams import Stream

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-from gpushmoo.core.dictionary import Flag, Number, Small, Table, Text, Whole
+from gpushmoo.core.schema import Flag, Number, Small, Table, Text, Whole
 from gpushmoo.core.space import Cell
 from gpushmoo.devices.base import DeviceInfo
 from gpushmoo.storage.store import read_table

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from gpushmoo.core.dictionary import Number, Table, Text, Whole
 from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.schema import Number, Table, Text, Whole
 from gpushmoo.storage.store import write_parquet
 
 from . import dram_controller as c

@@ -16,10 +16,9 @@ import pyarrow as pa
 from ..analysis.best import tied_best
 from ..analysis.fastest import params_texts
 from ..analysis.statistics import ChangeEstimate, Spreads
-from ..core.dictionary import Flag, Number, Small, Table, Text, Whole
 from ..core.display import significant
 from ..core.errors import UserError
-from ..core.schema import GROUP, PARAMS, Group, Status
+from ..core.schema import GROUP, PARAMS, Flag, Group, Number, Small, Status, Table, Text, Whole
 from ..storage.store import read_table, write_parquet
 from ..storage.wholefile import write_summed
 from . import CompareError

@@ -24,10 +24,9 @@ import pandas as pd
 import pyarrow as pa
 
 from ..analysis.fastest import params_texts
-from ..core.dictionary import Number, Small, Text, Time
 from ..core.display import kind_words, significant
 from ..core.paths import NoOtavaError, find_otava
-from ..core.schema import GROUP, PARAMS, Group
+from ..core.schema import GROUP, PARAMS, Group, Number, Small, Text, Time
 from ..storage.store import read_metadata, read_table, write_parquet
 from ..storage.wholefile import write_summed
 from . import CompareError

@@ -29,7 +29,8 @@ class Backend:
     them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
     run's time is estimated. `launch_kinds` are those of `space.LAUNCH_KINDS` that it has.
     `profiler` is the program that reads its devices' hardware counters; "" where there is none.
-    `locks_clocks`: whether it can hold a device at one clock.
+    `locks_clocks`: whether it can hold a device at one clock. `environment` is the file of the
+    conda environment that its jobs need.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Backend:
     launch_kinds: tuple[str, ...] = ("back_to_back", "isolated")
     profiler: str = ""
     locks_clocks: bool = False
+    environment: str = "environment.yml"
 
     @property
     def module(self) -> str:
@@ -61,6 +63,7 @@ BACKENDS: Mapping[str, Backend] = {
             launch_kinds=LAUNCH_KINDS,
             profiler="ncu",
             locks_clocks=True,
+            environment="environment-cuda.yml",
         ),
         Backend("opencl", ".cl", runtimes=("pocl", "intel", "system"), cell_s=0.05),
     )

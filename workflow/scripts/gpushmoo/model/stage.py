@@ -12,9 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from ..analysis.run_quality import dataset_provenance
-from ..core.dictionary import Flag, Number, Text
 from ..core.paths import ROOT
-from ..core.schema import GROUP, Group, is_axis
+from ..core.schema import GROUP, Flag, Group, Number, Text, is_axis
 from ..storage.dataset import read_medians
 from ..storage.store import write_parquet
 from ..storage.wholefile import write_json

@@ -92,10 +92,6 @@ class Flow:
             return sorted(os.path.relpath(p) for p in shards.rglob("*.parquet"))
         return [self.path("cells", s.path) for s in self.shards]
 
-    def shard_file(self, wildcards: Any) -> str:
-        """The file that the measuring job of these wildcards makes."""
-        return self.path("cells", named_shard(wildcards).path)
-
     def first_repeat(self, wildcards: Any) -> str:
         """The file of the first repeat, which a later one needs: both measure the same cells."""
         return self.path("cells", replace(named_shard(wildcards), repeat=1).path)

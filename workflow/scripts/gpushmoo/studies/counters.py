@@ -21,11 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 from ..core.backends import BACKENDS
-from ..core.dictionary import Small, Text, Whole
 from ..core.errors import DeviceError, TypedError
 from ..core.paths import KERNELS, child_environment
 from ..core.process import end_with_parent, raises_signals
-from ..core.schema import StudiedCell
+from ..core.schema import Small, StudiedCell, Text, Whole
 from ..core.space import ChosenCell, from_plain, to_plain
 from ..devices.base import Device, functions_of
 from ..storage.wholefile import DamagedFileError, read_json, write_json

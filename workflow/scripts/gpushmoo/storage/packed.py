@@ -2,7 +2,8 @@
 
 A packed record is a Parquet table with a row for each cell, shard after shard. ``shard`` is the
 shard's path; its first row has its provenance, as JSON. Columns that follow from others may be
-missing; they are computed again, bit for bit. The moments of samples are not kept.
+missing; they are computed again, bit for bit. The moments of samples are not kept. A column that is
+newer than the record is null.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def unpacked(place: Path) -> Path:
 
 def _unpacked_once(packed: Path) -> Path:
     with packed.open("rb") as f:
-        digest = hashlib.file_digest(f, "sha256").hexdigest()
+        columns = repr(cell_schema(())).encode()
+        digest = hashlib.file_digest(f, lambda: hashlib.sha256(columns)).hexdigest()
     out = packed.parent / UNPACKED / digest[:16]
     if out.is_dir():
         return out
@@ -105,8 +107,10 @@ def restored(rows: pa.Table, axes: Sequence[str], cache: int | None) -> pa.Table
             columns.append(rows.column(field.name).cast(field.type))
         elif field.name == KEY:
             columns.append(_keys(rows, axes))
-        else:
+        elif field.name in computed:
             columns.append(_column(computed[field.name], field.type))
+        else:  # a column that there was not yet
+            columns.append(pa.nulls(len(rows), field.type))
     return pa.table(columns, schema=schema).sort_by(KEY)
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -14,13 +15,12 @@ from gpushmoo import __version__
 from gpushmoo.core.backends import BACKENDS
 from gpushmoo.core.paths import KERNELS
 from gpushmoo.core.schema import METADATA_KEY
-from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain
-from gpushmoo.devices.select import DeviceChoice, open_device
-from gpushmoo.storage.wholefile import write_json
+from gpushmoo.core.space import Cell, ChosenCell, Problem, from_plain, to_plain
+from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.storage.wholefile import read_json, write_json
 from gpushmoo.studies import counters, ncu
-from gpushmoo.studies.counters import REPLAY, CounterStudy, launch_cells
+from gpushmoo.studies.counters import REPLAY, CounterStudy
 from gpushmoo.studies.sample import FLUSHED, GROUPS, designed_sample, explained_cells
-from gpushmoo.workloads.loader import load_kernel
 
 MADE_UP = """==PROF== Connected to process 7 (/usr/bin/python3.12)
 ==PROF== Profiling "copy_element" - 0: 0%....50%....100% - 3 passes
@@ -248,24 +248,32 @@ def test_the_launches_that_a_model_explains_are_counted_too(tmp_path: Path) -> N
     assert sampled.cell == Cell("copy2d_coalesced", "float", "element", Problem(64, 32), axes)
 
 
-def test_exactly_one_launch_of_each_cell_that_can_be_launched_is_recorded(tmp_path: Path) -> None:
-    device = open_device(DeviceChoice("opencl", 0, "pocl", tmp_path))
-    kernel, shapes = "copy2d_coalesced", [(8, 8), (64, 4096), (16, 4)]
-    cells = [
-        Cell(kernel, "float", "element", Problem(64, 64), (("block_x", x), ("block_y", y)))
-        for x, y in shapes
-    ]
-    entered = []
+def test_exactly_one_launch_of_each_cell_that_can_be_launched_is_recorded(
+    opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the process that the profiler watches, here within this one."""
+    kernel, entered = "copy2d_coalesced", []
+    axes = [(("block_x", x), ("block_y", y)) for x, y in [(8, 8), (64, 4096), (16, 4)]]
+    cells = [Cell(kernel, "float", "element", Problem(64, 64), params) for params in axes]
 
     @contextmanager
     def recorded() -> Iterator[None]:
         entered.append(1)
         yield
 
-    folders, chosen = {kernel: load_kernel(KERNELS / kernel)}, [ChosenCell(c, "") for c in cells]
-    first, second, third = launch_cells(device, folders, chosen, 1, recorded)
+    monkeypatch.setattr(counters, "functions_of", lambda _: SimpleNamespace(recorded=recorded))
+    monkeypatch.setattr(counters, "end_with_parent", lambda: None)
+    runtime = {"backend": "opencl", "opencl_runtime": opencl_choice.runtime, "seed": 1}
+    request = {"cache": str(opencl_choice.cache), "folders": {kernel: str(KERNELS / kernel)}}
+    request |= {"answer": str(tmp_path / "a.json"), **to_plain([ChosenCell(c, "") for c in cells])}
+    write_json(tmp_path / "r.json", {**request, "device": {**runtime, "device": 0}})
+    assert counters.main(str(tmp_path / "r.json")) == 0
+    first, second, third = read_json(tmp_path / "a.json")["launched"]
     assert [one["key"] for one in (first, second, third)] == [cell.key for cell in cells]
-    assert (first["grid"], first["block"], first["message"]) == ((8, 8, 1), (8, 8, 1), None)
+    assert (first["grid"], first["block"], first["message"]) == ([8, 8, 1], [8, 8, 1], None)
     assert "262144 threads a block" in second["message"]
     assert third["entry"] == "copy_element"
     assert len(entered) == 2
+    write_json(tmp_path / "r.json", {**request, "device": {**runtime, "device": 99}})
+    assert counters.main(str(tmp_path / "r.json")) == 1
+    assert "there is no device 99" in read_json(tmp_path / "a.json")["why"]

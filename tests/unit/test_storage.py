@@ -1,0 +1,635 @@
+"""Files that are written whole or not at all and checked when read, shards, packed records."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import ROOT
+from fakes import FOLDER, INFO, FakeDevice, Fault, cell_tag, make_cells, measure_cells
+from gpushmoo.analysis.aggregate import aggregate
+from gpushmoo.analysis.opened import OpenedError, opened
+from gpushmoo.core.schema import METADATA_KEY, SCHEMA_VERSION, Status, cell_schema
+from gpushmoo.core.space import Condition
+from gpushmoo.measuring.events import CellRun, ShardResult
+from gpushmoo.measuring.shard_file import cell_table
+from gpushmoo.storage import store
+from gpushmoo.storage.joblog import job_log
+from gpushmoo.storage.packed import PACKED, unpacked
+from gpushmoo.storage.store import (
+    BadParquetError,
+    NotWrittenError,
+    check_table,
+    is_whole,
+    read_shard,
+    read_table,
+    write_parquet,
+)
+from gpushmoo.storage.wholefile import (
+    DamagedFileError,
+    read_json,
+    read_summed,
+    replaced_folder,
+    set_aside,
+    write_json,
+    write_summed,
+    write_whole,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import flipped_in_a_page, write_shard
+
+sys.path.append(str(ROOT / "experiments"))
+
+from pack_record import pack, verify
+
+# Shards
+
+AXES = ["threads", "chunks"]
+METADATA = {"axes": AXES, "params": {"folder": "kernels/tiny", "dtype": "float"}}
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    """Cells of every kind of end that the fake device knows."""
+    cells = make_cells(heights=(4, 8), threads=(1, 2, 65))
+    faults = [
+        Fault(cell_tag(cells[0]), "run", 1, "lazy"),
+        *(Fault(cell_tag(cells[1]), "sample", nth, "slow") for nth in (4, 5)),
+        Fault(cell_tag(cells[2]), "bind", 0, "refused"),
+    ]
+    outcome = measure_cells(FakeDevice(faults=faults, oversized=frozenset([8])), cells)
+    return cell_table(outcome.result, FOLDER.workload, INFO, AXES)
+
+
+@pytest.fixture
+def shard(table: pa.Table, tmp_path: Path) -> Path:
+    path = tmp_path / "cells" / "0000-of-0001.parquet"
+    write_parquet(table, path, METADATA)
+    return path
+
+
+def refused(path: Path) -> str:
+    """What reading `path` is refused with: one line that names the file; here without it."""
+    with pytest.raises(BadParquetError) as caught:
+        read_shard(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).replace(str(path), "")
+
+
+# Rows
+
+
+def test_rows_keep_the_schema_and_are_sorted_by_key(table: pa.Table) -> None:
+    assert table.schema.equals(cell_schema(AXES))
+    table.validate(full=True)
+    keys = table.column("cell_key").to_pylist()
+    assert keys == sorted(keys)
+    for field in table.schema:
+        assert field.nullable or table.column(field.name).null_count == 0
+
+
+def test_only_verified_cells_have_a_bandwidth(table: pa.Table) -> None:
+    rows = table.to_pylist()
+    assert {r["status"] for r in rows} >= {"ok", "wrong_result", "timeout", "resources"}
+    timed = [n for n in table.column_names if n.startswith(("median", "bandwidth", "coverage"))]
+    assert len(timed) == 7
+    for row in rows:
+        assert {row[n] is not None for n in timed} == {row["status"] == "ok"}
+
+
+def test_samples_of_failed_cells_are_kept(table: pa.Table) -> None:
+    wrong = [r for r in table.to_pylist() if r["status"] == "wrong_result"]
+    assert [len(r["samples_s"]) for r in wrong] == [6]
+    assert wrong[0]["wrong_words"] == wrong[0]["verified_words"] == 32
+
+
+def one_run(samples: list[float], status: Status | None = Status.OK) -> CellRun:
+    cell = make_cells()[0]
+    run = CellRun(cell, FOLDER.workload.launch(cell))
+    run.samples_s, run.status, run.launches = samples, status, 1
+    return run
+
+
+def row_of(run: CellRun) -> dict[str, Any]:
+    problem = run.cell.problem
+    copies = {
+        (problem, Condition("warm")): [(0.0, 1e-3)],
+        (problem, Condition("flushed")): [(0.0, 2e-3)],
+        (problem, Condition("warm", "isolated")): [(0.0, 3e-3)],
+    }
+    result = ShardResult({run.cell.key: run}, copies)
+    row: dict[str, Any] = cell_table(result, FOLDER.workload, INFO, AXES).to_pylist()[0]
+    return row
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=6, max_size=30))
+def test_bandwidth_is_the_bytes_moved_over_the_median(samples: list[float]) -> None:
+    row = row_of(one_run(samples))
+    moved = row["bytes_read"] + row["bytes_written"]
+    assert moved == 2 * 4 * 8 * 4
+    assert row["bandwidth_gbs"] == pytest.approx(moved / np.median(samples) / 1e9)
+    assert row["bandwidth_low_gbs"] <= row["bandwidth_gbs"] <= row["bandwidth_high_gbs"]
+    assert row["bandwidth_low_gbs"] == pytest.approx(moved / row["median_high_s"] / 1e9)
+    assert row["samples_s"] == samples
+
+
+def test_copy_of_the_same_bytes_in_the_same_time_has_the_same_bandwidth() -> None:
+    row = row_of(one_run([1e-3] * 6))
+    assert row["copy_gbs"] == pytest.approx(row["bandwidth_gbs"])
+    assert row["over_copy"] == pytest.approx(1.0)
+    assert row["working_set_over_cache"] == (row["bytes_read"] + row["bytes_written"]) / INFO.cache
+
+
+def test_a_block_larger_than_any_device_has_is_a_row_too() -> None:
+    run = one_run([], Status.TOO_MANY_THREADS)
+    huge = replace(run.launch, block=(2**28, 2**28, 1))
+    row = row_of(CellRun(run.cell, huge, status=run.status))
+    assert row["threads_per_block"] == 2**31 - 1
+    assert row["status"] == "too_many_threads"
+
+
+def test_cell_that_was_never_ended_is_no_row() -> None:
+    with pytest.raises(ValueError, match="never ended"):
+        row_of(one_run([], status=None))
+
+
+@pytest.mark.parametrize("name", ["height", "status", "blocks"])
+def test_axis_with_the_name_of_a_core_column_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"axis '{name}'.*rename"):
+        cell_schema(["threads", name])
+
+
+# Files
+
+
+def test_what_is_written_is_read_again(table: pa.Table, shard: Path) -> None:
+    back, metadata = read_shard(shard)
+    assert back.equals(table)
+    assert metadata == {**METADATA, "schema_version": SCHEMA_VERSION}
+    # Written again it replaces the old file.
+    write_parquet(table.slice(0, 2), shard, METADATA)
+    assert len(read_shard(shard)[0]) == 2
+    assert [p.name for p in shard.parent.iterdir()] == [shard.name]
+
+
+@pytest.mark.parametrize("code", [28, 30], ids=["no space", "read-only"])
+def test_failing_write_is_said_and_leaves_the_old_file_and_nothing_else(
+    table: pa.Table, shard: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(where: Path, *_: Any, **__: Any) -> None:
+        Path(where).write_bytes(b"PAR1 half a file")
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(store.pq, "ParquetWriter", refuse)
+    with pytest.raises(NotWrittenError) as caught:
+        write_parquet(table.slice(0, 1), shard, METADATA)
+    assert str(caught.value) == (
+        f"'{shard}' could not be written ({os.strerror(code)}); make room or make it writable and "
+        "start the run again: finished shards are kept."
+    )
+    assert list(shard.parent.iterdir()) == [shard]
+    assert read_shard(shard)[0].equals(table)
+
+
+def test_the_provenance_stands_in_the_file_once(table: pa.Table, tmp_path: Path) -> None:
+    """Arrow's own copy of the schema, in base64, would hold it again."""
+    path = tmp_path / "a.parquet"
+    write_parquet(table, path, {**METADATA, "told": 3000 * "once "})
+    assert pq.read_metadata(path).metadata.keys() == {METADATA_KEY}
+    assert read_shard(path)[0].schema.remove_metadata() == table.schema
+
+
+def test_truncated_file_is_refused_at_every_length(shard: Path, tmp_path: Path) -> None:
+    assert is_whole(shard)
+    assert not is_whole(tmp_path / "absent.parquet")
+    assert not is_whole(tmp_path)
+    whole = shard.read_bytes()
+    cut = tmp_path / "cut.parquet"
+    lengths = {*range(64), *range(64, len(whole), 173), *range(len(whole) - 64, len(whole))}
+    for length in lengths:
+        cut.write_bytes(whole[:length])
+        assert not is_whole(cut)
+        assert "truncated" in refused(cut)
+
+
+def pages_of(path: Path) -> tuple[int, int]:
+    """Where the rows' pages begin and end in a file; statistics and the footer follow."""
+    groups = pq.read_metadata(path)
+    columns = [groups.row_group(0).column(i) for i in range(groups.num_columns)]
+    return 4, max(c.data_page_offset for c in columns)
+
+
+@given(where=st.floats(0.0, 1.0, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_of_a_page_is_refused(
+    table: pa.Table, tmp_path_factory: pytest.TempPathFactory, where: float, bit: int
+) -> None:
+    path = tmp_path_factory.mktemp("damaged") / "a.parquet"
+    write_parquet(table, path, METADATA)
+    data = bytearray(path.read_bytes())
+    begin, end = pages_of(path)
+    data[begin + int(where * (end - begin))] ^= 1 << bit
+    path.write_bytes(data)
+    # Of a page's own header a bit may be without effect.
+    with contextlib.suppress(BadParquetError):
+        assert read_shard(path)[0].equals(table)
+    with contextlib.suppress(BadParquetError):
+        assert read_table(path, table.schema).equals(table)
+
+
+def test_what_a_stage_wrote_is_checked_as_a_shard_is(table: pa.Table, tmp_path: Path) -> None:
+    path = tmp_path / "best.parquet"
+    write_parquet(table, path, {})
+    assert read_table(path, table.schema).equals(table)
+    with pytest.raises(BadParquetError, match="other columns than it should"):
+        read_table(path, table.schema.remove(0))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(BadParquetError, match="truncated") as caught:
+        read_table(path, table.schema)
+    assert caught.value.path == path
+    path.write_bytes(flipped_in_a_page(whole))
+    for read in (lambda p: read_table(p, table.schema), check_table):
+        with pytest.raises(BadParquetError, match=r"cannot be read: .*CRC"):
+            read(path)
+
+
+def by_pyarrow(shard: Path) -> None:
+    pq.write_table(pq.ParquetFile(shard).read(), shard)
+
+
+def by_duckdb(shard: Path) -> None:
+    told = pq.read_metadata(shard).metadata[METADATA_KEY].decode().replace("'", "''")
+    duckdb.sql(
+        f"copy (select * from read_parquet('{shard}')) to '{shard}.new' "
+        f"(format parquet, kv_metadata {{{METADATA_KEY.decode()}: '{told}'}})"
+    )
+    Path(f"{shard}.new").replace(shard)
+
+
+@pytest.mark.parametrize("rewritten", [by_pyarrow, by_duckdb])
+def test_a_shard_that_another_program_wrote_anew_is_taken(
+    table: pa.Table, shard: Path, rewritten: Callable[[Path], None]
+) -> None:
+    before = shard.read_bytes()
+    rewritten(shard)
+    assert shard.read_bytes() != before
+    back, metadata = read_shard(shard)
+    assert back.cast(table.schema).equals(table)
+    assert metadata == {**METADATA, "schema_version": SCHEMA_VERSION}
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1PAR1", b"PAR1\0\0\0\0PAR1", b"x" * 999])
+def test_what_is_no_parquet_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "foreign.parquet"
+    path.write_bytes(content)
+    refused(path)
+
+
+def rewritten(table: pa.Table, path: Path, payload: bytes) -> Path:
+    pq.write_table(table.replace_schema_metadata({METADATA_KEY: payload}), path)
+    return path
+
+
+def test_other_schema_version_is_refused_with_both_versions(table: pa.Table, shard: Path) -> None:
+    payload = json.dumps({"schema_version": SCHEMA_VERSION + 1}).encode()
+    sentence = refused(rewritten(table, shard, payload))
+    assert f"version {SCHEMA_VERSION + 1}" in sentence
+    assert f"reads version {SCHEMA_VERSION}." in sentence
+
+
+def test_shards_of_other_columns_cells_or_programs_are_refused(
+    table: pa.Table, shard: Path
+) -> None:
+    write_parquet(table.drop_columns(["samples_s"]), shard, METADATA)
+    assert "other columns" in refused(shard)
+    write_parquet(pa.concat_tables([table, table.slice(0, 1)]), shard, METADATA)
+    assert "twice" in refused(shard)
+    pq.write_table(table, shard)
+    assert "carries no gpushmoo provenance" in refused(shard)
+
+
+WITHOUT_AXES = json.dumps({"schema_version": SCHEMA_VERSION}).encode()
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"{}", WITHOUT_AXES])
+def test_unreadable_provenance_is_refused(table: pa.Table, shard: Path, payload: bytes) -> None:
+    assert "provenance" in refused(rewritten(table, shard, payload))
+
+
+# Files with a sum
+
+CONTENT = {"fits": [{"unit": "µs", "value": 0.1}], "more": None}
+SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>\n'
+TEXT = b"All 48 cells ended as they may.\n"
+
+
+def written(folder: Path, name: str) -> Path:
+    path = folder / name
+    if path.suffix == ".json":
+        write_json(path, CONTENT)
+    else:
+        write_summed(path, SVG if path.suffix == ".svg" else TEXT)
+    return path
+
+
+def test_other_programs_read_what_carries_a_sum(tmp_path: Path) -> None:
+    path = written(tmp_path, "deep/params.json")
+    assert read_json(path) == CONTENT
+    told = json.loads(path.read_text())
+    assert len(told.pop("sha256")) == 64
+    assert told == CONTENT
+    assert ElementTree.parse(written(tmp_path, "a.svg")).getroot().tag.endswith("svg")
+    path = written(tmp_path, "verdict.txt")
+    assert path.read_bytes().startswith(TEXT)
+    assert read_summed(path) == TEXT
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.svg", "a.pdf", "a.txt"])
+def test_no_damage_is_passed_over(tmp_path: Path, name: str) -> None:
+    """Cut off at any length, any bit flipped, more at its end, another program's, or gone."""
+    path = written(tmp_path, name)
+    sound = path.read_bytes()
+    flipped = [
+        sound[:place] + bytes([sound[place] ^ 1 << place % 8]) + sound[place + 1 :]
+        for place in range(len(sound))
+    ]
+    cut = [sound[:length] for length in range(len(sound))]
+    foreign = [sound + b"\n", sound + sound, b"{}\n", b"[]", bytes(len(sound))]
+    for data in [*flipped, *cut, *foreign]:
+        path.write_bytes(data)
+        with pytest.raises(DamagedFileError, match=r"^'.*' is (empty|no longer)") as caught:
+            read_summed(path)
+        assert caught.value.files == (path,)
+    path.unlink()
+    with pytest.raises(DamagedFileError, match="No such file"):
+        read_summed(path)
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_is_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+    fsync, replace = os.fsync, os.replace
+
+    def watched_sync(descriptor: int) -> None:
+        fsync(descriptor)
+        done.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+
+    def watched_replace(own: Path, path: Path) -> None:
+        replace(own, path)
+        done.append(path)
+
+    monkeypatch.setattr(os, "fsync", watched_sync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    path = tmp_path / "ceiling.json"
+    write_whole(path, b"data")
+    own, *rest = done
+    assert own.name.startswith(".ceiling.json.")
+    assert rest == [path, tmp_path]
+
+
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    path = written(tmp_path, "a.json")
+
+    def full_disk(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, fails, full_disk)
+    with pytest.raises(OSError, match="No space"):
+        write_json(path, {"other": 1})
+    monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == [path]
+    assert read_json(path) == CONTENT
+
+
+def names_below(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def test_a_folder_goes_when_all_of_the_new_one_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "deep/dataset"
+    with replaced_folder(out) as fresh:
+        write_whole(fresh / "in/old", TEXT)
+    assert names_below(tmp_path) == {
+        *("deep", "deep/dataset", "deep/dataset/in", "deep/dataset/in/old")
+    }
+    synced = list[tuple[str, bool]]()
+    fsync = os.fsync
+
+    def watched_sync(descriptor: int) -> None:
+        fsync(descriptor)
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced.append((path.name, (out / "in/old").exists()))
+
+    with replaced_folder(out) as fresh:
+        (fresh / "in").mkdir()
+        (fresh / "in/new").write_bytes(TEXT)
+        monkeypatch.setattr(os, "fsync", watched_sync)
+    assert {("in", True), ("new", True)} < set(synced)
+    assert [name for name, old in synced if not old] == ["deep"]
+    assert names_below(out) == {"in", "in/new"}
+    assert list(out.parent.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("fails", ["filling", "fsync"])
+def test_a_folder_that_fails_leaves_the_old_one_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    out = tmp_path / "dataset"
+    with replaced_folder(out) as fresh:
+        write_whole(fresh / "old", TEXT)
+
+    def full_disk(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    def replace() -> None:
+        with replaced_folder(out) as fresh:
+            (fresh / "new").write_bytes(TEXT)
+            if fails == "filling":
+                full_disk()
+            monkeypatch.setattr(os, fails, full_disk)
+
+    with pytest.raises(OSError, match="No space"):
+        replace()
+    monkeypatch.undo()
+    assert names_below(tmp_path) == {"dataset", "dataset/old"}
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Path, Path], str]:
+    """What stands on the terminal when a job that writes to a log reads a damaged file."""
+    terminal = tmp_path / "terminal"
+
+    def read(log: Path, damaged: Path) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "dup2", lambda *_: None)
+            patch.setattr(
+                os, "dup", lambda _: os.open(terminal, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            )
+            with pytest.raises(SystemExit), job_log(log, end=sys.exit):
+                read_json(damaged)
+        return terminal.read_text().removeprefix("gpushmoo: ").strip()
+
+    return read
+
+
+def test_a_damaged_file_is_named_set_aside_and_to_be_made_anew(
+    tmp_path: Path, ended: Callable[[Path, Path], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, aside = (tmp_path / part / "ceiling.json" for part in ("summary", "quarantine/summary"))
+    write_whole(path, b"")
+    assert ended(tmp_path / "logs/best.log", path) == (
+        f"'{path}' is empty (damaged, or changed by another program). Set aside as '{aside}'; "
+        "start the run again to make it anew."
+    )
+    assert (aside.exists(), path.exists()) == (True, False)
+
+    def read_only(*_: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    path.write_bytes(b"")
+    monkeypatch.setattr("gpushmoo.storage.wholefile.shutil.move", read_only)
+    assert ended(tmp_path / "logs/best.log", path).endswith(
+        " Not set aside (Read-only file system): remove it and start the run again."
+    )
+    assert path.exists()
+
+
+# What is set aside
+
+
+def test_files_of_the_run_are_set_aside_and_others_stay(tmp_path: Path) -> None:
+    run, record = tmp_path / "run", tmp_path / "record" / "a.parquet"
+    bad = run / "cells" / "copy" / "float" / "a.parquet"
+    write_whole(record, b"recorded")
+    for number in range(3):
+        write_whole(bad, str(number).encode())
+        [moved] = set_aside([bad, record, run / "../record/a.parquet"], run)
+        assert moved.is_relative_to(run / "quarantine")
+        assert moved.read_text() == str(number)
+        assert not bad.exists()
+    assert record.read_text() == "recorded"
+    assert names_below(run / "quarantine/cells/copy/float") == {
+        *("a.parquet", "a-2.parquet", "a-3.parquet")
+    }
+    assert set_aside([bad], run) == []
+
+
+def test_a_run_may_be_given_relatively_and_through_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results").symlink_to("big")
+    (tmp_path / "big").mkdir()
+    monkeypatch.chdir(tmp_path)
+    run = Path("results/run")
+    write_whole(run / "a.json", TEXT)
+    assert set_aside([run / "a.json"], run) == [run / "quarantine/a.json"]
+    assert not (run / "a.json").exists()
+
+
+# Packed records
+
+PATHS = ("copy/float/0000-of-0001.parquet", "stream/double/0000-of-0001.parquet")
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """A folder of shards whose kernels have other axes; some cells could not be measured."""
+    folder = tmp_path / "shards"
+    block = {"block_x": [8, 64], "block_y": [4, 32]}
+    line = {"block_x": [64, 2048], "unroll": [1, 2], "passes": [1]}
+    write_shard(folder / PATHS[0], "copy2d_coalesced", "float", axes=block)
+    write_shard(folder / PATHS[1], "global_copy", "double", axes=line)
+    return folder
+
+
+@pytest.fixture
+def record(shards: Path, tmp_path: Path) -> Path:
+    """The same, packed."""
+    folder = tmp_path / "record"
+    shutil.copytree(shards, folder)
+    pack(folder)
+    return folder
+
+
+def test_a_packed_record_is_one_file_and_unpacks_to_its_shards(shards: Path, record: Path) -> None:
+    assert [p.name for p in record.glob("*") if p.is_dir()] == []
+    folder = unpacked(record)
+    for path in PATHS:
+        (own, told), (cells, metadata) = read_shard(folder / path), read_shard(shards / path)
+        assert told == metadata
+        assert set(cells["status"].to_pylist()) == {"ok", "too_many_threads"}
+        assert own.drop_columns("sampled_at_s").equals(cells.drop_columns("sampled_at_s"))
+        assert own["sampled_at_s"].to_pylist() == [[]] * len(cells)
+    verify(record, shards)
+    aggregate(sorted(folder.rglob("*.parquet")), shards / "dataset")
+
+
+def test_a_folder_within_a_record_is_found_and_others_are_left_alone(
+    shards: Path, record: Path
+) -> None:
+    assert unpacked(record / "copy/float").parent.parent == unpacked(record)
+    assert unpacked(shards / "copy") == shards / "copy"
+    assert unpacked(record / "nothing").exists() is False
+    with opened(record / "stream") as found:
+        assert (found.name, len(found.shards)) == ("stream", 1)
+    with pytest.raises(OpenedError, match="nothing' does not exist"), opened(record / "nothing"):
+        pass
+
+
+def test_a_record_is_unpacked_once_and_again_when_it_has_changed(
+    shards: Path, record: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = unpacked(record)
+    with monkeypatch.context() as patched:
+        patched.setattr("gpushmoo.storage.packed.unpack", None)
+        assert unpacked(record) == first
+    (shards / PATHS[1]).unlink()
+    pack(shards)
+    (shards / PACKED).replace(record / PACKED)
+    assert not (unpacked(record) / PATHS[1]).exists()
+    assert (first / PATHS[1]).exists()
+
+
+def test_a_damaged_record_leaves_nothing_behind(record: Path) -> None:
+    data = bytearray((record / PACKED).read_bytes())
+    data[len(data) // 4] ^= 1
+    (record / PACKED).write_bytes(data)
+    with pytest.raises(BadParquetError, match="cannot be read"):
+        unpacked(record)
+    assert not list(record.glob(".unpacked/*"))
+
+
+def test_what_does_not_follow_from_the_rest_is_kept(shards: Path, tmp_path: Path) -> None:
+    path = shards / PATHS[0]
+    cells, metadata = read_shard(path)
+    rows: list[dict[str, Any]] = cells.to_pylist()
+    one = next(row for row in rows if row["status"] == "ok")
+    one["bandwidth_gbs"] *= 1 + 1e-15
+    changed = pa.Table.from_pylist(rows, schema=cells.schema)
+    assert not changed.equals(cells)
+    write_parquet(changed, path, metadata)
+    pack(shards)
+    assert read_shard(unpacked(shards) / PATHS[0])[0]["bandwidth_gbs"].equals(
+        changed["bandwidth_gbs"]
+    )

@@ -592,7 +592,7 @@ def test_a_folder_within_a_record_is_found_and_others_are_left_alone(
     assert unpacked(shards / "copy") == shards / "copy"
     assert unpacked(record / "nothing").exists() is False
     with opened(record / "stream") as found:
-        assert (found.name, len(found.shards)) == ("stream", 1)
+        assert (found.name, found.shards) == ("stream", 1)
     with pytest.raises(OpenedError, match="nothing' does not exist"), opened(record / "nothing"):
         pass
 

@@ -28,24 +28,15 @@ class OpenedError(ValueError):
 class OpenedSet:
     """A data set and the name of its run.
 
-    `shards` are the files it was aggregated from here, empty if the data set existed; `plan` is the
-    run's, None for recorded data; `finished` says whether it is that of a finished run.
+    `finished` says whether it is that of a finished run. `plan` is that of a run that still goes
+    on, of which there are `shards` so far; None for all other data sets.
     """
 
     dataset: Path
     name: str
-    shards: tuple[Path, ...] = ()
-    plan: RunPlan | None = None
     finished: bool = False
-
-    @property
-    def partial(self) -> bool:
-        """Whether shards of the run are still to come."""
-        return (
-            bool(self.shards)
-            and self.plan is not None
-            and len(self.shards) < count_planned(self.plan)
-        )
+    plan: RunPlan | None = None
+    shards: int = 0
 
 
 @contextmanager
@@ -73,9 +64,8 @@ def opened(place: Path) -> Iterator[OpenedSet]:
         yield OpenedSet(rendered, name, finished=True)
         return
     shards, plan = _shards(place)
-    whole = plan is None or len(shards) == count_planned(plan)
-    finished = _finished(place) if whole else None
-    if finished is not None:
+    partial = plan is not None and len(shards) < count_planned(plan)
+    if not partial and (finished := _finished(place)) is not None:
         yield OpenedSet(finished, name, finished=True)
         return
     with TemporaryDirectory(prefix=f"{library}-") as folder:
@@ -84,7 +74,7 @@ def opened(place: Path) -> Iterator[OpenedSet]:
             aggregate(shards, dataset, plan=plan)
         except AggregateError as err:
             raise OpenedError(str(err)) from err
-        yield OpenedSet(dataset, name, tuple(shards), plan)
+        yield OpenedSet(dataset, name, plan=plan if partial else None, shards=len(shards))
 
 
 def _shards(place: Path) -> tuple[list[Path], RunPlan | None]:

@@ -104,7 +104,7 @@ def _opened(place: Path) -> Iterator[Source]:
 def _progress(found: OpenedSet) -> Unfinished | None:
     """How much is in: cells count once, whatever the repeats, as the page's cells do."""
     plan = found.plan
-    if plan is None or not found.partial:
+    if plan is None:
         return None
     spaces = [
         space_of(planned.shard_params(0, 1))
@@ -113,7 +113,7 @@ def _progress(found: OpenedSet) -> Unfinished | None:
     ]
     about = any(asks_the_device(spec) for space in spaces for spec in space.axes.values())
     cells = sum(space.planned_cells for space in spaces)
-    return Unfinished(len(found.shards), count_planned(plan), cells, about)
+    return Unfinished(found.shards, count_planned(plan), cells, about)
 
 
 PAGE = Path(__file__).resolve().parent / "page"

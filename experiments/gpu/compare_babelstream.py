@@ -36,7 +36,7 @@ from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.median import median_interval
 from gpushmoo.core.paths import ROOT
 from gpushmoo.core.space import Cell, enumerate_cells
-from gpushmoo.devices.base import Bound
+from gpushmoo.devices.base import PreparedLaunch
 from gpushmoo.devices.cuda.device import CudaDevice
 from gpushmoo.measuring.buffers import open_space
 from gpushmoo.workloads.loader import load_kernel
@@ -65,7 +65,7 @@ class Peer:
 
     gb: float
     best: Cell
-    bound: Mapping[str, Bound]
+    bound: Mapping[str, PreparedLaunch]
 
     def rates(self) -> Rates:
         """GB/s of the median sample of both launches."""
@@ -75,7 +75,7 @@ class Peer:
         return found
 
 
-def timed(bound: Bound, samples: int) -> list[float]:
+def timed(bound: PreparedLaunch, samples: int) -> list[float]:
     """Seconds of a launch, each the mean over a sample."""
     launches = max(1, round(SAMPLE_S / bound.sample(1)))
     return [bound.sample(launches) for _ in range(samples)]

@@ -36,7 +36,7 @@ from gpushmoo.core.paths import ROOT
 from gpushmoo.core.space import USUAL, Cell, Condition, Problem
 from gpushmoo.devices.base import Sample
 from gpushmoo.devices.cuda.device import CudaDevice
-from gpushmoo.devices.cuda.timing import CudaBound
+from gpushmoo.devices.cuda.timing import CudaLaunch
 from gpushmoo.measuring.rounds import launches_of_group
 from gpushmoo.workloads.loader import load_kernel
 
@@ -61,7 +61,7 @@ class Subject:
     """A launch ready to run; `launch_s` is what one takes, `host_s` what it takes the host."""
 
     cell: Cell
-    bound: CudaBound
+    bound: CudaLaunch
     launch_s: float
     host_s: float
 
@@ -118,7 +118,7 @@ def prepare(device: CudaDevice) -> list[Subject]:
     return found
 
 
-def host_seconds(device: CudaDevice, bound: CudaBound, launches: int = 50) -> float:
+def host_seconds(device: CudaDevice, bound: CudaLaunch, launches: int = 50) -> float:
     """What queueing a launch takes the host, on a stream that has room for all of them."""
     with device.stream:
         before = time.perf_counter()

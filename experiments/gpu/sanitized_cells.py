@@ -32,7 +32,7 @@ from gpushmoo.core.space import (
     expand_axis,
 )
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.buffers import Strays
+from gpushmoo.devices.buffers import OutOfBoundsWrites
 from gpushmoo.devices.cuda.device import CudaDevice
 from gpushmoo.devices.select import DeviceChoice, open_device
 from gpushmoo.measuring.buffers import open_space
@@ -97,7 +97,7 @@ def bare(device: CudaDevice) -> None:
 
     device.allocate = allocate  # type: ignore[method-assign]
     device.guard = lambda buffer: None  # type: ignore[method-assign]
-    device.strays = lambda buffers: [Strays(0, 0)] * len(buffers)  # type: ignore[method-assign]
+    device.strays = lambda buffers: [OutOfBoundsWrites(0, 0)] * len(buffers)  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -22,9 +22,9 @@ from gpushmoo.core.errors import (
 )
 from gpushmoo.core.space import USUAL, Cell, Condition, Problem, enumerate_cells
 from gpushmoo.devices.base import (
-    Bound,
     DeviceInfo,
-    Proven,
+    PreparedLaunch,
+    ProofResult,
     Reading,
     Sample,
     Witnesses,
@@ -32,7 +32,7 @@ from gpushmoo.devices.base import (
     each_or_error,
     prove_each,
 )
-from gpushmoo.devices.buffers import Strays, guard_word
+from gpushmoo.devices.buffers import OutOfBoundsWrites, guard_word
 from gpushmoo.measuring.builds import build_variants
 from gpushmoo.measuring.events import (
     CellRun,
@@ -224,10 +224,10 @@ class FakeDevice:
     def guard(self, buffer: npt.NDArray[np.uint32]) -> None:
         buffer.base[:ZONE] = buffer.base[-ZONE:] = guard_word(buffer.base.ctypes.data)
 
-    def strays(self, buffers: Sequence[npt.NDArray[np.uint32]]) -> list[Strays]:
+    def strays(self, buffers: Sequence[npt.NDArray[np.uint32]]) -> list[OutOfBoundsWrites]:
         self.alive()
         wrong = [b.base != guard_word(b.base.ctypes.data) for b in buffers]
-        return [Strays(int(w[:ZONE].sum()), int(w[-ZONE:].sum())) for w in wrong]
+        return [OutOfBoundsWrites(int(w[:ZONE].sum()), int(w[-ZONE:].sum())) for w in wrong]
 
     def checksums(self, buffers: Sequence[npt.NDArray[np.uint32]]) -> list[int]:
         self.alive()
@@ -247,10 +247,10 @@ class FakeDevice:
         self.alive()
         return int((buffer != expected).sum())
 
-    def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> FakeBound:
+    def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> FakeLaunch:
         self.alive()
         check_limits(launch, self.info)
-        bound = FakeBound(
+        bound = FakeLaunch(
             self, tag_of(launch), buffers["src"], buffers["dst"], launch.tiles == PROOF_TILES
         )
         bound.fault("bind")
@@ -259,7 +259,9 @@ class FakeDevice:
     def sample_all(self, samples: Sequence[Sample]) -> list[float | TypedError]:
         return each_or_error(Sample.take, samples)
 
-    def prove_all(self, proofs: Sequence[Bound], witnesses: Witnesses) -> list[Proven | TypedError]:
+    def prove_all(
+        self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
+    ) -> list[ProofResult | TypedError]:
         return prove_each(self, proofs, witnesses, self.clock)
 
     def bind_copy(self, source: Any, target: Any) -> FakeCopy:
@@ -315,7 +317,7 @@ class FakeCopy:
 
 
 @dataclass
-class FakeBound:
+class FakeLaunch:
     device: FakeDevice
     tag: Tag
     src: npt.NDArray[np.uint32]

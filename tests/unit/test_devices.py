@@ -24,7 +24,7 @@ from gpushmoo.core.errors import (
 )
 from gpushmoo.core.space import CONDITIONS, Cell, Condition, Problem, Residency, expand_axis
 from gpushmoo.devices.base import Device, DeviceInfo, Sample
-from gpushmoo.devices.buffers import Strays, zone_bytes
+from gpushmoo.devices.buffers import OutOfBoundsWrites, zone_bytes
 from gpushmoo.devices.select import DeviceChoice, resolve
 from gpushmoo.workloads.contract import BufferRef, Launch, ReducingWorkload
 from gpushmoo.workloads.loader import find_kernels, load_kernel
@@ -52,7 +52,7 @@ def test_buffers_keep_their_alignment_and_no_one_strayed_yet(device: Device, wor
     buffers = [device.allocate(4 * words), device.upload(np.zeros(words, np.uint32))]
     device.poison(buffers[0])
     device.bind_copy(buffers[1], buffers[0]).run()
-    assert device.strays(buffers) == [Strays(0, 0)] * 2
+    assert device.strays(buffers) == [OutOfBoundsWrites(0, 0)] * 2
     zone = zone_bytes(4 * words)
     assert zone % (2**21 if 4 * words >= 2**18 else 512) == 0
     assert min(4 * words, 2**24) <= zone <= 4 * words + 2**21
@@ -65,24 +65,24 @@ KERNEL void stray(GLOBAL unsigned *data, const SIZE at, const SIZE n)
 }
 """
 STRAYED = [
-    (0, 100, Strays(0, 0)),
-    (0, 101, Strays(0, 1)),
-    (100, 100, Strays(0, 100)),
-    (-1, 2, Strays(1, 0)),
-    (-100, 300, Strays(100, 100)),
+    (0, 100, OutOfBoundsWrites(0, 0)),
+    (0, 101, OutOfBoundsWrites(0, 1)),
+    (100, 100, OutOfBoundsWrites(0, 100)),
+    (-1, 2, OutOfBoundsWrites(1, 0)),
+    (-100, 300, OutOfBoundsWrites(100, 100)),
 ]
 
 
 @pytest.mark.parametrize(("at", "n", "found"), STRAYED)
 def test_words_written_around_a_buffer_are_counted_and_mended(
-    device: Device, tmp_path: Path, at: int, n: int, found: Strays
+    device: Device, tmp_path: Path, at: int, n: int, found: OutOfBoundsWrites
 ) -> None:
     launch = stray(device, tmp_path)
     buffer, other = device.upload(np.zeros(100, np.uint32)), device.allocate(400)
     launch(buffer, at, n)
-    assert device.strays([other, buffer]) == [Strays(0, 0), found]
+    assert device.strays([other, buffer]) == [OutOfBoundsWrites(0, 0), found]
     device.guard(buffer)
-    assert device.strays([buffer]) == [Strays(0, 0)]
+    assert device.strays([buffer]) == [OutOfBoundsWrites(0, 0)]
 
 
 def test_zones_of_two_buffers_are_not_alike(device: Device) -> None:
@@ -97,7 +97,7 @@ def test_zones_of_two_buffers_are_not_alike(device: Device) -> None:
 def test_a_whole_array_past_the_end_is_counted(device: Device, tmp_path: Path, words: int) -> None:
     buffer = device.upload(np.zeros(words, np.uint32))
     stray(device, tmp_path)(buffer, words, words)
-    assert device.strays([buffer]) == [Strays(0, words)]
+    assert device.strays([buffer]) == [OutOfBoundsWrites(0, words)]
 
 
 def stray(device: Device, folder: Path) -> Callable[[Any, int, int], None]:

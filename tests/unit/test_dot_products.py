@@ -413,7 +413,7 @@ def test_block_larger_than_the_kernels_room_is_never_launched(
 
 
 def test_library_takes_samples_of_several_calls_and_refuses_others(device: Device) -> None:
-    """No graph may hold them; see CudaLibraryBound."""
+    """No graph may hold them; see CudaLibraryCall."""
     with pytest.raises(LaunchRefusedError, match="'sort'"):
         device.bind_library(LibraryCall("sort", ("x", "y"), "dst", "float"), {})
     skip_without_library(device, "dot_cublas")

@@ -14,7 +14,7 @@ from gpushmoo.analysis.best import Advice, advice, best_table
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.schema import Status
 from gpushmoo.core.space import LAUNCH_KINDS, USUAL, Cell, Condition, Problem
-from gpushmoo.devices.cuda.timing import CudaBound, CudaLibraryBound, EventTimer
+from gpushmoo.devices.cuda.timing import CudaLaunch, CudaLibraryCall, EventTimer
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.rounds import (
     MAX_ISOLATED,
@@ -169,7 +169,7 @@ class _Timer(EventTimer):
         self.stream.log.append("flush")
 
 
-def timed(launches: int, met: Condition, bound: type[CudaBound] = CudaBound) -> list[str]:
+def timed(launches: int, met: Condition, bound: type[CudaLaunch] = CudaLaunch) -> list[str]:
     """What the CUDA backend asks of its stream for a second sample; the first captures graphs."""
     log: list[str] = []
     stream = _Stream(log)
@@ -220,10 +220,10 @@ def test_cuda_times_each_kind_as_it_is_described(
 
 def test_calls_of_a_library_are_queued_and_no_graph_holds_them() -> None:
     usual, stream = USUAL, Condition("warm", "stream")
-    assert timed(3, usual, CudaLibraryBound) == timed(3, stream, CudaLibraryBound)
-    assert timed(2, ISOLATED, CudaLibraryBound) == timed(2, ISOLATED)
+    assert timed(3, usual, CudaLibraryCall) == timed(3, stream, CudaLibraryCall)
+    assert timed(2, ISOLATED, CudaLibraryCall) == timed(2, ISOLATED)
     with pytest.raises(LaunchRefusedError, match="CuPy does not let a graph hold"):
-        timed(2, Condition("warm", "graph"), CudaLibraryBound)
+        timed(2, Condition("warm", "graph"), CudaLibraryCall)
 
 
 def test_an_isolated_sweep_on_this_machine_is_verified_and_never_competes(

@@ -52,8 +52,8 @@ class MadeUpProgram:
         return max(1, min(THREADS_PER_UNIT // threads, by_registers))
 
 
-class MadeUpBound:
-    """Something to queue; see `base.Bound`."""
+class MadeUpLaunch:
+    """Something to queue; see `base.PreparedLaunch`."""
 
     def __init__(self, device: MadeUpDevice, enqueue: Callable[[], None]) -> None:
         self._device, self._enqueue = device, enqueue
@@ -169,13 +169,13 @@ class MadeUpDevice(MadeUpMemory):
 
     def bind(
         self, program: MadeUpProgram, launch: Launch, buffers: Mapping[str, Any]
-    ) -> MadeUpBound:
+    ) -> MadeUpLaunch:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
         command = self._prepare(program, launch, buffers)
         return self._bound(lambda: self.queue.queue(command))
 
-    def _bound(self, enqueue: Callable[[], None]) -> MadeUpBound:
-        return MadeUpBound(self, enqueue)
+    def _bound(self, enqueue: Callable[[], None]) -> MadeUpLaunch:
+        return MadeUpLaunch(self, enqueue)
 
     def _queue_copy(self, source: Words, target: Words) -> None:
         self.queue.copy(target, source)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gpushmoo.core.errors import OutOfDeviceMemoryError
 from gpushmoo.devices.base import Device
-from gpushmoo.devices.buffers import STRIDE, Found, guard_word, zone_bytes
+from gpushmoo.devices.buffers import STRIDE, WordPairs, guard_word, zone_bytes
 
 Words = npt.NDArray[np.uint32]
 # Somebody else has the rest of what the device holds.
@@ -49,7 +49,7 @@ class MadeUpMemory(Device):
         for zone in _zones(buffer):
             zone[:] = _guard_word(buffer)
 
-    def _found(self, buffers: Sequence[Words], queue: Callable[[Any, Any], None]) -> Found:
+    def _found(self, buffers: Sequence[Words], queue: Callable[[Any, Any], None]) -> WordPairs:
         found = np.zeros((len(buffers), 2), np.uint32)
         for buffer, row in zip(buffers, found, strict=True):
             queue(buffer, row)

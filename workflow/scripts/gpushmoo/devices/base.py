@@ -21,7 +21,7 @@ from ..core.errors import DeviceLostError, LaunchRefusedError, TypedError
 from ..core.space import USUAL, Condition, Problem, Version
 from ..workloads.contract import Launch, LibraryCall
 from ..workloads.loader import KernelFolder
-from .buffers import STRIDE, Found, Image, Strays
+from .buffers import STRIDE, Image, OutOfBoundsWrites, WordPairs
 from .builds import BuildRequest, VersionBuild
 from .streams import FedInTurn, InTurn, Stream, StreamsInTurn
 
@@ -119,7 +119,7 @@ class Program(Protocol):
         """Registers per thread; None if unknown."""
 
 
-class Bound(Protocol):
+class PreparedLaunch(Protocol):
     """A launch bound to buffers, ready to run."""
 
     def run(self) -> None:
@@ -136,7 +136,7 @@ class Bound(Protocol):
 class Sample:
     """A sample to take: `launches` of `bound` under the condition `met`."""
 
-    bound: Bound
+    bound: PreparedLaunch
     launches: int
     met: Condition = USUAL
 
@@ -156,7 +156,7 @@ class Witnesses:
 
 
 @dataclass(frozen=True)
-class Proven:
+class ProofResult:
     """The result of a run on poisoned output: its seconds and the state of its witnesses.
 
     `wrong_words` of the output differ; `strays` belong to the guarded buffers, `sums` to the
@@ -165,7 +165,7 @@ class Proven:
 
     seconds: float
     wrong_words: int
-    strays: Sequence[Strays]
+    strays: Sequence[OutOfBoundsWrites]
     sums: Sequence[int]
 
 
@@ -215,7 +215,7 @@ class Device(ABC):
         """`words` of a buffer."""
 
     @abstractmethod
-    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
+    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
         """The two words for each buffer to which the kernels that `queue` queues for it add."""
 
     @abstractmethod
@@ -230,7 +230,7 @@ class Device(ABC):
     def queue_checksum(self, buffer: Any, found: Any) -> None:
         """Queue a kernel that adds a number for the content of `buffer` to a word."""
 
-    def strays(self, buffers: Sequence[Any]) -> list[Strays]:
+    def strays(self, buffers: Sequence[Any]) -> list[OutOfBoundsWrites]:
         """Words written around each of the buffers, none of them an image.
 
         One far word in STRIDE is read; if any stray is found, all words are counted.
@@ -240,9 +240,9 @@ class Device(ABC):
             for buffer, strays in zip(buffers, self._strays(buffers, STRIDE), strict=True)
         ]
 
-    def _strays(self, buffers: Sequence[Any], stride: int) -> list[Strays]:
+    def _strays(self, buffers: Sequence[Any], stride: int) -> list[OutOfBoundsWrites]:
         found = self._found(buffers, lambda buffer, row: self.queue_strays(buffer, row, stride))
-        return [Strays(int(before), int(past)) for before, past in found]
+        return [OutOfBoundsWrites(int(before), int(past)) for before, past in found]
 
     def checksums(self, buffers: Sequence[Any]) -> list[int]:
         """A 32-bit number for the content of each buffer; one changed word always changes it."""
@@ -318,17 +318,17 @@ class Device(ABC):
         return buffer.linear()
 
     @abstractmethod
-    def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> Bound:
+    def bind(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> PreparedLaunch:
         """Prepare a launch of a program that this device built.
 
         Raises LaunchRefusedError when the block or grid is over a limit.
         """
 
-    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> Bound:
+    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> PreparedLaunch:
         """Prepare a call of the vendor's library. Raises LaunchRefusedError where it has none."""
         raise LaunchRefusedError(f"There is no library that computes '{call.name}'.")
 
-    def bind_copy(self, source: Any, target: Any) -> Bound:
+    def bind_copy(self, source: Any, target: Any) -> PreparedLaunch:
         """The runtime's own device-to-device copy of a whole buffer: the peer of every kernel.
 
         One of the two, but not both, may be an image.
@@ -340,7 +340,7 @@ class Device(ABC):
         return self._bound(lambda: self._queue_copy(source, target))
 
     @abstractmethod
-    def _bound(self, enqueue: Callable[[], Any]) -> Bound:
+    def _bound(self, enqueue: Callable[[], Any]) -> PreparedLaunch:
         """A command that is ready to run and to be timed."""
 
     @abstractmethod
@@ -355,8 +355,8 @@ class Device(ABC):
         return each_or_error(Sample.take, samples)
 
     def prove_all(
-        self, proofs: Sequence[Bound], witnesses: Witnesses
-    ) -> Sequence[Proven | TypedError]:
+        self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
+    ) -> Sequence[ProofResult | TypedError]:
         """Run each proof once on poisoned output and look at the witnesses after it.
 
         In this order, if possible without waiting between them. The result or the error of each.
@@ -418,20 +418,20 @@ def each_or_error(act: Callable[[T], R], items: Iterable[T]) -> list[R | TypedEr
 
 def prove_each(
     device: Device,
-    proofs: Sequence[Bound],
+    proofs: Sequence[PreparedLaunch],
     witnesses: Witnesses,
     clock: Callable[[], float] = time.monotonic,
-) -> list[Proven | TypedError]:
+) -> list[ProofResult | TypedError]:
     """`Device.prove_all` one by one, for a backend that cannot queue them."""
 
-    def prove(proof: Bound) -> Proven:
+    def prove(proof: PreparedLaunch) -> ProofResult:
         device.poison(witnesses.output)
         before = clock()
         proof.run()
         seconds = clock() - before
         wrong = device.mismatches(witnesses.output, witnesses.expected)
         strays, sums = device.strays(witnesses.guarded), device.checksums(witnesses.inputs)
-        return Proven(seconds, wrong, strays, sums)
+        return ProofResult(seconds, wrong, strays, sums)
 
     return each_or_error(prove, proofs)
 

@@ -18,7 +18,7 @@ from ..core.errors import LaunchFailedError
 from ..workloads.contract import Argument, BufferRef, SurfaceRef, TextureRef
 
 # Two words of 32 bits for each of several buffers.
-Found = npt.NDArray[np.uint32]
+WordPairs = npt.NDArray[np.uint32]
 
 _SMALL, _PAGE, _PAGES = 2**18, 2**21, 8
 # All NEAR words next to a buffer are read; of the others one in STRIDE.
@@ -45,7 +45,7 @@ def zone_bytes(nbytes: int) -> int:
 
 
 @dataclass(frozen=True)
-class Strays:
+class OutOfBoundsWrites:
     """Words that were written in the zones before the beginning and past the end of a buffer."""
 
     before: int

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from ..core.dtypes import DTYPES
 from ..core.errors import OutOfDeviceMemoryError, TypedError, WorkloadError
 from ..core.space import Cell, Problem
-from ..devices.base import Bound, Device, Program, Witnesses
-from ..devices.buffers import Strays
+from ..devices.base import Device, PreparedLaunch, Program, Witnesses
+from ..devices.buffers import OutOfBoundsWrites
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
 from .host_pipeline import Feed, Pool
@@ -66,7 +66,9 @@ class BufferWatch:
             self._restore()
         return Verdict(wrong + words, "; ".join([*clauses, *more]) or None)
 
-    def said(self, strays: Sequence[Strays], sums: Sequence[int]) -> tuple[int, list[str]]:
+    def said(
+        self, strays: Sequence[OutOfBoundsWrites], sums: Sequence[int]
+    ) -> tuple[int, list[str]]:
         """The number of words written around buffers, and a clause for each fault."""
         words, clauses = 0, []
         for name, stray in zip(self.buffers, strays, strict=True):
@@ -119,13 +121,13 @@ class Space(ABC):
     """
 
     words = 1
-    copy: Bound
+    copy: PreparedLaunch
 
     @abstractmethod
-    def bind(self, program: Program, cell: Cell) -> Bound:
+    def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
         """The launch of `cell` that is timed. Raises as `Device.bind` does."""
 
-    def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
+    def bind_proof(self, program: Program, cell: Cell) -> PreparedLaunch | None:
         """The launch of `cell` that is verified, if it is not the one that is timed."""
         return None
 
@@ -134,10 +136,12 @@ class Space(ABC):
         """Overwrite the output with words that no verified output holds."""
 
     @abstractmethod
-    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+    def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
         """The faults of a run of `proof`, in the output or elsewhere."""
 
-    def prove_together(self, bounds: Sequence[Bound], compared: bool) -> Sequence[Judged] | None:
+    def prove_together(
+        self, bounds: Sequence[PreparedLaunch], compared: bool
+    ) -> Sequence[Judged] | None:
         """Run each on poisoned output; None if each must be verified by itself.
 
         The output is `compared`, or ignored. The list ends with the first run that wrote outside of
@@ -228,11 +232,11 @@ class Workspace(Space):
         for array, buffer in [*pairs, (expected, self._expected)]:
             self._device.bind_copy(self._device.upload(array), buffer).run()
 
-    def bind(self, program: Program, cell: Cell) -> Bound:
+    def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
         """The cell's launch on these buffers."""
         return self._device.bind(program, self._workload.launch(cell), self._buffers)
 
-    def bind_proof(self, program: Program, cell: Cell) -> Bound | None:
+    def bind_proof(self, program: Program, cell: Cell) -> PreparedLaunch | None:
         """The workload's proof if it is another launch."""
         if type(self._workload).proof is Workload.proof:
             return None
@@ -245,7 +249,7 @@ class Workspace(Space):
         """Overwrite the output with ones, a NaN in every float type."""
         self._device.poison(self._output)
 
-    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+    def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
         """Compared bit by bit, on the device."""
         wrong, clauses = self._device.mismatches(self._output, self._expected), []
         if wrong:
@@ -253,7 +257,7 @@ class Workspace(Space):
             clauses = [f"{wrong} of {self.words} words differ, {first}"]
         return self._watch.damage(wrong, clauses)
 
-    def prove_together(self, bounds: Sequence[Bound], compared: bool) -> list[Judged]:
+    def prove_together(self, bounds: Sequence[PreparedLaunch], compared: bool) -> list[Judged]:
         """Each compared bit by bit."""
         judged: list[Judged] = []
         guarded, inputs = self._watch.buffers.values(), self._watch.inputs.values()
@@ -327,7 +331,7 @@ class ReducedSpace(Space):
         for name, array in self._make().items():
             self._device.bind_copy(self._device.upload(array), self.buffers[name]).run()
 
-    def bind(self, program: Program, cell: Cell) -> Bound:
+    def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
         """The cell's launch, or the library's function, on these buffers."""
         call = self._workload.library(cell)
         if call is not None:
@@ -339,14 +343,14 @@ class ReducedSpace(Space):
         for buffer in self._written:
             self._device.poison(buffer)
 
-    def value(self, proof: Bound) -> float:
+    def value(self, proof: PreparedLaunch) -> float:
         """The number that a run of `proof` left."""
         with self._device.open_stream() as stream:
             stream.copy_out(self._result, self._written[0])
             stream.wait()
         return float(self._result[0])
 
-    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+    def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
         """Compared with what the order of summation explains."""
         message = self._workload.fault(self.value(proof), cell, self._known)
         faults = [] if message is None else [message]
@@ -375,7 +379,7 @@ class FedSpace(Space):
         pieces = cuts(n, COPY_STREAMS, 1, COPY_CHUNK)
         streams = 1 + max((p.stream for p in pieces), default=0)
         copied = Pipeline(streams, pieces, 0, n, n, True, StreamSetup.BEFORE)
-        self.copy: Bound = self._feed(None, copied, lambda _: 0.0, lambda *_: 0.0)
+        self.copy: PreparedLaunch = self._feed(None, copied, lambda _: 0.0, lambda *_: 0.0)
 
     def _feed(
         self,
@@ -400,12 +404,12 @@ class FedSpace(Space):
     def poison(self) -> None:
         """Do nothing: the proof allocates and poisons its own memory."""
 
-    def value(self, proof: Bound) -> float:
+    def value(self, proof: PreparedLaunch) -> float:
         """The number that a run of `proof` gave."""
         assert isinstance(proof, Feed)
         return proof.value
 
-    def verdict(self, cell: Cell, proof: Bound) -> Verdict:
+    def verdict(self, cell: Cell, proof: PreparedLaunch) -> Verdict:
         """Compared with what the order of summation explains."""
         message = self._workload.fault(self.value(proof), cell, self.known)
         return Verdict(0 if message is None else self.words, message)

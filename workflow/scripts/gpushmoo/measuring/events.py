@@ -17,7 +17,7 @@ from ..core.errors import (
 )
 from ..core.schema import Status
 from ..core.space import Cell, CellGroup, Condition, Problem
-from ..devices.base import Bound, DeviceInfo, Reading, Sample
+from ..devices.base import DeviceInfo, PreparedLaunch, Reading, Sample
 from ..search.planner import SearchVerdict
 from ..workloads.contract import Launch, Workload
 
@@ -48,8 +48,8 @@ class CellRun:
     launch: Launch
     resident_per_unit: int | None = None
     registers: int | None = None
-    bound: Bound | None = None
-    proof: Bound | None = None
+    bound: PreparedLaunch | None = None
+    proof: PreparedLaunch | None = None
     status: Status | None = None
     message: str | None = None
     launch_s: float | None = None

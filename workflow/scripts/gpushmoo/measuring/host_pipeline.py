@@ -93,7 +93,7 @@ class Pool:
 
 @dataclass
 class Feed:
-    """A pipeline bound to host arrays, timed by the host; see `devices.base.Bound`.
+    """A pipeline bound to host arrays, timed by the host; see `devices.base.PreparedLaunch`.
 
     `arrays` are flat inputs of one length and type. `host_part` computes the host's part of the
     result, `total` the result from the device's partial results and that. `value` is the last

@@ -12,7 +12,7 @@ from ..core.dtypes import DTYPES
 from ..core.errors import DeviceLostError, TypedError
 from ..core.schema import Status
 from ..core.space import Cell, CellGroup
-from ..devices.base import Bound, Device, Program, Sample, each_or_error
+from ..devices.base import Device, PreparedLaunch, Program, Sample, each_or_error
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .buffers import Space, Verdict
@@ -261,7 +261,7 @@ class CellSteps:
         elif took > slowest_s:
             self.end_slow(run, took)
 
-    def _poisoned_launch(self, proof: Bound, space: Space) -> float:
+    def _poisoned_launch(self, proof: PreparedLaunch, space: Space) -> float:
         """The seconds of a launch by the host's clock."""
         space.poison()
         before = self.clock()
@@ -289,11 +289,11 @@ class CellSteps:
                 self.emit(Timed(run.cell.key, seconds))
 
 
-def _proof(run: CellRun) -> Bound:
+def _proof(run: CellRun) -> PreparedLaunch:
     assert run.proof is not None
     return run.proof
 
 
-def _timed(run: CellRun) -> Bound:
+def _timed(run: CellRun) -> PreparedLaunch:
     assert run.bound is not None
     return run.bound

@@ -16,7 +16,7 @@ from .. import __version__
 from ..core.backends import BACKENDS
 from ..core.errors import DeviceLostError, TypedError
 from ..core.space import Cell, ChosenCell, Problem
-from ..devices.base import Bound, Device, Program
+from ..devices.base import Device, PreparedLaunch, Program
 from ..devices.select import open_for_job
 from ..measuring.buffers import Space, open_space
 from ..measuring.builds import Builds, build_versions
@@ -61,8 +61,8 @@ class ReadyCell:
     chosen: ChosenCell
     program: Program
     space: Space
-    bound: Bound
-    proof: Bound
+    bound: PreparedLaunch
+    proof: PreparedLaunch
 
     def fault(self) -> str | None:
         """A sentence on what is wrong with the output of a run on poisoned memory, or None."""

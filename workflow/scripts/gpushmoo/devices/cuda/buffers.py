@@ -12,7 +12,7 @@ from ...core.dtypes import DType
 from ...core.space import Problem
 from ...workloads.contract import TextureRef
 from ..base import Device
-from ..buffers import KERNELS, STRIDE, Found, Image, guard_word, zone_bytes
+from ..buffers import KERNELS, STRIDE, Image, WordPairs, guard_word, zone_bytes
 
 # CuPy's own reduction to a scalar runs in one block: half a second instead of milliseconds.
 _COMPARE = """
@@ -94,12 +94,12 @@ class CudaBuffers(Device):
                 self._launch(self._paint, (words, np.uint64(zone), word))
             self.stream.synchronize()
 
-    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
+    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
         with self.translated(), self.stream:
             counts = self.cupy.zeros((len(buffers), 2), dtype=np.uint32)
             for buffer, row in zip(buffers, counts, strict=True):
                 queue(buffer, row)
-            on_host: Found = counts.get()
+            on_host: WordPairs = counts.get()
             return on_host
 
     def _launch(self, kernel: Any, args: tuple[Any, ...]) -> None:

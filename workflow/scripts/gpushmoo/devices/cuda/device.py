@@ -22,8 +22,8 @@ from ...workloads.contract import (
     TextureRef,
 )
 from ..base import (
-    Bound,
-    Proven,
+    PreparedLaunch,
+    ProofResult,
     Reading,
     Sample,
     Witnesses,
@@ -31,14 +31,14 @@ from ..base import (
     each_or_error,
     image_refusal,
 )
-from ..buffers import Strays, check_sizes, named
+from ..buffers import OutOfBoundsWrites, check_sizes, named
 from ..builds import BuildRequest, VersionBuild, kernel_source, missing_entry
 from ..machine_code.cubins import build_options, cached_cubin, parameter_sizes, passed, stored_cubin
 from ..streams import FedInTurn
 from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
 from .runtime import Translate, architecture, describe, load_cupy, open_sensor
 from .streams import CudaInTurn, CudaStream, Enqueue
-from .timing import SPIN_SOURCE, CudaBound, CudaLibraryBound, EventTimer
+from .timing import SPIN_SOURCE, CudaLaunch, CudaLibraryCall, EventTimer
 
 # The backend's own kernels, which measure no bandwidth.
 _OWN_KERNELS = SPIN_SOURCE + SOURCE
@@ -158,12 +158,12 @@ class CudaDevice(CudaBuffers):
             image.copy_from(self.cupy.asarray(array))
             self.stream.synchronize()
 
-    def bind(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> CudaBound:
+    def bind(self, program: CudaProgram, launch: Launch, buffers: Mapping[str, Any]) -> CudaLaunch:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
         return self._bound(self._prepare(program, launch, buffers))
 
-    def _bound(self, enqueue: Enqueue) -> CudaBound:
-        return CudaBound(self.timer, enqueue)
+    def _bound(self, enqueue: Enqueue) -> CudaLaunch:
+        return CudaLaunch(self.timer, enqueue)
 
     def _queue_copy(self, source: Any, target: Any) -> None:
         """By cudaMemcpyAsync; an image's copies are its 2D form."""
@@ -206,10 +206,10 @@ class CudaDevice(CudaBuffers):
         if n_bytes > function.max_dynamic_shared_size_bytes:
             function.max_dynamic_shared_size_bytes = n_bytes
 
-    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> CudaBound:
+    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> CudaLaunch:
         """A function of cuBLAS. Raises LaunchRefusedError for another name."""
         with self.translated():
-            return CudaLibraryBound(self.timer, library_call(call, buffers))
+            return CudaLibraryCall(self.timer, library_call(call, buffers))
 
     def open_stream(self) -> CudaStream:
         """A stream that does not wait for the default one."""
@@ -231,7 +231,9 @@ class CudaDevice(CudaBuffers):
             return each_or_error(Sample.take, samples)
         return self.timer.time_all(samples)
 
-    def prove_all(self, proofs: Sequence[Bound], witnesses: Witnesses) -> list[Proven | TypedError]:
+    def prove_all(
+        self, proofs: Sequence[PreparedLaunch], witnesses: Witnesses
+    ) -> list[ProofResult | TypedError]:
         """All are queued behind each other; the witnesses of all are fetched at once."""
         output, guarded, inputs = witnesses.output, witnesses.guarded, witnesses.inputs
         words = output.linear() if isinstance(output, CudaImage) else output
@@ -254,11 +256,13 @@ class CudaDevice(CudaBuffers):
                 for i, buffer in enumerate(inputs):
                     self.queue_checksum(buffer, row[sums_at + i :])
 
-        def proven(start: Any, stop: Any, row: Sequence[int]) -> Proven:
+        def proven(start: Any, stop: Any, row: Sequence[int]) -> ProofResult:
             seconds = 1e-3 * float(self.cupy.cuda.get_elapsed_time(start, stop))
             around = row[2:sums_at]
-            strays = [Strays(*pair) for pair in zip(around[::2], around[1::2], strict=True)]
-            return Proven(seconds, row[0] + (row[1] << 32), strays, row[sums_at:end])
+            strays = [
+                OutOfBoundsWrites(*pair) for pair in zip(around[::2], around[1::2], strict=True)
+            ]
+            return ProofResult(seconds, row[0] + (row[1] << 32), strays, row[sums_at:end])
 
         with self.translated(), self.stream:
             found = self.cupy.zeros((len(proofs), end + end % 2), dtype=np.uint32)

@@ -167,7 +167,7 @@ class EventTimer:
         self._filler.data.memset_async(0x5A, self._filler.nbytes, self.stream)
 
 
-class CudaBound:
+class CudaLaunch:
     """A launch on one stream. A graph of several is captured once and replayed."""
 
     def __init__(self, timer: EventTimer, enqueue: Callable[[], None]) -> None:
@@ -224,7 +224,7 @@ class CudaBound:
         return self._graphs[launches]
 
 
-class CudaLibraryBound(CudaBound):
+class CudaLibraryCall(CudaLaunch):
     """Calls of a library, queued one by one: CuPy lets no graph capture them."""
 
     def steps(self, launches: int, met: Condition) -> Steps:
@@ -237,5 +237,5 @@ class CudaLibraryBound(CudaBound):
 
 def steps_of(sample: Sample) -> Steps:
     """How `sample`, of a bound of this backend, is taken."""
-    assert isinstance(sample.bound, CudaBound)
+    assert isinstance(sample.bound, CudaLaunch)
     return sample.bound.steps(sample.launches, sample.met)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ...core.dtypes import DType
 from ...core.space import Problem
 from ..base import Device
-from ..buffers import KERNELS, STRIDE, Found, Image, guard_word, zone_bytes
+from ..buffers import KERNELS, STRIDE, Image, WordPairs, guard_word, zone_bytes
 
 _COMPARE = """
 __kernel void compare(__global const uint *a, __global const uint *b, const ulong n,
@@ -95,7 +95,7 @@ class OpenCLBuffers(Device):
             for begin in (0, zone + buffer.size):
                 self._cl.enqueue_fill_buffer(self._queue, buffer.whole, value, begin, zone).wait()
 
-    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> Found:
+    def _found(self, buffers: Sequence[Any], queue: Callable[[Any, Any], None]) -> WordPairs:
         found = np.zeros((len(buffers), 2), np.uint32)
         flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
         with self.translated():

@@ -77,7 +77,7 @@ class OpenCLProgram:
         return None
 
 
-class OpenCLBound:
+class OpenCLLaunch:
     """A command that can be enqueued repeatedly."""
 
     def __init__(self, device: OpenCLDevice, enqueue: Callable[[], Any]) -> None:
@@ -285,13 +285,13 @@ class OpenCLDevice(OpenCLBuffers):
 
     def bind(
         self, program: OpenCLProgram, launch: Launch, buffers: Mapping[str, Any]
-    ) -> OpenCLBound:
+    ) -> OpenCLLaunch:
         """Prepare `launch`. Raises LaunchRefusedError or BuildError."""
         enqueue = self._prepare(program, launch, buffers)
         return self._bound(lambda: enqueue(self._queue))
 
-    def _bound(self, enqueue: Callable[[], Any]) -> OpenCLBound:
-        return OpenCLBound(self, enqueue)
+    def _bound(self, enqueue: Callable[[], Any]) -> OpenCLLaunch:
+        return OpenCLLaunch(self, enqueue)
 
     def _queue_copy(self, source: Any, target: Any) -> Any:
         return self._cl.enqueue_copy(self._queue, target, source)
@@ -353,7 +353,7 @@ class OpenCLDevice(OpenCLBuffers):
             case _:
                 return argument
 
-    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> OpenCLBound:
+    def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> OpenCLLaunch:
         """Raises LaunchRefusedError: OpenCL comes without such libraries."""
         raise LaunchRefusedError(f"OpenCL has no library that computes '{call.name}'.")
 

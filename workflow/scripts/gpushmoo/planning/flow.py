@@ -368,12 +368,19 @@ class Flow:
         return list({f.name: f for f in figures}.values())
 
     @property
+    def run_figures(self) -> dict[str, str]:
+        """The report's headings of figures of the run as a whole, by name; "" is a page of its own.
+
+        A rule makes each of them.
+        """
+        figures = (("energy", "", self.energy_files), ("history", "", self.config.earlier))
+        return {name: heading for name, heading, asked in figures if asked}
+
+    @property
     def figure_files(self) -> list[str]:
         """SVG files of all figures of the report: of measured cells, and the chapters'."""
         chapters = [name for c in self.config.chapters.values() for name in c.plan.figures]
-        own = (("energy", self.energy_files), ("history", self.config.earlier))
-        asked = [name for name, told in own if told]
-        names = [f.name for f in self.figures] + asked + chapters
+        names = [*(f.name for f in self.figures), *self.run_figures, *chapters]
         return [self.path("figures", f"{n}.svg") for n in names]
 
     def figure(self, wildcards: Any) -> FigureSpec:
@@ -410,6 +417,9 @@ class Flow:
         sections: dict[str, list[str]] = {}
         for figure in self.figures:
             sections.setdefault(figure.view.section(), []).append(f"{figure.name}.svg")
+        for name, heading in self.run_figures.items():
+            if heading:
+                sections.setdefault(heading, []).append(f"{name}.svg")
         return {
             "run": self.config["run"],
             "sections": sections,

@@ -275,4 +275,4 @@ def _first_figure(kernel: str | None, spec: Mapping[str, Any]) -> str | None:
     """The first figure of a kernel's views: maps and curves before those over its sizes."""
     shown = [n for title, names in spec["sections"].items() if title != CACHES for n in names]
     shown += spec["sections"].get(CACHES, [])
-    return next((name for name in shown if spec["figure_kernels"][name] == kernel), None)
+    return next((name for name in shown if spec["figure_kernels"].get(name) == kernel), None)

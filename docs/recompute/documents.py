@@ -55,7 +55,13 @@ def document(folder: str, claims: Claims) -> dict[str, Any]:
     told = told_by(folder)
 
     def words(references: list[Reference]) -> str:
-        return "; ".join(_checked(folder, reference, claims) for reference in references)
+        found = []
+        for reference in references:
+            try:
+                found.append(resolved(folder, reference))
+            except MissingError as err:
+                claims.hold(str(err), False)
+        return "; ".join(found)
 
     for row in told["answers"]:
         claims.hold(f"'{row['answer']}' is an answer.", row["answer"] in ANSWERS, row["item"])
@@ -80,14 +86,6 @@ def told_by(folder: str) -> Mapping[str, Any]:
     return told
 
 
-def _checked(folder: str, reference: Reference, claims: Claims) -> str:
-    try:
-        return resolved(folder, reference)
-    except MissingError as err:
-        claims.hold(str(err), False)
-        return ""
-
-
 def resolved(folder: str, reference: Reference) -> str:
     """How a page refers to it. Raises MissingError where it is not there."""
     kind, *more = reference
@@ -107,6 +105,7 @@ def _kernel(
 ) -> str:
     """A kernel of ours, and what of it; `source` are words of its CUDA source."""
     workload, parts = load_kernel(KERNELS / name).workload, [f"`{name}`"]
+    text = (KERNELS / name / "kernel.cu").read_text("utf-8") if source else ""
     for kind, wanted, there in (
         ("variant", variant, workload.variants),
         ("axis", axis, workload.axes),
@@ -114,13 +113,10 @@ def _kernel(
     ):
         _found(not wanted or wanted in there, wanted)
         parts += [f"{kind} `{wanted}`"] if wanted else []
-    if source:
-        text = (KERNELS / name / "kernel.cu").read_text("utf-8")
-        for word in source.split():
-            _found(re.search(rf"\b{word}\b", text) is not None, word)
-        words = joined(f"`{word}`" for word in source.split())
-        parts += [words]
-    return ", ".join(parts)
+    for word in source.split():
+        _found(re.search(rf"\b{word}\b", text) is not None, word)
+    words = joined(f"`{word}`" for word in source.split())
+    return ", ".join(filter(None, [*parts, words]))
 
 
 def _function(folder: str, name: str) -> str:
@@ -142,14 +138,8 @@ def _slip(folder: str, part: str) -> str:
 
 def _check(folder: str, part: str) -> str:
     """Rows of the report's table of numbers whose quantity begins so."""
-    rows = [quantity for quantity in _quantities() if quantity.startswith(part)]
-    _found(bool(rows), part)
+    _found(any(check.quantity.startswith(part) for check in recorded_checks()), part)
     return f"numbers, “{part}”"
-
-
-@cache
-def _quantities() -> tuple[str, ...]:
-    return tuple(check.quantity for check in recorded_checks())
 
 
 def _section(folder: str, heading: str, page: str) -> str:

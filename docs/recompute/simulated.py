@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -159,9 +160,10 @@ def _tiles(claims: Claims) -> dict[str, str]:
     }
 
 
-def recorded_checks() -> list[Check]:
+@cache
+def recorded_checks() -> tuple[Check, ...]:
     """The document's numbers beside ours, as recorded."""
-    return [Check(**row) for row in read_json(_recorded("checks"))["checks"]]
+    return tuple(Check(**row) for row in read_json(_recorded("checks"))["checks"])
 
 
 def _recorded(kind: str) -> Path:

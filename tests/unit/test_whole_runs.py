@@ -22,7 +22,7 @@ from dot_products.resident import ResidentSum
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import write_best
 from gpushmoo.analysis.ceiling import measure_ceiling
-from gpushmoo.analysis.run_quality import judge_dataset
+from gpushmoo.analysis.run_quality import COLUMNS, write_verdict
 from gpushmoo.core.schema import FAULTS
 from gpushmoo.core.space import Residency, count_cells, expand_axis
 from gpushmoo.figures.stage import draw_figure
@@ -195,5 +195,6 @@ def run_all(raw: Mapping[str, Any], cache: Path) -> Flow:
     built = (Path(flow.path("report.json")), Path(flow.path("report.pdf")))
     build_report(files, flow.report_params(Wildcards()), *built)
     verdict = Path(flow.path("summary", "verdict.txt"))
-    judge_dataset(dataset, verdict, False, flow.swept, terminal)
+    cells = read_cells(dataset, columns=COLUMNS)
+    write_verdict(cells, verdict, False, flow.swept, terminal)
     return flow

@@ -29,8 +29,6 @@ from gpushmoo.devices.machine_code.cubins import (
     passed,
 )
 from gpushmoo.devices.machine_code.sass import (
-    _access,
-    _entries,
     complaints,
     listing,
     parse,
@@ -132,21 +130,6 @@ def test_built_in_kernels_do_what_they_are_timed_for(
     expected = {entry: folder.workload.accesses(entry, dtype, variant) for entry in codes}
     assert any(expected.values()), "no entry is ever timed"
     assert [c for entry in codes for c in complaints(codes[entry], expected[entry])] == []
-
-
-@pytest.mark.parametrize(
-    ("variant", "full_tile"),
-    [pytest.param("published", "LSLSLSLS"), pytest.param("distinct", "LLLLSSSS")],
-)
-def test_distinct_pointers_let_a_thread_have_all_its_loads_in_flight(
-    variant: str, full_tile: str
-) -> None:
-    folder = next(f for f in FOLDERS if f.name == "copy2d_document")
-    text = listing(compiled(folder.path, options_of(folder, "float", variant), "sm_90"))
-    # The masked path at the array's edge comes first and is the same in both.
-    ways = [_access(instruction) for instruction in _entries(text)["copy_rows_8"]]
-    kinds = [way[1][0].upper() for way in ways if way and way[0] == "global"]
-    assert "".join(kinds) == "LSLSLS" + full_tile
 
 
 def test_a_given_value_costs_a_surface_a_load_of_a_constant_and_nothing_else() -> None:

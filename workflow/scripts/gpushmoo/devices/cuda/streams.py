@@ -99,19 +99,17 @@ _ALL_ONES = 0xFF
 class _Ready:
     """A piece: host address and bytes of each input, and a launch without device addresses.
 
-    `values` holds the arguments, eight bytes each, `pointers` their addresses. `inputs` are pairs
-    of a place in `values` and an index into `sources`; `results` are places of the partial results.
+    `geometry` is grid, block and shared memory. `values` holds the arguments, eight bytes each,
+    `pointers` their addresses. `slots` are pairs of a place in `values` and an index into the
+    device addresses of the inputs and of the partial results, in this order.
     """
 
     sources: tuple[tuple[int, int], ...]
     function: int
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared_bytes: int
-    values: np.ndarray[Any, np.dtype[np.uint64]]
-    pointers: np.ndarray[Any, np.dtype[np.uint64]]
-    inputs: tuple[tuple[int, int], ...]
-    results: tuple[int, ...]
+    geometry: tuple[int, ...]
+    values: npt.NDArray[np.uint64]
+    pointers: npt.NDArray[np.uint64]
+    slots: tuple[tuple[int, int], ...]
 
 
 class CudaInTurn:
@@ -163,13 +161,11 @@ class CudaInTurn:
                 if self._fed.poisoned:
                     runtime.memsetAsync(pointer, _ALL_ONES, nbytes, stream)
                 runtime.memcpyAsync(pointer, host, nbytes, runtime.memcpyHostToDevice, stream)
-            for place, i in piece.inputs:
-                piece.values[place] = room[i]
-            for place in piece.results:
-                piece.values[place] = results
+            addresses = [*room, results]
+            for place, i in piece.slots:
+                piece.values[place] = addresses[i]
             arguments = piece.pointers.ctypes.data
-            launch = (*piece.grid, *piece.block, piece.shared_bytes, stream, arguments, 0)
-            self._driver.launchKernel(piece.function, *launch)
+            self._driver.launchKernel(piece.function, *piece.geometry, stream, arguments, 0)
         finally:
             for pointer in room:
                 runtime.freeAsync(pointer, stream)
@@ -179,32 +175,22 @@ def _ready(piece: Piece, fed: FedInTurn, checked: Callable[[Any, Launch], Any]) 
     launch = piece.launch
     if launch is None:
         raise LaunchFailedError("a piece in turn has a launch, which this one lacks")
-    names, args = list(fed.arrays), passed(launch)
-    places = {i: a.name for i, a in enumerate(args) if isinstance(a, BufferRef)}
-    _refuse_unknown(places, names)
-    values = np.zeros(len(args), np.uint64)
-    for i, argument in enumerate(args):
-        if i not in places:
+    names, args = [*fed.arrays, "partials"], passed(launch)
+    values, slots = np.zeros(len(args), np.uint64), []
+    for place, argument in enumerate(args):
+        if not isinstance(argument, BufferRef):
             raw = np.asarray(argument).tobytes()
-            values[i : i + 1].view(np.uint8)[: len(raw)] = np.frombuffer(raw, np.uint8)
+            values[place : place + 1].view(np.uint8)[: len(raw)] = np.frombuffer(raw, np.uint8)
+        elif argument.name in names:
+            slots.append((place, names.index(argument.name)))
+        else:
+            raise LaunchFailedError(
+                f"an argument names the buffer '{argument.name}'; there are: {', '.join(names)}"
+            )
     step = np.uint64(values.itemsize)
     pointers = np.uint64(values.ctypes.data) + step * np.arange(len(values), dtype=np.uint64)
     parts = [array[piece.begin : piece.end] for array in fed.arrays.values()]
-    return _Ready(
-        tuple((part.ctypes.data, part.nbytes) for part in parts),
-        checked(fed.program, launch).kernel.ptr,
-        launch.grid,
-        launch.block,
-        launch.shared_bytes,
-        values,
-        pointers,
-        tuple((i, names.index(name)) for i, name in places.items() if name in names),
-        tuple(i for i, name in places.items() if name not in names),
-    )
-
-
-def _refuse_unknown(places: Mapping[int, str], names: list[str]) -> None:
-    for name in places.values():
-        if name not in (*names, "partials"):
-            there = ", ".join([*names, "partials"])
-            raise LaunchFailedError(f"an argument names the buffer '{name}'; there are: {there}")
+    sources = tuple((part.ctypes.data, part.nbytes) for part in parts)
+    function = checked(fed.program, launch).kernel.ptr
+    geometry = (*launch.grid, *launch.block, launch.shared_bytes)
+    return _Ready(sources, function, geometry, values, pointers, tuple(slots))

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from cells import cell
+from conftest import examples
 from gpushmoo.analysis.best import Advice, advice, best_table, place
 from gpushmoo.analysis.ceiling import CeilingRow
 from gpushmoo.report.findings import MOST, Finding, advice_findings, ranked
@@ -19,7 +20,7 @@ from gpushmoo.report.tables import (
     launch_words,
     thumbnail,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 MIB = 2**20
@@ -84,11 +85,13 @@ def test_the_largest_problem_stands_for_all_warm_where_it_was_swept_so() -> None
 def test_the_fastest_variant_is_told_and_types_apart() -> None:
     faster = group({(8, 8): 0.5, (4, 4): 1.0}, variant="w")
     double = group({(32, 8): 1.0, (4, 4): 2.0}, dtype="double")
-    found = advised(group(LARGE), faster, double)
+    failed = group({(8, 8): 0.1}).assign(status="wrong_result")
+    found = advised(group(LARGE), faster, double, failed)
     assert [(a.group["dtype"], a.group["variant"]) for a in found] == [
         ("double", "v"),
         ("float", "w"),
     ]
+    assert advised(group(LARGE).assign(status="timeout")) == []
 
 
 def test_costs_of_usual_blocks_are_those_of_the_cells() -> None:
@@ -124,13 +127,6 @@ def test_a_kernel_without_parameters_has_a_dash() -> None:
     assert advice_findings([found]) == []
 
 
-def test_failed_cells_are_no_advice() -> None:
-    failed = group({(8, 8): 0.1}).assign(status="wrong_result")
-    [found] = advised(group(LARGE), failed)
-    assert launch_words(found.cell, found.axes) == "16 × 16"
-    assert advised(group(LARGE).assign(status="timeout")) == []
-
-
 TIMES = st.dictionaries(
     st.tuples(st.sampled_from([4, 8, 16, 32]), st.sampled_from([1, 4, 8, 16])),
     st.floats(0.5, 4.0),
@@ -138,6 +134,7 @@ TIMES = st.dictionaries(
 )
 
 
+@settings(max_examples=examples(20))
 @given(TIMES, TIMES)
 def test_what_is_told_is_tied_and_costs_are_never_negative_by_more_than_the_tie(
     large: dict[tuple[int, int], float], small: dict[tuple[int, int], float]
@@ -207,11 +204,9 @@ def test_a_share_of_the_ceiling_that_is_none_is_a_dash_and_said_why() -> None:
     small = [group({(32, 8): 0.001}, side=1024)]
     assert "In memory" not in page_of(small, 1.0, False)["above_ceiling"]
     assert page_of(at(double=1.0, float=0.499), gbs, True)["above_ceiling"] == ""
-
-
-def test_without_a_ceiling_a_dash_needs_no_reason() -> None:
-    cells = at(float=1.0)
-    page = first_page(advised(*cells), cells[0], {"k": {"title": "K"}}, True)
+    # Without a ceiling a dash needs no reason.
+    [cells] = at(float=1.0)
+    page = first_page(advised(cells), cells, {"k": {"title": "K"}}, True)
     assert page["kernels"][0]["rows"][0]["share"] == "—"
     assert (page["has_ceiling"], page["above_ceiling"]) == (False, "")
 

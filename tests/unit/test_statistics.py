@@ -43,7 +43,6 @@ from gpushmoo.comparing.verdicts import (
     judged,
     paired_change,
 )
-from gpushmoo.core.median import median_interval
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import fdtri, polygamma
@@ -231,13 +230,10 @@ def test_clocks_that_show_no_difference_give_intervals_all_the_same() -> None:
     assert (whole > 0).all()
 
 
-@given(st.lists(st.floats(1.0, 1.5), min_size=6, max_size=40))
-def test_variance_of_a_median_follows_from_its_interval(samples: list[float]) -> None:
-    m = median_interval(samples)
-    found = variance_within(*(np.array([v]) for v in (m.low, m.high, m.coverage)))[0]
-    assert found >= 0.0
-    assert (found == 0.0) == (m.low == m.high)
-    assert variance_within(np.array([1.0]), np.array([1.0]), np.array([0.0])) == 0.0
+def test_variance_of_a_median_follows_from_its_interval() -> None:
+    ends, coverage = np.array([0.0196, 0.0196, 0.0]), np.array([0.95, 0.0, 0.95])
+    found = variance_within(np.exp(-ends), np.exp(ends), coverage)
+    assert found == pytest.approx([1e-4, 0.0, 0.0], rel=1e-3)
 
 
 # Changes between runs.

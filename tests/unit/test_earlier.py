@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from gpushmoo.core.python_digest import python_digest
 from gpushmoo.devices.base import identity
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.job import ShardTask, run_shard
+from gpushmoo.measuring.process import Workers
 from gpushmoo.measuring.shard_file import Earlier
 from gpushmoo.measuring.worker import refuse_misfits
 from gpushmoo.report.method import earlier_finding, earlier_words
@@ -37,7 +39,7 @@ class Run:
 
     def __init__(self, choice: DeviceChoice, root: Path, params: dict[str, Any]) -> None:
         self._choice, self.root, self.params = choice, root, params
-        self.terminal = io.StringIO()
+        self.terminal, self.workers = io.StringIO(), Workers(keep=True)
 
     def measure(
         self,
@@ -59,11 +61,18 @@ class Run:
         before = None if repeat == 1 else first
         # Its own: what another worker compiles at the same time may be other machine code, and
         # cells of other code are not taken over.
-        task = ShardTask(told, (1, 1), self.root / ".cache", before, earlier=earlier)
+        task = ShardTask(
+            told, (1, 1), self.root / ".cache", before, earlier=earlier, workers=self.workers
+        )
         run_shard(task, out, self.terminal)
         self.table, self.metadata = read_shard(out)
         assert fault_of(out, self.table, self.metadata, None) is None
         return self.table.to_pandas().set_index("cell_key")
+
+    def end(self) -> None:
+        """End the measuring processes, which stay from job to job."""
+        for worker in self.workers._kept.values():
+            worker.stop()
 
     @property
     def asked(self) -> int:
@@ -85,9 +94,13 @@ def run_in(folder: Path, choice: DeviceChoice) -> Run:
 
 
 @pytest.fixture
-def run(opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(
+    opencl_choice: DeviceChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Run]:
     monkeypatch.setenv("GPUSHMOO_LOCK_DIR", str(tmp_path / "locks"))
-    return run_in(tmp_path, opencl_choice)
+    made = run_in(tmp_path, opencl_choice)
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +108,9 @@ def original(opencl_choice: DeviceChoice, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("begun")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUSHMOO_LOCK_DIR", str(folder / "locks"))
-        run_in(folder / "run", opencl_choice).measure()
+        made = run_in(folder / "run", opencl_choice)
+        made.measure()
+        made.end()
     return folder / "run"
 
 

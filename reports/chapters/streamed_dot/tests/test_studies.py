@@ -15,12 +15,188 @@ from gpushmoo.chapters.contract import ChapterError, ChapterRun
 from gpushmoo.core.space import Cell, Problem
 from gpushmoo.planning.config import load_config
 from gpushmoo.planning.config_schema import ConfigError
+from gpushmoo.planning.flow import Flow
 from gpushmoo.storage.dataset import read_cells
 from gpushmoo.workloads.loader import KernelFolder, load_kernel
 from projects import Project
+from streamed_dot import ERRORS, RIVALS, STUDIES, TIMELINE, cell_of
 from streamed_dot.chapter import CHAPTER, MOST_TIMELINES, StreamedPlan
 from streamed_dot.timeline import COPY, KERNEL, read_timeline
 from workflow_fixtures import new_project
+
+
+def flow_of(raw: dict[str, Any], kernels: dict[str, Any]) -> Flow:
+    return Flow(raw | {"kernels": kernels}, ask_device=False)
+
+
+DOTS = {
+    "dot_streamed": {"sizes": [64]},
+    "dot_square": {"sizes": [64]},
+    "dot_host": {"sizes": [64]},
+    "dot_resident": {"sizes": [64]},
+}
+
+
+def plan_of(flow: Flow) -> StreamedPlan:
+    plan = flow.plan_of("streamed_dot")
+    assert isinstance(plan, StreamedPlan)
+    return plan
+
+
+def studies(flow: Flow) -> list[str]:
+    """Studies that the run has, measured here or recorded."""
+    return list(plan_of(flow).files) if "streamed_dot" in flow.config.chapters else []
+
+
+def study_params(flow: Flow, study: str) -> dict[str, Any]:
+    return plan_of(flow).study_params(study, flow.job_device)
+
+
+def drawn_studies(flow: Flow) -> list[str]:
+    """Studies that have a figure."""
+    names = [Path(f).stem for f in flow.figure_files]
+    return [name.removesuffix("-dot") for name in names if name.endswith("-dot")]
+
+
+def drawn_plots(flow: Flow) -> list[str]:
+    return [Path(f).stem for f in flow.figure_files if Path(f).name.startswith("dot-")]
+
+
+def test_a_run_of_streamed_dot_products_has_its_studies_and_their_figures(
+    raw_config: dict[str, Any],
+) -> None:
+    flow = flow_of(raw_config, DOTS)
+    assert studies(flow) == drawn_studies(flow) == [*STUDIES]
+    assert [plan_of(flow).files[s] for s in STUDIES] == [
+        "results/local/studies/timeline.parquet",
+        "results/local/studies/errors.parquet",
+        "results/local/studies/rivals.parquet",
+    ]
+
+
+def test_only_plots_of_kernels_that_are_swept_stand_beside_the_documents(
+    raw_config: dict[str, Any],
+) -> None:
+    products = ["dot-running_time", "dot-throughput"]
+    squares = [f"{name}_square" for name in products]
+    assert drawn_plots(flow_of(raw_config, DOTS)) == products + squares
+    # Without x · y the report has no page for them, and there are no studies.
+    for left_out, expected in (("dot_square", products), ("dot_streamed", [])):
+        flow = flow_of(raw_config, {n: spec for n, spec in DOTS.items() if n != left_out})
+        assert drawn_plots(flow) == expected
+        assert bool(studies(flow)) == bool(drawn_studies(flow)) == bool(expected)
+
+
+def test_a_study_is_left_out_by_null_and_where_its_cells_kernels_are_not_swept(
+    raw_config: dict[str, Any],
+) -> None:
+    asked = raw_config["chapters"]["streamed_dot"]
+    for left_out in STUDIES:
+        raw_config["chapters"]["streamed_dot"] = asked | {left_out: None}
+        flow = flow_of(raw_config, DOTS)
+        assert studies(flow) == drawn_studies(flow) == [s for s in STUDIES if s != left_out]
+    raw_config["chapters"]["streamed_dot"] = asked
+    for cell in asked["timeline"].values():
+        cell["kernel"] = "dot_square"
+    products = flow_of(raw_config, {name: DOTS[name] for name in ("dot_streamed", "dot_host")})
+    assert studies(products) == drawn_studies(products) == [ERRORS, RIVALS]
+    assert set(study_params(products, ERRORS)["folders"]) == {"dot_streamed", "dot_host"}
+
+
+@pytest.mark.parametrize("names", [None, [], [TIMELINE], [*STUDIES]])
+def test_recorded_studies_are_read_where_they_lie(
+    raw_config: dict[str, Any], tmp_path: Path, names: list[str] | None
+) -> None:
+    """None: no folder of studies is named."""
+    folder = tmp_path / "studies"
+    for file in (tmp_path / "cells/x", *(folder / name for name in names or ())):
+        file.parent.mkdir(exist_ok=True)
+        file.with_suffix(".parquet").touch()
+    folder.mkdir(exist_ok=True)
+    raw_config["chapters"]["streamed_dot"]["recorded"] = None if names is None else str(folder)
+    # A run that measures reads none.
+    assert studies(flow_of(raw_config, DOTS)) == [*STUDIES]
+    flow = flow_of(raw_config | {"dataset": str(tmp_path / "cells")}, DOTS)
+    assert studies(flow) == drawn_studies(flow) == (names or [])
+    for name in names or ():
+        assert Path(plan_of(flow).files[name]).resolve() == folder / f"{name}.parquet"
+
+
+def test_the_job_of_the_timelines_is_told_its_cells_and_their_kernels(
+    raw_config: dict[str, Any],
+) -> None:
+    raw_config |= {"device": 1, "backend": "cuda"}
+    flow = flow_of(raw_config, DOTS)
+    params = study_params(flow, TIMELINE)
+    cells = {name: cell_of(spec) for name, spec in params["cells"].items()}
+    assert {f"chapters.streamed_dot.timeline.{n}": c for n, c in cells.items()} == plan_of(
+        flow
+    ).cells
+    assert (params["device"], params["backend"], params["seed"]) == (1, "cuda", raw_config["seed"])
+    assert params["folders"] == {"dot_streamed": "kernels/dot_streamed"}
+    # The order of cells in the configuration changes nothing.
+    lines = raw_config["chapters"]["streamed_dot"]["timeline"]
+    raw_config["chapters"]["streamed_dot"]["timeline"] = dict(reversed(lines.items()))
+    again = study_params(flow_of(raw_config, DOTS), TIMELINE)
+    assert str(again) == str(params)
+
+
+def test_the_job_of_the_errors_is_told_its_data_and_every_dot_product(
+    raw_config: dict[str, Any],
+) -> None:
+    raw_config["backend"] = "opencl"
+    flow = flow_of(raw_config, {**DOTS, "copy2d_coalesced": {"sizes": [64]}})
+    params = study_params(flow, ERRORS)
+    assert set(params["folders"]) == set(DOTS)
+    asked = raw_config["chapters"]["streamed_dot"]["errors"]
+    assert params["study"] == asked
+    assert set(study_params(flow, RIVALS)["folders"]) == {"dot_streamed", "dot_square"}
+    for name in DOTS:
+        assert params["kernel_digests"][name] == flow.config.sweeps[name].folder.digest(".cl")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "concerned"),
+    [
+        ("seed", 3, [*STUDIES]),
+        ("device", 1, [*STUDIES]),
+        ("chapters.streamed_dot.errors.sizes", [64], [ERRORS]),
+        ("chapters.streamed_dot.errors.conditions", [], [ERRORS]),
+        ("chapters.streamed_dot.errors.condition_size", 64, [ERRORS]),
+        ("chapters.streamed_dot.rivals.lengths", [64], [RIVALS]),
+        ("chapters.streamed_dot.rivals.rounds", 7, [RIVALS]),
+        ("chapters.streamed_dot.timeline.one stream, at once.size", 64, [TIMELINE]),
+        ("chapters.streamed_dot.timeline.one stream, at once", None, [TIMELINE]),
+        ("measure.max_samples", 99, []),
+        ("chapters.streamed_dot.recorded", "nowhere", []),
+        ("strict", True, []),
+    ],
+)
+def test_what_a_study_depends_on_changes_its_job_and_nothing_else_does(
+    raw_config: dict[str, Any], path: str, value: Any, concerned: list[str]
+) -> None:
+    before = flow_of(raw_config, DOTS)
+    *parents, last = path.split(".")
+    place = raw_config
+    for name in parents:
+        place = place[name]
+    assert place[last] != value
+    place[last] = value
+    after = flow_of(raw_config, DOTS)
+    changed = [s for s in STUDIES if study_params(after, s) != study_params(before, s)]
+    assert changed == concerned
+
+
+@pytest.mark.parametrize("recorded", ["nowhere", "x" * 5000, "a{sweep}", "\0"])
+def test_recorded_studies_must_be_a_folder(
+    raw_config: dict[str, Any], recorded: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x.parquet").touch()
+    raw_config["chapters"]["streamed_dot"] = {"recorded": recorded}
+    with pytest.raises(ConfigError) as caught:
+        flow_of(raw_config | {"dataset": str(tmp_path)}, DOTS)
+    assert str(caught.value).startswith(f"chapters.streamed_dot.recorded: '{recorded}'")
+
 
 pytest_plugins = ("workflow_fixtures",)
 
@@ -122,12 +298,6 @@ def test_a_cell_that_cannot_be_traced_is_refused_by_a_clause_that_names_the_key(
 # In a configuration
 
 
-def plan_of(raw_config: dict[str, Any]) -> StreamedPlan:
-    plan = load_config(raw_config, ROOT).chapters["streamed_dot"].plan
-    assert isinstance(plan, StreamedPlan)
-    return plan
-
-
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
@@ -156,38 +326,6 @@ def test_a_fault_of_a_study_is_one_sentence_that_names_the_key(
     with pytest.raises(ConfigError) as caught:
         load_config(raw_config, ROOT)
     assert words in str(caught.value)
-
-
-def test_a_study_that_is_not_mentioned_or_whose_kernels_are_not_swept_is_left_out(
-    raw_config: dict[str, Any],
-) -> None:
-    del raw_config["chapters"]["streamed_dot"]["timeline"]
-    raw_config["chapters"]["streamed_dot"]["errors"]["conditions"] = []
-    plan = plan_of(raw_config)
-    assert list(plan.files) == ["errors", "rivals"]
-    assert plan.jobs["errors"]["study"]["conditions"] == []
-    raw_config["only"] = ["dot_host", "copy2d_coalesced"]
-    assert plan_of(raw_config) == StreamedPlan()
-
-
-def test_recorded_studies_are_looked_for_beside_a_recorded_dataset_only(
-    raw_config: dict[str, Any], tmp_path: Path
-) -> None:
-    options = raw_config["chapters"]["streamed_dot"]
-    options["recorded"] = "nowhere"
-    assert plan_of(raw_config).measured
-    (tmp_path / "x.parquet").touch()
-    raw_config["dataset"] = str(tmp_path)
-    for name in ("nowhere", str(tmp_path / "x.parquet")):
-        options["recorded"] = name
-        with pytest.raises(ConfigError, match=r"recorded: '.*' is not a folder"):
-            load_config(raw_config, ROOT)
-    options["recorded"] = str(tmp_path)
-    assert plan_of(raw_config).files == {}
-    (tmp_path / "errors.parquet").touch()
-    plan = plan_of(raw_config)
-    assert [Path(file).resolve() for file in plan.files.values()] == [tmp_path / "errors.parquet"]
-    assert (plan.measured, plan.cells) == ((), {})
 
 
 # A run
@@ -343,16 +481,3 @@ def test_changed_code_of_a_studys_figure_draws_it_anew_and_measures_nothing(
         "verdict": 1,
         "all": 1,
     }
-
-
-def test_a_run_that_asks_for_no_studies_has_none(project: Project) -> None:
-    none = project.write_config(
-        "none.yaml",
-        {
-            "run": "none",
-            "chapters": {"streamed_dot": {"timeline": None, "errors": None, "rivals": None}},
-        },
-    )
-    jobs = project.plan(config=("dots.yaml", none))
-    assert jobs["figure_dot"] == 4
-    assert {"study_dot", "figure_study"}.isdisjoint(jobs)

@@ -263,19 +263,6 @@ def test_derived_begins_are_those_of_an_engine_that_takes_one_at_a_time(
     assert [replace(s, begin_s=s.ready_s) for s in found] == spans
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 9)), max_size=8))
-def test_derived_begins_never_overlap_and_kernels_stay(drawn: list[tuple[bool, int, int]]) -> None:
-    spans = [
-        Span(0, i, COPY if copy else KERNEL, None, 0, ready, ready, ready + length)
-        for i, (copy, ready, length) in enumerate(drawn)
-    ]
-    found = after_each_other(spans)
-    assert [s for s in found if s.what == KERNEL] == [s for s in spans if s.what == KERNEL]
-    copies = sorted((s for s in found if s.what == COPY), key=lambda s: (s.end_s, s.begin_s))
-    assert all(s.ready_s <= s.begin_s <= s.end_s for s in copies)
-    assert all(a.end_s <= b.begin_s for a, b in itertools.pairwise(copies))
-
-
 # What overlaps
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5)), max_size=8)
@@ -407,15 +394,8 @@ def test_every_time_line_is_readable(which: str, drawn: list[Figure], tmp_path: 
     for ax, (case, shown) in zip(figure.axes, traces.items(), strict=True):
         assert ax.get_title(loc="left").startswith(f"{case}: ")
         streams = len({s.stream for s in shown.spans})
-        step = 1 if streams <= 8 else 8
-        assert list(ax.get_yticks()) == list(range(0, streams, step))
-        bottom, top = ax.get_ylim()
-        assert top < 0 <= streams - 1 < bottom
-        low, high = ax.get_xlim()
-        assert low == 0
-        assert high >= 1e3 * shown.total_s
-        (ended,) = (line for line in ax.lines if line.get_linestyle() == "--")
-        assert ended.get_xdata()[0] == pytest.approx(1e3 * shown.total_s)
+        assert list(ax.get_yticks()) == list(range(0, streams, 1 if streams <= 8 else 8))
+        assert ax.get_xlim()[1] >= 1e3 * shown.total_s
     waits = any(s.begin_s > s.ready_s for t in traces.values() for s in t.spans)
     assert ("waits for the copy engine" in legend_of(figure)) == waits
 

@@ -47,6 +47,7 @@ from tesla_c1060.simulation.reference import (
     simulate,
 )
 from test_machine import C1060
+from test_reference import cases, charts
 
 FLOAT, DOUBLE = (TileCopy.square(C1060, 256, size) for size in (4, 8))
 COPIES, READS = Chart(writes=True), Chart()
@@ -168,26 +169,15 @@ def test_short_pieces_are_drawn_as_one() -> None:
 # --- transfers of small machines -----------------------------------------------------------
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Machine, TileCopy, int, Chart, Assumptions]:
-    half_warps = draw(st.integers(1, 5))
-    machine = replace(
-        C1060,
-        n_sm=draw(st.integers(1, 3)),
-        max_threads_per_sm=16 * half_warps * draw(st.integers(1, 2)),
-    )
-    load = TileCopy(draw(st.integers(1, 10)), half_warps, 64 * draw(st.integers(1, 2)))
-    beat = Fraction(draw(st.integers(1, 12)), 4)
-    durations = Assumptions(draw(st.integers(1, 6)), draw(st.integers(0, 25)), beat)
-    chart = Chart(writes=draw(st.booleans()), slotted=draw(st.booleans()))
-    return machine, load, draw(st.integers(1, 9)), chart, durations
+Case = tuple[Machine, TileCopy, int, Assumptions]
 
 
-@given(cases())
+@given(cases(), charts, st.integers(1, 12))
 def test_transfers_never_overlap_and_end_with_their_bars(
-    case: tuple[Machine, TileCopy, int, Chart, Assumptions],
+    case: Case, chart: Chart, quarters: int
 ) -> None:
-    machine, load, blocks, chart, durations = case
+    machine, load, blocks, durations = case
+    durations = replace(durations, beat_cycles=Fraction(quarters, 4))
     found = charted.__wrapped__(machine, load, blocks, chart=chart, assumptions=durations)
     waits = [e for e in found.run.events if e.phase in ("read", "store")]
     assert len(found.transfers) == len(waits) == load.n_tiles * load.half_warps * (1 + chart.writes)
@@ -207,10 +197,8 @@ def test_transfers_never_overlap_and_end_with_their_bars(
 
 
 @given(cases(), st.integers(0, 200))
-def test_every_half_warp_is_in_one_queue(
-    case: tuple[Machine, TileCopy, int, Chart, Assumptions], time: int
-) -> None:
-    machine, load, _, _, durations = case
+def test_every_half_warp_is_in_one_queue(case: Case, time: int) -> None:
+    machine, load, _, durations = case
     bars = charted.__wrapped__(machine, load, 1, assumptions=durations).bars()
     found = queues_at(bars, time, load.half_warps)
     running = () if found.running is None else (found.running,)

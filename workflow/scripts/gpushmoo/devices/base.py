@@ -283,8 +283,16 @@ class Device(ABC):
         """Wait for all commands."""
 
     def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
-        """Why the device has no image of so many texels of this type; None when it has."""
-        return image_refusal(self.info, problem)
+        """Why the device has no image of so many texels of this type; None if it has."""
+        if self.info.max_image is None:
+            return "the device has no images"
+        width, height = self.info.max_image
+        if problem.width <= width and problem.height <= height:
+            return None
+        return (
+            f"an image of {problem.height} x {problem.width} texels is too large; the device takes "
+            f"{height} x {width}"
+        )
 
     def allocate_image(self, problem: Problem, dtype: DType) -> Any:
         """An image of undefined content. Raises LaunchRefusedError or OutOfDeviceMemoryError."""
@@ -434,19 +442,6 @@ def prove_each(
         return ProofResult(seconds, wrong, strays, sums)
 
     return each_or_error(prove, proofs)
-
-
-def image_refusal(info: DeviceInfo, problem: Problem) -> str | None:
-    """Why an image of so many texels is too large, of whatever type; None if it fits."""
-    if info.max_image is None:
-        return "the device has no images"
-    width, height = info.max_image
-    if problem.width > width or problem.height > height:
-        return (
-            f"an image of {problem.height} x {problem.width} texels is too large; the device takes "
-            f"{height} x {width}"
-        )
-    return None
 
 
 def check_limits(launch: Launch, info: DeviceInfo) -> None:

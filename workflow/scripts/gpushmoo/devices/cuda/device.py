@@ -29,7 +29,6 @@ from ..base import (
     Witnesses,
     check_limits,
     each_or_error,
-    image_refusal,
 )
 from ..buffers import OutOfBoundsWrites, check_sizes, named
 from ..builds import BuildRequest, VersionBuild, kernel_source, missing_entry
@@ -148,7 +147,7 @@ class CudaDevice(CudaBuffers):
 
     def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
         """Why there is no such image: its type, or its size."""
-        return format_refusal(dtype) or image_refusal(self.info, problem)
+        return format_refusal(dtype) or super().image_refusal(problem, dtype)
 
     def _new_image(self, problem: Problem, dtype: DType) -> CudaImage:
         return CudaImage(self.cupy, self.stream, problem, dtype)

@@ -31,7 +31,7 @@ from ...workloads.contract import (
     SurfaceRef,
     TextureRef,
 )
-from ..base import check_limits, flush_bytes, image_refusal
+from ..base import check_limits, flush_bytes
 from ..buffers import check_count, named
 from ..builds import BuildRequest, VersionBuild, missing_entry
 from ..streams import Mark
@@ -272,7 +272,7 @@ class OpenCLDevice(OpenCLBuffers):
 
     def image_refusal(self, problem: Problem, dtype: DType) -> str | None:
         """No images at all, the size, or the type."""
-        refusal = image_refusal(self.info, problem)
+        refusal = super().image_refusal(problem, dtype)
         return refusal or format_refusal(self._cl, self._context, dtype)
 
     def _new_image(self, problem: Problem, dtype: DType) -> OpenCLImage:

@@ -34,12 +34,6 @@ class DeviceChoice:
     cache: Path
 
 
-def choice_of(params: Mapping[str, Any], cache: Path) -> DeviceChoice:
-    """The device in a job's parameters; the first one for ``device: all``."""
-    index = 0 if params["device"] == "all" else int(params["device"])
-    return DeviceChoice(params["backend"], index, params["opencl_runtime"], cache)
-
-
 def open_device(choice: DeviceChoice) -> Device:
     """Open the chosen device in this process. Raises NoDeviceError; never falls back."""
     backend = BACKENDS[choice.backend]
@@ -59,8 +53,8 @@ def open_for_job(
     ``device: all`` the candidates are all devices of a backend that lists them unopened, else the
     first device: OpenCL's runtimes may show one CPU under several names. Raises NoDeviceError.
     """
-    choice = choice_of(params, cache)
-    wanted = None if params["device"] == "all" else choice.index
+    wanted = None if params["device"] == "all" else int(params["device"])
+    choice = DeviceChoice(params["backend"], wanted or 0, params["opencl_runtime"], cache)
     listed = functions_of(BACKENDS[choice.backend]).list_devices(wanted)
     if listed is not None:
         return open_device(replace(choice, index=lock(listed)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -206,9 +206,20 @@ class CudaDevice(CudaBuffers):
             function.max_dynamic_shared_size_bytes = n_bytes
 
     def bind_library(self, call: LibraryCall, buffers: Mapping[str, Any]) -> CudaLaunch:
-        """A function of cuBLAS. Raises LaunchRefusedError for another name."""
+        """A function of cuBLAS: ``dot`` is cublasSdot or cublasDdot.
+
+        `cupy.dot` would store the products first: twice the traffic. Raises LaunchRefusedError for
+        another name.
+        """
+        if call.name != "dot":
+            raise LaunchRefusedError(f"cuBLAS has no function '{call.name}'.")
+        from cupy import cublas
+
+        scalar = DTYPES[call.dtype].scalar
         with self.translated():
-            return CudaLibraryCall(self.timer, library_call(call, buffers))
+            x, y = (buffers[name].view(scalar) for name in call.inputs)
+            out = buffers[call.output].view(scalar).reshape(())
+        return CudaLibraryCall(self.timer, lambda: cublas.dot(x, y, out=out))
 
     def open_stream(self) -> CudaStream:
         """A stream that does not wait for the default one."""
@@ -282,19 +293,3 @@ class CudaDevice(CudaBuffers):
     def energy_mj(self) -> int | None:
         """NVML's counter, of GPUs since Volta."""
         return self._sensor.energy_mj() if self._sensor is not None else None
-
-
-def library_call(call: LibraryCall, buffers: Mapping[str, Any]) -> Callable[[], None]:
-    """Queues `call` on the current stream.
-
-    ``dot`` is cublasSdot or cublasDdot. `cupy.dot` would store the products first: twice the
-    traffic. Raises LaunchRefusedError for another name.
-    """
-    if call.name != "dot":
-        raise LaunchRefusedError(f"cuBLAS has no function '{call.name}'.")
-    from cupy import cublas
-
-    scalar = DTYPES[call.dtype].scalar
-    x, y = (buffers[name].view(scalar) for name in call.inputs)
-    out = buffers[call.output].view(scalar).reshape(())
-    return lambda: cublas.dot(x, y, out=out)

@@ -7,7 +7,7 @@ the report as well. A choice says what it costs where it is not tied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,6 @@ from ..analysis.fastest import axes_of
 from ..core.errors import UserError
 from ..core.schema import GROUP, Status
 from ..core.space import CACHE_STATES, LAUNCH_KINDS
-from ..storage.dataset import SAMPLES
 
 # Columns that are exported for a launch.
 NUMBERS = (
@@ -82,10 +81,6 @@ class ExportGroup:
     def contest(self) -> Contest[Point]:
         """The same for `analysis.best`."""
         return Contest({p: float(row["median_s"]) for p, row in self.ok.items()}, self.tied)
-
-    def without_samples(self) -> ExportGroup:
-        """The same, a hundredth as large."""
-        return replace(self, cells=self.cells.drop(columns=list(SAMPLES)))
 
     @property
     def problem(self) -> str:

@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from .. import __version__
 from ..analysis.opened import OpenedError, opened
 from ..analysis.run_quality import dataset_provenance
 from ..core.run_plan import PLAN_FILE
-from ..storage.dataset import partitions, read_cells
+from ..storage.dataset import SAMPLES, partitions, read_cells
 from ..storage.store import BadParquetError
 from ..storage.wholefile import replaced_folder, write_json, write_whole
 from .choices import TARGET, Choice, ExportError, ExportGroup, choices, groups_of
@@ -103,7 +103,8 @@ def _fill(folder: Path, dataset: Path, run: str, formats: Sequence[str]) -> list
                 if not is_whole(group):
                     partial[_NOT_WHOLE.format(group.name)] = None
             if group.ok:
-                can_win.append(group.without_samples())
+                # The samples are most of a group, and no choice needs them.
+                can_win.append(replace(group, cells=group.cells.drop(columns=list(SAMPLES))))
             else:
                 counts = sorted(Counter(group.cells["status"]).items())
                 statuses = ", ".join(f"{count} {status}" for status, count in counts)

@@ -67,7 +67,6 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         [f"kernels.{COPY}: 51 cells; a run may have 50:"],
     ),
     "lists of ranges": (axes([{**ALL, "step": s} for s in range(1, 2000)]), ["cells"]),
-    "waves of blocks": (axes([{"to_resident": 16, "points": 100_000}] * 5000), ["cells"]),
     "two sweeps to be told apart": (
         {**sweeps(2, sizes=[64], axes={"block_x": ALL})},
         ["kernels.s0: 4,294,967,296 of the run's 8,589,934,592 cells"],

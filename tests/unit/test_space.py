@@ -10,17 +10,18 @@ import pandas as pd
 import pytest
 from conftest import ROOT, record
 from gpushmoo.core.space import (
+    CACHE_STATES,
     CONDITIONS,
+    LAUNCH_KINDS,
     Cell,
     Problem,
     Residency,
-    count_cells,
+    ShardSpace,
     enumerate_cells,
     expand_axis,
     first_repeat_of,
     shard_count,
     shard_name,
-    shard_rounds,
 )
 from gpushmoo.workloads.loader import load_kernel
 from hypothesis import given
@@ -85,7 +86,7 @@ def test_grid_of_block_shapes_has_the_counts_of_the_second_document(
     side = expand_axis({"from": 4, "to": 64, "step": step}, H200)
     axes = {"block_x": side, "block_y": side}
     cells = enumerate_cells(workload.name, "float", ["element"], [Problem(1024, 1024)], axes)
-    assert len(cells) == count_cells(axes, 1, 1) == grid
+    assert len(cells) == grid
     assert sum(workload.launch(c).threads <= 1024 for c in cells) == valid
 
 
@@ -124,7 +125,7 @@ def test_key_tells_apart_everything_that_a_cell_is_but_the_order_of_parameters()
 @given(x=VALUES, y=VALUES)
 def test_grid_is_complete_and_its_keys_are_distinct(x: list[int], y: list[int]) -> None:
     cells = cells_of(x, y, ("v", "w"))
-    assert len({c.key for c in cells}) == len(cells) == count_cells({"x": x, "y": y}, 2, 2)
+    assert len({c.key for c in cells}) == len(cells) == 4 * len(x) * len(y)
     assert {(c["x"], c["y"]) for c in cells} == {(i, j) for i in x for j in y}
     with pytest.raises(KeyError):
         cells[0]["z"]
@@ -139,7 +140,8 @@ PROBLEMS = st.lists(
 def test_cells_that_are_compared_are_measured_by_one_shard(
     problems: list[Problem], shards: int
 ) -> None:
-    parts = [shard_rounds(problems, CONDITIONS, i, shards) for i in range(shards)]
+    space = ("float", ["v"], problems, CACHE_STATES, {})
+    parts = [ShardSpace(*space, i, shards, LAUNCH_KINDS).rounds for i in range(shards)]
     whole = [(p, met) for p in problems for met in CONDITIONS]
     assert sorted(pair for part in parts for pair in part) == sorted(whole)
     counts = [len(part) for part in parts if part]

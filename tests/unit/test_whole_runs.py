@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import tempfile
 from collections.abc import Mapping
 from contextlib import chdir
@@ -24,7 +25,7 @@ from gpushmoo.analysis.best import write_best
 from gpushmoo.analysis.ceiling import measure_ceiling
 from gpushmoo.analysis.run_quality import COLUMNS, write_verdict
 from gpushmoo.core.schema import FAULTS
-from gpushmoo.core.space import Residency, count_cells, expand_axis
+from gpushmoo.core.space import Residency, expand_axis
 from gpushmoo.figures.stage import draw_figure
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.planning.config import load_config
@@ -144,8 +145,8 @@ def test_a_configuration_is_refused_at_once_or_runs_to_its_report(
     cells = flushed = 0
     for s in taken.sweeps.values():
         # About: axes that ask the device are of one with two units.
-        grids = {axis: expand_axis(spec, Residency(2, 1)) for axis, spec in s.axes.items()}
-        each = count_cells(grids, len(s.problems), len(s.variants), 1) * len(s.dtypes)
+        grids = (expand_axis(spec, Residency(2, 1)) for spec in s.axes.values())
+        each = math.prod(map(len, (*grids, s.problems, s.variants, s.dtypes)))
         cells += each * len(s.cache_states)
         flushed += each * ("flushed" in s.cache_states)
     assume(cells <= MOST_CELLS)

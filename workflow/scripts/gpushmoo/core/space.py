@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -196,16 +197,8 @@ def asks_the_device(spec: Any) -> bool:
 
 
 def most_values(spec: Any, residency: Residency) -> int:
-    """How many values `expand_axis` finds at most, without finding them.
-
-    It finds as many, but for those that stand in several parts of the specification.
-    """
-    if isinstance(spec, Mapping) and "to_resident" in spec:
-        rounds = _last_resident(float(spec["to_resident"]), residency) // residency.units
-        return int(spec["points"]) + 2 * rounds
-    if isinstance(spec, int | Mapping):
-        return sum(map(len, _parts(spec, residency)))
-    return sum(most_values(part, residency) for part in spec)
+    """Number of values of `expand_axis`, where those in several parts count in each."""
+    return sum(map(len, _parts(spec, residency)))
 
 
 def _parts(spec: Any, residency: Residency) -> Iterator[Sequence[int]]:
@@ -222,34 +215,19 @@ def _parts(spec: Any, residency: Residency) -> Iterator[Sequence[int]]:
             yield from _parts(part, residency)
 
 
-def _last_resident(factor: float, residency: Residency) -> int:
-    """The blocks of so many full waves."""
-    return max(1, round(factor * residency.blocks))
-
-
 def _resident_values(factor: float, points: int, residency: Residency) -> Iterator[int]:
     """`points` even steps up to `factor` full waves, and both sides of every occupancy step.
 
     Where a further multiprocessor round or a second wave begins (k·units and k·units + 1), the
     curve may jump; a grid that misses the two sides of a jump cannot show it.
     """
-    last = _last_resident(factor, residency)
+    last = max(1, round(factor * residency.blocks))
     for i in range(1, points + 1):
         yield max(1, round(i * last / points))
     for full in range(residency.units, last + 1, residency.units):
         yield full
         if full < last:
             yield full + 1
-
-
-def count_cells(
-    axes: Mapping[str, Sequence[int]], problems: int, variants: int, met: int = 1
-) -> int:
-    """Number of grid points of one kernel and dtype under so many conditions, the `met` ones."""
-    n = problems * variants * met
-    for values in axes.values():
-        n *= len(values)
-    return n
 
 
 def enumerate_cells(
@@ -284,18 +262,6 @@ def shard_count(cells: int, cells_per_shard: int, rounds: int) -> int:
     return min(n, rounds)
 
 
-def shard_rounds(
-    problems: Sequence[Problem], met: Sequence[Condition], index: int, shards: int
-) -> list[tuple[Problem, Condition]]:
-    """Problems and conditions that shard `index` of a sweep over all of these measures.
-
-    Cells of one problem and condition, all variants, are measured by one process in the same
-    rounds, since they are compared. Large problems, which take longest, are dealt out first.
-    """
-    order = sorted(set(problems), key=lambda p: (-p.height * p.width, p))
-    return [(p, condition) for p in order for condition in met][index::shards]
-
-
 def shard_name(index: int, count: int, repeat: int) -> str:
     """Name of a shard's file without its suffix; those of repeats after the first say so."""
     name = f"{index:04d}-of-{count:04d}"
@@ -325,16 +291,21 @@ class ShardSpace:
 
     @property
     def rounds(self) -> list[tuple[Problem, Condition]]:
-        """Problems and conditions of this part."""
+        """Problems and conditions of this part.
+
+        Cells of one problem and condition, all variants, are measured by one process in the same
+        rounds, since they are compared. Large problems, which take longest, are dealt out first.
+        """
         met = conditions(self.cache_states, self.launch_kinds)
-        return shard_rounds(self.problems, met, self.index, self.count)
+        order = sorted(set(self.problems), key=lambda p: (-p.height * p.width, p))
+        return [(p, condition) for p in order for condition in met][self.index :: self.count]
 
     @property
     def planned_cells(self) -> int:
         """Cells of all parts; an estimate where values depend on the device."""
-        axes = {name: expand_axis(spec, TYPICAL) for name, spec in self.axes.items()}
-        met = len(self.cache_states) * len(self.launch_kinds)
-        return count_cells(axes, len(self.problems), len(self.variants), met)
+        axes = (expand_axis(spec, TYPICAL) for spec in self.axes.values())
+        others = (self.problems, self.variants, self.cache_states, self.launch_kinds)
+        return math.prod(map(len, (*axes, *others)))
 
     def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
         """The cells of `kernel` in this part, where the axes have these values."""

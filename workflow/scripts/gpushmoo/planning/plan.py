@@ -11,7 +11,7 @@ from typing import Any
 from ..core.backends import source_suffix
 from ..core.paths import ROOT
 from ..core.run_plan import RunPlan, SweepPlan
-from ..core.space import LAUNCH_KINDS, TYPICAL, count_cells, expand_axis, shard_count, shard_name
+from ..core.space import LAUNCH_KINDS, TYPICAL, expand_axis, shard_count, shard_name
 from ..search.planner import SearchMode
 from .config import RunConfig
 from .config_schema import ConfigError
@@ -66,8 +66,8 @@ def plan_shards(config: RunConfig) -> list[ShardJob]:
 
 def _shards(sweep: SweepConfig, config: RunConfig) -> int:
     """Number of shards of each dtype."""
-    axes = {a: expand_axis(spec, TYPICAL) for a, spec in sweep.axes.items()}
-    cells = count_cells(axes, len(sweep.problems), len(sweep.variants), len(sweep.met))
+    axes = (expand_axis(spec, TYPICAL) for spec in sweep.axes.values())
+    cells = math.prod(map(len, (*axes, sweep.problems, sweep.variants, sweep.met)))
     cells = math.ceil(cells * MEASURED.get(config.measure["search"]["mode"], 1.0))
     rounds = len(set(sweep.problems)) * len(sweep.met)
     return shard_count(cells, config["measure"]["cells_per_shard"], rounds)

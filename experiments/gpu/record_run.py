@@ -56,7 +56,7 @@ def planned(name: str, backend: str = "cuda", **own: Any) -> dict[str, Any]:
     from gpushmoo.core.backends import AUTO, BACKENDS
     from gpushmoo.core.paths import ROOT
     from gpushmoo.devices.select import DeviceChoice, resolve
-    from gpushmoo.planning.config import default_config, load_config
+    from gpushmoo.planning.config import default_config, load_config, merged
     from gpushmoo.planning.plan import build_params, plan_shards, run_plan
 
     file = Path(name) if name.endswith(".yaml") else ROOT / f"config/{name}.yaml"
@@ -65,7 +65,8 @@ def planned(name: str, backend: str = "cuda", **own: Any) -> dict[str, Any]:
     if BACKENDS[backend].runtimes:
         runtime = resolve(DeviceChoice(backend, 0, AUTO, Path(gettempdir())))[0].runtime
     own = {**own, "backend": backend}
-    config = load_config(merged(merged(default_config(), given), own), ROOT, Path(gettempdir()))
+    whole = merged(merged(default_config(), given, file.parent), own, Path())
+    config = load_config(whole, ROOT, Path(gettempdir()))
     plan = run_plan(config, backend, runtime)
     where = {"device": config["device"], "opencl_runtime": runtime, "cuda_arch": None}
     builds = [
@@ -84,15 +85,6 @@ def planned(name: str, backend: str = "cuda", **own: Any) -> dict[str, Any]:
         for s in plan_shards(config)
     ]
     return {"run": Path(name).stem, "builds": builds, "shards": shards}
-
-
-def merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """`base` with the values of `own`, as Snakemake puts configuration files together."""
-    both = dict(base)
-    for key, value in own.items():
-        inner = isinstance(value, dict) and isinstance(base.get(key), dict)
-        both[key] = merged(base[key], value) if inner else value
-    return both
 
 
 def measure(plans: list[dict[str, Any]], out: Path, limit_s: float) -> None:

@@ -21,7 +21,7 @@ from gpushmoo.core.errors import NoDeviceError
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.interactive import measure
 from gpushmoo.interactive.shell import main
-from gpushmoo.planning.config import load_config, located
+from gpushmoo.planning.config import load_config, merged
 from gpushmoo.storage.dataset import read_cells
 from matplotlib.figure import Figure
 
@@ -96,9 +96,7 @@ def test_what_is_kept_is_admitted_as_a_recorded_data_set(
     aggregate(sorted(kept.rglob("*.parquet")), tmp_path / "dataset")
     pd.testing.assert_frame_equal(read_cells(tmp_path / "dataset"), swept.cells)
     own = yaml.safe_load((kept / "report.yaml").read_text(encoding="utf-8"))
-    own["kernels"] |= raw_config["kernels"]
-    own["kernel_folders"] = located(own["kernel_folders"], kept, None)
-    config = load_config({**raw_config, **own}, ROOT)
+    config = load_config(merged(raw_config, own, kept), ROOT)
     assert config.dataset == kept
     # A run of the kernel itself, whose report stays.
     assert config["run"] != "mine"

@@ -12,7 +12,7 @@ from gpushmoo.core.errors import WorkloadError
 from gpushmoo.core.space import Cell, Problem, ShardSpace, Version
 from gpushmoo.devices.building import failure_sentences
 from gpushmoo.measuring.events import planned
-from gpushmoo.planning.config import default_config, load_config, with_whole_axes
+from gpushmoo.planning.config import default_config, load_config, merged
 from gpushmoo.planning.config_schema import ConfigError
 from gpushmoo.planning.plan import build_params
 from gpushmoo.planning.sweeps import duration
@@ -202,15 +202,17 @@ def test_a_build_job_is_told_the_values(turned: KernelFolder) -> None:
     ]
 
 
-def test_a_range_in_a_users_file_takes_nothing_from_the_one_that_it_replaces() -> None:
-    """Snakemake merges mappings key by key: the default's step would stay."""
-    first = {"kernels": {"k": {"axes": {"x": {"from": 4, "to": 64, "step": 4}, "y": 1}}}}
-    later = {"kernels": {"k": {"axes": {"x": {"from": 1, "to": 8}}}, "none": None}}
-    merged = {"kernels": {"k": {"axes": {"x": {"from": 1, "to": 8, "step": 4}, "y": 1}}}}
-    axes = with_whole_axes(merged, [first, later])["kernels"]["k"]["axes"]
-    assert axes == {"x": {"from": 1, "to": 8}, "y": 1}
-    for odd in ({"kernels": 3}, {"kernels": {"k": [1]}}, {"kernels": {"k": {"axes": 1}}}):
-        assert with_whole_axes(odd, [odd]) == odd
+def test_a_file_is_merged_by_keys_but_for_axes_and_its_folders_begin_where_it_lies() -> None:
+    base = {"kernels": {"k": {"axes": {"x": {"from": 4, "to": 64, "step": 4}, "y": 1}}}, "run": "a"}
+    part = {"kernels": {"k": {"axes": {"x": {"from": 1, "to": 8}}}, "none": None}}
+    both = merged(base, {**part, "kernel_folders": [".", "/b"]}, Path("/a"))
+    assert both == {
+        "kernels": {"k": {"axes": {"x": {"from": 1, "to": 8}, "y": 1}}, "none": None},
+        "run": "a",
+        "kernel_folders": ["/a/.", "/b"],
+    }
+    for odd in ({"kernels": 3}, {"kernel_folders": 3}, {"kernel_folders": [3]}):
+        assert merged(base, odd, Path("/a")) == {**base, **odd}
 
 
 def test_what_many_versions_have_in_common_is_said_once() -> None:

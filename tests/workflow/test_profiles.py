@@ -6,7 +6,6 @@ import functools
 import re
 
 import pytest
-from conftest import ROOT
 from projects import Outcome, Project
 from workflow_fixtures import new_project
 
@@ -70,14 +69,6 @@ def test_inside_an_allocation_jobs_are_planned_as_on_any_host(bare: Project) -> 
     outcome = dry_run(bare, "slurm-allocation", "opencl")
     assert outcome.status == 0, outcome.text
     assert len(resources_of(outcome, "measure")) == 4
-
-
-@pytest.mark.parametrize("folder", sorted(p.parent.name for p in ROOT.glob("profiles/*/*.yaml")))
-def test_every_value_has_its_reason_above_it(folder: str) -> None:
-    lines = (ROOT / "profiles" / folder / "config.yaml").read_text().splitlines()
-    for before, line in zip(["", *lines], lines, strict=False):
-        if line and not line.startswith((" ", "#")):
-            assert before.startswith("#") or before == "", f"{folder}: {line}"
 
 
 def test_a_study_that_is_asked_for_is_planned_with_a_gpu_of_its_own(bare: Project) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -268,41 +267,25 @@ def refuse_without_otava(otava: str | None) -> None:
         raise ConfigError(f"otava: {err}") from err
 
 
-# A part of the configuration that was given, and the folder that its relative paths refer to.
-Part = tuple[Mapping[str, Any], Path]
+def merged(
+    base: Mapping[str, Any], part: Mapping[str, Any], folder: Path, parent: str = ""
+) -> dict[str, Any]:
+    """`base` with the values of `part`, which a file in `folder` gives, over it.
 
-
-def last_said(parts: Sequence[Part], key: str) -> tuple[Any, Path]:
-    """The last word on `key`, and the folder of what said it; None where nothing did."""
-    said = ((part[key], folder) for part, folder in reversed(parts) if key in part)
-    return next(said, (None, Path()))
-
-
-def located(said: Any, folder: Path, merged: Any) -> Any:
-    """The folders that were said, from `folder` on; what is no list of texts stays as `merged`."""
-    if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
-        return merged
-    return [os.path.join(folder, name) for name in said]
-
-
-def with_whole_axes(merged: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The configuration with every axis as the last of the `given` ones says it.
-
-    Merged key by key, a range would keep the step of the one that it is to replace.
+    Mappings are merged key by key, but not an axis: a range would keep the step of the one that it
+    replaces. Relative `kernel_folders` and `chapter_folders` begin at `folder`.
     """
-    axes = {
-        (sweep, axis): spec
-        for config in given
-        for sweep, asked in _mapping(config.get("kernels")).items()
-        for axis, spec in _mapping(_mapping(asked).get("axes")).items()
-    }
-    whole = copy.deepcopy(merged)
-    for (sweep, axis), spec in axes.items():
-        if axis in _mapping(_mapping(_mapping(whole["kernels"]).get(sweep)).get("axes")):
-            whole["kernels"][sweep]["axes"][axis] = spec
-    return whole
+    both = dict(base)
+    for key, value in part.items():
+        inner = base.get(key)
+        names = value if isinstance(value, list) else []
+        if isinstance(value, Mapping) and isinstance(inner, Mapping) and parent != "axes":
+            both[key] = merged(inner, value, folder, key)
+        elif not parent and key in _FOLDERS and all(isinstance(name, str) for name in names):
+            both[key] = [os.path.join(folder, name) for name in names] if names else value
+        else:
+            both[key] = value
+    return both
 
 
-def _mapping(value: Any) -> Mapping[Any, Any]:
-    """`value` if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
+_FOLDERS = ("kernel_folders", "chapter_folders")

@@ -13,7 +13,6 @@ from typing import Any
 from ..core.backends import AUTO, BACKENDS, Backend, source_suffix
 from ..core.paths import RESULTS, ROOT, cache_folder
 from ..core.run_plan import PLAN_FILE, RunPlan
-from ..devices.base import DeviceInfo
 from ..devices.select import DeviceChoice, resolve
 from ..storage.packed import unpacked
 from ..studies.counters import sampled_kernels
@@ -53,7 +52,6 @@ class Flow:
         self.config: RunConfig = load_config(raw, ROOT, results)
         self.shards: list[ShardJob] = [] if self.config.dataset else plan_shards(self.config)
         self.results = self.config.results
-        self._info: DeviceInfo | None = None
         self.choice = DeviceChoice(
             self.config["backend"],
             0 if self.config["device"] == "all" else int(self.config["device"]),
@@ -63,8 +61,8 @@ class Flow:
         if self.config.device_memory is not None:
             check_memory(self.config, self.config.device_memory, self.config.device_memory)
         elif ask_device and self.config["backend"] == AUTO and self.measures:
-            self.choice, self._info = resolve(self.choice)
-            check_memory(self.config, self._info.global_memory, self._info.max_allocation)
+            self.choice, info = resolve(self.choice)
+            check_memory(self.config, info.global_memory, info.max_allocation)
             refuse_kinds(self.config.sweeps, self.choice.backend)
 
     @property

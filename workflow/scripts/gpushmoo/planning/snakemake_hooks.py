@@ -22,7 +22,6 @@ from typing import Any
 from snakemake.common.configfile import load_configfile
 from snakemake.path_modifier import PathModifier
 from snakemake.settings.types import DeploymentMethod, Quietness
-from snakemake.utils import update_config
 
 from ..core.backends import AUTO, BACKENDS
 from ..core.errors import NoDeviceError
@@ -34,7 +33,7 @@ from ..devices.select import probe
 from ..measuring.client import ADDRESS
 from ..storage.store import BadParquetError, check_table, is_whole, open_shard
 from ..storage.wholefile import DamagedFileError, read_summed, write_json
-from .config import Part, default_config, last_said, located, refuse_without_otava, with_whole_axes
+from .config import default_config, merged, refuse_without_otava
 from .config_schema import ConfigError
 from .digest import code_digest, keep_read_code, module_digest
 from .flow import MEASURING, Flow
@@ -49,14 +48,11 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
     Only the process that the user started asks a device, and not for `snakemake --lint`. Raises
     ValueError with one sentence.
     """
-    parts = _given(config, workflow)
-    # `--config strict=true` arrives as a text.
-    words = {k: _YAML_WORDS.get(v, v) if isinstance(v, str) else v for k, v in config.items()}
     plain = default_config()
-    update_config(plain, words)
-    for key in ("kernel_folders", "chapter_folders"):
-        plain[key] = located(*last_said(parts, key), plain[key])
-    plain = with_whole_axes(plain, [part for part, _ in parts])
+    for part, folder in _given(config, workflow):
+        # `--config strict=true` arrives as a text.
+        words = {k: _YAML_WORDS.get(v, v) if isinstance(v, str) else v for k, v in part.items()}
+        plain = merged(plain, words, folder)
     shown = plain["dataset"] is not None or plain["before"] is not None
     asks = plain["backend"] == AUTO and not shown
     if asks and _plans_jobs(workflow) and _on_cluster(workflow):
@@ -76,8 +72,8 @@ def load_flow(config: Mapping[str, Any], workflow: Any) -> Flow:
     return flow
 
 
-def _given(config: Mapping[str, Any], workflow: Any) -> list[Part]:
-    """The parts of the configuration without the defaults; the last one wins.
+def _given(config: Mapping[str, Any], workflow: Any) -> list[tuple[Mapping[str, Any], Path]]:
+    """The parts of the configuration without the defaults, with their folders; the last one wins.
 
     A workflow that imports these rules may give the whole of it.
     """

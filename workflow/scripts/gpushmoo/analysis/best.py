@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -44,12 +44,10 @@ DEFAULT_BLOCKS = {
     "16 × 16": {"block_x": 16, "block_y": 16},
     "32 × 8": {"block_x": 32, "block_y": 8},
 }
-# Values of a group's axes.
+# Identifies a launch of a group, such as by the values of the group's axes.
 Launch = tuple[Any, ...]
 # What a program compiles one launch for.
 VERSION = ("device_name", "kernel", "variant", "dtype")
-# How a caller identifies the launches of a kernel.
-_Key = TypeVar("_Key", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True)
@@ -182,13 +180,13 @@ def _room(group: pd.DataFrame, axis: str, threads: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Contest(Generic[_Key]):
+class Contest:
     """The seconds of each verified launch of a group, and the launches tied with the fastest."""
 
-    times: Mapping[_Key, float]
-    tied: frozenset[_Key]
+    times: Mapping[Launch, float]
+    tied: frozenset[Launch]
 
-    def slower(self, launch: _Key) -> float | None:
+    def slower(self, launch: Launch) -> float | None:
         """The share by which a launch takes longer than the fastest; None if it is not verified."""
         return None if launch not in self.times else self.times[launch] / self._least - 1.0
 
@@ -197,7 +195,7 @@ class Contest(Generic[_Key]):
         return min(self.times.values())
 
 
-def launch_to_use(members: Sequence[Contest[_Key]], groups: Sequence[Contest[_Key]]) -> _Key:
+def launch_to_use(members: Sequence[Contest], groups: Sequence[Contest]) -> Launch:
     """The launch for `members`, groups that are alike, of all `groups` of a kernel's version.
 
     One that is tied in all groups, where there is such a one: a program then needs one launch. Else
@@ -209,7 +207,7 @@ def launch_to_use(members: Sequence[Contest[_Key]], groups: Sequence[Contest[_Ke
         asked = members
         pool = frozenset.intersection(*(g.tied for g in members)) or members[-1].tied
 
-    def worst(launch: _Key) -> float:
+    def worst(launch: Launch) -> float:
         costs = [g.slower(launch) for g in asked]
         return max(math.inf if c is None else c for c in costs)
 
@@ -361,7 +359,7 @@ def _class(key: tuple[Any, ...], groups: Mapping[tuple[Any, ...], pd.DataFrame])
     return where, *size, named["cache_state"], named["launch_kind"]
 
 
-def _contest(group: pd.DataFrame, tied: set[str], axes: Sequence[str]) -> Contest[Launch]:
+def _contest(group: pd.DataFrame, tied: set[str], axes: Sequence[str]) -> Contest:
     ranked = group.sort_values("median_s", ascending=False)
     # A frame without columns has no tuples.
     launches = [*ranked[list(axes)].itertuples(index=False, name=None)] or [()] * len(ranked)

@@ -78,7 +78,7 @@ class ExportGroup:
         return frozenset(point_of(row, self.axes) for row in rows)
 
     @cached_property
-    def contest(self) -> Contest[Point]:
+    def contest(self) -> Contest:
         """The same for `analysis.best`."""
         return Contest({p: float(row["median_s"]) for p, row in self.ok.items()}, self.tied)
 

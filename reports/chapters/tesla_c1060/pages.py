@@ -182,22 +182,19 @@ def _fitting(gbs: Mapping[int, float]) -> str:
 
 def check_rows(checks: Sequence[Json]) -> list[Json]:
     """Rows of the page's table of the document's numbers beside ours, as texts."""
-    rows = []
-    for c in checks:
-        digits = c["decimals"]
-        rows.append(
-            {
-                "quantity": c["quantity"] + (", without the slip" if c["corrects"] else ""),
-                "published": f"{c['published']:.{digits}f}",
-                # One digit more than the document printed, where it printed a fraction.
-                "ours": "—"
-                if c["ours"] is None
-                else f"{c['ours']:.{digits + 1 if digits else 0}f}",
-                "unit": c["unit"],
-                "how": c["how"],
-            }
-        )
-    return rows
+    return [
+        {
+            "quantity": c["quantity"] + (", without the slip" if c["corrects"] else ""),
+            "published": f"{c['published']:.{c['decimals']}f}",
+            # One digit more than the document printed, where it printed a fraction.
+            "ours": "—"
+            if c["ours"] is None
+            else f"{c['ours']:.{c['decimals'] + (c['decimals'] > 0)}f}",
+            "unit": c["unit"],
+            "how": c["how"],
+        }
+        for c in checks
+    ]
 
 
 def doubling_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
@@ -210,23 +207,24 @@ def doubling_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
     for key, group in ok.groupby(keys, sort=True):
         series = f"{key[0]}, {names.size(dict(zip(keys, key, strict=True)))}"
         table = group.pivot_table("bandwidth_gbs", "num_partition", "dtype")
-        for n in (1, 2, 4, 8, 16, 30, 32):
-            if n not in table.index or not {"float", "double"} <= set(table.columns):
-                continue
-            single, double = table.loc[n, "float"], table.loc[n, "double"]
+        if not {"float", "double"} <= set(table.columns):
+            continue
+        for n in table.index.intersection([1, 2, 4, 8, 16, 30, 32]):
+            at = table.loc[n]
+            gains = {
+                f"{dtype}_gain": f"{at[dtype] / table.loc[1, dtype]:.2f}"
+                if 1 in table.index
+                else "—"
+                for dtype in ("float", "double")
+            }
             rows.append(
                 {
                     "series": series,
                     "blocks": str(int(n)),
-                    "float": significant(single),
-                    "double": significant(double),
-                    "ratio": f"{double / single:.2f}",
-                    "float_gain": f"{single / table.loc[1, 'float']:.2f}"
-                    if 1 in table.index
-                    else "—",
-                    "double_gain": f"{double / table.loc[1, 'double']:.2f}"
-                    if 1 in table.index
-                    else "—",
+                    "float": significant(at["float"]),
+                    "double": significant(at["double"]),
+                    "ratio": f"{at['double'] / at['float']:.2f}",
+                    **gains,
                 }
             )
     return rows
@@ -274,16 +272,15 @@ def index_table(found: Json) -> Json:
     return {
         "device": str(found["device"]["name"]),
         "published": f"{PUBLISHED_CYCLES:g}",
-        "rows": [_row(row) for row in found["index"]],
-    }
-
-
-def _row(row: dict[str, Any]) -> Json:
-    return {
-        "variant": str(row["variant"]),
-        "threads": str(row["threads"]),
-        "loop": f"{row['loop_cycles']:.1f}",
-        "bare": f"{row['bare_cycles']:.1f}",
-        "index": f"{row['index_cycles']:.1f}",
-        "per_warp": f"{row['index_cycles'] / row['warps']:.2f}",
+        "rows": [
+            {
+                "variant": str(row["variant"]),
+                "threads": str(row["threads"]),
+                "loop": f"{row['loop_cycles']:.1f}",
+                "bare": f"{row['bare_cycles']:.1f}",
+                "index": f"{row['index_cycles']:.1f}",
+                "per_warp": f"{row['index_cycles'] / row['warps']:.2f}",
+            }
+            for row in found["index"]
+        ],
     }

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from cells import cell
 from conftest import ROOT
 from gpushmoo.chapters.contract import ChapterError, ChapterRun
 from gpushmoo.core.space import Cell, Problem
@@ -46,6 +47,8 @@ from tesla_c1060.stages import BINS, make_table, variants
 from test_figures import assert_readable
 from test_machine import C1060, FILE
 
+CHAPTER_FOLDER = ROOT / "reports/chapters/tesla_c1060"
+EMPTY = pd.DataFrame(columns=["status", "kernel", "device_name", "cache_state", "launch_kind"])
 PARAMS = {"n_sm": 30, "half_warp": 16, "memory_clock_mhz": 400, "board_clock_mhz": 800}
 
 
@@ -259,7 +262,26 @@ def test_figures_are_readable_and_their_captions_hold_the_numbers(
     assert "Tiles on the busiest SM: 8 of 16, 5 of 30, 8 of 32." in text["simulated"]
 
 
-CHAPTER_FOLDER = ROOT / "reports/chapters/tesla_c1060"
+def test_pages_tell_what_was_simulated(folder: Path, sizes: Sizes) -> None:
+    reads = {kind: [folder / f"{kind}.parquet"] for kind in ("tables", "questions")}
+    facts = page(Measured(EMPTY, [], [], reads, CHAPTER_FOLDER, PARAMS, {})).facts
+    assert facts is not None
+    [table], [asked] = facts["tables"], facts["questions"]
+    assert table["blocks"] == ["1", "2", "8", "30"]
+    assert [(r["level"], r["size"], r["dtype"]) for r in table["shared"]][1:3] == [
+        ("one bus, 400 MHz", "256²", "double"),
+        ("one bus, 400 MHz", "512²", "float"),
+    ]
+    assert len(table["coalesced"]) == 8
+    shown = {r["variant"]: r["facts"] == ["yes", "yes", "yes"] for r in asked["rows"]}
+    assert shown == {name: answer.shows_all for name, answer in sizes[512].items()}
+    places = [(r["size"], r["level"]) for r in asked["changes"]]
+    assert places[2:4] == [("256²", "banks"), ("512²", "one bus")]
+    # 30 blocks of double get 1 % less than 16 in one of the nine.
+    assert [r["facts"] for r in asked["changes"]].count("no") == 1
+    assert len(asked["verdicts"]) == 4
+
+
 ASKED: dict[str, Any] = {
     "size": 512,
     "row_bytes": [128, 256, 1024],
@@ -332,33 +354,27 @@ def test_the_kernel_copies_every_element_once_whatever_the_pitch(dtype: str) -> 
         assert launch.threads == 512
 
 
-def measured_cells() -> pd.DataFrame:
-    rows = [
-        {"kernel": "block_tiles", "status": "ok", "device_name": "D", "variant": "exact"}
-        | {"height": 8192, "width": 8192, "cache_state": "flushed", "dtype": dtype}
-        | {"launch_kind": "back_to_back"}
-        | {"num_partition": 8, "row_bytes": width, "pad_bytes": pad, "bandwidth_gbs": width + pad}
-        for dtype, width, pad in product(("float", "double"), (128, 256), (0, 64))
-    ]
-    return pd.DataFrame(rows)
-
-
 def test_measured_widths_stand_on_the_page_as_the_simulated_do() -> None:
-    cells = measured_cells()
-    told = measured_widths(cells, Namer(cells))
+    place = {"kernel": "block_tiles", "height": 8192, "width": 8192, "num_partition": 8}
+    measured = pd.DataFrame(
+        [
+            cell(gbs=width + pad, dtype=dtype, row_bytes=width, pad_bytes=pad, **place)
+            for dtype, width, pad in product(("float", "double"), (128, 256), (0, 64))
+        ]
+    )
+    told = measured_widths(measured, Namer(measured))
     assert told is not None
     assert [r["level"] for r in told["rows"]] == ["D, measured: 8192²"] * 2
     assert told["rows"][0]["gbs"] == ["128.0 (128.0–192.0)", "256.0 (256.0–320.0)"]
-    assert measured_widths(cells.assign(status="timeout"), Namer(cells)) is None
+    assert measured_widths(measured.assign(status="timeout"), Namer(measured)) is None
 
 
 # The index computation
 
 
-@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
-def test_only_the_index_is_between_the_clocks(arch: str) -> None:
+def test_only_the_index_is_between_the_clocks() -> None:
     source = (ROOT / "experiments/gpu/index_computation.cu").read_text(encoding="utf-8")
-    code = listing(compile_cubin(source, "index", ("-std=c++17",), arch).code)
+    code = listing(compile_cubin(source, "index", ("-std=c++17",), "sm_90").code)
     loops = {}
     for entry, instructions in _entries(code).items():
         clocks = [i for i, x in enumerate(instructions) if "SR_CLOCK" in x.operands]
@@ -400,8 +416,7 @@ def test_a_recorded_index_computation_stands_on_the_page(tmp_path: Path) -> None
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(INDEX), encoding="utf-8")
     assert planned() == {"index": ("record/benchmarks/index.json",)}
-    empty = pd.DataFrame(columns=["status", "kernel", "device_name", "cache_state", "launch_kind"])
-    facts = page(Measured(empty, [], [], {"index": [file]}, CHAPTER_FOLDER, {}, {})).facts
+    facts = page(Measured(EMPTY, [], [], {"index": [file]}, CHAPTER_FOLDER, {}, {})).facts
     assert facts is not None
     [told] = facts["index"]
     assert (told["device"], told["published"]) == ("NVIDIA H200", "18.2")

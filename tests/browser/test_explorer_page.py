@@ -425,41 +425,6 @@ def test_the_group_that_is_looked_at_is_drawn_over_runs(context: Any, place: Pat
     tab.close()
 
 
-def test_without_a_history_nothing_is_said_of_runs(tab: Any) -> None:
-    assert not tab.locator("#over-runs").is_visible()
-
-
-def contrast(first: str, second: str) -> float:
-    """The ratio of two colours as WCAG has it: 1 to 21."""
-
-    def light(colour: str) -> float:
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    brighter, darker = sorted((light(first), light(second)), reverse=True)
-    return (brighter + 0.05) / (darker + 0.05)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_can_be_read_in_both_schemes(browser: Any, place: Path, scheme: str) -> None:
-    context = browser.new_context(viewport=WIDE, color_scheme=scheme)
-    tab = opened(context, place / "page.html", COPY)
-    names = ["--ink", "--quiet", "--accent", "--measured", "--paper", "--panel", "--band"]
-    values = tab.evaluate(
-        "names => names.map(n => getComputedStyle(document.body).getPropertyValue(n).trim())",
-        names,
-    )
-    colours = dict(zip(names, values, strict=True))
-    for ink in ("--ink", "--quiet", "--measured"):
-        for paper in ("--paper", "--panel"):
-            assert contrast(colours[ink], colours[paper]) >= 4.5, (ink, paper)
-    assert contrast(colours["--ink"], colours["--band"]) >= 4.5
-    assert contrast(colours["--accent"], colours["--paper"]) >= 3
-    assert (contrast(colours["--paper"], "#ffffff") > 10) == (scheme == "dark")
-    context.close()
-
-
 def test_a_phone_shows_all_of_it_without_scrolling_aside(browser: Any, place: Path) -> None:
     context = browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
     for fragment in (COPY, CURVE, SLICES):

@@ -2,8 +2,8 @@
 
 import os as _os
 
-# Threads of NumPy's BLAS and of Numba's loops that have no work spin for up to 0.1 s, beside what
-# is measured next, unless they are told to sleep sooner: here after less than 1 ms. The libraries
-# read it when they are loaded, so it is for the processes that are started from here.
+# Idle threads of NumPy's BLAS and of Numba's loops spin for up to 0.1 s and would disturb the next
+# measurement; here they sleep after less than 1 ms. The libraries read this when they are loaded,
+# so it holds for child processes.
 _os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
 _os.environ.setdefault("GOMP_SPINCOUNT", "30000")

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.errors import DeviceError, DeviceLostError, TypedError
 from ..core.schema import Status
-from ..core.space import CONDITIONS, Cell, CellGroup, Problem
+from ..core.space import CONDITIONS, Cell, Problem
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload
 from .buffers import Space, Workspace, open_space
@@ -21,14 +21,13 @@ from .events import (
     Began,
     Ended,
     Event,
-    Grouped,
     PairRun,
     Preparing,
     Worked,
     planned,
     status_of,
 )
-from .rounds import chunked, launches_of_cell, launches_of_group, shuffled, take_rounds
+from .rounds import choose_launches, chunked, shuffled, take_rounds
 from .settings import TOGETHER_S
 from .verify import CellSteps
 
@@ -142,7 +141,7 @@ class PairedRun:
         log.info("%d pairs of %s admitted", len(pairs), problem.label)
         for met in CONDITIONS:
             alike = [pair for pair in pairs if pair.cell.condition == met]
-            self._choose_launches(alike)
+            choose_launches(self._a.launches, [pair.runs for pair in alike], self._emit)
             for _ in range(self._settings.warmup):
                 self._take(alike, (0, 1))
             self._sample(alike, shared)
@@ -166,21 +165,6 @@ class PairedRun:
         if isinstance(first, Workspace) and _same_data(sides, problem, dtype, seed):
             return (first, first.lent(b)), True
         return (first, open_space(self._a.device, b, problem, dtype, variant_b, seed)), False
-
-    def _choose_launches(self, pairs: Sequence[PairRun]) -> None:
-        """Choose one number of launches in a sample for A and B, and for all pairs of a group."""
-        groups: dict[CellGroup, list[tuple[PairRun, list[float]]]] = {}
-        for pair in pairs:
-            seconds = [run.launch_s for run in pair.runs if run.launch_s is not None]
-            groups.setdefault(pair.cell.group, []).append((pair, seconds))
-        for group, members in groups.items():
-            if group not in self._a.launches:
-                fastest_s = [min(seconds) for _, seconds in members]
-                self._a.launches[group] = launches_of_group(fastest_s, group.condition)
-            self._emit(Grouped(group, self._a.launches[group]))
-            for pair, seconds in members:
-                for run in pair.runs:
-                    run.launches = launches_of_cell(self._a.launches[group], max(seconds))
 
     def _sample(self, pairs: Sequence[PairRun], shared: bool) -> None:
         """Take all blocks, in rounds of one block of each pair in random order."""

@@ -78,6 +78,29 @@ def launches_of_cell(group_launches: int, launch_s: float) -> int:
     return max(1, int(LONGEST_S / launch_s))
 
 
+def choose_launches(
+    launches: dict[CellGroup, int],
+    members: Sequence[Sequence[CellRun]],
+    emit: Callable[[Grouped], None],
+) -> None:
+    """Choose one number of launches in a sample for each group, unless `launches` has it.
+
+    The cells of a member (one cell, or a pair) have the same number.
+    """
+    groups: dict[CellGroup, list[tuple[Sequence[CellRun], list[float]]]] = {}
+    for runs in members:
+        seconds = [run.launch_s for run in runs if run.launch_s is not None]
+        groups.setdefault(runs[0].cell.group, []).append((runs, seconds))
+    for group, some in groups.items():
+        if group not in launches:
+            fastest_s = [min(seconds) for _, seconds in some]
+            launches[group] = launches_of_group(fastest_s, group.condition)
+        emit(Grouped(group, launches[group]))
+        for runs, seconds in some:
+            for run in runs:
+                run.launches = launches_of_cell(launches[group], max(seconds))
+
+
 def chunked(timed: Iterable[tuple[T, float]], most: int, most_s: float) -> Iterator[list[T]]:
     """The items in chunks of at most `most` items and `most_s` seconds, or of one item.
 
@@ -214,25 +237,11 @@ class ShardRun:
 
     def _prepare(self, runs: Sequence[CellRun]) -> None:
         """Choose the launches in a sample of these verified cells, and warm them up."""
-        self._choose_launches(runs)
+        choose_launches(self._steps.launches, [[run] for run in runs], self._steps.emit)
         # A CPU is warm from the verification.
         if self._steps.device.info.kind != "cpu":
             for _ in range(self._steps.settings.warmup):
                 self._warm_up(runs)
-
-    def _choose_launches(self, runs: Sequence[CellRun]) -> None:
-        """Choose one number of launches in a sample for each group."""
-        groups: dict[CellGroup, list[float]] = {}
-        for run in runs:
-            assert run.launch_s is not None
-            groups.setdefault(run.cell.group, []).append(run.launch_s)
-        for group, launches_s in groups.items():
-            if group not in self._steps.launches:
-                self._steps.launches[group] = launches_of_group(launches_s, group.condition)
-            self._steps.emit(Grouped(group, self._steps.launches[group]))
-        for run in runs:
-            assert run.launch_s is not None
-            run.launches = launches_of_cell(self._steps.launches[run.cell.group], run.launch_s)
 
     def _warm_up(self, runs: Sequence[CellRun]) -> None:
         """Take a sample of each open cell, and discard it."""

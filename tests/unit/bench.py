@@ -1,4 +1,4 @@
-"""A bench for kernels that a test writes: measured by the real job, in real processes."""
+"""Cells on a real device: a shard measured by the real job, or one cell verified here."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from gpushmoo.core.space import Cell
+from gpushmoo.devices.base import Device
 from gpushmoo.devices.select import DeviceChoice
+from gpushmoo.measuring.buffers import Verdict, open_space
+from gpushmoo.measuring.builds import build_versions
 from gpushmoo.measuring.job import ShardTask, run_shard
 from gpushmoo.measuring.progress import live_path
 from gpushmoo.storage.store import read_shard
-from gpushmoo.workloads.loader import load_kernel
+from gpushmoo.workloads.loader import KernelFolder, load_kernel
 
 # For a fixture's `params`.
 BACKENDS = ["opencl", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -86,3 +90,22 @@ class Bench:
             "thread_limit": None,
             "variants": variants,
         }
+
+
+def verdict(device: Device, folder: KernelFolder, cell: Cell) -> Verdict:
+    """What is wrong with a cell's output after one proof on poisoned memory."""
+    workload, version = folder.workload, folder.workload.version(cell)
+    space = open_space(device, workload, cell.problem, cell.dtype, cell.variant, seed=3)
+    builds = build_versions(device, folder, cell.dtype, [version])
+    assert not builds.failures
+    proof = space.bind_proof(builds.programs[version.name], cell)
+    if proof is None:
+        proof = space.bind(builds.programs[version.name], cell)
+    space.poison()
+    proof.run()
+    return space.verdict(cell, proof)
+
+
+def wrong_words(device: Device, folder: KernelFolder, cell: Cell) -> int:
+    """How many words of the output are wrong."""
+    return verdict(device, folder, cell).wrong_words

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bench import wrong_words
 from conftest import ROOT, USER_CUDA, USER_OPENCL, examples
 from covering import crossed
 from dot_products.workloads import PUBLISHED
@@ -30,7 +31,6 @@ from gpushmoo.workloads.contract import BufferRef, Launch, ReducingWorkload
 from gpushmoo.workloads.loader import find_kernels, load_kernel
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running import wrong_words
 
 KERNELS = {n: load_kernel(p) for n, p in find_kernels([ROOT / "kernels"]).items()}
 

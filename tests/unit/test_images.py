@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bench import wrong_words
 from conftest import ROOT, examples
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.errors import LaunchRefusedError, OutOfDeviceMemoryError
@@ -26,7 +27,6 @@ from gpushmoo.measuring.verify import CellSteps
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running import wrong_words
 
 KERNELS = {n: load_kernel(p) for n, p in find_kernels([ROOT / "kernels"]).items()}
 TEX, SURF = KERNELS["tex2d_sum"], KERNELS["surf2d_memset"]

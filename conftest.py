@@ -72,8 +72,8 @@ FIRST = (
     *("test_profiles", "test_figures", "test_summation", "test_dot_products"),
     "test_report",
     # Of the documents.
-    *("test_studies", "test_document_figures", "test_event_loop", "test_same_machine"),
-    *("test_numerics", "test_textures", "test_dots"),
+    *("test_studies", "test_document_figures", "test_event_loop", "test_simulations"),
+    *("test_numerics", "test_questions", "test_dots"),
 )
 
 

@@ -206,7 +206,7 @@ def test_damage_to_every_product_is_seen_at_the_next_start(
 def test_damaged_products_are_named_and_made_anew_and_nothing_is_measured(
     project: Project,
 ) -> None:
-    """Figures and report repeat byte by byte; those of the record in test_recorded."""
+    """Figures and report repeat byte by byte; those of the record in test_simulations."""
     before = products(project.results)
     figures = [name for name in before if name.endswith(".svg")]
     assert len(figures) > 1

@@ -177,18 +177,15 @@ def _dataset(value: str | None, root: Path) -> Path | None:
     path = root / value
     try:
         shards = unpacked(path)
-        usable = shards.is_dir() and any(shards.rglob("*.parquet"))
-    except BadParquetError as err:
+        files = list(shards.rglob("*.parquet")) if shards.is_dir() else []
+        for file in files:
+            refuse_braces(os.path.relpath(file))
+    except (BadParquetError, UnreadableError) as err:
         raise ConfigError(f"dataset: {err}") from err
     except OSError as err:
         raise ConfigError(f"dataset: '{value}' cannot be read ({err.strerror}).") from err
-    if not usable:
+    if not files:
         raise ConfigError(f"dataset: '{value}' is not a folder that holds Parquet files.")
-    try:
-        for file in shards.rglob("*.parquet"):
-            refuse_braces(os.path.relpath(file))
-    except UnreadableError as err:
-        raise ConfigError(f"dataset: {err}") from err
     return path
 
 
@@ -212,9 +209,9 @@ def read_compared(raw: Mapping[str, Any]) -> dict[str, Any] | None:
     sides = [_several(raw[side]) for side in ("before", "after")]
     if not any(sides):
         return None
-    for side, other, folders in (("before", "after", sides[0]), ("after", "before", sides[1])):
-        if not folders:
-            raise ConfigError(f"{side}: null, and {other} is not; compare needs both.")
+    if not all(sides):
+        missing, other = ("after", "before") if sides[0] else ("before", "after")
+        raise ConfigError(f"{missing}: null, and {other} is not; compare needs both.")
     if len(sides[0]) != len(sides[1]):
         raise ConfigError(
             f"before, after: {len(sides[0])} folders and {len(sides[1])}; they are compared in "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,15 +88,10 @@ class SweepConfig:
     @cached_property
     def versions(self) -> dict[str, list[Version]]:
         """What is to be compiled, by dtype."""
-        return {d: versions_of(self.folder.workload, self._space(d)) for d in self.dtypes}
+        return {d: versions_of(self.folder.workload, self.space(d)) for d in self.dtypes}
 
-    @property
-    def refusal(self) -> str | None:
-        """Why no cell of some dtype can be, if the kernel says that; see `Workload.valid`."""
-        reasons = (refusal(self.folder.workload, self._space(d)) for d in self.dtypes)
-        return next(filter(None, reasons), None)
-
-    def _space(self, dtype: str) -> ShardSpace:
+    def space(self, dtype: str) -> ShardSpace:
+        """All cells of a dtype in one state of the cache."""
         kinds = self.variants, self.problems, self.cache_states[:1], self.axes
         return ShardSpace(dtype, *kinds, index=0, count=1)
 
@@ -147,14 +143,12 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
                 f"{named(f'{key}sizes')} holds {size}; a size must be at least {least}."
             )
     problems = tuple(w.problem(s) if isinstance(s, int) else Problem(*s) for s in sizes)
-    seen: set[Problem] = set()
-    for problem in problems:
-        if problem in seen:
+    for problem, count in Counter(problems).items():
+        if count > 1:
             raise ConfigError(
                 f"{key}sizes: {problem.height} x {problem.width} stands twice; "
                 "a size must stand once."
             )
-        seen.add(problem)
     states = tuple(spec.get("cache", w.cache_states))
     kinds = tuple(spec.get("launch", LAUNCH_KINDS[:1]))
     if isinstance(w, HostFedWorkload) and kinds != LAUNCH_KINDS[:1]:
@@ -288,8 +282,8 @@ def refuse_large(
 def refuse_impossible(sweeps: Mapping[str, SweepConfig]) -> None:
     """Raise ConfigError where a kernel's `Workload.valid` has something against all its cells."""
     for name, sweep in sweeps.items():
-        reason = sweep.refusal
-        if reason is not None:
+        reasons = (refusal(sweep.folder.workload, sweep.space(d)) for d in sweep.dtypes)
+        if reason := next(filter(None, reasons), None):
             raise ConfigError(f"{within(f'kernels.{name}: ', reason)}.")
 
 

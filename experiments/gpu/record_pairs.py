@@ -9,8 +9,7 @@ r00, r01 and so on measure all of repeated.yaml without a slow-down. Between the
 order drawn by the seed, come planted-01-00 and so on: copies of which 1, 3 or 10 percent are done
 twice (see planted/folders.py), and nothing else. What is written are shards below
 ``pairs/<run>/<sweep>/<dtype>/``, ``pairs/runs.json`` (when each run began and how long it took) and
-archives of both, ``pairs/part-0.tar`` and so on. With ``--config experiments/gpu/repeated_cpu.yaml
---backend opencl`` it is for a CPU.
+archives of both, ``pairs/part-0.tar`` and so on.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ def main() -> None:
     parser.add_argument("step", choices=("plan", "measure", "one"))
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--config", default="experiments/gpu/repeated.yaml")
-    parser.add_argument("--backend", default="cuda")
     parser.add_argument("--runs", type=int, default=16, help="of the same")
     parser.add_argument("--planted", type=int, default=8, help="of each slow-down")
     parser.add_argument("--seed", type=int, default=23)
@@ -51,7 +49,7 @@ def main() -> None:
     parser.add_argument("--of")
     options = parser.parse_args()
     if options.step == "plan":
-        told = plans(options.config, options.backend)
+        told = plans(options.config)
         runs = order(options.runs, options.planted, options.seed)
         options.plan.write_text(json.dumps({"plans": told, "runs": runs}))
     elif options.step == "measure":
@@ -73,7 +71,7 @@ def planted_folder() -> Path:
     return ROOT / "results" / "planted"
 
 
-def plans(config: str, backend: str) -> list[dict[str, Any]]:
+def plans(config: str) -> list[dict[str, Any]]:
     """A plan for each of PERCENTS; of one with a slow-down the sweeps of its kernel alone."""
     import yaml
 
@@ -83,7 +81,7 @@ def plans(config: str, backend: str) -> list[dict[str, Any]]:
     for percent, folder in written(planted_folder()).items():
         own: dict[str, Any] = {"kernel_folders": [str(folder.parent)]}
         own |= {"only": planted} if percent else {}
-        made.append({**record_run.planned(config, backend, **own), "run": name_of(percent)})
+        made.append({**record_run.planned(config, **own), "run": name_of(percent)})
     return made
 
 

@@ -61,7 +61,8 @@ class MadeUpMemory(Device):
 
     def queue_strays(self, buffer: Words, found: Any, stride: int = STRIDE) -> None:
         """Words of the zones that are not as painted."""
-        found += [(zone != _guard_word(buffer)).sum() for zone in _zones(buffer)]
+        strays = [(zone != _guard_word(buffer)).sum() for zone in _zones(buffer)]
+        found += np.array(strays, np.uint32)
 
     def queue_checksum(self, buffer: Words, found: Any) -> None:
         """A number for the buffer's content."""

@@ -1,8 +1,8 @@
 # make report: set up and run the default configuration. make test: set up and run all checks.
-# make hunt: look for new faults by random draws.
+# make fuzz: look for new faults by random draws.
 SNAKEMAKE := .venv/bin/snakemake
 
-.PHONY: report report-h200 docs test hunt test-cluster lint clean
+.PHONY: report report-h200 docs test fuzz test-cluster lint clean
 
 report: .venv/run.stamp
 	$(SNAKEMAKE) --cores all
@@ -45,19 +45,19 @@ test-documents: .venv/dev.stamp
 	.venv/bin/python tests/documents/changed.py --passed
 
 # Ten runs of the drawn configurations, five of them with all cores busy.
-.PHONY: ten-runs
-ten-runs: .venv/dev.stamp
-	sh tests/ten_runs.sh
+.PHONY: stress
+stress: .venv/dev.stamp
+	sh tests/stress.sh
 
 # Twenty times as many draws as `make test`, new ones each time, and what is too long for every change:
-# full products, other architectures. `make hunt SEED=7` repeats that hunt's draws; TESTS: some files.
+# full products, other architectures. `make fuzz SEED=7` repeats that fuzz's draws; TESTS: some files.
 SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
-hunt: .venv/dev.stamp $(if $(TESTS),,test-documents)
-	@echo "make hunt SEED=$(SEED)"
-	@.venv/bin/python -m pytest -q -n 4 --dist loadfile -m "hypothesis or hunt" \
-		--hypothesis-profile=hunt --hypothesis-seed=$(SEED) \
+fuzz: .venv/dev.stamp $(if $(TESTS),,test-documents)
+	@echo "make fuzz SEED=$(SEED)"
+	@.venv/bin/python -m pytest -q -n 4 --dist loadfile -m "hypothesis or fuzz" \
+		--hypothesis-profile=fuzz --hypothesis-seed=$(SEED) \
 		$(or $(TESTS),tests/workflow tests/unit $(DOCUMENTS)) \
-		|| { echo "To repeat it: make hunt SEED=$(SEED)"; exit 1; }
+		|| { echo "To repeat it: make fuzz SEED=$(SEED)"; exit 1; }
 
 # Instruments that attack the project; bounded, unattended, repeatable by the seed that they print.
 # Figures: results/chaos/*.json. `make chaos SEED=7 REPLAY=12` plays round 12 of that run alone.

@@ -24,7 +24,7 @@ from mounts import Mount
 ROOT = Path(__file__).resolve().parent
 
 # `make test`: the same draws in every run, and one that fails is told as it is: the search for a
-# smaller one may take minutes. `make hunt`: twenty times as many by its seed, and made smaller.
+# smaller one may take minutes. `make fuzz`: twenty times as many by its seed, and made smaller.
 # Neither remembers draws nor judges by how long one took, which a busy machine would decide.
 BOTH: dict[str, Any] = {
     "database": None,
@@ -35,7 +35,7 @@ BOTH: dict[str, Any] = {
 settings.register_profile(
     "test", **BOTH, derandomize=True, max_examples=50, phases=(Phase.explicit, Phase.generate)
 )
-settings.register_profile("hunt", **BOTH, max_examples=1000)
+settings.register_profile("fuzz", **BOTH, max_examples=1000)
 settings.load_profile("test")
 # Hypothesis also draws constants of whatever modules happen to be imported. Which these are depends
 # on the tests that a worker had before, so that the same draws need none of them.
@@ -58,7 +58,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def examples(in_test: int) -> int:
-    """How many examples a test draws: `in_test` in `make test`, more in `make hunt`."""
+    """How many examples a test draws: `in_test` in `make test`, more in `make fuzz`."""
     return in_test * settings.default.max_examples // settings.get_profile("test").max_examples
 
 

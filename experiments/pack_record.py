@@ -1,18 +1,14 @@
 """Packs a folder of recorded shards into one file, and holds that against the shards.
 
-    .venv/bin/python experiments/pack_record.py pack reports/reference/nvidia-h200
-    .venv/bin/python experiments/pack_record.py verify reports/reference/nvidia-h200 ORIGINALS
+    .venv/bin/python experiments/pack_record.py reports/reference/nvidia-h200
 
-`pack` writes ``packed.parquet`` beside the shards, and ``originals.sha256``, their sums as
-`sha256sum` has them; it unpacks what it wrote, compares every cell bit for bit but for
-``sampled_at_s``, which is left out, and only then removes the shards. `verify` compares a record
-with a folder of its shards, such as one that an older revision has, and their sums.
+Writes ``packed.parquet`` beside the shards, unpacks it, compares every cell bit for bit but for
+``sampled_at_s``, which is left out, and only then removes the shards.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import io
 import json
 import sys
@@ -39,7 +35,6 @@ from gpushmoo.storage.packed import (
 from gpushmoo.storage.store import read_shard
 from gpushmoo.storage.wholefile import whole_file
 
-SUMS = "originals.sha256"
 # One page for each column, whatever its length: neighbours help to compress.
 OPTIONS: dict[str, Any] = {
     "compression": "zstd",
@@ -86,7 +81,7 @@ def packed_table(folder: Path) -> pa.Table:
     for number, (path, (_, metadata)) in enumerate(shards.items()):
         told = json.dumps(metadata, sort_keys=True)
         # Neighbours are alike so, and keys, by which shards are sorted, are as good as random.
-        order = ["variant", "height", "width", "cache_state", "launch_kind", *metadata["axes"]]
+        order = ["variant", "height", "width", "cache_state", "timing_mode", *metadata["axes"]]
         kept[number] = kept[number].sort_by([(name, "ascending") for name in order])
         rows = len(kept[number])
         where = pa.array([path.relative_to(folder).as_posix()] * rows)
@@ -118,14 +113,21 @@ def written(table: pa.Table, **forms: list[str]) -> int:
 
 
 def pack(folder: Path) -> None:
-    """Write the packed record and the sums of its shards, and remove these once it is verified."""
+    """Write the packed record, and remove its shards once they are verified."""
     table, shards = packed_table(folder), shards_in(folder)
     with whole_file(folder / PACKED) as own:
         pq.write_table(table, own, **OPTIONS, **smallest_forms(table))
-    lines = [f"{sum_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in shards]
-    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
     before = sum(path.stat().st_size for path in shards)
-    verify(folder, folder)
+    with TemporaryDirectory() as scratch:
+        unpack(folder / PACKED, Path(scratch))
+        for path in shards:
+            name = path.relative_to(folder)
+            (own_cells, told), (cells, metadata) = (
+                read_shard(Path(scratch) / name),
+                read_shard(path),
+            )
+            if told != metadata or not own_cells.equals(without_moments(cells)):
+                raise SystemExit(f"{folder}: {name} is not what was packed")
     for path in shards:
         path.unlink()
     for path in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
@@ -134,34 +136,7 @@ def pack(folder: Path) -> None:
     print(f"{folder}: {before} -> {(folder / PACKED).stat().st_size} bytes, {len(table)} cells")
 
 
-def verify(record: Path, originals: Path) -> None:
-    """Raise SystemExit unless the record holds the shards in `originals`, and their sums."""
-    lines = (record / SUMS).read_text(encoding="utf-8").splitlines()
-    sums = {name: told for told, name in (line.split("  ", 1) for line in lines)}
-    found = {p.relative_to(originals).as_posix(): p for p in shards_in(originals)}
-    if {name: sum_of(path) for name, path in found.items()} != sums:
-        raise SystemExit(f"{record}: the shards' sums are not those of {SUMS}")
-    with TemporaryDirectory() as scratch:
-        unpack(record / PACKED, Path(scratch))
-        for name, path in found.items():
-            (own, told), (cells, metadata) = read_shard(Path(scratch) / name), read_shard(path)
-            if told != metadata or not own.equals(without_moments(cells)):
-                raise SystemExit(f"{record}: {name} is not what was packed")
-    print(f"{record}: {len(found)} shards are what they were, but for {MOMENTS}")
-
-
-def sum_of(path: Path) -> str:
-    """Its SHA-256."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["pack", "verify"])
     parser.add_argument("record", type=Path)
-    parser.add_argument("originals", type=Path, nargs="?")
-    given = parser.parse_args()
-    if given.what == "pack":
-        pack(given.record)
-    else:
-        verify(given.record, given.originals)
+    pack(parser.parse_args().record)

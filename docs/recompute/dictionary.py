@@ -39,7 +39,7 @@ FILES: Mapping[str, type[Table]] = {
     "studies/energy.parquet": Energy,
     "compare/cells.parquet": ChangedCell,
     "compare/groups.parquet": ChangedGroup,
-    "compare/drift.parquet: of the runtime's own copy": Drift,
+    "compare/drift.parquet: of the memcpy baseline": Drift,
     "history/history.parquet": HistoryRow,
     "history/change_points.parquet": ChangePoint,
     "studies/rivals.parquet": TimedWay,

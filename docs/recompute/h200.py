@@ -8,8 +8,8 @@ from itertools import pairwise, product
 from typing import Any
 
 import pandas as pd
-from gpushmoo.analysis.ceiling import cell_ceiling_gbs, share_of_ceiling
 from gpushmoo.analysis.fastest import INSIDE, cache_ends, fastest, ratio
+from gpushmoo.analysis.peak import cell_peak_gbs, share_of_peak
 from gpushmoo.analysis.run_quality import steadiness
 from gpushmoo.core.display import bare_interval, joined, percent, significant
 from gpushmoo.core.median import MedianInterval
@@ -70,7 +70,7 @@ def recorded(record: Record) -> dict[str, Any]:
         "devices": len({p["device"]["uuid"] for p in shards}),
         "megabytes": f"{record.packed.stat().st_size / 1e6:.0f}",
         "runtime": device["runtime"],
-        "units": device["units"],
+        "multiprocessors": device["multiprocessors"],
         "l2_mib": f"{device['cache'] / 2**20:.0f}",
         "dates": " and ".join(sorted({f"{s:%Y-%m-%d}" for s in stamps})),
         "once": joined(f"`{k}`" for k in once),
@@ -85,7 +85,7 @@ def peak(record: Record, claims: Claims) -> dict[str, Any]:
     }
     claims.hold(
         "The best copy is no slower than the runtime's own at 4 GiB.",
-        all(c["bandwidth_high_gbs"] >= c["copy_gbs"] for c in far.values()),
+        all(c["bandwidth_high_gbs"] >= c["memcpy_gbs"] for c in far.values()),
     )
     load = {
         state: fastest(
@@ -97,7 +97,7 @@ def peak(record: Record, claims: Claims) -> dict[str, Any]:
     ends = [e.multiples for e in cache_ends(record.of("global_load")) if e.multiples]
     claims.hold("Warm bandwidth falls before L2's nominal size.", all(e[0] < 1 for e in ends), ends)
     claims.hold("A warm load is faster far beyond L2's size.", gain[gain.index >= 4].iloc[0] > 0.02)
-    tops = {s: cell_ceiling_gbs(record.ceiling, c) or float("nan") for s, c in far.items()}
+    tops = {s: cell_peak_gbs(record.peak, c) or float("nan") for s, c in far.items()}
     return {
         "rows": [
             _peak_row(record, "outside L2 (float4, 4 GiB an array), warm", "warm", False),
@@ -105,9 +105,9 @@ def peak(record: Record, claims: Claims) -> dict[str, Any]:
             _peak_row(record, "best size inside L2, warm", "warm", True),
             _peak_row(record, "the same, flushed", "flushed", True),
         ],
-        "of_ceiling": {s: whole_percent(c["bandwidth_gbs"] / tops[s]) for s, c in far.items()},
+        "of_peak": {s: whole_percent(c["bandwidth_gbs"] / tops[s]) for s, c in far.items()},
         "copies": {
-            s: f"{significant(c['bandwidth_gbs'])} against {significant(c['copy_gbs'])}"
+            s: f"{significant(c['bandwidth_gbs'])} against {significant(c['memcpy_gbs'])}"
             for s, c in far.items()
         },
         "ends": span(e for pair in ends for e in pair),
@@ -128,7 +128,7 @@ def _peak_row(record: Record, words: str, state: str, inside: bool) -> list[str]
     return [
         words,
         *(bare_interval(c) for c in found),
-        "" if inside else significant(found[-1]["copy_gbs"]),
+        "" if inside else significant(found[-1]["memcpy_gbs"]),
     ]
 
 
@@ -157,7 +157,7 @@ def tile(record: Record, claims: Claims) -> dict[str, Any]:
         ],
         "gain": whole_percent(speed["distinct", "float"] / speed["published", "float"] - 1),
         "of_runtime": whole_percent(
-            speed["distinct", "float"] / cells["distinct", "float"]["copy_gbs"]
+            speed["distinct", "float"] / cells["distinct", "float"]["memcpy_gbs"]
         ),
         "left": percent(gap["distinct"].value - 1),
         "float3_behind": percent(
@@ -170,8 +170,8 @@ def cliff(record: Record, claims: Claims) -> dict[str, Any]:
     """Persistent blocks: the step past the last resident block."""
     cells = record.of("block_eq_partition", variant="exact", width=8192, cache_state="warm")
     first = cells.iloc[0]
-    units = int(first["units"])
-    capacity = units * int(first["resident_per_unit"])
+    multiprocessors = int(first["multiprocessors"])
+    capacity = multiprocessors * int(first["resident_blocks"])
     by = {(r["dtype"], int(r["num_partition"])): r for _, r in cells.iterrows()}
     lost = {d: ratio(by[d, capacity + 1], by[d, capacity]) for d in TYPES}
     claims.hold(
@@ -181,7 +181,14 @@ def cliff(record: Record, claims: Claims) -> dict[str, Any]:
     speed = {key: float(cell["bandwidth_gbs"]) for key, cell in by.items()}
     short = max(1 - speed[d, 2 * n] / (2 * speed[d, n]) for d in TYPES for n in (1, 2, 4))
     claims.hold("The doubling law holds up to 8 blocks.", short < 0.05, short)
-    wanted = [units, 2 * units, capacity, capacity + 1, 2 * capacity, 2 * capacity + 1]
+    wanted = [
+        multiprocessors,
+        2 * multiprocessors,
+        capacity,
+        capacity + 1,
+        2 * capacity,
+        2 * capacity + 1,
+    ]
     rows = [[str(n), *(bare_interval(by[d, n]) for d in TYPES)] for n in wanted]
     loss = [
         f"{100 * (1 - r.value):.1f} % ({100 * (1 - r.high):.1f} to {100 * (1 - r.low):.1f})"
@@ -190,7 +197,7 @@ def cliff(record: Record, claims: Claims) -> dict[str, Any]:
     return {
         "capacity": capacity,
         "next": capacity + 1,
-        "units": units,
+        "multiprocessors": multiprocessors,
         "rows": [*rows[:4], [f"lost from {capacity} to {capacity + 1}", *loss], *rows[4:]],
         "doubling": percent(short),
         "double_over_float": f"{speed['double', 1] / speed['float', 1]:.2f}",
@@ -240,7 +247,7 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
         top, threads = tied.iloc[0], tied["threads_per_block"]
         slow = cells.loc[cells["bandwidth_gbs"].idxmin()]
         ends = " to ".join(dict.fromkeys((str(threads.min()), str(threads.max()))))
-        share = share_of_ceiling(record.ceiling, top) or float("nan")
+        share = share_of_peak(record.peak, top) or float("nan")
         rows.append(
             [
                 f"{what}, {size}²",
@@ -335,7 +342,7 @@ def dots(record: Record, claims: Claims) -> dict[str, Any]:
     streamed = record.of(dot.STREAMED, variant="pinned-pooled", width=LONGEST, host_percent=0)
     of_link = [
         100 * float(part["bandwidth_gbs"].max() / copy)
-        for (_, copy), part in streamed.groupby(["dtype", "copy_gbs"], observed=True)
+        for (_, copy), part in streamed.groupby(["dtype", "memcpy_gbs"], observed=True)
     ]
     resident = {(r.dtype, r.n): (r.gbs, r.library_gbs) for r in dot.residents(cells)}
     longest = max(n for _, n in resident)

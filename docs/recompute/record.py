@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import tied_best
-from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
 from gpushmoo.analysis.fastest import fastest
+from gpushmoo.analysis.peak import PeakRow, peak_rows
 from gpushmoo.analysis.run_quality import dataset_provenance
 from gpushmoo.storage.dataset import read_medians
 from gpushmoo.storage.packed import PACKED, unpacked
@@ -21,7 +21,7 @@ from gpushmoo.storage.store import open_shard
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "reports" / "reference"
-CEILING_KERNELS = {"global_load": "load", "global_store": "store"}
+PEAK_KERNELS = {"global_load": "load", "global_store": "store"}
 
 
 class MissingError(Exception):
@@ -50,9 +50,9 @@ class Record:
         return self.cells[self.cells["status"] == "ok"]
 
     @cached_property
-    def ceiling(self) -> list[CeilingRow]:
+    def peak(self) -> list[PeakRow]:
         """The fastest loads and stores for each number of bytes touched."""
-        return ceiling_rows(self.ok, CEILING_KERNELS)
+        return peak_rows(self.ok, PEAK_KERNELS)
 
     def of(self, kernel: str, **where: Any) -> pd.DataFrame:
         """The verified cells of `kernel` whose columns have the values `where`; never none.

@@ -1,4 +1,4 @@
-"""Searches live, runs held against each other, energy, kinds of launch, and the gallery."""
+"""Searches live, runs held against each other, energy, timing modes, and the gallery."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _kinds() -> list[list[str]]:
         cells = [c for run in runs for c in run if c["nvbench"] == figure and c["is_like"]]
         off = [abs(c["ratio"] - 1) for c in cells]
         within = f"{sum(x <= DELTA for x in off)} of {len(off)}"
-        ours = f"{cells[0]['launch_kind']}, {cells[0]['cache_state']}"
+        ours = f"{cells[0]['timing_mode']}, {cells[0]['cache_state']}"
         rows.append([figure, ours, within, percent(median(off)), percent(max(off), 3)])
     return rows
 
@@ -198,7 +198,7 @@ def gallery(record: Record, claims: Claims) -> dict[str, Any]:
 
 
 def _of_copy(cell: pd.Series) -> str:
-    return percent(float(cell["over_copy"])) if pd.notna(cell["over_copy"]) else ""
+    return percent(float(cell["vs_memcpy"])) if pd.notna(cell["vs_memcpy"]) else ""
 
 
 def _launch(cell: pd.Series) -> str:

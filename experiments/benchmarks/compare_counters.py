@@ -75,7 +75,7 @@ def predictions(counters: pd.DataFrame, told: Mapping[str, Any], records: list[P
     rows = {}
     for key, row in counters.iterrows():
         cell = cell_of(row)
-        asked = describer.launch(cell, int(row["resident_per_unit"]), IN_A_SAMPLE)
+        asked = describer.launch(cell, int(row["resident_blocks"]), IN_A_SAMPLE)
         traffic = describer.traffic(cell)
         if isinstance(asked, dict) and traffic is not None:
             passes = asked["block_bytes"] / max(traffic.load.bytes, traffic.store.bytes)
@@ -91,7 +91,7 @@ def predictions(counters: pd.DataFrame, told: Mapping[str, Any], records: list[P
     for side, other in (("sectors_loaded", "texel_loads"), ("sectors_stored", "texel_stores")):
         found[side] = np.where(image & (found[other] > 0), through, found[side])
     found["dram_read"], found["dram_written"] = model.dram_bytes(x)
-    found["warps"] = np.minimum(x.resident, np.ceil(x.blocks / x.units)) * x.warps
+    found["warps"] = np.minimum(x.resident, np.ceil(x.blocks / x.multiprocessors)) * x.warps
     found["seconds"] = model.seconds(x)
     alone = model.limits(x)
     found["limit"] = np.array(LIMITS)[np.stack([alone[n] for n in LIMITS]).argmax(axis=0)]

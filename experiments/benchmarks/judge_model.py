@@ -111,7 +111,7 @@ def described_cells(record: Path) -> pd.DataFrame:
     for kernel, sentence in sorted(why.items()):
         print(f"{kernel}: left out, {sentence}")
     more = [n for n in cells if is_axis(n)]
-    told = cells[["cell_key", "tiles", "resident_per_unit", "threads_per_block", *more]]
+    told = cells[["cell_key", "tiles", "resident_blocks", "threads_per_block", *more]]
     # Nothing that reads the file shall have to know nullable numbers.
     plain = told.astype(dict.fromkeys(more, "float64"))
     return described.merge(plain, on="cell_key")
@@ -295,7 +295,9 @@ def unseen(
     """Errors on `others`, and how good the cells are that a model names as the fastest."""
     chosen = _training(cells)
     row = cells.iloc[0]
-    device = DeviceFacts(int(row["units"]), int(row["cache_bytes"]), float(row["clock_hz"]))
+    device = DeviceFacts(
+        int(row["multiprocessors"]), int(row["cache_bytes"]), float(row["clock_hz"])
+    )
     before = Model(first_values(facts, device)).seconds(Launches.of(cells))
     fitted = fit_device(cells, chosen).seconds(cells)
     return {

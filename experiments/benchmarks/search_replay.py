@@ -148,7 +148,7 @@ def candidate_of(row: dict[str, Any], workload: Workload) -> Candidate:
     )
     problem = Problem(int(row["height"]), int(row["width"]))
     cell = Cell(row["kernel"], row["dtype"], row["variant"], problem, params, row["cache_state"])
-    resident = row["resident_per_unit"]
+    resident = row["resident_blocks"]
     return Candidate(
         params=params,
         block=workload.launch(cell).block,
@@ -156,8 +156,8 @@ def candidate_of(row: dict[str, Any], workload: Workload) -> Candidate:
         height=problem.height,
         width=problem.width,
         element_bytes=DTYPES[row["dtype"]].itemsize,
-        units=int(row["units"]),
-        resident_per_unit=None if pd.isna(resident) else int(resident),
+        multiprocessors=int(row["multiprocessors"]),
+        resident_blocks=None if pd.isna(resident) else int(resident),
     )
 
 

@@ -25,8 +25,8 @@ from gpushmoo import compare
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FROZEN = HERE / "frozen.json"
-GROUP = ["kernel", "dtype", "variant", "height", "width", "cache_state", "launch_kind"]
-PAGES = ("first_page", "findings", "ceilings", "contrasts", "curves", "sureness", "energy")
+GROUP = ["kernel", "dtype", "variant", "height", "width", "cache_state", "timing_mode"]
+PAGES = ("first_page", "findings", "peaks", "contrasts", "curves", "sureness", "energy")
 # The same thing twice, and two amounts of planted work.
 PAIRS = {
     "same": ("nvidia-h200-repeated/r00", "nvidia-h200-repeated/r01"),
@@ -61,7 +61,7 @@ def best(run: Path) -> dict[str, Any]:
         tied = sorted(cells.cell_key)
         groups[" ".join(map(str, name))] = [
             *(fastest[k] for k in ("cell_key", "bandwidth_gbs", "bandwidth_low_gbs")),
-            *(fastest["share_of_ceiling"], len(tied), digest(tied)),
+            *(fastest["share_of_peak"], len(tied), digest(tied)),
         ]
     return groups
 
@@ -95,7 +95,7 @@ def main() -> None:
     report = json.loads((run / "report.json").read_text())
     parts = {
         "best": best(run),
-        "ceiling": json.loads((run / "summary/ceiling.json").read_text()),
+        "peak": json.loads((run / "summary/peak.json").read_text()),
         "compare": compared(),
         "mistakes": (ROOT / "docs/mistakes.md").read_text().splitlines(),
         "model": model(run),
@@ -103,7 +103,7 @@ def main() -> None:
     }
     now = json.loads(json.dumps(rounded(parts), default=str))
     # What is large is kept as digests of its parts; a difference still names the part.
-    now["ceiling"] = {"count": len(now["ceiling"]["ceiling"]), "digest": digest(now["ceiling"])}
+    now["peak"] = {"count": len(now["peak"]["peak"]), "digest": digest(now["peak"])}
     if "--update" in sys.argv:
         FROZEN.write_text(json.dumps(now, ensure_ascii=False, indent=0) + "\n")
         return

@@ -81,31 +81,38 @@ def timed(bound: PreparedLaunch, samples: int) -> list[float]:
     return [bound.sample(launches) for _ in range(samples)]
 
 
-def axes_of(kernel: str, units: int) -> dict[str, list[int]]:
+def axes_of(kernel: str, multiprocessors: int) -> dict[str, list[int]]:
     """What is swept on a device of so many multiprocessors."""
     axes = {"threads": list(THREADS), "unroll": list(UNROLLS)}
-    return axes | ({"grid": [w * units for w in WAVES]} if kernel == "stream_dot" else {})
+    return axes | ({"grid": [w * multiprocessors for w in WAVES]} if kernel == "stream_dot" else {})
 
 
-def is_theirs(cell: Cell, units: int) -> bool:
+def is_theirs(cell: Cell, multiprocessors: int) -> bool:
     """Whether BabelStream launches its kernel as `cell` is launched."""
-    grid = dict(cell.params).get("grid", THEIR_WAVES * units)
-    return (cell["threads"], cell["unroll"], grid) == (THEIR_THREADS, 1, THEIR_WAVES * units)
+    grid = dict(cell.params).get("grid", THEIR_WAVES * multiprocessors)
+    return (cell["threads"], cell["unroll"], grid) == (
+        THEIR_THREADS,
+        1,
+        THEIR_WAVES * multiprocessors,
+    )
 
 
 def opened(device: CudaDevice, function: str, dtype: str, n: int) -> Peer:
     """Sweep our kernel of `function`; both launches that are kept are verified."""
     kernel, variant = FUNCTIONS[function]
     folder = load_kernel(ROOT / "kernels" / kernel)
-    workload, units = folder.workload, device.info.units
+    workload, multiprocessors = folder.workload, device.info.multiprocessors
     problem = workload.problem(n)
     space = open_space(device, workload, problem, dtype, variant, seed=1)
     program = device.build(folder.path, DTYPES[dtype], workload.defines(dtype, variant))
-    cells = enumerate_cells(kernel, dtype, [variant], [problem], axes_of(kernel, units))
+    cells = enumerate_cells(kernel, dtype, [variant], [problem], axes_of(kernel, multiprocessors))
     bounds = {cell: space.bind(program, cell) for cell in cells}
     medians = {cell: float(np.median(timed(bound, TRIES))) for cell, bound in bounds.items()}
     best = min(cells, key=lambda cell: medians[cell])
-    kept = {"best": best, "theirs": next(cell for cell in cells if is_theirs(cell, units))}
+    kept = {
+        "best": best,
+        "theirs": next(cell for cell in cells if is_theirs(cell, multiprocessors)),
+    }
     for cell in kept.values():
         space.poison()
         bounds[cell].run()

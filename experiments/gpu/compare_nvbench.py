@@ -1,4 +1,4 @@
-"""Compares our kinds of launch with both figures of NVIDIA's own harness (PyPI ``cuda-bench``).
+"""Compares our timing modes with both figures of NVIDIA's own harness (PyPI ``cuda-bench``).
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
     python experiments/gpu/compare_nvbench.py OUT.json

@@ -40,18 +40,18 @@ def main() -> None:
     out = parser.parse_args().out
     module = cp.RawModule(code=SOURCE.read_text(), options=("-std=c++17",))
     properties = cp.cuda.runtime.getDeviceProperties(0)
-    units = properties["multiProcessorCount"]
+    multiprocessors = properties["multiProcessorCount"]
     found = {
         "device": {
             "name": properties["name"].decode(),
-            "multiprocessors": units,
+            "multiprocessors": multiprocessors,
             "driver": cp.cuda.runtime.driverGetVersion(),
         },
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "gpushmoo": __version__,
         "tiles": TILES,
         "index": [
-            _difference(module, variant, block, units)
+            _difference(module, variant, block, multiprocessors)
             for variant in ("exact", "reciprocal")
             for block in BLOCKS.values()
         ],
@@ -60,9 +60,11 @@ def main() -> None:
     print(json.dumps(found, indent=1))
 
 
-def _difference(module: Any, variant: str, block: tuple[int, int], units: int) -> dict[str, Any]:
-    loop = _cycles(module.get_function(variant), block, units)
-    bare = _cycles(module.get_function("bare"), block, units)
+def _difference(
+    module: Any, variant: str, block: tuple[int, int], multiprocessors: int
+) -> dict[str, Any]:
+    loop = _cycles(module.get_function(variant), block, multiprocessors)
+    bare = _cycles(module.get_function("bare"), block, multiprocessors)
     return {
         "variant": variant,
         "threads": block[0] * block[1],
@@ -73,16 +75,16 @@ def _difference(module: Any, variant: str, block: tuple[int, int], units: int) -
     }
 
 
-def _cycles(kernel: Any, block: tuple[int, int], units: int) -> float:
+def _cycles(kernel: Any, block: tuple[int, int], multiprocessors: int) -> float:
     """Cycles of a block for one tile; the first launch is not counted."""
-    cycles = cp.zeros(units, np.int64)
-    sink = cp.zeros(units * block[0] * block[1], np.uint32)
+    cycles = cp.zeros(multiprocessors, np.int64)
+    sink = cp.zeros(multiprocessors * block[0] * block[1], np.uint32)
     tiles_x = WIDTH // TILE_X
     reciprocal = np.float32((1.0 + np.float64(np.float32(1.0e-6))) / tiles_x)
     numbers = (np.uint32(TILES), np.uint32(0), np.uint32(WIDTH), np.uint32(tiles_x), reciprocal)
     samples = []
     for _ in range(REPEATS + 1):
-        kernel((units,), block, (cycles, sink, *numbers))
+        kernel((multiprocessors,), block, (cycles, sink, *numbers))
         samples.append(cycles.get())
     return float(np.median(samples[1:])) / TILES
 

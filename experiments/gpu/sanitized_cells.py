@@ -187,7 +187,7 @@ def cells_of(device: Device, build: Build, problem: Problem) -> Iterator[Cell]:
     workload, axes = build.folder.workload, {}
     fed = isinstance(workload, HostFedWorkload)
     for name, spec in (STREAMED if fed else workload.axes).items():
-        values = expand_axis(spec, Residency(device.info.units, 1))
+        values = expand_axis(spec, Residency(device.info.multiprocessors, 1))
         picked = values if fed else {values[0], values[len(values) // 2], values[-1]}
         axes[name] = sorted(picked)
     for cell in enumerate_cells(build.folder.name, build.dtype, [build.variant], [problem], axes):

@@ -40,7 +40,7 @@ class GlobalLoad(CopyWorkload):
         "passes": [1, 4, 16],
     }
     views = (WorkingSet(),)
-    ceiling = "load"
+    peak = "load"
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
         """``STREAMING`` where loads are to be marked as used once."""

@@ -41,7 +41,7 @@ class GlobalStore(Workload):
         "passes": [1, 4, 16],
     }
     views = (WorkingSet(),)
-    ceiling = "store"
+    peak = "store"
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
         """``STREAMING`` where stores are to be marked as used once."""

@@ -111,7 +111,7 @@ def test_a_chapters_kernels_and_plots_are_named_and_its_rows_are_whole(folder: s
         {"slip": "e"},
         {"check": "no such quantity"},
         {"section": "No such heading", "page": "h200.md"},
-        {"section": "The ceiling", "page": "no_such.md"},
+        {"section": "The measured peak", "page": "no_such.md"},
         {"test": "test_no_such", "file": "tests/documents/test_docs.py"},
         {"file": "docs/no_such.md"},
         {"rumour": "x"},

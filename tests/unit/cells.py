@@ -18,7 +18,7 @@ PLACE = {
     "height": 64,
     "width": 64,
     "cache_state": "warm",
-    "launch_kind": "back_to_back",
+    "timing_mode": "batched",
     "device_name": "D",
     "device_uuid": "d-0",
 }
@@ -53,7 +53,7 @@ def cell(
         "bandwidth_gbs": gbs,
         **{f"bandwidth_{end}_gbs": gbs * by for end, by in ends.items()},
         "bytes_read": moved - columns["bytes_written"],
-        "over_copy": 1.0,
+        "vs_memcpy": 1.0,
         "working_set_over_cache": None,
     } | columns
 
@@ -105,11 +105,11 @@ class Machine:
             for s, v in zip(seconds, self._variants, strict=True)
         ).assign(
             cell_key=[f"{i:04}" for i in range(n)],
-            copy_gbs=copy,
+            memcpy_gbs=copy,
             samples_s=list(samples.reshape(n, -1)),
             repeat_samples=[[SAMPLES] * repeats] * n,
             repeat_medians_s=list(medians),
-            repeat_copy_gbs=[[copy] * repeats] * n,
+            repeat_memcpy_gbs=[[copy] * repeats] * n,
             within_half_width=self._noise,
             measured_at=pd.Timestamp(2026, 1, day, tz="UTC"),
             block=pd.array(self._blocks, "Int64"),

@@ -39,24 +39,24 @@ def covering(cells: list[Cell]) -> list[Cell]:
     return chosen
 
 
-# A test with this parameter takes few cells; in a hunt, all of them, too.
+# A test with this parameter takes few cells; in a fuzz, all of them, too.
 CHOSEN = pytest.mark.parametrize(
     "chosen",
     [
         pytest.param(covering, id="every pair of values"),
-        pytest.param(list, id="all", marks=pytest.mark.hunt),
+        pytest.param(list, id="all", marks=pytest.mark.fuzz),
     ],
 )
 
 
 def crossed(workload: Workload, variants: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-    """Type, variant and marks of every build; most of them are for a hunt.
+    """Type, variant and marks of every build; most of them are for a fuzz.
 
     The others are all variants of the first type and the first variant of all types.
     """
     for dtype, variant in itertools.product(workload.dtypes, variants):
         few = dtype == workload.dtypes[0] or variant == variants[0]
-        yield dtype, variant, () if few else pytest.mark.hunt
+        yield dtype, variant, () if few else pytest.mark.fuzz
 
 
 def integers(n: int, dtype: str) -> dict[str, npt.NDArray[Any]]:

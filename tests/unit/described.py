@@ -18,7 +18,7 @@ from gpushmoo.workloads.contract import Workload
 from gpushmoo.workloads.loader import load_kernel
 
 # An NVIDIA H200's.
-FACTS = DeviceFacts(units=132, cache_bytes=60 * 2**20, clock_hz=1.98e9)
+FACTS = DeviceFacts(multiprocessors=132, cache_bytes=60 * 2**20, clock_hz=1.98e9)
 RESIDENT_WARPS, MOST_RESIDENT = 64, 32
 SQUARES = tuple(Problem(n, n) for n in (512, 1024, 2048, 4096, 8192))
 SHAPES = {"block_x": (4, 8, 16, 32, 64), "block_y": (4, 8, 16)}
@@ -86,7 +86,7 @@ def rows_of(cells: Iterable[Cell]) -> pd.DataFrame:
         asked = describer.launch(cell, min(MOST_RESIDENT, RESIDENT_WARPS // warps), 20)
         assert not isinstance(asked, str), asked
         problem = {"height": cell.problem.height, "width": cell.problem.width}
-        names = {n: getattr(cell, n) for n in (*GROUP[:3], "cache_state", "launch_kind")}
+        names = {n: getattr(cell, n) for n in (*GROUP[:3], "cache_state", "timing_mode")}
         rows.append(
             {**names, **problem, "device_name": "NVIDIA H200", "cell_key": cell.key}
             | {**dict(cell.params), **asked}

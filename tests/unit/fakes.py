@@ -67,7 +67,7 @@ INFO = DeviceInfo(
     kind="gpu",
     driver="1",
     runtime="1",
-    units=4,
+    multiprocessors=4,
     max_threads_per_block=64,
     max_block=(64, 64, 64),
     max_grid=(1000, 1, 1),
@@ -289,7 +289,7 @@ class FakeProgram:
     options: str = "-O"
     log: str = ""
 
-    def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
+    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
         if self.resident == 0:
             raise BuildError(f"no kernel '{entry}'.", "")
         return self.resident
@@ -371,8 +371,8 @@ class FakeLaunch:
     def sample(self, launches: int, met: Condition = USUAL) -> float:
         if met.flushed:
             self.device.log.append(("flush", self.tag))
-        if met.launch_kind != USUAL.launch_kind:
-            self.device.log.append((met.launch_kind, self.tag))
+        if met.timing_mode != USUAL.timing_mode:
+            self.device.log.append((met.timing_mode, self.tag))
         self.device.log.append(("sample", self.tag))
         kind = self.fault("sample")
         self.misbehave(kind)
@@ -390,12 +390,12 @@ def make_cells(
     chunks: tuple[int, ...] = (1, 2),
     variants: tuple[str, ...] = ("a", "b"),
     cache_states: tuple[str, ...] = ("warm",),
-    launch_kinds: tuple[str, ...] = ("back_to_back",),
+    timing_modes: tuple[str, ...] = ("batched",),
 ) -> list[Cell]:
     """The grid of the tiny kernel."""
     problems = [Problem(h, 8) for h in heights]
     axes = {"threads": list(threads), "chunks": list(chunks)}
-    return enumerate_cells("tiny", "float", variants, problems, axes, cache_states, launch_kinds)
+    return enumerate_cells("tiny", "float", variants, problems, axes, cache_states, timing_modes)
 
 
 @dataclass

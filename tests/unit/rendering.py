@@ -14,7 +14,7 @@ import pypdfium2
 from conftest import ROOT
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import best_table
-from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows, write_ceiling
+from gpushmoo.analysis.peak import PeakRow, peak_rows, write_peak
 from gpushmoo.chapters.loader import find_chapters, load_chapter
 from gpushmoo.core.paths import CHAPTERS
 from gpushmoo.core.schema import REPEAT_COLUMNS
@@ -112,7 +112,7 @@ def render(
         write_parquet(changed, paths[-1], metadata)
     aggregate(paths, out / "dataset")
     cells = read_cells(out / "dataset")
-    conclude(cells, best_table(cells, ceiling_rows(cells, KINDS)), out, energy, history)
+    conclude(cells, best_table(cells, peak_rows(cells, KINDS)), out, energy, history)
     document = pypdfium2.PdfDocument(out / "report.pdf")
     texts = [document[i].get_textpage().get_text_range() for i in range(len(document))]
     facts = json.loads((out / "report.json").read_text())
@@ -128,10 +128,10 @@ def conclude(
     history: Path | None = None,
 ) -> None:
     """All stages behind a data set in `out`, of which these are the cells."""
-    ceiling = ceiling_rows(cells, KINDS)
-    write_ceiling(ceiling, out / "ceiling.json")
+    peak = peak_rows(cells, KINDS)
+    write_peak(peak, out / "peak.json")
     write_parquet(best, out / "best.parquet", {})
-    drawn = draw(cells, ceiling, out)
+    drawn = draw(cells, peak, out)
     figures = [path for path, *_ in drawn]
     if energy is not None:
         figures.append(out / "energy.svg")
@@ -143,7 +143,7 @@ def conclude(
     files = {
         "dataset": out / "dataset",
         "best": out / "best.parquet",
-        "ceiling": out / "ceiling.json",
+        "peak": out / "peak.json",
         "figures": figures,
         "machine": [],
         "device": [],
@@ -158,7 +158,7 @@ def conclude(
 # Null in a row that is not ``ok``.
 TIMES = (
     *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "median_s", "median_low_s"),
-    *("median_high_s", "coverage", "own_low_s", "own_high_s", "within_half_width", "over_copy"),
+    *("median_high_s", "coverage", "own_low_s", "own_high_s", "within_half_width", "vs_memcpy"),
 )
 
 
@@ -171,7 +171,7 @@ def forget_faulty(cells: pd.DataFrame) -> None:
         cells[name] = [[] if bad else kept for bad, kept in zip(faulty, cells[name], strict=True)]
 
 
-def draw(cells: pd.DataFrame, ceiling: Sequence[CeilingRow], out: Path) -> list[Drawn]:
+def draw(cells: pd.DataFrame, peak: Sequence[PeakRow], out: Path) -> list[Drawn]:
     """A figure of each kind that the kernels have, those of one state for the warm one."""
     several = ("cache_state",) if cells["cache_state"].nunique() > 1 else ()
     warm = {"height": 1024, "width": 1024, "cache_state": "warm"}
@@ -187,6 +187,6 @@ def draw(cells: pd.DataFrame, ceiling: Sequence[CeilingRow], out: Path) -> list[
             continue
         device = partition_table(mine) if isinstance(view, Curve) else None
         dtypes, path = tuple(sorted(mine["dtype"].unique())), out / f"{name}.svg"
-        view.draw(FigureData(kernel, dtypes, (), several, mine, ceiling, device), path)
+        view.draw(FigureData(kernel, dtypes, (), several, mine, peak, device), path)
         drawn.append((path, view, kernel))
     return drawn

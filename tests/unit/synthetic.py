@@ -29,7 +29,7 @@ GPU = DeviceInfo(
     kind="gpu",
     driver="13.0",
     runtime="CUDA 13.2",
-    units=132,
+    multiprocessors=132,
     max_threads_per_block=1024,
     max_block=(1024, 1024, 64),
     max_grid=(2**31 - 1, 65535, 65535),
@@ -59,7 +59,7 @@ def write_shard(
     *,
     problems: Sequence[Problem] = (Problem(1024, 1024),),
     states: Sequence[str] = ("warm",),
-    kinds: Sequence[str] = ("back_to_back",),
+    kinds: Sequence[str] = ("batched",),
     axes: Mapping[str, Sequence[int]],
     info: DeviceInfo = GPU,
     variants: Sequence[str] = (),
@@ -73,7 +73,7 @@ def write_shard(
         launch = workload.launch(cell)
         # OpenCL does not tell it.
         resident = _resident(workload, launch) if info.backend == "cuda" else None
-        run = CellRun(cell, launch, resident_per_unit=resident, registers=32, launches=1)
+        run = CellRun(cell, launch, resident_blocks=resident, registers=32, launches=1)
         _end(run, workload, info)
         runs[cell.key] = run
     copies = {
@@ -87,7 +87,7 @@ def write_shard(
         "axes": {name: list(values) for name, values in axes.items()},
         "variants": list(names),
         "cache_states": list(states),
-        **({} if list(kinds) == ["back_to_back"] else {"launch_kinds": list(kinds)}),
+        **({} if list(kinds) == ["batched"] else {"timing_modes": list(kinds)}),
     }
     write_parquet(table, path, _metadata(kernel, dtype, sweep, info))
     return path
@@ -121,7 +121,9 @@ def _seconds(run: CellRun, workload: Workload, info: DeviceInfo) -> float:
 
 
 def _persistent_seconds(launch: Launch, info: DeviceInfo) -> float:
-    return float(seconds(np.array([launch.blocks]), launch.tiles, 4 * info.units, *PERSISTENT)[0])
+    return float(
+        seconds(np.array([launch.blocks]), launch.tiles, 4 * info.multiprocessors, *PERSISTENT)[0]
+    )
 
 
 def _warps(launch: Launch) -> int:
@@ -141,7 +143,7 @@ def _image_seconds(cell: Cell, launch: Launch, workload: Workload, info: DeviceI
     if traffic is not None and workload.output in workload.images:
         limits.append(SECTOR_S * traffic.store.block_sectors)
     stored = WRITTEN if cell.variant.endswith("-written") else 1.0
-    return launch.blocks / info.units * max(limits) * stored
+    return launch.blocks / info.multiprocessors * max(limits) * stored
 
 
 def _metadata(

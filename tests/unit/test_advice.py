@@ -10,7 +10,7 @@ import pytest
 from cells import cell
 from conftest import examples
 from gpushmoo.analysis.best import Advice, advice, best_table, place
-from gpushmoo.analysis.ceiling import CeilingRow
+from gpushmoo.analysis.peak import PeakRow
 from gpushmoo.report.findings import MOST, Finding, advice_findings, ranked
 from gpushmoo.report.tables import (
     axes_words,
@@ -40,16 +40,16 @@ def group(times: Mapping[tuple[int, int], float], side: int = 8192, **other: Any
     )
 
 
-def advised(*groups: pd.DataFrame, ceiling: Sequence[CeilingRow] = ()) -> list[Advice]:
+def advised(*groups: pd.DataFrame, peak: Sequence[PeakRow] = ()) -> list[Advice]:
     cells = pd.concat(groups, ignore_index=True)
-    return advice(cells, best_table(cells, ceiling).to_pandas(), ceiling)
+    return advice(cells, best_table(cells, peak).to_pandas(), peak)
 
 
-def peaks(gbs: float) -> list[CeilingRow]:
+def peaks(gbs: float) -> list[PeakRow]:
     """A device that loads and stores so fast, known to 1 %."""
-    where, what = ("D", "warm", "back_to_back"), ("p", "float", "v", "")
+    where, what = ("D", "warm", "batched"), ("p", "float", "v", "")
     return [
-        CeilingRow(*where, kind, MIB, None, gbs, 0.99 * gbs, 1.01 * gbs, *what)
+        PeakRow(*where, kind, MIB, None, gbs, 0.99 * gbs, 1.01 * gbs, *what)
         for kind in ("load", "store")
     ]
 
@@ -185,30 +185,30 @@ def at(**seconds: float) -> list[pd.DataFrame]:
 
 
 def page_of(groups: Sequence[pd.DataFrame], gbs: float, is_cpu: bool) -> dict[str, Any]:
-    told = advised(*groups, ceiling=peaks(gbs))
+    told = advised(*groups, peak=peaks(gbs))
     return first_page(told, pd.concat(groups), {"k": {"title": "K"}}, is_cpu)
 
 
-def test_a_share_of_the_ceiling_that_is_none_is_a_dash_and_said_why() -> None:
-    # One second is half of the ceiling, 0.499 cannot be told from all of it.
+def test_a_share_of_the_peak_that_is_none_is_a_dash_and_said_why() -> None:
+    # One second is half of the measured peak, 0.499 are statistically tied with all of it.
     gbs = 2 * 8192 * 8192 * 8 / 1e9
     page = page_of(at(double=1.0, float=0.499, float3=0.4, float4=0.25), gbs, True)
     shown = {row["dtype"]: row["share"] for row in page["kernels"][0]["rows"]}
     assert shown == {"double": "50 %", "float": "100 %", "float3": "—", "float4": "—"}
-    assert page["above_ceiling"] == (
+    assert page["above_peak"] == (
         "for 2 of 4: faster than loading and storing one after the other, which is no bound there "
         "(a CPU's caches do both at once)."
     )
-    on_a_gpu = page_of(at(double=1.0, float=0.4), gbs, False)["above_ceiling"]
+    on_a_gpu = page_of(at(double=1.0, float=0.4), gbs, False)["above_peak"]
     assert "(a cache does both at once). In memory (1 of these)" in on_a_gpu
     small = [group({(32, 8): 0.001}, side=1024)]
-    assert "In memory" not in page_of(small, 1.0, False)["above_ceiling"]
-    assert page_of(at(double=1.0, float=0.499), gbs, True)["above_ceiling"] == ""
-    # Without a ceiling a dash needs no reason.
+    assert "In memory" not in page_of(small, 1.0, False)["above_peak"]
+    assert page_of(at(double=1.0, float=0.499), gbs, True)["above_peak"] == ""
+    # Without a measured peak a dash needs no reason.
     [cells] = at(float=1.0)
     page = first_page(advised(cells), cells, {"k": {"title": "K"}}, True)
     assert page["kernels"][0]["rows"][0]["share"] == "—"
-    assert (page["has_ceiling"], page["above_ceiling"]) == (False, "")
+    assert (page["has_peak"], page["above_peak"]) == (False, "")
 
 
 def test_a_small_map_has_the_fastest_of_every_place_and_holes_where_nothing_ran() -> None:
@@ -244,16 +244,16 @@ def test_where_all_launches_are_tied_none_of_them_stands_out() -> None:
 # Findings
 
 
-def test_only_a_ceiling_that_is_a_bound_says_what_limits() -> None:
+def test_only_a_peak_that_is_a_bound_says_what_limits() -> None:
     gbs = 8192 * 8192 * 8 / 1e9
-    said = advice_findings(advised(*at(double=0.5, float=2.0), ceiling=peaks(gbs)))
-    [one] = [f.sentence for f in said if "ceiling" in f.sentence]
+    said = advice_findings(advised(*at(double=0.5, float=2.0), peak=peaks(gbs)))
+    [one] = [f.sentence for f in said if "peak" in f.sentence]
     assert one == (
         "No launch brings k, float near what the device can do: its best reaches 50 % of the "
-        "ceiling, so something else than memory limits it."
+        "measured peak, so something else than memory limits it."
     )
-    said = advice_findings(advised(*at(double=0.5), ceiling=peaks(gbs)))
-    assert not any("ceiling" in f.sentence for f in said)
+    said = advice_findings(advised(*at(double=0.5), peak=peaks(gbs)))
+    assert not any("peak" in f.sentence for f in said)
 
 
 def findings_of(*groups: pd.DataFrame) -> list[Finding]:

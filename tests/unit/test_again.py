@@ -65,11 +65,11 @@ def test_faults_are_counted_by_shard(shards: list[str]) -> None:
         shards[2]: Counter({Status.TIMEOUT: 1}),
     }
     assert sentence(found) == (
-        "again: 3 cells (2 timeout, 1 wrong_result) in 2 shards, measured again with later repeats."
+        "remeasure: 3 cells (2 timeout, 1 wrong_result) in 2 shards and their later repeats."
     )
     assert list(cells_ended_as({Status.WRONG_RESULT}, shards)) == [shards[1]]
     assert cells_ended_as({Status.LOST_DEVICE}, shards) == {}
-    assert sentence({}) == "again: no cell ended so; nothing is measured again."
+    assert sentence({}) == "remeasure: no cell ended so; nothing is measured again."
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_exactly_the_shards_with_such_cells_are_forced(
 ) -> None:
     workflow = SimpleNamespace(is_main_process=main, dag=SimpleNamespace(forcefiles=set()))
     flow: Any = Flow.__new__(Flow)
-    flow.config, flow.results = SimpleNamespace(again=again, dataset=None), tmp_path
+    flow.config, flow.results = SimpleNamespace(remeasure=again, dataset=None), tmp_path
     flow.shard_files = [shards[i] for i in (0, 1, 2)]
     rule = SimpleNamespace(wildcard_names={"shard"}, output=[Product("")])
     names_no_input = remaking(flow, workflow, rule)
@@ -100,14 +100,14 @@ def test_exactly_the_shards_with_such_cells_are_forced(
     assert workflow.dag.forcefiles == {shards[i] for i in forced}
     said = capsys.readouterr().err
     # All is counted once.
-    assert said.count("gpushmoo: again: ") == (1 if main and again else 0)
+    assert said.count("gpushmoo: remeasure: ") == (1 if main and again else 0)
 
 
 @pytest.mark.parametrize(
     ("asked", "statuses"),
     [
         (None, frozenset()),
-        ("faults", FAULTS),
+        ("failed", FAULTS),
         (["timeout", "throttled"], frozenset({Status.TIMEOUT, Status.THROTTLED})),
         (sorted(FAULTS), FAULTS),
     ],
@@ -116,8 +116,8 @@ def test_what_is_asked_again_measures_no_other_shard(
     asked: Any, statuses: frozenset[Status], raw_config: dict[str, Any]
 ) -> None:
     plain = Flow(raw_config, ask_device=False)
-    flow = Flow(raw_config | {"again": asked}, ask_device=False)
-    assert flow.config.again == statuses
+    flow = Flow(raw_config | {"remeasure": asked}, ask_device=False)
+    assert flow.config.remeasure == statuses
     assert flow.shard_files == plain.shard_files
     wildcards = SimpleNamespace(sweep="copy2d_coalesced", dtype="float", shard="0000-of-0001")
     assert flow.measure_params(wildcards) == plain.measure_params(wildcards)
@@ -125,8 +125,8 @@ def test_what_is_asked_again_measures_no_other_shard(
 
 @pytest.mark.parametrize("asked", ["ok", "timeout", ["ok"], ["resources"], [], True])
 def test_what_is_no_fault_is_refused(asked: Any, raw_config: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"^Config key 'again"):
-        load_config(raw_config | {"again": asked}, ROOT)
-    recorded = {"dataset": "reports/reference/nvidia-h200", "again": "faults"}
-    with pytest.raises(ConfigError, match=r"^again: .* recorded dataset"):
+    with pytest.raises(ConfigError, match=r"^Config key 'remeasure"):
+        load_config(raw_config | {"remeasure": asked}, ROOT)
+    recorded = {"dataset": "reports/reference/nvidia-h200", "remeasure": "failed"}
+    with pytest.raises(ConfigError, match=r"^remeasure: .* recorded dataset"):
         load_config(raw_config | recorded, ROOT)

@@ -351,9 +351,9 @@ def test_a_cell_is_one_row_with_what_each_repeat_found(tmp_path: Path) -> None:
     assert row["bandwidth_gbs"] == pytest.approx(moved * 1e-9 / 1.1)
     assert row["bandwidth_low_gbs"] == pytest.approx(moved * 1e-9 / row["median_high_s"])
     # In the middle of 1 and 4 ms.
-    assert row["copy_gbs"] == pytest.approx(moved * 1e-9 / 2e-3)
-    assert list(row["repeat_copy_gbs"]) == pytest.approx([moved * 1e-6, moved * 0.25e-6])
-    assert row["over_copy"] == pytest.approx(row["bandwidth_gbs"] / row["copy_gbs"])
+    assert row["memcpy_gbs"] == pytest.approx(moved * 1e-9 / 2e-3)
+    assert list(row["repeat_memcpy_gbs"]) == pytest.approx([moved * 1e-6, moved * 0.25e-6])
+    assert row["vs_memcpy"] == pytest.approx(row["bandwidth_gbs"] / row["memcpy_gbs"])
 
 
 def test_what_was_measured_once_on_purpose_keeps_the_interval_of_its_samples(

@@ -20,8 +20,8 @@ from conftest import ROOT
 from fakes import FOLDER, INFO
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import Limits, best_of_dataset
-from gpushmoo.analysis.ceiling import ceiling_rows
 from gpushmoo.analysis.fastest import axes_of
+from gpushmoo.analysis.peak import peak_rows
 from gpushmoo.analysis.run_quality import COLUMNS, write_verdict
 from gpushmoo.core.schema import (
     BEST_COLUMNS,
@@ -136,7 +136,7 @@ def concluded(shards: Sequence[Path], out: Path) -> dict[str, Any]:
         patch.setattr("gpushmoo.analysis.aggregate.fault_of", lambda *_: None)
         aggregate(shards, out / "dataset")
     cells = read_medians(out / "dataset")
-    best = best_of_dataset(out / "dataset", ceiling_rows(cells, KINDS), (), Limits({}, 1024))
+    best = best_of_dataset(out / "dataset", peak_rows(cells, KINDS), (), Limits({}, 1024))
     conclude(cells, best, out)
     with (out / "said").open("w") as terminal:
         read = read_cells(out / "dataset", columns=COLUMNS)

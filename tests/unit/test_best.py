@@ -1,4 +1,4 @@
-"""Best sets: tied launches, what stands beside them, those on an edge of the sweep."""
+"""Best sets: tied launches, what stands beside them, those on an boundary of the sweep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from cells import cell
-from gpushmoo.analysis.best import Limits, best_table, edges, read_best, tied_best
+from gpushmoo.analysis.best import Limits, best_table, boundaries, read_best, tied_best
 from gpushmoo.storage.dataset import with_axes_noted
 from gpushmoo.storage.store import write_parquet
 from hypothesis import given
@@ -135,7 +135,7 @@ def test_a_best_cell_on_an_edge_that_can_be_passed_says_which_axis_to_widen(
 ) -> None:
     axes = ["block_x", "block_y"]
     row = {"kernel": "k", **dict(zip(axes, best, strict=True))}
-    assert edges(row, group, axes, Limits()) == found
+    assert boundaries(row, group, axes, Limits()) == found
     # Not beyond the largest value that a kernel takes.
     limits = Limits({"k": dict(zip(axes, best, strict=True))})
-    assert edges(row, group, axes, limits) == [way for way in found if way.endswith("down")]
+    assert boundaries(row, group, axes, limits) == [way for way in found if way.endswith("down")]

@@ -22,7 +22,7 @@ from gpushmoo.comparing.compare import (
     Comparison,
     SlowerError,
     compare_runs,
-    guard,
+    regression,
 )
 from gpushmoo.comparing.false_alarms import Rate, false_alarms_of
 from gpushmoo.comparing.runs import (
@@ -92,7 +92,7 @@ def test_what_the_machine_did_is_no_verdict_and_is_told_apart() -> None:
 def test_a_copy_that_changes_alone_accuses_no_cell() -> None:
     machine = Machine(5)
     first, second = machine.run("a"), machine.run("b")
-    second.cells["copy_gbs"] *= 1.2
+    second.cells["memcpy_gbs"] *= 1.2
     found = compare_runs([first], [second], machine.runs(12))
     assert set(found.groups["verdict"]) == {"undecided"}
 
@@ -101,7 +101,7 @@ def test_without_a_copy_the_raw_change_decides() -> None:
     machine = Machine(6)
     runs = [machine.run("a"), machine.run("b", {"v1": 0.05}), *machine.runs(12)]
     for run in runs:
-        run.cells["copy_gbs"] = np.nan
+        run.cells["memcpy_gbs"] = np.nan
     found = compare_runs(runs[:1], runs[1:2], runs[2:])
     assert found.slower["variant"].tolist() == ["v1"]
     assert found.cells["beside_copy"].isna().all()
@@ -115,12 +115,12 @@ def test_copies_that_are_no_peers_of_the_cells_tell_what_the_machine_did() -> No
     timed = [[{**place, "seconds": [s, 1.1 * s, 0.9 * s]}] for s in (1e-3, 1.25e-3)]
     first, second = (machine.run(name, controls=c) for name, c in zip("ab", timed, strict=True))
     for run in (first, second):
-        run.cells["copy_gbs"] = np.nan
+        run.cells["memcpy_gbs"] = np.nan
     found = compare_runs([first], [second], machine.runs(12))
     assert found.drift["change"].tolist() == pytest.approx([0.25])
 
 
-@pytest.mark.hunt
+@pytest.mark.fuzz
 @pytest.mark.parametrize("drift", [0.0, 0.01])
 def test_runs_of_the_same_thing_raise_few_alarms_even_at_the_smallest_delta(drift: float) -> None:
     """At most one in forty is promised where nothing changed; more than 4 of 40 has p < 0.003."""
@@ -156,7 +156,7 @@ def test_the_typical_cell_is_the_mean_of_logarithms_with_its_repeats() -> None:
     for (_, _, variant, *_), row in typical.iterrows():
         cells = run.ok[run.ok["variant"] == variant]
         assert row[LOG_S] == pytest.approx(np.log(cells["median_s"]).mean())
-        assert row[LOG_COPY] == pytest.approx(np.log(cells["copy_gbs"].iloc[0]))
+        assert row[LOG_COPY] == pytest.approx(np.log(cells["memcpy_gbs"].iloc[0]))
         each = np.log(np.stack(list(cells["repeat_medians_s"]))).mean(axis=0)
         assert np.log(row["repeat_medians_s"]) == pytest.approx(each)
         assert row[WITHIN] == pytest.approx(cells[WITHIN].iloc[0] / 3)
@@ -349,11 +349,11 @@ def test_what_is_saved_has_the_columns_of_the_schemas_and_guards(tmp_path: Path)
     assert text == found.markdown()
     assert text.startswith("## b against a\n")
     with pytest.raises(SlowerError, match=r"1 of 6 groups' bests surely got slower: made.*v1"):
-        guard(tmp_path / "groups.parquet", tmp_path / "guard.txt")
-    assert not (tmp_path / "guard.txt").exists()
+        regression(tmp_path / "groups.parquet", tmp_path / "regression.txt")
+    assert not (tmp_path / "regression.txt").exists()
     compare_runs([first], [machine.run("b")], same).save(tmp_path)
-    guard(tmp_path / "groups.parquet", tmp_path / "guard.txt")
-    assert b"No best of 6 groups" in read_summed(tmp_path / "guard.txt")
+    regression(tmp_path / "groups.parquet", tmp_path / "regression.txt")
+    assert b"No best of 6 groups" in read_summed(tmp_path / "regression.txt")
 
 
 def test_the_page_says_what_the_summary_says(tmp_path: Path) -> None:
@@ -458,9 +458,9 @@ def test_recorded_shards_are_compared_with_themselves(tmp_path: Path) -> None:
 ASKED: Mapping[str, Any] = {
     "before": "kernels",
     "after": ["kernels"],
-    "same": [],
-    "delta": 0.02,
-    "guard": False,
+    "noise_runs": [],
+    "threshold": 0.02,
+    "fail_on_regression": False,
 }
 
 
@@ -468,13 +468,13 @@ def test_a_configuration_names_both_sides_or_none(monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(ROOT)
     asked = read_compared(ASKED)
     assert asked is not None
-    assert (asked["a"], asked["b"], asked["delta"]) == (["kernels"], ["kernels"], 0.02)
+    assert (asked["a"], asked["b"], asked["threshold"]) == (["kernels"], ["kernels"], 0.02)
     assert read_compared({**ASKED, "before": None, "after": None}) is None
     for change, words in (
         ({"after": None}, "after: null, and before is not"),
         ({"after": ["kernels", "config"]}, "1 folders and 2"),
         ({"before": "no/such"}, "before: 'no/such' is not the folder"),
-        ({"same": ["kernels"]}, "same: one run"),
+        ({"noise_runs": ["kernels"]}, "noise_runs: one run"),
     ):
         with pytest.raises(ConfigError, match=words):
             read_compared({**ASKED, **change})

@@ -424,7 +424,7 @@ def test_sweeps_of_one_kernel_that_share_a_cell_are_refused(shared: dict[str, An
     assert text == (
         f"kernels.b.sizes: kernels.a sweeps dot_streamed at 1 x {size}, too; no cell may be "
         "measured twice: two sweeps of one kernel must have no size in common, or else no type, no "
-        "variant, no cache state, no kind of launch or no value of one axis."
+        "variant, no cache state, no timing mode or no value of one axis."
     )
 
 
@@ -493,13 +493,13 @@ def test_sweeps_with_known_axes_are_apart_where_no_cell_is_shared(
 @given(
     one=sweeps_of(ASKED | st.lists(ASKED | EXPLICIT, min_size=1, max_size=2)),
     other=sweeps_of(EXPLICIT | ASKED),
-    units=st.integers(1, 4),
-    per_unit=st.integers(1, 2),
+    multiprocessors=st.integers(1, 4),
+    resident_blocks=st.integers(1, 2),
 )
 def test_sweeps_that_share_a_cell_on_some_device_are_never_apart(
-    one: SweepConfig, other: SweepConfig, units: int, per_unit: int
+    one: SweepConfig, other: SweepConfig, multiprocessors: int, resident_blocks: int
 ) -> None:
-    if shares_a_cell(one, other, Residency(units, per_unit)):
+    if shares_a_cell(one, other, Residency(multiprocessors, resident_blocks)):
         assert not _apart(one, other)
         assert not _apart(other, one)
 
@@ -607,3 +607,30 @@ def test_any_configuration_is_either_taken_or_refused_by_a_sentence(data: st.Dat
         assert len(str(err).splitlines()) == 1  # noqa: PT017
         return
     assert plan_shards(taken)
+
+
+@pytest.mark.parametrize(
+    ("old", "sentence"),
+    [
+        ({"again": "all"}, "Unknown config key 'again', now called 'remeasure'."),
+        ({"same": []}, "Unknown config key 'same', now called 'noise_runs'."),
+        ({"delta": 0.01}, "Unknown config key 'delta', now called 'threshold'."),
+        ({"guard": True}, "Unknown config key 'guard', now called 'fail_on_regression'."),
+        ({"remeasure": "faults"}, "Config key 'remeasure' is 'faults', now called 'failed'."),
+        (
+            {"kernels": {"copy2d_coalesced": {"launch": ["isolated"]}}},
+            "Unknown config key 'kernels.copy2d_coalesced.launch', now called 'timing_modes'.",
+        ),
+        (
+            {"kernels": {"copy2d_coalesced": {"timing_modes": ["back_to_back"]}}},
+            "Config key 'kernels.copy2d_coalesced.timing_modes.0' is 'back_to_back', now called "
+            "'batched'.",
+        ),
+    ],
+)
+def test_an_old_name_is_refused_with_the_new_one(
+    raw_config: dict[str, Any], old: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(raw_config | old, ROOT)
+    assert str(refused.value) == sentence

@@ -39,7 +39,7 @@ METRICS = {"read": "dram__bytes_read.sum", "time": "gpu__time_duration.sum", "ne
 def launch(key: str, grid: list[int], block: list[int], **changes: Any) -> dict[str, Any]:
     """Word of a launch of `copy_element`."""
     made = {"key": key, "message": None, "entry": "copy_element", "grid": grid, "block": block}
-    return {**made, "resident_per_unit": 8, "registers": 16, **changes}
+    return {**made, "resident_blocks": 8, "registers": 16, **changes}
 
 
 LAUNCHED = [
@@ -198,7 +198,7 @@ def test_what_was_counted_stands_in_the_rows_and_a_group_that_failed_costs_its_o
             launch(one.cell.key, [2, 3, 1], [4, 5, 1], entry="sum") for one in from_plain(request)
         ]
         launched[1]["message"] = "The result is wrong."
-        device = {"units": 132, "uuid": "GPU-1", "name": "made up"}
+        device = {"multiprocessors": 132, "uuid": "GPU-1", "name": "made up"}
         write_json(Path(request["answer"]), {"device": device, "launched": launched})
         return [ncu.CountedLaunch("sum", (2, 3, 1), (4, 5, 1), {"gpu__time_duration.sum": 7.0})]
 

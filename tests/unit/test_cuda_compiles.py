@@ -46,7 +46,7 @@ WIDE = [f for f in FOLDERS for s in f.path.glob("kernel.cu") if "index_t" in s.r
 def builds() -> Iterator[Any]:
     """All variants for the measured architecture; the first and the last for two others.
 
-    Of these only the first of a kernel is built in every run, the rest in a hunt.
+    Of these only the first of a kernel is built in every run, the rest in a fuzz.
     """
     for folder in FOLDERS:
         w = folder.workload
@@ -55,7 +55,7 @@ def builds() -> Iterator[Any]:
         for dtype, variant, arch in every if w.device_code else ():
             first = (dtype, variant) == (w.dtypes[0], variants[0])
             if arch == "sm_90" or variant in (variants[0], variants[-1]):
-                marks = () if arch == "sm_90" or first else pytest.mark.hunt
+                marks = () if arch == "sm_90" or first else pytest.mark.fuzz
                 name = f"{folder.name}-{dtype}-{variant}-{arch}"
                 yield pytest.param(folder, dtype, variant, arch, id=name, marks=marks)
 
@@ -108,10 +108,10 @@ def tried(workload: Workload) -> tuple[str, ...]:
 
 
 def disassembled(workload: Workload) -> Iterator[tuple[str, str, Any]]:
-    """All variants of the first type, the first variant of the last one; the rest for a hunt."""
+    """All variants of the first type, the first variant of the last one; the rest for a fuzz."""
     for dtype, variant, marks in crossed(workload, tried(workload)):
         few = dtype in (workload.dtypes[0], workload.dtypes[-1])
-        yield dtype, variant, marks if few else pytest.mark.hunt
+        yield dtype, variant, marks if few else pytest.mark.fuzz
 
 
 @pytest.mark.parametrize(

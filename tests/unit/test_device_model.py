@@ -74,7 +74,7 @@ def test_a_slower_device_never_makes_a_launch_faster(
 def test_half_as_many_resident_blocks_never_make_a_launch_of_whole_waves_faster(
     waves: int, power: int, values: dict[str, float]
 ) -> None:
-    most = TABLE["units"] * 2**power
+    most = TABLE["multiprocessors"] * 2**power
     held = TABLE.assign(resident=2**power, blocks=waves * most)
     fewer = held.assign(resident=max(1, 2**power // 2))
     assert np.all(seconds(fewer, values) >= LEAST * seconds(held, values))
@@ -109,7 +109,7 @@ def test_no_launch_is_faster_than_any_of_its_limits(values: dict[str, float]) ->
 def test_a_persistent_block_more_than_fit_costs_a_wave() -> None:
     """Of one block, so not the whole: it alone is nothing to the bus."""
     like = next(c for c in cells() if c.kernel == "block_eq_partition")
-    full = FACTS.units * 4  # 16 warps a block
+    full = FACTS.multiprocessors * 4  # 16 warps a block
     counts = (full - 1, full, full + 1)
     at = [replace(like, problem=SQUARES[-1], params=(("num_partition", n),)) for n in counts]
     less, fits, more = seconds(rows_of(at), dict(FIRST))
@@ -233,7 +233,7 @@ def test_no_cell_of_persistent_blocks_near_a_full_device_is_trained_on(counts: l
     table = described()
     mine = table[table["kernel"] == "block_eq_partition"].iloc[[0] * len(counts)]
     mine = mine.assign(blocks=counts, num_partition=counts).reset_index(drop=True)
-    full = (mine["blocks"] / (mine["units"] * mine["resident"])).to_numpy()
+    full = (mine["blocks"] / (mine["multiprocessors"] * mine["resident"])).to_numpy()
     near = (full > NEAR_FULL[0]) & (full < NEAR_FULL[1])
     chosen = training(mine, points(mine))
     assert not np.any(chosen & near)

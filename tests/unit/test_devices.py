@@ -184,7 +184,7 @@ def every_build() -> Iterator[Any]:
         for dtype, variant, marks in crossed(w, variants):
             first = (dtype, variant) == (w.dtypes[0], variants[0])
             if name in ELSEWHERE and dtype == w.dtypes[0] and not marks:
-                marks = pytest.mark.hunt
+                marks = pytest.mark.fuzz
             for problem in (Problem(61, 130), Problem(1, 1)) if first else (Problem(61, 130),):
                 yield pytest.param(
                     *(name, dtype, variant, problem, (1, -1) if first else (-1,)),
@@ -206,7 +206,7 @@ def test_every_kernel_is_right_at_the_ends_of_its_axes(
     if dtype == "float2" and device.image_refusal(problem, DTYPES[dtype]) is not None:
         pytest.skip("this runtime has no images of two channels")
     axes = {
-        name: expand_axis(spec, Residency(device.info.units, 1))
+        name: expand_axis(spec, Residency(device.info.multiprocessors, 1))
         for name, spec in KERNELS[kernel].workload.axes.items()
     }
     workload = KERNELS[kernel].workload
@@ -353,7 +353,7 @@ def test_sample_is_the_time_of_one_launch(device: Device, launches: int) -> None
 def test_every_kind_that_the_backend_has_takes_time(
     device: Device, launches: int, met: Condition
 ) -> None:
-    if met.launch_kind not in BACKENDS[device.info.backend].launch_kinds:
+    if met.timing_mode not in BACKENDS[device.info.backend].timing_modes:
         pytest.skip(f"{device.info.backend} has no such launches")
     data = np.random.default_rng(5).random(2**16, dtype=np.float32)
     source, target = device.upload(data), device.allocate(data.nbytes)
@@ -368,7 +368,7 @@ def test_resident_blocks_are_at_least_one(device: Device) -> None:
     folder = KERNELS["block_eq_partition"]
     defines = folder.workload.defines("float", "exact")
     program = device.build(folder.path, DTYPES["float"], defines)
-    resident = program.resident_per_unit("copy_exact", 512, 0)
+    resident = program.resident_blocks("copy_exact", 512, 0)
     assert resident >= 1
     if device.info.backend == "cuda":
         assert resident * 512 <= int(device.info.extra["threads_per_multiprocessor"])

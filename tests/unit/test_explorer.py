@@ -221,8 +221,8 @@ def running(place: Path, tmp_path: Path) -> Path:
     table, metadata = read_shard(source)
     sweeps = {}
     for name, dtype in (("block_eq_partition", "float"), ("later", "double")):
-        params = {**metadata["params"], "dtype": dtype, "again": None}
-        params = {k: v for k, v in params.items() if k not in ("shard", "repeat", "again")}
+        params = {**metadata["params"], "dtype": dtype, "remeasure": None}
+        params = {k: v for k, v in params.items() if k not in ("shard", "repeat", "remeasure")}
         sweeps[name] = {dtype: SweepPlan(params, 1)}
     run = tmp_path / "run"
     write_json(run / PLAN_FILE, plain(RunPlan(sweeps).as_plain()))

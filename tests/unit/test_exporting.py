@@ -80,8 +80,8 @@ def group(
             "bandwidth_gbs": 5 / median,
             "bandwidth_low_gbs": 5 / (1.2 * high),
             "bandwidth_high_gbs": 5 / (0.9 * low),
-            "copy_gbs": 7.0,
-            "over_copy": 5 / median / 7.0,
+            "memcpy_gbs": 7.0,
+            "vs_memcpy": 5 / median / 7.0,
             "samples_s": [low, median, high] if is_ok else [],
             "launches_per_sample": 2 if is_ok else math.nan,
             "working_set_over_cache": over_cache,
@@ -351,10 +351,14 @@ def test_t4_has_every_way_a_cell_ends_but_those_that_are_no_result() -> None:
 
 
 def test_t4_has_a_device_once_though_its_free_memory_moved() -> None:
-    infos = [GPU, replace(GPU, global_memory=1, max_allocation=1), replace(GPU, uuid="b", units=7)]
+    infos = [
+        GPU,
+        replace(GPU, global_memory=1, max_allocation=1),
+        replace(GPU, uuid="b", multiprocessors=7),
+    ]
     shards = [shard_metadata(shard_params("k", "float", {"axes": {}}, i), i) for i in infos]
     hardware = t4_metadata(shards)["metadata"]["hardware"]["hardware_description"]
-    assert [device["units"] for device in hardware] == [GPU.units, 7]
+    assert [device["multiprocessors"] for device in hardware] == [GPU.multiprocessors, 7]
 
 
 def test_kernel_tuners_cache_ends_as_it_looks_for_and_has_a_key_for_each_cell() -> None:

@@ -104,7 +104,7 @@ def test_the_warm_series_of_each_dtype_shows_the_end() -> None:
 def block(dtype: str, blocks: int, gbs: float, **other: Any) -> dict[str, Any]:
     """A persistent-block cell whose interval reaches 1 % to both sides."""
     place = {"dtype": dtype, "variant": "exact", "height": 512, "width": 512}
-    launch = {"blocks": blocks, "num_partition": blocks, "units": 4, "resident_per_unit": 3}
+    launch = {"blocks": blocks, "num_partition": blocks, "multiprocessors": 4, "resident_blocks": 3}
     return cell(half=0.01, gbs=gbs, **(place | launch | other))
 
 
@@ -118,7 +118,7 @@ CELLS = pd.DataFrame(
 def test_largest_loss_between_neighbours_is_found_with_its_interval() -> None:
     double, single = steps(CELLS)
     assert (double.dtype, single.dtype) == ("double", "float")
-    assert (single.blocks, single.units, single.per_unit) == (12, 4, 3)
+    assert (single.blocks, single.multiprocessors, single.resident_blocks) == (12, 4, 3)
     assert single.lost.value == pytest.approx(0.25)
     assert single.lost.low == pytest.approx(1 - 75 * 1.01 / (100 * 0.99))
     assert single.lost.high == pytest.approx(1 - 75 * 0.99 / (100 * 1.01))

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from gpushmoo.analysis.aggregate import aggregate
-from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows, write_ceiling
+from gpushmoo.analysis.peak import PeakRow, peak_rows, write_peak
 from gpushmoo.core.display import percent
 from gpushmoo.core.dtypes import DTYPES as ALL_DTYPES
 from gpushmoo.core.paths import ROOT
@@ -69,8 +69,8 @@ def cells(dataset: Path) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def ceiling(cells: pd.DataFrame) -> list[CeilingRow]:
-    return ceiling_rows(cells, KINDS)
+def peak(cells: pd.DataFrame) -> list[PeakRow]:
+    return peak_rows(cells, KINDS)
 
 
 SHAPE, PERSISTENT = HeatMap("block_x", "block_y"), Curve("num_partition", "blocks")
@@ -80,7 +80,7 @@ def draw(
     view: View,
     cells: pd.DataFrame,
     svg: Path,
-    ceiling: Sequence[CeilingRow] = (),
+    peak: Sequence[PeakRow] = (),
     dtypes: Sequence[str] = (),
     controls: Sequence[str] = (),
     named: Sequence[str] = (),
@@ -89,7 +89,7 @@ def draw(
     """Draw a view of these cells of one kernel; title and caption."""
     kernel = str(cells["kernel"].iloc[0]) if len(cells) else "none"
     kept = tuple(dtypes) or tuple(sorted(cells["dtype"].unique()))
-    data = FigureData(kernel, kept, tuple(controls), tuple(named), cells, ceiling, device)
+    data = FigureData(kernel, kept, tuple(controls), tuple(named), cells, peak, device)
     view.draw(data, svg)
     return note_of(svg)
 
@@ -237,8 +237,8 @@ def test_a_curve_has_the_line_of_the_model_where_there_is_one(
     without, told = drawn
     assert set(legend_of(told)) - set(legend_of(without)) == {"model"}
     assert any(set(line.get_ydata()) == {77.0} for line in told.axes[0].lines)
-    # Without a ceiling none is drawn, and one state is not named.
-    assert "ceiling" not in note["caption"] + " ".join(legend_of(told))
+    # Without a measured peak none is drawn, and one state is not named.
+    assert "peak" not in note["caption"] + " ".join(legend_of(told))
     assert "warm" not in note["title"]
 
 
@@ -328,8 +328,8 @@ def test_a_view_that_fails_says_why_in_its_figures_place(
     text = (folder / "workload.py").read_text().replace('Curve("block_x", unit="threads")', "Own()")
     text = text.replace("\nclass Mine(CopyWorkload):\n", OWN_VIEW.format(body=method))
     (folder / "workload.py").write_text(text)
-    write_ceiling([], tmp_path / "ceiling.json")
-    files = {"dataset": dataset, "ceiling": tmp_path / "ceiling.json"}
+    write_peak([], tmp_path / "peak.json")
+    files = {"dataset": dataset, "peak": tmp_path / "peak.json"}
     where = {"kernel": "mine", "height": 64, "width": 64, "cache_state": "warm"}
     spec = {"folder": str(folder), "view": "view-own", "where": where}
     words = {"dtypes": ["float"], "controls": [], "named": []}
@@ -370,51 +370,51 @@ def test_any_number_of_panels_fits_a_page(
     assert len(drawn[0].axes) == panels + 1
 
 
-def test_curve_is_readable_and_has_its_ceiling(
-    cells: pd.DataFrame, ceiling: list[CeilingRow], drawn: list[Figure], tmp_path: Path
+def test_curve_is_readable_and_has_its_peak(
+    cells: pd.DataFrame, peak: list[PeakRow], drawn: list[Figure], tmp_path: Path
 ) -> None:
     mine = matching(cells, {"kernel": "block_eq_partition", **FLUSHED})
     told = {"named": ["cache_state"], "device": partition_table(mine)}
-    note = draw(PERSISTENT, mine, tmp_path / "a.svg", ceiling, **told)
+    note = draw(PERSISTENT, mine, tmp_path / "a.svg", peak, **told)
     assert_readable(drawn[0])
-    assert "ceiling (float4)" in legend_of(drawn[0])
+    assert "measured peak (float4)" in legend_of(drawn[0])
     assert "L2 flushed" in note["title"]
-    assert "% of the ceiling" in note["caption"]
+    assert "% of the measured peak" in note["caption"]
     assert "The model misses points that it was not fitted to by" in note["caption"]
     assert sentences(note["caption"]) == 2
 
 
-def test_what_is_faster_than_its_ceiling_has_no_share(
-    cells: pd.DataFrame, ceiling: list[CeilingRow], tmp_path: Path
+def test_what_is_faster_than_its_peak_has_no_share(
+    cells: pd.DataFrame, peak: list[PeakRow], tmp_path: Path
 ) -> None:
     names = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
-    tenth = [replace(r, **{name: getattr(r, name) / 10 for name in names}) for r in ceiling]
+    tenth = [replace(r, **{name: getattr(r, name) / 10 for name in names}) for r in peak]
     views = ((PERSISTENT, "block_eq_partition", FLUSHED), (WorkingSet(), "global_copy", {}))
     for view, kernel, where in views:
         mine = matching(cells, {"kernel": kernel, **where})
         caption = draw(view, mine, tmp_path / "a.svg", tenth)["caption"]
-        assert "GB/s, above the ceiling, which is no bound there" in caption
-        assert "% of the ceiling" not in caption
+        assert "GB/s, above the measured peak, which is no bound there" in caption
+        assert "% of the measured peak" not in caption
 
 
 # Working sets
 
 
 def test_working_sets_are_readable(
-    cells: pd.DataFrame, ceiling: list[CeilingRow], drawn: list[Figure], tmp_path: Path
+    cells: pd.DataFrame, peak: list[PeakRow], drawn: list[Figure], tmp_path: Path
 ) -> None:
     svg = tmp_path / "a.svg"
-    note = draw(WorkingSet(), matching(cells, {"kernel": "global_copy"}), svg, ceiling)
+    note = draw(WorkingSet(), matching(cells, {"kernel": "global_copy"}), svg, peak)
     figure = drawn[0]
     assert_readable(figure)
     assert legend_of(figure) == ["float", "float4", "warm", "L2 flushed", "L2, 60.0 MiB"]
     ticks = [t.get_text() for t in figure.axes[0].get_xticklabels()]
     assert ticks == ["1 MiB", "4 MiB", "16 MiB", "64 MiB", "256 MiB", "1 GiB", "4 GiB"]
-    for said in ("% of the ceiling", "inside the L2", "far outside", "× L2"):
+    for said in ("% of the measured peak", "inside the L2", "far outside", "× L2"):
         assert said in note["caption"]
-    # The ceiling is no share of itself.
+    # The measured peak is no share of itself.
     loads = matching(cells, {"kernel": "global_load"})
-    assert "ceiling" not in draw(WorkingSet(), loads, svg, ceiling)["caption"]
+    assert "peak" not in draw(WorkingSet(), loads, svg, peak)["caption"]
     # One size is just points.
     small = {"dtype": "float", "cache_state": "warm", "height": 2048, "width": 2048}
     caption = draw(WorkingSet(), matching(loads, small), svg)["caption"]

@@ -1,4 +1,4 @@
-"""What the rule files ask about figures, the ceiling, studies, and what a job depends on."""
+"""What the rule files ask about figures, the measured peak, studies, and what a job depends on."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_the_largest_problem_is_drawn_below_the_headings_of_the_kernels_views(
         "workingset-global_store",
     ]
     assert all(f"{flow.results}/figures/{f.name}.svg" in flow.figure_files for f in flow.figures)
-    assert flow.ceiling_kernels == {"global_load": "load", "global_store": "store"}
+    assert flow.peak_kernels == {"global_load": "load", "global_store": "store"}
     told = flow.report_params(SimpleNamespace())
     assert {title: len(files) for title, files in told["sections"].items()} == {
         "Bandwidth over one parameter": 1,
         "Block shape": 1,
-        "Ceiling and caches": 3,
+        "Measured peak and caches": 3,
     }
     # Few sizes are left to the table.
     few = flow_of(raw_config, {"global_copy": {"sizes": [256, 512, 1024]}})
@@ -89,7 +89,7 @@ def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
     assert params_of(flow, "heatmap-copy2d_coalesced-block_x-block_y-256x256-warm") == {
         "where": {
             "kernel": "copy2d_coalesced",
-            "launch_kind": "back_to_back",
+            "timing_mode": "batched",
             "height": 256,
             "width": 256,
             "cache_state": "warm",
@@ -102,10 +102,10 @@ def test_a_figure_is_told_which_cells_it_shows(flow: Flow) -> None:
     }
     assert params_of(flow, "workingset-global_copy")["where"] == {
         "kernel": "global_copy",
-        "launch_kind": "back_to_back",
+        "timing_mode": "batched",
     }
     curve = SimpleNamespace(figure="curve-block_eq_partition-num_partition-512x512-warm")
-    assert set(flow.figure_inputs(curve)) == {"dataset", "ceiling"}
+    assert set(flow.figure_inputs(curve)) == {"dataset", "peak"}
 
 
 def test_figures_are_drawn_from_the_model_of_the_device_and_name_controls(

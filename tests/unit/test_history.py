@@ -68,7 +68,7 @@ def only(run: RunCells, rows: pd.Series) -> RunCells:
 
 
 def without_copy(run: RunCells) -> RunCells:
-    return replace(run, cells=run.cells.assign(copy_gbs=np.nan))
+    return replace(run, cells=run.cells.assign(memcpy_gbs=np.nan))
 
 
 # Change points and their causes
@@ -84,7 +84,7 @@ def test_a_slower_kernel_is_told_with_its_means_and_what_differs(otava: str) -> 
     of_group = found.rows[found.rows["variant"] == "v0"]["bandwidth_gbs"]
     assert change["before"] == pytest.approx(of_group[:4].mean())
     assert change["after"] == pytest.approx(of_group[4:].mean())
-    assert set(found.changes["quantity"]) == {"bandwidth_gbs", "over_copy"}
+    assert set(found.changes["quantity"]) == {"bandwidth_gbs", "vs_memcpy"}
 
 
 def test_a_machine_that_changed_is_told_from_a_kernel(otava: str) -> None:
@@ -99,14 +99,14 @@ def test_a_machine_that_changed_is_told_from_a_kernel(otava: str) -> None:
     # A kernel's change that the machine hides.
     found = history_of(made(slower=0.05, drift=-float(np.log(1.05))), otava)
     of_group = found.changes[found.changes["variant"] == "v0"]
-    assert of_group["quantity"].tolist() == ["copy_gbs", "over_copy"]
+    assert of_group["quantity"].tolist() == ["memcpy_gbs", "vs_memcpy"]
     assert "* Beside the copy alone 1 group changed" in found.markdown()
 
 
 # The best changed at the fifth run, and beside the copy so many runs later.
 APART = """
 import json
-points = [("bandwidth_gbs", 4), ("over_copy", 4 + {apart})]
+points = [("bandwidth_gbs", 4), ("vs_memcpy", 4 + {apart})]
 means = {{"mean_before": "2", "mean_after": "1"}}
 told = [{{"changes": [{{"metric": name, "index": i, **means}}]}} for name, i in points]
 print(json.dumps({{f"g{{i}}": told for i in range(3)}}))
@@ -182,7 +182,7 @@ def test_rows_hold_the_best_of_each_run(otava: str) -> None:
     cells = runs[0].cells
     assert first["bandwidth_gbs"] == cells[cells["variant"] == "v1"]["bandwidth_gbs"].max()
     assert first["params"] == "block=0"
-    assert first["over_copy"] == pytest.approx(first["bandwidth_gbs"] / first["copy_gbs"])
+    assert first["vs_memcpy"] == pytest.approx(first["bandwidth_gbs"] / first["memcpy_gbs"])
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_tables_summary_and_pictures_are_written(
     printed = capsys.readouterr().out
     assert read_summed(out / "summary.md").decode().startswith(printed.rstrip("\n"))
     assert "![made](made.svg)" in read_summed(out / "summary.md").decode()
-    assert "* The machine: the runtime's own copy changed from r5 on in 3 groups" in printed
+    assert "* The machine: the memcpy baseline changed from r5 on in 3 groups" in printed
     rows = read_table(out / "history.parquet", HISTORY_SCHEMA)
     changes = read_table(out / "change_points.parquet", CHANGE_POINTS_SCHEMA)
     assert rows.num_rows == 24
@@ -352,7 +352,7 @@ def test_the_first_run_has_no_history_yet_and_says_so(
         ({"slower": 0.05, "since": 5, "n": 10}, None),
         ({"slower": -0.05}, None),
         ({}, None),
-        ({"drift": 0.05}, "the machine changed, as the runtime's own copy shows (2 more groups"),
+        ({"drift": 0.05}, "the machine changed, as the memcpy baseline shows (2 more groups"),
         ({"slower": 0.1, "drift": 0.05}, "the kernel and the machine changed (2 more groups lost"),
     ],
 )
@@ -410,7 +410,7 @@ def test_the_explorer_gets_each_group_by_its_names(otava: str) -> None:
 
 # The planning
 
-ASKED: dict[str, Any] = {"history": None, "otava": None, "delta": 0.01}
+ASKED: dict[str, Any] = {"history": None, "otava": None, "threshold": 0.01}
 
 
 def run_in(folder: Path, finished: bool = True) -> Path:
@@ -425,7 +425,7 @@ def test_a_folder_of_runs_stands_for_its_finished_ones_without_the_run_itself(
     tmp_path: Path,
 ) -> None:
     def earlier_runs(*folders: Path, otava: str | None = None) -> dict[str, Any]:
-        return {"earlier": [*map(str, folders)], "otava": otava, "delta": 0.01}
+        return {"earlier": [*map(str, folders)], "otava": otava, "threshold": 0.01}
 
     results = tmp_path / "results"
     # The first run of all has no folder of runs yet.

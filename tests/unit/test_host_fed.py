@@ -98,9 +98,9 @@ def pipeline_of(*pieces: tuple[int, int, int], streams: int) -> Pipeline:
 
 def test_room_of_a_stream_is_its_longest_piece() -> None:
     pieces = [(0, 0, 4), (2, 4, 9), (0, 9, 10), (2, 10, 11)]
-    assert pipeline_of(*pieces, streams=4).rooms() == (4, 0, 5, 0)
+    assert pipeline_of(*pieces, streams=4).packages() == (4, 0, 5, 0)
     # A stream without pieces needs no room, and no stream.
-    assert pipeline_of(streams=1).rooms() == ()
+    assert pipeline_of(streams=1).packages() == ()
 
 
 # The streamed dot product
@@ -183,7 +183,7 @@ def test_fewer_than_four_elements_are_launched_and_none_are_not(n: int) -> None:
     (piece,) = DOT.pipeline(cell(n, streams=1)).pieces
     assert launch_of(piece).blocks == 1
     nothing = DOT.pipeline(cell(0))
-    assert (nothing.pieces, nothing.partials, nothing.rooms()) == ((), 0, ())
+    assert (nothing.pieces, nothing.partials, nothing.packages()) == ((), 0, ())
 
 
 @pytest.mark.parametrize(

@@ -376,7 +376,7 @@ def test_input_that_is_not_copied_shows_in_a_poisoned_run(
     plain, poisoned = bench.feed(plan), bench.feed(plan, poisoned=True)
     plain.run()
     monkeypatch.setattr(FakeStream, "copy_in", lambda self, target, source: None)
-    # The rooms still hold what was copied last.
+    # The packages still hold what was copied last.
     plain.run()
     assert plain.value == expected(100)
     poisoned.run()

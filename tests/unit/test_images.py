@@ -73,7 +73,7 @@ def test_every_poisoned_texel_differs_until_it_is_written(device: Device, dtype:
     assert device.mismatches(image, device.upload(data)) == 1
 
 
-HUNT = pytest.mark.hunt
+FUZZ = pytest.mark.fuzz
 FETCHED = [
     *(
         v
@@ -94,9 +94,9 @@ def mappings_of(kernel: KernelFolder) -> Sequence[str]:
     ("kernel", "dtype", "variant"),
     [
         *((TEX, "float", v) for v in FETCHED),
-        # Of the others a hunt tries the modes in between.
+        # Of the others a fuzz tries the modes in between.
         *(
-            pytest.param(TEX, d, v, marks=() if v in FETCHED[:2] + FETCHED[-2:] else HUNT)
+            pytest.param(TEX, d, v, marks=() if v in FETCHED[:2] + FETCHED[-2:] else FUZZ)
             for d in ("float4", "unorm8")
             for v in FETCHED
         ),

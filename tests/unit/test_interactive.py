@@ -85,7 +85,7 @@ def test_a_heat_map_is_a_figure_that_leaves_a_notebook_as_it_is(swept: Sweep) ->
     assert dict(matplotlib.rcParams) == before
     with pytest.raises(ConfigError, match="x, y: 'tile' is not known; allowed: block_x, PER_TH"):
         swept.heatmap("tile")
-    with pytest.raises(ConfigError, match="size, cache, launch: no cell has 32x32, warm"):
+    with pytest.raises(ConfigError, match="size, cache, timing_mode: no cell has 32x32, warm"):
         swept.heatmap(size=32)
 
 

@@ -362,7 +362,7 @@ def test_only_verified_cells_are_told(tmp_path: Path) -> None:
     [
         ({}, {}, "its machine code was not read"),
         (
-            {"resident_per_unit": None},
+            {"resident_blocks": None},
             code_paths(),
             "its device does not tell how many blocks a multiprocessor holds",
         ),

@@ -23,7 +23,7 @@ from gpushmoo.storage.wholefile import DamagedFileError, write_json
 
 # A copy of far more than a cache holds, in blocks of enough warps that wait twice each.
 COPY = {
-    "units": 100.0,
+    "multiprocessors": 100.0,
     "clock_hz": 1e9,
     "cache_bytes": 4e7,
     "blocks": 1e5,

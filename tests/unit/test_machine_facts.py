@@ -52,8 +52,8 @@ def rows_of(sweep: SweepConfig) -> Iterable[Mapping[str, Any]]:
     """Rows of a sweep; with times of launches that share a sample as they would be measured."""
     groups: dict[CellGroup, list[Cell]] = defaultdict(list)
     for width in {1024, *sweep.axes.get("block_x", [])} if sweep.folder.name == "issue" else {0}:
-        per_unit = RESIDENT_THREADS // max(width, 256)
-        for cell in cells_of(sweep, Residency(UNITS, per_unit)):
+        resident_blocks = RESIDENT_THREADS // max(width, 256)
+        for cell in cells_of(sweep, Residency(UNITS, resident_blocks)):
             if cell["block_x"] == width if width else True:
                 groups[cell.group].append(cell)
     rng = np.random.default_rng(7)
@@ -72,9 +72,9 @@ def rows_of(sweep: SweepConfig) -> Iterable[Mapping[str, Any]]:
                 "height": cell.problem.height,
                 "width": cell.problem.width,
                 "cache_state": cell.cache_state,
-                "launch_kind": cell.launch_kind,
+                "timing_mode": cell.timing_mode,
                 "status": "ok",
-                "units": UNITS,
+                "multiprocessors": UNITS,
                 "blocks": launch.blocks,
                 "tiles": launch.tiles,
                 "threads_per_block": launch.threads,
@@ -92,10 +92,10 @@ def net_seconds(cell: Cell, sweep: SweepConfig) -> float:
     """What a launch takes beyond its start."""
     launch = sweep.folder.workload.launch(cell)
     read, written = sweep.folder.workload.bytes_moved(cell)
-    per_unit = launch.blocks / UNITS
+    resident_blocks = launch.blocks / UNITS
     if cell.kernel == "dispatch":
         warps = launch.threads // 32
-        return per_unit * max(KNOWN["dispatch_s"], warps * KNOWN["warp_launch_s"])
+        return resident_blocks * max(KNOWN["dispatch_s"], warps * KNOWN["warp_launch_s"])
     if cell.kernel == "issue":
         return launch.tiles / UNITS * KNOWN["issue_s"]
     span = cell.problem.width * cell.problem.height * DTYPES[cell.dtype].itemsize

@@ -75,7 +75,7 @@ def test_cells_of_a_sound_device_are_all_ok_and_verified() -> None:
         assert (run.status, run.wrong_words) == (Status.OK, 0)
         assert run.verified_words == run.cell.problem.height * 8
         assert run.samples_s == [1e-3] * 6
-        assert (run.resident_per_unit, run.registers, run.launches) == (3, 16, 1)
+        assert (run.resident_blocks, run.registers, run.launches) == (3, 16, 1)
     copies = [e for e in outcome.events if isinstance(e, Copied)]
     assert {e.seconds for e in copies} == {1e-3}
     assert {k: len(v) for k, v in outcome.result.copies.items()} == {

@@ -30,8 +30,8 @@ def took(blocks: Any, tiles: int = TILES, capacity: int = CAPACITY, *values: flo
 def cells(blocks: Any = BLOCKS, noise: float = 0.01, seed: int = 1, **others: Any) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     plain = {"kernel": "k", "dtype": "float", "variant": "v", "height": 8192, "width": 8192}
-    plain |= {"cache_state": "warm", "launch_kind": "back_to_back", "device_name": "d"}
-    plain |= {"status": "ok", "tiles": TILES, "units": UNITS, "resident_per_unit": RESIDENT}
+    plain |= {"cache_state": "warm", "timing_mode": "batched", "device_name": "d"}
+    plain |= {"status": "ok", "tiles": TILES, "multiprocessors": UNITS, "resident_blocks": RESIDENT}
     plain |= {"bytes_read": 2**28, "bytes_written": 2**28}
     times = took(blocks) * np.exp(noise * rng.standard_normal(len(blocks)))
     table = pd.DataFrame({"blocks": blocks, "median_s": times, "cell_key": map(str, blocks)})
@@ -80,8 +80,8 @@ def test_an_outlier_does_not_bend_the_curve() -> None:
 
 def test_a_device_that_tells_no_occupancy_runs_a_block_a_unit() -> None:
     blocks = np.arange(1, 41)
-    told = cells(blocks, units=8).assign(median_s=took(blocks, TILES, 8))
-    for untold in (told.assign(resident_per_unit=1), told.assign(resident_per_unit=None)):
+    told = cells(blocks, multiprocessors=8).assign(median_s=took(blocks, TILES, 8))
+    for untold in (told.assign(resident_blocks=1), told.assign(resident_blocks=None)):
         [(fit, _)] = fit_partitions(untold)
         assert fit["errors"]["worst"] < 0.01
 

@@ -128,11 +128,13 @@ PART = st.one_of(
 
 @given(
     spec=PART | st.lists(PART, min_size=1, max_size=3),
-    units=st.integers(1, 20),
-    per_unit=st.integers(1, 4),
+    multiprocessors=st.integers(1, 20),
+    resident_blocks=st.integers(1, 4),
 )
-def test_values_are_counted_without_being_found(spec: Any, units: int, per_unit: int) -> None:
-    residency = Residency(units, per_unit)
+def test_values_are_counted_without_being_found(
+    spec: Any, multiprocessors: int, resident_blocks: int
+) -> None:
+    residency = Residency(multiprocessors, resident_blocks)
     found, most = len(expand_axis(spec, residency)), most_values(spec, residency)
     assert found <= most
     if isinstance(spec, int) or "from" in spec:

@@ -26,7 +26,7 @@ BLOCK = {"block_x": 32, "block_y": 8}
 
 @pytest.mark.parametrize("kernel", ["block_eq_partition/float", "tex2d_sum/float"])
 def test_occupancy_is_what_the_driver_said(kernel: str) -> None:
-    columns = ["threads_per_block", "registers", "resident_per_unit", "status"]
+    columns = ["threads_per_block", "registers", "resident_blocks", "status"]
     files = sorted(record(f"nvidia-h200/{kernel}").rglob("*.parquet"))
     told = pd.concat([pq.read_table(f, columns=columns).to_pandas() for f in files])
     told = told[told["status"] == "ok"].drop_duplicates()
@@ -35,7 +35,7 @@ def test_occupancy_is_what_the_driver_said(kernel: str) -> None:
         for t, r in zip(told["threads_per_block"], told["registers"], strict=True)
     ]
     assert len(told) > 0
-    assert own == told["resident_per_unit"].to_list()
+    assert own == told["resident_blocks"].to_list()
 
 
 def test_shared_memory_and_registers_limit_how_many_blocks_fit() -> None:

@@ -338,7 +338,7 @@ class Jobs:
         self.out = self._root / f"cells/mine/float/{self._number}.parquet"
         self.log = self._root / f"{self._number}.log"
         spec = self._bench.params(list(variants), [32, 64]) | {"repeat": repeat}
-        request = {"spec": spec, "place": [1, 1], "again": [], "cache": str(self._cache)}
+        request = {"spec": spec, "place": [1, 1], "remeasure": [], "cache": str(self._cache)}
         request |= {"code": f"{self._number}", "plan": str(self._root / "plan.json")}
         job = subprocess.Popen(
             [sys.executable, "-I", "-S", client.__file__, self.out, self.log, "", ""],

@@ -10,7 +10,7 @@ import pandas as pd
 import pypdfium2
 import pytest
 from energetic import energy_row, write_energy
-from gpushmoo.analysis.ceiling import CeilingRow, ceiling_rows
+from gpushmoo.analysis.peak import PeakRow, peak_rows
 from gpushmoo.comparing.history import history_of
 from gpushmoo.core.display import number, percent, seconds, significant, size_bytes
 from gpushmoo.core.schema import Status
@@ -43,7 +43,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def full_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both cache states, the kernels of the ceiling, two devices of one name."""
+    """Both cache states, the kernels of the measured peak, two devices of one name."""
     folder = tmp_path_factory.mktemp("full")
     both, states = [Problem(1024, 1024), Problem(8192, 8192)], CACHE_STATES
     for kernel, axes in ("copy2d_coalesced", SHAPES), ("block_eq_partition", COUNTS):
@@ -77,7 +77,7 @@ def full(full_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendere
 
 @pytest.fixture(scope="module")
 def changed(full_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    """Little of which is right: names, fits, results, intervals and ceilings."""
+    """Little of which is right: names, fits, results, intervals and measured peaks."""
     names = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
 
     def change(cells: pd.DataFrame, metadata: dict[str, Any]) -> None:
@@ -93,12 +93,12 @@ def changed(full_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Rend
         widest = cells.loc[cells["status"] == Status.OK, "within_half_width"].nlargest(3)
         metadata["params"]["measure"]["relative_half_width"] = float(widest.iloc[1:].mean())
 
-    def tenth(cells: pd.DataFrame, kinds: dict[str, str]) -> list[CeilingRow]:
-        rows = ceiling_rows(cells, kinds)
+    def tenth(cells: pd.DataFrame, kinds: dict[str, str]) -> list[PeakRow]:
+        rows = peak_rows(cells, kinds)
         return [replace(r, **{name: getattr(r, name) / 10 for name in names}) for r in rows]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rendering.ceiling_rows", tenth)
+        patch.setattr("rendering.peak_rows", tenth)
         return render(full_shards, tmp_path_factory.mktemp("changed"), change)
 
 
@@ -201,15 +201,15 @@ def test_display_strings() -> None:
     assert size_bytes(62914560) == "60.0 MiB"
 
 
-# Ceiling and caches
+# Measured peak and caches
 
 
 def test_what_a_plain_run_does_not_need_is_not_said(plain: Rendered) -> None:
-    """No share of a ceiling without its kernels, and one cache state is not repeated."""
+    """No share of a measured peak without its kernels, and one cache state is not repeated."""
     best, page = plain.facts["best"], plain.facts["first_page"]
-    assert plain.facts["ceilings"] == plain.facts["workingsets"] == []
-    assert (page["has_ceiling"], page["has_cached"]) == (False, False)
-    assert "ceiling" not in plain.text.lower()
+    assert plain.facts["peaks"] == plain.facts["workingsets"] == []
+    assert (page["has_peak"], page["has_cached"]) == (False, False)
+    assert "measured peak" not in plain.text.lower()
     assert {b["size"] for b in best} == {"1024²"}
     assert all("warm" not in f["series"] for f in plain.facts["partitions"])
     titles = [f["title"] for f in plain.facts["heatmaps"] + plain.facts["curves"]]
@@ -253,8 +253,8 @@ def test_several_cache_states_are_told_apart(full: Rendered) -> None:
     assert "1024 × 1024 elements, warm:" in full.text
 
 
-def test_each_ceiling_is_shown_inside_the_cache_and_outside(full: Rendered) -> None:
-    rows = full.facts["ceilings"]
+def test_each_peak_is_shown_inside_the_cache_and_outside(full: Rendered) -> None:
+    rows = full.facts["peaks"]
     assert [r["where"] for r in rows] == [
         f"{where}, {state}"
         for state in CACHE_STATES

@@ -68,7 +68,7 @@ def test_devices_are_told_apart_by_numbers_where_there_are_several() -> None:
 
 def device_of(name: str, uuid: str, driver: str) -> dict[str, Any]:
     facts = {"name": name, "uuid": uuid, "kind": "gpu", "backend": "cuda", "driver": driver}
-    numbers = {"units": 4, "core_clock_mhz": 0, "global_memory": 2**30, "cache": 0}
+    numbers = {"multiprocessors": 4, "core_clock_mhz": 0, "global_memory": 2**30, "cache": 0}
     host = {"cores": 2, "system": "Linux", "python": "3.11"}
     device = {**facts, **numbers, "runtime": "R", "max_threads_per_block": 64, "extra": {}}
     return {"device": device, "host": host}
@@ -170,7 +170,7 @@ def test_a_run_that_asked_for_it_says_how_far_clocks_were_locked() -> None:
 
 # The model of the device
 
-PLACE = {"device_name": "H", "cache_state": "warm", "launch_kind": "back_to_back"}
+PLACE = {"device_name": "H", "cache_state": "warm", "timing_mode": "batched"}
 NAMES = Namer(pd.DataFrame([PLACE]))
 
 
@@ -181,7 +181,7 @@ def why(**changes: Any) -> dict[str, Any]:
         "variant": "plain",
         "cell_key": "a",
         "cache_state": "warm",
-        "launch_kind": "back_to_back",
+        "timing_mode": "batched",
         "height": 64,
         "width": 64,
         "params": {"block_y": 4, "block_x": 32},

@@ -38,7 +38,7 @@ SWEEPS = {
         "dtypes": [name],
         "variants": ["v"],
         "cache_states": ["warm", "flushed"],
-        "launch_kinds": ["back_to_back"],
+        "timing_modes": ["batched"],
     }
     for name in ("float", "double")
 }
@@ -111,7 +111,7 @@ def shard(repeat: int, seconds: list[float], size: int = 64, kernel: str = "k") 
         "height": size,
         "width": size,
         "cache_state": "warm",
-        "launch_kind": "back_to_back",
+        "timing_mode": "batched",
         "at_s": list(range(len(seconds))),
         "seconds": seconds,
     }
@@ -150,7 +150,7 @@ def test_copies_from_the_host_do_not_make_a_device_unsteady(fed: float, said: st
     assert (found.device.between, found.device.copies) == ((0.0, 0.0), 1)
     assert found.host.between == pytest.approx((fed - 1, fed - 1))
     text = steadiness_finding(found)
-    assert "The machine was steady: the runtime's own copies beside the cells changed by 0" in text
+    assert "The machine was steady: the memcpy baselines beside the cells changed by 0" in text
     assert f"; those from the host by {said}" in text
     # Without others they are all that tells of the machine.
     alone = steadiness_finding(steadiness(shards[2:], host_fed=["fed"]))

@@ -40,8 +40,8 @@ def blocks() -> list[Candidate]:
             height=1024,
             width=1024,
             element_bytes=4,
-            units=132,
-            resident_per_unit=max(1, 2048 // (x * y)),
+            multiprocessors=132,
+            resident_blocks=max(1, 2048 // (x * y)),
         )
         for x in range(4, 65, 4)
         for y in range(4, 65, 4)
@@ -315,7 +315,7 @@ def test_an_axis_of_its_own_is_the_one_feature_that_varies() -> None:
 
 
 def test_occupancy_that_is_not_told_is_no_feature() -> None:
-    untold = [replace(c, resident_per_unit=None) for c in BLOCKS]
+    untold = [replace(c, resident_blocks=None) for c in BLOCKS]
     assert features_of(untold).shape[1] < features_of(BLOCKS).shape[1]
 
 

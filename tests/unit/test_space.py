@@ -12,7 +12,7 @@ from conftest import ROOT, record
 from gpushmoo.core.space import (
     CACHE_STATES,
     CONDITIONS,
-    LAUNCH_KINDS,
+    TIMING_MODES,
     Cell,
     Problem,
     Residency,
@@ -57,20 +57,20 @@ def test_resident_axis_shows_both_sides_of_every_step_in_occupancy() -> None:
 
 
 @given(
-    units=st.integers(1, 200),
-    per_unit=st.integers(1, 32),
+    multiprocessors=st.integers(1, 200),
+    resident_blocks=st.integers(1, 32),
     factor=st.floats(0.01, 8.0),
     points=st.integers(1, 60),
 )
 def test_resident_axis_spans_its_waves_and_misses_no_jump(
-    units: int, per_unit: int, factor: float, points: int
+    multiprocessors: int, resident_blocks: int, factor: float, points: int
 ) -> None:
-    residency = Residency(units, per_unit)
+    residency = Residency(multiprocessors, resident_blocks)
     values = expand_axis({"to_resident": factor, "points": points}, residency)
-    last = max(1, round(factor * units * per_unit))
+    last = max(1, round(factor * multiprocessors * resident_blocks))
     assert values[-1] == last
     assert values[0] >= 1
-    steps = set(range(units, last + 1, units))
+    steps = set(range(multiprocessors, last + 1, multiprocessors))
     assert steps <= set(values)
     assert {s + 1 for s in steps if s < last} <= set(values)
     # Beside the jumps, no gap is wider than an even step.
@@ -141,7 +141,7 @@ def test_cells_that_are_compared_are_measured_by_one_shard(
     problems: list[Problem], shards: int
 ) -> None:
     space = ("float", ["v"], problems, CACHE_STATES, {})
-    parts = [ShardSpace(*space, i, shards, LAUNCH_KINDS).rounds for i in range(shards)]
+    parts = [ShardSpace(*space, i, shards, TIMING_MODES).rounds for i in range(shards)]
     whole = [(p, met) for p in problems for met in CONDITIONS]
     assert sorted(pair for part in parts for pair in part) == sorted(whole)
     counts = [len(part) for part in parts if part]

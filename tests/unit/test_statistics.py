@@ -285,9 +285,9 @@ def test_the_shift_is_the_median_of_all_differences(
 # Verdicts on changes of runs.
 
 
-def changes_of(raw: list[float], over_copy: list[float], error: float = 0.002) -> Changes:
+def changes_of(raw: list[float], vs_memcpy: list[float], error: float = 0.002) -> Changes:
     errors, df = np.full(len(raw), error), np.full(len(raw), 20.0)
-    return Changes(*(ChangeEstimate(np.array(v), errors, df) for v in (raw, over_copy)))
+    return Changes(*(ChangeEstimate(np.array(v), errors, df) for v in (raw, vs_memcpy)))
 
 
 def test_both_ways_of_looking_have_to_agree() -> None:

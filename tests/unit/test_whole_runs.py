@@ -22,7 +22,7 @@ from conftest import ROOT, examples
 from dot_products.resident import ResidentSum
 from gpushmoo.analysis.aggregate import aggregate
 from gpushmoo.analysis.best import write_best
-from gpushmoo.analysis.ceiling import measure_ceiling
+from gpushmoo.analysis.peak import measure_peak
 from gpushmoo.analysis.run_quality import COLUMNS, write_verdict
 from gpushmoo.core.schema import FAULTS
 from gpushmoo.core.space import Residency, expand_axis
@@ -65,7 +65,7 @@ def axes(draw: st.DrawFn, w: Workload, axis: str) -> Any:
         # There is an entry of the kernel for each; of another one its cell says that there is none.
         return draw(some(w.axes[axis]))
     # Blocks of the loading kernel are of whole warps.
-    step = 32 if w.ceiling == "load" and axis == "block_x" else 1
+    step = 32 if w.peak == "load" and axis == "block_x" else 1
     values = [v for v in (0, *VALUES) if least <= v <= most and v % step == 0]
     kind = draw(st.sampled_from(["list", "list", "value", "range", "resident"]))
     if kind == "value":
@@ -173,8 +173,8 @@ def run_all(raw: Mapping[str, Any], cache: Path) -> Flow:
         task = ShardTask(flow.measure_params(wildcards), (1, 1), cache, first)
         run_shard(task, Path(flow.path("cells", shard.path)), terminal)
     aggregate([Path(f) for f in flow.shard_files], dataset, one_model=True)
-    top, best = (Path(flow.path("summary", name)) for name in ("ceiling.json", "best.parquet"))
-    measure_ceiling(dataset, flow.ceiling_kernels, top)
+    top, best = (Path(flow.path("summary", name)) for name in ("peak.json", "best.parquet"))
+    measure_peak(dataset, flow.peak_kernels, top)
     write_best(dataset, top, flow.host_fed_kernels, flow.limits, best)
     for figure in flow.figures:
         wildcards = Wildcards(figure=figure.name)
@@ -189,7 +189,7 @@ def run_all(raw: Mapping[str, Any], cache: Path) -> Flow:
     files = {
         "dataset": dataset,
         "best": best,
-        "ceiling": top,
+        "peak": top,
         "figures": [*map(Path, flow.figure_files)],
         **dict.fromkeys(("machine", "device", "counted", "energy", "history"), ()),
     }

@@ -44,7 +44,7 @@ def test_every_promised_file_is_there(finished: FinishedProject) -> None:
         kernel, dtype, _ = name.split("/")
         promised.append(f"dataset/kernel={kernel}/dtype={dtype}/part-0.parquet")
         promised.append(f"logs/measure/{name.replace('/', '-')}.log")
-    promised += ["summary/ceiling.json", "summary/best.parquet"]
+    promised += ["summary/peak.json", "summary/best.parquet"]
     promised += ["report.pdf", "report.json", "summary/verdict.txt", "figures-tesla-c1060.pdf"]
     promised += ["explorer.html", "benchmarks/best.tsv"]
     promised += [f"benchmarks/figure-{figures[-1]}.tsv"]

@@ -82,12 +82,10 @@ def test_cells_with_a_fault_are_measured_again_when_asked_and_their_repeats_foll
     place = table.schema.get_field_index("status")
     changed = table.set_column(place, table.schema.field(place), pa.array(statuses))
     write_parquet(changed, shard, metadata)
-    planned = project.snakemake("-n", *TARGETS, "--config", "again=faults")
-    assert (
-        "gpushmoo: again: 2 cells (1 lost_device, 1 timeout) in 1 shard, measured" in planned.text
-    )
+    planned = project.snakemake("-n", *TARGETS, "--config", "remeasure=failed")
+    assert "gpushmoo: remeasure: 2 cells (1 lost_device, 1 timeout) in 1 shard and" in planned.text
     assert planned.jobs == {"measure": 1, "repeat": 1, "aggregate": 1}
-    others = project.snakemake("-n", *TARGETS, "--config", "again=[throttled]")
-    assert "gpushmoo: again: no cell ended so; nothing is measured again." in others.text
+    others = project.snakemake("-n", *TARGETS, "--config", "remeasure=[throttled]")
+    assert "gpushmoo: remeasure: no cell ended so; nothing is measured again." in others.text
     assert "measure" not in others.jobs
     shard.write_bytes(whole)

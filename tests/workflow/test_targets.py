@@ -34,7 +34,7 @@ def slowed(folder: Path, factor: float) -> None:
                 value = row[name]
                 many = isinstance(value, list)
                 row[name] = [factor * v for v in value] if many else value and factor * value
-            for name in ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "over_copy"):
+            for name in ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "vs_memcpy"):
                 row[name] = row[name] and row[name] / factor
         new = type(table).from_pylist(rows, schema=table.schema)
         write_parquet(new, folder / path.relative_to(recorded), metadata)
@@ -58,7 +58,7 @@ def test_a_slower_run_is_written_down_and_stopped_by_the_guard(bare: Project) ->
     }
     # What stands in results/held is no plan of a run, and nothing was measured.
     assert not (bare.root / "results/held/plan.json").exists()
-    status, text = compared(bare, "before=before", "after=after", "guard=true")
+    status, text = compared(bare, "before=before", "after=after", "fail_on_regression=true")
     assert status != 0
     assert "surely got slower" in text
     assert (out / "summary.md").exists()
@@ -66,9 +66,9 @@ def test_a_slower_run_is_written_down_and_stopped_by_the_guard(bare: Project) ->
     status, text = compared(bare, "before=before", "after=after")
     assert status != 0
     assert "after: 'after' is not the folder of a run" in text
-    status, text = compared(bare, "before=before", "after=before", "guard=true")
+    status, text = compared(bare, "before=before", "after=before", "fail_on_regression=true")
     assert status == 0, text
-    assert (out / "guard.txt").exists()
+    assert (out / "regression.txt").exists()
 
 
 CONFIG = {

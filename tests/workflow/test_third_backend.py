@@ -17,7 +17,7 @@ from workflow_fixtures import new_project
 
 pytest_plugins = ("workflow_fixtures",)
 # A whole run for what no change of a kernel or a page can break.
-pytestmark = pytest.mark.hunt
+pytestmark = pytest.mark.fuzz
 
 ENTRY = '        Backend("madeup", ".np", "store", True, claims_gpu=True),\n'
 KERNEL = """
@@ -143,7 +143,7 @@ def test_occupancy_resolves_the_axis_and_stands_in_the_rows(run: MadeUpRun) -> N
     """16 blocks of 32 threads fit the 8 multiprocessors, and 8 of 64."""
     assert set(run.cells["blocks"]) == {8, 9, 16}
     ok = run.cells[run.cells["status"] == "ok"]
-    assert dict(zip(ok["threads"], ok["resident_per_unit"], strict=True)) == {32: 2, 64: 1}
+    assert dict(zip(ok["threads"], ok["resident_blocks"], strict=True)) == {32: 2, 64: 1}
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ GENERIC = {
     "all",
     "best",
     "build_kernel",
-    "ceiling",
+    "peak",
     "explorer",
     "figure",
     "measure",

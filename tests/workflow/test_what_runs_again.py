@@ -52,7 +52,7 @@ def test_mended_docstrings_and_remarks_make_nothing_again(project: Project) -> N
         (Path("reports/chapters/tesla_c1060/pages.py"), {"report"}),
         (
             LIBRARY / "storage/dataset.py",
-            {"ceiling", "best", "figure", "explorer", "report"},
+            {"peak", "best", "figure", "explorer", "report"},
         ),
     ],
 )
@@ -64,7 +64,7 @@ def test_changed_code_remakes_whatever_it_is_behind_and_measures_nothing(
     assert again | {"verdict", "all"} <= set(jobs)
     assert jobs["report"] == 1
     assert not {"measure", "repeat", "simulate"} & set(jobs)
-    if "ceiling" not in again:
+    if "peak" not in again:
         assert set(jobs) == again | {"verdict", "all"}
 
 
@@ -212,7 +212,7 @@ def test_damaged_products_are_named_and_made_anew_and_nothing_is_measured(
     assert len(figures) > 1
     damaged = {
         **dict.fromkeys(figures, "half"),
-        "summary/ceiling.json": "empty",
+        "summary/peak.json": "empty",
         "summary/best.parquet": "bit",
         "summary/verdict.txt": "empty",
         "simulated/tesla-c1060-checks.json": "bit",

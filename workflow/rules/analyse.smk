@@ -1,4 +1,4 @@
-# Shards into one dataset, the device's ceiling, the best cells and the models. Seconds to a
+# Shards into one dataset, the device's peak, the best cells and the models. Seconds to a
 # minute of one core each: as local rules, since on a cluster not worth a job's start, let alone a GPU.
 
 
@@ -16,20 +16,20 @@ use rule stage as aggregate with:
         plan=None if flow.config.dataset else flow.plan.as_plain(),
 
 
-use rule stage as ceiling with:
+use rule stage as peak with:
     input:
         dataset=flow.dataset,
     output:
-        flow.path("summary", "ceiling.json"),
+        flow.path("summary", "peak.json"),
     params:
-        call="gpushmoo.analysis.ceiling:measure_ceiling",
-        kinds=flow.ceiling_kernels,
+        call="gpushmoo.analysis.peak:measure_peak",
+        kinds=flow.peak_kernels,
 
 
 use rule stage as best with:
     input:
         dataset=flow.dataset,
-        ceiling=flow.path("summary", "ceiling.json"),
+        peak=flow.path("summary", "peak.json"),
     output:
         flow.path("summary", "best.parquet"),
     params:

@@ -30,15 +30,15 @@ use rule stage as explore_compared with:
 
 
 # May fail, so that all else comes before it.
-use rule stage as guard with:
+use rule stage as regression with:
     input:
         flow.comparison_files,
         flow.path("compare", "explorer.html"),
         groups=flow.path("compare", "groups.parquet"),
     output:
-        flow.path("compare", "guard.txt"),
+        flow.path("compare", "regression.txt"),
     params:
-        call="gpushmoo.comparing.compare:guard",
+        call="gpushmoo.comparing.compare:regression",
 
 
 # The run beside earlier ones; only where the key `history` names some.

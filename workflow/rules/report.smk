@@ -42,7 +42,7 @@ use rule stage as report with:
         notes=[str(Path(file).with_suffix(".json")) for file in flow.figure_files],
         dataset=flow.dataset,
         best=flow.path("summary", "best.parquet"),
-        ceiling=flow.path("summary", "ceiling.json"),
+        peak=flow.path("summary", "peak.json"),
         machine=[flow.path("model", "machine.json")] if "chase" in flow.workloads else [],
         device=flow.device_models,
         counted=flow.counted_files,

@@ -45,7 +45,7 @@ class MadeUpProgram:
         """As the source says."""
         return int(self._names.get("REGISTERS", {}).get(entry, 16))
 
-    def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
+    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
         """As many blocks as there are threads and registers for."""
         self.function(entry)
         by_registers = REGISTERS_PER_UNIT // (threads * self.registers(entry))
@@ -117,7 +117,7 @@ class MadeUpDevice(MadeUpMemory):
             kind="gpu",
             driver="1",
             runtime=f"NumPy {np.__version__}",
-            units=UNITS,
+            multiprocessors=UNITS,
             max_threads_per_block=64,
             max_block=(64, 64, 64),
             max_grid=(2**16, 1, 1),
@@ -154,7 +154,7 @@ class MadeUpDevice(MadeUpMemory):
             for a in launch.args
         ]
         nbytes = sum(a.nbytes for a in args if isinstance(a, np.ndarray))
-        resident = UNITS * program.resident_per_unit(launch.entry, launch.threads, 0)
+        resident = UNITS * program.resident_blocks(launch.entry, launch.threads, 0)
         waves = -(-launch.blocks // resident)
         busy = launch.blocks / (waves * resident)
 

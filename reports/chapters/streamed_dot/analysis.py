@@ -154,5 +154,5 @@ def copied_gbs(cells: pd.DataFrame) -> float | None:
 
     Beside the cells of the streamed kernels; None where no such copy was timed.
     """
-    rates = cells.loc[cells["kernel"].isin([STREAMED, SQUARE]), "copy_gbs"].dropna()
+    rates = cells.loc[cells["kernel"].isin([STREAMED, SQUARE]), "memcpy_gbs"].dropna()
     return float(rates.max()) if len(rates) else None

@@ -145,7 +145,7 @@ def _hiding_finding(case: str, trace: Trace, hiding: Overlap) -> str:
     link = "the link is busy" if trace.one_engine else "copies run"
     return (
         f"{case}: {hidden}; {link} {_percent(hiding.busy_share)} of the {seconds(trace.total_s)}, "
-        f"at {gbs(hiding.copy_gbs)}."
+        f"at {gbs(hiding.memcpy_gbs)}."
     )
 
 

@@ -102,7 +102,7 @@ class Overlap:
         return self.copy_s / self.total_s
 
     @property
-    def copy_gbs(self) -> float:
+    def memcpy_gbs(self) -> float:
         """Bytes copied over the time in which a copy runs, in GB/s; NaN without such time."""
         return self.nbytes / self.copy_s * 1e-9 if self.copy_s else math.nan
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 from gpushmoo.analysis.best import tied_best
-from gpushmoo.analysis.ceiling import CeilingRow, told_share
+from gpushmoo.analysis.peak import PeakRow, told_share
 from gpushmoo.core.display import bare_interval, interval, percent, significant
 from gpushmoo.core.schema import Status
 from gpushmoo.report.chapter_pages import Measured, Page
@@ -28,13 +28,13 @@ def page(measured: Measured) -> Page:
     """Published and measured values side by side."""
     file = measured.folder / "published" / "textures.json"
     published = json.loads(file.read_text(encoding="utf-8"))
-    facts = textures_page(measured.cells, measured.ceiling, published, measured.provenance)
+    facts = textures_page(measured.cells, measured.peak, published, measured.provenance)
     return Page(facts, [] if facts is None else [row["finding"] for row in facts["ours"]])
 
 
 def textures_page(
     cells: pd.DataFrame,
-    ceiling: Sequence[CeilingRow],
+    peak: Sequence[PeakRow],
     published: Mapping[str, Any],
     provenance: Sequence[Json],
 ) -> Json | None:
@@ -51,7 +51,7 @@ def textures_page(
             | {"bandwidth": significant(row["gbs"])}
             for row in published["values"]
         ],
-        "ours": [_image_row(where, cells_of, ceiling) for where, cells_of in images],
+        "ours": [_image_row(where, cells_of, peak) for where, cells_of in images],
         "classes": [
             {"where": where} | row for where, cells_of in images for row in _class_rows(cells_of)
         ],
@@ -86,17 +86,17 @@ def _images(
             yield f"{shmoo['what']}, {names.size(group.iloc[0].to_dict())}", group
 
 
-def _image_row(where: str, cells: pd.DataFrame, ceiling: Sequence[CeilingRow]) -> Json:
+def _image_row(where: str, cells: pd.DataFrame, peak: Sequence[PeakRow]) -> Json:
     """The best shape of an image, those tied with it, and the slowest."""
     tied = tied_best(cells)
     best = tied.iloc[0].to_dict()
     shapes = [(int(x), int(y)) for x, y in zip(tied["block_x"], tied["block_y"], strict=True)]
-    share, peak = told_share(ceiling, best), "store" if best["bytes_written"] else "load"
+    share, side = told_share(peak, best), "store" if best["bytes_written"] else "load"
     of_peak = ""
     if share is not None and share.share is None:
-        of_peak = f", above the {peak} peak,"
+        of_peak = f", above the {side} peak,"
     elif share is not None:
-        of_peak = f", {share.text} of the {peak} peak,"
+        of_peak = f", {share.text} of the {side} peak,"
     threads, count = _threads(shapes), f"{len(tied)} of {len(cells)}"
     worst = percent(cells["bandwidth_gbs"].min() / best["bandwidth_gbs"])
     return {

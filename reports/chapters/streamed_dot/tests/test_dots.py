@@ -52,7 +52,7 @@ def cell(kernel: str, n: int, seconds: float, **other: Any) -> dict[str, Any]:
         "bandwidth_gbs": rate,
         "bandwidth_low_gbs": 0.9 * rate,
         "bandwidth_high_gbs": 1.1 * rate,
-        "copy_gbs": 12.5,
+        "memcpy_gbs": 12.5,
         "streams": 1,
         "min_per_stream": 4096,
         "blocks_per_stream": 32,
@@ -143,15 +143,15 @@ def test_beside_the_published_squares_stand_squares_alone() -> None:
 
 def test_inputs_were_copied_at_the_highest_rate_beside_a_streamed_kernel() -> None:
     cells = table(
-        cell(STREAMED, 64, 1.0, copy_gbs=12.0),
-        cell(STREAMED, 128, 1.0, copy_gbs=None),
-        cell(SQUARE, 128, 1.0, copy_gbs=13.0),
+        cell(STREAMED, 64, 1.0, memcpy_gbs=12.0),
+        cell(STREAMED, 128, 1.0, memcpy_gbs=None),
+        cell(SQUARE, 128, 1.0, memcpy_gbs=13.0),
         # Within the device's memory.
-        resident(128, 1.0, copy_gbs=3000.0),
+        resident(128, 1.0, memcpy_gbs=3000.0),
     )
     assert copied_gbs(cells) == 13.0
     assert copied_gbs(cells[cells["kernel"] == RESIDENT]) is None
-    assert page_of(cells[cells["copy_gbs"].isna()])["link"] == "an unknown rate"
+    assert page_of(cells[cells["memcpy_gbs"].isna()])["link"] == "an unknown rate"
 
 
 def test_of_equal_cells_always_the_same_is_taken() -> None:

@@ -411,7 +411,7 @@ def test_every_length_is_computed_right_by_every_way(
     assert (cells[~square]["bytes_read"] == 16 * cells[~square]["width"]).all()
     assert (cells[square]["bytes_read"] == 8 * 1000).all()
     streamed = cells[cells["kernel"].isin(["dot_streamed", "dot_square"]) & (cells["width"] > 0)]
-    assert (streamed["copy_gbs"] > 0).all()
+    assert (streamed["memcpy_gbs"] > 0).all()
 
 
 def test_the_report_has_the_documents_plots_and_its_page(
@@ -436,7 +436,7 @@ def test_the_report_has_the_documents_plots_and_its_page(
     host_fed = {"dot_streamed", "dot_host", "dot_square"}
     best = pq.read_table(results / "summary/best.parquet").to_pandas()
     assert host_fed < set(best["kernel"])
-    assert best.loc[best["kernel"].isin(host_fed), "share_of_ceiling"].isna().all()
+    assert best.loc[best["kernel"].isin(host_fed), "share_of_peak"].isna().all()
     # The page tells of them, and no row of the table of best sets.
     assert facts["best"] == []
     assert (results / "report.pdf").read_bytes().startswith(b"%PDF-")

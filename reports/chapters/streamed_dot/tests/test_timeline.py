@@ -130,7 +130,7 @@ def test_pinned_copies_wait_for_one_engine(cuda_device: Device, streams: int) ->
     assert len(copies) == 16
     in_turn = sorted(copies, key=lambda s: s.begin_s)
     assert all(a.end_s <= b.begin_s for a, b in itertools.pairwise(in_turn))
-    mean_gbs = overlap(found.spans, found.total_s).copy_gbs
+    mean_gbs = overlap(found.spans, found.total_s).memcpy_gbs
     for s in copies:
         assert s.nbytes / (s.end_s - s.begin_s) * 1e-9 < 1.5 * mean_gbs
 
@@ -294,9 +294,9 @@ def test_overlap_is_that_counted_second_by_second(
     else:
         assert np.isnan(found.hidden_share)
     if in_copy:
-        assert found.copy_gbs == pytest.approx(1e-6 * len(copies) / len(in_copy))
+        assert found.memcpy_gbs == pytest.approx(1e-6 * len(copies) / len(in_copy))
     else:
-        assert np.isnan(found.copy_gbs)
+        assert np.isnan(found.memcpy_gbs)
 
 
 # The table

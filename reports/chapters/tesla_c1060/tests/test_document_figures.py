@@ -133,7 +133,7 @@ SOME = {n for n in TOLD if n % 3 == 0 or n in TOLD_OF_OTHER}
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(n, marks=() if n in SOME else pytest.mark.hunt) for n in TOLD]
+    "number", [pytest.param(n, marks=() if n in SOME else pytest.mark.fuzz) for n in TOLD]
 )
 def test_figure_of_another_machine(number: int, drawn: list[Figure], tmp_path: Path) -> None:
     caption = draw(number, SMALL if number in CHART_NUMBERS else OTHER, tmp_path / "a.svg")

@@ -112,7 +112,7 @@ def test_every_event_is_that_of_the_plain_simulation(
 @pytest.mark.parametrize("itemsize", [4, 8])
 @pytest.mark.parametrize(
     "blocks",
-    [1, 30, 61, *(pytest.param(n, marks=pytest.mark.hunt) for n in (8, 16, 32, 60, 200))],
+    [1, 30, 61, *(pytest.param(n, marks=pytest.mark.fuzz) for n in (8, 16, 32, 60, 200))],
 )
 @pytest.mark.parametrize("durations", [None, FIRST_ASSUMPTIONS, CORRECTED_ASSUMPTIONS])
 def test_the_c1060_is_the_same_machine(

@@ -48,7 +48,7 @@ from test_figures import assert_readable
 from test_machine import C1060, FILE
 
 CHAPTER_FOLDER = ROOT / "reports/chapters/tesla_c1060"
-EMPTY = pd.DataFrame(columns=["status", "kernel", "device_name", "cache_state", "launch_kind"])
+EMPTY = pd.DataFrame(columns=["status", "kernel", "device_name", "cache_state", "timing_mode"])
 PARAMS = {"n_sm": 30, "half_warp": 16, "memory_clock_mhz": 400, "board_clock_mhz": 800}
 
 

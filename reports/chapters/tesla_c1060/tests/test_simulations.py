@@ -377,7 +377,7 @@ def _points(machine: Machine, tiling: Tiling) -> list[Any]:
             "width": width,
             "height": width,
             "cache_state": state,
-            "launch_kind": "back_to_back",
+            "timing_mode": "batched",
             "num_partition": blocks,
             "bandwidth_gbs": float(blocks + (state == "warm")),
         }

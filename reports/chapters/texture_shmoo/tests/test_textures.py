@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from cells import cell
 from conftest import ROOT
-from gpushmoo.analysis.ceiling import CeilingRow
+from gpushmoo.analysis.peak import PeakRow
 from gpushmoo.core.space import Problem
 from gpushmoo.workloads.loader import load_kernel
 from rendering import HOSTILE, render
@@ -48,13 +48,13 @@ def cells_of(
     )
 
 
-def ceiling(kind: str, gbs: float) -> CeilingRow:
-    where = ("D", "warm", "back_to_back", kind, IMAGE_BYTES, 1.0)
-    return CeilingRow(*where, gbs, gbs, gbs, f"global_{kind}", "float4", "plain", "block_x=1")
+def peak(kind: str, gbs: float) -> PeakRow:
+    where = ("D", "warm", "batched", kind, IMAGE_BYTES, 1.0)
+    return PeakRow(*where, gbs, gbs, gbs, f"global_{kind}", "float4", "plain", "block_x=1")
 
 
 def page_of(
-    cells: pd.DataFrame, rows: Sequence[CeilingRow] = (), told: Sequence[dict[str, Any]] = ()
+    cells: pd.DataFrame, rows: Sequence[PeakRow] = (), told: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
     page = textures_page(cells, rows, PUBLISHED, told)
     assert page is not None
@@ -65,10 +65,10 @@ TIMES = {(4, 4): 2.0, (16, 16): 1.0, (32, 8): 1.007, (8, 16): 1.003, (64, 2): 1.
 
 
 def test_ours_have_their_tied_shapes_interval_and_share() -> None:
-    peak = ceiling("load", 2 * IMAGE_BYTES * 1e-9)
+    measured = peak("load", 2 * IMAGE_BYTES * 1e-9)
     # Shapes that were not verified take no part.
     failed = cells_of({(8, 8): 1e-9, (2, 2): 99.0}, status="launch_failed")
-    (row,) = page_of(pd.concat([cells_of(TIMES), failed]), [peak])["ours"]
+    (row,) = page_of(pd.concat([cells_of(TIMES), failed]), [measured])["ours"]
     assert row["where"] == "texture read, 4096²"
     assert row["bandwidth"] == "0.0671 (0.0668 to 0.0674)"
     assert (row["share"], row["threads"], row["worst"]) == ("50 %", "128, 256", "50 %")
@@ -96,14 +96,14 @@ def test_each_kernel_size_state_and_device_is_its_own_by_the_documents_variant_a
 
 def test_share_is_that_of_the_load_peak_or_of_the_store_peak() -> None:
     gbs = IMAGE_BYTES * 1e-9
-    peaks = [ceiling("load", 4 * gbs), ceiling("store", 2 * gbs)]
+    peaks = [peak("load", 4 * gbs), peak("store", 2 * gbs)]
     (surface,) = page_of(cells_of(TIMES, SURFACE), peaks)["ours"]
     assert surface["share"] == "50 %"
     assert "50 % of the store peak, with" in surface["finding"]
     (without,) = page_of(cells_of(TIMES, SURFACE), peaks[:1])["ours"]
     assert without["share"] == "—"
     assert "peak" not in without["finding"]
-    (above,) = page_of(cells_of(TIMES), [ceiling("load", gbs / 2)])["ours"]
+    (above,) = page_of(cells_of(TIMES), [peak("load", gbs / 2)])["ours"]
     assert above["share"] == "—"
     assert "above the load peak, with" in above["finding"]
 

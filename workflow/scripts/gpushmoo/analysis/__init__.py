@@ -1,1 +1,1 @@
-"""Conclusions from measured cells: best launches, ceilings, spread, fitted models."""
+"""Conclusions from measured cells: best launches, measured peaks, spread, fitted models."""

@@ -27,14 +27,14 @@ from ..core.schema import (
 from ..core.space import CACHE_STATES
 from ..storage.dataset import as_frame, matching, partitions, read_cells, with_axes_noted
 from ..storage.store import read_table, write_parquet
-from .ceiling import CeilingRow, CeilingShare, read_ceiling, share_of_ceiling, told_share
 from .fastest import INSIDE, OUTSIDE, axes_of, params_texts
+from .peak import PeakRow, PeakShare, read_peak, share_of_peak, told_share
 
 # The columns of a dataset that best sets are made from, besides the axes.
 _COLUMNS = frozenset(BEST_COLUMNS) | {
     *("status", "median_s", "own_low_s", "own_high_s", "bytes_read", "bytes_written")
 }
-# An axis with so many values is a range with two edges.
+# An axis with so many values is a range with two boundaries.
 _RANGE = 3
 # The axes of a block, in the order in which its shape is said.
 BLOCK_AXES = ("block_x", "block_y", "block_z")
@@ -63,13 +63,13 @@ ANY = Limits()
 
 def best_of_dataset(
     dataset: Path,
-    ceiling: Sequence[CeilingRow] = (),
+    peak: Sequence[PeakRow] = (),
     host_fed: Collection[str] = (),
     limits: Limits = ANY,
 ) -> pa.Table:
     """`best_table` of a dataset, a kernel and dtype at a time: no group has more than one."""
     tables = [
-        best_table(read_cells(dataset, where, _COLUMNS), ceiling, host_fed, limits)
+        best_table(read_cells(dataset, where, _COLUMNS), peak, host_fed, limits)
         for where in partitions(dataset)
     ]
     return pa.concat_tables(tables)
@@ -77,13 +77,13 @@ def best_of_dataset(
 
 def write_best(
     dataset: Path,
-    ceiling: Path,
+    peak: Path,
     host_fed: Collection[str],
     limits: Mapping[str, Any],
     out: Path,
 ) -> None:
-    """Write `best_of_dataset` as Parquet to `out`; `ceiling` is the file of `measure_ceiling`."""
-    best = best_of_dataset(dataset, read_ceiling(ceiling), host_fed, Limits(**limits))
+    """Write `best_of_dataset` as Parquet to `out`; `peak` is the file of `measure_peak`."""
+    best = best_of_dataset(dataset, read_peak(peak), host_fed, Limits(**limits))
     write_parquet(best.cast(with_axes_noted(best.schema)), out, {})
 
 
@@ -111,7 +111,7 @@ def tied_best(cells: pd.DataFrame) -> pd.DataFrame:
 
 def best_table(
     cells: pd.DataFrame,
-    ceiling: Sequence[CeilingRow] = (),
+    peak: Sequence[PeakRow] = (),
     host_fed: Collection[str] = (),
     limits: Limits = ANY,
 ) -> pa.Table:
@@ -119,8 +119,8 @@ def best_table(
 
     The axes are all that `cells` have as columns.
 
-    The data of the kernels in `host_fed` come over a bus: they have no share of the ceiling, which
-    is the device's own memory. `limits` say how far axes can go (see `edges`).
+    Kernels in `host_fed` read over a bus: they have no share of the measured peak, that of the
+    device's own memory. `limits` say how far axes can go (see `boundaries`).
     """
     rows: list[dict[str, Any]] = []
     for _, group in cells.groupby(list(GROUP), sort=True, observed=True):
@@ -128,34 +128,34 @@ def best_table(
         if tied.empty:
             continue
         axes = axes_of(group)
-        rows_of = () if group["kernel"].iloc[0] in host_fed else ceiling
+        rows_of = () if group["kernel"].iloc[0] in host_fed else peak
         fastest = tied["median_s"].iloc[0]
-        edge = ", ".join(edges(tied.iloc[0], group, axes, limits))
+        boundary = ", ".join(boundaries(tied.iloc[0], group, axes, limits))
         candidates = int((group["status"] == Status.OK).sum())
         for place, (_, cell) in enumerate(tied.iterrows()):
             rows.append(
                 {name: cell[name] for name in BEST_COLUMNS if name in CORE_COLUMNS}
                 | {axis: int(cell[axis]) for axis in axes}
                 | {
-                    "over_copy": None if pd.isna(cell["over_copy"]) else cell["over_copy"],
-                    "share_of_ceiling": share_of_ceiling(rows_of, cell),
+                    "vs_memcpy": None if pd.isna(cell["vs_memcpy"]) else cell["vs_memcpy"],
+                    "share_of_peak": share_of_peak(rows_of, cell),
                     "slower_than_best": float(cell["median_s"] / fastest - 1.0),
                     "is_fastest": place == 0,
                     "tied": len(tied),
                     "candidates": candidates,
-                    "edge": edge,
+                    "boundary": boundary,
                 }
             )
     return pa.Table.from_pylist(rows, schema=best_schema(filter(is_axis, cells.columns)))
 
 
-def edges(
+def boundaries(
     best: Mapping[str, Any], group: pd.DataFrame, axes: Sequence[str], limits: Limits
 ) -> list[str]:
-    """Axes by which the cell `best` lies on the edge of its `group`, all cells that were swept.
+    """Axes by which the cell `best` lies on the boundary of its `group`, all cells that were swept.
 
     ``block_x up`` asks for larger values, ``block_x down`` for smaller ones. An end that cannot be
-    passed is no edge: 1, the largest value that the kernel takes, the largest block.
+    passed is no boundary: 1, the largest value that the kernel takes, the largest block.
     """
     most = limits.most.get(best["kernel"], {})
     ways = []
@@ -228,18 +228,18 @@ class InCache:
 
 @dataclass(frozen=True)
 class Advice:
-    """The launch to use for one kernel, element type and kind of launch on one device.
+    """The launch to use for one kernel, element type and timing mode on one device.
 
     `group` are the columns GROUP of the problem that stands for the others: the largest, warm where
     it was swept so, in the fastest variant. `cell` is the
     launch's row of the data set, `axes` the launch parameters of its group. `place` says where that
     problem's bytes lie: ``cache``, ``memory``, ``between``, or ``unknown`` where the device does
-    not tell its cache's size. `of_ceiling` is what that launch reaches there of what loading and
+    not tell its cache's size. `of_peak` is what that launch reaches there of what loading and
     storing its bytes allow; None where that is not known.
 
-    `tied` of `candidates` launches cannot be told from the fastest. `defaults` has the cost of each
-    of DEFAULT_BLOCKS that was swept, `worst` that of the slowest valid launch. Costs are shares of
-    the time: 0.1 is 10 % slower. `in_cache` is of the largest size that fits the cache.
+    `tied` of `candidates` launches are statistically tied with the fastest. `defaults` has the cost
+    of each of DEFAULT_BLOCKS that was swept, `worst` that of the slowest valid launch. Costs are
+    shares of the time: 0.1 is 10 % slower. `in_cache` is of the largest size that fits the cache.
     """
 
     group: Mapping[str, Any]
@@ -248,8 +248,8 @@ class Advice:
     place: str
     tied: int
     candidates: int
-    of_ceiling: CeilingShare | None
-    edge: str
+    of_peak: PeakShare | None
+    boundary: str
     defaults: Mapping[str, float]
     worst: float
     in_cache: InCache | None = None
@@ -260,24 +260,22 @@ class Advice:
         return self.tied == self.candidates > 1
 
 
-def advice(
-    cells: pd.DataFrame, best: pd.DataFrame, ceiling: Sequence[CeilingRow] = ()
-) -> list[Advice]:
-    """One for each device, kernel, kind of launch and element type with a verified cell, sorted.
+def advice(cells: pd.DataFrame, best: pd.DataFrame, peak: Sequence[PeakRow] = ()) -> list[Advice]:
+    """One for each device, kernel, timing mode and element type with a verified cell, sorted.
 
     `best` has the rows of `best_schema`, without those of variants that are not to win; those
-    without a share of the ceiling are told none of `ceiling` either.
+    without a share of the measured peak are told none of `peak` either.
     """
     ok = cells[cells["status"] == Status.OK]
     groups = dict(list(ok.groupby(list(GROUP), sort=False, observed=True)))
     tops = best[best["is_fastest"]]
     out = []
-    names = ["device_name", "kernel", "launch_kind", "dtype"]
+    names = ["device_name", "kernel", "timing_mode", "dtype"]
     tied = {key: set(rows["cell_key"]) for key, rows in best.groupby(list(GROUP), observed=True)}
     for _, own in tops.groupby(names, sort=True, observed=True):
         top = _main(own)
         same_version = matching(tops, {name: top[name] for name in VERSION})
-        out.append(_advice(top, same_version, groups, tied, ceiling))
+        out.append(_advice(top, same_version, groups, tied, peak))
     return out
 
 
@@ -295,7 +293,7 @@ def _advice(
     same_version: pd.DataFrame,
     groups: Mapping[tuple[Any, ...], pd.DataFrame],
     tied: Mapping[tuple[Any, ...], set[str]],
-    ceiling: Sequence[CeilingRow],
+    peak: Sequence[PeakRow],
 ) -> Advice:
     """The advice for the group of `top`; `tied` are the best cells of each of all `groups`.
 
@@ -317,7 +315,7 @@ def _advice(
     cell = own.loc[own["median_s"].idxmin()].to_dict()
     fastest = cell["median_s"]
     in_cache = None
-    kind = GROUP.index("launch_kind")
+    kind = GROUP.index("timing_mode")
     if (cached := _cached([k for k in contests if k[kind] == main[kind]], groups)) is not None:
         there = groups[cached]
         best_there = there.loc[there["median_s"].idxmin()].to_dict()
@@ -334,8 +332,8 @@ def _advice(
         place=place(cell["working_set_over_cache"]),
         tied=int(top["tied"]),
         candidates=int(top["candidates"]),
-        of_ceiling=None if pd.isna(top["share_of_ceiling"]) else told_share(ceiling, cell),
-        edge=str(top["edge"]),
+        of_peak=None if pd.isna(top["share_of_peak"]) else told_share(peak, cell),
+        boundary=str(top["boundary"]),
         defaults=defaults,
         worst=float(group["median_s"].max() / fastest - 1.0),
         in_cache=in_cache,
@@ -356,7 +354,7 @@ def _class(key: tuple[Any, ...], groups: Mapping[tuple[Any, ...], pd.DataFrame])
     named = dict(zip(GROUP, key, strict=True))
     where = place(groups[key]["working_set_over_cache"].iloc[0])
     size = (named["height"], named["width"]) if where == "unknown" else ()
-    return where, *size, named["cache_state"], named["launch_kind"]
+    return where, *size, named["cache_state"], named["timing_mode"]
 
 
 def _contest(group: pd.DataFrame, tied: set[str], axes: Sequence[str]) -> Contest:

@@ -137,8 +137,8 @@ class Step:
 
     dtype: str
     blocks: int
-    units: int
-    per_unit: int
+    multiprocessors: int
+    resident_blocks: int
     lost: Ratio
 
 
@@ -171,7 +171,7 @@ def steps(cells: pd.DataFrame) -> list[Step]:
         lost = Ratio(1 - kept.value, 1 - kept.high, 1 - kept.low)
         if lost.low >= WORTH_TELLING:
             row = by_blocks[blocks]
-            place = int(row["units"]), int(row["resident_per_unit"])
+            place = int(row["multiprocessors"]), int(row["resident_blocks"])
             losses.append(Step(str(dtype), blocks, *place, lost))
     return losses
 

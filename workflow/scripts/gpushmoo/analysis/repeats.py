@@ -75,12 +75,12 @@ def _replicated(first: pa.Table, cells: Repeated) -> Replicated:
 
 def _rounds(table: pa.Table, rows: Places) -> list[Hashable]:
     """Cells of one problem and condition are sampled in the same rounds, by one job."""
-    return _tuples(table, rows, ("height", "width", "cache_state", "launch_kind", "measured_at"))
+    return _tuples(table, rows, ("height", "width", "cache_state", "timing_mode", "measured_at"))
 
 
 def _of_one_job(table: pa.Table, rows: Places) -> npt.NDArray[np.bool_]:
     """Whether all cells of each row's group were measured by one job, and so in the same rounds."""
-    groups = _tuples(table, rows, ("height", "width", "cache_state", "launch_kind", "variant"))
+    groups = _tuples(table, rows, ("height", "width", "cache_state", "timing_mode", "variant"))
     moments: dict[Hashable, set[Hashable]] = {}
     for group, moment in zip(groups, _tuples(table, rows, ("measured_at",)), strict=True):
         moments.setdefault(group, set()).add(moment)
@@ -91,7 +91,7 @@ def _classes(table: pa.Table, rows: Places) -> list[Hashable]:
     """Cells alike in their noise: of one kernel, one condition and one decade of time."""
     seconds = table.column("median_s").to_numpy()[rows]
     decades = np.floor(np.log10(seconds)).astype(int).tolist()
-    names = _tuples(table, rows, ("kernel", "cache_state", "launch_kind"))
+    names = _tuples(table, rows, ("kernel", "cache_state", "timing_mode"))
     return [(name, decade) for name, decade in zip(names, decades, strict=True)]
 
 
@@ -124,7 +124,7 @@ def merged(tables: Sequence[pa.Table], spread: Spreads | None) -> pa.Table:
 _TIMES = ("median_s", "median_low_s", "median_high_s", "coverage", "own_low_s", "own_high_s")
 _BANDS = ("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs")
 _CHANGED = (
-    *("status", "message", "copy_gbs", "over_copy", "within_half_width", "between_spread"),
+    *("status", "message", "memcpy_gbs", "vs_memcpy", "within_half_width", "between_spread"),
     *_TIMES,
     *_BANDS,
 )
@@ -171,9 +171,9 @@ def _fill(
     moved = [first.column(n).to_numpy()[rows] for n in ("bytes_read", "bytes_written")]
     for band, time in zip(_BANDS, ("median_s", "median_high_s", "median_low_s"), strict=True):
         columns[band][rows] = (moved[0] + moved[1]) * 1e-9 / columns[time][rows]
-    copies = np.array([tables[i].column("copy_gbs").to_numpy()[p] for i, p in _used(cells)])
-    columns["copy_gbs"][rows] = np.exp(np.log(copies).mean(axis=0))
-    columns["over_copy"][rows] = columns["bandwidth_gbs"][rows] / columns["copy_gbs"][rows]
+    copies = np.array([tables[i].column("memcpy_gbs").to_numpy()[p] for i, p in _used(cells)])
+    columns["memcpy_gbs"][rows] = np.exp(np.log(copies).mean(axis=0))
+    columns["vs_memcpy"][rows] = columns["bandwidth_gbs"][rows] / columns["memcpy_gbs"][rows]
     halves = [tables[i].column("within_half_width").to_numpy()[p] for i, p in _used(cells)]
     columns["within_half_width"][rows] = np.mean(halves, axis=0) / math.sqrt(repeats)
     if repeats > 1:
@@ -207,5 +207,5 @@ def _condemn(columns: dict[str, Any], tables: Sequence[pa.Table]) -> None:
             if faulty and columns["status"][row] == Status.OK:
                 columns["status"][row] = status
                 columns["message"][row] = f"in repeat {number}: {message}"
-                for name in (*_TIMES, *_BANDS, "over_copy", "within_half_width", "between_spread"):
+                for name in (*_TIMES, *_BANDS, "vs_memcpy", "within_half_width", "between_spread"):
                     columns[name][row] = math.nan

@@ -1,6 +1,6 @@
 """How a run went: how its cells ended, and whether clocks and machine were steady.
 
-The machine's steadiness is judged by the runtime's own copies, which are timed with the cells.
+The machine's steadiness is judged by the memcpy baselines, which are timed with the cells.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ..core.errors import UserError
 from ..core.schema import FAULTS, Status
-from ..core.space import LAUNCH_KINDS
+from ..core.space import TIMING_MODES
 from ..storage.dataset import PROVENANCE, readable
 from ..storage.store import BadParquetError
 from ..storage.wholefile import write_summed
@@ -44,7 +44,7 @@ MEANING = {
 # Of a dataset all that this module asks.
 COLUMNS = (
     *("cell_key", "kernel", "dtype", "variant", "height", "width"),
-    *("cache_state", "launch_kind"),
+    *("cache_state", "timing_mode"),
     *("status", "message"),
 )
 
@@ -98,7 +98,7 @@ def cells_of(cells: pd.DataFrame, sweep: Mapping[str, Any]) -> pd.DataFrame:
     sizes = [(height, width) for height, width in sweep["sizes"]]
     of_size = pd.MultiIndex.from_frame(cells[["height", "width"]]).isin(sizes)
     of_sweep = cells[(cells["kernel"] == sweep["kernel"]) & of_size]
-    for column in ("dtype", "variant", "cache_state", "launch_kind"):
+    for column in ("dtype", "variant", "cache_state", "timing_mode"):
         of_sweep = of_sweep[of_sweep[column].isin(sweep[f"{column}s"])]
     return of_sweep
 
@@ -160,7 +160,7 @@ LONG_S = 50e-6
 
 @dataclass(frozen=True)
 class CopyChanges:
-    """Relative changes of the speed of the runtime's own copies; None without any.
+    """Relative changes of the speed of the memcpy baselines; None without any.
 
     `between` are the typical and the largest change between repeats of the same copies, `within`
     those between the first and the second half of a repeat's rounds; `copies` is how many copies
@@ -204,8 +204,8 @@ def steadiness(
         name = json.dumps({k: v for k, v in params.items() if k != "repeat"}, sort_keys=True)
         for control in shard["controls"]:
             if control["seconds"]:
-                # Shards of before there were several kinds of launch do not name theirs.
-                kind = control.get("launch_kind", LAUNCH_KINDS[0])
+                # Shards of before there were several timing modes do not name theirs.
+                kind = control.get("timing_mode", TIMING_MODES[0])
                 key = (name, control["height"], control["width"], control["cache_state"], kind)
                 of_kind = copies[kernel in host_fed]
                 of_kind.setdefault(key, []).append(np.asarray(control["seconds"]))

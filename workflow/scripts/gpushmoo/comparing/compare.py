@@ -59,7 +59,7 @@ class ChangedCell(Group):
     change: Number | None  # time in B over time in A, minus one
     change_low: Number | None  # lower end of its 95 % interval; null where nothing tells it
     change_high: Number | None  # upper end of its 95 % interval; null where nothing tells it
-    beside_copy: Number | None  # the change of the time in multiples of the runtime's own copy
+    beside_copy: Number | None  # the change of the time in multiples of the memcpy baseline
     beside_copy_low: Number | None  # lower end of its 95 % interval
     beside_copy_high: Number | None  # upper end of its 95 % interval
     p_value: Number  # [0 to 1] of no change, by the less sure of both; for this row alone
@@ -87,8 +87,8 @@ class ChangedGroup(Group):
     whole_low: Number | None  # lower end of its 95 % interval
     whole_high: Number | None  # upper end of its 95 % interval
     whole_verdict: Text  # slower, faster, same or undecided, of all these cells together
-    tied_a: Small  # cells that cannot be told from A's fastest
-    tied_b: Small  # cells that cannot be told from B's fastest
+    tied_a: Small  # cells that are statistically tied with A's fastest
+    tied_b: Small  # cells that are statistically tied with B's fastest
     tied_both: Small  # cells that are both
     only_a: Small  # cells that are verified in A and not in B
     only_b: Small  # cells that are verified in B and not in A
@@ -99,7 +99,7 @@ class ChangedGroup(Group):
 
 
 class Drift(Table):
-    """The change of the runtime's own copy."""
+    """The change of the memcpy baseline."""
 
     kernel: Text
     dtype: Text
@@ -130,8 +130,9 @@ MOST_ROWS = 20
 VERDICTS = tuple(verdict.value for verdict in ChangeVerdict)
 _MOST_CELLS, _MOST_GROUPS = 5, 3
 _METHOD = (
-    "Changes are of the time of a launch, with 95 % intervals; {copy} is without what the "
-    "runtime's own copy changed by in the same rounds. {same}: both intervals lie within ±{delta}. "
+    "Changes are of the time of a launch, with 95 % intervals; {copy} is without what "
+    "the memcpy baseline changed by in the same rounds. {same}: both intervals lie within "
+    "±{delta}. "
     "All cells of a group together tell a change that its best alone does not."
 )
 
@@ -145,7 +146,7 @@ class Comparison:
     """What became of B, held against A.
 
     `cells` and `groups` have the columns of CHANGED_CELLS_SCHEMA and CHANGED_GROUPS_SCHEMA, `drift`
-    (DRIFT_SCHEMA) is what the runtime's own copy took more in B; changes are shares of the time in
+    (DRIFT_SCHEMA) is what the memcpy baseline took more in B; changes are shares of the time in
     A. `missing` are the cells that only one side has. `a` and `b` name the runs, `day` is that of
     the last of them, `delta` the share that does not matter; `rests` says on what the intervals
     rest, `differences` what else A and B differ by.
@@ -235,7 +236,7 @@ class Comparison:
         return markdown_table(HEADS, rows) + (f"\n\n{left} more changed." if left > 0 else "")
 
     def remarks(self) -> list[str]:
-        """What the machine did, by the runtime's own copy, and which cells only one side has."""
+        """What the machine did, by the memcpy baseline, and which cells only one side has."""
         return [*self._drift_lines(), *self._missing_lines()]
 
     def _drift_lines(self) -> list[str]:
@@ -248,7 +249,7 @@ class Comparison:
         place = f"{row['kernel']}, {row['dtype']}, {size}, {row['cache_state']}"
         places = f"{len(drift)} places" if len(drift) > 1 else "one place"
         lines = [
-            "The machine itself: the time of the runtime's own copy changed by "
+            "The machine itself: the time of the memcpy baseline changed by "
             f"{percent(drift['change'].median())}, the median of {places}, and by {change(row)} at "
             f"most ({place})."
         ]
@@ -385,7 +386,7 @@ def _shares(of: ChangeEstimate, name: str) -> dict[str, Any]:
 
 def _with_changes(found: LevelChanges) -> pd.DataFrame:
     rows = found.first[list(GROUP)].reset_index(drop=True)
-    shares = _shares(found.raw, "change") | _shares(found.over_copy, "beside_copy")
+    shares = _shares(found.raw, "change") | _shares(found.vs_memcpy, "beside_copy")
     return rows.assign(**shares, p_value=found.p)
 
 
@@ -476,12 +477,12 @@ def _group_table(
 
 
 def _drift_table(found: LevelChanges) -> pd.DataFrame:
-    """What the runtime's own copy took more in B in each place (DRIFT_SCHEMA)."""
+    """What the memcpy baseline took more in B in each place (DRIFT_SCHEMA)."""
     places = found.first.index.to_frame(index=False, name=PLACE)
     return places.assign(**_shares(found.raw, "change"))[DRIFT_SCHEMA.names]
 
 
-def guard(groups: Path, out: Path) -> None:
+def regression(groups: Path, out: Path) -> None:
     """Write to `out` that a comparison's `groups` raise no alarm; SlowerError if they do."""
     table = read_table(groups, CHANGED_GROUPS_SCHEMA).to_pandas()
     slow = changed_groups(table[table["alarm"]]).to_dict("records")

@@ -49,7 +49,7 @@ CHANGE_HEADS = [
 ]
 _METHOD = (
     "Change points are Apache Otava's (p < 0.001), of the mean over runs; changes under {delta} "
-    "are not told. {kernel}: the best beside the runtime's own copy changed there too. {machine}: "
+    "are not told. {kernel}: the best beside the memcpy baseline changed there too. {machine}: "
     "the copy did, and the best beside it did not. A change point at the last run rests on one run."
 )
 # Otava leaves out what is younger than now or older than a year, so points have made-up days.
@@ -63,7 +63,7 @@ Series = Mapping[str, Sequence[float]]
 
 
 class Cause(Enum):
-    """What changed where a best did, judged by the runtime's own copy."""
+    """What changed where a best did, judged by the memcpy baseline."""
 
     KERNEL = "kernel"
     MACHINE = "machine"
@@ -75,8 +75,8 @@ class Cause(Enum):
 HISTORY_FILE, CHANGE_POINTS_FILE = "history.parquet", "change_points.parquet"
 # What is looked at: columns of a history.
 BEST: str = "bandwidth_gbs"
-COPY: str = "copy_gbs"
-BESIDE: str = "over_copy"
+COPY: str = "memcpy_gbs"
+BESIDE: str = "vs_memcpy"
 
 
 class HistoryRow(Group):
@@ -90,8 +90,8 @@ class HistoryRow(Group):
     bandwidth_gbs: Number
     bandwidth_low_gbs: Number
     bandwidth_high_gbs: Number
-    copy_gbs: Number | None
-    over_copy: Number | None
+    memcpy_gbs: Number | None
+    vs_memcpy: Number | None
     candidates: Small
 
 
@@ -104,7 +104,7 @@ class ChangePoint(Group):
     before: Number  # [of that column] mean of that column since the change point before
     after: Number  # [of that column] mean of that column from this run on
     change: Number  # after over before, minus one
-    cause: Text | None  # of a best: what changed, as the runtime's own copy tells; else null
+    cause: Text | None  # of a best: what changed, as the memcpy baseline tells; else null
     differences: list[Text]  # what the run was measured with otherwise than the one before it
 
 
@@ -163,10 +163,10 @@ class History:
     def change_rows(self) -> list[list[str]]:
         """For each change point of a best, the largest first: the columns CHANGE_HEADS in words."""
         largest = self.bests.sort_values("change", key=abs, ascending=False, kind="stable")
-        several = self.rows["launch_kind"].nunique() > 1
+        several = self.rows["timing_mode"].nunique() > 1
         rows = []
         for row in largest.to_dict("records"):
-            kind = f", {kind_words(row['launch_kind'])}" if several else ""
+            kind = f", {kind_words(row['timing_mode'])}" if several else ""
             differ = row["differences"]
             more = f"; {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else ""
             rows.append(
@@ -187,7 +187,7 @@ class History:
         copied = self.changes[self.changes["quantity"] == COPY]
         for (_, run), of_run in copied.groupby(["number", "run"], observed=True):
             lines.append(
-                f"The machine: the runtime's own copy changed from {run} on in "
+                f"The machine: the memcpy baseline changed from {run} on in "
                 f"{_groups(len(of_run))}, by {percent(of_run['change'].median())} in the median."
             )
         hidden = sum(_is_hidden(row, self.bests) for row in self.changes.to_dict("records"))
@@ -273,7 +273,7 @@ def write_history(
     dataset: Path, spec: Mapping[str, Any], tables: Sequence[Path], say: Callable[[str], None]
 ) -> None:
     """Write the `tables` of the history that `spec` names, and `say` what is not in them."""
-    found = run_history(dataset, spec["run"], spec["earlier"], spec["otava"], spec["delta"])
+    found = run_history(dataset, spec["run"], spec["earlier"], spec["otava"], spec["threshold"])
     for sentence in (*found.left_out, *filter(None, [found.why])):
         say(sentence)
     found.save(tables[0].parent)

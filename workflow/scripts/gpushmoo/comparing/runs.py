@@ -2,7 +2,7 @@
 
 The levels are cells, each group's best, a group as a whole and the machine's own copies. All are
 tables of logarithms of times with a column for each run, and are judged alike: raw, and in
-multiples of the runtime's own copy.
+multiples of the memcpy baseline.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Place = str | os.PathLike[str]
 _COLUMNS = (
     *GROUP,
     *("cell_key", "status", "message", "median_s", "own_low_s", "own_high_s", "bandwidth_gbs"),
-    *("copy_gbs", "samples_s", "repeat_samples", "repeat_medians_s", "repeat_copy_gbs"),
+    *("memcpy_gbs", "samples_s", "repeat_samples", "repeat_medians_s", "repeat_memcpy_gbs"),
     *("within_half_width", "device_uuid"),
     *("bandwidth_low_gbs", "bandwidth_high_gbs", "measured_at"),
 )
@@ -61,7 +61,7 @@ WITHIN = f"{DERIVED}within"
 PLACE = ["kernel", "dtype", "height", "width", "cache_state", "device_name"]
 CELL, BEST, WHOLE, COPY = "cell", "best", "whole", "copy"
 # Ends the name of a level whose times are multiples of the copy's.
-OVER_COPY = "_over_copy"
+OVER_COPY = "_vs_memcpy"
 # Of the differences of one kind.
 _MOST_NAMED = 3
 
@@ -82,7 +82,7 @@ class RunCells:
         cell's time in multiples of the copy's.
         """
         ok = self.cells[self.cells["status"] == Status.OK]
-        copy = ok["copy_gbs"].to_numpy(np.float64, na_value=np.nan)
+        copy = ok["memcpy_gbs"].to_numpy(np.float64, na_value=np.nan)
         logs = {LOG_S: np.log(ok["median_s"].to_numpy(np.float64)), LOG_COPY: np.log(copy)}
         return ok.assign(**logs, **{WITHIN: _within_variances(ok)})
 
@@ -159,7 +159,7 @@ def wholes(run: RunCells, of: pd.Index) -> pd.DataFrame:
             "repeat_medians_s": by_group["repeat_medians_s"].agg(
                 lambda repeats: np.exp(np.log(_common_repeats(repeats)).mean(axis=0))
             ),
-            "repeat_copy_gbs": by_group["repeat_copy_gbs"].agg(
+            "repeat_memcpy_gbs": by_group["repeat_memcpy_gbs"].agg(
                 lambda repeats: np.median(_common_repeats(repeats), axis=0)
             ),
         }
@@ -173,7 +173,7 @@ def _common_repeats(repeats: pd.Series) -> Floats:
 
 
 def copies(run: RunCells) -> pd.DataFrame:
-    """The runtime's own copy in each PLACE: LOG_S, minus the logarithm of its bandwidth.
+    """The the memcpy baseline in each PLACE: LOG_S, minus the logarithm of its bandwidth.
 
     LOG_CELL is that of the place's median cell time, which gives its class; LOG_COPY is NaN.
     Where no cell has the bandwidth of a copy that is its peer, copies were timed all the same:
@@ -423,7 +423,7 @@ def _estimate(
     return out
 
 
-def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], over_copy: bool) -> list[Floats]:
+def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], vs_memcpy: bool) -> list[Floats]:
     """Log times of the repeats of both runs, shape (cells, repeats); none where a cell has one."""
     blocks = []
     for side in pair:
@@ -432,8 +432,10 @@ def _repeats(pair: tuple[pd.DataFrame, pd.DataFrame], over_copy: bool) -> list[F
         if n < 2:
             return []
         block = np.log(np.array([values[:n] for values in medians], np.float64))
-        if over_copy:
-            copies = [v[:n] if len(v) >= n else np.full(n, np.nan) for v in side["repeat_copy_gbs"]]
+        if vs_memcpy:
+            copies = [
+                v[:n] if len(v) >= n else np.full(n, np.nan) for v in side["repeat_memcpy_gbs"]
+            ]
             block = block + np.log(np.array(copies, np.float64))
         blocks.append(block)
     return blocks

@@ -1,6 +1,6 @@
 """Verdicts on many changes at once, of runs and of versions that were sampled alternately.
 
-A change of runs is believed where raw times and multiples of the runtime's own copy both show it
+A change of runs is believed where raw times and multiples of the memcpy baseline both show it
 (an intersection–union test), after a correction for how many are asked: groups first, then the
 cells of the groups that changed (Benjamini and Bogomolov, Journal of the Royal Statistical Society
 B 76, 2014).
@@ -47,12 +47,12 @@ class Changes:
     """Changes of log times, raw and in multiples of the copy; the latter NaN without a copy."""
 
     raw: ChangeEstimate
-    over_copy: ChangeEstimate
+    vs_memcpy: ChangeEstimate
 
     def p_beyond(self, bound: float, sign: int) -> Floats:
         """One-sided p value of no change beyond `bound`, by the test that is less sure."""
-        p, beside = self.raw.p_beyond(bound, sign), self.over_copy.p_beyond(bound, sign)
-        both: Floats = np.where(np.isnan(self.over_copy.change), p, np.maximum(p, beside))
+        p, beside = self.raw.p_beyond(bound, sign), self.vs_memcpy.p_beyond(bound, sign)
+        both: Floats = np.where(np.isnan(self.vs_memcpy.change), p, np.maximum(p, beside))
         return both
 
     @property
@@ -65,9 +65,9 @@ class Changes:
         """Whether both 95 % intervals lie within ±`bound`: an equivalence test."""
         raw, beside = (
             np.isfinite(of.error) & (of.low >= -bound) & (of.high <= bound)
-            for of in (self.raw, self.over_copy)
+            for of in (self.raw, self.vs_memcpy)
         )
-        both: Booleans = raw & (np.isnan(self.over_copy.change) | beside)
+        both: Booleans = raw & (np.isnan(self.vs_memcpy.change) | beside)
         return both
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .paths import PACKAGE
-from .space import LAUNCH_KINDS
+from .space import TIMING_MODES
 
 # What the configuration says to have the first backend, or runtime of one, that answers.
 AUTO = "auto"
@@ -27,7 +27,7 @@ class Backend:
     resource ``gpu`` and one core; else the device may be the host itself and the job has all cores.
     `runtimes` are those that it can be used through, in the order in which ``auto`` tries
     them; () where there is no choice. `cell_s` is how many seconds a cell takes, about, by which a
-    run's time is estimated. `launch_kinds` are those of `space.LAUNCH_KINDS` that it has.
+    run's time is estimated. `timing_modes` are those of `space.TIMING_MODES` that it has.
     `profiler` is the program that reads its devices' hardware counters; "" where there is none.
     `locks_clocks`: whether it can hold a device at one clock. `environment` is the file of the
     conda environment that its jobs need.
@@ -40,7 +40,7 @@ class Backend:
     claims_gpu: bool = False
     runtimes: tuple[str, ...] = ()
     cell_s: float = 0.01
-    launch_kinds: tuple[str, ...] = ("back_to_back", "isolated")
+    timing_modes: tuple[str, ...] = ("batched", "isolated")
     profiler: str = ""
     locks_clocks: bool = False
     environment: str = "environment.yml"
@@ -60,7 +60,7 @@ BACKENDS: Mapping[str, Backend] = {
             *("cuda", ".cu", "L2", True),
             claims_gpu=True,
             cell_s=0.005,
-            launch_kinds=LAUNCH_KINDS,
+            timing_modes=TIMING_MODES,
             profiler="ncu",
             locks_clocks=True,
             environment="environment-cuda.yml",

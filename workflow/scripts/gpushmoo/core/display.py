@@ -75,7 +75,7 @@ def length(n: int) -> str:
 
 
 def kind_words(kind: str) -> str:
-    """A kind of launch as a reader calls it."""
+    """A timing mode as a reader calls it."""
     return {"stream": "in a stream", "graph": "in a graph"}.get(kind, kind.replace("_", " "))
 
 

@@ -126,7 +126,7 @@ class Group(Table):
     height: Whole  # [elements] rows of the problem
     width: Whole  # [elements] columns of the problem
     cache_state: Text  # what the last cache holds before a sample: warm or flushed
-    launch_kind: Text  # how launches come: back_to_back, isolated, stream or graph
+    timing_mode: Text  # how launches come: batched, isolated, stream or graph
     device_name: Text  # name of the device's model
 
 
@@ -148,8 +148,8 @@ class Cells(Table):
     status: Text  # how the cell ended; only what is ok was verified and has times
     message: Text | None  # why it did not end as ok; null where it did
     bandwidth_gbs: Number | None  # [GB/s] bytes read and written over the median
-    bandwidth_low_gbs: Number | None  # [GB/s] lower end of its interval of another run
-    bandwidth_high_gbs: Number | None  # [GB/s] upper end of its interval of another run
+    bandwidth_low_gbs: Number | None  # [GB/s] lower end of its prediction interval for another run
+    bandwidth_high_gbs: Number | None  # [GB/s] upper end of its prediction interval for another run
     median_s: Number | None  # [s] a launch: the geometric mean of the repeats' medians
     median_low_s: Number | None  # [s] lower end of what another run may find as the median
     median_high_s: Number | None  # [s] upper end of what another run may find as the median
@@ -160,7 +160,7 @@ class Cells(Table):
     between_spread: Number | None  # [0 to 1] relative standard deviation of the repeats' medians
     repeat_medians_s: list[Number]  # [s] the median of each repeat
     repeat_samples: list[Small]  # how many of the samples each repeat has
-    repeat_copy_gbs: list[Number]  # [GB/s] what the runtime's own copy reached in each repeat
+    repeat_memcpy_gbs: list[Number]  # [GB/s] what the memcpy baseline reached in each repeat
     samples_s: list[Number]  # [s] every sample in the order taken: the mean of its launches
     sampled_at_s: list[Number]  # [s] when each sample began, from the start of its job on
     launches_per_sample: Small | None  # launches that one sample is the mean of
@@ -168,14 +168,14 @@ class Cells(Table):
     bytes_written: Whole  # [bytes] what a launch has to write, each byte once
     working_set_over_cache: Number | None  # bytes read and written over the device's last cache
     cache_state: Text
-    launch_kind: Text
-    copy_gbs: Number | None  # [GB/s] the runtime's own copy of the same buffers, in the same rounds
-    over_copy: Number | None  # bandwidth in multiples of copy_gbs
+    timing_mode: Text
+    memcpy_gbs: Number | None  # [GB/s] the memcpy baseline of the same buffers, in the same rounds
+    vs_memcpy: Number | None  # bandwidth in multiples of memcpy_gbs
     threads_per_block: Small  # threads of a block
     blocks: Whole  # blocks of the launch
     tiles: Whole  # pieces that the blocks share out among them
-    units: Small  # multiprocessors, or what the device has in their place
-    resident_per_unit: Small | None  # blocks that a multiprocessor holds at once; null if not told
+    multiprocessors: Small  # multiprocessors or compute units of the device
+    resident_blocks: Small | None  # blocks that a multiprocessor holds at once; null if not told
     registers: Small | None  # registers of a thread; null if not told
     verified_words: Whole | None  # [words of four bytes] words of the output that were compared
     wrong_words: Whole | None  # [words of four bytes] those of them that were not as they should be
@@ -192,14 +192,14 @@ class BestCell(Table):
     bandwidth_gbs: Number
     bandwidth_low_gbs: Number
     bandwidth_high_gbs: Number
-    share_of_ceiling: Number | None  # bandwidth over the ceiling, above 1 where the cell is faster;
-    # null where there is none
-    over_copy: Number | None
+    share_of_peak: Number | None  # bandwidth over the measured peak, above 1 where the cell is
+    # faster; null where no peak was measured
+    vs_memcpy: Number | None
     slower_than_best: Number  # [0 to 1] median over that of the group's fastest, minus one
     is_fastest: Flag  # whether the cell has the group's smallest median
-    tied: Small  # cells of the group that cannot be told from its fastest
+    tied: Small  # cells of the group that are statistically tied with its fastest
     candidates: Small  # cells of the group that ended as ok
-    edge: Text  # axes on whose outermost value all tied cells lie: block_x up, ...
+    boundary: Text  # axes on whose outermost value all tied cells lie: block_x up, ...
     cell_key: Text
 
 
@@ -207,7 +207,7 @@ class BestCell(Table):
 # more, and the shard's other cells shall not be lost for that.
 MOST_THREADS = 2**31 - 1
 # Lists with an entry for each repeat.
-REPEAT_COLUMNS = ("repeat_medians_s", "repeat_samples", "repeat_copy_gbs")
+REPEAT_COLUMNS = ("repeat_medians_s", "repeat_samples", "repeat_memcpy_gbs")
 
 CORE_COLUMNS = frozenset(field.name for field in Cells.fields())
 # Of columns that stages put beside those of a data set; no axis can begin with it.

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 # ``warm``: launches follow each other on the same buffers. ``flushed``: before each launch the last
 # cache level is filled with other data.
 CACHE_STATES = ("warm", "flushed")
-# How launches come to the device. ``back_to_back``: without waiting for the host, long ones one by
+# How launches come to the device. ``batched``: without waiting for the host, long ones one by
 # one, short ones several together, from a graph where the backend has them. ``isolated``: one
 # launch that finds the device idle. ``stream``: several launches, each queued by itself behind the
 # one before. ``graph``: several launches that a graph holds.
-LAUNCH_KINDS = ("back_to_back", "isolated", "stream", "graph")
+TIMING_MODES = ("batched", "isolated", "stream", "graph")
 
 
 # Made once: to make it takes longer than to use it.
@@ -48,7 +48,7 @@ class Condition(NamedTuple):
     """What a launch meets: the state of the cache, and how it comes to the device."""
 
     cache_state: str = CACHE_STATES[0]
-    launch_kind: str = LAUNCH_KINDS[0]
+    timing_mode: str = TIMING_MODES[0]
 
     @property
     def flushed(self) -> bool:
@@ -56,14 +56,14 @@ class Condition(NamedTuple):
         return self.cache_state == "flushed"
 
 
-def conditions(cache_states: Sequence[str], launch_kinds: Sequence[str]) -> list[Condition]:
-    """Each kind of launch in each state of the cache."""
-    return [Condition(*pair) for pair in itertools.product(cache_states, launch_kinds)]
+def conditions(cache_states: Sequence[str], timing_modes: Sequence[str]) -> list[Condition]:
+    """Each timing mode in each state of the cache."""
+    return [Condition(*pair) for pair in itertools.product(cache_states, timing_modes)]
 
 
 USUAL = Condition()
 # In the order in which they are measured.
-CONDITIONS = conditions(CACHE_STATES, LAUNCH_KINDS)
+CONDITIONS = conditions(CACHE_STATES, TIMING_MODES)
 
 
 @dataclass(frozen=True, order=True)
@@ -73,12 +73,12 @@ class CellGroup:
     problem: Problem
     cache_state: str
     variant: str
-    launch_kind: str = LAUNCH_KINDS[0]
+    timing_mode: str = TIMING_MODES[0]
 
     @property
     def condition(self) -> Condition:
         """What its launches meet."""
-        return Condition(self.cache_state, self.launch_kind)
+        return Condition(self.cache_state, self.timing_mode)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Cell:
     problem: Problem
     params: tuple[tuple[str, int], ...]
     cache_state: str = CACHE_STATES[0]
-    launch_kind: str = LAUNCH_KINDS[0]
+    timing_mode: str = TIMING_MODES[0]
 
     @cached_property
     def key(self) -> str:
@@ -105,8 +105,8 @@ class Cell:
             self.cache_state,
         ]
         # The usual kind, which was once the only one, is not named: keys stay what they were.
-        if self.launch_kind != LAUNCH_KINDS[0]:
-            parts.append(self.launch_kind)
+        if self.timing_mode != TIMING_MODES[0]:
+            parts.append(self.timing_mode)
         return hashlib.blake2b(_encode(parts).encode(), digest_size=8).hexdigest()
 
     def columns(self) -> dict[str, Any]:
@@ -119,18 +119,18 @@ class Cell:
             "height": self.problem.height,
             "width": self.problem.width,
             "cache_state": self.cache_state,
-            "launch_kind": self.launch_kind,
+            "timing_mode": self.timing_mode,
         }
 
     @property
     def group(self) -> CellGroup:
         """The cells that this one is compared with."""
-        return CellGroup(self.problem, self.cache_state, self.variant, self.launch_kind)
+        return CellGroup(self.problem, self.cache_state, self.variant, self.timing_mode)
 
     @property
     def condition(self) -> Condition:
         """What its launches meet."""
-        return Condition(self.cache_state, self.launch_kind)
+        return Condition(self.cache_state, self.timing_mode)
 
     def __getitem__(self, name: str) -> int:
         """Value of the launch parameter `name`; KeyError when the cell has no such axis."""
@@ -166,19 +166,19 @@ def indexed(version: Version, bits: int) -> Version:
 
 @dataclass(frozen=True)
 class Residency:
-    """How many blocks of a kernel a device holds at once: `units` multiprocessors × `per_unit`."""
+    """Blocks of a kernel that a device holds at once: `resident_blocks` on each multiprocessor."""
 
-    units: int
-    per_unit: int
+    multiprocessors: int
+    resident_blocks: int
 
     @property
     def blocks(self) -> int:
         """Resident blocks of the whole device."""
-        return self.units * self.per_unit
+        return self.multiprocessors * self.resident_blocks
 
 
 # Stands in for a device's occupancy where only numbers of cells are wanted, or no axis asks it.
-TYPICAL = Residency(units=32, per_unit=4)
+TYPICAL = Residency(multiprocessors=32, resident_blocks=4)
 
 
 def expand_axis(spec: Any, residency: Residency) -> list[int]:
@@ -218,13 +218,13 @@ def _parts(spec: Any, residency: Residency) -> Iterator[Sequence[int]]:
 def _resident_values(factor: float, points: int, residency: Residency) -> Iterator[int]:
     """`points` even steps up to `factor` full waves, and both sides of every occupancy step.
 
-    Where a further multiprocessor round or a second wave begins (k·units and k·units + 1), the
-    curve may jump; a grid that misses the two sides of a jump cannot show it.
+    Where a further multiprocessor round or a second wave begins (k·multiprocessors, and one more),
+    the curve may jump; a grid that misses the two sides of a jump cannot show it.
     """
     last = max(1, round(factor * residency.blocks))
     for i in range(1, points + 1):
         yield max(1, round(i * last / points))
-    for full in range(residency.units, last + 1, residency.units):
+    for full in range(residency.multiprocessors, last + 1, residency.multiprocessors):
         yield full
         if full < last:
             yield full + 1
@@ -237,14 +237,14 @@ def enumerate_cells(
     problems: Sequence[Problem],
     axes: Mapping[str, Sequence[int]],
     cache_states: Sequence[str] = CACHE_STATES[:1],
-    launch_kinds: Sequence[str] = LAUNCH_KINDS[:1],
+    timing_modes: Sequence[str] = TIMING_MODES[:1],
 ) -> list[Cell]:
     """Every point of the grid of one kernel and dtype, in a fixed order."""
     names = sorted(axes)
     return [
         Cell(kernel, dtype, variant, problem, tuple(zip(names, point, strict=True)), *met)
         for problem in problems
-        for met in conditions(cache_states, launch_kinds)
+        for met in conditions(cache_states, timing_modes)
         for variant in variants
         for point in itertools.product(*(axes[n] for n in names))
     ]
@@ -287,7 +287,7 @@ class ShardSpace:
     axes: dict[str, Any]
     index: int
     count: int
-    launch_kinds: Sequence[str] = LAUNCH_KINDS[:1]
+    timing_modes: Sequence[str] = TIMING_MODES[:1]
 
     @property
     def rounds(self) -> list[tuple[Problem, Condition]]:
@@ -296,7 +296,7 @@ class ShardSpace:
         Cells of one problem and condition, all variants, are measured by one process in the same
         rounds, since they are compared. Large problems, which take longest, are dealt out first.
         """
-        met = conditions(self.cache_states, self.launch_kinds)
+        met = conditions(self.cache_states, self.timing_modes)
         order = sorted(set(self.problems), key=lambda p: (-p.height * p.width, p))
         return [(p, condition) for p in order for condition in met][self.index :: self.count]
 
@@ -304,7 +304,7 @@ class ShardSpace:
     def planned_cells(self) -> int:
         """Cells of all parts; an estimate where values depend on the device."""
         axes = (expand_axis(spec, TYPICAL) for spec in self.axes.values())
-        others = (self.problems, self.variants, self.cache_states, self.launch_kinds)
+        others = (self.problems, self.variants, self.cache_states, self.timing_modes)
         return math.prod(map(len, (*axes, *others)))
 
     def cells(self, kernel: str, values: Mapping[str, Sequence[int]]) -> list[Cell]:
@@ -329,7 +329,7 @@ def space_of(params: Mapping[str, Any]) -> ShardSpace:
         axes=params["axes"],
         index=index,
         count=count,
-        launch_kinds=params.get("launch_kinds", LAUNCH_KINDS[:1]),
+        timing_modes=params.get("timing_modes", TIMING_MODES[:1]),
     )
 
 

@@ -42,7 +42,7 @@ class DeviceInfo:
     kind: str
     driver: str
     runtime: str
-    units: int
+    multiprocessors: int
     max_threads_per_block: int
     max_block: tuple[int, int, int]
     max_grid: tuple[int, int, int]
@@ -109,7 +109,7 @@ class Program(Protocol):
     options: str
     log: str
 
-    def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
+    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
         """Blocks of `threads` threads that one multiprocessor holds at once, at least 1.
 
         `shared_bytes` is the launch's shared memory besides the compiled one.

@@ -27,10 +27,18 @@ EXACT = ("median_s", "own_low_s", "own_high_s")
 # Shown, and compared with nothing.
 DECIMAL = (
     *("bandwidth_low_gbs", "bandwidth_high_gbs", "median_low_s", "median_high_s", "coverage"),
-    *("within_half_width", "between_spread", "copy_gbs", "over_copy", "working_set_over_cache"),
+    *("within_half_width", "between_spread", "memcpy_gbs", "vs_memcpy", "working_set_over_cache"),
 )
 CODED = (
-    *("status", "message", "threads_per_block", "blocks", "tiles", "units", "resident_per_unit"),
+    *(
+        "status",
+        "message",
+        "threads_per_block",
+        "blocks",
+        "tiles",
+        "multiprocessors",
+        "resident_blocks",
+    ),
     *("registers", "bytes_read", "bytes_written", "launches_per_sample", "verified_words"),
     *("wrong_words", "device_uuid", "backend", "measured_at"),
 )
@@ -150,7 +158,7 @@ def _figures(cells: pd.DataFrame, axes: Sequence[str]) -> Block:
         block.add_exact(name, cells[name])
     for name in (*DECIMAL, MODEL):
         block.add_decimals(name, cells[name])
-    for name in ("repeat_medians_s", "repeat_copy_gbs"):
+    for name in ("repeat_medians_s", "repeat_memcpy_gbs"):
         block.add_lengths(f"#{name}", cells[name])
         block.add_decimals(name, _flat(cells[name]))
     return block

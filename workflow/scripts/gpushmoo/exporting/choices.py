@@ -25,19 +25,19 @@ from ..analysis.best import (
 from ..analysis.fastest import axes_of
 from ..core.errors import UserError
 from ..core.schema import GROUP, Status
-from ..core.space import CACHE_STATES, LAUNCH_KINDS
+from ..core.space import CACHE_STATES, TIMING_MODES
 
 # Columns that are exported for a launch.
 NUMBERS = (
     *("median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s", "coverage"),
     *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
-    *("copy_gbs", "over_copy", "working_set_over_cache"),
+    *("memcpy_gbs", "vs_memcpy", "working_set_over_cache"),
 )
 # One launch is chosen for each target, and for each condition besides the problem.
 TARGET = VERSION
 CONDITIONS = tuple(name for name in GROUP if name not in (*TARGET, "height", "width"))
 # Conditions that go without saying: launches that follow each other on the same data.
-USUAL = frozenset({CACHE_STATES[0], LAUNCH_KINDS[0]})
+USUAL = frozenset({CACHE_STATES[0], TIMING_MODES[0]})
 # A launch's parameters by axis, the axes sorted.
 Point = tuple[tuple[str, int], ...]
 
@@ -84,8 +84,8 @@ class ExportGroup:
 
     @property
     def problem(self) -> str:
-        """``1024x1024 warm``; the usual kind of launch goes without saying."""
-        return " ".join([self.size, *(c for c in self.conditions if c != LAUNCH_KINDS[0])])
+        """``1024x1024 warm``; the usual timing mode goes without saying."""
+        return " ".join([self.size, *(c for c in self.conditions if c != TIMING_MODES[0])])
 
     @property
     def size(self) -> str:

@@ -41,7 +41,7 @@ _MEASURED = (
     ("bandwidth", "bandwidth_gbs", 1.0, "GB/s"),
     ("bandwidth_low", "bandwidth_low_gbs", 1.0, "GB/s"),
     ("bandwidth_high", "bandwidth_high_gbs", 1.0, "GB/s"),
-    ("copy_bandwidth", "copy_gbs", 1.0, "GB/s"),
+    ("copy_bandwidth", "memcpy_gbs", 1.0, "GB/s"),
 )
 # Times of each configuration that Kernel Tuner records and a sweep does not.
 _NOT_RECORDED = ("compilation", "framework", "search_algorithm", "validation")

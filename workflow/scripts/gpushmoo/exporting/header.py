@@ -135,11 +135,11 @@ def _comment(choice: Choice) -> list[str]:
     if row is not None:
         lines.append(
             f"At {main.problem}: {bare_interval(row)} GB/s; {len(main.tied)} of {len(main.ok)} "
-            "launches cannot be told from the fastest."
+            "launches are statistically tied with the fastest."
         )
     for margin in choice.margins:
         launch = ", ".join(f"{axis}={value}" for axis, value in margin.launch)
-        tied = "" if margin.low > 0 or margin.high < 0 else "; they cannot be told apart"
+        tied = "" if margin.low > 0 or margin.high < 0 else "; they are statistically tied"
         lines.append(
             f"{margin.than[0].upper()}{margin.than[1:]} ({launch}) takes {percent(margin.slower)} "
             f"longer ({percent(margin.low)} to {percent(margin.high)}, "

@@ -148,7 +148,7 @@ def _about(run: str, measured_by: Mapping[str, Any]) -> list[str]:
     return [
         f"Launch parameters by measurement: run {run}, exported by {library} {__version__}.",
         f"Measured with {requirements}.",
-        "Of launches that cannot be told from the fastest one that is as fast at all sizes was",
+        "Of launches statistically tied with the fastest, one that is as fast at all sizes was",
         "taken, where there is one. GB/s = 10^9 bytes read and written in a second, with the 95 %",
         "interval of what another run may find. Longer by how much: with an interval, and how sure",
         "that is at least. In cache: all bytes fit the device's last cache; in memory: they are at",

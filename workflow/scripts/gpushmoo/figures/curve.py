@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from ..analysis.ceiling import CeilingRow, cell_ceiling_gbs, told_share
 from ..analysis.fastest import bytes_touched
+from ..analysis.peak import PeakRow, cell_peak_gbs, told_share
 from ..core.display import gbs, joined, percent
 from ..core.schema import DERIVED, Status
 from ..workloads.views import Curve, FigureData
@@ -29,7 +29,7 @@ from .style import (
 
 # Panels side by side, and inches of a row of them.
 _MOST_COLUMNS, _HEIGHT = 3, 2.8
-_CEILING: dict[str, Any] = {"color": "#555555", "lw": 0.8, "ls": (0, (5, 3))}
+_PEAK: dict[str, Any] = {"color": "#555555", "lw": 0.8, "ls": (0, (5, 3))}
 _MODEL: dict[str, Any] = {"lw": 1.1, "ls": (0, (1, 1.2))}
 TRAINED, PREDICTED = (f"{DERIVED}{name}" for name in ("trained", "predicted_gbs"))
 
@@ -37,15 +37,15 @@ TRAINED, PREDICTED = (f"{DERIVED}{name}" for name in ("trained", "predicted_gbs"
 def draw(view: Curve, data: FigureData, svg: Path) -> None:
     """Draw the view `Curve`: a panel for each variant, medians with intervals over an axis.
 
-    A thin dashed line is the ceiling of the type that moves most bytes, a dotted one the prediction
-    of the device's model.
+    A thin dashed line is the measured peak of the type that moves most bytes, a dotted one the
+    prediction of the device's model.
     """
     cells, x = data.cells, view.x
     predicted = _predicted(cells, data.device)
     apply_style()
     dtypes = [d for d in DTYPE_COLOURS if d in set(cells["dtype"])]
     widest = cells.loc[bytes_touched(cells).idxmax()]
-    limit = cell_ceiling_gbs(data.ceiling, widest)
+    limit = cell_peak_gbs(data.peak, widest)
     variants = sorted(cells["variant"].unique())
     # Seaborn lays a grid out in a way of its own, which knows of no legend below it.
     with plt.rc_context({"figure.constrained_layout.use": False}):
@@ -65,8 +65,8 @@ def draw(view: Curve, data: FigureData, svg: Path) -> None:
     if not predicted.empty:
         handles.append(Line2D([], [], c="black", label="model", **_MODEL))
     if limit is not None:
-        grid.refline(y=limit, **_CEILING)
-        handles.append(Line2D([], [], label=f"ceiling ({widest['dtype']})", **_CEILING))
+        grid.refline(y=limit, **_PEAK)
+        handles.append(Line2D([], [], label=f"measured peak ({widest['dtype']})", **_PEAK))
     grid.set(ylim=(0, None))
     # Most of the distinct values crowd into the lowest quarter of their range.
     distinct = cells[x].dropna().unique()
@@ -78,7 +78,7 @@ def draw(view: Curve, data: FigureData, svg: Path) -> None:
     grid.figure.set_size_inches(PAGE_WIDTH, _HEIGHT * -(-len(variants) // _MOST_COLUMNS))
     grid.figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
     title = f"{subject(cells, data.named)}: bandwidth over {x}"
-    save(grid.figure, svg, title, _caption(cells, predicted, x, dtypes, data.ceiling))
+    save(grid.figure, svg, title, _caption(cells, predicted, x, dtypes, data.peak))
 
 
 def _predicted(cells: pd.DataFrame, model: pd.DataFrame | None) -> pd.DataFrame:
@@ -122,7 +122,7 @@ def _caption(
     predicted: pd.DataFrame,
     x: str,
     dtypes: Sequence[str],
-    ceiling: Sequence[CeilingRow],
+    peak: Sequence[PeakRow],
 ) -> str:
     """The finding: where each type's curve peaks, and how well the model predicts."""
     ok = cells[cells["status"] == Status.OK]
@@ -132,7 +132,7 @@ def _caption(
         if part.empty:
             continue
         best = part.loc[part["bandwidth_gbs"].idxmax()]
-        share = told_share(ceiling, best)
+        share = told_share(peak, best)
         of = "" if share is None else f", {share.words}"
         peaks.append(f"{int(best[x])} ({dtype}: {gbs(best['bandwidth_gbs'])}{of})")
     if not peaks:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import matplotlib.pyplot as plt
 
-from ..analysis.ceiling import read_ceiling
+from ..analysis.peak import read_peak
 from ..core.errors import WorkloadError
 from ..core.paths import ROOT
 from ..model.partition import partition_table
@@ -31,7 +31,7 @@ def draw_figure(
 ) -> None:
     """Draw what `spec` says (see flow.figure_params) from `files` to `svg`, its note beside it.
 
-    `files` hold ``dataset`` and ``ceiling``, and ``device`` where the view needs it. A fault of the
+    `files` hold ``dataset`` and ``peak``, and ``device`` where the view needs it. A fault of the
     view is said on `terminal` and in the figure's place.
     """
     folder = load_kernel(ROOT / spec["folder"])
@@ -63,7 +63,7 @@ def _figure_data(
         controls=tuple(spec["controls"]),
         named=tuple(spec["named"]),
         cells=cells,
-        ceiling=read_ceiling(files["ceiling"]),
+        peak=read_peak(files["peak"]),
         device=device,
     )
 

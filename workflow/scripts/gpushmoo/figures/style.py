@@ -95,7 +95,7 @@ def subject(cells: pd.DataFrame, named: Collection[str]) -> str:
     cell = cells.iloc[0]
     met = {
         "cache_state": state_words(cell["cache_state"], cache_word(cells)),
-        "launch_kind": kind_words(cell["launch_kind"]),
+        "timing_mode": kind_words(cell["timing_mode"]),
     }
     said = "".join(f", {words}" for column, words in met.items() if column in named)
     return f"{cell['kernel']}, {int(cell['height'])} × {int(cell['width'])} elements{said}"

@@ -147,7 +147,7 @@ def _named(rows: pd.DataFrame) -> list[str]:
 
 def _title(row: pd.Series, named: Sequence[str]) -> str:
     size = size_words(row["height"], row["width"])
-    words = {"height": f"{size} elements", "launch_kind": kind_words(row["launch_kind"])}
+    words = {"height": f"{size} elements", "timing_mode": kind_words(row["timing_mode"])}
     text = ", ".join(words.get(name, str(row[name])) for name in named)
     return "\n".join(wrap(text, TITLE_WIDTH, break_long_words=False))
 
@@ -162,7 +162,7 @@ _OTHER = "#7a7a7a"
 def draw_changes(groups: pd.DataFrame, names: Sequence[str], delta: float) -> Figure:
     """A mark with its interval for each group's change in percent; `names` label the groups.
 
-    Filled marks are raw changes, hollow ones are relative to the runtime's own copy; the band is
+    Filled marks are raw changes, hollow ones are relative to the memcpy baseline; the band is
     ±`delta`.
     """
     size = groups["change"].abs().to_numpy(float)

@@ -11,7 +11,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ..analysis.ceiling import CeilingRow, told_share
 from ..analysis.fastest import (
     BYTES_TOUCHED,
     INSIDE,
@@ -21,6 +20,7 @@ from ..analysis.fastest import (
     cache_ends,
     fastest,
 )
+from ..analysis.peak import PeakRow, told_share
 from ..core.display import gbs, joined, significant, size_bytes
 from ..workloads.views import FigureData, WorkingSet
 from .style import (
@@ -88,8 +88,8 @@ def draw(view: WorkingSet, data: FigureData, svg: Path) -> None:
     ax.set_ylim(bottom=0)
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=7.5)
-    # A kernel is no share of the ceiling that it is itself.
-    others = [] if data.kernel in {r.kernel for r in data.ceiling} else data.ceiling
+    # A kernel is no share of the measured peak that it is itself.
+    others = [] if data.kernel in {r.kernel for r in data.peak} else data.peak
     title = f"{data.kernel}: bandwidth over the bytes touched"
     save(figure, svg, title, _caption(best, cache_ends(cells), word, others))
 
@@ -141,7 +141,7 @@ def _tick(value: float) -> str:
 
 
 def _caption(
-    best: pd.DataFrame, ends: Sequence[CacheEnd], word: str, ceiling: Sequence[CeilingRow]
+    best: pd.DataFrame, ends: Sequence[CacheEnd], word: str, peak: Sequence[PeakRow]
 ) -> str:
     """The finding: the speed inside the cache and outside, and where it falls."""
     states = [state for state in DASHES if state in set(best["cache_state"])]
@@ -155,7 +155,7 @@ def _caption(
     # Without a cache's size, or with sizes near it alone, there is one place.
     for place, rows in (places or {"at most": own}).items():
         top = rows.loc[rows["bandwidth_gbs"].idxmax()]
-        told = told_share(ceiling, top)
+        told = told_share(peak, top)
         of = "" if told is None else f", {told.words},"
         clauses.append(f"{gbs(top['bandwidth_gbs'])}{of} {place} ({top['dtype']})")
     text = f"{_capital(state_words(states[0], word))}: {joined(clauses)}."

@@ -30,7 +30,7 @@ from ..planning.sweeps import (
 from ..workloads.loader import KernelFolder, KernelFolderError, is_folder, load_kernel
 
 # Arguments that take one value in place of a list of it.
-_LISTS = ("dtypes", "variants", "sizes", "cache", "launch")
+_LISTS = ("dtypes", "variants", "sizes", "cache", "timing_modes")
 # The key under `measure` of a configuration that is about runs of many jobs.
 _OF_RUNS = "cells_per_shard"
 

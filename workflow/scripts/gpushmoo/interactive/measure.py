@@ -53,7 +53,7 @@ def sweep(
     sizes: Any = None,
     variants: Any = None,
     cache: Any = None,
-    launch: Any = None,
+    timing_modes: Any = None,
     backend: str = AUTO,
     device: int = 0,
     runtime: str = AUTO,
@@ -65,8 +65,8 @@ def sweep(
 
     `kernel` is a kernel's folder, or an instance of a `Workload`, whose kernel's text is `source`
     (a text for the backend in use, or a mapping such as ``{".cl": text, ".cu": text}``). `axes`,
-    `dtypes`, `sizes`, `variants`, `cache` and `launch` have the form and the defaults that they
-    have in a configuration. `runtime` names an OpenCL runtime. `measure` takes the keys under
+    `dtypes`, `sizes`, `variants`, `cache` and `timing_modes` have the form and the defaults that
+    they have in a configuration. `runtime` names an OpenCL runtime. `measure` takes the keys under
     ``measure`` of a configuration, ``seed`` and ``thread_limit``, with the same defaults except
     one repeat. `progress` prints lines to stderr.
 
@@ -74,7 +74,7 @@ def sweep(
     ValueError, for wrong arguments, and DeviceError where no device can be used.
     """
     what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "variants": variants}
-    what |= {"cache": cache, "launch": launch, "repeats": repeats}
+    what |= {"cache": cache, "timing_modes": timing_modes, "repeats": repeats}
     values = checked({**what, "backend": backend, "device": device, "runtime": runtime, **measure})
     place = TemporaryDirectory(prefix=f"{library}-", ignore_cleanup_errors=True)
     work = Path(place.name)
@@ -228,9 +228,9 @@ class Sweep:
         )
 
     def best(self) -> pd.DataFrame:
-        """The cells of each group that cannot be told from its fastest, the fastest first.
+        """The cells of each group that are statistically tied with its fastest, the fastest first.
 
-        A group is what competes: one element type, variant, size, cache state and kind of launch.
+        A group is what competes: one element type, variant, size, cache state and timing mode.
         Each axis has a column of whole numbers.
         """
         sweep, asked = self._request.sweep, self._request.asked
@@ -244,12 +244,12 @@ class Sweep:
         y: str | None = None,
         size: int | list[int] | tuple[int, int] | None = None,
         cache: str | None = None,
-        launch: str | None = None,
+        timing_mode: str | None = None,
     ) -> Figure:
         """Bandwidth over the axes `x` and `y`, a panel for each variant and element type.
 
         By default the axes of the kernel's first heat map, or its first two; the first size, cache
-        state and kind of launch that were swept. Of other axes each point shows its fastest cell.
+        state and timing mode that were swept. Of other axes each point shows its fastest cell.
         Raises ConfigError.
         """
         # Imported when needed: it takes a second.
@@ -265,15 +265,15 @@ class Sweep:
         if size is not None:
             to_problem = sweep.folder.workload.problem
             problem = to_problem(size) if isinstance(size, int) else Problem(*size)
-        met = Condition(cache or sweep.cache_states[0], launch or sweep.launch_kinds[0])
+        met = Condition(cache or sweep.cache_states[0], timing_mode or sweep.timing_modes[0])
         where = {"height": problem.height, "width": problem.width, **met._asdict()}
-        counts = {"cache_state": len(sweep.cache_states), "launch_kind": len(sweep.launch_kinds)}
+        counts = {"cache_state": len(sweep.cache_states), "timing_mode": len(sweep.timing_modes)}
         chosen = matching(self.cells, where)
         if chosen.empty:
             raise ConfigError(
-                f"size, cache, launch: no cell has {problem.label}, {', '.join(met)}; there are: "
-                f"{', '.join(p.label for p in sweep.problems)}; {', '.join(sweep.cache_states)}; "
-                f"{', '.join(sweep.launch_kinds)}."
+                f"size, cache, timing_mode: no cell has {problem.label}, {', '.join(met)}; "
+                f"there are: {', '.join(p.label for p in sweep.problems)}; "
+                f"{', '.join(sweep.cache_states)}; {', '.join(sweep.timing_modes)}."
             )
         ranked = chosen.sort_values("bandwidth_gbs", na_position="first")
         with mpl.rc_context():
@@ -330,7 +330,7 @@ class Sweep:
                     "variants": list(sweep.variants),
                     "sizes": [[p.height, p.width] for p in sweep.problems],
                     "cache": list(sweep.cache_states),
-                    "launch": list(sweep.launch_kinds),
+                    "timing_modes": list(sweep.timing_modes),
                     "axes": dict(sweep.axes),
                 }
             },

@@ -189,7 +189,9 @@ def _add_swept(add: Any) -> None:
         _sizes,
     )
     _add_list(add, "--cache", "cache", "warm,flushed", "contents of the last cache before a launch")
-    _add_list(add, "--launch", "launch", "back_to_back,isolated", "how the device gets launches")
+    _add_list(
+        add, "--timing-modes", "timing_modes", "batched,isolated", "how the device gets launches"
+    )
     add("--backend", help="which backend; by default the first that answers")
     add("--device", type=int, metavar="INDEX", help="which device, from 0")
     add("--runtime", help="which runtime, of a backend that has several")
@@ -273,14 +275,14 @@ def report(result: Sweep) -> str:
     """The best cells of each group as a short table, with what its sweep has in common above it."""
     best = result.best()
     parts = [repr(result).strip("<>") + "."]
-    several = best["launch_kind"].nunique() > 1
+    several = best["timing_mode"].nunique() > 1
     for _, group in best.groupby(list(GROUP), sort=False):
         top = group.iloc[0]
-        kind = f"{kind_words(top['launch_kind'])}, " if several else ""
+        kind = f"{kind_words(top['timing_mode'])}, " if several else ""
         parts.append(
             f"\n{top['dtype']}, {top['variant']}, {top['height']} x {top['width']}, "
             f"{top['cache_state']}, {kind}{top['device_name']}: "
-            f"{top['tied']} of {top['candidates']} cannot be told from the fastest"
+            f"{top['tied']} of {top['candidates']} are statistically tied with the fastest"
         )
         parts.append(_table(group.head(_MOST_ROWS)))
     if best.empty:
@@ -295,7 +297,7 @@ def _table(group: pd.DataFrame) -> str:
     shown["GB/s"] = [f"{value:.4g}" for value in group["bandwidth_gbs"]]
     shown["95 % interval"] = [f"{low:.4g} to {high:.4g}" for low, high in bounds]
     shown["of the copy"] = [
-        "" if pd.isna(share) else f"{100 * share:.0f} %" for share in group["over_copy"]
+        "" if pd.isna(share) else f"{100 * share:.0f} %" for share in group["vs_memcpy"]
     ]
     return str(shown.to_string(index=False))
 

@@ -51,7 +51,7 @@ def versus(
     dtypes: Any = None,
     sizes: Any = None,
     cache: Any = None,
-    launch: Any = None,
+    timing_modes: Any = None,
     backend: str = AUTO,
     device: int = 0,
     runtime: str = AUTO,
@@ -65,7 +65,7 @@ def versus(
     `a` and `b` are kernels' folders, which may have the same name; without `b` both are `a`. They
     may differ in the variant as well, or in options for the backend's compiler
     (``options_b="-use_fast_math"``). Two cells are a pair if they have the same element type, size,
-    cache state, kind of launch and the same values of all parameters that both kernels have. Each
+    cache state, timing mode and the same values of all parameters that both kernels have. Each
     pair gets `rounds` of two samples of A and two of B. `axes`, `dtypes`, `sizes`, `cache` and
     `launch` hold for both; `measure` takes ``seed``, ``thread_limit`` and the keys under
     ``measure`` of a configuration that are not about samples. A change below `threshold`, a share,
@@ -76,7 +76,13 @@ def versus(
     used.
     """
     refuse_unknown("measure", measure, _MEASURE)
-    what = {"axes": axes, "dtypes": dtypes, "sizes": sizes, "cache": cache, "launch": launch}
+    what = {
+        "axes": axes,
+        "dtypes": dtypes,
+        "sizes": sizes,
+        "cache": cache,
+        "timing_modes": timing_modes,
+    }
     where = {"backend": backend, "device": device, "runtime": runtime}
     own = {"rounds": rounds, "threshold": threshold}
     values = checked({**what, **where, **own, **measure}, **_OWN)
@@ -174,7 +180,7 @@ def _requests(
         "dtypes": _common("dtypes", a.dtypes, b.dtypes),
         "problems": _common("sizes", a.problems, b.problems),
         "cache_states": _common("cache", a.cache_states, b.cache_states),
-        "launch_kinds": _common("launch", a.launch_kinds, b.launch_kinds),
+        "timing_modes": _common("timing_modes", a.timing_modes, b.timing_modes),
     }
     return [replace(request, sweep=replace(request.sweep, **shared)) for request in requests]
 
@@ -191,7 +197,7 @@ def _common(name: str, a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
 # Rows of the table that a result is printed as.
 _MOST_ROWS = 30
 # Columns that name a pair, except its parameters.
-_WHICH = ("dtype", "variant_a", "variant_b", "height", "width", "cache_state", "launch_kind")
+_WHICH = ("dtype", "variant_a", "variant_b", "height", "width", "cache_state", "timing_mode")
 _SAMPLES = ["a_samples_s", "b_samples_s"]
 # Columns of what the samples of a pair, or of several, say.
 _JUDGED = [
@@ -216,7 +222,7 @@ class Versus:
     """Two versions of a kernel that were measured alternately on one device.
 
     `cells` has a row for each pair of cells: its name (`dtype`, `variant_a` and `variant_b`,
-    `height`, `width`, `cache_state`, `launch_kind`, a column of whole numbers for each parameter),
+    `height`, `width`, `cache_state`, `timing_mode`, a column of whole numbers for each parameter),
     `status` and `message`, `launches` a sample, `a_s` and `b_s` (median seconds of a launch),
     `change` (the share by which B takes longer, with the bounds of its 95 % interval `change_low`
     and `change_high`), the p-values `p_other` (nothing changed), `p_same` (it changed by the

@@ -116,7 +116,7 @@ COPY_STREAMS, COPY_CHUNK = 4, 2**22
 class Space(ABC):
     """The memory in which cells of one problem, element type and result are measured.
 
-    `words` counts the 32-bit words of the output. `copy` is the runtime's own copy, timed for
+    `words` counts the 32-bit words of the output. `copy` is the memcpy baseline, timed for
     comparison: of as many words on the device, or of the inputs from the host.
     """
 

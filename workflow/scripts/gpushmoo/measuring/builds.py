@@ -51,7 +51,7 @@ class HostProgram:
     options: str = ""
     log: str = ""
 
-    def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
+    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
         """1: the host runs one kernel at a time."""
         return 1
 
@@ -200,21 +200,21 @@ def plan_cells(
 
     The occupancy is that of the first of `versions` that was built and can be launched.
     """
-    lone = Residency(device.info.units, 1)
+    lone = Residency(device.info.multiprocessors, 1)
     first = {name: expand_axis(spec, lone)[0] for name, spec in space.axes.items()}
-    per_unit = 1
+    resident_blocks = 1
     for version in (v for v in versions if v.name in builds.programs):
         params = tuple(sorted({**first, **dict(version.values)}.items()))
         cell = Cell(folder.name, space.dtype, version.variant, space.problems[0], params)
         try:
             launch = folder.workload.launch(cell)
-            per_unit = builds.programs[version.name].resident_per_unit(
+            resident_blocks = builds.programs[version.name].resident_blocks(
                 launch.entry, launch.threads, launch.shared_bytes
             )
         except (BuildError, LaunchRefusedError, WorkloadError):
             continue
         break
-    residency = Residency(device.info.units, per_unit)
+    residency = Residency(device.info.multiprocessors, resident_blocks)
     most = folder.workload.most
     # The configuration's own values were checked before.
     values = {

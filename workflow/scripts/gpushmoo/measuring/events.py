@@ -46,7 +46,7 @@ class CellRun:
 
     cell: Cell
     launch: Launch
-    resident_per_unit: int | None = None
+    resident_blocks: int | None = None
     registers: int | None = None
     bound: PreparedLaunch | None = None
     proof: PreparedLaunch | None = None

@@ -67,13 +67,13 @@ class Pool:
             yield
             stack.pop_all()
 
-    def ready(self, rooms: Sequence[int], partials: int) -> None:
+    def ready(self, packages: Sequence[int], partials: int) -> None:
         """Have room for so many bytes of each input in each lane, and of partial results.
 
         If one is too small all are taken anew. Raises OutOfDeviceMemoryError.
         """
         held = [lane.nbytes for lane in self.lanes]
-        most = [max(pair) for pair in zip_longest(rooms, held, fillvalue=0)]
+        most = [max(pair) for pair in zip_longest(packages, held, fillvalue=0)]
         if most == held and partials <= self._partial_bytes:
             return
         partials = max(partials, self._partial_bytes)
@@ -119,7 +119,7 @@ class Feed:
         if p.setup is StreamSetup.IN_TURN and p.pieces:
             fed = FedInTurn(self.program, p.pieces, self.arrays, self._partials, self.poisoned)
             self._in_turn = self.pool.device.bind_in_turn(fed)
-        self._rooms = [elements * dtype.itemsize for elements in self.pipeline.rooms()]
+        self._rooms = [elements * dtype.itemsize for elements in self.pipeline.packages()]
         self._prepared(lambda: None)
 
     def run(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from ..core.errors import WorkloadError
 from ..core.median import median_interval
 from ..core.schema import Status
-from ..core.space import LAUNCH_KINDS
+from ..core.space import TIMING_MODES
 from ..workloads.contract import Workload
 from .events import CellRun
 
@@ -94,7 +94,7 @@ class LiveCell:
     params: dict[str, int]
     status: str | None
     gbs: float | None
-    launch_kind: str = LAUNCH_KINDS[0]
+    timing_mode: str = TIMING_MODES[0]
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class LiveFile:
             {axis: int(value) for axis, value in cell.params},
             None if run.status is None else str(run.status),
             gbs,
-            cell.launch_kind,
+            cell.timing_mode,
         )
 
     def close(self) -> None:

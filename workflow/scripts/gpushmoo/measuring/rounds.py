@@ -63,9 +63,9 @@ def launches_of_group(launches_s: Sequence[float], met: Condition = USUAL) -> in
     least, most, lasting_s = 1, MAX_LAUNCHES, SHORT_S
     if met.flushed:
         most = MAX_FLUSHED
-    elif met.launch_kind in ("stream", "graph"):
+    elif met.timing_mode in ("stream", "graph"):
         least, most, lasting_s = LEAST_IN_A_RUN, MOST_IN_A_RUN, RUN_S
-    if met.launch_kind == "isolated":
+    if met.timing_mode == "isolated":
         most = MAX_ISOLATED
     fastest_s = max(min(launches_s), lasting_s / MAX_LAUNCHES)
     return int(min(most, max(least, 2 ** math.ceil(math.log2(lasting_s / fastest_s)))))

@@ -24,7 +24,7 @@ from .verify import CellSteps
 
 Params = tuple[tuple[str, int], ...]
 LEFT_OUT = "left out by the search"
-_GROUP = ("dtype", "height", "width", "cache_state", "variant", "launch_kind")
+_GROUP = ("dtype", "height", "width", "cache_state", "variant", "timing_mode")
 # The verified cells of one kernel in a folder of shards, by element type and group.
 RecordedLaunches = Mapping[tuple[str, CellGroup], Sequence[Prior]]
 
@@ -32,7 +32,7 @@ RecordedLaunches = Mapping[tuple[str, CellGroup], Sequence[Prior]]
 def nearest_launches(recorded: RecordedLaunches, dtype: str, group: CellGroup) -> Sequence[Prior]:
     """The cells of the most similar recorded group of the same variant; none without one.
 
-    Similar is, in this order: the state of the cache, the kind of launch, the type, the size.
+    Similar is, in this order: the state of the cache, the timing mode, the type, the size.
     """
 
     def unlike(key: tuple[str, CellGroup]) -> tuple[bool, bool, bool, float]:
@@ -40,7 +40,7 @@ def nearest_launches(recorded: RecordedLaunches, dtype: str, group: CellGroup) -
         size = math.log(_elements(other.problem) / _elements(group.problem))
         return (
             other.cache_state != group.cache_state,
-            other.launch_kind != group.launch_kind,
+            other.timing_mode != group.timing_mode,
             key[0] != dtype,
             abs(size),
         )
@@ -126,7 +126,7 @@ def search_groups(
 def _candidate(steps: CellSteps, run: CellRun) -> Candidate:
     cell, launch = run.cell, run.launch
     try:
-        resident = steps.program(cell).resident_per_unit(
+        resident = steps.program(cell).resident_blocks(
             launch.entry, launch.threads, launch.shared_bytes
         )
     except TypedError:  # which ends the cell once it is proposed
@@ -138,6 +138,6 @@ def _candidate(steps: CellSteps, run: CellRun) -> Candidate:
         cell.problem.height,
         cell.problem.width,
         DTYPES[cell.dtype].itemsize,
-        steps.device.info.units,
+        steps.device.info.multiprocessors,
         resident,
     )

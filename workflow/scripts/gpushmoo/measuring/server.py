@@ -34,7 +34,7 @@ def measure(job: Mapping[str, Any], workers: Workers, end: Callable[[int], NoRet
     with job_log(job["log"], (UserError, JobSignalledError), end) as terminal:
         out = Path(job["out"])
         earlier = Earlier(out, job["spec"], job["code"])
-        earlier.read(job["again"])
+        earlier.read(job["remeasure"])
         task = ShardTask(
             job["spec"],
             (job["place"][0], job["place"][1]),

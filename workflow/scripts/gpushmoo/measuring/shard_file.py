@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 # In the folder of the sweeps' folders: its files are links to theirs.
 _FOLDER = ".kept"
 # The parameters that choose cells and do not change how a cell is measured.
-_SPACE = ("axes", "cache_states", "launch_kinds", "shard", "sizes", "variants")
+_SPACE = ("axes", "cache_states", "timing_modes", "shard", "sizes", "variants")
 
 
 def provenance(info: DeviceInfo, kernel_digest: str, builds: Mapping[str, str]) -> dict[str, Any]:
@@ -100,12 +100,12 @@ def _row(
         "launches_per_sample": run.launches,
         "bytes_read": read,
         "bytes_written": written,
-        "copy_gbs": copied / copy_s * 1e-9 if copy_s and copied else None,
+        "memcpy_gbs": copied / copy_s * 1e-9 if copy_s and copied else None,
         "threads_per_block": min(launch.threads, MOST_THREADS),
         "blocks": launch.blocks,
         "tiles": launch.tiles,
-        "units": info.units,
-        "resident_per_unit": run.resident_per_unit,
+        "multiprocessors": info.multiprocessors,
+        "resident_blocks": run.resident_blocks,
         "registers": run.registers,
         "verified_words": run.verified_words,
         "wrong_words": run.wrong_words,
@@ -181,7 +181,7 @@ class Earlier:
 
     def __init__(self, out: Path, params: Mapping[str, Any], code: str) -> None:
         """`out` is the job's own file, `code` the digest of all code that measures."""
-        cut = ("cache_states", "launch_kinds", "shard", "sizes")
+        cut = ("cache_states", "timing_modes", "shard", "sizes")
         space = {key: params[key] for key in cut if key in params}
         conditions = {k: v for k, v in params.items() if k not in _SPACE}
         conditions |= {"axes": sorted(params["axes"]), "code": code}
@@ -297,7 +297,7 @@ def _digest(values: Mapping[str, Any]) -> str:
 def launches_by_group(table: pa.Table) -> dict[CellGroup, int]:
     """The launches in a sample by group; a slow cell has fewer than its group."""
     launches: dict[CellGroup, int] = {}
-    names = ("height", "width", "cache_state", "variant", "launch_kind", "launches_per_sample")
+    names = ("height", "width", "cache_state", "variant", "timing_mode", "launches_per_sample")
     rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
     for height, width, state, variant, kind, launched in rows:
         if launched is not None:

@@ -207,7 +207,7 @@ class CellSteps:
         run.bound = space.bind(program, run.cell)
         run.proof = space.bind_proof(program, run.cell) or run.bound
         run.registers = program.registers(launch.entry)
-        run.resident_per_unit = program.resident_per_unit(
+        run.resident_blocks = program.resident_blocks(
             launch.entry, launch.threads, launch.shared_bytes
         )
 

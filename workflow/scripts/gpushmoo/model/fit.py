@@ -81,7 +81,7 @@ def training(described: pd.DataFrame, points: pd.DataFrame, share: float = SHARE
     NEAR_FULL are never taken.
     """
     chosen = np.zeros(len(described), dtype=bool)
-    full = (described["blocks"] / (described["units"] * described["resident"])).to_numpy()
+    full = (described["blocks"] / (described["multiprocessors"] * described["resident"])).to_numpy()
     persistent = described["persistent"].to_numpy() > 0
     allowed = ~(persistent & (full > NEAR_FULL[0]) & (full < NEAR_FULL[1]))
     places = np.log2(1.0 + points.to_numpy(np.float64, na_value=0.0))

@@ -179,7 +179,7 @@ class Model:
 
     def _total(self, x: Launches) -> tuple[Floats, dict[str, Floats]]:
         p = self.values
-        held = np.maximum(x.units * x.resident, 1.0)
+        held = np.maximum(x.multiprocessors * x.resident, 1.0)
         full = np.floor(x.blocks / held)
         rest = x.blocks - full * held
         whole, last = self._wave(x, np.minimum(held, x.blocks)), self._wave(x, np.maximum(rest, 1))
@@ -194,7 +194,7 @@ class Model:
         """Cycles of a wave of `blocks`, and of each limit but the start alone."""
         p = self.values
         held = self.l2_share(x)
-        fullest = np.ceil(blocks / x.units)
+        fullest = np.ceil(blocks / x.multiprocessors)
         dispatch = fullest * joined(HARD, p["dispatch"], p["warp_launch"] * x.warps)
         service = fullest * self._service(x)
         l2, dram = self._l2_cycles(x, blocks), self._dram_cycles(x, held, blocks)

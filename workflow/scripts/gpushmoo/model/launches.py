@@ -24,7 +24,7 @@ import pandas as pd
 from ..core.code_path import CodePath
 from ..core.dtypes import DTYPES
 from ..core.schema import GROUP, Status
-from ..core.space import LAUNCH_KINDS, Cell, Problem
+from ..core.space import TIMING_MODES, Cell, Problem
 from ..storage.wholefile import read_json
 from ..workloads.contract import Launch, Touched, Workload
 from ..workloads.host_fed import HostFedWorkload
@@ -46,7 +46,7 @@ POSITIONS = tuple((i, 3 * i % 8) for i in range(8))
 class DeviceFacts:
     """Facts of a device that are no parameters of the model."""
 
-    units: int
+    multiprocessors: int
     cache_bytes: int
     clock_hz: float
 
@@ -64,7 +64,7 @@ class Launches:
     block. `bytes_read` and `bytes_written` are those of the launch.
     """
 
-    units: Floats
+    multiprocessors: Floats
     clock_hz: Floats
     cache_bytes: Floats
     blocks: Floats
@@ -262,7 +262,7 @@ def code_paths(
 def device_facts(provenance: Iterable[Mapping[str, Any]]) -> DeviceFacts:
     """Of the first shard's device; the shards of a data set are of devices of one name."""
     device = next(iter(provenance))["device"]
-    return DeviceFacts(device["units"], device["cache"], device["core_clock_mhz"] * 1e6)
+    return DeviceFacts(device["multiprocessors"], device["cache"], device["core_clock_mhz"] * 1e6)
 
 
 class Describer:
@@ -279,10 +279,10 @@ class Describer:
         """A row for each verified cell that the model can say something of: the group's columns,
         ``cell_key``, ``measured_s`` and those of `Launches`. And by kernel why it cannot.
 
-        It is a model of launches back to back; of other kinds it says nothing.
+        It is a model of batched launches; of other kinds it says nothing.
         """
         rows, why = [], {}
-        wanted = (cells["status"] == Status.OK) & (cells["launch_kind"] == LAUNCH_KINDS[0])
+        wanted = (cells["status"] == Status.OK) & (cells["timing_mode"] == TIMING_MODES[0])
         for row in cells[wanted].to_dict("records"):
             described = self._row(row)
             if isinstance(described, str):
@@ -296,14 +296,14 @@ class Describer:
         workload = self.workloads.get(row["kernel"])
         if workload is None or isinstance(workload, HostFedWorkload) or not workload.device_code:
             return "nothing of it is timed on the device alone"
-        if pd.isna(row["resident_per_unit"]):
+        if pd.isna(row["resident_blocks"]):
             return "its device does not tell how many blocks a multiprocessor holds"
         axes = [(n, int(row[n])) for n in sorted(workload.axes)]
         problem = Problem(int(row["height"]), int(row["width"]))
         cell = Cell(
             row["kernel"], row["dtype"], row["variant"], problem, tuple(axes), row["cache_state"]
         )
-        asked = self.launch(cell, int(row["resident_per_unit"]), int(row["launches_per_sample"]))
+        asked = self.launch(cell, int(row["resident_blocks"]), int(row["launches_per_sample"]))
         if isinstance(asked, str):
             return asked
         told = {n: row[n] for n in (*GROUP, "cell_key")}
@@ -320,7 +320,7 @@ class Describer:
         if traffic is None:
             return "it does not tell which elements a thread takes"
         return _columns(workload, cell, launch, path, traffic) | {
-            "units": self.device.units,
+            "multiprocessors": self.device.multiprocessors,
             "clock_hz": self.device.clock_hz,
             "cache_bytes": self.device.cache_bytes,
             "resident": resident,

@@ -21,7 +21,7 @@ import pandas as pd
 
 from ..analysis.fastest import BYTES_TOUCHED, OUTSIDE, bytes_touched, cache_bytes
 from ..core.schema import DERIVED, Status
-from ..core.space import LAUNCH_KINDS
+from ..core.space import TIMING_MODES
 from ..storage.dataset import read_cells
 from ..storage.wholefile import write_json
 from .launches import WARP
@@ -30,7 +30,16 @@ KERNELS = ("chase", "dispatch", "issue", "global_load", "global_store", "global_
 # The columns of verified cells that are read here, besides the axes.
 COLUMNS = frozenset(
     {
-        *("kernel", "height", "width", "cache_state", "device_name", "status", "units", "blocks"),
+        *(
+            "kernel",
+            "height",
+            "width",
+            "cache_state",
+            "device_name",
+            "status",
+            "multiprocessors",
+            "blocks",
+        ),
         *("bytes_read", "bytes_written", "working_set_over_cache", "tiles", "launches_per_sample"),
         *("threads_per_block", "median_s", "median_low_s", "median_high_s"),
     }
@@ -95,7 +104,7 @@ def measure_machine(dataset: Path, out: Path) -> None:
 
     ``{"devices": [{"device": name, "facts": [...], "missing": {name: sentence}}]}``
     """
-    where = {"kernel": list(KERNELS), "status": "ok", "launch_kind": LAUNCH_KINDS[0]}
+    where = {"kernel": list(KERNELS), "status": "ok", "timing_mode": TIMING_MODES[0]}
     cells = read_cells(dataset, where, COLUMNS)
     devices = []
     for device, rows in cells.groupby("device_name", sort=True):
@@ -127,7 +136,7 @@ def _dispatch_lines(measured: MachineCells) -> list[tuple[int, Line]]:
     """Warps of a block, and seconds for each block of a multiprocessor, by width of a block."""
     found = []
     for width, rows in measured.net("dispatch").groupby("block_x"):
-        slope = _line(rows["blocks"] / rows["units"], rows)
+        slope = _line(rows["blocks"] / rows["multiprocessors"], rows)
         if slope is not None:
             found.append((-(-int(width) // WARP), slope))
     return _needed(found, "The kernel 'dispatch' was not measured with two grids.")
@@ -171,7 +180,7 @@ def _issue(measured: MachineCells) -> Found:
     full = rows.groupby("block_x")["blocks"].transform("max")
     found = []
     for width, cells in rows[rows["blocks"] == full].groupby("block_x"):
-        slope = _line(cells["tiles"] / cells["units"], cells)
+        slope = _line(cells["tiles"] / cells["multiprocessors"], cells)
         if slope is not None and slope.slope > 0:
             found.append((*slope, int(width)))
     why = "The kernel 'issue' was not measured with two numbers of steps."
@@ -214,7 +223,9 @@ def _cached(measured: MachineCells, kernel: str) -> Found:
     rows = measured.net(kernel, start_known=True)
     rows = rows[(rows["cache_state"] == "warm") & (rows[BYTES_TOUCHED] <= WITHIN * measured.cache)]
     found: list[tuple[float, float, int, pd.DataFrame]] = []
-    for _, cells in rows[rows["blocks"] >= rows["units"]].groupby(["block_x", "unroll", "passes"]):
+    for _, cells in rows[rows["blocks"] >= rows["multiprocessors"]].groupby(
+        ["block_x", "unroll", "passes"]
+    ):
         if cells[BYTES_TOUCHED].nunique() >= FEWEST_SIZES:
             largest = cells.loc[cells[BYTES_TOUCHED].idxmax()]
             found.append((-largest[BYTES_TOUCHED], largest[TIMES[0]], len(found), cells))
@@ -232,7 +243,7 @@ def _cached(measured: MachineCells, kernel: str) -> Found:
 def _port(measured: MachineCells, kernel: str) -> Found:
     """Of the launches with few blocks the one whose blocks are fastest."""
     rows = measured.net(kernel, start_known=True)
-    few = rows["blocks"] <= (FEW * rows["units"]).clip(lower=1)
+    few = rows["blocks"] <= (FEW * rows["multiprocessors"]).clip(lower=1)
     near = (rows["cache_state"] == "warm") & (rows[BYTES_TOUCHED] <= WITHIN * measured.cache)
     found = []
     for _, cells in rows[few & near].groupby(["blocks", "block_x", "unroll"]):

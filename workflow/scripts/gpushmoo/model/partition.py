@@ -82,9 +82,9 @@ def _fit_series(series: pd.DataFrame) -> tuple[Json, pd.DataFrame]:
         return {"why": f"{len(series)} points are too few for {len(PARAMETERS)} parameters"}, none
     blocks, measured = (series[n].to_numpy(np.float64) for n in ("blocks", "median_s"))
     first = series.iloc[0]
-    tiles, units = int(first["tiles"]), int(first["units"])
-    resident = first["resident_per_unit"]
-    machine = tiles, units * (1 if pd.isna(resident) else int(resident))
+    tiles, multiprocessors = int(first["tiles"]), int(first["multiprocessors"])
+    resident = first["resident_blocks"]
+    machine = tiles, multiprocessors * (1 if pd.isna(resident) else int(resident))
     trained = np.arange(len(series)) % EVERY != EVERY // 2
     trained[[0, -1]] = True
     # Orders of magnitude: what is fitted are multiples of these.

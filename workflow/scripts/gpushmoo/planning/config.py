@@ -48,7 +48,7 @@ class RunConfig:
 
     `results` is the run's folder, `device_memory` in bytes, `dataset` the folder of a recorded data
     set to analyse instead of measuring, `measure` the parameters of jobs. Cells that ended with a
-    status in `again` are measured again.
+    status in `remeasure` are measured again.
     """
 
     values: Mapping[str, Any]
@@ -58,7 +58,7 @@ class RunConfig:
     measure: dict[str, Any]
     chapters: dict[str, PlannedChapter]
     dataset: Path | None
-    again: frozenset[Status]
+    remeasure: frozenset[Status]
     compared: dict[str, Any] | None
     earlier: dict[str, Any] | None
 
@@ -125,7 +125,7 @@ def load_config(raw: Mapping[str, Any], root: Path, results: Path = RESULTS) -> 
         measure=measure_params("measure.", m),
         chapters=chapters,
         dataset=dataset,
-        again=_again(raw),
+        remeasure=_statuses_to_remeasure(raw),
         compared=read_compared(raw),
         earlier=read_earlier(raw, results / raw["run"]),
     )
@@ -143,13 +143,15 @@ def _with_studies(raw: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
     return {**raw, "kernels": kernels, "only": only}
 
 
-def _again(raw: Mapping[str, Any]) -> frozenset[Status]:
+def _statuses_to_remeasure(raw: Mapping[str, Any]) -> frozenset[Status]:
     """Cells that ended so are measured again."""
-    again = raw["again"]
-    if again is not None and raw["dataset"] is not None:
-        raise ConfigError("again: nothing of a recorded dataset is measured; set one of both null.")
-    named = {"faults": FAULTS, "all": frozenset(Status)}
-    return named[again] if isinstance(again, str) else frozenset(map(Status, again or ()))
+    asked = raw["remeasure"]
+    if asked is not None and raw["dataset"] is not None:
+        raise ConfigError(
+            "remeasure: nothing of a recorded dataset is measured; set one of both null."
+        )
+    named = {"failed": FAULTS, "all": frozenset(Status)}
+    return named[asked] if isinstance(asked, str) else frozenset(map(Status, asked or ()))
 
 
 def _chosen(
@@ -202,7 +204,7 @@ def check_memory(config: RunConfig, memory: int, allocation: int) -> None:
 
 
 def read_compared(raw: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Folders `a`, `b` and of the `same` thing, and `delta`; None where nothing is compared.
+    """Folders `a`, `b` and `noise_runs`, and `threshold`; None where nothing is compared.
 
     Relative folders begin at the working directory. Raises ConfigError.
     """
@@ -217,13 +219,24 @@ def read_compared(raw: Mapping[str, Any]) -> dict[str, Any] | None:
             f"before, after: {len(sides[0])} folders and {len(sides[1])}; they are compared in "
             "pairs."
         )
-    if len(raw["same"]) == 1:
-        raise ConfigError("same: one run does not tell how far runs lie apart; name two or more.")
-    for key, folders in (("before", sides[0]), ("after", sides[1]), ("same", raw["same"])):
+    if len(raw["noise_runs"]) == 1:
+        raise ConfigError(
+            "noise_runs: one run does not tell how far runs lie apart; name two or more."
+        )
+    for key, folders in (
+        ("before", sides[0]),
+        ("after", sides[1]),
+        ("noise_runs", raw["noise_runs"]),
+    ):
         for folder in folders:
             if not unpacked(Path(folder)).is_dir():
                 raise ConfigError(f"{key}: '{folder}' is not the folder of a run or of shards.")
-    return {"a": sides[0], "b": sides[1], "same": raw["same"], "delta": raw["delta"]}
+    return {
+        "a": sides[0],
+        "b": sides[1],
+        "noise_runs": raw["noise_runs"],
+        "threshold": raw["threshold"],
+    }
 
 
 def _several(value: Any) -> list[str]:
@@ -231,7 +244,7 @@ def _several(value: Any) -> list[str]:
 
 
 def read_earlier(raw: Mapping[str, Any], own: Path) -> dict[str, Any] | None:
-    """The folders of `earlier` runs, `otava` and `delta`; None without a history: ConfigError.
+    """The folders of `earlier` runs, `otava` and `threshold`; None without a history: ConfigError.
 
     A folder of runs stands for the finished ones in it, but for the run's `own` folder. Relative
     folders begin at the working directory.
@@ -243,7 +256,7 @@ def read_earlier(raw: Mapping[str, Any], own: Path) -> dict[str, Any] | None:
     found = [path for name in _several(raw["history"]) for path in _runs_in(name, own.parent)]
     others = (path for path in found if path.resolve() != own.resolve())
     earlier = list(dict.fromkeys(map(str, others)))
-    return {"earlier": earlier, "otava": raw["otava"], "delta": raw["delta"]}
+    return {"earlier": earlier, "otava": raw["otava"], "threshold": raw["threshold"]}
 
 
 def _runs_in(name: str, results: Path) -> list[Path]:

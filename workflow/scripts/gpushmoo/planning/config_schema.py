@@ -133,12 +133,17 @@ def sentence(error: jsonschema.ValidationError) -> str:
     key = ".".join(str(p) for p in error.absolute_path)
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
     rule: Any = error.validator_value
+    renamed: Mapping[str, str] = schema.get("x-formerly", {})
+    if isinstance(error.instance, str) and error.instance in renamed:
+        return f"{named(key)} is {_show(error.instance)}, now called '{renamed[error.instance]}'."
     if error.validator == "additionalProperties":
         allowed = sorted(schema.get("properties", {}))
         unknown = min((k for k in _mapping(error) if k not in allowed), key=str)
         hint = did_you_mean(str(unknown), allowed)
         where = f"{key}.{unknown}" if key else str(unknown)
         what = named(where)
+        if unknown in renamed:
+            return f"Unknown {what[0].lower()}{what[1:]}, now called '{renamed[unknown]}'."
         return f"Unknown {what[0].lower()}{what[1:]}; allowed here: {', '.join(allowed)}.{hint}"
     if error.validator == "required":
         missing = next(n for n in rule if n not in _mapping(error))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.space import CACHE_STATES, LAUNCH_KINDS, Problem
+from ..core.space import CACHE_STATES, TIMING_MODES, Problem
 from ..storage.wholefile import DamagedFileError, read_json
 from ..workloads.loader import KernelFolder
 from ..workloads.views import Swept, View
@@ -31,20 +31,20 @@ class FigureSpec:
     dtype: str | None = None
     problem: Problem | None = None
     cache_state: str | None = None
-    launch_kind: str = LAUNCH_KINDS[0]
+    timing_mode: str = TIMING_MODES[0]
 
     @property
     def name(self) -> str:
         """Name of its files, without the suffix."""
         size = None if self.problem is None else self.problem.label
-        kind = None if self.launch_kind == LAUNCH_KINDS[0] else self.launch_kind
+        kind = None if self.timing_mode == TIMING_MODES[0] else self.timing_mode
         parts = (self.folder.name, self.dtype, self.view.label(), size, self.cache_state, kind)
         return "-".join([self.view.kind, *filter(None, parts)])
 
     @property
     def where(self) -> dict[str, Any]:
         """Column and value of what is shown, for dataset.matching."""
-        where: dict[str, Any] = {"kernel": self.folder.name, "launch_kind": self.launch_kind}
+        where: dict[str, Any] = {"kernel": self.folder.name, "timing_mode": self.timing_mode}
         if self.problem is not None:
             where |= {"height": self.problem.height, "width": self.problem.width}
         named = {"dtype": self.dtype, "cache_state": self.cache_state}
@@ -65,12 +65,12 @@ def figures_of(sweep: SweepConfig, backend: str) -> list[FigureSpec]:
     """The figures of a sweep, in the order of its kernel's views and dtypes.
 
     Of a view that has a figure for each size or cache state, the largest size stands for all, and
-    the state that is named first in CACHE_STATES; of kinds of launch the one that LAUNCH_KINDS
+    the state that is named first in CACHE_STATES; of timing modes the one that TIMING_MODES
     names first. The explorer shows the others.
     """
     workload = sweep.folder.workload
     largest = max(sweep.problems, key=lambda p: (p.height * p.width, p.height))
-    first_kind = next(k for k in LAUNCH_KINDS if k in sweep.launch_kinds)
+    first_kind = next(k for k in TIMING_MODES if k in sweep.timing_modes)
     first_state = next(s for s in CACHE_STATES if s in sweep.cache_states)
     swept = Swept(backend, sweep.dtypes, sweep.variants, sweep.problems, sweep.cache_states)
     return [

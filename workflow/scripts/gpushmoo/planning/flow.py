@@ -113,7 +113,7 @@ class Flow:
         request = {
             "spec": self.measure_params(wildcards),
             "place": self.shard_place(wildcards),
-            "again": sorted(self.config.again),
+            "remeasure": sorted(self.config.remeasure),
             "cache": self.cache,
             "code": " ".join(code),
             "plan": self.path(PLAN_FILE),
@@ -216,9 +216,9 @@ class Flow:
         }
 
     @property
-    def ceiling_kernels(self) -> dict[str, str]:
+    def peak_kernels(self) -> dict[str, str]:
         """Kernels that measure how fast the device can ``load`` or ``store``."""
-        return {n: w.ceiling for n, w in self.workloads.items() if w.ceiling is not None}
+        return {n: w.peak for n, w in self.workloads.items() if w.peak is not None}
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -286,14 +286,14 @@ class Flow:
                 "gpushmoo: compare needs two runs: snakemake compare --config "
                 "before=results/one after=results/other"
             )
-        names = ["explorer.html", *["guard.txt"] * self.config["guard"]]
+        names = ["explorer.html", *["regression.txt"] * self.config["fail_on_regression"]]
         return [*self.comparison_files, *(self.path("compare", name) for name in names)]
 
     @property
     def compared_files(self) -> list[str]:
         """The Parquet files of all compared data sets."""
-        sides = self.config.compared or {"a": [], "b": [], "same": []}
-        return data_files([*sides["a"], *sides["b"], *sides["same"]])
+        sides = self.config.compared or {"a": [], "b": [], "noise_runs": []}
+        return data_files([*sides["a"], *sides["b"], *sides["noise_runs"]])
 
     @property
     def history_tables(self) -> list[str]:
@@ -388,7 +388,7 @@ class Flow:
     def figure_inputs(self, wildcards: Any) -> dict[str, str]:
         """The files that a figure is drawn from, by name."""
         needs = self.figure(wildcards).view.needs
-        files = {"dataset": self.dataset, "ceiling": self.path("summary", "ceiling.json")}
+        files = {"dataset": self.dataset, "peak": self.path("summary", "peak.json")}
         if "device" in needs and self.device_cells:
             files["device"] = self.device_cells[0]
         return files
@@ -398,7 +398,7 @@ class Flow:
         spec, sweeps = self.figure(wildcards), self.config.sweeps.values()
         met = {
             "cache_state": {state for s in sweeps for state in s.cache_states},
-            "launch_kind": {kind for s in sweeps for kind in s.launch_kinds},
+            "timing_mode": {kind for s in sweeps for kind in s.timing_modes},
         }
         return {
             "folder": os.path.relpath(spec.folder.path, ROOT),

@@ -11,7 +11,7 @@ from typing import Any
 from ..core.backends import source_suffix
 from ..core.paths import ROOT
 from ..core.run_plan import RunPlan, SweepPlan
-from ..core.space import LAUNCH_KINDS, TYPICAL, expand_axis, shard_count, shard_name
+from ..core.space import TIMING_MODES, TYPICAL, expand_axis, shard_count, shard_name
 from ..search.planner import SearchMode
 from .config import RunConfig
 from .config_schema import ConfigError
@@ -110,8 +110,8 @@ def sweep_params(sweep: SweepConfig, dtype: str, backend: str, **asked: Any) -> 
         "axes": dict(sorted(sweep.axes.items())),
     }
     # The usual kind alone is not told: what was measured before there were others stays.
-    if sweep.launch_kinds == LAUNCH_KINDS[:1]:
-        del params["launch_kinds"]
+    if sweep.timing_modes == TIMING_MODES[:1]:
+        del params["timing_modes"]
     return dict(sorted(params.items()))
 
 

@@ -308,7 +308,7 @@ def complete_rules(flow: Flow, workflow: Any) -> None:
 def remaking(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]:
     """An input function that names no file and has products of `rule` made again.
 
-    These are damaged ones, and shards with cells that the key `again` names. Snakemake calls it
+    These are damaged ones, and shards with cells that the key `remeasure` names. Snakemake calls it
     while it builds its graph, the only time at which forced files can be added. Forcing a file
     leaves a dry run without effect, as deleting it would not. Files in a storage are not looked at.
     """
@@ -330,8 +330,8 @@ def remaking(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]
             outputs = (file.apply_wildcards(wildcards) for file in rule.output)
             paths = [str(file) for file in outputs if not file.is_storage]
             forced = {path for path in paths if is_damaged(path)}
-            if measures and flow.config.again:
-                forced |= asked_again(flow).intersection(paths)
+            if measures and flow.config.remeasure:
+                forced |= remeasured_shards(flow).intersection(paths)
             workflow.dag.forcefiles.update(forced)
         return []
 
@@ -339,9 +339,9 @@ def remaking(flow: Flow, workflow: Any, rule: Any) -> Callable[[Any], list[str]]
 
 
 @cache
-def asked_again(flow: Flow) -> frozenset[str]:
-    """The shards with cells that the key `again` names; prints their number."""
-    counts = cells_ended_as(flow.config.again, flow.shard_files)
+def remeasured_shards(flow: Flow) -> frozenset[str]:
+    """The shards with cells that the key `remeasure` names; prints their number."""
+    counts = cells_ended_as(flow.config.remeasure, flow.shard_files)
     print(f"gpushmoo: {sentence(counts)}", file=sys.stderr)
     return frozenset(counts)
 
@@ -369,10 +369,10 @@ def sentence(counts: Mapping[str, Counter[Status]]) -> str:
     """What is measured again, for the terminal."""
     cells = sum(counts.values(), Counter[Status]())
     if not cells:
-        return "again: no cell ended so; nothing is measured again."
+        return "remeasure: no cell ended so; nothing is measured again."
     parts = ", ".join(f"{n} {status}" for status, n in sorted(cells.items()))
     shards = "1 shard" if len(counts) == 1 else f"{len(counts)} shards"
-    return f"again: {cells.total()} cells ({parts}) in {shards}, measured again with later repeats."
+    return f"remeasure: {cells.total()} cells ({parts}) in {shards} and their later repeats."
 
 
 def damage(path: Path, ends_alone: bool = False) -> str | None:

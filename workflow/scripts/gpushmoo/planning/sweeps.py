@@ -17,7 +17,7 @@ from ..core.display import joined
 from ..core.errors import WorkloadError
 from ..core.paths import ROOT
 from ..core.space import (
-    LAUNCH_KINDS,
+    TIMING_MODES,
     TYPICAL,
     Condition,
     Problem,
@@ -45,12 +45,12 @@ class SweepConfig:
     problems: tuple[Problem, ...]
     cache_states: tuple[str, ...]
     axes: dict[str, Any]
-    launch_kinds: tuple[str, ...] = LAUNCH_KINDS[:1]
+    timing_modes: tuple[str, ...] = TIMING_MODES[:1]
 
     @property
     def met(self) -> list[Condition]:
         """What its launches meet: each kind in each state of the cache."""
-        return conditions(self.cache_states, self.launch_kinds)
+        return conditions(self.cache_states, self.timing_modes)
 
     @property
     def as_plain(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class SweepConfig:
             "sizes": [[p.height, p.width] for p in self.problems],
             "variants": list(self.variants),
             "cache_states": list(self.cache_states),
-            "launch_kinds": list(self.launch_kinds),
+            "timing_modes": list(self.timing_modes),
         }
 
     @cached_property
@@ -150,23 +150,23 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
                 "a size must stand once."
             )
     states = tuple(spec.get("cache", w.cache_states))
-    kinds = tuple(spec.get("launch", LAUNCH_KINDS[:1]))
-    if isinstance(w, HostFedWorkload) and kinds != LAUNCH_KINDS[:1]:
+    kinds = tuple(spec.get("timing_modes", TIMING_MODES[:1]))
+    if isinstance(w, HostFedWorkload) and kinds != TIMING_MODES[:1]:
         raise ConfigError(
-            f"{named(f'{key}launch')} must be [{LAUNCH_KINDS[0]}] of a kernel that the host "
+            f"{named(f'{key}launch')} must be [{TIMING_MODES[0]}] of a kernel that the host "
             "feeds, which has a way of its own to launch."
         )
     return SweepConfig(folder, tuple(dtypes), tuple(variants), problems, states, axes, kinds)
 
 
 def refuse_kinds(sweeps: Mapping[str, SweepConfig], backend: str) -> None:
-    """Raise ConfigError where a sweep asks for a kind of launch that the `backend` has not."""
+    """Raise ConfigError where a sweep asks for a timing mode that the `backend` has not."""
     for name, sweep in sweeps.items():
-        for kind in sweep.launch_kinds:
-            if kind not in BACKENDS[backend].launch_kinds:
+        for kind in sweep.timing_modes:
+            if kind not in BACKENDS[backend].timing_modes:
                 raise ConfigError(
-                    f"kernels.{name}.launch: {backend} has no launches of the kind '{kind}'; "
-                    f"it has: {', '.join(BACKENDS[backend].launch_kinds)}."
+                    f"kernels.{name}.timing_modes: {backend} has no timing mode '{kind}'; "
+                    f"it has: {', '.join(BACKENDS[backend].timing_modes)}."
                 )
 
 
@@ -238,7 +238,7 @@ def refuse_shared_cells(sweeps: Mapping[str, SweepConfig]) -> None:
                 f"kernels.{name}.sizes: kernels.{other} sweeps {sweep.folder.name} at "
                 f"{problem.height} x {problem.width}, too; no cell may be measured twice: two "
                 "sweeps of one kernel must have no size in common, or else no type, no variant, no "
-                "cache state, no kind of launch or no value of one axis."
+                "cache state, no timing mode or no value of one axis."
             )
 
 

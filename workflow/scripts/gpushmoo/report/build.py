@@ -14,8 +14,8 @@ import pandas as pd
 import typst
 
 from ..analysis.best import Advice, advice, read_best
-from ..analysis.ceiling import CeilingRow, read_ceiling
 from ..analysis.energy import read_energy
+from ..analysis.peak import PeakRow, read_peak
 from ..analysis.run_quality import dataset_provenance, steadiness
 from ..comparing.history import read_history
 from ..core.display import one_line, percent
@@ -41,9 +41,9 @@ def build_report(files: Mapping[str, Any], spec: Mapping[str, Any], facts: Path,
     empty. The same files in give the same bytes out: no date, no system fonts, figures without
     dates.
     """
-    cells, ceiling = read_medians(files["dataset"]), read_ceiling(files["ceiling"])
+    cells, peak = read_medians(files["dataset"]), read_peak(files["peak"])
     provenance = dataset_provenance(files["dataset"])
-    read = cells, ceiling, provenance
+    read = cells, peak, provenance
     pages = {name: _page(chapter, *read) for name, chapter in spec["chapters"].items()}
     content = report_facts(files, spec, pages, *read)
     with tempfile.TemporaryDirectory() as folder:
@@ -114,14 +114,14 @@ def _note(figure: Path) -> Any:
 def _page(
     chapter: Mapping[str, Any],
     cells: pd.DataFrame,
-    ceiling: Sequence[CeilingRow],
+    peak: Sequence[PeakRow],
     provenance: Sequence[Any],
 ) -> Page:
     """The page of a chapter; `chapter` is one of those that `Flow.report_params` describes."""
     return chapter_page(
         Measured(
             cells=of_one_kind(cells),
-            ceiling=ceiling,
+            peak=peak,
             provenance=provenance,
             reads={kind: [Path(f) for f in files] for kind, files in chapter["reads"].items()},
             folder=ROOT / chapter["folder"],
@@ -139,7 +139,7 @@ def report_facts(
     spec: Mapping[str, Any],
     pages: Mapping[str, Page],
     cells: pd.DataFrame,
-    ceiling: Sequence[CeilingRow],
+    peak: Sequence[PeakRow],
     provenance: Sequence[Json],
 ) -> Json:
     """Everything that the template shows, as JSON values; `pages` are the chapters'."""
@@ -163,7 +163,7 @@ def report_facts(
     variants = zip(own_best["kernel"], own_best["variant"], strict=True)
     is_control = [v in spec["kernels"][k]["controls"] for k, v in variants]
     own_best = own_best[~pd.Series(is_control, own_best.index, bool)]
-    to_use = advice(own_cells, own_best, ceiling)
+    to_use = advice(own_cells, own_best, peak)
     others = [k for k in sorted(set(own_cells["kernel"])) if k not in spec["persistent"]]
     contrasts = findings.contrast_findings(own_cells, spec["persistent"], others, names)
     notes = [figures[name] for named in spec["sections"].values() for name in named]
@@ -209,7 +209,7 @@ def report_facts(
             *method.earlier_finding(provenance),
         ],
         "workingsets": in_section(CACHES),
-        "ceilings": tables.ceiling_table(ceiling),
+        "peaks": tables.peak_table(peak),
         "heatmaps": in_section(BLOCK_SHAPE),
         "curves": in_section(ONE_PARAMETER),
         "contrasts": [f.sentence for f in contrasts if f not in first],

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..analysis.ceiling import CeilingRow
+from ..analysis.peak import PeakRow
 from ..chapters.loader import package
 from ..workloads.user_code import blamed
 
@@ -25,14 +25,14 @@ Json = dict[str, Any]
 class Measured:
     """The input of a chapter's page.
 
-    `cells` are all of the run in its first timing mode, from `read_medians`; `ceiling` is the peak
+    `cells` are all of the run in its first timing mode, from `read_medians`; `peak` is the peak
     load and store; `provenance` has an entry for each shard. `reads` are the chapter's own files by
     their content, `folder` is the chapter's, `params` are those of its plan. `figures` has title,
     caption and finding (if any) of its figures by file name, in the order of the plan.
     """
 
     cells: pd.DataFrame
-    ceiling: Sequence[CeilingRow]
+    peak: Sequence[PeakRow]
     provenance: Sequence[Json]
     reads: Mapping[str, Sequence[Path]]
     folder: Path

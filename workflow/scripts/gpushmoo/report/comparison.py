@@ -29,7 +29,9 @@ _FIGURE = "changes.svg"
 
 def compare_runs(spec: Mapping[str, Any], tables: Sequence[Path]) -> None:
     """Compare the runs that `spec` names; write the tables, the picture and the page."""
-    found = compare(spec["a"], spec["b"], noise_runs=spec["same"], threshold=spec["delta"])
+    found = compare(
+        spec["a"], spec["b"], noise_runs=spec["noise_runs"], threshold=spec["threshold"]
+    )
     folder = tables[0].parent
     found.save(folder)
     build_comparison(found, folder)
@@ -58,7 +60,7 @@ def _caption(found: Comparison) -> str:
     delta = percent(found.delta, sign=False)
     return (
         f"{which}, with 95 % intervals of another run. Filled: the raw "
-        "change; hollow: beside the runtime's own copy. To the right is slower; triangles are "
+        "change; hollow: beside the memcpy baseline. To the right is slower; triangles are "
         f"verdicts slower and faster, blue is the same, grey undecided. The band is ±{delta}."
     )
 

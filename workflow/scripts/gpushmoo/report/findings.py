@@ -19,7 +19,7 @@ from ..analysis.fastest import (
 )
 from ..core.display import gbs, joined, kind_words, percent, significant
 from ..core.schema import GROUP, Status
-from ..core.space import CACHE_STATES, LAUNCH_KINDS
+from ..core.space import CACHE_STATES, TIMING_MODES
 from ..storage.dataset import matching, of_one_kind
 from .method import fault_rows
 from .tables import Namer, launch_words
@@ -28,7 +28,7 @@ from .tables import Namer, launch_words
 MOST = 5
 # Costs and gains below this share make no finding.
 WORTH_TELLING = 0.02
-# Below this share of the ceiling something else than memory limits a kernel.
+# Below this share of the measured peak something else than memory limits a kernel.
 FAR_BELOW = 0.7
 _T = TypeVar("_T")
 
@@ -57,7 +57,7 @@ def ranked(findings: Sequence[Finding]) -> list[Finding]:
 def advice_findings(advice: Sequence[Advice]) -> list[Finding]:
     """What follows from the launches to use: at most one sentence of each kind."""
     decided = [a for a in advice if not a.undecided]
-    kinds = (_in_cache, _types, _faster_in_cache, _far_below, _edges)
+    kinds = (_in_cache, _types, _faster_in_cache, _far_below, _boundaries)
     return [*_defaults(decided), *(finding for kind in kinds for finding in kind(advice))]
 
 
@@ -116,7 +116,7 @@ def _types(advice: Sequence[Advice]) -> Iterator[Finding]:
     """The kernel whose bandwidth depends most on the element type."""
     by_problem: dict[tuple[object, ...], list[Advice]] = {}
     for a in _in_memory(advice):
-        names = ("device_name", "kernel", "height", "width", "cache_state", "launch_kind")
+        names = ("device_name", "kernel", "height", "width", "cache_state", "timing_mode")
         by_problem.setdefault(tuple(a.group[n] for n in names), []).append(a)
     pairs = [
         tuple(f(several, key=lambda a: a.cell["bandwidth_gbs"]) for f in (min, max))
@@ -150,25 +150,25 @@ def _faster_in_cache(advice: Sequence[Advice]) -> Iterator[Finding]:
 
 def _far_below(advice: Sequence[Advice]) -> Iterator[Finding]:
     """The kernel whose best launch is farthest from what loading and storing allow."""
-    bound = [(a.of_ceiling.share, a) for a in _in_memory(advice) if a.of_ceiling is not None]
+    bound = [(a.of_peak.share, a) for a in _in_memory(advice) if a.of_peak is not None]
     lacking = ((1.0 - share, (share, a)) for share, a in bound if share is not None)
     for lost, (share, a) in _largest(lacking):
         if share <= FAR_BELOW:
             sentence = (
                 f"No launch brings {_who(a)} near what the device can do: its best reaches "
-                f"{percent(share)} of the ceiling, so something else than memory limits it."
+                f"{percent(share)} of the measured peak, so something else than memory limits it."
             )
             yield Finding(sentence, lost / 2, kernel=a.group["kernel"])
 
 
-def _edges(advice: Sequence[Advice]) -> Iterator[Finding]:
+def _boundaries(advice: Sequence[Advice]) -> Iterator[Finding]:
     """Where a better launch may lie outside of what was swept."""
-    at_edge = [a for a in advice if a.edge and not a.undecided]
-    if at_edge:
-        axes = sorted({part.split(" ")[0] for a in at_edge for part in a.edge.split(", ")})
+    at_boundary = [a for a in advice if a.boundary and not a.undecided]
+    if at_boundary:
+        axes = sorted({part.split(" ")[0] for a in at_boundary for part in a.boundary.split(", ")})
         sentence = (
-            f"For {len(at_edge)} of {len(advice)} the fastest launch lies at the edge of what was "
-            f"swept (arrows in the table): sweep {joined(axes)} further."
+            f"For {len(at_boundary)} of {len(advice)} the fastest launch lies on the boundary of "
+            f"the sweep (arrows in the table): sweep {joined(axes)} further."
         )
         yield Finding(sentence, WORTH_TELLING)
 
@@ -239,10 +239,14 @@ def _steps_sentence(cells: pd.DataFrame, losses: Sequence[Step], names: Namer) -
     costs: dict[tuple[int, int, int], list[str]] = {}
     for s in losses:
         cost = f"{percent(s.lost.value)} with {s.dtype}"
-        costs.setdefault((s.blocks, s.units, s.per_unit), []).append(cost)
+        costs.setdefault((s.blocks, s.multiprocessors, s.resident_blocks), []).append(cost)
     clauses = []
-    for (blocks, units, per_unit), of_types in costs.items():
-        held = f" ({units} × {per_unit} resident)" if blocks == units * per_unit else ""
+    for (blocks, multiprocessors, resident_blocks), of_types in costs.items():
+        held = (
+            f" ({multiprocessors} × {resident_blocks} resident)"
+            if blocks == multiprocessors * resident_blocks
+            else ""
+        )
         clauses.append(f"one block more than {blocks}{held} costs {', '.join(of_types)}")
     first = cells.iloc[0]
     return f"{first['kernel']}, {first['variant']}, {names.size(first)}: {'; '.join(clauses)}."
@@ -268,9 +272,9 @@ _ALIKE = ("device_name", "kernel", "dtype", "height", "width", "cache_state")
 
 
 def of_first_kind(advice: Sequence[Advice]) -> list[Advice]:
-    """The advice for each kernel and type in its first timing mode (in LAUNCH_KINDS)."""
+    """The advice for each kernel and type in its first timing mode (in TIMING_MODES)."""
     first: dict[tuple[object, ...], Advice] = {}
-    for a in sorted(advice, key=lambda a: LAUNCH_KINDS.index(a.group["launch_kind"])):
+    for a in sorted(advice, key=lambda a: TIMING_MODES.index(a.group["timing_mode"])):
         first.setdefault(tuple(a.group[n] for n in _ALIKE[:3]), a)
     kept = {id(a) for a in first.values()}
     return [a for a in advice if id(a) in kept]
@@ -286,12 +290,12 @@ def kind_findings(advice: Sequence[Advice], cells: pd.DataFrame) -> list[Finding
         for usual in of_first_kind(advice)
         for other in advice
         if all(usual.group[n] == other.group[n] for n in _ALIKE)
-        and other.group["launch_kind"] != usual.group["launch_kind"]
+        and other.group["timing_mode"] != usual.group["timing_mode"]
         and (cost := _cost(usual, other, cells)) is not None
     ]
     found = []
     for cost, (usual, other) in _largest(losing):
-        a, b = (kind_words(each.group["launch_kind"]) for each in (usual, other))
+        a, b = (kind_words(each.group["timing_mode"]) for each in (usual, other))
         sentence = (
             f"The best launch depends on how it comes: of {_who(usual)}, "
             f"{launch_words(usual.cell, usual.axes)} is best {a} and {percent(cost)} slower than "
@@ -306,7 +310,7 @@ def _cost(usual: Advice, other: Advice, cells: pd.DataFrame) -> float | None:
 
     None where it was not measured in that mode, or the two are indistinguishable.
     """
-    group = {n: usual.group[n] for n in GROUP} | {"launch_kind": other.group["launch_kind"]}
+    group = {n: usual.group[n] for n in GROUP} | {"timing_mode": other.group["timing_mode"]}
     launch = {axis: usual.cell[axis] for axis in usual.axes}
     there = matching(matching(cells, group | {"status": Status.OK}), launch)
     if there.empty or there["own_low_s"].iloc[0] <= other.cell["own_high_s"]:

@@ -15,7 +15,7 @@ from ..analysis.fastest import axes_of, params_text
 from ..analysis.run_quality import MEANING, CopyChanges, Steadiness, faults
 from ..core.display import gbs, kind_words, percent, seconds, size_bytes
 from ..core.schema import FAULTS, LIMITS, SAMPLE_COUNT, Status
-from ..core.space import LAUNCH_KINDS
+from ..core.space import TIMING_MODES
 from .tables import Json
 
 
@@ -53,7 +53,7 @@ def _unmet_words(ok: pd.DataFrame, provenance: Sequence[Json]) -> str:
 
 
 def steadiness_finding(run: Steadiness) -> str:
-    """Whether the machine was steady, judged by the runtime's own copies."""
+    """Whether the machine was steady, judged by the memcpy baselines."""
     if run.repeats == 1:
         word = "Measured once (repeats: 1): intervals cover this run only, not another one."
     else:
@@ -68,7 +68,7 @@ def steadiness_finding(run: Steadiness) -> str:
     seen = run.device if device else run.host
     if not (device or host):
         return word
-    changes = f"the runtime's own copies beside the cells changed {device or host}"
+    changes = f"the memcpy baselines beside the cells changed {device or host}"
     if device and host:
         changes += f"; those from the host {host}"
     if seen.steady:
@@ -134,7 +134,7 @@ def method_facts(
     cells: pd.DataFrame, provenance: Sequence[Json], host_fed: Collection[str]
 ) -> Json:
     """Numbers of the method section; the data of `host_fed` kernels are on the host."""
-    copies = cells.loc[~cells["kernel"].isin(host_fed), "copy_gbs"].dropna()
+    copies = cells.loc[~cells["kernel"].isin(host_fed), "memcpy_gbs"].dropna()
     ok = cells[cells["status"] == Status.OK]
     p = provenance[0]["params"]
     half = _half_widths(ok)
@@ -159,7 +159,7 @@ def method_facts(
 
 
 _KINDS = {
-    "back_to_back": "without waiting for the host, short ones several together",
+    "batched": "without waiting for the host, short ones several together",
     "isolated": "each alone on a device that was idle",
     "stream": "several, queued one by one",
     "graph": "several in one graph",
@@ -167,14 +167,14 @@ _KINDS = {
 
 
 def _cache_words(cells: pd.DataFrame) -> str:
-    """What the run's cache states mean, and its kinds of launch where it has several."""
+    """What the run's cache states mean, and its timing modes where it has several."""
     words = {
         "warm": "Warm launches follow each other on the same buffers",
         "flushed": "before each flushed launch the last cache level is filled with other data",
     }
     text = "; ".join(w for state, w in words.items() if state in set(cells["cache_state"]))
     text = f"{text[:1].upper()}{text[1:]}."
-    kinds = [k for k in LAUNCH_KINDS if k in set(cells["launch_kind"])]
+    kinds = [k for k in TIMING_MODES if k in set(cells["timing_mode"])]
     if len(kinds) > 1:
         text += f" Launches came {'; '.join(f'{kind_words(k)}: {_KINDS[k]}' for k in kinds)}."
     return text
@@ -357,7 +357,7 @@ def _device_lines(d: Json, number: int | None) -> list[tuple[str, str]]:
     return [
         ("Device", f"{d['name']} ({d['kind'].upper()}, backend {d['backend']})"),
         ("Runtime", f"{d['runtime']}, driver {d['driver']}"),
-        ("Compute units", f"{d['units']}{clock}"),
+        ("Compute units", f"{d['multiprocessors']}{clock}"),
         ("Memory", size_bytes(d["global_memory"])),
         ("Last-level cache", size_bytes(d["cache"]) if d["cache"] else "not told"),
         ("Largest block", f"{d['max_threads_per_block']} threads"),

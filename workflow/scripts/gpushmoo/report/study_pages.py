@@ -188,7 +188,7 @@ def _lost_words(row: Row, groups: int) -> str:
     others = f" ({groups - 1} more groups lost less)" if groups > 1 else ""
     words = {
         Cause.KERNEL: "the kernel changed, not the machine",
-        Cause.MACHINE: "the machine changed, as the runtime's own copy shows",
+        Cause.MACHINE: "the machine changed, as the memcpy baseline shows",
         Cause.BOTH: "the kernel and the machine changed",
         Cause.UNSURE: "whether the kernel or the machine changed is not told apart",
     }[Cause(row["cause"])]

@@ -1,4 +1,4 @@
-"""The report's first page, and its tables of launches and ceilings, as display strings."""
+"""The report's first page, and its tables of launches and measured peaks, as display strings."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, TextIO
 import pandas as pd
 
 from ..analysis.best import BLOCK_AXES, DEFAULT_BLOCKS, Advice
-from ..analysis.ceiling import CeilingRow
 from ..analysis.fastest import INSIDE, OUTSIDE
+from ..analysis.peak import PeakRow
 from ..analysis.run_quality import COLUMNS, write_verdict
 from ..core.display import (
     bare_interval,
@@ -35,21 +35,21 @@ ARROWS = {"up": "↑", "down": "↓"}
 
 
 class Namer:
-    """Names a group's size, and its device, cache state and kind of launch if a run has several."""
+    """Names a group's size, and its device, cache state and timing mode if a run has several."""
 
     def __init__(self, cells: pd.DataFrame) -> None:
         """`cells` are all of the run."""
         self._named = [
             name
-            for name in ("cache_state", "launch_kind", "device_name")
+            for name in ("cache_state", "timing_mode", "device_name")
             if cells[name].nunique() > 1
         ]
 
     def size(self, group: Mapping[str, Any]) -> str:
         """Size of the problem, and in what else the group differs from others of its kernel."""
         words = {name: str(group[name]) for name in self._named}
-        if "launch_kind" in words:
-            words["launch_kind"] = kind_words(words["launch_kind"])
+        if "timing_mode" in words:
+            words["timing_mode"] = kind_words(words["timing_mode"])
         return ", ".join([size_words(int(group["height"]), int(group["width"])), *words.values()])
 
     def series(self, group: Mapping[str, Any]) -> str:
@@ -81,7 +81,7 @@ def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> lis
                 "size": names.size(a.group),
                 "fastest": launch_words(top, a.axes, named=False),
                 "bandwidth": bare_interval(top),
-                "over_copy": "—" if pd.isna(top["over_copy"]) else significant(top["over_copy"]),
+                "vs_memcpy": "—" if pd.isna(top["vs_memcpy"]) else significant(top["vs_memcpy"]),
                 "tied": f"{len(group)} of {top['candidates']}",
                 "tied_with": "; ".join(tied[:NAMED_TIES]) + ";\u00a0…" * (len(tied) > NAMED_TIES),
                 "variants": "—" if shares.empty else percent_range(shares),
@@ -90,29 +90,29 @@ def best_rows(advice: Sequence[Advice], best: pd.DataFrame, names: Namer) -> lis
     return rows
 
 
-def ceiling_table(rows: Sequence[CeilingRow]) -> list[Json]:
+def peak_table(rows: Sequence[PeakRow]) -> list[Json]:
     """The highest load and store of each device and condition, inside the cache and outside."""
     regions = (("inside the cache", 0.0, INSIDE), ("far outside", OUTSIDE, float("inf")))
     devices = sorted({r.device_name for r in rows})
-    several = len({r.launch_kind for r in rows}) > 1
+    several = len({r.timing_mode for r in rows}) > 1
     lines = []
     for device, met, (words, low, high) in itertools.product(devices, CONDITIONS, regions):
         in_region = [
             r
             for r in rows
-            if (r.device_name, r.cache_state, r.launch_kind) == (device, *met)
+            if (r.device_name, r.cache_state, r.timing_mode) == (device, *met)
             and low <= (r.working_set_over_cache or -1.0) <= high
         ]
         if in_region:
             where = f"{words}, {met.cache_state}"
-            where += f", {kind_words(met.launch_kind)}" if several else ""
+            where += f", {kind_words(met.timing_mode)}" if several else ""
             where += f", {device}" if len(devices) > 1 else ""
             load, store = (_peak([r for r in in_region if r.kind == k]) for k in ("load", "store"))
             lines.append({"where": where, "load": load, "store": store})
     return lines
 
 
-def _peak(rows: Sequence[CeilingRow]) -> str:
+def _peak(rows: Sequence[PeakRow]) -> str:
     if not rows:
         return "—"
     row = max(rows, key=lambda r: r.bandwidth_gbs)
@@ -190,10 +190,10 @@ def first_page(
     """
     blocks: dict[str, Json] = {}
     several_devices = len({a.group["device_name"] for a in advice}) > 1
-    several_kinds = len({a.group["launch_kind"] for a in advice}) > 1
+    several_kinds = len({a.group["timing_mode"] for a in advice}) > 1
     for a in advice:
         kernel = str(a.group["kernel"])
-        name = kernel + (f", {kind_words(a.group['launch_kind'])}" if several_kinds else "")
+        name = kernel + (f", {kind_words(a.group['timing_mode'])}" if several_kinds else "")
         name += f", {a.group['device_name']}" if several_devices else ""
         if name not in blocks:
             blocks[name] = {
@@ -208,19 +208,19 @@ def first_page(
     return {
         "kernels": list(blocks.values()),
         "defaults": [name for name in DEFAULT_BLOCKS if name in used],
-        "has_ceiling": any(a.of_ceiling is not None for a in advice),
-        "above_ceiling": above_ceiling(advice, is_cpu),
+        "has_peak": any(a.of_peak is not None for a in advice),
+        "above_peak": above_peak(advice, is_cpu),
         "has_cached": any(a.in_cache is not None for a in advice),
         "has_places": any(a.place != "unknown" for a in advice),
     }
 
 
-def above_ceiling(advice: Sequence[Advice], is_cpu: bool) -> str:
-    """Why some launches have no share of a known ceiling; "" where all have.
+def above_peak(advice: Sequence[Advice], is_cpu: bool) -> str:
+    """Why some launches have no share of a known measured peak; "" where all have.
 
     Only the bus of a GPU's memory surely either loads or stores.
     """
-    above = [a for a in advice if a.of_ceiling is not None and a.of_ceiling.share is None]
+    above = [a for a in advice if a.of_peak is not None and a.of_peak.share is None]
     if not above:
         return ""
     why = "a CPU's caches do" if is_cpu else "a cache does"
@@ -279,7 +279,7 @@ def _row(a: Advice) -> Json:
         # A launch that is indistinguishable from the fastest is no worse.
         return cost_cell(share) | ({"bad": False} if a.undecided else {})
 
-    edge = [part.split(" ") for part in a.edge.split(", ") if part and not a.undecided]
+    boundary = [part.split(" ") for part in a.boundary.split(", ") if part and not a.undecided]
     half = (cell["bandwidth_high_gbs"] - cell["bandwidth_low_gbs"]) / 2 / cell["bandwidth_gbs"]
     in_cache = cost_cell(a.in_cache.cost if a.in_cache else None) | {"instead": ""}
     if a.in_cache and in_cache["bad"]:
@@ -288,13 +288,15 @@ def _row(a: Advice) -> Json:
         "dtype": a.group["dtype"],
         "use": launch_words(cell, a.axes, named=False),
         "undecided": a.undecided,
-        "edge": " ".join(f"{axis.removeprefix('block_')}\u00a0{ARROWS[way]}" for axis, way in edge),
+        "boundary": " ".join(
+            f"{axis.removeprefix('block_')}\u00a0{ARROWS[way]}" for axis, way in boundary
+        ),
         "variant": a.group["variant"],
         "size": size_words(int(cell["height"]), int(cell["width"])),
         "place": _PLACES[a.place],
         "bandwidth": significant(cell["bandwidth_gbs"]),
         "half_width": percent(half),
-        "share": "—" if a.of_ceiling is None else a.of_ceiling.text,
+        "share": "—" if a.of_peak is None else a.of_peak.text,
         "tied": f"{a.tied} of {a.candidates}",
         "defaults": {name: cost(a.defaults.get(name)) for name in DEFAULT_BLOCKS},
         "worst": cost(a.worst if a.candidates > 1 else None),

@@ -73,13 +73,15 @@ def _sectors(block_x: int, element_bytes: int) -> float:
 
 def _grid_columns(candidates: Sequence[Candidate]) -> list[Floats]:
     """Elements of a thread, how even they are, and how full multiprocessors and waves are."""
-    facts = [(c.blocks, c.threads, c.units, max(1, c.height * c.width)) for c in candidates]
-    blocks, threads, units, elements = np.array(facts, dtype=np.float64).T
+    facts = [
+        (c.blocks, c.threads, c.multiprocessors, max(1, c.height * c.width)) for c in candidates
+    ]
+    blocks, threads, multiprocessors, elements = np.array(facts, dtype=np.float64).T
     columns = [np.log2(np.maximum(1.0, blocks)), np.log2(blocks * threads / elements)]
-    columns += [_fill(blocks / units), _fill(elements / (blocks * threads))]
-    if all(c.resident_per_unit for c in candidates):
-        resident = np.array([c.resident_per_unit for c in candidates], dtype=np.float64)
-        columns += [np.log2(resident * threads), _fill(blocks / (units * resident))]
+    columns += [_fill(blocks / multiprocessors), _fill(elements / (blocks * threads))]
+    if all(c.resident_blocks for c in candidates):
+        resident = np.array([c.resident_blocks for c in candidates], dtype=np.float64)
+        columns += [np.log2(resident * threads), _fill(blocks / (multiprocessors * resident))]
     return columns
 
 

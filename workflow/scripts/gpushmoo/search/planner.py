@@ -41,7 +41,7 @@ class Candidate:
 
     `params` are sorted by name; `block` holds the threads of a block along x, y and z, `blocks` the
     blocks of the grid; the problem has `height` rows of `width` elements of `element_bytes` bytes;
-    the device has `units` multiprocessors, each of which holds `resident_per_unit` of these blocks
+    the device has `units` multiprocessors, each of which holds `resident_blocks` of these blocks
     at once (None where that is unknown).
     """
 
@@ -51,8 +51,8 @@ class Candidate:
     height: int
     width: int
     element_bytes: int
-    units: int
-    resident_per_unit: int | None
+    multiprocessors: int
+    resident_blocks: int | None
 
     @property
     def threads(self) -> int:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from ..core.run_plan import PLAN_FILE
 from ..core.schema import SAMPLE_COUNT, is_axis
-from ..core.space import LAUNCH_KINDS
+from ..core.space import TIMING_MODES
 from .store import BadParquetError
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ def _filter(where: Mapping[str, Any] | None, schema: pa.Schema) -> ds.Expression
 
 
 def of_one_kind(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of one kind of launch, the first in LAUNCH_KINDS."""
-    present = set(rows["launch_kind"])
-    return rows[rows["launch_kind"] == next((k for k in LAUNCH_KINDS if k in present), "")]
+    """The rows of one timing mode, the first in TIMING_MODES."""
+    present = set(rows["timing_mode"])
+    return rows[rows["timing_mode"] == next((k for k in TIMING_MODES if k in present), "")]
 
 
 def matching(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:

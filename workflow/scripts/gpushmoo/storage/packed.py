@@ -38,10 +38,10 @@ _WORKING_SET = "working_set_over_cache"
 # Columns that follow from the others.
 DERIVED = (
     *("median_s", "median_low_s", "median_high_s", "own_low_s", "own_high_s", "coverage"),
-    *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "within_half_width", "over_copy"),
-    *("between_spread", "repeat_medians_s", "repeat_samples", "repeat_copy_gbs", _WORKING_SET),
+    *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "within_half_width", "vs_memcpy"),
+    *("between_spread", "repeat_medians_s", "repeat_samples", "repeat_memcpy_gbs", _WORKING_SET),
 )
-_CELL = ("kernel", "dtype", "variant", "height", "width", "cache_state", "launch_kind")
+_CELL = ("kernel", "dtype", "variant", "height", "width", "cache_state", "timing_mode")
 
 
 def unpacked(place: Path) -> Path:
@@ -119,7 +119,7 @@ def _derived(rows: pa.Table) -> dict[str, Floats]:
     samples = rows.column("samples_s")
     lengths = pc.list_value_length(samples).to_numpy()
     m = median_intervals(pc.list_flatten(samples).to_numpy(), lengths)
-    gb, copy = _moved(rows) * 1e-9, _numbers(rows, "copy_gbs")
+    gb, copy = _moved(rows) * 1e-9, _numbers(rows, "memcpy_gbs")
     with np.errstate(divide="ignore", invalid="ignore"):
         return {
             "median_s": m.median,
@@ -132,11 +132,11 @@ def _derived(rows: pa.Table) -> dict[str, Floats]:
             "bandwidth_low_gbs": gb / m.high,
             "bandwidth_high_gbs": gb / m.low,
             "within_half_width": (m.high - m.low) / (2.0 * m.median),
-            "over_copy": gb / m.median / copy,
+            "vs_memcpy": gb / m.median / copy,
             "between_spread": np.full(len(rows), math.nan),
             "repeat_medians_s": m.median,
             "repeat_samples": lengths.astype(float),
-            "repeat_copy_gbs": copy,
+            "repeat_memcpy_gbs": copy,
         }
 
 

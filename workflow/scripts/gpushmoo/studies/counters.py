@@ -70,8 +70,8 @@ class CountedCell(StudiedCell):
     entry: Text | None  # name of the kernel's function
     blocks: Whole | None
     threads_per_block: Whole | None
-    units: Small | None
-    resident_per_unit: Small | None
+    multiprocessors: Small | None
+    resident_blocks: Small | None
     registers: Small | None
     device_uuid: Text | None
     device_name: Text | None
@@ -198,8 +198,8 @@ class CounterStudy:
             "entry": launched["entry"] or None,
             "blocks": across * down * deep if made else None,
             "threads_per_block": x * y * z if made else None,
-            "units": self.info["units"],
-            "resident_per_unit": launched["resident_per_unit"],
+            "multiprocessors": self.info["multiprocessors"],
+            "resident_blocks": launched["resident_blocks"],
             "registers": launched["registers"],
             "device_uuid": self.info["uuid"],
             "device_name": self.info["name"],
@@ -255,10 +255,10 @@ def _busy(row: Mapping[str, Any]) -> dict[str, float] | None:
     wanted = {f"{unit}_percent": unit for unit in ("dram", "l2", "l1", "sm")}
     wanted["active_warps"] = "active_warps"
     found = {name: row[n] for n, name in wanted.items() if row.get(n) is not None}
-    if len(found) < len(wanted) or not row["resident_per_unit"]:
+    if len(found) < len(wanted) or not row["resident_blocks"]:
         return None
     warps = -(-row["threads_per_block"] // WARP)
-    held = min(row["resident_per_unit"], -(-row["blocks"] // row["units"]))
+    held = min(row["resident_blocks"], -(-row["blocks"] // row["multiprocessors"]))
     return {**found, "room_for_warps": float(warps * held)}
 
 
@@ -307,7 +307,7 @@ def launch_cells(
 
 def _answer(one: ChosenCell, message: str | None, **launch: Any) -> dict[str, Any]:
     none = {"entry": "", "grid": (0, 0, 0), "block": (0, 0, 0)}
-    unknown = dict.fromkeys(("resident_per_unit", "registers"))
+    unknown = dict.fromkeys(("resident_blocks", "registers"))
     return {"key": one.cell.key, "message": message, **none, **unknown, **launch}
 
 
@@ -320,7 +320,7 @@ def _launched(
             "entry": launch.entry,
             "grid": launch.grid,
             "block": launch.block,
-            "resident_per_unit": program.resident_per_unit(
+            "resident_blocks": program.resident_blocks(
                 launch.entry, launch.threads, launch.shared_bytes
             ),
             "registers": program.registers(launch.entry),

@@ -27,7 +27,7 @@ from ..storage.wholefile import DamagedFileError, read_json
 QUIET_S = 60.0
 # The share of all cells from which on their speed says how long the others will take.
 _TELLING = 0.02
-_COLUMNS = ("variant", "height", "width", "cache_state", "launch_kind", "status")
+_COLUMNS = ("variant", "height", "width", "cache_state", "timing_mode", "status")
 
 
 class WatchError(UserError):

@@ -18,7 +18,7 @@ from rich.text import Text
 from ..core.display import kind_words, significant
 from ..core.paths import RESULTS
 from ..core.run_plan import PLAN_FILE
-from ..core.space import LAUNCH_KINDS
+from ..core.space import TIMING_MODES
 from ..measuring.progress import LiveCell, duration
 from .state import QUIET_S, RunState, SweepState, Watched, WatchError
 
@@ -134,7 +134,7 @@ def _launch(cell: LiveCell) -> str:
 
 
 def _group_words(cell: LiveCell) -> str:
-    kind = "" if cell.launch_kind == LAUNCH_KINDS[0] else f", {kind_words(cell.launch_kind)}"
+    kind = "" if cell.timing_mode == TIMING_MODES[0] else f", {kind_words(cell.timing_mode)}"
     return f"{cell.variant}, {cell.height} x {cell.width}, {cell.cache_state}{kind}"
 
 

@@ -201,7 +201,7 @@ class Workload(ABC):
     # Name of the axis that counts persistent blocks.
     persistent_axis: ClassVar[str | None] = None
     # ``load`` or ``store`` if this kernel's best cell is the device's most.
-    ceiling: ClassVar[str | None] = None
+    peak: ClassVar[str | None] = None
     output: ClassVar[str] = "dst"
     # Whether there is a kernel to build.
     device_code: ClassVar[bool] = True
@@ -322,7 +322,7 @@ class Workload(ABC):
         )
 
     def bytes_copied(self, problem: Problem, dtype: str) -> int:
-        """Bytes moved by the runtime's own copy for comparison; 0 without one.
+        """Bytes moved by the memcpy baseline for comparison; 0 without one.
 
         The copy reads and writes as many bytes as the output has, so a kernel that reads more has
         none.

@@ -58,12 +58,12 @@ class Pipeline:
     pinned: bool
     setup: StreamSetup
 
-    def rooms(self) -> tuple[int, ...]:
+    def packages(self) -> tuple[int, ...]:
         """Elements of the longest piece of each stream; () where there are no pieces."""
-        rooms = [0] * self.streams if self.pieces else []
+        packages = [0] * self.streams if self.pieces else []
         for piece in self.pieces:
-            rooms[piece.stream] = max(rooms[piece.stream], piece.end - piece.begin)
-        return tuple(rooms)
+            packages[piece.stream] = max(packages[piece.stream], piece.end - piece.begin)
+        return tuple(packages)
 
 
 class HostFedWorkload(ReducingWorkload):

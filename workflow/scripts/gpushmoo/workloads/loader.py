@@ -271,7 +271,7 @@ def _names_fault(workload: Workload) -> str | None:
         fault = _several(name, values) or _unknown(f"{name} name", values, allowed)
         if fault is not None:
             return fault
-    for name, allowed in (("persistent_axis", axes), ("ceiling", ("load", "store"))):
+    for name, allowed in (("persistent_axis", axes), ("peak", ("load", "store"))):
         value = getattr(workload, name)
         if value is not None and value not in [*allowed]:
             return _unknown(f"{name} is", [value], allowed)

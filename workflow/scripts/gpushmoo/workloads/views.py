@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Headings under which the report always places the figures of the library's views.
-CACHES = "Ceiling and caches"
+CACHES = "Measured peak and caches"
 BLOCK_SHAPE = "Block shape"
 ONE_PARAMETER = "Bandwidth over one parameter"
-# The inputs of a view besides the ceiling, and the axes with a figure for each value.
+# The inputs of a view besides the measured peak, and the axes with a figure for each value.
 NEEDS = frozenset({"cells", "device"})
 EACH = frozenset({"dtype", "size", "cache_state"})
 
@@ -48,7 +48,7 @@ class FigureData:
 
     `cells` has one row for each cell: its axes, ``variant``, ``dtype``, ``status``,
     ``bandwidth_gbs`` with the bounds of its 95 % interval ``bandwidth_low_gbs`` and
-    ``bandwidth_high_gbs``, and the other columns of the data set. `ceiling` is the device's largest
+    ``bandwidth_high_gbs``, and the other columns of the data set. `peak` is the device's largest
     bandwidth of loads and stores, `device` the table of its model, if there is one. `controls` are
     variants that compete for no place. A title should name the values of the `named` columns.
     """
@@ -58,7 +58,7 @@ class FigureData:
     controls: tuple[str, ...]
     named: tuple[str, ...]
     cells: pd.DataFrame
-    ceiling: Sequence[Any]
+    peak: Sequence[Any]
     device: pd.DataFrame | None = None
 
 
@@ -196,7 +196,7 @@ class WorkingSet(View):
         return ""
 
     def section(self) -> str:
-        """The heading of figures on ceilings and caches."""
+        """The heading of figures on measured peaks and caches."""
         return CACHES
 
     def shown(self, swept: Swept) -> bool:

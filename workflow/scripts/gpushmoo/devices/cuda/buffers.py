@@ -103,7 +103,7 @@ class CudaBuffers(Device):
             return on_host
 
     def _launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
-        kernel((8 * self.info.units,), (_THREADS,), args)
+        kernel((8 * self.info.multiprocessors,), (_THREADS,), args)
 
     def queue_comparison(self, buffer: Any, expected: Any, found: Any) -> None:
         """See `Device`."""

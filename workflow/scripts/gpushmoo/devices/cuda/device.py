@@ -58,7 +58,7 @@ class CudaProgram:
         except self._cupy.cuda.driver.CUDADriverError as err:
             raise missing_entry("kernel.cu", entry, self.parameters, self.log) from err
 
-    def resident_per_unit(self, entry: str, threads: int, shared_bytes: int) -> int:
+    def resident_blocks(self, entry: str, threads: int, shared_bytes: int) -> int:
         """The driver's occupancy: blocks of `threads` threads per multiprocessor."""
         function = self.function(entry).kernel.ptr
         return max(
@@ -237,7 +237,7 @@ class CudaDevice(CudaBuffers):
 
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """All behind one spin, except isolated ones."""
-        if any(sample.met.launch_kind == "isolated" for sample in samples):
+        if any(sample.met.timing_mode == "isolated" for sample in samples):
             return each_or_error(Sample.take, samples)
         return self.timer.time_all(samples)
 

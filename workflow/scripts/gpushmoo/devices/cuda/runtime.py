@@ -127,7 +127,7 @@ def describe(cupy: Any, index: int) -> DeviceInfo:
         kind="gpu",
         driver=version(runtime.driverGetVersion()),
         runtime=f"CUDA {version(runtime.runtimeGetVersion())}, CuPy {cupy.__version__}",
-        units=int(p["multiProcessorCount"]),
+        multiprocessors=int(p["multiProcessorCount"]),
         max_threads_per_block=int(p["maxThreadsPerBlock"]),
         max_block=(int(block[0]), int(block[1]), int(block[2])),
         max_grid=(int(grid[0]), int(grid[1]), int(grid[2])),

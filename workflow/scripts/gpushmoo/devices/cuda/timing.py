@@ -190,14 +190,14 @@ class CudaLaunch:
         Flushed or isolated launches are timed one by one. An untimed launch before several warm
         ones fills the L2 cache as they leave it.
         """
-        kind = met.launch_kind
+        kind = met.timing_mode
         before = self.enqueue if launches > 1 else _nothing
         if met.flushed:
             timed = self._graph(1) if kind == "graph" else self.enqueue
             return Steps(self._timer.flush, timed, launches, 1, kind == "isolated")
         if kind == "isolated":
             return Steps(before, self.enqueue, launches, 1, isolated=True)
-        if kind == "graph" or (kind == "back_to_back" and launches > 1):
+        if kind == "graph" or (kind == "batched" and launches > 1):
             return Steps(before, self._graph(launches), 1, launches)
         return Steps(before, self._one_by_one(launches), 1, launches)
 
@@ -228,11 +228,11 @@ class CudaLibraryCall(CudaLaunch):
     """Calls of a library, queued one by one: CuPy lets no graph capture them."""
 
     def steps(self, launches: int, met: Condition) -> Steps:
-        """Like launches, but a graph is refused and ``back_to_back`` calls share a stream."""
-        if met.launch_kind == "graph":
+        """Like launches, but a graph is refused and ``batched`` calls share a stream."""
+        if met.timing_mode == "graph":
             raise LaunchRefusedError("CuPy does not let a graph hold calls of a library.")
-        kind = "stream" if met.launch_kind == "back_to_back" else met.launch_kind
-        return super().steps(launches, met._replace(launch_kind=kind))
+        kind = "stream" if met.timing_mode == "batched" else met.timing_mode
+        return super().steps(launches, met._replace(timing_mode=kind))
 
 
 def steps_of(sample: Sample) -> Steps:

@@ -125,7 +125,7 @@ def describe(cl: Any, d: Any, index: int) -> DeviceInfo:
         kind=kind,
         driver=d.driver_version.strip(),
         runtime=f"{d.platform.name.strip()} {d.platform.version.strip()}",
-        units=int(d.max_compute_units),
+        multiprocessors=int(d.max_compute_units),
         max_threads_per_block=int(d.max_work_group_size),
         max_block=(sizes[0], sizes[1], sizes[2]),
         max_grid=(big, big, big),

@@ -22,10 +22,10 @@ export function answer(set, seen, choice, named) {
     return make("div", {}, ...name, make("p", { class: "best" }, none));
   }
   const at = (column) => part.numbers(column)[best];
-  const copy = at("over_copy");
+  const copy = at("vs_memcpy");
   const others = tied.length === 1
     ? `None of the other ${numbers.plural(ok - 1, "verified cell")} is tied with it`
-    : `${numbers.whole(tied.length)} of ${numbers.plural(ok, "verified cell")} cannot be told from the fastest`;
+    : `${numbers.whole(tied.length)} of ${numbers.plural(ok, "verified cell")} are statistically tied with the fastest`;
   const alone = filtered(choice) ? "It is the only one that is left" : "It is the only verified cell";
   const single = ok === 1 ? alone : others;
   return make(
@@ -37,7 +37,7 @@ export function answer(set, seen, choice, named) {
       "p",
       {},
       `Fastest${filtered(choice)}. 95 % interval ${numbers.significant(at("bandwidth_low_gbs"))} to ${numbers.significant(at("bandwidth_high_gbs"))} GB/s, ` +
-        `${numbers.seconds(at("median_s"))} a launch${Number.isFinite(copy) ? `, ${numbers.significant(copy, 3)} × the runtime’s own copy` : ""}. ${single}.`,
+        `${numbers.seconds(at("median_s"))} a launch${Number.isFinite(copy) ? `, ${numbers.significant(copy, 3)} × memcpy` : ""}. ${single}.`,
     ),
   );
 }

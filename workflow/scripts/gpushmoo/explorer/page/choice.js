@@ -2,7 +2,7 @@
 
 import { groupOf, sizeOf, varyingAxes } from "explorer/select.js";
 
-const PLAIN = ["kernel", "dtype", "variant", "size", "cache", "launch", "device", "x", "y"];
+const PLAIN = ["kernel", "dtype", "variant", "size", "cache", "timing", "device", "x", "y"];
 const DEFAULTS = { show: "bandwidth", scale: "linear", threads: "", only: "", near: "", cell: "", sort: "", fix: "" };
 
 /** The choice in a link's fragment; what it does not say is empty. */
@@ -53,8 +53,8 @@ export function offers(sets, choice) {
     variant: different(groups.map((g) => g.variant)),
     size: different([...ofVariant].sort(largest).map(sizeOf)),
     cache: different(ofSize.map((g) => g.cache_state)),
-    launch: different(ofState.map((g) => g.launch_kind)),
-    device: different(ofState.filter((g) => g.launch_kind === choice.launch).map((g) => g.device_name)),
+    timing: different(ofState.map((g) => g.timing_mode)),
+    device: different(ofState.filter((g) => g.timing_mode === choice.timing).map((g) => g.device_name)),
   };
 }
 
@@ -71,7 +71,7 @@ function firstGroup(sets) {
 /** The choice with every name that nothing has replaced by one that there is. */
 export function settled(sets, asked) {
   const choice = { ...asked, ...(asked.kernel ? {} : firstGroup(sets)) };
-  for (const name of ["kernel", "dtype", "variant", "size", "cache", "launch", "device"]) {
+  for (const name of ["kernel", "dtype", "variant", "size", "cache", "timing", "device"]) {
     choice[name] = valid(choice[name], offers(sets, choice)[name]);
   }
   return choice;

@@ -5,7 +5,7 @@ import { make } from "explorer/dom.js";
 import { QUANTITIES, known } from "explorer/quantities.js";
 import { meaning } from "explorer/statuses.js";
 
-const LABELS = { kernel: "Kernel", dtype: "Type", variant: "Variant", size: "Size", cache: "Cache", launch: "Launches", device: "Device" };
+const LABELS = { kernel: "Kernel", dtype: "Type", variant: "Variant", size: "Size", cache: "Cache", timing: "Timing mode", device: "Device" };
 const NEAR = "2";
 
 function field(id, label, control) {
@@ -26,9 +26,9 @@ const plain = (values) => values.map((v) => [String(v), String(v)]);
 function groupFields(sets, choice, update) {
   const offered = offers(sets, choice);
   return Object.entries(LABELS)
-    .filter(([name]) => !["launch", "device"].includes(name) || offered[name].length > 1)
+    .filter(([name]) => !["timing", "device"].includes(name) || offered[name].length > 1)
     .map(([name, label]) => {
-      const named = offered[name].map((v) => [v, name === "size" ? v.replace("x", " × ") : v.replaceAll("_", name === "launch" ? " " : "_")]);
+      const named = offered[name].map((v) => [v, name === "size" ? v.replace("x", " × ") : v]);
       return select(name, label, choice[name], named, (value) => update({ [name]: value }));
     });
 }

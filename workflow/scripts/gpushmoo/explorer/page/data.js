@@ -3,7 +3,7 @@
 import { Block, inflated } from "explorer/columns.js";
 
 const NEEDED = [
-  "bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "own_low_s", "own_high_s", "over_copy", "#model_error",
+  "bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "own_low_s", "own_high_s", "vs_memcpy", "#model_error",
   "#order", "threads_per_block", "registers", "within_half_width",
 ];
 

@@ -33,7 +33,7 @@ function figures(seen, row) {
   const at = (name) => part.numbers(name)[row];
   const count = (name) => numbers.whole(at(name));
   const repeats = part.block.list("repeat_medians_s", row);
-  const copies = part.block.list("repeat_copy_gbs", row);
+  const copies = part.block.list("repeat_memcpy_gbs", row);
   const best = seen.best === null ? NaN : part.numbers("bandwidth_gbs")[seen.best];
   return [
     ["Bandwidth", numbers.gbs(at("bandwidth_gbs"))],
@@ -49,8 +49,8 @@ function figures(seen, row) {
     ["Spread between repeats", numbers.percent(at("between_spread"))],
     ["Repeats", repeats.map(numbers.seconds).join(", ") || numbers.MISSING],
     ["Launches a sample", count("launches_per_sample")],
-    ["Over the runtime’s copy", Number.isFinite(at("over_copy")) ? `${numbers.significant(at("over_copy"))} ×` : numbers.MISSING],
-    ["The copy", numbers.gbs(at("copy_gbs"))],
+    ["Over memcpy", Number.isFinite(at("vs_memcpy")) ? `${numbers.significant(at("vs_memcpy"))} ×` : numbers.MISSING],
+    ["The copy", numbers.gbs(at("memcpy_gbs"))],
     ["The copy in each repeat", copies.map(numbers.gbs).join(", ") || numbers.MISSING],
     ["Read", numbers.bytes(at("bytes_read"))],
     ["Written", numbers.bytes(at("bytes_written"))],
@@ -58,8 +58,8 @@ function figures(seen, row) {
     ["Threads in a block", count("threads_per_block")],
     ["Blocks", count("blocks")],
     ["Tiles", count("tiles")],
-    ["Multiprocessors", count("units")],
-    ["Blocks held by each", count("resident_per_unit")],
+    ["Multiprocessors", count("multiprocessors")],
+    ["Blocks held by each", count("resident_blocks")],
     ["Registers of a thread", count("registers")],
     ["Words verified", count("verified_words")],
     ["Words wrong", count("wrong_words")],

@@ -33,7 +33,7 @@ export const QUANTITIES = {
   copy: {
     label: "Over the runtime’s own copy",
     unit: "×",
-    of: (seen) => seen.part.numbers("over_copy"),
+    of: (seen) => seen.part.numbers("vs_memcpy"),
     text: (v) => `${numbers.significant(v)} ×`,
     bare: (v) => numbers.significant(v, 3),
   },

@@ -1,4 +1,4 @@
-// A group's best over runs in the order of time, the runtime's own copy below it. Drawn by uPlot.
+// A group's best over runs in the order of time, the memcpy baseline below it. Drawn by uPlot.
 
 import { themed } from "explorer/colours.js";
 import { make } from "explorer/dom.js";

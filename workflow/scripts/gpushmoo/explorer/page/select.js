@@ -13,7 +13,7 @@ export function groupOf(part, choice) {
       g.variant === choice.variant &&
       sizeOf(g) === choice.size &&
       g.cache_state === choice.cache &&
-      g.launch_kind === choice.launch,
+      g.timing_mode === choice.timing,
   );
   return named.find((g) => g.device_name === choice.device) ?? named[0] ?? null;
 }
@@ -45,7 +45,7 @@ function fastestOf(part, rows) {
 }
 
 /**
- * The cells that cannot be told from the fastest, which stands first: the rule of analysis/best.py.
+ * The cells that are statistically tied with the fastest, which stands first: the rule of analysis/best.py.
  * `rows` are those that compete; only verified ones can win.
  */
 export function tiedBest(part, rows) {

@@ -7,7 +7,7 @@ export const PAGE_ROWS = 50;
 // Figures that a spreadsheet is given, with their names in the data set.
 const EXPORTED = [
   "bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs", "median_s", "median_low_s", "median_high_s",
-  "own_low_s", "own_high_s", "over_copy", "threads_per_block", "registers", "#predicted_gbs",
+  "own_low_s", "own_high_s", "vs_memcpy", "threads_per_block", "registers", "#predicted_gbs",
 ];
 
 /** Columns of the table: name, heading, number to sort by, text. */
@@ -30,7 +30,7 @@ export function columnsOf(seen) {
     { name: "status", label: "status", value: (row) => part.status(row), text: (row) => part.status(row) },
     figure("threads_per_block", "threads in block", numbers.whole),
     figure("registers", "registers", numbers.whole),
-    figure("over_copy", "of the copy", (v) => (Number.isFinite(v) ? `${numbers.significant(v, 3)} ×` : numbers.MISSING)),
+    figure("vs_memcpy", "of the copy", (v) => (Number.isFinite(v) ? `${numbers.significant(v, 3)} ×` : numbers.MISSING)),
     figure("#predicted_gbs", "model GB/s", (v) => numbers.significant(v)),
   ];
   const always = new Set([...part.axes, "bandwidth_gbs", "tied", "status"]);
@@ -81,7 +81,7 @@ export function drawTable(table, { seen, columns, rows, sort, page, current, onS
 /** All rows, not only the page's, as CSV with the names of the data set. */
 export function asCsv(seen, rows) {
   const { part } = seen;
-  const group = { kernel: part.kernel, dtype: part.dtype, variant: seen.group.variant, height: seen.group.height, width: seen.group.width, cache_state: seen.group.cache_state, launch_kind: seen.group.launch_kind, device_name: seen.group.device_name };
+  const group = { kernel: part.kernel, dtype: part.dtype, variant: seen.group.variant, height: seen.group.height, width: seen.group.width, cache_state: seen.group.cache_state, timing_mode: seen.group.timing_mode, device_name: seen.group.device_name };
   const head = [...Object.keys(group), ...part.axes, "status", "tied", ...EXPORTED.map((n) => n.replace("#", ""))];
   const number = (name, row) => {
     const value = part.numbers(name)[row];

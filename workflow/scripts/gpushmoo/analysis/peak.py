@@ -20,7 +20,7 @@ from .fastest import BYTES_TOUCHED, axes_of, fastest, params_text
 # The columns of a dataset that this module reads, besides the axes.
 COLUMNS = frozenset(
     {
-        *("kernel", "dtype", "variant", "cell_key", "cache_state", "launch_kind", "device_name"),
+        *("kernel", "dtype", "variant", "cell_key", "cache_state", "timing_mode", "device_name"),
         "status",
         *("bytes_read", "bytes_written", "working_set_over_cache"),
         *("bandwidth_gbs", "bandwidth_low_gbs", "bandwidth_high_gbs"),
@@ -30,7 +30,7 @@ _KIND = f"{DERIVED}kind"
 
 
 @dataclass(frozen=True)
-class CeilingRow:
+class PeakRow:
     """The fastest verified cell that only loads or only stores so many bytes.
 
     `kind` is ``load`` or ``store``; bandwidths are in GB/s, `working_set_over_cache` is a multiple
@@ -39,7 +39,7 @@ class CeilingRow:
 
     device_name: str
     cache_state: str
-    launch_kind: str
+    timing_mode: str
     kind: str
     bytes_touched: int
     working_set_over_cache: float | None
@@ -53,42 +53,43 @@ class CeilingRow:
 
 
 @dataclass(frozen=True)
-class CeilingShare:
-    """A cell's share of its ceiling as a reader sees it.
+class PeakShare:
+    """A cell's share of its measured peak as a reader sees it.
 
-    `share` is at most 1. It is 1 where the cell cannot be told from its ceiling, and None where the
-    cell is surely faster: what was loaded and stored at one time has no bound in their sum.
+    `share` is at most 1. It is 1 where the cell is statistically tied with its measured peak,
+    and None where the cell is surely faster: what was loaded and stored at one time has no bound
+    in their sum.
     """
 
     share: float | None
 
     @property
     def text(self) -> str:
-        """``97 %``, or a dash where the ceiling is no bound."""
+        """``97 %``, or a dash where the measured peak is no bound."""
         return "—" if self.share is None else percent(self.share)
 
     @property
     def words(self) -> str:
-        """``97 % of the ceiling``, to go on after a bandwidth."""
+        """``97 % of the measured peak``, to go on after a bandwidth."""
         if self.share is None:
-            return "above the ceiling, which is no bound there"
-        return f"{self.text} of the ceiling"
+            return "above the measured peak, which is no bound there"
+        return f"{self.text} of the measured peak"
 
 
-def ceiling_rows(cells: pd.DataFrame, kinds: Mapping[str, str]) -> list[CeilingRow]:
-    """The ceilings that `cells` show; `kinds` maps a kernel to ``load`` or ``store``.
+def peak_rows(cells: pd.DataFrame, kinds: Mapping[str, str]) -> list[PeakRow]:
+    """The measured peaks that `cells` show; `kinds` maps a kernel to ``load`` or ``store``.
 
-    One row for each device, cache state, kind of launch, kind and number of bytes touched, sorted
+    One row for each device, cache state, timing mode, kind and number of bytes touched, sorted
     by these: the best over dtype, variant and all launch parameters.
     """
     axes = {kernel: axes_of(cells[cells["kernel"] == kernel]) for kernel in kinds}
     of_kinds = cells[cells["kernel"].isin(list(kinds))]
     of_kinds = of_kinds.assign(**{_KIND: of_kinds["kernel"].map(dict(kinds))})
-    best = fastest(of_kinds, ["device_name", "cache_state", "launch_kind", _KIND, BYTES_TOUCHED])
+    best = fastest(of_kinds, ["device_name", "cache_state", "timing_mode", _KIND, BYTES_TOUCHED])
     return [_row(cell, axes[cell["kernel"]]) for cell in best.to_dict("records")]
 
 
-def _row(cell: Mapping[str, Any], axes: Sequence[str]) -> CeilingRow:
+def _row(cell: Mapping[str, Any], axes: Sequence[str]) -> PeakRow:
     share = cell["working_set_over_cache"]
     own = {
         "kind": cell[_KIND],
@@ -96,13 +97,11 @@ def _row(cell: Mapping[str, Any], axes: Sequence[str]) -> CeilingRow:
         "working_set_over_cache": None if pd.isna(share) else float(share),
         "params": params_text(cell, axes),
     }
-    return CeilingRow(
-        **own, **{f.name: cell[f.name] for f in fields(CeilingRow) if f.name not in own}
-    )
+    return PeakRow(**own, **{f.name: cell[f.name] for f in fields(PeakRow) if f.name not in own})
 
 
-def ceiling_gbs(
-    rows: Sequence[CeilingRow],
+def peak_gbs(
+    rows: Sequence[PeakRow],
     device_name: str,
     met: Condition,
     bytes_read: int,
@@ -120,7 +119,7 @@ def ceiling_gbs(
         if share == 0:
             continue
         place = (device_name, *met, kind)
-        usable = [r for r in rows if place == (r.device_name, r.cache_state, r.launch_kind, r.kind)]
+        usable = [r for r in rows if place == (r.device_name, r.cache_state, r.timing_mode, r.kind)]
         if not usable:
             return None
         nearest = min(usable, key=lambda r: abs(math.log(r.bytes_touched / total)))
@@ -128,52 +127,52 @@ def ceiling_gbs(
     return total / inverse_gbs if inverse_gbs else None
 
 
-def cell_ceiling_gbs(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> float | None:
-    """The ceiling of a row of the dataset in GB/s."""
-    return ceiling_gbs(
+def cell_peak_gbs(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> float | None:
+    """The measured peak of a row of the dataset in GB/s."""
+    return peak_gbs(
         rows,
         cell["device_name"],
-        Condition(cell["cache_state"], cell["launch_kind"]),
+        Condition(cell["cache_state"], cell["timing_mode"]),
         int(cell["bytes_read"]),
         int(cell["bytes_written"]),
     )
 
 
-def share_of_ceiling(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> float | None:
-    """Bandwidth of a verified row of the dataset over its ceiling; None where there is none.
+def share_of_peak(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> float | None:
+    """Bandwidth of a verified row of the dataset over its measured peak; None where there is none.
 
     The plain quotient, for tables of data; what is printed is that of `told_share`.
     """
-    ceiling = cell_ceiling_gbs(rows, cell)
-    return None if ceiling is None else float(cell["bandwidth_gbs"]) / ceiling
+    peak = cell_peak_gbs(rows, cell)
+    return None if peak is None else float(cell["bandwidth_gbs"]) / peak
 
 
-def told_share(rows: Sequence[CeilingRow], cell: Mapping[str, Any]) -> CeilingShare | None:
-    """The share that may be printed of a verified row of the dataset; None without a ceiling.
+def told_share(rows: Sequence[PeakRow], cell: Mapping[str, Any]) -> PeakShare | None:
+    """The share that may be printed of a verified row of the dataset; None without a measured peak.
 
-    A ceiling is itself measured. It lies below the cell for sure where the lower end of the cell's
-    interval is above what loads and stores allow at the upper ends of theirs.
+    A measured peak has an interval, too. The cell is surely faster where the lower end of
+    its interval is above what loads and stores allow at the upper ends of theirs.
     """
-    share = share_of_ceiling(rows, cell)
+    share = share_of_peak(rows, cell)
     if share is None or share <= 1:
-        return None if share is None else CeilingShare(share)
+        return None if share is None else PeakShare(share)
     at_most = [replace(row, bandwidth_gbs=row.bandwidth_high_gbs) for row in rows]
-    highest = cell_ceiling_gbs(at_most, cell)
+    highest = cell_peak_gbs(at_most, cell)
     surely = highest is not None and cell["bandwidth_low_gbs"] > highest
-    return CeilingShare(None if surely else 1.0)
+    return PeakShare(None if surely else 1.0)
 
 
-def measure_ceiling(dataset: Path, kinds: Mapping[str, str], out: Path) -> None:
-    """Write to `out` the ceilings that the data set shows; `kinds` as in `ceiling_rows`."""
+def measure_peak(dataset: Path, kinds: Mapping[str, str], out: Path) -> None:
+    """Write to `out` the measured peaks that the data set shows; `kinds` as in `peak_rows`."""
     cells = read_cells(dataset, {"kernel": list(kinds), "status": "ok"}, COLUMNS)
-    write_ceiling(ceiling_rows(cells, kinds), out)
+    write_peak(peak_rows(cells, kinds), out)
 
 
-def write_ceiling(rows: Sequence[CeilingRow], path: Path) -> None:
-    """Write the rows as ``{"ceiling": [...]}``; none where the run has no such kernels."""
-    write_json(path, {"ceiling": [asdict(row) for row in rows]})
+def write_peak(rows: Sequence[PeakRow], path: Path) -> None:
+    """Write the rows as ``{"measured peak": [...]}``; none where the run has no such kernels."""
+    write_json(path, {"peak": [asdict(row) for row in rows]})
 
 
-def read_ceiling(path: Path) -> list[CeilingRow]:
-    """What `write_ceiling` wrote. Raises DamagedFileError naming the file."""
-    return [CeilingRow(**row) for row in read_json(path)["ceiling"]]
+def read_peak(path: Path) -> list[PeakRow]:
+    """What `write_peak` wrote. Raises DamagedFileError naming the file."""
+    return [PeakRow(**row) for row in read_json(path)["peak"]]

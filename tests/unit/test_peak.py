@@ -1,4 +1,4 @@
-"""The ceiling: the best load and store, and what a cell that does both can reach."""
+"""The measured peak: the best load and store, and what a cell that does both can reach."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 from cells import cell
 from gpushmoo.analysis.best import best_table
-from gpushmoo.analysis.ceiling import (
-    CeilingRow,
-    ceiling_gbs,
-    ceiling_rows,
-    read_ceiling,
-    share_of_ceiling,
+from gpushmoo.analysis.peak import (
+    PeakRow,
+    peak_gbs,
+    peak_rows,
+    read_peak,
+    share_of_peak,
     told_share,
-    write_ceiling,
+    write_peak,
 )
 from gpushmoo.core.space import USUAL, Condition
 from hypothesis import given
@@ -28,10 +28,10 @@ FLUSHED = Condition("flushed")
 KINDS = {"global_load": "load", "global_store": "store"}
 
 
-def row(kind: str, size: int, bandwidth: float, state: str = "warm") -> CeilingRow:
+def row(kind: str, size: int, bandwidth: float, state: str = "warm") -> PeakRow:
     low, high = 0.99 * bandwidth, 1.01 * bandwidth
     what = (f"peak_{kind}", "float", "v", "x=1")
-    return CeilingRow("GPU", state, USUAL[1], kind, size, None, bandwidth, low, high, *what)
+    return PeakRow("GPU", state, USUAL[1], kind, size, None, bandwidth, low, high, *what)
 
 
 ROWS = [
@@ -48,34 +48,34 @@ ROWS = [
 
 def test_times_of_reading_and_writing_add_up() -> None:
     # 8 MiB at 6000 and 8 MiB at 3000 GB/s: 2 / (1/6000 + 1/3000).
-    assert ceiling_gbs(ROWS, "GPU", USUAL, 8 * MIB, 8 * MIB) == pytest.approx(4000.0)
+    assert peak_gbs(ROWS, "GPU", USUAL, 8 * MIB, 8 * MIB) == pytest.approx(4000.0)
     # Three quarters read: 4 / (3/6000 + 1/3000).
-    assert ceiling_gbs(ROWS, "GPU", USUAL, 12 * MIB, 4 * MIB) == pytest.approx(4800.0)
+    assert peak_gbs(ROWS, "GPU", USUAL, 12 * MIB, 4 * MIB) == pytest.approx(4800.0)
 
 
 def test_a_cell_that_only_reads_needs_only_the_load() -> None:
     loads = [r for r in ROWS if r.kind == "load"]
-    assert ceiling_gbs(loads, "GPU", USUAL, 16 * MIB, 0) == 6000.0
-    assert ceiling_gbs(loads, "GPU", USUAL, 8 * MIB, 8 * MIB) is None
-    assert ceiling_gbs(ROWS, "GPU", FLUSHED, 8 * MIB, 8 * MIB) is None
-    assert ceiling_gbs(ROWS, "GPU", FLUSHED, 8 * MIB, 0) == 1000.0
-    assert ceiling_gbs(ROWS, "another", USUAL, 8 * MIB, 8 * MIB) is None
-    assert ceiling_gbs([], "GPU", USUAL, 8 * MIB, 8 * MIB) is None
-    assert ceiling_gbs(ROWS, "GPU", USUAL, 0, 0) is None
+    assert peak_gbs(loads, "GPU", USUAL, 16 * MIB, 0) == 6000.0
+    assert peak_gbs(loads, "GPU", USUAL, 8 * MIB, 8 * MIB) is None
+    assert peak_gbs(ROWS, "GPU", FLUSHED, 8 * MIB, 8 * MIB) is None
+    assert peak_gbs(ROWS, "GPU", FLUSHED, 8 * MIB, 0) == 1000.0
+    assert peak_gbs(ROWS, "another", USUAL, 8 * MIB, 8 * MIB) is None
+    assert peak_gbs([], "GPU", USUAL, 8 * MIB, 8 * MIB) is None
+    assert peak_gbs(ROWS, "GPU", USUAL, 0, 0) is None
 
 
 @pytest.mark.parametrize(("touched", "expected"), [(1, 6000.0), (127, 6000.0), (129, 4000.0)])
 def test_the_nearest_working_set_counts_by_its_logarithm(touched: int, expected: float) -> None:
     # Between 16 and 1024 MiB the middle is 128 MiB.
-    assert ceiling_gbs(ROWS, "GPU", USUAL, touched * MIB, 0) == expected
+    assert peak_gbs(ROWS, "GPU", USUAL, touched * MIB, 0) == expected
 
 
 @given(read=st.integers(0, 2**40), written=st.integers(0, 2**40), scale=st.floats(0.1, 10.0))
-def test_the_ceiling_lies_between_both_rates_and_scales_with_them(
+def test_the_peak_lies_between_both_rates_and_scales_with_them(
     read: int, written: int, scale: float
 ) -> None:
     rows = [row("load", MIB, 5000.0 * scale), row("store", MIB, 2000.0 * scale)]
-    found = ceiling_gbs(rows, "GPU", USUAL, read, written)
+    found = peak_gbs(rows, "GPU", USUAL, read, written)
     if read + written == 0:
         assert found is None
         return
@@ -95,27 +95,27 @@ def measured(gbs: float, half: float = 0.0, read: int = 8 * MIB, written: int = 
     [
         (2000.0, 0.01, 0.5, "50 %"),
         (4000.0, 0.0, 1.0, "100 %"),
-        # The ceiling of 4000 GB/s is known to 1 %: it may be 4040.
+        # The measured peak of 4000 GB/s is known to 1 %: it may be 4040.
         (4030.0, 0.0, 1.0, "100 %"),
         (4100.0, 0.02, 1.0, "100 %"),
         (4100.0, 0.01, None, "—"),
         (8000.0, 0.1, None, "—"),
     ],
 )
-def test_a_share_is_told_as_far_as_the_ceiling_is_a_bound(
+def test_a_share_is_told_as_far_as_the_peak_is_a_bound(
     gbs: float, half: float, share: float | None, text: str
 ) -> None:
     told = told_share(ROWS, measured(gbs, half))
     assert told is not None
     assert told.share == (None if share is None else pytest.approx(share))
     assert told.text == text
-    bound = "above the ceiling, which is no bound there"
-    assert told.words == (bound if share is None else f"{text} of the ceiling")
+    bound = "above the measured peak, which is no bound there"
+    assert told.words == (bound if share is None else f"{text} of the measured peak")
     # The data keep what was found.
-    assert share_of_ceiling(ROWS, measured(gbs, half)) == pytest.approx(gbs / 4000.0)
+    assert share_of_peak(ROWS, measured(gbs, half)) == pytest.approx(gbs / 4000.0)
 
 
-def test_without_a_ceiling_no_share_is_told() -> None:
+def test_without_a_peak_no_share_is_told() -> None:
     assert told_share([], measured(1.0)) is None
     assert told_share(ROWS, measured(1.0, read=0, written=0)) is None
 
@@ -143,7 +143,7 @@ CELLS = pd.DataFrame(
 
 
 def test_rows_are_the_best_over_dtypes_variants_and_launches() -> None:
-    rows = ceiling_rows(CELLS, KINDS)
+    rows = peak_rows(CELLS, KINDS)
     # 4, 8 and 16 MiB: the middle one is touched by either dtype.
     keys = [(r.cache_state, r.kind, r.bytes_touched // MIB) for r in rows]
     assert keys == [
@@ -160,32 +160,32 @@ def test_rows_are_the_best_over_dtypes_variants_and_launches() -> None:
         assert r.working_set_over_cache is None
 
 
-def test_cells_that_are_not_verified_are_no_ceiling() -> None:
+def test_cells_that_are_not_verified_are_no_peak() -> None:
     changed, fast = CELLS.copy(), CELLS["kernel"] == "global_load"
     top = changed.loc[fast, "bandwidth_gbs"].idxmax()
     changed.loc[top, "status"] = "wrong_result"
     before, after = (
-        max(r.bandwidth_gbs for r in ceiling_rows(c, KINDS) if r.kind == "load")
+        max(r.bandwidth_gbs for r in peak_rows(c, KINDS) if r.kind == "load")
         for c in (CELLS, changed)
     )
     assert after < before
     changed.loc[fast, "status"] = "timeout"
-    assert {r.kind for r in ceiling_rows(changed, KINDS)} == {"store"}
+    assert {r.kind for r in peak_rows(changed, KINDS)} == {"store"}
 
 
 def test_what_is_written_is_read_again_also_of_a_run_without_such_kernels(tmp_path: Path) -> None:
-    assert ceiling_rows(CELLS, {}) == ceiling_rows(CELLS, {"absent": "load"}) == []
-    for rows in ([], ceiling_rows(CELLS, KINDS)):
-        write_ceiling(rows, tmp_path / "deep" / "ceiling.json")
-        assert read_ceiling(tmp_path / "deep" / "ceiling.json") == rows
+    assert peak_rows(CELLS, {}) == peak_rows(CELLS, {"absent": "load"}) == []
+    for rows in ([], peak_rows(CELLS, KINDS)):
+        write_peak(rows, tmp_path / "deep" / "peak.json")
+        assert read_peak(tmp_path / "deep" / "peak.json") == rows
 
 
 def test_the_best_table_has_the_share_of_each_cell() -> None:
-    rows, by_key = ceiling_rows(CELLS, KINDS), CELLS.set_index("cell_key")
+    rows, by_key = peak_rows(CELLS, KINDS), CELLS.set_index("cell_key")
     best = best_table(CELLS, rows).to_pandas()
     for _, b in best.iterrows():
-        expected = share_of_ceiling(rows, by_key.loc[b["cell_key"]])
-        assert b["share_of_ceiling"] == pytest.approx(expected)
-    assert best_table(CELLS).to_pandas()["share_of_ceiling"].isna().all()
+        expected = share_of_peak(rows, by_key.loc[b["cell_key"]])
+        assert b["share_of_peak"] == pytest.approx(expected)
+    assert best_table(CELLS).to_pandas()["share_of_peak"].isna().all()
     fed = best_table(CELLS, rows, host_fed=["global_copy"]).to_pandas()
-    assert (fed["share_of_ceiling"].isna() == (fed["kernel"] == "global_copy")).all()
+    assert (fed["share_of_peak"].isna() == (fed["kernel"] == "global_copy")).all()

@@ -1,4 +1,4 @@
-"""Kinds of launch: which cells they make, how they are taken, and that they never compete."""
+"""Timing modes: which cells they make, how they are taken, and that they never compete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpushmoo import ConfigError, sweep
 from gpushmoo.analysis.best import Advice, advice, best_table
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.core.schema import Status
-from gpushmoo.core.space import LAUNCH_KINDS, USUAL, Cell, Condition, Problem
+from gpushmoo.core.space import TIMING_MODES, USUAL, Cell, Condition, Problem
 from gpushmoo.devices.cuda.timing import CudaLaunch, CudaLibraryCall, EventTimer
 from gpushmoo.devices.select import DeviceChoice
 from gpushmoo.measuring.rounds import (
@@ -31,7 +31,7 @@ from test_advice import group
 ISOLATED = Condition("warm", "isolated")
 AXES = {"block_x": [8, 16], "block_y": [4]}
 COPY = {"sizes": [64], "dtypes": ["float"], "variants": ["element"], "axes": AXES}
-TWO = ("back_to_back", "isolated")
+TWO = ("batched", "isolated")
 
 
 def written(path: Path, **other: Any) -> Path:
@@ -46,19 +46,19 @@ def test_the_usual_kind_keeps_the_keys_from_before_there_were_others() -> None:
     params = (("block_x", 32), ("block_y", 8))
     what = "copy2d_coalesced", "float", "element", Problem(1024, 1024), params, "warm"
     assert Cell(*what).key == "52bdede9e99751fc"
-    assert len({Cell(*what, kind).key for kind in LAUNCH_KINDS}) == len(LAUNCH_KINDS)
-    assert len({Cell(*what, kind).group for kind in LAUNCH_KINDS}) == len(LAUNCH_KINDS)
+    assert len({Cell(*what, kind).key for kind in TIMING_MODES}) == len(TIMING_MODES)
+    assert len({Cell(*what, kind).group for kind in TIMING_MODES}) == len(TIMING_MODES)
 
 
 def test_jobs_are_told_of_kinds_only_where_there_are_others(raw_config: dict[str, Any]) -> None:
     told = []
-    for launch in ({}, {"launch": ["back_to_back"]}, {"launch": [*TWO]}):
+    for launch in ({}, {"timing_modes": ["batched"]}, {"timing_modes": [*TWO]}):
         raw_config["kernels"] = {"copy2d_coalesced": {**COPY, **launch}}
         config = load_config(raw_config, ROOT)
         [one] = config.sweeps.values()
         told.append(sweep_params(one, "float", "opencl", measure=config.measure))
     assert told[0] == told[1]
-    assert told[2] == {**told[0], "launch_kinds": [*TWO]}
+    assert told[2] == {**told[0], "timing_modes": [*TWO]}
 
 
 @pytest.mark.parametrize(
@@ -68,17 +68,17 @@ def test_jobs_are_told_of_kinds_only_where_there_are_others(raw_config: dict[str
             "copy2d_coalesced",
             ["alone"],
             "auto",
-            "launch.0' is 'alone'; allowed are back_to_back, isolated",
+            "timing_modes.0' is 'alone'; allowed are batched, isolated",
         ),
-        ("copy2d_coalesced", [], "auto", "launch' is empty"),
-        ("copy2d_coalesced", ["isolated", "graph"], "opencl", "opencl has no launches of the kind"),
-        ("dot_host", ["isolated"], "auto", "must be [back_to_back] of a kernel that the host"),
+        ("copy2d_coalesced", [], "auto", "timing_modes' is empty"),
+        ("copy2d_coalesced", ["isolated", "graph"], "opencl", "opencl has no timing mode"),
+        ("dot_host", ["isolated"], "auto", "must be [batched] of a kernel that the host"),
     ],
 )
 def test_a_mistaken_kind_is_refused_in_one_sentence(
     raw_config: dict[str, Any], kernel: str, launch: list[str], backend: str, words: str
 ) -> None:
-    raw_config |= {"kernels": {kernel: {"launch": launch}}, "backend": backend}
+    raw_config |= {"kernels": {kernel: {"timing_modes": launch}}, "backend": backend}
     with pytest.raises(ConfigError) as caught:
         load_config(raw_config, ROOT)
     assert words in str(caught.value)
@@ -89,13 +89,13 @@ def test_figures_show_one_kind_and_their_titles_say_which_of_several(
     raw_config: dict[str, Any],
 ) -> None:
     names = []
-    for launch in (["back_to_back"], [*reversed(TWO)], ["isolated"]):
-        raw_config["kernels"] = {"copy2d_coalesced": {**COPY, "launch": launch}}
+    for launch in (["batched"], [*reversed(TWO)], ["isolated"]):
+        raw_config["kernels"] = {"copy2d_coalesced": {**COPY, "timing_modes": launch}}
         flow = Flow(raw_config, ask_device=False)
         [figure] = flow.figures
         told = flow.figure_params(type("Wildcards", (), {"figure": figure.name}))
-        assert told["named"] == (["launch_kind"] if len(launch) > 1 else [])
-        assert told["where"]["launch_kind"] == next(k for k in LAUNCH_KINDS if k in launch)
+        assert told["named"] == (["timing_mode"] if len(launch) > 1 else [])
+        assert told["where"]["timing_mode"] == next(k for k in TIMING_MODES if k in launch)
         names.append(figure.name)
     assert names[0] == names[1]
     assert names[2] == f"{names[0]}-isolated"
@@ -105,16 +105,16 @@ def test_figures_show_one_kind_and_their_titles_say_which_of_several(
 
 
 def test_isolated_launches_are_sampled_apart_with_a_copy_of_their_own() -> None:
-    cells = make_cells(cache_states=("warm", "flushed"), launch_kinds=TWO)
+    cells = make_cells(cache_states=("warm", "flushed"), timing_modes=TWO)
     device = FakeDevice(launch_s=4e-6)
     outcome = measure_cells(device, cells)
     assert {r.status for r in outcome.runs} == {Status.OK}
-    launches = {"back_to_back": 16, "isolated": MAX_ISOLATED}
+    launches = {"batched": 16, "isolated": MAX_ISOLATED}
     for run in outcome.runs:
         few = run.cell.cache_state == "flushed"
-        assert run.launches == (4 if few else launches[run.cell.launch_kind])
+        assert run.launches == (4 if few else launches[run.cell.timing_mode])
     # One that is timed to admit it, one to warm up and six that count.
-    alone = [c for c in cells if c.launch_kind == "isolated"]
+    alone = [c for c in cells if c.timing_mode == "isolated"]
     assert sum(e[0] == "isolated" for e in device.log) == 8 * len(alone)
     assert {e[1] for e in device.log if e[0] == "isolated"} == {cell_tag(c) for c in alone}
     met = {
@@ -181,7 +181,7 @@ def timed(launches: int, met: Condition, bound: type[CudaLaunch] = CudaLaunch) -
     subject = bound(timer, lambda: log.append("launch"))
     subject.sample(launches, met)
     log.clear()
-    between = 1 if met.flushed or met.launch_kind == "isolated" else launches
+    between = 1 if met.flushed or met.timing_mode == "isolated" else launches
     assert subject.sample(launches, met) == pytest.approx(1e-3 / between)
     return log
 
@@ -233,15 +233,15 @@ def test_an_isolated_sweep_on_this_machine_is_verified_and_never_competes(
     place = {"backend": opencl_choice.backend, "runtime": opencl_choice.runtime}
     few = {"min_samples": 6, "max_samples": 6, "warmup": 0, "progress": False}
     kernel = ROOT / "kernels/copy2d_coalesced"
-    found = sweep(kernel, **COPY, launch=[*TWO], **few, **place)
+    found = sweep(kernel, **COPY, timing_modes=[*TWO], **few, **place)
     assert found.statuses == {"ok": 4}
     assert (found.cells["verified_words"] == 64 * 64).all()
     assert (found.cells["wrong_words"] == 0).all()
-    counts = found.best().drop_duplicates("launch_kind").set_index("launch_kind")["candidates"]
+    counts = found.best().drop_duplicates("timing_mode").set_index("timing_mode")["candidates"]
     assert counts.to_dict() == dict.fromkeys(TWO, 2)
-    assert found.cells.groupby("launch_kind")["copy_gbs"].nunique().tolist() == [1, 1]
-    with pytest.raises(ConfigError, match="opencl has no launches of the kind 'stream'; it has: b"):
-        sweep(kernel, **COPY, launch="stream", **few, **place)
+    assert found.cells.groupby("timing_mode")["memcpy_gbs"].nunique().tolist() == [1, 1]
+    with pytest.raises(ConfigError, match="opencl has no timing mode 'stream'; it has: b"):
+        sweep(kernel, **COPY, timing_modes="stream", **few, **place)
 
 
 # The report
@@ -251,7 +251,7 @@ def several() -> tuple[pd.DataFrame, list[Advice]]:
     """Cells of which another block is the fastest when isolated."""
     times = {(32, 8): 1.0, (16, 16): 1.2, (64, 4): 1.1}
     alone = {(32, 8): 1.5, (16, 16): 1.3, (64, 4): 1.4}
-    cells = pd.concat([group(times), group(alone, launch_kind="isolated")], ignore_index=True)
+    cells = pd.concat([group(times), group(alone, timing_mode="isolated")], ignore_index=True)
     return cells, advice(cells, best_table(cells).to_pandas())
 
 
@@ -259,7 +259,7 @@ def test_each_kind_has_its_launch_and_is_named_where_there_are_several() -> None
     cells, told = several()
     page = first_page(told, cells, {"k": {"title": "K"}}, False)
     assert [(k["name"], [r["use"] for r in k["rows"]]) for k in page["kernels"]] == [
-        ("k, back to back", ["32 × 8"]),
+        ("k, batched", ["32 × 8"]),
         ("k, isolated", ["16 × 16"]),
     ]
     usual = of_one_kind(cells)
@@ -275,10 +275,10 @@ def test_each_kind_has_its_launch_and_is_named_where_there_are_several() -> None
 def test_the_launch_that_loses_in_another_kind_is_a_finding() -> None:
     cells, told = several()
     [first] = of_first_kind(told)
-    assert first.group["launch_kind"] == "back_to_back"
+    assert first.group["timing_mode"] == "batched"
     [finding] = kind_findings(told, cells)
     assert finding.worth == pytest.approx(1.5 / 1.3 - 1)
-    assert "32 × 8 is best back to back and 15 % slower than 16 × 16 isolated" in finding.sentence
+    assert "32 × 8 is best batched and 15 % slower than 16 × 16 isolated" in finding.sentence
     assert kind_findings([first], cells) == []
     # What cannot be told apart is no finding.
     wide = cells.assign(own_low_s=0.5 * cells["median_s"])

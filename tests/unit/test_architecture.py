@@ -1,4 +1,4 @@
-"""The house as its sources show it: imports, names and lengths; what no code of it may ever do."""
+"""The architecture as the sources show it: imports, names, lengths, and what no code may do."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MOST_LINES = 600
 # Lines of Python and Snakemake code, a little above what there is. Where one is reached, ask first
 # what can go; a ceiling rises by a decision, with its reason in the commit.
 MOST_LINES_BELOW = {
-    "workflow/": 33_900,
-    "reports/chapters/": 10_500,
+    "workflow/": 30_900,
+    "reports/chapters/": 9_900,
     "kernels/": 2_800,
-    "tests/": 36_500,
-    "experiments/": 5_500,
+    "tests/": 32_300,
+    "experiments/": 5_450,
     "docs/": 1_800,
 }
-MOST_MODULES, MOST_BYTES_OF_PAGES = 190, 150_000
+MOST_MODULES, MOST_BYTES_OF_PAGES = 165, 150_000
 # Tracked files that may be over 2 MB.
 LARGE = {"reports/reference/nvidia-h200/packed.parquet"}
 # What only a document says.

@@ -28,7 +28,7 @@ MOST_LINES_BELOW = {
     "experiments/": 5_450,
     "docs/": 1_800,
 }
-MOST_MODULES, MOST_BYTES_OF_PAGES = 165, 150_000
+MOST_MODULES, MOST_BYTES_OF_PAGES = 168, 150_000
 # Tracked files that may be over 2 MB.
 LARGE = {"reports/reference/nvidia-h200/packed.parquet"}
 # What only a document says.
@@ -110,7 +110,7 @@ def test_a_clone_stays_light(tracked: list[str]) -> None:
     assert sum(sizes.values()) <= 25e6
 
 
-def test_the_code_fits_its_peaks(tracked: list[str]) -> None:
+def test_the_code_fits_its_ceilings(tracked: list[str]) -> None:
     code = [name for name in tracked if name.endswith((".py", ".smk"))]
     # A chapter's tests lie beside its code.
     counted_as = {name: "tests/" if "/tests/" in name else name for name in code}

@@ -190,10 +190,9 @@ def write_energy_cells(
     controls: Mapping[str, Collection[str]],
     out: Path,
 ) -> None:
-    """Write the file of `energy_cells` of a run.
+    """Choose the cells whose energy is measured (`energy_cells`), and write them to `out`.
 
-    Kernels that are `left_out` are not asked, and of each of the others none of its `controls`,
-    variants that are not to win.
+    Leaves out the kernels in `left_out`, and the control variants that `controls` lists by kernel.
     """
     cells = read_medians(dataset)
     tops = read_best(best, [name for name in cells if is_axis(name)])

@@ -175,7 +175,7 @@ class Flow:
         return max(1, min(share, len(versions)))
 
     def measure_threads(self, wildcards: Any) -> int:
-        """What is measured of the host has all its cores, so that no other job runs beside it."""
+        """Cores that a job claims: all where it measures the host, to run alone; else 1."""
         workload = self.config.sweeps[wildcards.sweep].folder.workload
         claims_gpu = self.backend is not None and self.backend.claims_gpu
         return 1 if claims_gpu and not isinstance(workload, HostFedWorkload) else self.all_cores

@@ -201,7 +201,7 @@ def earlier_finding(provenance: Sequence[Json]) -> list[str]:
 
 
 def earlier_words(provenance: Sequence[Json]) -> str:
-    """``; 12 cells of 2026-11-23 01:52``, which follows the times of writing."""
+    """Cells taken over from earlier starts, by minute: ``; 12 cells of 2026-11-23 01:52``."""
     minutes: Counter[str] = Counter()
     for at, cells in _earlier_cells(provenance).items():
         minutes[at[:16].replace("T", " ")] += cells

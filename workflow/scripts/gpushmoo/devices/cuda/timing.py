@@ -67,7 +67,7 @@ class Queued:
 
 
 class EventTimer:
-    """Times commands on one stream, by events behind a kernel that spins meanwhile."""
+    """Times commands on one stream by CUDA events; a spinning kernel holds the queue until then."""
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ class Mode:
 
     @property
     def workload(self) -> DotProduct:
-        """The kernel's."""
+        """The workload of the kernel's folder, which must be a dot product."""
         assert isinstance(self.folder.workload, DotProduct)
         return self.folder.workload
 

@@ -49,7 +49,7 @@ BLOCKED = ("streams", "streams and host", "resident", "blocks, all cores")
 
 
 def rows_of(device: Device, modes: list[Mode], x: Array, y: Array) -> dict[str, dict[str, Any]]:
-    """By label."""
+    """Errors of each mode for the vectors `x` and `y`, by the mode's label."""
     dtype = "float" if x.dtype == np.float32 else "double"
     builds = build_modes(device, modes, dtype)
     return {r["mode"]: r for r in compare(device, modes, builds, dtype, {"x": x, "y": y})}

@@ -74,7 +74,7 @@ def printed(plot: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def curve(plot: str, series: str) -> dict[int, float]:
-    """Values by n."""
+    """Published values of one series of a plot, by the length n of the vectors."""
     rows = read_dot(FOLDER, plot)
     rows = rows[rows["series"] == series]
     return dict(zip(rows["n"], rows["value"], strict=True))
@@ -173,7 +173,7 @@ SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
 
 def slip(words: str) -> dict[str, str]:
-    """The one that begins so."""
+    """The entry of SLIPS whose text begins with `words`."""
     (found,) = (s for s in SLIPS if s["slip"].startswith(words))
     return found
 

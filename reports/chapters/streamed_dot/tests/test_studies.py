@@ -53,7 +53,7 @@ def study_params(flow: Flow, study: str) -> dict[str, Any]:
 
 
 def drawn_studies(flow: Flow) -> list[str]:
-    """Studies that have a figure."""
+    """Names of the studies for which the workflow draws a figure, from its file names."""
     names = [Path(f).stem for f in flow.figure_files]
     return [name.removesuffix("-dot") for name in names if name.endswith("-dot")]
 

@@ -100,10 +100,10 @@ def test_a_machine_that_changed_is_told_from_a_kernel(otava: str) -> None:
     found = history_of(made(slower=0.05, drift=-float(np.log(1.05))), otava)
     of_group = found.changes[found.changes["variant"] == "v0"]
     assert of_group["quantity"].tolist() == ["memcpy_gbs", "vs_memcpy"]
-    assert "* Beside the copy alone 1 group changed" in found.markdown()
+    assert "* Only relative to memcpy 1 group changed" in found.markdown()
 
 
-# The best changed at the fifth run, and beside the copy so many runs later.
+# The best changed at the fifth run, and relative to memcpy so many runs later.
 APART = """
 import json
 points = [("bandwidth_gbs", 4), ("vs_memcpy", 4 + {apart})]
@@ -118,7 +118,7 @@ def test_changes_one_run_apart_are_one_change(apart: int, tmp_path: Path) -> Non
     found = history_of(made(), program_of(APART.format(apart=apart), tmp_path / "otava"))
     near = abs(apart) <= 1
     assert set(bests_of(found)["cause"]) == {"kernel" if near else "not told apart"}
-    assert ("Beside the copy alone 3 groups changed" in found.markdown()) != near
+    assert ("Only relative to memcpy 3 groups changed" in found.markdown()) != near
 
 
 def test_nothing_is_told_apart_where_a_run_has_no_copy(otava: str) -> None:
@@ -127,7 +127,7 @@ def test_nothing_is_told_apart_where_a_run_has_no_copy(otava: str) -> None:
     found = history_of(runs, otava)
     assert set(found.changes["quantity"]) == {"bandwidth_gbs"}
     assert found.changes["cause"].tolist() == ["not told apart"]
-    assert "In 3 groups a run has no copy" in found.markdown()
+    assert "In 3 groups a run has no memcpy baseline" in found.markdown()
     # Groups without any copy are drawn, and written for the explorer.
     found = history_of([without_copy(run) for run in runs], otava)
     figure = draw_timelines(found.rows, found.changes)

@@ -120,7 +120,7 @@ HEADS = (
     "group",
     "best of A → B in GB/s",
     "change",
-    "beside the copy",
+    "vs memcpy",
     "verdict",
     "A's best in B",
     "all its cells",
@@ -224,7 +224,7 @@ class Comparison:
 
     def method(self, mark: str = "") -> str:
         """On what intervals rest and what the words mean; words are put between `mark`s."""
-        words = {"copy": f"{mark}beside the copy{mark}", "same": f"{mark}Same{mark}"}
+        words = {"copy": f"{mark}vs memcpy{mark}", "same": f"{mark}Same{mark}"}
         return f"{self.rests} {_METHOD.format(**words, delta=percent(self.delta, sign=False))}"
 
     def _changed_table(self) -> str:
@@ -256,7 +256,7 @@ class Comparison:
         if (drift["change"].abs() > self.delta).mean() > 0.5:
             lines.append(
                 "The machine itself changed by more than what is asked for; judge by the changes "
-                "beside the copy, and measure again."
+                "relative to memcpy, and measure again."
             )
         return lines
 

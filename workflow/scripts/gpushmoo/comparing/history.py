@@ -193,13 +193,13 @@ class History:
         hidden = sum(_is_hidden(row, self.bests) for row in self.changes.to_dict("records"))
         if hidden:
             lines.append(
-                f"Beside the copy alone {_groups(hidden)} changed: see change_points.parquet."
+                f"Only relative to memcpy {_groups(hidden)} changed: see change_points.parquet."
             )
         groups = self.rows.groupby(list(GROUP), observed=True)
         uncopied = int(groups[COPY].apply(lambda values: values.isna().any()).sum())
         if uncopied:
             lines.append(
-                f"In {_groups(uncopied)} a run has no copy: there the machine is not told apart."
+                f"In {_groups(uncopied)} a run has no memcpy baseline to tell the machine by."
             )
         few = int((groups.size() < FEWEST_RUNS).sum())
         if few:
@@ -339,8 +339,8 @@ def run_history(
 def history_of(runs: Sequence[RunCells], otava: str | None = None, delta: float = DELTA) -> History:
     """The history of `runs` in their order; `otava` is the program, by default that on the PATH.
 
-    A change point of a best is the kernel's where the best beside the copy changes there too, and
-    the machine's where the copy does and the best beside it does not. Raises CompareError.
+    A change point of a best is the kernel's where the best relative to memcpy changes, too, and
+    the machine's where memcpy changes and the relative best does not. Raises CompareError.
     """
     if len(runs) < 2:
         raise CompareError(f"A history has two runs or more, not {len(runs)}.")

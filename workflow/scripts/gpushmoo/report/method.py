@@ -353,12 +353,11 @@ def device_card(provenance: Sequence[Json]) -> list[list[str]]:
 
 
 def _device_lines(d: Json, number: int | None) -> list[tuple[str, str]]:
-    units = "Multiprocessors" if d["backend"] == "cuda" else "Compute units"
     clock = f" at up to {d['core_clock_mhz']} MHz" if d["core_clock_mhz"] else ", clock not told"
     return [
         ("Device", f"{d['name']} ({d['kind'].upper()}, backend {d['backend']})"),
         ("Runtime", f"{d['runtime']}, driver {d['driver']}"),
-        (units, f"{d['multiprocessors']}{clock}"),
+        ("Compute units", f"{d['multiprocessors']}{clock}"),
         ("Memory", size_bytes(d["global_memory"])),
         ("Last-level cache", size_bytes(d["cache"]) if d["cache"] else "not told"),
         ("Largest block", f"{d['max_threads_per_block']} threads"),

@@ -85,9 +85,11 @@ EIGHTHS = (8, 9, 10, 12, 14, 15, 16)
 
 # Short calls are repeated for so long, but not too often.
 LEAST_S, MOST_CALLS = 2e-4, 20
-# Threads of a way before are at rest after so long (see `gpushmoo.measuring`); arrays up to BRIEF
-# are computed by one thread anyway.
-SETTLE_S, BRIEF = 0.005, 2**12
+# Arrays up to BRIEF are computed by one thread anyway.
+BRIEF = 2**12
+# Threads rest when the process uses less than a quarter of one core for a STEP_S; OpenBLAS's look
+# for work for 2^26 cycles after a call.
+STEP_S, MOST_STEPS = 0.002, 100
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,18 @@ class Bench:
         return Call(partial(dot_by, way, x, y), threaded=way in THREADED)
 
 
-def run_rivals(device: Device, folders: Mapping[str, KernelFolder], rivals: Rivals) -> pa.Table:
+Place = tuple[FedSpace, str, str, int]
+
+
+def run_rivals(
+    device: Device,
+    folders: Mapping[str, KernelFolder],
+    rivals: Rivals,
+    others: Callable[[Place], Mapping[str, Call]] = lambda place: {},
+) -> pa.Table:
     """All comparisons, as rows of RIVALS_SCHEMA. Ways that a device refuses are left out.
+
+    `others` gives more ways of a length.
 
     Raises:
         DeviceLostError: Nothing more can be computed in this process.
@@ -201,7 +213,7 @@ def run_rivals(device: Device, folders: Mapping[str, KernelFolder], rivals: Riva
                 space = bench.space(operation, dtype, n)
                 place = (space, operation, dtype, n)
                 if n in rivals.lengths:
-                    timed(LENGTH, *place[1:], _length_ways(bench, place))
+                    timed(LENGTH, *place[1:], {**_length_ways(bench, place), **others(place)})
                 if n in rivals.share_lengths:
                     timed(SHARE, *place[1:], _share_ways(bench, place))
                 if n in rivals.parameter_lengths:
@@ -215,20 +227,31 @@ def run_rivals(device: Device, folders: Mapping[str, KernelFolder], rivals: Riva
     return pa.Table.from_pylist(rows, schema=RIVALS_SCHEMA)
 
 
+def at_rest() -> None:
+    """Wait until no thread of this process computes, 0.2 s at most."""
+    for _ in range(MOST_STEPS):
+        used = time.process_time()
+        time.sleep(STEP_S)
+        if time.process_time() - used < STEP_S / 4:
+            return
+
+
 def in_rounds(
     ways: Mapping[str, Call],
     rounds: int,
     settles: bool,
     rng: np.random.Generator,
     clock: Callable[[], float] = time.perf_counter,
-    sleep: Callable[[float], None] = time.sleep,
+    rest: Callable[[], None] = at_rest,
 ) -> Sequence[tuple[int, str, float]]:
     """Round, way and mean seconds of a call; each way once a round, in an order drawn for it.
 
-    With `settles` the threads of a way before come to rest first.
+    With `settles` the threads of a way before come to rest first. A call outside of the clock then
+    wakes the way's own threads and fills the caches as the way itself does.
     """
     calls = {}
     for label, way in ways.items():
+        way.run()
         start = clock()
         way.run()
         calls[label] = max(1, min(MOST_CALLS, int(LEAST_S / max(clock() - start, 1e-9))))
@@ -236,16 +259,14 @@ def in_rounds(
     for number in range(rounds):
         for label in (str(name) for name in rng.permutation(list(ways))):
             if settles and before:
-                sleep(SETTLE_S)
+                rest()
+            ways[label].run()
             start = clock()
             for _ in range(calls[label]):
                 ways[label].run()
             found.append((number, label, (clock() - start) / calls[label]))
             before = ways[label].threaded
     return found
-
-
-Place = tuple[FedSpace, str, str, int]
 
 
 def _taken(made: Mapping[str, Callable[[], Call]]) -> dict[str, Call]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,10 @@ from streamed_dot.rivals import (
     LENGTH,
     ON_DEVICE,
     PARAMETER,
-    SETTLE_S,
     SHARE,
     Call,
     Rivals,
+    at_rest,
     in_rounds,
     run_rivals,
 )
@@ -176,25 +178,40 @@ def test_every_way_has_its_turn_in_every_round_after_threads_came_to_rest() -> N
 
         return run
 
-    def sleep(seconds: float) -> None:
-        log.append(seconds)
-        now[0] += seconds
+    def rest() -> None:
+        log.append("rest")
 
     ways = {"alone": Call(way("alone", 1.0)), "all": Call(way("all", 2.0), threaded=True)}
     rng = np.random.default_rng(1)
-    found = in_rounds(ways, 8, True, rng, lambda: now[0], sleep)
+    found = in_rounds(ways, 8, True, rng, lambda: now[0], rest)
     assert sorted((n, w) for n, w, _ in found) == sorted((n, w) for n in range(8) for w in ways)
     assert {(w, round(s, 9)) for _, w, s in found} == {("alone", 1.0), ("all", 2.0)}
-    turns = log[len(ways) :]
-    for before, after in zip(["all", *turns], turns, strict=False):
-        assert (before == "all") == (after == SETTLE_S)
+    # A turn is a call outside of the clock and one within.
+    turns = "".join(
+        {"all": "t", "alone": "a", "rest": "."}[entry] for entry in log[2 * len(ways) :]
+    )
+    assert re.fullmatch(r"(\.?(tt|aa))+", turns)
+    assert turns.startswith(".")
+    assert turns[1:].count("tt.") == turns[1:].count(".") == turns[:-1].count("t") // 2
     assert {tuple(w for n, w, _ in found if n == k) for k in range(8)} == {
         ("alone", "all"),
         ("all", "alone"),
     }
     log.clear()
-    in_rounds(ways, 2, False, rng, lambda: now[0], sleep)
-    assert SETTLE_S not in log
+    in_rounds(ways, 2, False, rng, lambda: now[0], rest)
+    assert "rest" not in log
+
+
+def test_threads_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    used, slept = itertools.chain([0.0, 0.03, 0.03, 0.05, 0.05], itertools.repeat(0.05)), []
+    monkeypatch.setattr("time.process_time", lambda: next(used))
+    monkeypatch.setattr("time.sleep", slept.append)
+    at_rest()
+    assert len(slept) == 3
+    monkeypatch.setattr("time.process_time", itertools.count(0.0, 1.0).__next__)
+    slept.clear()
+    at_rest()
+    assert sum(slept) == pytest.approx(0.2)
 
 
 def test_all_comparisons_are_made_and_verified(device: Device) -> None:

@@ -1,0 +1,282 @@
+"""Compares our printed loop with the third document's own program, and both with the host.
+
+    export PYTHONPATH=workflow/scripts:kernels:reports/chapters
+    python experiments/gpu/compare_printed.py --document DOCUMENT.txt --out FOLDER
+
+Both listings of `reduce` are cut out of the document's text as they are and compiled by nvcc into
+a shared library. It runs within this process (same CUDA context, memory pool and arrays) and in two
+processes of its own: one with nothing else on the device, one that holds other memory there. Within
+a process only the language differs; between processes only the state of the context. A round times
+every way once, in an order drawn for it, after a call outside of the clock. Results must be equal,
+or nothing is compared. Writes printed.json, and rivals.parquet: the chapter's rounds by the keys of
+config/dots.yaml, with the program as one more way.
+
+Needs a CUDA device, CuPy and nvcc. Exit status 1 where, within this process, the median of the log
+ratios over all lengths is over 0.10 or the largest over 0.35.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from gpushmoo.core.dtypes import DTYPES
+from gpushmoo.core.paths import ROOT
+from gpushmoo.devices.cuda.device import CudaDevice
+from gpushmoo.storage.store import write_parquet
+from gpushmoo.workloads.loader import load_kernel
+from streamed_dot.rivals import (
+    DTYPES_COMPARED,
+    LEAST_S,
+    MOST_CALLS,
+    ON_DEVICE,
+    STREAMED,
+    Bench,
+    Call,
+    Place,
+    Rivals,
+    run_rivals,
+)
+
+# The first and the last words around each listing.
+LISTINGS = (
+    ("This leads to the following attempt:", "While there is surely room"),
+    ("it is possible to optimize for sum of squares too.", '{ "data"'),
+)
+HERE, ALONE, OTHER = "program, this process", "program, alone", "program, other memory"
+# Names of our ways with as many streams.
+OURS = {64: "as published", 1: "as published, one stream"}
+ROUNDS = 8
+MEDIAN_LIMIT, WORST_LIMIT = 0.10, 0.35
+# Seconds of a call, mean of so many calls.
+Timed = Callable[[int], float]
+
+
+def listings(text: str) -> str:
+    """Both versions of `reduce` as the document prints them. Raises ValueError."""
+    parts = []
+    for first, last in LISTINGS:
+        begin = text.find(first)
+        end = text.find(last, begin)
+        if begin < 0 or end < 0:
+            raise ValueError(f"the document has no listing between '{first}' and '{last}'")
+        parts.append(text[begin + len(first) : end])
+    return "\n".join(parts)
+
+
+def build(document: Path, folder: Path, arch: str) -> Path:
+    """The shared library of the document's program."""
+    listing, library = folder / "listing.cu", folder / "printed_dot.so"
+    listing.write_text(listings(document.read_text(encoding="utf-8")), encoding="utf-8")
+    options = ["-std=c++20", "-O3", f"-arch={arch}", "-w", "-shared", "-cudart=shared"]
+    host = ["-Xcompiler", "-march=native,-fPIC", f'-DLISTING="{listing}"']
+    source = str(ROOT / "experiments/gpu/printed_dot.cu")
+    subprocess.run(["nvcc", *options, *host, source, "-o", str(library)], check=True)
+    return library
+
+
+def loaded(library: Path) -> Any:
+    """The library's functions, typed."""
+    found = ctypes.CDLL(str(library))
+    found.printed_dot.restype, found.pinned.restype = ctypes.c_double, ctypes.c_void_p
+    integers = [ctypes.c_int, ctypes.c_int, ctypes.c_size_t]
+    found.printed_dot.argtypes = [*integers, ctypes.c_void_p, ctypes.c_void_p]
+    found.pinned.argtypes = [ctypes.c_size_t]
+    return found
+
+
+def mean_seconds(run: Callable[[], object], calls: int) -> float:
+    """Of so many calls, after one outside of the clock."""
+    run()
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - start) / calls
+
+
+def serve(library: Path, most: int, other: bool) -> None:
+    """Answer lines "streams bytes n square calls" with seconds, in a process of its own.
+
+    The arrays hold zeros, which take as long as any numbers.
+    """
+    program = loaded(library)
+    if other:
+        program.hold_memory()
+    x, y = program.pinned(8 * most), program.pinned(8 * most)
+    for array in (x, y):
+        ctypes.memset(array, 0, 8 * most)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        streams, nbytes, n, square, calls = map(int, line.split())
+        run = partial(program.printed_dot, streams, nbytes, n, x, None if square else y)
+        print(mean_seconds(run, calls), flush=True)
+
+
+class Server:
+    """The program in a process of its own."""
+
+    def __init__(self, library: Path, most: int, other: bool) -> None:
+        command = [sys.executable, __file__, "--serve", str(library), str(most), str(int(other))]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        self._answer()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def seconds(self, streams: int, place: Place, calls: int) -> float:
+        """Mean seconds of a call."""
+        assert self._process.stdin is not None
+        _, operation, dtype, n = place
+        square = int(operation == "x·x")
+        asked = (streams, DTYPES[dtype].itemsize, n, square, calls)
+        print(*asked, file=self._process.stdin, flush=True)
+        return float(self._answer())
+
+
+def program_ways(program: Any, place: Place) -> dict[int, Call]:
+    """The program within this process, by its number of streams, on the arrays of `place`.
+
+    Raises ValueError for another result than ours.
+    """
+    space, operation, dtype, n = place
+    arrays = [array.ctypes.data for array in space.arrays[True].values()]
+    x, y = arrays[0], None if operation == "x·x" else arrays[1]
+    ways = {}
+    for streams in OURS:
+        run = partial(program.printed_dot, streams, DTYPES[dtype].itemsize, n, x, y)
+        if abs(run() - space.known.value) > 1e-4 * space.known.magnitude:
+            raise ValueError(f"{operation}, {dtype}, n = {n}: the program gives {run()!r}")
+        ways[streams] = Call(run)
+    return ways
+
+
+def compare(ways: Mapping[str, Timed], rounds: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Seconds of each way by round."""
+    first = {way: timed(1) for way, timed in ways.items()}
+    calls = {way: max(1, min(MOST_CALLS, int(LEAST_S / s))) for way, s in first.items()}
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way in (str(name) for name in rng.permutation(list(ways))):
+            times[way].append(ways[way](calls[way]))
+    return times
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Log ratios of a way to another over all lengths, by operation, type and streams."""
+    found = []
+    pairs = [("ours", HERE), ("ours", ALONE), ("ours", OTHER), (HERE, ALONE), (HERE, OTHER)]
+    for group in dict.fromkeys((r["operation"], r["dtype"], r["streams"]) for r in rows):
+        mine = [r for r in rows if (r["operation"], r["dtype"], r["streams"]) == group]
+        for way, over in pairs:
+            logs = {r["n"]: float(np.log(np.median(r[way]) / np.median(r[over]))) for r in mine}
+            worst = max(logs, key=lambda n: abs(logs[n]))
+            found.append(
+                {
+                    **dict(zip(("operation", "dtype", "streams"), group, strict=True)),
+                    "way": way,
+                    "over": over,
+                    "median_log": float(np.median([*logs.values()])),
+                    "median_abs_log": float(np.median(np.abs([*logs.values()]))),
+                    "worst_log": logs[worst],
+                    "worst_n": worst,
+                }
+            )
+    return found
+
+
+def missed(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Groups beyond the limits, within this process."""
+    return [
+        f
+        for f in found
+        if (f["way"], f["over"]) == ("ours", HERE)
+        and (abs(f["median_log"]) > MEDIAN_LIMIT or abs(f["worst_log"]) > WORST_LIMIT)
+    ]
+
+
+def compare_all(bench: Bench, library: Path, lengths: Sequence[int], rounds: int) -> list[Any]:
+    """A row an operation, type, number of streams and length: seconds of all ways by round."""
+    program = loaded(library)
+    servers = {
+        ALONE: Server(library, lengths[-1], False),
+        OTHER: Server(library, lengths[-1], True),
+    }
+    rows, rng = [], np.random.default_rng(1)
+    for operation in bench.operations:
+        for dtype in DTYPES_COMPARED:
+            for n in lengths:
+                place = (bench.space(operation, dtype, n), operation, dtype, n)
+                for streams, here in program_ways(program, place).items():
+                    variant, params = ON_DEVICE[OURS[streams]]
+                    ours = bench.on_device(*place, variant, params)
+                    ways: dict[str, Timed] = {
+                        "ours": partial(mean_seconds, ours.run),
+                        HERE: partial(mean_seconds, here.run),
+                    }
+                    for name, server in servers.items():
+                        ways[name] = partial(server.seconds, streams, place)
+                    key = {"operation": operation, "dtype": dtype, "streams": streams, "n": n}
+                    rows.append(key | compare(ways, rounds, rng))
+    return rows
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--serve"]:
+        serve(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "1")
+        return 0
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--document", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--arch", default="native")
+    parser.add_argument("--no-rivals", action="store_true", help="only printed.json")
+    args = parser.parse_args()
+    config = yaml.safe_load((ROOT / "config/dots.yaml").read_text(encoding="utf-8"))
+    asked = Rivals(**config["chapters"]["streamed_dot"]["rivals"], seed=1)
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        device = CudaDevice(0, Path(folder))
+        folders = {kernel: load_kernel(ROOT / "kernels" / kernel) for kernel in STREAMED.values()}
+        library = build(args.document, Path(folder), args.arch)
+        rows = compare_all(Bench(device, folders, 1), library, asked.lengths, args.rounds)
+        found = summary(rows)
+        result = {
+            "device": asdict(device.info),
+            "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.monotonic() - start, 1),
+            "command": "experiments/gpu/compare_printed.py",
+            "compared": found,
+            "rows": rows,
+        }
+        text = json.dumps(result, indent=1, ensure_ascii=False, default=str)
+        (args.out / "printed.json").write_text(text + "\n", encoding="utf-8")
+        for group in found:
+            print(*(v if isinstance(v, str | int) else round(v, 3) for v in group.values()))
+        if not args.no_rivals:
+
+            def program(place: Place) -> dict[str, Call]:
+                ways = program_ways(loaded(library), place)
+                return {f"program, {s} streams": call for s, call in ways.items()}
+
+            table = run_rivals(device, folders, asked, program)
+            write_parquet(table, args.out / "rivals.parquet", {})
+    return int(bool(missed(found)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -21,7 +21,7 @@ from matplotlib.patches import Patch
 
 from .figure_errors import errors
 from .numerics import ERRORS_SCHEMA
-from .rivals import ON_DEVICE, PRODUCT, RIVALS_SCHEMA
+from .rivals import PRODUCT, RIVALS_SCHEMA
 from .timeline import COPY, KERNEL, Overlap, Span, Trace, overlap, read_timeline, traces_of, union
 from .verdicts import (
     AGAINST,
@@ -293,21 +293,22 @@ def _sharing_finding(s: Sharing) -> str:
 def _between_findings(found: Sequence[Between]) -> list[str]:
     """The document's note on n_cpu ≈ n_gpu, at the host's largest share."""
     sentences = []
-    for place in dict.fromkeys((b.operation, b.dtype) for b in found):
-        most = max((b for b in found if (b.operation, b.dtype) == place), key=lambda b: b.host)
+    for place in dict.fromkeys((b.operation, b.dtype, b.kept) for b in found):
+        mine = [b for b in found if (b.operation, b.dtype, b.kept) == place]
+        most = max(mine, key=lambda b: (b.host, b.n))
         gain = most.gain
         is_ = "greater" if gain.low > 1 else "smaller" if gain.high < 1 else "not certain to differ"
         sentences.append(
-            f"With the printed split, {place[0]}, {place[1]}, the throughput at n = {most.n}, of "
-            f"which the host has {100 * most.host:.0f} %, is {is_}: {_interval(gain)} times that "
-            "at the power of two below."
+            f"With the printed split{' and kept streams' * most.kept}, {place[0]}, {place[1]}, the "
+            f"throughput at n = {most.n}, of which the host has {100 * most.host:.0f} %, is {is_}: "
+            f"{_interval(gain)} times that at the power of two below."
         )
     return sentences
 
 
 def _rivalry_rows(found: Sequence[Rivalry]) -> list[dict[str, Any]]:
     by_place = {(r.operation, r.dtype, r.way, r.against): r for r in found}
-    rows = dict.fromkeys((r.operation, r.dtype, r.way) for r in found if r.way in ON_DEVICE)
+    rows = dict.fromkeys((r.operation, r.dtype, r.way) for r in found)
     return [
         {
             "operation": operation,
@@ -367,6 +368,7 @@ def _between(b: Between) -> dict[str, str]:
     return {
         "operation": b.operation,
         "dtype": b.dtype,
+        "streams": "kept" if b.kept else "as printed",
         "n": str(b.n),
         "host": f"{100 * b.host:.0f} %",
         "gain": _interval(b.gain),

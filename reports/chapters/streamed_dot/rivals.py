@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,13 +27,13 @@ from gpushmoo.devices.base import Device
 from gpushmoo.devices.streams import Stream
 from gpushmoo.measuring.buffers import FedSpace
 from gpushmoo.measuring.builds import build_variants
-from gpushmoo.workloads.host_fed import HostFedWorkload
+from gpushmoo.workloads.host_fed import HostFedWorkload, StreamSetup
 from gpushmoo.workloads.loader import KernelFolder
 
 # One row a way and round: mean `seconds` of a call by the host's clock. `comparison` is one of
 # LENGTH, SHARE, PARAMETER, BETWEEN and COPY; `way` is unique within comparison, operation, dtype
-# and n. In BETWEEN ways are lengths, and n is the power of two below them; in COPY n elements of
-# dtype are copied once.
+# and n. In BETWEEN ways are lengths, with KEPT_STREAMS where the streams are kept, and n is the
+# power of two below them; in COPY n elements of dtype are copied once.
 
 
 class TimedWay(Table):
@@ -74,6 +74,12 @@ ON_DEVICE: dict[str, tuple[str, dict[str, int]]] = {
     "as published, one stream": (PUBLISHED, {**PRINTED, "streams": 1}),
     "pooled": (POOLED, KEPT),
 }
+# And those of today, where the backend has them: one launch whose kernel reads the host's pinned
+# memory, or managed memory that the host has just written, without a copy; and the copies and
+# launches of the pooled way, kept as one graph.
+MAPPED, MANAGED, GRAPH = "mapped", "managed", "graph"
+DEVICE_WAYS = (*ON_DEVICE, MAPPED, MANAGED, GRAPH)
+KEPT_STREAMS = ", pooled"
 SHARES = (0, 20, 40, 45, 50, 55, 60, 65, 70, 75, 80, 90, 100)
 CHANGES: dict[str, tuple[int, ...]] = {
     "streams": (1, 4, 16),
@@ -106,10 +112,29 @@ class Rivals:
 
 @dataclass(frozen=True)
 class Call:
-    """A way of computing, ready; `threaded`: it leaves threads that go on for a while."""
+    """A way of computing, ready; `threaded`: it leaves threads that go on for a while.
+
+    What is done `before` a run is not timed.
+    """
 
     run: Callable[[], object]
     threaded: bool = False
+    before: Callable[[], None] | None = None
+
+    def seconds(self, runs: int, clock: Callable[[], float]) -> float:
+        """Mean of so many runs."""
+        if self.before is None:
+            start = clock()
+            for _ in range(runs):
+                self.run()
+            return (clock() - start) / runs
+        spent = 0.0
+        for _ in range(runs):
+            self.before()
+            start = clock()
+            self.run()
+            spent += clock() - start
+        return spent / runs
 
 
 class Bench:
@@ -151,18 +176,52 @@ class Bench:
         n: int,
         variant: str,
         params: Mapping[str, int],
+        captured: bool = False,
+        kept: bool = False,
     ) -> Call:
-        """A way that streams, verified. Raises DeviceError."""
-        problem, axes = Problem(1, n), tuple(sorted(params.items()))
-        cell = Cell(STREAMED[operation], dtype, variant, problem, axes)
+        """A way that streams, verified. Raises DeviceError.
+
+        `kept` are streams and memory, also of a variant that makes them anew.
+        """
+        cell = _cell(operation, dtype, variant, n, params)
         program = self._programs[operation, dtype, variant]
-        proof = space.bind_proof(program, cell)
-        proof.run()
-        message = space.verdict(cell, proof).message
-        if message is not None:
-            raise ValueError(f"{cell.key}: {message}")
         feed = space.bind(program, cell)
-        return Call(feed.run, threaded=feed.pipeline.host_end > feed.pipeline.host_begin)
+        setup = StreamSetup.BEFORE if kept else feed.pipeline.setup
+        pipeline = replace(feed.pipeline, setup=setup)
+        feed = replace(feed, pipeline=pipeline, captured=captured)
+        proof = replace(feed, poisoned=True)
+        proof.run()
+        _hold(cell, space.verdict(cell, proof).message)
+        return Call(feed.run, threaded=pipeline.host_end > pipeline.host_begin)
+
+    def in_place(self, space: FedSpace, operation: str, dtype: str, n: int, managed: bool) -> Call:
+        """One launch, a block for each multiprocessor, that reads and writes the host's memory.
+
+        Verified; with `managed` inputs the host writes them before each run. Raises DeviceError.
+        """
+        device, workload, inputs = self.device, self.workload(operation), space.arrays[True]
+        blocks = {"streams": 1, "blocks_per_stream": device.info.multiprocessors}
+        cell = _cell(operation, dtype, POOLED, n, {**PRINTED, **blocks})
+        pipeline = workload.pipeline(cell)
+        if managed:
+            inputs = {name: device.managed_array(a) for name, a in inputs.items()}
+        unwritten = np.full(pipeline.partials, np.nan, DTYPES[dtype].scalar)
+        partials = device.host_array(unwritten, True)
+        every = {**inputs, "partials": partials}
+        buffers = {name: device.in_place(array) for name, array in every.items()}
+        program = self._programs[operation, dtype, POOLED]
+        launch = device.bind(program, pipeline.pieces[0].launch, buffers)
+
+        def run() -> float:
+            launch.run()
+            return float(workload.total(cell, partials, 0.0))
+
+        def write() -> None:
+            for array in inputs.values():
+                np.multiply(array, 1, out=array)
+
+        _hold(cell, workload.fault(run(), cell, space.known))
+        return Call(run, before=write if managed else None)
 
     def on_host(self, space: FedSpace, operation: str, dtype: str, way: str) -> Call:
         """A way of `host_ways`, verified."""
@@ -178,6 +237,16 @@ class Bench:
 
 
 Place = tuple[FedSpace, str, str, int]
+
+
+def _cell(operation: str, dtype: str, variant: str, n: int, params: Mapping[str, int]) -> Cell:
+    axes = tuple(sorted(params.items()))
+    return Cell(STREAMED[operation], dtype, variant, Problem(1, n), axes)
+
+
+def _hold(cell: Cell, message: str | None) -> None:
+    if message is not None:
+        raise ValueError(f"{cell.key}: {message}")
 
 
 def run_rivals(
@@ -252,19 +321,14 @@ def in_rounds(
     calls = {}
     for label, way in ways.items():
         way.run()
-        start = clock()
-        way.run()
-        calls[label] = max(1, min(MOST_CALLS, int(LEAST_S / max(clock() - start, 1e-9))))
+        calls[label] = max(1, min(MOST_CALLS, int(LEAST_S / max(way.seconds(1, clock), 1e-9))))
     found, before = [], any(way.threaded for way in ways.values())
     for number in range(rounds):
         for label in (str(name) for name in rng.permutation(list(ways))):
             if settles and before:
                 rest()
             ways[label].run()
-            start = clock()
-            for _ in range(calls[label]):
-                ways[label].run()
-            found.append((number, label, (clock() - start) / calls[label]))
+            found.append((number, label, ways[label].seconds(calls[label], clock)))
             before = ways[label].threaded
     return found
 
@@ -283,6 +347,8 @@ def _length_ways(bench: Bench, place: Place) -> dict[str, Call]:
     made = {way: partial(bench.on_host, space, operation, dtype, way) for way in WAYS}
     for label, (variant, params) in ON_DEVICE.items():
         made[label] = partial(bench.on_device, *place, variant, params)
+    made |= {way: partial(bench.in_place, *place, way == MANAGED) for way in (MAPPED, MANAGED)}
+    made[GRAPH] = partial(bench.on_device, *place, POOLED, KEPT, captured=True)
     return _taken(made)
 
 
@@ -306,11 +372,13 @@ def _parameter_ways(bench: Bench, place: Place) -> dict[str, Call]:
 
 
 def _between_ways(bench: Bench, operation: str, dtype: str, n: int) -> dict[str, Call]:
-    ways = {}
+    """The printed split, its streams made anew as printed, and kept."""
+    ways, longest = {}, bench.space(operation, dtype, n * max(EIGHTHS) // 8)
     for eighths in EIGHTHS:
         length = n * eighths // 8
-        space = bench.space(operation, dtype, length)
-        ways[str(length)] = bench.on_device(space, operation, dtype, length, PUBLISHED, PRINTED)
+        place = (longest.part(length), operation, dtype, length, PUBLISHED, PRINTED)
+        ways[str(length)] = bench.on_device(*place)
+        ways[f"{length}{KEPT_STREAMS}"] = bench.on_device(*place, kept=True)
     return ways
 
 

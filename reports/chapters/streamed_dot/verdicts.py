@@ -15,7 +15,7 @@ from dot_products.host_ways import WAYS
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.median import MedianInterval, median_interval
 
-from .rivals import BETWEEN, COPY, LENGTH, ON_DEVICE, PARAMETER, SHARE
+from .rivals import BETWEEN, COPY, DEVICE_WAYS, KEPT_STREAMS, LENGTH, PARAMETER, SHARE
 
 FASTEST = "the fastest way"
 # Ways on the host that the device is held against.
@@ -86,11 +86,12 @@ class Change:
 class Between:
     """Throughput at `n` elements over that at the power of two below, by the printed split.
 
-    `host` is the share of the elements that the host has.
+    `host` is the share of the elements that the host has, `kept` whether the streams are kept.
     """
 
     operation: str
     dtype: str
+    kept: bool
     n: int
     host: float
     gain: MedianInterval
@@ -123,7 +124,7 @@ def rivalries(rows: pd.DataFrame) -> list[Rivalry]:
         if host.empty:
             continue
         rivals = {**{w: host[w] for w in AGAINST if w in host}, FASTEST: host.min(axis=1)}
-        for way in (w for w in ON_DEVICE if w in times):
+        for way in (w for w in DEVICE_WAYS if w in times):
             for against, rival in rivals.items():
                 ratios = found.setdefault((operation, dtype, way, against), {})
                 ratios[n] = _ratio(rival, times[way])
@@ -179,10 +180,13 @@ def betweens(rows: pd.DataFrame) -> list[Between]:
     """Lengths between powers of two; the host has what is over the lower one, as printed."""
     found = []
     for operation, dtype, power, times in _times(rows, BETWEEN):
-        for n in sorted(int(way) for way in times if way != str(power)):
-            gain = _ratio(times[str(power)] / power, times[str(n)] / n)
-            host = 0.0 if n == 2 * power else (n - power) / n
-            found.append(Between(operation, dtype, n, host, gain))
+        for kept in (False, True):
+            mine = times.loc[:, times.columns.str.endswith(KEPT_STREAMS) == kept]
+            mine = mine.rename(columns=lambda way: int(way.removesuffix(KEPT_STREAMS)))
+            for n in sorted(n for n in mine if n != power):
+                gain = _ratio(mine[power] / power, mine[n] / n)
+                host = 0.0 if n == 2 * power else (n - power) / n
+                found.append(Between(operation, dtype, kept, n, host, gain))
     return found
 
 

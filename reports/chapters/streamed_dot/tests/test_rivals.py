@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT
+from dot_products.host_ways import WAYS
 from gpushmoo.core.errors import LaunchRefusedError
 from gpushmoo.devices.base import Device
 from gpushmoo.workloads.loader import load_kernel
@@ -21,6 +22,7 @@ from streamed_dot.figure_studies import rivals
 from streamed_dot.rivals import (
     BETWEEN,
     COPY,
+    DEVICE_WAYS,
     LENGTH,
     ON_DEVICE,
     PARAMETER,
@@ -119,12 +121,13 @@ def test_a_parameter_is_held_against_all_as_printed() -> None:
 
 
 def test_between_powers_of_two_throughputs_are_compared() -> None:
-    found = verdicts.betweens(table(rows(BETWEEN, 64, {"64": 1.0, "96": 1.0, "128": 4.0})))
-    assert [(b.n, b.host) for b in found] == [(96, pytest.approx(1 / 3)), (128, 0.0)]
-    assert [b.gain.median for b in found] == [
-        pytest.approx(1.5, rel=NOISE),
-        pytest.approx(0.5, rel=NOISE),
+    ways = {"64": 1.0, "96": 1.0, "128": 4.0, "64, pooled": 1.0, "96, pooled": 3.0}
+    found = verdicts.betweens(table(rows(BETWEEN, 64, ways)))
+    third = pytest.approx(1 / 3)
+    assert [(b.kept, b.n, b.host) for b in found] == [
+        *[(False, 96, third), (False, 128, 0.0), (True, 96, third)]
     ]
+    assert [b.gain.median for b in found] == [pytest.approx(g, rel=NOISE) for g in (1.5, 0.5, 0.5)]
 
 
 def test_a_copy_is_told_in_gigabytes_a_second() -> None:
@@ -214,6 +217,17 @@ def test_threads_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(slept) == pytest.approx(0.2)
 
 
+def test_what_comes_before_a_run_is_not_timed() -> None:
+    now = [0.0]
+
+    def passes(seconds: float) -> None:
+        now[0] += seconds
+
+    way = Call(lambda: passes(1.0), before=lambda: passes(5.0))
+    assert way.seconds(3, lambda: now[0]) == 1.0
+    assert now == [18.0]
+
+
 def test_all_comparisons_are_made_and_verified(device: Device) -> None:
     names = ("dot_streamed", "dot_square")
     folders = {name: load_kernel(ROOT / "kernels" / name) for name in names}
@@ -222,7 +236,38 @@ def test_all_comparisons_are_made_and_verified(device: Device) -> None:
     assert set(found["comparison"]) == {LENGTH, SHARE, PARAMETER, BETWEEN, COPY}
     assert set(found.groupby(["comparison", "operation", "dtype", "n", "way"]).size()) == {6}
     assert (found["seconds"] > 0).all()
-    assert len(verdicts.rivalries(found)) == 4 * len(ON_DEVICE) * len(verdicts.AGAINST)
+    ways = DEVICE_WAYS if device.info.backend == "cuda" else ON_DEVICE
+    assert set(found.loc[found["comparison"] == LENGTH, "way"]) == {*WAYS, *ways}
+    assert len(verdicts.rivalries(found)) == 4 * len(ways) * len(verdicts.AGAINST)
+
+
+def test_ways_without_copies_or_by_a_graph_are_verified_where_the_backend_has_them(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyopencl
+
+    flags = pyopencl.mem_flags.READ_WRITE | pyopencl.mem_flags.USE_HOST_PTR
+    folders = {"dot_streamed": load_kernel(ROOT / "kernels/dot_streamed")}
+    kind: Any = type(opencl_device)
+    replaced = {
+        "in_place": lambda self, held: pyopencl.Buffer(self._context, flags, hostbuf=held),
+        "managed_array": lambda self, array: self.host_array(array, False),
+        "captured": lambda self, streams, queue: queue,
+    }
+    for name, method in replaced.items():
+        monkeypatch.setattr(kind, name, method)
+    rounds = Rivals((5000,), (), (), (), 6, 1)
+    found = run_rivals(opencl_device, folders, rounds).to_pandas()
+    assert set(found.loc[found["comparison"] == LENGTH, "way"]) == {*WAYS, *DEVICE_WAYS}
+    lost = opencl_device.host_array(np.zeros(5000), False)
+    for name, method in {
+        "captured": lambda *_: lambda: None,
+        "managed_array": lambda self, array: np.zeros_like(array),
+        "in_place": lambda self, held: pyopencl.Buffer(self._context, flags, hostbuf=lost),
+    }.items():
+        monkeypatch.setattr(kind, name, method)
+        with pytest.raises(ValueError, match="is not"):
+            run_rivals(opencl_device, folders, rounds)
 
 
 def test_a_way_that_is_refused_is_left_out_and_one_that_is_wrong_ends_the_study(

@@ -394,6 +394,27 @@ class Device(ABC):
         """An array of this length and type, of undefined content."""
         return np.empty_like(flat)
 
+    def managed_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A flat copy of `array` in pages that move to host or device, whichever touches them.
+
+        Raises LaunchRefusedError where there are none, or OutOfDeviceMemoryError.
+        """
+        raise LaunchRefusedError("There is no memory of which host and device share the pages.")
+
+    def in_place(self, held: npt.NDArray[Any]) -> Any:
+        """The buffer by which kernels access `held`, in pinned or managed memory, uncopied.
+
+        Raises LaunchRefusedError where no kernel can.
+        """
+        raise LaunchRefusedError("No kernel accesses the host's memory in place.")
+
+    def captured(self, streams: Sequence[Stream], queue: Callable[[], None]) -> Callable[[], None]:
+        """What `queue` puts into the streams, as one graph that each call queues in the first.
+
+        Raises LaunchRefusedError where there are no graphs.
+        """
+        raise LaunchRefusedError("There are no graphs of copies and launches.")
+
     def reading(self) -> Reading | None:
         """Clocks, temperature, power and throttle reasons now; None without a sensor."""
         return None

@@ -381,6 +381,16 @@ class FedSpace(Space):
         copied = Pipeline(streams, pieces, 0, n, n, True, StreamSetup.BEFORE)
         self.copy: PreparedLaunch = self._feed(None, copied, lambda _: 0.0, lambda *_: 0.0)
 
+    def part(self, n: int) -> FedSpace:
+        """The first `n` elements of the same arrays, and the same streams."""
+        part = copy(self)
+        part.arrays = {
+            pinned: {name: array[:n] for name, array in arrays.items()}
+            for pinned, arrays in self.arrays.items()
+        }
+        part.known = self._workload.known(part.arrays[False])
+        return part
+
     def _feed(
         self,
         program: Any,

@@ -98,7 +98,7 @@ class Feed:
     `arrays` are flat inputs of one length and type. `host_part` computes the host's part of the
     result, `total` the result from the device's partial results and that. `value` is the last
     result, NaN before. A `poisoned` run begins with ones in all memory, so that a missing or late
-    copy or write shows.
+    copy or write shows. In a pool, copies and launches that are `captured` run as one graph.
     """
 
     pool: Pool
@@ -109,9 +109,12 @@ class Feed:
     total: Callable[[Array, Any], float]
     clock: Callable[[], float] = time.perf_counter
     poisoned: bool = False
+    captured: bool = False
     value: float = math.nan
 
     def __post_init__(self) -> None:
+        # The graph, and the lanes whose memory it names.
+        self._graph: tuple[Callable[[], None], Sequence[StreamRoom]] | None = None
         dtype = next(iter(self.arrays.values())).dtype
         self._partials = np.zeros(self.pipeline.partials, dtype)
         p = self.pipeline
@@ -184,17 +187,31 @@ class Feed:
         begin, end = self.pipeline.host_begin, self.pipeline.host_end
         return self.host_part({name: a[begin:end] for name, a in self.arrays.items()})
 
-    def _compute(self, pool: Pool) -> float:
-        p = self.pipeline
-        if self.poisoned:
-            self._poison(pool)
-        for piece in p.pieces:
+    def _queue(self, pool: Pool) -> None:
+        for piece in self.pipeline.pieces:
             lane = pool.lanes[piece.stream]
             for name, array in self.arrays.items():
                 lane.stream.copy_in(lane.room[name], array[piece.begin : piece.end])
             if piece.launch is not None:
                 buffers = {**lane.room, "partials": pool.partials}
                 lane.stream.launch(self.program, piece.launch, buffers)
+
+    def _replay(self, pool: Pool) -> None:
+        lanes = pool.lanes
+        if self._graph is None or self._graph[1] is not lanes:
+            streams = [lane.stream for lane in lanes[: len(self._rooms)]]
+            graph = pool.device.captured(streams, lambda: self._queue(pool))
+            self._graph = graph, lanes
+        self._graph[0]()
+
+    def _compute(self, pool: Pool) -> float:
+        p = self.pipeline
+        if self.poisoned:
+            self._poison(pool)
+        if self.captured and p.pieces:
+            self._replay(pool)
+        else:
+            self._queue(pool)
         of_host = self._own_part()
         for lane in pool.lanes[: len(self._rooms)]:
             lane.stream.wait()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.dtypes import DTYPES, DType
-from ...core.errors import BuildError, DeviceError, LaunchRefusedError, NoDeviceError, TypedError
+from ...core.errors import (
+    BuildError,
+    DeviceError,
+    LaunchRefusedError,
+    NoDeviceError,
+    OutOfDeviceMemoryError,
+    TypedError,
+)
 from ...core.space import Problem
 from ...workloads.contract import (
     Argument,
@@ -36,7 +44,7 @@ from ..machine_code.cubins import build_options, cached_cubin, parameter_sizes, 
 from ..streams import FedInTurn
 from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
 from .runtime import Translate, architecture, describe, load_cupy, open_sensor
-from .streams import CudaInTurn, CudaStream, Enqueue
+from .streams import CudaInTurn, CudaStream, Enqueue, captured
 from .timing import SPIN_SOURCE, CudaLaunch, CudaLibraryCall, EventTimer
 
 # The backend's own kernels, which measure no bandwidth.
@@ -116,6 +124,7 @@ class CudaDevice(CudaBuffers):
         cupy.cuda.Device(index).use()
         attributes = cupy.cuda.Device(index).attributes
         self._most_shared = int(attributes["MaxSharedMemoryPerBlockOptin"])
+        self._pages_move = bool(attributes["ConcurrentManagedAccess"])
         code = cached_cubin(_OWN_KERNELS, "gpushmoo", (), self.target, cache).code
         own = cupy.RawModule(path=str(stored_cubin(code, cache)))
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -234,6 +243,33 @@ class CudaDevice(CudaBuffers):
         """Memory that cudaHostAlloc gives."""
         memory = self.cupy.cuda.alloc_pinned_memory(flat.nbytes)
         return np.frombuffer(memory, flat.dtype, flat.size)
+
+    def managed_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """By cudaMallocManaged; at most half of the free memory, so that no page is evicted."""
+        if not self._pages_move:
+            raise LaunchRefusedError("No page of managed memory moves when it is touched.")
+        flat, cuda = np.ascontiguousarray(array).reshape(-1), self.cupy.cuda
+        with self.translated():
+            if 2 * flat.nbytes > cuda.Device().mem_info[0]:
+                raise OutOfDeviceMemoryError("Managed memory would take over half of the device.")
+            memory = cuda.malloc_managed(max(4, flat.nbytes))
+        room: Any = (ctypes.c_char * flat.nbytes).from_address(memory.ptr)
+        # The array holds `room`, which holds the memory.
+        room.memory = memory
+        held: npt.NDArray[Any] = np.frombuffer(room, flat.dtype)
+        held[:] = flat
+        return held
+
+    def in_place(self, held: npt.NDArray[Any]) -> Any:
+        """At its address on the host, which under unified addressing is that on the device."""
+        cuda = self.cupy.cuda
+        memory = cuda.UnownedMemory(held.ctypes.data, held.nbytes, held, cuda.Device().id)
+        return self.cupy.ndarray(held.nbytes // 4, np.uint32, cuda.MemoryPointer(memory, 0))
+
+    def captured(self, streams: Sequence[Any], queue: Callable[[], None]) -> Callable[[], None]:
+        """By capture of the streams."""
+        with self.translated():
+            return captured(streams, queue)
 
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """All behind one spin, except isolated ones."""

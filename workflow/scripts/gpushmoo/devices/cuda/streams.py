@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,7 +32,7 @@ class CudaStream:
         """`prepare` prepares a launch for the current stream."""
         self._cupy, self._translated, self._prepare = cupy, translated, prepare
         with translated():
-            self._stream = cupy.cuda.Stream(non_blocking=True)
+            self.stream = cupy.cuda.Stream(non_blocking=True)
         self._pointers: list[int] = []
 
     def __enter__(self) -> CudaStream:
@@ -46,39 +47,42 @@ class CudaStream:
         pointers, self._pointers = self._pointers, []
         with self._translated():
             for pointer in pointers:
-                self._cupy.cuda.runtime.freeAsync(pointer, self._stream.ptr)
+                self._cupy.cuda.runtime.freeAsync(pointer, self.stream.ptr)
 
     def allocate(self, nbytes: int) -> Any:
         """A flat array of 32-bit words by cudaMallocAsync. Raises OutOfDeviceMemoryError."""
         cuda = self._cupy.cuda
         size = max(4, nbytes)
         with self._translated():
-            pointer = cuda.runtime.mallocAsync(size, self._stream.ptr)
+            pointer = cuda.runtime.mallocAsync(size, self.stream.ptr)
         self._pointers.append(pointer)
         memory = cuda.UnownedMemory(pointer, size, self)
         return self._cupy.ndarray(size // 4, np.uint32, cuda.MemoryPointer(memory, 0))
 
     def copy_in(self, target: Any, source: npt.NDArray[Any]) -> None:
         """See `Stream`."""
+        runtime = self._cupy.cuda.runtime
+        sizes = (source.nbytes, runtime.memcpyHostToDevice)
         with self._translated():
-            target.data.copy_from_host_async(source.ctypes.data, source.nbytes, self._stream)
+            # CuPy's own method refuses to be captured.
+            runtime.memcpyAsync(target.data.ptr, source.ctypes.data, *sizes, self.stream.ptr)
 
     def copy_out(self, target: npt.NDArray[Any], source: Any) -> None:
         """See `Stream`."""
         with self._translated():
-            source.data.copy_to_host_async(target.ctypes.data, target.nbytes, self._stream)
+            source.data.copy_to_host_async(target.ctypes.data, target.nbytes, self.stream)
 
     def launch(self, program: Any, launch: Launch, buffers: Mapping[str, Any]) -> None:
         """Queue a launch. Raises LaunchRefusedError or BuildError."""
         enqueue = self._prepare(program, launch, buffers)
-        with self._translated(), self._stream:
+        with self._translated(), self.stream:
             enqueue()
 
     def mark(self) -> Mark:
         """Record a CUDA event."""
         with self._translated():
             event = self._cupy.cuda.Event()
-            event.record(self._stream)
+            event.record(self.stream)
         return Mark(event, self._elapsed_s)
 
     def _elapsed_s(self, start: Any, stop: Any) -> float:
@@ -88,7 +92,26 @@ class CudaStream:
     def wait(self) -> None:
         """By cudaStreamSynchronize."""
         with self._translated():
-            self._stream.synchronize()
+            self.stream.synchronize()
+
+
+def captured(streams: Sequence[CudaStream], queue: Callable[[], None]) -> Callable[[], None]:
+    """See `Device.captured`. The other streams branch off the first one and join it again."""
+    first, *others = (stream.stream for stream in streams)
+    first.begin_capture()
+    try:
+        begin = first.record()
+        for other in others:
+            other.wait_event(begin)
+        queue()
+        for other in others:
+            first.wait_event(other.record())
+    finally:
+        graph = first.end_capture()
+    # Else the first launch would.
+    graph.upload(first)
+    first.synchronize()
+    return partial(graph.launch, first)
 
 
 T = TypeVar("T")

@@ -93,9 +93,9 @@ EIGHTHS = (8, 9, 10, 12, 14, 15, 16)
 LEAST_S, MOST_CALLS = 2e-4, 20
 # Arrays up to BRIEF are computed by one thread anyway.
 BRIEF = 2**12
-# Threads rest when the process uses less than a quarter of one core for a STEP_S; OpenBLAS's look
-# for work for 2^26 cycles after a call.
-STEP_S, MOST_STEPS = 0.002, 100
+# Threads rest when the process uses less than a quarter of one core for a STEP_S, which is longer
+# than some systems take to count it; OpenBLAS's threads look for work for 2^26 cycles after a call.
+STEP_S, MOST_STEPS = 0.01, 50
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ def run_rivals(
 
 
 def at_rest() -> None:
-    """Wait until no thread of this process computes, 0.2 s at most."""
+    """Wait until no thread of this process computes, half a second at most."""
     for _ in range(MOST_STEPS):
         used = time.process_time()
         time.sleep(STEP_S)

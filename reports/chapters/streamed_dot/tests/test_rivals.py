@@ -214,7 +214,7 @@ def test_threads_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.process_time", itertools.count(0.0, 1.0).__next__)
     slept.clear()
     at_rest()
-    assert sum(slept) == pytest.approx(0.2)
+    assert sum(slept) == pytest.approx(0.5)
 
 
 def test_what_comes_before_a_run_is_not_timed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ from ..machine_code.cubins import build_options, cached_cubin, parameter_sizes, 
 from ..streams import FedInTurn
 from .buffers import SOURCE, CudaBuffers, CudaImage, format_refusal
 from .runtime import Translate, architecture, describe, load_cupy, open_sensor
-from .streams import CudaInTurn, CudaStream, Enqueue, captured
+from .streams import CudaInTurn, CudaStream, Enqueue, InTurnLoops, captured, driver_loops
 from .timing import SPIN_SOURCE, CudaLaunch, CudaLibraryCall, EventTimer
 
 # The backend's own kernels, which measure no bandwidth.
@@ -235,9 +236,13 @@ class CudaDevice(CudaBuffers):
         return CudaStream(self.cupy, self.translated, self._prepare)
 
     def bind_in_turn(self, fed: FedInTurn) -> CudaInTurn:
-        """By the runtime's own calls. Raises LaunchRefusedError or BuildError."""
+        """By the driver's calls in a compiled loop. Raises LaunchRefusedError or BuildError."""
         with self.translated():
-            return CudaInTurn(self.cupy, self.translated, self._checked, fed)
+            return CudaInTurn(self.cupy, self.translated, self._checked, fed, self._in_turn_loops)
+
+    @cached_property
+    def _in_turn_loops(self) -> InTurnLoops:
+        return driver_loops()
 
     def _pinned_like(self, flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Memory that cudaHostAlloc gives."""

@@ -1,0 +1,145 @@
+"""Pieces in turn on CUDA: the compiled loop, by a driver whose memory is the host's."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from gpushmoo.devices.cuda import streams
+from gpushmoo.devices.streams import FedInTurn
+from gpushmoo.workloads.contract import BufferRef, Launch
+from gpushmoo.workloads.host_fed import Piece
+
+N, STREAMS = 12, 3
+
+
+class DriverError(Exception):
+    """CuPy's CUDADriverError."""
+
+
+class HostDriver:
+    """The driver's calls on host memory; call number `fails` of `failing` gives error 2."""
+
+    def __init__(self, failing: str = "", fails: int = 0) -> None:
+        self.calls: list[str] = []
+        self.memory: dict[int, Any] = {}
+        self.poisoned: list[int] = []
+        actions: dict[str, Callable[..., None]] = {
+            "cuStreamCreate": self._create,
+            "cuMemAllocAsync": self._allocate,
+            "cuMemFreeAsync": self._free,
+            "cuMemsetD8Async": self._fill,
+            "cuMemcpyHtoDAsync_v2": self._copy,
+            "cuLaunchKernel": self._launch,
+        }
+        for name, argument_types in streams._DRIVER_CALLS.items():
+            act = actions.get(name, lambda *_: None)
+
+            def call(*args: int, name: str = name, act: Callable[..., None] = act) -> int:
+                self.calls.append(name)
+                if name == failing and self.calls.count(name) == fails:
+                    return 2
+                act(*args)
+                return 0
+
+            setattr(self, name, ctypes.CFUNCTYPE(ctypes.c_int, *argument_types)(call))
+
+    def count(self, name: str) -> int:
+        return self.calls.count(name)
+
+    def allocate(self, nbytes: int) -> int:
+        array = np.zeros(nbytes, np.uint8)
+        self.memory[array.ctypes.data] = array
+        return int(array.ctypes.data)
+
+    def _create(self, at: int, flags: int) -> None:
+        ctypes.c_uint64.from_address(at).value = 1000 + len(self.calls)
+
+    def _allocate(self, at: int, nbytes: int, stream: int) -> None:
+        ctypes.c_uint64.from_address(at).value = self.allocate(nbytes)
+
+    def _free(self, address: int, stream: int) -> None:
+        del self.memory[address]
+
+    def _fill(self, address: int, value: int, nbytes: int, stream: int) -> None:
+        ctypes.memset(address, value, nbytes)
+        self.poisoned.append(nbytes)
+
+    def _copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        ctypes.memmove(target, source, nbytes)
+
+    def _launch(self, function: int, *rest: int) -> None:
+        *geometry, _, arguments, extra = rest
+        assert (function, geometry, extra) == (7, [1, 1, 1, 32, 1, 1, 0], 0)
+        at = (ctypes.c_uint64 * 5).from_address(arguments)
+        x, y, partials, n, place = (ctypes.c_uint64.from_address(a).value for a in at)
+        doubles = [np.frombuffer((ctypes.c_double * n).from_address(a)) for a in (x, y)]
+        ctypes.c_double.from_address(partials + 8 * place).value = doubles[0] @ doubles[1]
+
+
+def in_turn(driver: HostDriver, poisoned: bool = False) -> tuple[streams.CudaInTurn, Any]:
+    """A dot product of N elements by STREAMS streams, and where its partial sums go."""
+    share = N // STREAMS
+    pieces = []
+    for i in range(STREAMS):
+        buffers = (BufferRef("x"), BufferRef("y"), BufferRef("partials"))
+        args = (*buffers, np.uint64(share), np.uint64(i))
+        launch = Launch("dot", (1, 1, 1), (32, 1, 1), args, tiles=1)
+        pieces.append(Piece(i, i * share, (i + 1) * share, launch))
+    arrays = {"x": np.arange(N, dtype=float), "y": np.arange(N, dtype=float) + 0.5}
+    partials = np.zeros(STREAMS)
+    runtime = types.SimpleNamespace(
+        malloc=driver.allocate,
+        free=driver.memory.pop,
+        memset=ctypes.memset,
+        memcpy=lambda target, source, nbytes, kind: ctypes.memmove(target, source, nbytes),
+        memcpyDeviceToHost=2,
+        deviceSynchronize=lambda: None,
+    )
+    calls = types.SimpleNamespace(CUDADriverError=DriverError)
+    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime, driver=calls))
+    kernel = types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=7))
+    fed = FedInTurn(None, pieces, arrays, partials, poisoned)
+    loops = streams.in_turn_loops(driver)
+    bound = streams.CudaInTurn(cupy, contextlib.nullcontext, lambda *_: kernel, fed, loops)
+    return bound, partials
+
+
+@pytest.mark.parametrize("poisoned", [False, True])
+def test_each_piece_goes_through_a_stream_of_its_own(poisoned: bool) -> None:
+    driver = HostDriver()
+    bound, partials = in_turn(driver, poisoned)
+    for _ in range(2):
+        assert bound.run(lambda: "meanwhile") == "meanwhile"
+    x = np.arange(N).reshape(STREAMS, -1)
+    assert partials.tolist() == (x * (x + 0.5)).sum(axis=1).tolist()
+    assert driver.count("cuStreamDestroy_v2") == driver.count("cuStreamCreate") == 2 * STREAMS
+    assert driver.poisoned == ([32] * 4 * STREAMS if poisoned else [])
+    assert driver.memory == {}
+    # A stream is fed and its memory given back before the next is made.
+    feeding = ["cuMemAllocAsync"] * 2 + ["cuMemcpyHtoDAsync_v2"] * 2
+    if not poisoned:
+        once = ["cuStreamCreate", *feeding, "cuLaunchKernel", *["cuMemFreeAsync"] * 2]
+        assert driver.calls[: len(once) * STREAMS] == once * STREAMS
+
+
+@pytest.mark.parametrize(
+    ("failing", "fails"),
+    [
+        ("cuMemAllocAsync", 4),
+        ("cuLaunchKernel", 3),
+        ("cuStreamSynchronize", 2),
+        ("cuMemFreeAsync", 1),
+    ],
+)
+def test_a_failure_is_raised_and_nothing_is_kept(failing: str, fails: int) -> None:
+    driver = HostDriver(failing, fails)
+    with pytest.raises(DriverError, match="2"):
+        in_turn(driver)[0].run(lambda: None)
+    assert driver.count("cuStreamDestroy_v2") == driver.count("cuStreamCreate")
+    assert len(driver.memory) == (failing == "cuMemFreeAsync")

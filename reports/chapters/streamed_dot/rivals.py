@@ -87,6 +87,8 @@ CHANGES: dict[str, tuple[int, ...]] = {
     "blocks_per_stream": (4, 128),
     "threads": (128,),
 }
+# Whose parameters are changed.
+BASES = {"as published": PUBLISHED, "pooled": POOLED}
 EIGHTHS = (8, 9, 10, 12, 14, 15, 16)
 
 # Short calls are repeated for so long, but not too often.
@@ -279,16 +281,20 @@ def run_rivals(
     for dtype in DTYPES_COMPARED:
         for operation in bench.operations:
             for n in sorted({*rivals.lengths, *rivals.share_lengths, *rivals.parameter_lengths}):
-                space = bench.space(operation, dtype, n)
-                place = (space, operation, dtype, n)
-                if n in rivals.lengths:
-                    timed(LENGTH, *place[1:], {**_length_ways(bench, place), **others(place)})
-                if n in rivals.share_lengths:
-                    timed(SHARE, *place[1:], _share_ways(bench, place))
-                if n in rivals.parameter_lengths:
-                    timed(PARAMETER, *place[1:], _parameter_ways(bench, place))
+                with bench.space(operation, dtype, n) as space:
+                    place = (space, operation, dtype, n)
+                    if n in rivals.lengths:
+                        timed(LENGTH, *place[1:], {**_length_ways(bench, place), **others(place)})
+                    if n in rivals.share_lengths:
+                        timed(SHARE, *place[1:], _share_ways(bench, place))
+                    # Streams that are kept slow the making of others: what keeps them comes last.
+                    for base in BASES if n in rivals.parameter_lengths else ():
+                        timed(PARAMETER, *place[1:], _parameter_ways(bench, place, base))
             for n in rivals.between:
-                timed(BETWEEN, operation, dtype, n, _between_ways(bench, operation, dtype, n))
+                with bench.space(operation, dtype, n * max(EIGHTHS) // 8) as longest:
+                    for kept in (False, True):
+                        ways = _between_ways(bench, (longest, operation, dtype, n), kept)
+                        timed(BETWEEN, operation, dtype, n, ways)
     if bench.operations:
         n = max((*rivals.lengths, *rivals.share_lengths), default=BRIEF)
         with device.open_stream() as stream:
@@ -357,28 +363,26 @@ def _share_ways(bench: Bench, place: Place) -> dict[str, Call]:
     return _taken({s: partial(bench.on_device, *place, POOLED, p) for s, p in ways.items()})
 
 
-def _parameter_ways(bench: Bench, place: Place) -> dict[str, Call]:
+def _parameter_ways(bench: Bench, place: Place, base: str) -> dict[str, Call]:
     """The document's parameters, and each of them changed alone."""
-    made = {}
-    for label, variant in (("as published", PUBLISHED), ("pooled", POOLED)):
-        made[label] = partial(bench.on_device, *place, variant, PRINTED)
-        changes = {**CHANGES, **({"chunk": (1 << 18, 1 << 22)} if variant == POOLED else {})}
-        for axis, values in changes.items():
-            for value in values:
-                changed = {**PRINTED, axis: value}
-                way = f"{label}, {axis} {value}"
-                made[way] = partial(bench.on_device, *place, variant, changed)
+    variant = BASES[base]
+    made = {base: partial(bench.on_device, *place, variant, PRINTED)}
+    changes = {**CHANGES, **({"chunk": (1 << 18, 1 << 22)} if variant == POOLED else {})}
+    for axis, values in changes.items():
+        for value in values:
+            changed = {**PRINTED, axis: value}
+            made[f"{base}, {axis} {value}"] = partial(bench.on_device, *place, variant, changed)
     return _taken(made)
 
 
-def _between_ways(bench: Bench, operation: str, dtype: str, n: int) -> dict[str, Call]:
-    """The printed split, its streams made anew as printed, and kept."""
-    ways, longest = {}, bench.space(operation, dtype, n * max(EIGHTHS) // 8)
+def _between_ways(bench: Bench, place: Place, kept: bool) -> dict[str, Call]:
+    """The printed split, its streams made anew as printed or kept; `place` has the longest."""
+    ways, (longest, operation, dtype, n) = {}, place
     for eighths in EIGHTHS:
         length = n * eighths // 8
-        place = (longest.part(length), operation, dtype, length, PUBLISHED, PRINTED)
-        ways[str(length)] = bench.on_device(*place)
-        ways[f"{length}{KEPT_STREAMS}"] = bench.on_device(*place, kept=True)
+        part = (longest.part(length), operation, dtype, length)
+        label = f"{length}{KEPT_STREAMS if kept else ''}"
+        ways[label] = bench.on_device(*part, PUBLISHED, PRINTED, kept=kept)
     return ways
 
 

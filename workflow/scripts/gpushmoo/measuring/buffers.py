@@ -381,6 +381,13 @@ class FedSpace(Space):
         copied = Pipeline(streams, pieces, 0, n, n, True, StreamSetup.BEFORE)
         self.copy: PreparedLaunch = self._feed(None, copied, lambda _: 0.0, lambda *_: 0.0)
 
+    def __enter__(self) -> FedSpace:
+        """The space itself; its streams and their memory are given back at the end."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._pool.__exit__()
+
     def part(self, n: int) -> FedSpace:
         """The first `n` elements of the same arrays, and the same streams."""
         part = copy(self)

@@ -1,5 +1,5 @@
 // Writes every texel of an image. Bytes moved: sizeof(element_t) written per texel.
-// The mappings and what is written are those of kernel.cu.
+// The mappings, PLAIN and what is written are those of kernel.cu.
 #define THREADS (get_local_size(0) * get_local_size(1))
 #define INDEX (get_group_id(0) * THREADS + get_local_id(1) * get_local_size(0) + get_local_id(0))
 #if defined(MAP_BLOCK)
@@ -50,9 +50,26 @@ static inline float4 texel_of(float value, uint place)
 #endif
 }
 
-__kernel void set_texels(write_only image2d_t image, float value, index_t width, index_t height)
+#ifdef PLAIN
+#define IMAGE __global element_t *
+#if defined(BYTES)
+#define PACKED(texel) convert_uchar4_rte(255.0f * (texel))
+#elif LANES == 1
+#define PACKED(texel) (texel).x
+#elif LANES == 2
+#define PACKED(texel) (texel).xy
+#else
+#define PACKED(texel) texel
+#endif
+#define STORE(col, row, texel) image[(row) * width + (col)] = PACKED(texel)
+#else
+#define IMAGE write_only image2d_t
+#define STORE(col, row, texel) write_imagef(image, (int2)(col, row), texel)
+#endif
+
+__kernel void set_texels(IMAGE image, float value, index_t width, index_t height)
 {
     for (int row = FIRST_ROW; row < height; row += STEP_ROWS)
         for (int col = FIRST_COL; col < width; col += STEP_COLS)
-            write_imagef(image, (int2)(col, row), texel_of(value, row * (uint)width + col));
+            STORE(col, row, texel_of(value, row * (uint)width + col));
 }

@@ -2,13 +2,15 @@
 // Bytes moved: sizeof(element_t) written per texel. What is written is
 //   VALUE_ONE    one value for all, an argument of the kernel, as in the document
 //   VALUE_PLACE  a value that follows from the texel's place, so that a misplaced write shows
+// With PLAIN it is stored to a buffer, row by row.
 //
 // A grid that covers the image makes each thread write one texel. Which one is the mapping:
 //   MAP_BLOCK   the "obvious way": a warp takes texels of 32 / blockDim.x rows
 //   MAP_ROW     consecutive threads, whatever the block's shape, take consecutive texels of a row
 //   MAP_TILE8   ... of a tile of 8 x 8 texels, row by row: a warp takes 8 x 4
 //   MAP_MORTON  ... of a tile of 8 x 8 texels in Morton order: 4 consecutive threads take 2 x 2
-// The last three go by the thread's index alone, so only the number of threads matters to them.
+// The last three go by the thread's index alone, so only the number of threads matters to them. In a
+// smaller grid a thread strides over the image by the grid; of the last two only downwards.
 #define THREADS (blockDim.x * blockDim.y)
 #define INDEX (blockIdx.x * THREADS + threadIdx.y * blockDim.x + threadIdx.x)
 #if defined(MAP_BLOCK)
@@ -64,10 +66,17 @@ __device__ static inline element_t texel_of(float value, unsigned int place)
 #endif
 }
 
-extern "C" __global__ void set_texels(cudaSurfaceObject_t surface, float value, index_t width, index_t height)
+#ifdef PLAIN
+typedef element_t *image_t;
+#define STORE(col, row, texel) image[(row) * width + (col)] = texel
+#else
+typedef cudaSurfaceObject_t image_t;
+#define STORE(col, row, texel) surf2Dwrite(texel, image, (col) * (int)sizeof(element_t), row)
+#endif
+
+extern "C" __global__ void set_texels(image_t image, float value, index_t width, index_t height)
 {
     for (int row = FIRST_ROW; row < height; row += STEP_ROWS)
         for (int col = FIRST_COL; col < width; col += STEP_COLS)
-            surf2Dwrite(texel_of(value, row * (unsigned int)width + col), surface,
-                        col * (int)sizeof(element_t), row);
+            STORE(col, row, texel_of(value, row * (unsigned int)width + col));
 }

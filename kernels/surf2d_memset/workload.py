@@ -12,44 +12,58 @@ from gpushmoo.core.space import Cell, Problem
 from gpushmoo.workloads.contract import (
     Access,
     Array,
+    BufferRef,
     HeatMap,
     Launch,
     SurfaceRef,
     Workload,
-    ceil_div,
 )
+from texel_mapping import AXES, MAPPINGS, grid_of, mapping_of, refused_waves, texels_of, waves_of
 
-MAPPINGS = ("block", "row", "tile8", "morton")
 # Knuth's multiplicative hash of a word's index: words that differ and do not compress.
 FACTOR = np.uint32(2654435761)
 # The one value, which a byte holds, too.
 VALUE = 193.0
-TILE = 8
+# How the name of a variant that stores to a buffer ends.
+PLAIN = "-plain"
 
 
 class Surf2dMemset(Workload):
-    """Writes every texel once; a variant is ``mapping-what``.
+    """Writes every texel once; a variant is ``mapping-what``, or ``mapping-what-plain``.
 
     ``one`` writes the same value to all texels, ``place`` a value computed from the texel's place:
-    a kernel argument and a computed value are not written at the same speed.
+    a kernel argument and a computed value are not written at the same speed. The twins, ``plain``,
+    store to a buffer in the same loop.
     """
 
     name = "surf2d_memset"
     title = "Surface memset"
     pattern = "a thread writes one texel; which one is the mapping; nothing is read"
     dtypes = ("float", "float2", "float4", "unorm8x4")
-    variants = tuple(f"{mapping}-{what}" for what in ("one", "place") for mapping in MAPPINGS)
+    default_variants = tuple(f"{m}-{what}" for what in ("one", "place") for m in MAPPINGS)
+    controls = tuple(f"{mapping}-one{PLAIN}" for mapping in ("block", "row"))
+    variants = default_variants + controls
     sizes = (4096,)
-    axes: ClassVar = {"block_x": {"from": 4, "to": 64}, "block_y": {"from": 4, "to": 64}}
+    axes: ClassVar = AXES
+    zero_axes = frozenset({"waves"})
     views = (HeatMap("block_x", "block_y"),)
     images = frozenset({"dst"})
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
         """The mapping, what is written, the lanes of a texel, and whether they are bytes."""
         kind = DTYPES[dtype]
-        mapping, what = variant.upper().split("-")
+        mapping, what = variant.removesuffix(PLAIN).upper().split("-")
         macros = {f"MAP_{mapping}": "1", f"VALUE_{what}": "1", "LANES": str(kind.lanes)}
+        macros |= {"PLAIN": "1"} if variant.endswith(PLAIN) else {}
         return macros | ({"BYTES": "1"} if kind.normalised else {})
+
+    def images_of(self, variant: str) -> frozenset[str]:
+        """``dst``, but for the twins."""
+        return frozenset() if variant.endswith(PLAIN) else self.images
+
+    def valid(self, cell: Cell) -> str | None:
+        """Strips of tiles take a grid that covers the image."""
+        return refused_waves(cell)
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
@@ -71,13 +85,13 @@ class Surf2dMemset(Workload):
         return inputs["pattern"]
 
     def result_of(self, variant: str) -> str:
-        """The second word of the variant: ``one`` or ``place``, whatever the mapping."""
-        return variant.split("-")[1]
+        """The variant without its mapping: ``one``, ``place`` or ``one-plain``."""
+        return variant.split("-", 1)[1]
 
     def expected(self, inputs: Mapping[str, Array], variant: str) -> Array:
         """The image that `variant` must write: one value everywhere, or the pattern."""
         pattern = self.reference(inputs)
-        return np.full_like(pattern, VALUE) if self.result_of(variant) == "one" else pattern
+        return np.full_like(pattern, VALUE) if "-one" in variant else pattern
 
     def bytes_read(self, problem: Problem, dtype: str) -> int:
         """0: a launch reads nothing from memory."""
@@ -92,48 +106,26 @@ class Surf2dMemset(Workload):
         return 4 * self.bytes_written(problem, dtype)
 
     def launch(self, cell: Cell) -> Launch:
-        """A grid that covers the image once."""
+        """A grid that covers the image once, or waves."""
         width, height = cell.problem.width, cell.problem.height
         block = (cell["block_x"], cell["block_y"], 1)
-        threads = block[0] * block[1]
-        mapping = cell.variant.split("-")[0]
-        if mapping == "block":
-            grid = ceil_div(width, block[0]), ceil_div(height, block[1]), 1
-        elif mapping == "row":
-            grid = ceil_div(width, threads), height, 1
-        else:
-            grid = ceil_div(ceil_div(width, TILE) * TILE**2, threads), ceil_div(height, TILE), 1
+        grid = grid_of(mapping_of(cell.variant), cell.problem, block[0], block[1])
         args = (
-            SurfaceRef("dst"),
+            BufferRef("dst") if cell.variant.endswith(PLAIN) else SurfaceRef("dst"),
             np.float32(VALUE),
             self.index(cell.problem, width),
             self.index(cell.problem, height),
         )
-        return Launch("set_texels", grid, block, args, tiles=grid[0] * grid[1])
+        return Launch("set_texels", grid, block, args, grid[0] * grid[1], waves_of(cell))
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """One surface write in the loop, as wide as a whole texel."""
-        return (Access("store", "surface", DTYPES[dtype].itemsize, in_loop=True),)
+        """One write or store in the loop, as wide as a whole texel."""
+        space = "global" if variant.endswith(PLAIN) else "surface"
+        return (Access("store", space, DTYPES[dtype].itemsize, in_loop=True),)
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """Column and row of the texel of each thread of `block` (x, y); shape (threads, 2).
-
-        As the kernel's macros FIRST_COL and FIRST_ROW compute them.
-        """
-        mapping, block_x, block_y = cell.variant.split("-")[0], cell["block_x"], cell["block_y"]
-        threads = block_x * block_y
-        if mapping == "block":
-            y, x = np.divmod(np.arange(threads), block_x)
-            return np.stack([block[0] * block_x + x, block[1] * block_y + y], axis=1)
-        i = block[0] * threads + np.arange(threads)
-        if mapping == "row":
-            return np.stack([i, np.full_like(i, block[1])], axis=1)
-        if mapping == "tile8":
-            x, y = i & 7, i >> 3 & 7
-        else:
-            x = i & 1 | i >> 1 & 2 | i >> 2 & 4
-            y = i >> 1 & 1 | i >> 2 & 2 | i >> 3 & 4
-        return np.stack([(i >> 6) * TILE + x, block[1] * TILE + y], axis=1)
+        """Column and row of the first texel of each thread of `block`; shape (threads, 2)."""
+        return texels_of(cell, block)
 
 
 WORKLOAD = Surf2dMemset()

@@ -1,9 +1,11 @@
 // Sums the texels of an image by image reads. As timed, `out` is NULL and nothing is stored; whether
 // it is NULL is asked after the reads. Bytes moved: sizeof(element_t) read per texel; with WRITTEN
 // every sum is stored, 4 more bytes per texel; with REDUCED one sum for each group, 4 bytes.
-// Mappings, OFFSET and SCALE are those of kernel.cu. The sampler is a constant here: FILTER and
+// Mappings, PLAIN, OFFSET and SCALE are those of kernel.cu. The sampler is a constant here: FILTER and
 // ADDRESS are OpenCL's names. Reading always returns four floats; FETCHED_LANES of them are texels.
-#if FETCHED_LANES == 1
+#if defined(PLAIN) && FETCHED_LANES == 1
+#define SUM(v) (v)
+#elif FETCHED_LANES == 1
 #define SUM(v) ((v).x)
 #elif FETCHED_LANES == 2
 #define SUM(v) ((v).x + (v).y)
@@ -11,6 +13,14 @@
 #define SUM(v) ((v).x + (v).y + (v).z + (v).w)
 #endif
 
+#ifdef PLAIN
+#define IMAGE __global const element_t *
+#define TEXEL_TYPE element_t
+#define FETCH(col, row) image[(row) * width + (col)]
+#else
+#define IMAGE read_only image2d_t
+#define TEXEL_TYPE float4
+#define FETCH(col, row) read_imagef(image, sampler, PLACE(col, row))
 #ifdef NORMALISED
 #define COORDINATES CLK_NORMALIZED_COORDS_TRUE
 #define PLACE(col, row) (float2)(((col) + OFFSET) * per_width, ((row) + OFFSET) * per_height)
@@ -19,6 +29,7 @@
 #define PLACE(col, row) (float2)((float)(col), (float)(row))
 #endif
 __constant sampler_t sampler = COORDINATES | ADDRESS | FILTER;
+#endif
 
 #define THREADS (get_local_size(0) * get_local_size(1))
 #define INDEX (get_group_id(0) * THREADS + get_local_id(1) * get_local_size(0) + get_local_id(0))
@@ -46,7 +57,7 @@ __constant sampler_t sampler = COORDINATES | ADDRESS | FILTER;
 #define STEP_ROWS (get_num_groups(1) * 8)
 #endif
 
-__kernel void sum_texels(__global float *out, read_only image2d_t image, index_t width, index_t height,
+__kernel void sum_texels(__global float *out, IMAGE image, index_t width, index_t height,
                          float per_width, float per_height
 #ifdef REDUCED
                          , uint prove
@@ -57,7 +68,7 @@ __kernel void sum_texels(__global float *out, read_only image2d_t image, index_t
     float sum = 0.0f;
     for (int row = first_row; row < height; row += STEP_ROWS)
         for (int col = first_col; col < width; col += STEP_COLS) {
-            const float4 texel = read_imagef(image, sampler, PLACE(col, row));
+            const TEXEL_TYPE texel = FETCH(col, row);
             sum += SUM(texel);
         }
 #ifdef REDUCED // as in kernel.cu; a group may have 64 x 64 work-items on a CPU, and no more here
@@ -80,11 +91,20 @@ __kernel void sum_texels(__global float *out, read_only image2d_t image, index_t
         out[get_group_id(1) * get_num_groups(0) + get_group_id(0)] = sums[0];
     if (prove && first_row < height && first_col < width)
         out[first_row * width + first_col] = thread == 0 ? rest : sum;
+#elif defined(WRITTEN)
+    if (first_row < height && first_col < width)
+        out[first_row * width + first_col] = rint(sum * SCALE);
 #else
-#ifndef WRITTEN
-    if (out)
-#endif
-        if (first_row < height && first_col < width)
-            out[first_row * width + first_col] = rint(sum * SCALE);
+    if (!out)
+        return;
+    float again = 0.0f;
+    for (int row = first_row; row < height; row += STEP_ROWS)
+        for (int col = first_col; col < width; col += STEP_COLS) {
+            const TEXEL_TYPE texel = FETCH(col, row);
+            again += SUM(texel);
+            out[row * width + col] = rint(SUM(texel) * SCALE);
+        }
+    if (again != sum && first_row < height && first_col < width)
+        out[first_row * width + first_col] = -1.0f;
 #endif
 }

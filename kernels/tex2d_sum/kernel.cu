@@ -1,7 +1,7 @@
 // Sums the texels of an image by texture fetches, the second document's experiment. As timed, `out`
 // is NULL and nothing is stored. The empty assembly takes the sum before that is asked, so the compiler
 // can neither leave the fetches out nor move them behind the test. Bytes moved: sizeof(element_t) read
-// per texel.
+// per texel. With PLAIN the texels lie in a buffer, row by row, and loads take them.
 // With WRITTEN every sum is stored, 4 more bytes per texel, to show what the trick saves. With REDUCED
 // a block adds its sums up in shared memory and stores one float: the document's other way to keep the
 // fetches. It is for MAP_BLOCK, in which a block's first thread always lies in the image.
@@ -11,19 +11,20 @@
 //   MAP_ROW     consecutive threads, whatever the block's shape, take consecutive texels of a row
 //   MAP_TILE8   ... of a tile of 8 x 8 texels, row by row: a warp takes 8 x 4
 //   MAP_MORTON  ... of a tile of 8 x 8 texels in Morton order: 4 consecutive threads take 2 x 2
-// The last three go by the thread's index alone, so only the number of threads matters to them.
+// The last three go by the thread's index alone, so only the number of threads matters to them. In a
+// smaller grid a thread strides over the image by the grid; of the last two only downwards.
 //
 // FETCHED_LANES: floats that a fetch returns. OFFSET: added to column and row before the fetch.
 // SCALE makes every sum a whole number (the texels are whole numbers, a linear filter takes the mean
 // of four), so that it can be compared bit by bit; it is applied only to what is stored or added up.
 #if FETCHED_LANES == 1
-typedef float fetched_t;
+#define FLOATS float
 #define SUM(v) (v)
 #elif FETCHED_LANES == 2
-typedef float2 fetched_t;
+#define FLOATS float2
 #define SUM(v) ((v).x + (v).y)
 #else
-typedef float4 fetched_t;
+#define FLOATS float4
 #define SUM(v) ((v).x + (v).y + (v).z + (v).w)
 #endif
 
@@ -53,13 +54,40 @@ typedef float4 fetched_t;
 #define STEP_ROWS (gridDim.y * 8)
 #endif
 
-#ifdef NORMALISED
-#define FETCH(col, row) tex2D<fetched_t>(texture, ((col) + OFFSET) * per_width, ((row) + OFFSET) * per_height)
+#ifdef PLAIN
+typedef const element_t *__restrict__ image_t;
+#define FETCH(col, row) image[(row) * width + (col)]
 #else
-#define FETCH(col, row) tex2D<fetched_t>(texture, (float)(col), (float)(row))
+typedef cudaTextureObject_t image_t;
+#ifdef NORMALISED
+#define FETCH(col, row) tex2D<FLOATS>(image, ((col) + OFFSET) * per_width, ((row) + OFFSET) * per_height)
+#else
+#define FETCH(col, row) tex2D<FLOATS>(image, (float)(col), (float)(row))
+#endif
 #endif
 
-extern "C" __global__ void sum_texels(float *out, cudaTextureObject_t texture, index_t width, index_t height,
+#if !defined(WRITTEN) && !defined(REDUCED)
+// For the proof each texel is taken again and stored, and the first one spoilt if they give another sum.
+// Not inlined, so that the timed kernel has no other loop.
+__device__ __noinline__ static void prove(float *out, image_t image, index_t width, index_t height,
+                                          float per_width, float per_height, float sum)
+{
+    const int first_row = FIRST_ROW, first_col = FIRST_COL;
+    float again = 0.0f;
+#pragma unroll 1
+    for (int row = first_row; row < height; row += STEP_ROWS)
+#pragma unroll 1
+        for (int col = first_col; col < width; col += STEP_COLS) {
+            const auto texel = FETCH(col, row);
+            again += SUM(texel);
+            out[row * width + col] = rintf(SUM(texel) * SCALE);
+        }
+    if (again != sum && first_row < height && first_col < width)
+        out[first_row * width + first_col] = -1.0f;
+}
+#endif
+
+extern "C" __global__ void sum_texels(float *out, image_t image, index_t width, index_t height,
                                       float per_width, float per_height
 #ifdef REDUCED
                                       , unsigned int prove
@@ -73,7 +101,7 @@ extern "C" __global__ void sum_texels(float *out, cudaTextureObject_t texture, i
     for (int row = first_row; row < height; row += STEP_ROWS)
 #pragma unroll 1
         for (int col = first_col; col < width; col += STEP_COLS) {
-            const fetched_t texel = FETCH(col, row);
+            const auto texel = FETCH(col, row);
             sum += SUM(texel);
         }
 #ifdef REDUCED
@@ -102,12 +130,12 @@ extern "C" __global__ void sum_texels(float *out, cudaTextureObject_t texture, i
         rest -= sums[other];
     if (first_row < height && first_col < width)
         out[first_row * width + first_col] = thread == 0 ? rest : sum;
+#elif defined(WRITTEN)
+    if (first_row < height && first_col < width)
+        out[first_row * width + first_col] = rintf(sum * SCALE);
 #else
-#ifndef WRITTEN
     asm volatile("" ::"f"(sum));
     if (out != nullptr)
-#endif
-        if (first_row < height && first_col < width)
-            out[first_row * width + first_col] = rintf(sum * SCALE);
+        prove(out, image, width, height, per_width, per_height, sum);
 #endif
 }

@@ -21,10 +21,11 @@ from gpushmoo.workloads.contract import (
     NullRef,
     TextureRef,
     Workload,
-    ceil_div,
 )
+from texel_mapping import AXES, MAPPINGS, grid_of, refused_waves, texels_of, waves_of
 
-MAPPINGS = ("block", "row", "tile8", "morton")
+# Not fetched: loaded from a buffer, by the mappings of which twins are asked.
+PLAIN, TWINS = "plain", ("block", "row")
 FILTERS = {"point": "CLK_FILTER_NEAREST", "linear": "CLK_FILTER_LINEAR"}
 ADDRESSES = {
     "clamp": "CLK_ADDRESS_CLAMP_TO_EDGE",
@@ -39,21 +40,20 @@ PADDING: Mapping[str, Any] = {
     "wrap": "wrap",
     "mirror": "symmetric",
 }
-TILE = 8
 # Sums that a block has room to add up: of the largest shape of the default axes.
 MOST_REDUCED = 64 * 64
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant's name in its parts: ``mapping-filter-address[-sums]``.
+    """A variant's name in its parts: ``mapping-filter-address[-sums]``, or ``mapping-plain``.
 
     `sums`: ``written``, ``reduced`` (one a block), or nothing where none is stored while timed.
     """
 
     mapping: str
     filter: str
-    address: str
+    address: str = ""
     sums: str = ""
 
     @classmethod
@@ -77,7 +77,8 @@ class Tex2dSum(Workload):
     """Texels are fetched at whole coordinates, as in the document.
 
     A point fetch returns the texel; a linear one lies on the corner of four and returns their mean,
-    for which the address mode gives what lies left of and above the image.
+    for which the address mode gives what lies left of and above the image. The twins, ``plain``,
+    load texels from a buffer in the same loop.
     """
 
     name = "tex2d_sum"
@@ -92,30 +93,43 @@ class Tex2dSum(Workload):
         ),
         # Beside the document's own experiment only: obvious mapping, plain texels.
         "block-point-clamp-reduced",
+        *(Variant(mapping, PLAIN).name for mapping in TWINS),
     )
-    controls = tuple(name for name in variants if Variant.of(name).sums)
+    controls = tuple(n for n in variants if Variant.of(n).sums or Variant.of(n).filter == PLAIN)
     default_variants = tuple(f"{mapping}-point-clamp" for mapping in MAPPINGS)
     sizes = (4096,)
-    axes: ClassVar = {"block_x": {"from": 4, "to": 64}, "block_y": {"from": 4, "to": 64}}
+    axes: ClassVar = AXES
+    zero_axes = frozenset({"waves"})
     views = (HeatMap("block_x", "block_y"),)
     images = frozenset({"src"})
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:
         """Mapping, lanes, sampler, and the factor that makes sums whole."""
         v, kind = Variant.of(variant), DTYPES[dtype]
+        macros = {f"MAP_{v.mapping.upper()}": "1", "FETCHED_LANES": str(kind.lanes)}
+        if v.filter == PLAIN:
+            return macros | {"PLAIN": "1", "SCALE": "1.0f"}
         # Normalised point coordinates are rounded: they aim at the middle of the texel.
         centred = v.normalised and v.filter == "point"
         scale = (255 if kind.normalised else 1) * (4 if v.filter == "linear" else 1)
-        macros = {
-            f"MAP_{v.mapping.upper()}": "1",
+        macros |= {
             "ADDRESS": ADDRESSES[v.address],
-            "FETCHED_LANES": str(kind.lanes),
             "FILTER": FILTERS[v.filter],
             "OFFSET": "0.5f" if centred else "0.0f",
             "SCALE": f"{scale}.0f",
         }
         macros |= {"NORMALISED": "1"} if v.normalised else {}
         return macros | ({v.sums.upper(): "1"} if v.sums else {})
+
+    def images_of(self, variant: str) -> frozenset[str]:
+        """``src``, but for the twins."""
+        return frozenset() if Variant.of(variant).filter == PLAIN else self.images
+
+    def valid(self, cell: Cell) -> str | None:
+        """Threads that take several texels have no sum of each to store while they are timed."""
+        if waves_of(cell) and Variant.of(cell.variant).sums:
+            return "a variant that stores its sums needs a grid that covers the image"
+        return refused_waves(cell)
 
     def inputs(
         self, problem: Problem, dtype: str, rng: np.random.Generator
@@ -131,7 +145,7 @@ class Tex2dSum(Workload):
         The mapping changes no sum, and a point fetch never lies outside of the image.
         """
         v = Variant.of(variant)
-        return "point" if v.filter == "point" else f"linear-{v.address}"
+        return f"linear-{v.address}" if v.filter == "linear" else v.filter
 
     def reference(self, inputs: Mapping[str, Array]) -> Array:
         """The sum over the lanes of every texel, shape (height, width)."""
@@ -145,7 +159,7 @@ class Tex2dSum(Workload):
         """
         v = Variant.of(variant)
         sums = self.reference(inputs).astype(np.float32)
-        if v.filter == "point":
+        if v.filter != "linear":
             return sums
         padded = np.pad(sums, ((1, 0), (1, 0)), mode=PADDING[v.address])
         return padded[1:, 1:] + padded[:-1, 1:] + padded[1:, :-1] + padded[:-1, :-1]
@@ -181,7 +195,7 @@ class Tex2dSum(Workload):
         return 2 * self.bytes_read(problem, dtype) + 8 * problem.height * problem.width
 
     def launch(self, cell: Cell) -> Launch:
-        """A grid that covers the image once; the sums' buffer is null where none is stored.
+        """A grid that covers the image, or waves; the sums' buffer is null where none is stored.
 
         Raises LaunchRefusedError where the threads of a block have no room to add up their sums.
         """
@@ -193,14 +207,16 @@ class Tex2dSum(Workload):
         grid = grid_of(v.mapping, cell.problem, block[0], block[1])
         args = (
             BufferRef("dst") if v.sums else NullRef(),
-            TextureRef("src", v.filter, v.address, v.normalised),
+            BufferRef("src")
+            if v.filter == PLAIN
+            else TextureRef("src", v.filter, v.address, v.normalised),
             self.index(cell.problem, cell.problem.width),
             self.index(cell.problem, cell.problem.height),
             np.float32(1 / cell.problem.width),
             np.float32(1 / cell.problem.height),
             *((np.uint32(0),) if v.sums == "reduced" else ()),
         )
-        return Launch("sum_texels", grid, block, args, tiles=grid[0] * grid[1])
+        return Launch("sum_texels", grid, block, args, grid[0] * grid[1], waves_of(cell))
 
     def proof(self, cell: Cell) -> Launch:
         """The timed launch, with a buffer for its sums; ``reduced`` is told to prove them."""
@@ -210,46 +226,15 @@ class Tex2dSum(Workload):
         return replace(launch, args=(BufferRef("dst"), *launch.args[1:]))
 
     def accesses(self, entry: str, dtype: str, variant: str) -> tuple[Access, ...]:
-        """In the loop a fetch of all lanes; then a store."""
-        width = 4 * DTYPES[dtype].lanes
-        return Access("load", "texture", width, in_loop=True), Access("store", "global", 4)
+        """In the loop a fetch of all lanes, or the twins' load, again in a proof; then a store."""
+        v, kind = Variant.of(variant), DTYPES[dtype]
+        plain, times = v.filter == PLAIN, 1 if v.sums else 2
+        space, width = ("global", kind.itemsize) if plain else ("texture", 4 * kind.lanes)
+        return Access("load", space, width, times, in_loop=True), Access("store", "global", 4)
 
     def texels(self, cell: Cell, block: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """Column and row of the texel of each thread of `block` (x, y); shape (threads, 2)."""
-        mapping = Variant.of(cell.variant).mapping
-        return texels_of(mapping, cell["block_x"], cell["block_y"], block)
-
-
-def grid_of(mapping: str, problem: Problem, block_x: int, block_y: int) -> tuple[int, int, int]:
-    """Blocks (x, y, z) that cover the image."""
-    if mapping == "block":
-        return ceil_div(problem.width, block_x), ceil_div(problem.height, block_y), 1
-    threads = block_x * block_y
-    if mapping == "row":
-        return ceil_div(problem.width, threads), problem.height, 1
-    strip = ceil_div(problem.width, TILE) * TILE**2
-    return ceil_div(strip, threads), ceil_div(problem.height, TILE), 1
-
-
-def texels_of(
-    mapping: str, block_x: int, block_y: int, block: tuple[int, int]
-) -> npt.NDArray[np.int64]:
-    """Column and row of the texel of each thread of a block; shape (threads, 2).
-
-    As the kernels' macros FIRST_COL and FIRST_ROW compute them.
-    """
-    y, x = np.divmod(np.arange(block_x * block_y), block_x)
-    if mapping == "block":
-        return np.stack([block[0] * block_x + x, block[1] * block_y + y], axis=1)
-    i = block[0] * block_x * block_y + np.arange(block_x * block_y)
-    if mapping == "row":
-        return np.stack([i, np.full_like(i, block[1])], axis=1)
-    if mapping == "tile8":
-        x, y = i & 7, i >> 3 & 7
-    else:
-        x = i & 1 | i >> 1 & 2 | i >> 2 & 4
-        y = i >> 1 & 1 | i >> 2 & 2 | i >> 3 & 4
-    return np.stack([(i >> 6) * TILE + x, block[1] * TILE + y], axis=1)
+        """Column and row of the first texel of each thread of `block`; shape (threads, 2)."""
+        return texels_of(cell, block)
 
 
 WORKLOAD = Tex2dSum()

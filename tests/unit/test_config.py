@@ -245,7 +245,7 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
         (
             f"{TEX}.variants",
             ["block-lineer-clamp"],
-            [f"{TEX}.variants", "nearest of the 65", "block-linear-clamp"],
+            [f"{TEX}.variants", "nearest of the 67", "block-linear-clamp"],
         ),
         (AXIS, [], [AXIS, "empty", "at least 1 entry"]),
         (AXIS, {"from": 5, "to": 2}, [AXIS, "from 5 to 2", "at least 'from'"]),

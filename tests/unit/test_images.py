@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from gpushmoo.measuring.events import CellRun, Ended, Event
 from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.verify import CellSteps
+from gpushmoo.workloads.contract import Launch
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -87,7 +88,7 @@ FETCHED = [
 
 def mappings_of(kernel: KernelFolder) -> Sequence[str]:
     """The first variant of each way to hand texels to threads."""
-    return kernel.workload.default_variants or kernel.workload.variants[:4]
+    return kernel.workload.default_variants[:4]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,8 @@ def mappings_of(kernel: KernelFolder) -> Sequence[str]:
         ),
         # What is written by place shows a texel in the wrong one.
         *((k, "float", m.replace("-one", "-place")) for k in (TEX, SURF) for m in mappings_of(k)),
+        *((TEX, d, "row-plain") for d in ("float", "unorm8x4")),
+        *((SURF, d, "block-one-plain") for d in ("float", "float4", "unorm8x4")),
     ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
@@ -109,6 +112,7 @@ def mappings_of(kernel: KernelFolder) -> Sequence[str]:
 @given(
     problem=st.builds(Problem, st.integers(1, 130), st.integers(1, 130)),
     block=st.tuples(st.integers(1, 64), st.integers(1, 16)),
+    waves=st.integers(0, 3),
 )
 def test_every_texel_is_right_in_every_mode_and_mapping(
     device: Device,
@@ -117,9 +121,14 @@ def test_every_texel_is_right_in_every_mode_and_mapping(
     variant: str,
     problem: Problem,
     block: tuple[int, int],
+    waves: int,
 ) -> None:
-    params = (("block_x", block[0]), ("block_y", block[1]))
-    assert wrong_words(device, kernel, Cell(kernel.name, dtype, variant, problem, params)) == 0
+    needs_format(device, dtype)
+    params = (("block_x", block[0]), ("block_y", block[1]), ("waves", waves))
+    cell = Cell(kernel.name, dtype, variant, problem, params)
+    if kernel.workload.valid(cell) is not None:
+        cell = replace(cell, params=params[:2])
+    assert wrong_words(device, kernel, cell) == 0
 
 
 REDUCED = Cell(
@@ -169,22 +178,45 @@ def test_a_reduction_that_leaves_a_sum_out_is_found(
     assert wrong_words(device, load_kernel(tmp_path / TEX.name), REDUCED) == 40
 
 
-def test_the_loops_sum_what_a_smaller_grid_leaves_to_a_thread(device: Device) -> None:
-    """The document's loops turn once in a grid that covers the image; here they turn six times."""
-    problem = Problem(24, 32)
-    cell = Cell(TEX.name, "float", "block-point-clamp", problem, (("block_x", 16), ("block_y", 8)))
-    program = device.build(TEX.path, DTYPES["float"], TEX.workload.defines("float", cell.variant))
-    launch = replace(TEX.workload.proof(cell), grid=(1, 1, 1))
-    rng = np.random.default_rng([3, 24, 32])
-    src = TEX.workload.inputs(problem, "float", rng)["src"]
-    expected = np.full((24, 32), 0xFFFFFFFF, dtype=np.uint32)
-    sums = src.reshape(3, 8, 2, 16).sum(axis=(0, 2), dtype=np.float32)
-    expected[:8, :16] = sums.view(np.uint32)
-    out = device.upload(src)
-    device.poison(out)
-    buffers = {"src": device.upload_image(src, DTYPES["float"]), "dst": out}
-    device.bind(program, launch, buffers).run()
-    assert device.mismatches(out, device.upload(expected)) == 0
+@given(
+    columns=st.integers(1, 300),
+    rows=st.integers(1, 300),
+    held=st.integers(1, 200),
+    n=st.integers(1, 4),
+)
+def test_waves_are_at_most_so_many_blocks_of_about_even_work(
+    columns: int, rows: int, held: int, n: int
+) -> None:
+    covering = Launch("k", (columns, rows, 1), (8, 8, 1), (), columns * rows, n)
+    bound = covering.in_waves(held)
+    turns = -(-columns // bound.grid[0]) * -(-rows // bound.grid[1])
+    assert bound.blocks <= min(columns * rows, n * held)
+    assert turns <= 2 * -(-columns * rows // (n * held)) + 1
+    assert replace(covering, waves=0).in_waves(held).grid == covering.grid
+
+
+def test_a_row_counts_the_blocks_that_were_launched(device: Device) -> None:
+    axes = {"block_x": [8], "block_y": [8], "waves": [0, 1]}
+    sizes = [Problem(800, 800)]
+    runs = ended(device, SURF, "float", ["block-one", "block-one-plain"], sizes, axes)
+    units = device.info.multiprocessors
+    found = {(r.cell["waves"], r.launch.blocks <= (r.resident_blocks or 1) * units) for r in runs}
+    assert {r.status for r in runs} == {Status.OK}
+    assert found == {(0, False), (1, True)}
+
+
+def test_a_timed_loop_that_leaves_turns_out_is_found(device: Device, tmp_path: Path) -> None:
+    """The proof's own loop is whole: it takes every texel, but the sums differ."""
+    shutil.copytree(TEX.path, tmp_path / TEX.name)
+    for source in ("kernel.cl", "kernel.cu"):
+        path = tmp_path / TEX.name / source
+        before, timed = path.read_text().split(" sum_texels(")
+        timed = timed.replace("row += STEP_ROWS", "row += 2 * STEP_ROWS", 1)
+        path.write_text(f"{before} sum_texels({timed}")
+    axes = (("block_x", 16), ("block_y", 4), ("waves", 1))
+    cell = Cell(TEX.name, "float", "block-point-clamp", Problem(4096, 16), axes)
+    assert wrong_words(device, TEX, cell) == 0
+    assert wrong_words(device, load_kernel(tmp_path / TEX.name), cell) > 0
 
 
 # What is refused
@@ -215,19 +247,22 @@ def test_an_image_over_the_devices_limit_is_refused_with_the_limit(
         device.upload_image(texels("float", problem), DTYPES["float"])
 
 
+SHAPES = {"block_x": [8, 64], "block_y": [4, 64]}
+
+
 def ended(
     device: Device,
     folder: KernelFolder,
     dtype: str,
     variants: Sequence[str],
     sizes: Sequence[Problem],
+    axes: Mapping[str, Sequence[int]] = SHAPES,
 ) -> list[CellRun]:
     """How the cells of a small sweep end."""
     events: list[Event] = []
     rule = StoppingRule(min_samples=6, max_samples=6, relative_half_width=0.5, budget_s=1.0)
     asked = MeasureSettings(1, 1024, 0, 10.0, rule)
     builds = build_variants(device, folder, dtype, variants)
-    axes = {"block_x": [8, 64], "block_y": [4, 64]}
     run = ShardRun(CellSteps(device, folder, builds, asked, events.append))
     run.measure(enumerate_cells(folder.name, dtype, variants, sizes, axes))
     return [e.run for e in events if isinstance(e, Ended)]

@@ -109,6 +109,9 @@ def test_key_of_a_cell_is_the_one_that_recorded_data_carries() -> None:
 def test_key_tells_apart_everything_that_a_cell_is_but_the_order_of_parameters() -> None:
     base = ("k", "float", "v", Problem(64, 32), (("x", 4), ("y", 8)))
     assert Cell(*base).key == Cell(*base[:4], (("y", 8), ("x", 4))).key
+    # A grid that covers the problem was once the only one.
+    named = [Cell(*base[:4], (*base[4], ("waves", waves))).key for waves in (0, 1)]
+    assert [key == Cell(*base).key for key in named] == [True, False]
     others = [
         ("l", *base[1:]),
         (base[0], "double", *base[2:]),

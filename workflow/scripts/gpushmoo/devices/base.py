@@ -465,6 +465,14 @@ def prove_each(
     return each_or_error(prove, proofs)
 
 
+def fitted(launch: Launch, program: Program, info: DeviceInfo) -> Launch:
+    """The launch of `program` whose grid has as many waves of this device's blocks as it asks."""
+    if not launch.waves:
+        return launch
+    resident = program.resident_blocks(launch.entry, launch.threads, launch.shared_bytes)
+    return launch.in_waves(info.multiprocessors * resident)
+
+
 def check_limits(launch: Launch, info: DeviceInfo) -> None:
     """Raise LaunchRefusedError when block or grid exceed the device's limits."""
     if launch.threads > info.max_threads_per_block:

@@ -141,7 +141,8 @@ def _cell(
     ):
         if value not in allowed:
             raise ConfigError(f"{what}: '{value}' is none of {', '.join(allowed)}.")
-    if set(params) != set(workload.axes):
+    needed = {name for name, value in workload.axes.items() if value != 0}
+    if not needed <= set(params) <= set(workload.axes):
         names = ", ".join(sorted(workload.axes))
         raise ConfigError(f"The launch parameters of {kernel} are {names}; name each of them once.")
     problem = Problem(*size) if isinstance(size, tuple) else workload.problem(size)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..core.dtypes import DTYPES
 from ..core.errors import OutOfDeviceMemoryError, TypedError, WorkloadError
 from ..core.space import Cell, Problem
-from ..devices.base import Device, PreparedLaunch, Program, Witnesses
+from ..devices.base import Device, PreparedLaunch, Program, Witnesses, fitted
 from ..devices.buffers import OutOfBoundsWrites
 from ..workloads.contract import ReducingWorkload, Workload
 from ..workloads.host_fed import HostFedWorkload, Pipeline, StreamSetup, cuts
@@ -197,24 +197,25 @@ class Workspace(Space):
         check_output(workload, expected, problem, dtype)
         self._form = expected.shape, expected.dtype
         self.words = expected.nbytes // 4
+        images = workload.images_of(variant)
         self._buffers = {
             name: device.upload_image(array, kind)
-            if name in workload.images
+            if name in images
             else device.upload(whole_words(workload, name, array))
             for name, array in inputs.items()
         }
-        if workload.output in workload.images:
+        if workload.output in images:
             self._output = device.allocate_image(problem, kind)
         else:
             self._output = device.allocate(expected.nbytes)
         self._buffers[workload.output] = self._output
         self._expected = device.upload(expected)
         # An image is copied to or from a buffer, not to another image.
-        barred = workload.images if workload.output in workload.images else frozenset()
+        barred = images if workload.output in images else frozenset()
         same_size = [n for n in inputs if inputs[n].nbytes == expected.nbytes and n not in barred]
         source = self._buffers[same_size[0]] if same_size else self._expected
         self.copy = device.bind_copy(source, self._output)
-        plain = {n: b for n, b in self._buffers.items() if n not in workload.images}
+        plain = {n: b for n, b in self._buffers.items() if n not in images}
         self._watched = {n: b for n, b in plain.items() if n in inputs and n != workload.output}
         self._watch = BufferWatch(device, plain, self._watched, self._restore)
 
@@ -234,7 +235,8 @@ class Workspace(Space):
 
     def bind(self, program: Program, cell: Cell) -> PreparedLaunch:
         """The cell's launch on these buffers."""
-        return self._device.bind(program, self._workload.launch(cell), self._buffers)
+        launch = fitted(self._workload.launch(cell), program, self._device.info)
+        return self._device.bind(program, launch, self._buffers)
 
     def bind_proof(self, program: Program, cell: Cell) -> PreparedLaunch | None:
         """The workload's proof if it is another launch."""
@@ -243,6 +245,7 @@ class Workspace(Space):
         proof = self._workload.proof(cell)
         if proof == self._workload.launch(cell):
             return None
+        proof = fitted(proof, program, self._device.info)
         return self._device.bind(program, proof, self._buffers)
 
     def poison(self) -> None:

@@ -12,7 +12,7 @@ from ..core.dtypes import DTYPES
 from ..core.errors import DeviceLostError, TypedError
 from ..core.schema import Status
 from ..core.space import Cell, CellGroup
-from ..devices.base import Device, PreparedLaunch, Program, Sample, each_or_error
+from ..devices.base import Device, PreparedLaunch, Program, Sample, each_or_error, fitted
 from ..workloads.host_fed import HostFedWorkload
 from ..workloads.loader import KernelFolder
 from .buffers import Space, Verdict
@@ -80,7 +80,7 @@ class CellSteps:
             run.end(status_of(failure), str(failure))
 
     def _image_refusal(self, cell: Cell) -> str | None:
-        if not self.folder.workload.images:
+        if not self.folder.workload.images_of(cell.variant):
             return None
         return self.device.image_refusal(cell.problem, DTYPES[cell.dtype])
 
@@ -206,6 +206,7 @@ class CellSteps:
         program, launch = self.program(run.cell), run.launch
         run.bound = space.bind(program, run.cell)
         run.proof = space.bind_proof(program, run.cell) or run.bound
+        run.launch = fitted(launch, program, self.device.info)
         run.registers = program.registers(launch.entry)
         run.resident_blocks = program.resident_blocks(
             launch.entry, launch.threads, launch.shared_bytes

@@ -298,7 +298,7 @@ class Describer:
             return "nothing of it is timed on the device alone"
         if pd.isna(row["resident_blocks"]):
             return "its device does not tell how many blocks a multiprocessor holds"
-        axes = [(n, int(row[n])) for n in sorted(workload.axes)]
+        axes = [(n, int(row[n])) for n in sorted(workload.axes) if pd.notna(row.get(n))]
         problem = Problem(int(row["height"]), int(row["width"]))
         cell = Cell(
             row["kernel"], row["dtype"], row["variant"], problem, tuple(axes), row["cache_state"]
@@ -312,7 +312,7 @@ class Describer:
     def launch(self, cell: Cell, resident: int, in_a_sample: int) -> dict[str, float] | str:
         """The columns of `Launches` for one cell, or why there are none."""
         workload = self.workloads[cell.kernel]
-        launch = workload.launch(cell)
+        launch = workload.launch(cell).in_waves(self.device.multiprocessors * resident)
         path = self.codes.get((cell.kernel, cell.dtype, workload.version(cell).name, launch.entry))
         if path is None:
             return "its machine code was not read"
@@ -343,7 +343,7 @@ def _columns(
     itemsize = DTYPES[cell.dtype].itemsize
     turn = max(traffic.load.bytes, traffic.store.bytes)
     # Of persistent blocks the one with the most pieces of work lasts longest.
-    persistent = workload.persistent_axis is not None
+    persistent = workload.persistent_axis is not None or launch.waves > 0
     passes = (
         float(-(-launch.tiles // launch.blocks))
         if persistent

@@ -121,7 +121,7 @@ def read_sweep(key: str, spec: Mapping[str, Any], folder: KernelFolder) -> Sweep
     `key` stands before its keys in sentences. Raises ConfigError.
     """
     w = folder.workload
-    axes = {**w.axes, **spec.get("axes", {})}
+    axes = {name: value for name, value in w.axes.items() if value != 0} | spec.get("axes", {})
     refuse_unknown(f"{key}axes", axes, w.axes)
     dtypes = spec.get("dtypes", list(w.dtypes))
     refuse_unknown(f"{key}dtypes", dtypes, w.dtypes)

@@ -26,7 +26,7 @@ from ..core.paths import KERNELS, child_environment
 from ..core.process import end_with_parent, raises_signals
 from ..core.schema import Small, StudiedCell, Text, Whole
 from ..core.space import ChosenCell, from_plain, to_plain
-from ..devices.base import Device, functions_of
+from ..devices.base import Device, fitted, functions_of
 from ..storage.wholefile import DamagedFileError, read_json, write_json
 from ..workloads.loader import KernelFolder, load_kernel
 from .cells import (
@@ -300,7 +300,7 @@ def launch_cells(
     return [
         _answer(one, found)
         if isinstance(found, str)
-        else _launched(folders[one.cell.kernel], found, recorded)
+        else _launched(folders[one.cell.kernel], device, found, recorded)
         for one, found in ready_cells(device, folders, chosen, seed)
     ]
 
@@ -312,10 +312,14 @@ def _answer(one: ChosenCell, message: str | None, **launch: Any) -> dict[str, An
 
 
 def _launched(
-    folder: KernelFolder, ready: ReadyCell, recorded: Callable[[], AbstractContextManager[None]]
+    folder: KernelFolder,
+    device: Device,
+    ready: ReadyCell,
+    recorded: Callable[[], AbstractContextManager[None]],
 ) -> dict[str, Any]:
-    launch, program = folder.workload.launch(ready.chosen.cell), ready.program
+    program = ready.program
     try:
+        launch = fitted(folder.workload.launch(ready.chosen.cell), program, device.info)
         made = {
             "entry": launch.entry,
             "grid": launch.grid,

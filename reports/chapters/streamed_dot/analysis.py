@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import scipy
+from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.schema import Status
+from gpushmoo.workloads.host_fed import count_cuts
+
+from .rivals import PRINTED
 
 PCIE = "PCI-Express 3.0 x16"
 DEVICE_TO_HOST = "NVIDIA bandwidthtest.cu device-to-host"
@@ -147,6 +155,72 @@ def plot_series(cells: pd.DataFrame, unit: str, square: bool = False) -> pd.Data
         series = [f"{name} ({dtype})" for dtype in points["dtype"]]
         parts.append(pd.DataFrame({"series": series, "n": points["width"], "value": value}))
     return pd.concat(parts, ignore_index=True).sort_values(["series", "n"], ignore_index=True)
+
+
+ADDED, OVERLAPPED = "added", "overlapped"
+# Lengths, powers of two, that a law is fitted to and judged on together.
+LEAST_LENGTHS = 8
+
+
+@dataclass(frozen=True)
+class Law:
+    """What k streams and the link take, in one of two forms, for both types.
+
+    With t seconds for a stream's bytes over the link: ADDED is constant + k · stream + k · t,
+    OVERLAPPED constant + stream + t + (k − 1) · max(stream, t): a copy goes on while the host
+    feeds the next stream. Fitted to every second length in logarithms; `median` and `worst` are
+    absolute log errors at the other lengths.
+    """
+
+    kernel: str
+    variant: str
+    form: str
+    stream_s: float
+    link_gbs: float
+    constant_s: float
+    median: float = math.nan
+    worst: float = math.nan
+
+    def seconds(self, k: pd.Series, nbytes: pd.Series) -> pd.Series:
+        """For so many streams and bytes in all."""
+        stream, t = self.stream_s, nbytes / k / (1e9 * self.link_gbs)
+        added, longer = k * (stream + t), t.clip(lower=stream)
+        return self.constant_s + (added if self.form == ADDED else stream + t + (k - 1) * longer)
+
+
+def laws(cells: pd.DataFrame) -> list[Law]:
+    """Of the printed parameters with kept and with new streams, where lengths are enough."""
+    ok = cells[(cells["status"] == Status.OK) & cells["kernel"].isin([STREAMED, SQUARE])]
+    n = ok["width"].astype(int)
+    ok = ok[ok["variant"].isin(DRAWN) & (n >= SHORTEST_DRAWN) & (n & (n - 1) == 0)]
+    for axis in set(PRINTED) - {"streams"}:
+        ok = ok[ok[axis] == PRINTED[axis]]
+    found = []
+    for (kernel, variant), part in ok.groupby(["kernel", "variant"], observed=True):
+        n = part["width"].astype(int)
+        asked = zip(n, part["streams"].astype(int), strict=True)
+        k = [count_cuts(length, s, PRINTED["min_per_stream"], 0) for length, s in asked]
+        if n.nunique() >= LEAST_LENGTHS and len(set(k)) > 1:
+            itemsize = part["dtype"].map(lambda dtype: DTYPES[dtype].itemsize).astype(int)
+            nbytes = (2 if kernel == STREAMED else 1) * n * itemsize
+            known = part.assign(k=k, nbytes=nbytes, fitted=n.rank(method="dense") % 2 == 1)
+            found += [_law(str(kernel), str(variant), f, known) for f in (ADDED, OVERLAPPED)]
+    return found
+
+
+def _law(kernel: str, variant: str, form: str, known: pd.DataFrame) -> Law:
+    def law(logs: Iterable[float]) -> Law:
+        return Law(kernel, variant, form, *map(math.exp, logs))
+
+    def errors(logs: Iterable[float], rows: pd.DataFrame) -> pd.Series:
+        return np.log(law(logs).seconds(rows["k"], rows["nbytes"]) / rows["median_s"])
+
+    rates = known["nbytes"] / known["median_s"] * 1e-9
+    start = np.log([known["median_s"].min(), rates.max(), known["median_s"].min()])
+    fitted = known["fitted"]
+    logs = scipy.optimize.least_squares(errors, start, args=(known[fitted],)).x
+    held = errors(logs, known[~fitted]).abs()
+    return replace(law(logs), median=float(held.median()), worst=float(held.max()))
 
 
 def copied_gbs(cells: pd.DataFrame) -> float | None:

@@ -11,13 +11,14 @@ from gpushmoo.report.chapter_pages import Measured, Page, figures_of
 from gpushmoo.report.tables import Json
 
 from . import analysis
-from .analysis import STREAMED, Resident
+from .analysis import DRAWN, STREAMED, Law, Resident
 
 # What rounds of ways say, where none were run.
 NO_ROUNDS: Json = {
     "rivalries": [],
     "sharings": [],
     "changes": {"columns": [], "rows": []},
+    "today": {"columns": [], "rows": []},
     "betweens": [],
     "copied": {},
 }
@@ -50,10 +51,24 @@ def dots_page(cells: pd.DataFrame, slips: Sequence[Json]) -> Json:
     resident = analysis.residents(cells)
     return {
         "link": "an unknown rate" if link is None else gbs(link),
+        "laws": [_law(law) for law in analysis.laws(cells)],
         "residents": [_resident(r) for r in resident],
         "findings": _resident_findings(resident),
         "slips": list(slips),
     }
+
+
+def _law(law: Law) -> list[str]:
+    return [
+        "x·y" if law.kernel == STREAMED else "x·x",
+        DRAWN[law.variant].removeprefix("ours, "),
+        law.form,
+        f"{significant(1e6 * law.stream_s)} µs",
+        gbs(law.link_gbs),
+        f"{significant(1e6 * law.constant_s)} µs",
+        f"{law.median:.2f}",
+        f"{law.worst:.2f}",
+    ]
 
 
 def _resident(r: Resident) -> Json:

@@ -77,8 +77,8 @@ ON_DEVICE: dict[str, tuple[str, dict[str, int]]] = {
 # And those of today, where the backend has them: one launch whose kernel reads the host's pinned
 # memory, or managed memory that the host has just written, without a copy; and the copies and
 # launches of the pooled way, kept as one graph.
-MAPPED, MANAGED, GRAPH = "mapped", "managed", "graph"
-DEVICE_WAYS = (*ON_DEVICE, MAPPED, MANAGED, GRAPH)
+MAPPED, MANAGED, GRAPH = TODAY = "mapped", "managed", "graph"
+DEVICE_WAYS = (*ON_DEVICE, *TODAY)
 KEPT_STREAMS = ", pooled"
 SHARES = (0, 20, 40, 45, 50, 55, 60, 65, 70, 75, 80, 90, 100)
 CHANGES: dict[str, tuple[int, ...]] = {

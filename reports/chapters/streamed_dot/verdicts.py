@@ -17,16 +17,16 @@ from gpushmoo.core.median import MedianInterval, median_interval
 
 from .rivals import BETWEEN, COPY, DEVICE_WAYS, KEPT_STREAMS, LENGTH, PARAMETER, SHARE
 
-FASTEST = "the fastest way"
+FASTEST, KEPT_WAY = "the fastest way", "pooled"
 # Ways on the host that the device is held against.
 AGAINST = ("naive", "blas-one", FASTEST)
 
 
 @dataclass(frozen=True)
 class Rivalry:
-    """Host time over device time at each length: `ratios` by n, ascending.
+    """A rival's time over that of a way on the device: `ratios` by n, ascending.
 
-    The device pays from `n` on: at that and all longer lengths the whole interval is over 1. None
+    The way pays from `n` on: at that and all longer lengths the whole interval is over 1. None
     where that is so at no length's end.
     """
 
@@ -38,7 +38,7 @@ class Rivalry:
 
     @property
     def n(self) -> int | None:
-        """The shortest length from which on the device is faster for certain."""
+        """The shortest length from which on the way is faster for certain."""
         found = None
         for n in sorted(self.ratios, reverse=True):
             if self.ratios[n].low <= 1.0:
@@ -48,7 +48,7 @@ class Rivalry:
 
     @property
     def at(self) -> int:
-        """The length at which the median of host time over device time is highest."""
+        """The length at which the median ratio is highest."""
         return max(self.ratios, key=lambda n: self.ratios[n].median)
 
 
@@ -117,14 +117,16 @@ def _ratio(of: pd.Series, over: pd.Series) -> MedianInterval:
 
 
 def rivalries(rows: pd.DataFrame) -> list[Rivalry]:
-    """Every way on the device against those on the host, and against the fastest of a round."""
+    """Every way on the device against those on the host, their fastest, and the pooled way."""
     found: dict[tuple[str, str, str, str], dict[int, MedianInterval]] = {}
     for operation, dtype, n, times in _times(rows, LENGTH):
         host = times[[way for way in WAYS if way in times]]
         if host.empty:
             continue
         rivals = {**{w: host[w] for w in AGAINST if w in host}, FASTEST: host.min(axis=1)}
-        for way in (w for w in DEVICE_WAYS if w in times):
+        rivals |= {KEPT_WAY: times[KEPT_WAY]} if KEPT_WAY in times else {}
+        # A program that is none of ours may be among them.
+        for way in (w for w in dict.fromkeys((*DEVICE_WAYS, *times)) if w in {*times} - {*WAYS}):
             for against, rival in rivals.items():
                 ratios = found.setdefault((operation, dtype, way, against), {})
                 ratios[n] = _ratio(rival, times[way])

@@ -17,15 +17,19 @@ from gpushmoo.storage.dataset import read_cells
 from gpushmoo.storage.store import read_table
 from matplotlib.figure import Figure
 from streamed_dot.analysis import (
+    ADDED,
     FASTEST_HOST,
     HOST,
     LIBRARY,
+    OVERLAPPED,
     PLOTS,
     RESIDENT,
     SQUARE,
     STREAMED,
+    Law,
     copied_gbs,
     fastest,
+    laws,
     plot_series,
     read_dot,
     residents,
@@ -152,6 +156,32 @@ def test_inputs_were_copied_at_the_highest_rate_beside_a_streamed_kernel() -> No
     assert copied_gbs(cells) == 13.0
     assert copied_gbs(cells[cells["kernel"] == RESIDENT]) is None
     assert page_of(cells[cells["memcpy_gbs"].isna()])["link"] == "an unknown rate"
+
+
+@pytest.mark.parametrize("form", [ADDED, OVERLAPPED])
+def test_the_law_that_times_follow_is_found_and_the_other_errs_at_other_lengths(form: str) -> None:
+    planted = Law(STREAMED, "pinned-pooled", form, 3e-5, 50.0, 4e-5)
+    cells = table(
+        *(
+            cell(
+                STREAMED,
+                n,
+                float(planted.seconds(pd.Series(k), pd.Series(16 * n)).iloc[0]),
+                streams=most,
+                threads=1024,
+            )
+            for n in (2**e for e in range(6, 28))
+            for most in (1, 4, 64)
+            for k in [max(1, min(most, n // 4096))]
+        )
+    )
+    found = {law.form: law for law in laws(cells)}
+    right, wrong = found.pop(form), found.popitem()[1]
+    assert (right.stream_s, right.link_gbs, right.constant_s) == pytest.approx((3e-5, 50.0, 4e-5))
+    assert right.worst < 1e-6 < 0.02 < wrong.worst
+    assert len(page_of(cells)["laws"]) == 2
+    # One number of streams, or few lengths, say nothing of a stream's cost.
+    assert laws(cells[cells["streams"] == 1]) == laws(cells[cells["width"] < 2**13]) == []
 
 
 def test_of_equal_cells_always_the_same_is_taken() -> None:

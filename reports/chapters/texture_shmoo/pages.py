@@ -20,6 +20,9 @@ from gpushmoo.report.tables import Json, Namer
 ENOUGH_THREADS, WARP = 128, 32
 # Shapes of a tied set that the table names; the whole set is in summary/best.parquet.
 NAMED_SHAPES = 12
+# Sides of a block that the document sweeps.
+SIDES = range(4, 65)
+SHAPE = ["block_x", "block_y"]
 # Of more numbers of threads than this only the least and the most are named.
 NAMED_THREADS = 6
 
@@ -40,10 +43,11 @@ def textures_page(
 ) -> Json | None:
     """The page's facts; None when the run holds none of the document's kernels."""
     names = Namer(cells)
-    images = list(_images(cells, published["shmoos"], names))
+    grids = list(_images(cells, published["shmoos"], names))
+    images = [(where, part) for where, found, _ in grids if len(part := covering(found))]
     if not images:
         return None
-    stored = published["stored"]
+    stored, numbers = published["stored"], best_threads(published)
     return {
         "title": published["title"],
         "published": [
@@ -60,6 +64,21 @@ def textures_page(
             for control in stored["controls"]
             for sums in written_sums(cells, stored["kernel"], control["suffix"])
         ],
+        "grids": [
+            {"where": where} | row
+            for where, found, twin in grids
+            for row in grid_rows(found, twin, numbers)
+        ],
+        "candidates": [
+            {"threads": str(n), "shapes": ", ".join(f"{x}×{y}" for x, y in shapes_of(n))}
+            for n in numbers
+        ],
+        "bounds": [
+            {"where": where, "threads": str(n)} | bound
+            for where, part in images
+            for n in numbers
+            if (bound := lost_bound(part, n)) is not None
+        ],
         "machine_code": _machine_code_sentence(provenance, stored["kernel"]),
         "lost": list(published["lost"]),
         "slips": list(published["slips"]),
@@ -68,22 +87,99 @@ def textures_page(
 
 def _verified(cells: pd.DataFrame, kernel: str) -> pd.DataFrame:
     ok = cells[(cells["kernel"] == kernel) & (cells["status"] == Status.OK)]
-    return ok if {"block_x", "block_y"} <= set(ok.columns) else ok.iloc[:0]
+    return ok if set(SHAPE) <= set(ok.columns) else ok.iloc[:0]
+
+
+def _waves(cells: pd.DataFrame) -> pd.Series:
+    """Waves of resident blocks of each launch; 0 is a grid that covers the image once."""
+    return cells["waves"].fillna(0).astype(int) if "waves" in cells else cells["block_x"] * 0
+
+
+def covering(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells whose grid covers the image once, as those of the document do."""
+    return cells[_waves(cells) == 0]
+
+
+def best_threads(published: Mapping[str, Any]) -> list[int]:
+    """The numbers of threads with which the document read textures fastest."""
+    return sorted(int(v["threads"]) for v in published["values"] if v["threads"].isdigit())
+
+
+def grid_rows(
+    cells: pd.DataFrame, twin: pd.DataFrame, numbers: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """The best shape of each grid, by how many waves of resident blocks it has at most.
+
+    Only of shapes that were measured in all of these grids; none where all grids cover the image.
+    `twin` are cells of plain loads or stores in the same loop, `numbers` those of threads whose
+    best shape is held against the grid's best.
+    """
+    by_waves = {n: part.set_index(SHAPE) for n, part in cells.groupby(_waves(cells))}
+    twins = {n: part.set_index(SHAPE) for n, part in twin.groupby(_waves(twin))}
+    common = set.intersection(*(set(part.index) for part in by_waves.values()))
+    for n, part in by_waves.items() if len(by_waves) > 1 and common else ():
+        here = part[part.index.isin(common)]
+        tied = tied_best(here)
+        best = tied.iloc[0]
+        speed = here["bandwidth_gbs"] / best["bandwidth_gbs"]
+        shares = [speed[here["threads_per_block"] == threads].max() for threads in numbers]
+        yield {
+            "grid": "covers the image" if n == 0 else f"{n} wave{'s' * (n > 1)}",
+            "bandwidth": bare_interval(best.to_dict()),
+            "shapes": f"{len(tied)} of {len(here)}",
+            "threads": _threads([*tied.index]),
+            "named": [percent(s, 3) if pd.notna(s) else "—" for s in shares],
+            "covering": _over(here, by_waves.get(0)) if n else "—",
+            "twin": _over(here, twins.get(n)),
+        }
+
+
+def _over(cells: pd.DataFrame, others: pd.DataFrame | None) -> str:
+    """Time of each shape over that among `others`: the median, and 5 to 95 % of the shapes."""
+    ratio = cells["median_s"] / (cells.iloc[:0] if others is None else others)["median_s"]
+    if ratio.isna().all():
+        return "—"
+    low, median, high = (significant(ratio.quantile(q)) for q in (0.05, 0.5, 0.95))
+    return f"{median} ({low} to {high})"
+
+
+def shapes_of(threads: int) -> list[tuple[int, int]]:
+    """The shapes (width, height) of so many threads within the document's SIDES."""
+    return [(x, threads // x) for x in SIDES if threads % x == 0 and threads // x in SIDES]
+
+
+def lost_bound(cells: pd.DataFrame, threads: int) -> Json | None:
+    """How far apart the shapes of so many `threads` are; None unless all of them were measured.
+
+    The document's best is one of them.
+    """
+    of_shapes = cells.set_index(SHAPE)["bandwidth_gbs"].reindex(shapes_of(threads))
+    if of_shapes.isna().any():
+        return None
+    best = cells["bandwidth_gbs"].max()
+    x, y = of_shapes.idxmax()
+    return {
+        "best": f"{x}×{y}",
+        "reach": percent(of_shapes.max() / best, 3),
+        "apart": percent(1 - of_shapes.min() / of_shapes.max()),
+    }
 
 
 def _images(
     cells: pd.DataFrame, shmoos: Sequence[Mapping[str, str]], names: Namer
-) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Name and verified cells of each image that was swept in the document's way.
+) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
+    """Name and verified cells of each image that was swept in the document's way, and of its twin.
 
     One for each device, size and cache state of each kernel, variant and dtype of `shmoos`.
     """
     for shmoo in shmoos:
         ok = _verified(cells, shmoo["kernel"])
-        ok = ok[(ok["variant"] == shmoo["variant"]) & (ok["dtype"] == shmoo["dtype"])]
+        ok = ok[ok["dtype"] == shmoo["dtype"]]
         keys = ["device_name", "height", "width", "cache_state"]
         for _, group in ok.groupby(keys, sort=True, observed=True):
-            yield f"{shmoo['what']}, {names.size(group.iloc[0].to_dict())}", group
+            mine, twin = (group[group["variant"] == shmoo[v]] for v in ("variant", "twin"))
+            if len(mine):
+                yield f"{shmoo['what']}, {names.size(group.iloc[0].to_dict())}", mine, twin
 
 
 def _image_row(where: str, cells: pd.DataFrame, peak: Sequence[PeakRow]) -> Json:
@@ -168,12 +264,11 @@ class WrittenSums:
 
 def written_sums(cells: pd.DataFrame, kernel: str, suffix: str) -> list[WrittenSums]:
     """The cost of storing sums: variants named with `suffix` against those named without."""
-    shape, keys = ["block_x", "block_y"], ["device_name", "dtype", "variant", "height", "width"]
-    keys = ["kernel", *keys, "cache_state"]
-    mine = _verified(cells, kernel)[[*keys, *shape, "median_s"]]
+    keys = ["kernel", "device_name", "dtype", "variant", "height", "width", "cache_state"]
+    mine = covering(_verified(cells, kernel))[[*keys, *SHAPE, "median_s"]]
     stored = mine[mine["variant"].str.endswith(suffix)]
     stored = stored.assign(variant=stored["variant"].str.removesuffix(suffix))
-    both = stored.merge(mine, on=[*keys, *shape], suffixes=("_stored", "_plain"))
+    both = stored.merge(mine, on=[*keys, *SHAPE], suffixes=("_stored", "_plain"))
     both["ratio"] = both["median_s_stored"] / both["median_s_plain"]
     return [
         WrittenSums(

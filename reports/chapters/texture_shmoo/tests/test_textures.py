@@ -172,6 +172,58 @@ def test_without_a_twin_nothing_is_compared(change: dict[str, Any]) -> None:
     assert written_sums(both, *PROOF) == []
 
 
+# Persistent blocks, twins, and what is lost
+
+
+def test_each_grid_has_its_best_shape_and_is_held_against_the_covering_one_and_the_twin() -> None:
+    covers = {(16, 8): 1.0, (16, 12): 1.25, (16, 16): 1.1, (4, 4): 9.0}
+    persists = {(16, 8): 1.0, (16, 12): 0.8, (16, 16): 0.9}
+    twin = {"variant": TEXTURE["twin"]}
+    groups = [
+        cells_of(covers),  # as recorded before there were waves
+        cells_of(persists, waves=1),
+        cells_of({shape: s / 2 for shape, s in persists.items()}, waves=1, **twin),
+    ]
+    page = page_of(pd.concat(groups))
+    assert [g["where"] for g in page["grids"]] == ["texture read, 4096²"] * 2
+    covering, wave = page["grids"]
+    # (4, 4) was measured in one grid only.
+    assert (covering["grid"], covering["threads"], covering["shapes"]) == (
+        "covers the image",
+        "128",
+        "1 of 3",
+    )
+    assert (covering["named"], covering["covering"], covering["twin"]) == (
+        ["100 %", "80.0 %"],
+        "—",
+        "—",
+    )
+    assert (wave["grid"], wave["threads"]) == ("1 wave", "192")
+    assert wave["named"] == ["80.0 %", "100 %"]
+    assert wave["covering"] == "0.818 (0.658 to 0.982)"
+    assert wave["twin"] == "2.00 (2.00 to 2.00)"
+    # What the document has is a grid that covers the image.
+    assert [row["tied"] for row in page["ours"]] == ["1 of 4"]
+    assert [c["shapes"] for c in page["classes"]] == ["3", "1"]
+    assert page_of(cells_of(covers, waves=0))["grids"] == []
+
+
+def test_lost_shapes_are_bounded_where_all_of_them_were_measured() -> None:
+    fours = {(4, 32): 1.0, (8, 16): 1.01, (16, 8): 1.02, (32, 4): 1.25, (16, 16): 0.8}
+    page = page_of(cells_of(fours))
+    assert [c["shapes"].count("×") for c in page["candidates"]] == [4, 8]
+    assert page["bounds"] == [
+        {
+            "where": "texture read, 4096²",
+            "threads": "128",
+            "best": "4×32",
+            "reach": "80.0 %",
+            "apart": "20 %",
+        }
+    ]
+    assert page_of(cells_of({(4, 32): 1.0, (8, 16): 1.0}))["bounds"] == []
+
+
 # The page
 
 
@@ -282,10 +334,11 @@ def test_experiments_are_variants_of_our_kernels() -> None:
         workload = load_kernel(ROOT / "kernels" / want["kernel"]).workload
         assert want["variant"] in workload.variants
         assert want["variant"] not in workload.controls
+        assert want["twin"] in workload.controls
         assert want["dtype"] in workload.dtypes
     controls = load_kernel(ROOT / "kernels" / STORED["kernel"]).workload.controls
     assert {TEXTURE["variant"] + suffix for suffix in SUFFIXES} <= set(controls)
-    assert all(name.endswith(tuple(SUFFIXES)) for name in controls)
+    assert all(name.endswith((*SUFFIXES, "-plain")) for name in controls)
 
 
 # In a report
@@ -299,12 +352,17 @@ def letters(text: str) -> str:
 def test_the_report_shows_the_page_and_strings_from_data_are_text(tmp_path: Path) -> None:
     sides = (4, 8, 16, 32, 64)
     textures = ("block-point-clamp", "row-point-clamp", "block-point-clamp-written")
-    for kernel, variants in (("tex2d_sum", textures), ("surf2d_memset", ("block-one",))):
+    surfaces = SURFACE["variant"], SURFACE["twin"]
+    persistent = {"waves": (0, 1)}
+    for kernel, variants, grids in (
+        ("tex2d_sum", textures, {}),
+        ("surf2d_memset", surfaces, persistent),
+    ):
         write_shard(
             tmp_path / f"shards/{kernel}.parquet",
             *(kernel, "float"),
             problems=[Problem(SIDE, SIDE)],
-            axes={"block_x": sides, "block_y": sides},
+            axes={"block_x": sides, "block_y": sides, **grids},
             variants=variants,
         )
 
@@ -324,7 +382,13 @@ def test_the_report_shows_the_page_and_strings_from_data_are_text(tmp_path: Path
     places = [text.index(letters(said), start) for said in [*published, *ours]]
     assert places == sorted(places)
     slips = [s[key] for s in PUBLISHED["slips"] for key in ("slip", "corrected")]
-    for said in [*PUBLISHED["lost"], *slips, page["machine_code"], "What storing the sums costs"]:
+    for said in [
+        *PUBLISHED["lost"],
+        *slips,
+        page["machine_code"],
+        "What storing the sums costs",
+        "Do the same blocks win",
+    ]:
         assert letters(said) in text
     # Quotes become typographic, lines break anywhere: what is left of it has to be whole.
     assert text.count(letters("texture read, 4096²,") + letters(HOSTILE)) >= 3

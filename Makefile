@@ -12,6 +12,11 @@ report-h200: .venv/run.stamp
 	$(SNAKEMAKE) --cores all --configfile config/full.yaml config/dots.yaml \
 		--config run=h200 only=null dataset=reports/reference/nvidia-h200
 
+# The three published documents at their own sizes on a CUDA device: one run, one report.
+.PHONY: seeds
+seeds: .venv/run.stamp
+	$(SNAKEMAKE) --cores all --configfile config/seeds.yaml
+
 # Writes the folder of a new kernel that runs at once: make new-kernel NAME=mine.
 .PHONY: new-kernel
 new-kernel: .venv/run.stamp

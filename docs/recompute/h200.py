@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from itertools import pairwise, product
 from typing import Any
 
 import pandas as pd
+from dot_products.workloads import PUBLISHED
 from gpushmoo.analysis.fastest import INSIDE, cache_ends, fastest, ratio
 from gpushmoo.analysis.peak import cell_peak_gbs, share_of_peak
 from gpushmoo.analysis.run_quality import steadiness
-from gpushmoo.core.display import bare_interval, joined, percent, significant
+from gpushmoo.core.display import bare_interval, joined, length, percent, significant
 from gpushmoo.core.median import MedianInterval
 from gpushmoo.core.schema import SAMPLE_COUNT
 from gpushmoo.storage.dataset import matching
@@ -19,7 +21,7 @@ from gpushmoo.storage.store import read_table
 from streamed_dot import analysis as dot
 from streamed_dot import verdicts
 from streamed_dot.numerics import ERRORS_SCHEMA
-from streamed_dot.rivals import ON_DEVICE, RIVALS_SCHEMA
+from streamed_dot.rivals import RIVALS_SCHEMA, TODAY
 from streamed_dot.timeline import overlap, read_timeline, traces_of
 from texture_shmoo.pages import ENOUGH_THREADS, WARP, written_sums
 
@@ -347,7 +349,8 @@ def dots(record: Record, claims: Claims) -> dict[str, Any]:
     resident = {(r.dtype, r.n): (r.gbs, r.library_gbs) for r in dot.residents(cells)}
     longest = max(n for _, n in resident)
     return {
-        **_rivals(claims),
+        **_rivals(),
+        **_laws(cells, claims),
         "blas": {d: f"{significant(speed[d, 'blas-all'])} GB/s" for d in ("float", "double")},
         "blocks": significant(float(speed["float", "blocks-all"])),
         "of_link": span(of_link, " %", 3),
@@ -360,32 +363,24 @@ def dots(record: Record, claims: Claims) -> dict[str, Any]:
     }
 
 
-def _rivals(claims: Claims) -> dict[str, Any]:
+def _rivals() -> dict[str, Any]:
     """What rounds of one process say: who is faster, and what a parameter and a share are worth."""
     rows = read_table(STUDIES / "rivals.parquet", RIVALS_SCHEMA).to_pandas()
     found = verdicts.rivalries(rows)
     fastest_host = [r for r in found if r.against == verdicts.FASTEST]
-    claims.hold(
-        "Against the host's fastest way the device never pays for certain.",
-        all(r.n is None for r in fastest_host),
-    )
+    wins = [f"{r.way}, {r.operation} {r.dtype}, from n = {whole(r.n)}" for r in fastest_host if r.n]
+    ways = list(dict.fromkeys(r.way for r in fastest_host))
     at_longest: dict[tuple[str, str], dict[str, MedianInterval]] = {}
     for r in fastest_host:
         at_longest.setdefault((r.operation, r.dtype), {})[r.way] = r.ratios[LONGEST]
     against = {"naive": "a compiled loop", "blas-one": "one core's BLAS"}
     pays = []
-    for way, (name, words) in product(ON_DEVICE, against.items()):
+    for way, (name, words) in product(ways, against.items()):
         mine = [r for r in found if (r.way, r.against) == (way, name)]
-        claims.hold(f"{way} beats {words} on long arrays.", all(r.n for r in mine))
-        lengths = sorted(r.n or 0 for r in mine)
+        lengths = sorted(r.n or math.inf for r in mine)
         most = span(r.ratios[r.at].median for r in mine)
-        pays.append([way, words, f"{whole(lengths[0])} to {whole(lengths[-1])}", most])
-    between = [b for b in verdicts.betweens(rows) if b.host > 0.4]
-    gains = {d: [b.gain.median for b in between if b.dtype == d] for d in ("float", "double")}
-    claims.hold(
-        "Where host and device have about as much, floats gain and doubles lose.",
-        min(gains["float"]) > 1 > max(gains["double"]),
-    )
+        at = ["never" if math.isinf(n) else whole(int(n)) for n in (lengths[0], lengths[-1])]
+        pays.append([way, words, " to ".join(dict.fromkeys(at)), most])
     one = {
         c.n: c.cost.median
         for c in verdicts.changes(rows)
@@ -394,17 +389,73 @@ def _rivals(claims: Claims) -> dict[str, Any]:
     return {
         "rounds": rows["round"].nunique(),
         "fastest": [
-            [f"{operation} {dtype}", *(_median(ways[way]) for way in ON_DEVICE)]
-            for (operation, dtype), ways in at_longest.items()
+            [f"{operation} {dtype}", *(_median(ratios[way]) for way in ways)]
+            for (operation, dtype), ratios in at_longest.items()
         ],
+        "ways": ways,
+        "never": f"pays for certain ({'; '.join(wins)})" if wins else "never pays for certain",
+        "today": _today(found),
         "pays": pays,
-        "between": {d: span(gains[d]) for d in gains},
+        "between": _between(rows),
         "one_stream": {"short": percent(one[2**18]), "long": percent(one[2**25])},
         "sharing": [
             [f"{s.operation} {s.dtype}", f"{s.predicted:.0f} %", f"{s.share} %", _median(s.gain)]
             for s in verdicts.sharings(rows)
         ],
         "copied": significant(next(iter(verdicts.copied(rows).values())).median),
+    }
+
+
+def _today(found: Iterable[verdicts.Rivalry]) -> tuple[list[str], list[list[str]]] | None:
+    """Lengths, and speeds over the pooled way's by the way; None where none was measured."""
+    mine = [r for r in found if r.against == verdicts.KEPT_WAY and r.way in TODAY]
+    lengths = sorted({n for r in mine for n in r.ratios})[::-5][::-1]
+    lines = [
+        [way, *(span(r.ratios[n].median for r in mine if r.way == way) for n in lengths)]
+        for way in dict.fromkeys(r.way for r in mine)
+    ]
+    return ([f"n = {length(n)}" for n in lengths], lines) if mine else None
+
+
+def _between(rows: pd.DataFrame) -> list[list[str]]:
+    """Gains just under twice each power of two, by the streams and the type."""
+    gains: dict[tuple[int, bool], dict[str, list[float]]] = {}
+    for b in (b for b in verdicts.betweens(rows) if b.host > 0.4):
+        place = (2 ** (b.n.bit_length() - 1), b.kept)
+        gains.setdefault(place, {}).setdefault(b.dtype, []).append(b.gain.median)
+    return [
+        [length(n), "kept" if kept else "fresh", span(of["float"]), span(of["double"])]
+        for (n, kept), of in sorted(gains.items())
+    ]
+
+
+def _laws(cells: pd.DataFrame, claims: Claims) -> dict[str, Any]:
+    """What a stream costs and the link carries, and how far each form of the law errs."""
+    found = {(law.kernel, law.variant, law.form): law for law in dot.laws(cells)}
+    lines = []
+    for kernel, variant in product((dot.STREAMED, dot.SQUARE), dot.DRAWN):
+        best, other = (found[kernel, variant, form] for form in (dot.OVERLAPPED, dot.ADDED))
+        lines.append(
+            [
+                "x·y" if kernel == dot.STREAMED else "x·x",
+                "fresh" if variant == PUBLISHED else "kept",
+                *(
+                    significant(v)
+                    for v in (1e6 * best.stream_s, best.link_gbs, 1e6 * best.constant_s)
+                ),
+                *(f"{law.median:.2f}, {law.worst:.2f}" for law in (best, other)),
+            ]
+        )
+    errors = {
+        fresh: [law.median for law in found.values() if (law.variant == PUBLISHED) == fresh]
+        for fresh in (True, False)
+    }
+    claims.hold("Laws err more for fresh streams.", min(errors[True]) > max(errors[False]))
+    fresh = found[dot.STREAMED, PUBLISHED, dot.OVERLAPPED]
+    link, streams = 16 * 2**24 / fresh.link_gbs * 1e-6, 64e3 * fresh.stream_s
+    return {
+        "laws": lines,
+        "at_24": {"link": significant(link, 2), "streams": significant(streams, 2)},
     }
 
 

@@ -23,7 +23,15 @@ from streamed_dot import verdicts
 from streamed_dot.numerics import ERRORS_SCHEMA
 from streamed_dot.rivals import RIVALS_SCHEMA, TODAY
 from streamed_dot.timeline import overlap, read_timeline, traces_of
-from texture_shmoo.pages import ENOUGH_THREADS, WARP, written_sums
+from texture_shmoo.pages import (
+    ENOUGH_THREADS,
+    WARP,
+    best_threads,
+    covering,
+    shapes_of,
+    textures_page,
+    written_sums,
+)
 
 from .record import REFERENCE, Record
 from .words import Claims, ratio_words, scientific, shape, signed, span, whole, whole_percent
@@ -35,6 +43,9 @@ LONG_S = 50e-6
 FAR = 16384
 LONGEST = 2**27
 TEXTURE, SURFACE = "tex2d_sum", "surf2d_memset"
+PUBLISHED = json.loads(
+    (REFERENCE.parent / "chapters/texture_shmoo/published/textures.json").read_text("utf-8")
+)
 OBVIOUS = {TEXTURE: "block-point-clamp", SURFACE: "block-one"}
 
 
@@ -46,7 +57,7 @@ def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
         "tile": tile(record, claims),
         "cliff": cliff(record, claims),
         "shapes": shapes(record, claims),
-        "textures": textures(record, claims),
+        "textures": textures(record, claims) | {"grids": grids(record, documents)},
         "dots": dots(record, claims),
         "besides": besides(documents, claims),
         "trust": trust(record, claims),
@@ -259,18 +270,50 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
                 f"{shape(slow)}, {percent(slow['bandwidth_gbs'] / top['bandwidth_gbs'])}",
             ]
         )
-    written = next(
-        w
-        for w in written_sums(record.of(TEXTURE), TEXTURE, "-written")
-        if w.row["dtype"] == "float" and w.row["width"] == 4096
-    )
+    sums = record.of(TEXTURE, dtype="float", width=4096)
+    written = written_sums(sums, TEXTURE, "-written").iloc[0]
     return {
         "rows": rows,
         **_surface_rule(record, claims),
-        "written": whole_percent(written.median - 1),
+        "written": whole_percent(written["median"] - 1),
+        "lost": _lost(record, claims),
         **_mappings(record, claims),
         **_modes(record),
     }
+
+
+def _lost(record: Record, claims: Claims) -> list[dict[str, str]]:
+    """Of the shapes with each of the document's numbers of threads: how far apart, and the best."""
+    rows = []
+    for n in best_threads(PUBLISHED):
+        apart: list[float] = []
+        reach: dict[str, list[float]] = {TEXTURE: [], SURFACE: []}
+        for kernel, size in product(OBVIOUS, (4096, FAR)):
+            cells = record.of(kernel, dtype="float", variant=OBVIOUS[kernel], width=size)
+            mine = cells[cells["threads_per_block"] == n]["bandwidth_gbs"]
+            apart.append(100 * (1 - mine.min() / mine.max()))
+            reach[kernel].append(100 * mine.max() / cells["bandwidth_gbs"].max())
+        claims.hold(f"Shapes of {n} threads are about equally fast.", max(apart) < 2, apart)
+        rows.append(
+            {
+                "threads": str(n),
+                "shapes": joined(f"{x}×{y}" for x, y in shapes_of(n)),
+                "apart": span(apart, " %"),
+                "texture": span(reach[TEXTURE], " %"),
+                "surface": span(reach[SURFACE], " %"),
+            }
+        )
+    return rows
+
+
+def grids(*records: Record) -> list[list[str]]:
+    """The best shape of each grid, persistent ones too; none where no record has them."""
+    pages = [textures_page(r.ok, r.peak, PUBLISHED, r.provenance) for r in records]
+    return [
+        [g["where"], g["grid"], g["bandwidth"], g["threads"], *g["named"], g["covering"], g["twin"]]
+        for page in pages
+        for g in (page or {"grids": ()})["grids"]
+    ]
 
 
 def _surface_rule(record: Record, claims: Claims) -> dict[str, str]:
@@ -508,7 +551,10 @@ def besides(record: Record, claims: Claims) -> dict[str, Any]:
         for variant in ("exact", "reciprocal")
     }
     sums = [
-        record.best(TEXTURE, variant=f"block-point-clamp{suffix}")["median_s"] * 1e6
+        covering(record.of(TEXTURE, variant=f"block-point-clamp{suffix}", width=4096))[
+            "median_s"
+        ].min()
+        * 1e6
         for suffix in ("", "-written", "-reduced")
     ]
     return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -62,7 +61,7 @@ def textures_page(
         "written": [
             {"stored": control["words"], **_written_row(sums, names)}
             for control in stored["controls"]
-            for sums in written_sums(cells, stored["kernel"], control["suffix"])
+            for sums in written_sums(cells, stored["kernel"], control["suffix"]).to_dict("records")
         ],
         "grids": [
             {"where": where} | row
@@ -247,45 +246,29 @@ def _class_rows(cells: pd.DataFrame) -> Iterator[Json]:
             }
 
 
-@dataclass(frozen=True)
-class WrittenSums:
-    """Time with the sums stored over time without, over the shapes measured in both ways.
+def written_sums(cells: pd.DataFrame, kernel: str, suffix: str) -> pd.DataFrame:
+    """Time with sums stored (variants named with `suffix`) over time without.
 
-    `row` names kernel, device, dtype, variant, size and cache state; `low` and `high` are the 5th
-    and 95th percentile.
+    A row for each device, type, variant, size and cache state: the `shapes` measured in both ways,
+    and of their ratios the 5th percentile `low`, the `median` and the 95th percentile `high`.
     """
-
-    row: Mapping[str, Any]
-    shapes: int
-    low: float
-    median: float
-    high: float
-
-
-def written_sums(cells: pd.DataFrame, kernel: str, suffix: str) -> list[WrittenSums]:
-    """The cost of storing sums: variants named with `suffix` against those named without."""
     keys = ["kernel", "device_name", "dtype", "variant", "height", "width", "cache_state"]
     mine = covering(_verified(cells, kernel))[[*keys, *SHAPE, "median_s"]]
     stored = mine[mine["variant"].str.endswith(suffix)]
     stored = stored.assign(variant=stored["variant"].str.removesuffix(suffix))
     both = stored.merge(mine, on=[*keys, *SHAPE], suffixes=("_stored", "_plain"))
     both["ratio"] = both["median_s_stored"] / both["median_s_plain"]
-    return [
-        WrittenSums(
-            dict(zip(keys, key, strict=True)),
-            len(group),
-            *(float(group["ratio"].quantile(q)) for q in (0.05, 0.5, 0.95)),
-        )
-        for key, group in both.groupby(keys, sort=True)
-    ]
+    groups = both.groupby(keys, sort=True)["ratio"]
+    ends = {name: groups.quantile(q) for name, q in (("low", 0.05), ("high", 0.95))}
+    return groups.agg(shapes="size", median="median").assign(**ends).reset_index()
 
 
-def _written_row(w: WrittenSums, names: Namer) -> Json:
+def _written_row(w: Any, names: Namer) -> Json:
     return {
-        "where": f"{w.row['dtype']}, {w.row['variant']}, {names.size(w.row)}",
-        "shapes": str(w.shapes),
-        "ratio": significant(w.median),
-        "range": f"{significant(w.low)} to {significant(w.high)}",
+        "where": f"{w['dtype']}, {w['variant']}, {names.size(w)}",
+        "shapes": str(w["shapes"]),
+        "ratio": significant(w["median"]),
+        "range": f"{significant(w['low'])} to {significant(w['high'])}",
     }
 
 

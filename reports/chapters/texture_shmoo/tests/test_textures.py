@@ -137,23 +137,24 @@ PROOF = (STORED["kernel"], SUFFIXES[0])
 def test_stored_sums_are_compared_shape_by_shape() -> None:
     plain = {(4, 4): 2.0, (4, 8): 1.0, (8, 4): 4.0}
     stored = {(4, 4): 2.2, (4, 8): 1.3, (8, 4): 4.8}
-    (found,) = written_sums(pd.concat([cells_of(plain), cells_of(stored, WRITTEN)]), *PROOF)
+    both = pd.concat([cells_of(plain), cells_of(stored, WRITTEN)])
+    (found,) = written_sums(both, *PROOF).itertuples()
     assert found.shapes == 3
     assert found.median == pytest.approx(1.2)
     # Of 1.1, 1.2 and 1.3; linear between them.
     assert (found.low, found.high) == (pytest.approx(1.11), pytest.approx(1.29))
-    assert found.row["variant"] == "block-point-clamp"
-    assert found.row["kernel"] == "tex2d_sum"
+    assert found.variant == "block-point-clamp"
+    assert found.kernel == "tex2d_sum"
 
 
 def test_a_shape_measured_one_way_only_is_not_compared() -> None:
     plain = cells_of({(4, 4): 2.0, (8, 8): 1.0})
     stored = cells_of({(8, 8): 1.5, (32, 32): 9.0}, WRITTEN)
-    (found,) = written_sums(pd.concat([plain, stored]), *PROOF)
-    assert written_sums(plain, *PROOF) == []
+    (found,) = written_sums(pd.concat([plain, stored]), *PROOF).itertuples()
+    assert written_sums(plain, *PROOF).empty
     assert (found.shapes, found.median) == (1, pytest.approx(1.5))
     failed = stored.assign(status="timeout")
-    assert written_sums(pd.concat([plain, failed]), *PROOF) == []
+    assert written_sums(pd.concat([plain, failed]), *PROOF).empty
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_a_shape_measured_one_way_only_is_not_compared() -> None:
 )
 def test_without_a_twin_nothing_is_compared(change: dict[str, Any]) -> None:
     both = pd.concat([cells_of(TIMES, **change), cells_of(TIMES, WRITTEN)])
-    assert written_sums(both, *PROOF) == []
+    assert written_sums(both, *PROOF).empty
 
 
 # Persistent blocks, twins, and what is lost

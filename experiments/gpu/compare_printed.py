@@ -36,6 +36,7 @@ import yaml
 from gpushmoo.core.dtypes import DTYPES
 from gpushmoo.core.paths import ROOT
 from gpushmoo.devices.cuda.device import CudaDevice
+from gpushmoo.measuring.shard_file import provenance
 from gpushmoo.storage.store import write_parquet
 from gpushmoo.workloads.loader import load_kernel
 from streamed_dot.rivals import (
@@ -285,7 +286,7 @@ def main() -> int:
                 return {f"program, {s} streams": call for s, call in ways.items()}
 
             table = run_rivals(device, folders, asked, program)
-            write_parquet(table, args.out / "rivals.parquet", {})
+            write_parquet(table, args.out / "rivals.parquet", provenance(device.info, "", {}))
     return int(bool(missed(found)))
 
 

@@ -43,7 +43,7 @@ LONG_S = 50e-6
 FAR = 16384
 LONGEST = 2**27
 TEXTURE, SURFACE = "tex2d_sum", "surf2d_memset"
-PUBLISHED = json.loads(
+SHMOOS = json.loads(
     (REFERENCE.parent / "chapters/texture_shmoo/published/textures.json").read_text("utf-8")
 )
 OBVIOUS = {TEXTURE: "block-point-clamp", SURFACE: "block-one"}
@@ -285,7 +285,7 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
 def _lost(record: Record, claims: Claims) -> list[dict[str, str]]:
     """Of the shapes with each of the document's numbers of threads: how far apart, and the best."""
     rows = []
-    for n in best_threads(PUBLISHED):
+    for n in best_threads(SHMOOS):
         apart: list[float] = []
         reach: dict[str, list[float]] = {TEXTURE: [], SURFACE: []}
         for kernel, size in product(OBVIOUS, (4096, FAR)):
@@ -308,7 +308,7 @@ def _lost(record: Record, claims: Claims) -> list[dict[str, str]]:
 
 def grids(*records: Record) -> list[list[str]]:
     """The best shape of each grid, persistent ones too; none where no record has them."""
-    pages = [textures_page(r.ok, r.peak, PUBLISHED, r.provenance) for r in records]
+    pages = [textures_page(r.ok, r.peak, SHMOOS, r.provenance) for r in records]
     return [
         [g["where"], g["grid"], g["bandwidth"], g["threads"], *g["named"], g["covering"], g["twin"]]
         for page in pages

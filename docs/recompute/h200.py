@@ -9,7 +9,7 @@ from itertools import pairwise, product
 from typing import Any
 
 import pandas as pd
-from dot_products.workloads import PUBLISHED
+from dot_products.workloads import PUBLISHED as PRINTED_LOOP
 from gpushmoo.analysis.fastest import INSIDE, cache_ends, fastest, ratio
 from gpushmoo.analysis.peak import cell_peak_gbs, share_of_peak
 from gpushmoo.analysis.run_quality import steadiness
@@ -464,8 +464,7 @@ def _between(rows: pd.DataFrame) -> list[list[str]]:
     """Gains just under twice each power of two, by the streams and the type."""
     gains: dict[tuple[int, bool], dict[str, list[float]]] = {}
     for b in (b for b in verdicts.betweens(rows) if b.host > 0.4):
-        place = (2 ** (b.n.bit_length() - 1), b.kept)
-        gains.setdefault(place, {}).setdefault(b.dtype, []).append(b.gain.median)
+        gains.setdefault((b.power, b.kept), {}).setdefault(b.dtype, []).append(b.gain.median)
     return [
         [length(n), "kept" if kept else "fresh", span(of["float"]), span(of["double"])]
         for (n, kept), of in sorted(gains.items())
@@ -481,7 +480,7 @@ def _laws(cells: pd.DataFrame, claims: Claims) -> dict[str, Any]:
         lines.append(
             [
                 "x·y" if kernel == dot.STREAMED else "x·x",
-                "fresh" if variant == PUBLISHED else "kept",
+                "fresh" if variant == PRINTED_LOOP else "kept",
                 *(
                     significant(v)
                     for v in (1e6 * best.stream_s, best.link_gbs, 1e6 * best.constant_s)
@@ -490,11 +489,11 @@ def _laws(cells: pd.DataFrame, claims: Claims) -> dict[str, Any]:
             ]
         )
     errors = {
-        fresh: [law.median for law in found.values() if (law.variant == PUBLISHED) == fresh]
+        fresh: [law.median for law in found.values() if (law.variant == PRINTED_LOOP) == fresh]
         for fresh in (True, False)
     }
     claims.hold("Laws err more for fresh streams.", min(errors[True]) > max(errors[False]))
-    fresh = found[dot.STREAMED, PUBLISHED, dot.OVERLAPPED]
+    fresh = found[dot.STREAMED, PRINTED_LOOP, dot.OVERLAPPED]
     link, streams = 16 * 2**24 / fresh.link_gbs * 1e-6, 64e3 * fresh.stream_s
     return {
         "laws": lines,

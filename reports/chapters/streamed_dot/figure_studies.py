@@ -230,7 +230,7 @@ def rivals(rows: pd.DataFrame, svg: Path) -> None:
         sharings=[_sharing(s) for s in shared],
         changes=_changes(changes(rows)),
         today=_today(found),
-        betweens=[_between(b) for b in between],
+        betweens=_betweens(between),
         copied={way: f"{_interval(rate)} GB/s" for way, rate in copied(rows).items()},
     )
 
@@ -316,7 +316,7 @@ def _pays(r: Rivalry | None) -> str:
     if r is None:
         return "not measured"
     pays = "never" if r.n is None else f"n ≥ {length(r.n)}"
-    return f"{pays}; {_interval(r.ratios[r.at])} at {length(r.at)}"
+    return f"{pays}; {_interval(r.ratios[r.at])}"
 
 
 def _sharing(s: Sharing) -> dict[str, str]:
@@ -350,6 +350,15 @@ def _today(found: Sequence[Rivalry]) -> dict[str, Any]:
     )
 
 
+def _betweens(found: Sequence[Between]) -> dict[str, Any]:
+    """A row for each operation, type, way and power of two, a column for each share of the host."""
+    cells: dict[tuple[str, ...], dict[str, MedianInterval]] = {}
+    for b in found:
+        place = (b.operation, b.dtype, "kept" if b.kept else "as printed", length(b.power))
+        cells.setdefault(place, {})[f"{100 * b.host:.0f} %"] = b.gain
+    return _crossed(cells)
+
+
 def _crossed(cells: Mapping[tuple[str, ...], Mapping[str, MedianInterval]]) -> dict[str, Any]:
     columns = list(dict.fromkeys(column for row in cells.values() for column in row))
     rows = [
@@ -365,17 +374,6 @@ def _factor(m: MedianInterval | None) -> str:
         return ""
     text = f"×{significant(m.median, 2)}"
     return f"({text})" if m.low <= 1 <= m.high else text
-
-
-def _between(b: Between) -> dict[str, str]:
-    return {
-        "operation": b.operation,
-        "dtype": b.dtype,
-        "streams": "kept" if b.kept else "as printed",
-        "n": str(b.n),
-        "host": f"{100 * b.host:.0f} %",
-        "gain": _interval(b.gain),
-    }
 
 
 def draw_study(study: str, table: Path, svg: Path) -> None:

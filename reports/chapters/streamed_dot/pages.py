@@ -19,7 +19,7 @@ NO_ROUNDS: Json = {
     "sharings": [],
     "changes": {"columns": [], "rows": []},
     "today": {"columns": [], "rows": []},
-    "betweens": [],
+    "betweens": {"columns": [], "rows": []},
     "copied": {},
 }
 

@@ -84,7 +84,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Between:
-    """Throughput at `n` elements over that at the power of two below, by the printed split.
+    """Throughput at `n` elements over that at the `power` of two below, by the printed split.
 
     `host` is the share of the elements that the host has, `kept` whether the streams are kept.
     """
@@ -92,6 +92,7 @@ class Between:
     operation: str
     dtype: str
     kept: bool
+    power: int
     n: int
     host: float
     gain: MedianInterval
@@ -188,7 +189,7 @@ def betweens(rows: pd.DataFrame) -> list[Between]:
             for n in sorted(n for n in mine if n != power):
                 gain = _ratio(mine[power] / power, mine[n] / n)
                 host = 0.0 if n == 2 * power else (n - power) / n
-                found.append(Between(operation, dtype, kept, n, host, gain))
+                found.append(Between(operation, dtype, kept, power, n, host, gain))
     return found
 
 

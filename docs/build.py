@@ -35,16 +35,19 @@ def pages() -> list[str]:
 
 def computed(record: Record, claims: Claims) -> dict[str, Any]:
     """What templates see: computed values by subject, recorded files, and `hold` for sentences."""
-    return {
-        "recorded": read_json,
-        "hold": claims.hold,
+    numbers = {
         "h200": h200.values(record, read_record("nvidia-h200-documents"), claims),
         "simulated": simulated.values(record, claims),
+    }
+    return {
+        **numbers,
+        "recorded": read_json,
+        "hold": claims.hold,
         "model": model.values(claims),
         "studies": {"live": studies.live(claims)},
         "comparing": studies.comparing(claims),
         "gallery": studies.gallery(read_record("nvidia-h200-gallery"), claims),
-        "documents": documents.values(claims),
+        "documents": documents.values(claims, numbers),
         "dictionary": dictionary.values(),
     }
 

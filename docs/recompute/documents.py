@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
@@ -20,37 +21,51 @@ from gpushmoo.chapters.contract import Chapter
 from gpushmoo.core.display import joined
 from gpushmoo.core.paths import CHAPTERS, KERNELS
 from gpushmoo.workloads.loader import load_kernel
+from jinja2 import StrictUndefined, Template
+from streamed_dot.analysis import PRINTED_GBS, read_dot
 
 from .record import ROOT, MissingError
-from .simulated import recorded_checks
+from .simulated import computed_checks
 from .words import Claims
 
 FILE = "published/claims.yaml"
 # In the order of the documents.
 FOLDERS = ("tesla_c1060", "texture_shmoo", "streamed_dot")
 ANSWERS = {
-    "same": "comes out here, too",
-    "in part": "holds in part",
-    "drawn": "the picture is lost; drawn anew from the simulation",
-    "corrected": "a slip",
-    "predicted": "the values are lost; the simulation has its own",
-    "answered": "left open by the document",
-    "otherwise": "is otherwise here",
-    "beside": "a measurement of that machine; ours stands beside it",
-    "given": "an assumption or a source that is taken over",
-    "lost": "does not survive",
-    "open": "was not looked at",
+    "same": "comes out here, within the tolerance that the row states",
+    "in part": "part of it does, or under a condition",
+    "no": "does not come out: a slip, or it is otherwise here",
+    "lost": "what it says does not survive, so nothing can be held against it",
+    "hypothesis": "neither its text nor our data decide it: an assumption or a number that is "
+    "taken over, or an explanation that nothing excludes",
 }
 
 Reference = Mapping[str, Any]
 
 
-def values(claims: Claims) -> dict[str, Any]:
-    """Both tables of each document; a reference to what is not there is a broken claim."""
-    return {"answers": ANSWERS, "documents": [document(folder, claims) for folder in FOLDERS]}
+def values(claims: Claims, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Both tables of each document; a reference to what is not there is a broken claim.
+
+    `numbers` are those of the other pages, which tolerances and remarks name.
+    """
+    numbers = {**numbers, "documents": _printed()}
+    found = [document(folder, claims, numbers) for folder in FOLDERS]
+    return {"answers": ANSWERS, "documents": found}
 
 
-def document(folder: str, claims: Claims) -> dict[str, Any]:
+def _printed() -> dict[str, str]:
+    """What follows from the third document's printed numbers."""
+    times = read_dot(CHAPTERS / "streamed_dot/published", "running_time")
+    one = times[times["series"] == "AVX (double)"].set_index("n")["value"]
+    n = max(one.index)
+    return {
+        "one_thread": f"{2 * 8 * n / one[n] * 1e-6:.1f} GB/s",
+        # Of 3200 MT/s and 8 bytes each.
+        "channels": f"{PRINTED_GBS['all cores'] / 25.6:.0f}",
+    }
+
+
+def document(folder: str, claims: Claims, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """What a chapter's file says of its document: rows of both tables as Markdown."""
     told = told_by(folder)
 
@@ -63,17 +78,26 @@ def document(folder: str, claims: Claims) -> dict[str, Any]:
                 claims.hold(str(err), False)
         return "; ".join(found)
 
+    def within(row: Mapping[str, Any]) -> str:
+        text = str(row.get("tolerance") or row.get("remark") or "")
+        return str(Template(text, undefined=StrictUndefined).render(numbers))
+
     for row in told["answers"]:
-        claims.hold(f"'{row['answer']}' is an answer.", row["answer"] in ANSWERS, row["item"])
+        claims.hold(f"'{row['answer']}' is an answer.", row["answer"] in ANSWERS, row["says"])
+        same = row["answer"] == "same"
+        claims.hold(
+            "'same', and no other answer, has a tolerance.", same == ("tolerance" in row), row
+        )
     chapter: Chapter = import_module(f"{folder}.chapter").CHAPTER
     return {
         "title": chapter.document,
         "folder": folder,
+        "counts": Counter(row["answer"] for row in told["answers"]),
         "names": [
             [row["theirs"], words(row["ours"]), row.get("difference", "")] for row in told["names"]
         ],
         "answers": [
-            [row["item"], row["says"], row["answer"], words(row.get("where", []))]
+            [row["item"], row["says"], row["answer"], within(row), words(row["where"])]
             for row in told["answers"]
         ],
     }
@@ -81,8 +105,10 @@ def document(folder: str, claims: Claims) -> dict[str, Any]:
 
 @cache
 def told_by(folder: str) -> Mapping[str, Any]:
-    """The file of a chapter: ``names`` and ``answers``."""
-    told: Mapping[str, Any] = yaml.safe_load((CHAPTERS / folder / FILE).read_text("utf-8"))
+    """The file of a chapter: ``names`` and ``answers``; "no" is no boolean there."""
+    told: Mapping[str, Any] = yaml.load(
+        (CHAPTERS / folder / FILE).read_text("utf-8"), yaml.BaseLoader
+    )
     return told
 
 
@@ -126,19 +152,30 @@ def _function(folder: str, name: str) -> str:
     return f"`{name.removeprefix('gpushmoo.')}`"
 
 
-def _slip(folder: str, part: str) -> str:
-    """The one slip of the report that has these words."""
+def _slips(folder: str) -> Mapping[str, Any]:
     published = CHAPTERS / folder / "published"
     own = published / "slips.json"
-    told = json.loads((own if own.exists() else published / "textures.json").read_text("utf-8"))
-    slips = told if isinstance(told, list) else told["slips"]
-    _found(sum(part in slip["slip"] for slip in slips) == 1, part)
+    told: Mapping[str, Any] = json.loads(
+        (own if own.exists() else published / "textures.json").read_text("utf-8")
+    )
+    return told
+
+
+def _slip(folder: str, part: str) -> str:
+    """The one slip of the report that has these words."""
+    _found(sum(part in slip["slip"] for slip in _slips(folder)["slips"]) == 1, part)
     return f"slip, “{part}”"
+
+
+def _remark(folder: str, part: str) -> str:
+    """The one remark below the report's slips that has these words."""
+    _found(sum(part in remark for remark in _slips(folder)["remarks"]) == 1, part)
+    return f"remark, “{part}”"
 
 
 def _check(folder: str, part: str) -> str:
     """Rows of the report's table of numbers whose quantity begins so."""
-    _found(any(check.quantity.startswith(part) for check in recorded_checks()), part)
+    _found(any(check.quantity.startswith(part) for check in computed_checks()), part)
     return f"numbers, “{part}”"
 
 
@@ -166,6 +203,7 @@ _KINDS: Mapping[str, Callable[..., str]] = {
     "kernel": _kernel,
     "function": _function,
     "slip": _slip,
+    "remark": _remark,
     "check": _check,
     "section": _section,
     "test": _test,

@@ -23,6 +23,7 @@ from streamed_dot import verdicts
 from streamed_dot.numerics import ERRORS_SCHEMA
 from streamed_dot.rivals import RIVALS_SCHEMA, TODAY
 from streamed_dot.timeline import overlap, read_timeline, traces_of
+from tesla_c1060.checks import PUBLISHED
 from texture_shmoo.pages import (
     ENOUGH_THREADS,
     WARP,
@@ -33,7 +34,7 @@ from texture_shmoo.pages import (
     written_sums,
 )
 
-from .record import REFERENCE, Record
+from .record import REFERENCE, Record, read_record
 from .words import Claims, ratio_words, scientific, shape, signed, span, whole, whole_percent
 
 STUDIES = REFERENCE / "nvidia-h200-studies"
@@ -52,9 +53,9 @@ OBVIOUS = {TEXTURE: "block-point-clamp", SURFACE: "block-one"}
 def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
     """What h200.md says, by the section that says it."""
     return {
-        "recorded": recorded(record),
+        "recorded": recorded(record, read_record("nvidia-h200-judge")),
         "peak": peak(record, claims),
-        "tile": tile(record, claims),
+        "tile": tile(record, documents, claims),
         "cliff": cliff(record, claims),
         "shapes": shapes(record, claims),
         "textures": textures(record, claims) | {"grids": grids(record, documents)},
@@ -64,8 +65,8 @@ def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
     }
 
 
-def recorded(record: Record) -> dict[str, Any]:
-    """What was recorded, when, and on what."""
+def recorded(record: Record, later: Record) -> dict[str, Any]:
+    """What was recorded, when, on what, and how much faster indices of 32 bits are in `later`."""
     cells, ok, shards = record.cells, record.ok, record.provenance
     is_dot = cells["kernel"].str.startswith("dot_")
     device = shards[0]["device"]
@@ -87,7 +88,18 @@ def recorded(record: Record) -> dict[str, Any]:
         "l2_mib": f"{device['cache'] / 2**20:.0f}",
         "dates": " and ".join(sorted({f"{s:%Y-%m-%d}" for s in stamps})),
         "once": joined(f"`{k}`" for k in once),
+        "narrow": {n: _narrow_indices(record, later, n) for n in (1024, 8192)},
     }
+
+
+def _narrow_indices(record: Record, later: Record, width: int) -> str:
+    """Median gain of persistent blocks, over the cells that both records have."""
+    keys = ["variant", "dtype", "cache_state", "num_partition"]
+    old, new = (
+        r.of("block_eq_partition", width=width).set_index(keys)["bandwidth_gbs"]
+        for r in (record, later)
+    )
+    return signed(float((new / old).median() - 1))
 
 
 def peak(record: Record, claims: Claims) -> dict[str, Any]:
@@ -145,7 +157,7 @@ def _peak_row(record: Record, words: str, state: str, inside: bool) -> list[str]
     ]
 
 
-def tile(record: Record, claims: Claims) -> dict[str, Any]:
+def tile(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
     """The first document's tile copy, as published and with pointers that may not overlap."""
     cells = {
         (v, d): record.best("copy2d_document", variant=v, dtype=d, block_rows=8)
@@ -154,6 +166,17 @@ def tile(record: Record, claims: Claims) -> dict[str, Any]:
     }
     speed = {key: float(cell["bandwidth_gbs"]) for key, cell in cells.items()}
     gap = {v: ratio(cells[v, "double"], cells[v, "float"]) for v in ("published", "distinct")}
+    small = {
+        (d, n): documents.best("copy2d_document", dtype=d, width=n, cache_state="warm")[
+            "bandwidth_gbs"
+        ]
+        for d in ("float", "double", "float3")
+        for n in (256, 512)
+    }
+
+    def over_float(dtype: str) -> str:
+        return joined(f"{small[dtype, n] / small['float', n]:.2f}" for n in (256, 512))
+
     claims.hold(
         "The gap nearly closes with distinct pointers.",
         gap["distinct"].value - 1 < 0.2 * (gap["published"].value - 1),
@@ -173,6 +196,9 @@ def tile(record: Record, claims: Claims) -> dict[str, Any]:
             speed["distinct", "float"] / cells["distinct", "float"]["memcpy_gbs"]
         ),
         "left": percent(gap["distinct"].value - 1),
+        "gap": f"{gap['published'].value:.2f}",
+        "small_double": over_float("double"),
+        "small_float3": over_float("float3"),
         "float3_behind": percent(
             1 - speed["published", "float3"] / max(speed["published", d] for d in TYPES)
         ),
@@ -392,7 +418,7 @@ def dots(record: Record, claims: Claims) -> dict[str, Any]:
     resident = {(r.dtype, r.n): (r.gbs, r.library_gbs) for r in dot.residents(cells)}
     longest = max(n for _, n in resident)
     return {
-        **_rivals(),
+        **_rivals(claims),
         **_laws(cells, claims),
         "blas": {d: f"{significant(speed[d, 'blas-all'])} GB/s" for d in ("float", "double")},
         "blocks": significant(float(speed["float", "blocks-all"])),
@@ -401,18 +427,22 @@ def dots(record: Record, claims: Claims) -> dict[str, Any]:
             [d, whole(n), *(significant(gbs or 0) for gbs in resident[d, n])]
             for d, n in product(("float", "double"), (2**20, longest))
         ],
-        **_timeline(),
+        **_timeline(claims),
         **_errors(claims),
     }
 
 
-def _rivals() -> dict[str, Any]:
+def _rivals(claims: Claims) -> dict[str, Any]:
     """What rounds of one process say: who is faster, and what a parameter and a share are worth."""
     rows = read_table(STUDIES / "rivals.parquet", RIVALS_SCHEMA).to_pandas()
     found = verdicts.rivalries(rows)
     fastest_host = [r for r in found if r.against == verdicts.FASTEST]
     wins = [f"{r.way}, {r.operation} {r.dtype}, from n = {whole(r.n)}" for r in fastest_host if r.n]
     ways = list(dict.fromkeys(r.way for r in fastest_host))
+    claims.hold(
+        "As published, the longest arrays take longer than by the host's fastest way.",
+        all(r.ratios[LONGEST].high < 1 for r in fastest_host if r.way == "as published"),
+    )
     at_longest: dict[tuple[str, str], dict[str, MedianInterval]] = {}
     for r in fastest_host:
         at_longest.setdefault((r.operation, r.dtype), {})[r.way] = r.ratios[LONGEST]
@@ -425,10 +455,11 @@ def _rivals() -> dict[str, Any]:
         at = ["never" if math.isinf(n) else whole(int(n)) for n in (lengths[0], lengths[-1])]
         pays.append([way, words, " to ".join(dict.fromkeys(at)), most])
     one = {
-        c.n: c.cost.median
+        c.n: c.cost
         for c in verdicts.changes(rows)
         if (c.way, c.operation, c.dtype, c.change) == ("as published", "x·y", "double", "streams 1")
     }
+    claims.hold("One stream is no slower than 64.", all(c.low <= 1 for c in one.values()))
     return {
         "rounds": rows["round"].nunique(),
         "fastest": [
@@ -440,7 +471,7 @@ def _rivals() -> dict[str, Any]:
         "today": _today(found),
         "pays": pays,
         "between": _between(rows),
-        "one_stream": {"short": percent(one[2**18]), "long": percent(one[2**25])},
+        "one_stream": {"short": percent(one[2**18].median), "long": percent(one[2**25].median)},
         "sharing": [
             [f"{s.operation} {s.dtype}", f"{s.predicted:.0f} %", f"{s.share} %", _median(s.gain)]
             for s in verdicts.sharings(rows)
@@ -505,13 +536,14 @@ def _median(m: MedianInterval) -> str:
     return f"{m.median:.2f} ({m.low:.2f} to {m.high:.2f})"
 
 
-def _timeline() -> dict[str, str]:
+def _timeline(claims: Claims) -> dict[str, str]:
     """What the time line of each way to stream hides, and how long it takes."""
     found = traces_of(read_timeline(STUDIES / "timeline.parquet"))
+    busy = {c: overlap(t.spans, t.total_s).busy_share for c, t in found.items()}
+    claims.hold("The link is busy for over 95 % of the time.", min(busy.values()) > 0.95, busy)
     return {
         "timeline": joined(
-            f"{case}, {1e3 * trace.total_s:.1f} ms (link busy for "
-            f"{percent(overlap(trace.spans, trace.total_s).busy_share, 3)})"
+            f"{case}, {1e3 * trace.total_s:.1f} ms (link busy for {percent(busy[case], 3)})"
             for case, trace in found.items()
         )
     }
@@ -536,11 +568,12 @@ def _errors(claims: Claims) -> dict[str, str]:
 def besides(record: Record, claims: Claims) -> dict[str, Any]:
     """What the documents describe and the full sweep leaves out."""
     tiles = record.of("block_tiles")
-    shares, narrow, pitch = [], [], []
+    shares, narrow, wide, pitch = [], [], [], []
     for _, part in tiles.groupby(["dtype", "num_partition"], observed=True):
         best = part.groupby("row_bytes")["bandwidth_gbs"].max()
         shares.append(100 * float(best[256] / best.max()))
         narrow.append(100 * float(best.iloc[0] / best.max()))
+        wide += list(100 * best[best.index > 256] / best.max())
         pads = part[part["row_bytes"] == 256]["bandwidth_gbs"]
         pitch.append(100 * float(pads.max() / pads.min() - 1))
     claims.hold("Rows of 256 bytes are as good as any.", min(shares) > 99, shares)
@@ -560,7 +593,9 @@ def besides(record: Record, claims: Claims) -> dict[str, Any]:
         "cells": whole(len(record.ok)),
         "of_best": span(shares, " %", 3),
         "narrow": span(narrow, " %"),
+        "wide": span(wide, " %", 3),
         "pitch": span(pitch, " %"),
+        "published_cycles": PUBLISHED["core cycles"]["index computation, measured"],
         "cycles": {variant: span(found, digits=3) for variant, found in cycles.items()},
         "sums": [f"{us:.1f} µs" for us in sums],
     }

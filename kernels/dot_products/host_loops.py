@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 @njit(cache=True)
 def naive(x: Array, y: Array) -> Any:
-    """The products added up one after the other in the arrays' type: the document's loop."""
+    """The products added up one after the other in the arrays' type: a scalar loop."""
     total = x.dtype.type(0)
     for i in range(x.size):
         total += x[i] * y[i]

@@ -10,10 +10,13 @@ from typing import Any
 import build
 import pytest
 from conftest import ROOT
+from gpushmoo.core.paths import CHAPTERS
 from jinja2 import UndefinedError
 from recompute import documents, h200, simulated
 from recompute.record import MissingError, Record, read_json, read_record
 from recompute.words import Claims
+from streamed_dot.analysis import PRINTED_GBS
+from tesla_c1060.checks import PUBLISHED
 
 DOCS = ROOT / "docs"
 
@@ -88,13 +91,34 @@ def test_links_of_pages_lead_to_files_and_every_image_is_shown() -> None:
 def test_a_chapters_kernels_and_plots_are_named_and_its_rows_are_whole(folder: str) -> None:
     told = documents.told_by(folder)
     assert {key for row in told["names"] for key in row} <= {"theirs", "ours", "difference"}
-    assert {key for row in told["answers"] for key in row} == {"item", "says", "answer", "where"}
-    assert all(row["where"] for row in told["answers"])
+    for row in told["answers"]:
+        assert {"item", "says", "answer", "where"} <= set(row)
+        assert set(row) <= {"item", "says", "answer", "where", "tolerance", "remark"}
+        assert row["where"]
+        assert row["answer"] in documents.ANSWERS
+        # What is the same says to what, and what is not says why.
+        assert ("tolerance" in row) == (row["answer"] == "same"), row["says"]
+        assert row.get("tolerance") or row.get("remark"), row["says"]
     whole = (ROOT / "reports/chapters" / folder / documents.FILE).read_text()
     for kernel in import_module(f"{folder}.chapter").CHAPTER.kernels:
         assert kernel in whole
     for plot in (ROOT / "reports/chapters" / folder / "published").glob("*.csv"):
         assert plot.name in whole
+
+
+def test_published_numbers_are_literals_in_published_alone() -> None:
+    """Those with a fraction that no other number is likely to have."""
+    printed = {text for texts in PUBLISHED.values() for text in texts.values()}
+    printed |= {f"{value}" for value in PRINTED_GBS.values()}
+    names = "|".join(re.escape(p) for p in printed if "." in p and len(p) > 3)
+    chapters = [p for p in CHAPTERS.rglob("*") if "tests" not in p.parts]
+    sources = [*chapters, *DOCS.rglob("*.py"), *build.TEMPLATES.glob("*.md")]
+    assert [
+        f"{path}: {found}"
+        for path in sources
+        if path.suffix in {".py", ".typ", ".md"} and "published" not in path.parts
+        for found in re.findall(rf"(?<![\d.])(?:{names})(?![\d.])", path.read_text())
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -109,6 +133,7 @@ def test_a_chapters_kernels_and_plots_are_named_and_its_rows_are_whole(folder: s
         {"function": "tesla_c1060.no_such.thing"},
         {"slip": "no slip says this"},
         {"slip": "e"},
+        {"remark": "no remark says this"},
         {"check": "no such quantity"},
         {"section": "No such heading", "page": "h200.md"},
         {"section": "The measured peak", "page": "no_such.md"},

@@ -172,7 +172,7 @@ def _trace_remarks(traces: Mapping[str, Trace], end_s: float) -> Iterator[str]:
 
 
 WORDS = {"naive": "one compiled loop", "blas-one": "BLAS, one core", FASTEST: FASTEST}
-# The document's loop against each way on the host, and streams that are kept against the fastest.
+# The printed program against each way on the host, and streams that are kept against the fastest.
 PUBLISHED = "as published"
 CAPTION = (
     "Above 1 the device is faster. As published: our variant of the printed loop; pooled: streams "

@@ -28,8 +28,8 @@ def page(measured: Measured) -> Page:
     """Host against device, parameters and what is on the device; nothing when none is streamed."""
     if STREAMED not in set(measured.cells["kernel"]):
         return Page(None)
-    slips = (measured.folder / "published" / "slips.json").read_text(encoding="utf-8")
-    facts = dots_page(measured.cells, json.loads(slips))
+    told = json.loads((measured.folder / "published/slips.json").read_text("utf-8"))
+    facts = dots_page(measured.cells) | told
     drawn = measured.figures.items()
     timelines = [note["finding"] for name, note in drawn if name.startswith("timeline-")]
     none: Json = {"findings": []}
@@ -40,12 +40,12 @@ def page(measured: Measured) -> Page:
         "timelines": figures_of(measured, "timeline"),
         "errors": figures_of(measured, "errors"),
     }
-    told = {key: rounds.get(key, value) for key, value in NO_ROUNDS.items()}
+    found = {key: rounds.get(key, value) for key, value in NO_ROUNDS.items()}
     findings = [*rounds["findings"], *facts["findings"], *timelines]
-    return Page(facts | told | figures, findings)
+    return Page(facts | found | figures, findings)
 
 
-def dots_page(cells: pd.DataFrame, slips: Sequence[Json]) -> Json:
+def dots_page(cells: pd.DataFrame) -> Json:
     """What the sweeps alone say: the link's rate, and dot products of data on the device."""
     link = analysis.copied_gbs(cells)
     resident = analysis.residents(cells)
@@ -54,7 +54,7 @@ def dots_page(cells: pd.DataFrame, slips: Sequence[Json]) -> Json:
         "laws": [_law(law) for law in analysis.laws(cells)],
         "residents": [_resident(r) for r in resident],
         "findings": _resident_findings(resident),
-        "slips": list(slips),
+        "printed": {name: f"{value:g}" for name, value in analysis.PRINTED_GBS.items()},
     }
 
 

@@ -64,7 +64,7 @@ def build_atlas(device_file: Path, pdf: Path) -> None:
     The same files in give the same bytes out: no date, no system fonts, figures without dates.
     """
     machine = load_machine(device_file)
-    slips = json.loads((HERE / "published" / "slips.json").read_text(encoding="utf-8"))
+    slips = json.loads((HERE / "published/slips.json").read_text("utf-8"))["slips"]
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         files = draw_all(machine, root / "figures")
@@ -145,8 +145,8 @@ def _listing() -> dict[str, Any]:
         f"column without a division: one_over_tiles_x is 1 over the tiles in a row, made a "
         f"millionth larger so that a product cut to an integer never falls short. What differs: "
         f"the document takes four statements, with a float variable for the product, to the same "
-        f"row and column; its next three, a thread's x, y and index, of 32 bits there, are of 64 "
-        f"bits here and stand in the copy itself."
+        f"row and column; its next three, a thread's x, y and index, stand in the copy itself "
+        f"here. They have 32 bits, there and here (64 only in arrays of over 2³¹ elements)."
     )
     return {
         "number": number,

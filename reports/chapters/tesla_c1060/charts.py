@@ -9,10 +9,12 @@ from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
+from math import ceil
 from typing import NamedTuple
 
 from .simulation.machine import Machine, burst_cycles, exact, transfer_beats
 from .simulation.reference import (
+    CORRECTED_ASSUMPTIONS,
     FIRST_ASSUMPTIONS,
     Assumptions,
     Chart,
@@ -35,15 +37,21 @@ class SaturatedCopy:
     """A copy of side × side elements that keeps all SMs and the bus busy.
 
     `tiles_per_block` is rounded as in the source (512 tiles over 30 blocks taken as 17).
-    `hidden_half_warps` are the half-warps of the first tile whose index computation overlaps
-    with memory; the source states 20 of 32 without derivation. The 12 that remain equal the
-    memory wait of its corrected chart, ⌈402/36⌉ = 12 time units.
     """
 
     side: int = 512
     tiles_per_block: int = 17
     half_warps: int = 32
-    hidden_half_warps: int = 20
+
+    @property
+    def hidden_half_warps(self) -> int:
+        """Half-warps of the first tile whose index computation overlaps with memory.
+
+        The source gives their number without a derivation: those that are not left over by the
+        wait for a half-warp's data in its corrected chart, in time units.
+        """
+        wait = CORRECTED_ASSUMPTIONS.latency_cycles + CORRECTED_ASSUMPTIONS.beat_cycles
+        return self.half_warps - ceil(wait / CORRECTED_ASSUMPTIONS.index_cycles)
 
 
 def start_up_cycles(machine: Machine, copy: SaturatedCopy) -> int:

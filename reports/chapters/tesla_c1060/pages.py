@@ -28,7 +28,7 @@ from .answers import (
     signed,
     verdicts,
 )
-from .checks import DECIMALS, MEASURED_GBS, explains
+from .checks import DECIMALS, MEASURED_GBS, PUBLISHED, explains
 from .predictions import measured_widths, simulated_widths, tables
 from .simulation.machine import LEVELS
 from .simulation.run import SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
@@ -36,7 +36,6 @@ from .simulation.run import SAME_MACHINE_SCHEMA, SIMULATION_SCHEMA
 
 def page(measured: Measured) -> Page:
     """What the simulated device says, and whether the measured one keeps the document's law."""
-    slips = (measured.folder / "published" / "slips.json").read_text(encoding="utf-8")
 
     def simulated(kind: str) -> list[pd.DataFrame]:
         files = measured.reads.get(kind, ())
@@ -67,7 +66,7 @@ def page(measured: Measured) -> Page:
                 if len(points := read_table(file, SAME_MACHINE_SCHEMA).to_pandas())
             ],
             "doubling": doubling_rows(measured.cells, Namer(measured.cells)),
-            "slips": json.loads(slips),
+            **json.loads((measured.folder / "published/slips.json").read_text("utf-8")),
         }
     )
 
@@ -163,6 +162,7 @@ def latency_table(rows: Sequence[Json]) -> Json | None:
             for i, latency in enumerate(latencies)
         ],
         "measured": f"{MEASURED_GBS:.{DECIMALS}f}",
+        "charts": [gbs for what, gbs in PUBLISHED["GB/s"].items() if "read and write" in what],
         "range": f"{min(latencies)} to {max(latencies)}",
         "fits": "; ".join(
             f"{name}: {_fitting(dict(zip(latencies, values, strict=True)))}"
@@ -191,7 +191,7 @@ def check_rows(checks: Sequence[Json]) -> list[Json]:
             if c["ours"] is None
             else f"{c['ours']:.{c['decimals'] + (c['decimals'] > 0)}f}",
             "unit": c["unit"],
-            "how": c["how"],
+            "how": ("arithmetic: " if c["arithmetic"] else "") + c["how"],
         }
         for c in checks
     ]
@@ -263,15 +263,11 @@ def _gbs(value: float) -> str:
     return f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
-# Cycles that the document measured on a Tesla C1060 by a block-wise test harness.
-PUBLISHED_CYCLES = 18.2
-
-
 def index_table(found: Json) -> Json:
     """Rows of the page from what experiments/gpu/measure_index.py wrote."""
     return {
         "device": str(found["device"]["name"]),
-        "published": f"{PUBLISHED_CYCLES:g}",
+        "published": PUBLISHED["core cycles"]["index computation, measured"],
         "rows": [
             {
                 "variant": str(row["variant"]),

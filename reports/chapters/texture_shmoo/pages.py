@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,8 +16,11 @@ from gpushmoo.core.schema import Status
 from gpushmoo.report.chapter_pages import Measured, Page
 from gpushmoo.report.tables import Json, Namer
 
+PUBLISHED: Mapping[str, Any] = json.loads(
+    (Path(__file__).parent / "published/textures.json").read_text("utf-8")
+)
 # The document's rule for surfaces: so many threads at least, and whole warps.
-ENOUGH_THREADS, WARP = 128, 32
+ENOUGH_THREADS, WARP = PUBLISHED["rule"]["threads"], PUBLISHED["rule"]["multiple"]
 # Shapes of a tied set that the table names; the whole set is in summary/best.parquet.
 NAMED_SHAPES = 12
 # Sides of a block that the document sweeps.
@@ -28,9 +32,7 @@ NAMED_THREADS = 6
 
 def page(measured: Measured) -> Page:
     """Published and measured values side by side."""
-    file = measured.folder / "published" / "textures.json"
-    published = json.loads(file.read_text(encoding="utf-8"))
-    facts = textures_page(measured.cells, measured.peak, published, measured.provenance)
+    facts = textures_page(measured.cells, measured.peak, PUBLISHED, measured.provenance)
     return Page(facts, [] if facts is None else [row["finding"] for row in facts["ours"]])
 
 
@@ -49,9 +51,10 @@ def textures_page(
     stored, numbers = published["stored"], best_threads(published)
     return {
         "title": published["title"],
+        "rule": [str(ENOUGH_THREADS), str(WARP)],
         "published": [
             {name: value for name, value in row.items() if name not in ("gbs", "seconds")}
-            | {"bandwidth": significant(row["gbs"])}
+            | {"bandwidth": f"{significant(row['gbs'])} GB/s"}
             for row in published["values"]
         ],
         "ours": [_image_row(where, cells_of, peak) for where, cells_of in images],

@@ -189,16 +189,14 @@ def test_of_equal_cells_always_the_same_is_taken() -> None:
     assert list(fastest(cells)["streams"]) == list(fastest(cells[::-1])["streams"])
 
 
-SLIPS = [{"slip": "a", "published": "b", "corrected": "c", "why": "d"}]
-
-
 def page_of(*tables: pd.DataFrame) -> Json:
-    return dots_page(pd.concat(tables), SLIPS)
+    return dots_page(pd.concat(tables))
 
 
-def test_the_page_has_the_links_rate_and_the_slips() -> None:
+def test_the_page_has_the_links_rate_and_what_is_printed_of_it() -> None:
     page = page_of(table(*(cell(STREAMED, n, 1.0) for n in LENGTHS)))
-    assert (page["link"], page["slips"], page["findings"]) == ("12.5 GB/s", SLIPS, [])
+    assert (page["link"], page["findings"]) == ("12.5 GB/s", [])
+    assert page["printed"]["device to host"] == "11.8"
 
 
 def test_as_published_is_with_the_documents_streams_alone() -> None:

@@ -27,6 +27,7 @@ from ..charts import (
     tile_periods,
     vacuum_cycles,
 )
+from ..checks import PUBLISHED
 from ..simulation.machine import Machine
 from ..simulation.reference import (
     CORRECTED_ASSUMPTIONS,
@@ -139,12 +140,13 @@ def corrected_half_warp(machine: Machine, svg: Path) -> None:
         for size, chart in zip(sizes, charts, strict=True)
     )
     done = {float(chart.bars()[-1].end) / unit for chart in charts}
+    printed = PUBLISHED["core cycles"]["one transfer of 512 bit, “1 memory cycle”"]
     caption = (
         f"With {unit} cycles of index computation instead of {FIRST_ASSUMPTIONS.index_cycles} and "
         f"{CORRECTED_ASSUMPTIONS.beat_cycles} cycles of bus for {machine.bus_bytes} bytes, a "
         f"command takes {durations} cycles: a half-warp alone is done after "
         f"{' and '.join(f'{units:g}' for units in sorted(done))} units. The gap after the index "
-        "computation is the unit of the read command. The document gives 1.664 core cycles a "
+        f"computation is the unit of the read command. The document gives {printed} core cycles a "
         f"memory cycle; its clocks make {float(machine.beat_cycles):g}, which it uses later, and "
         "rounds up here."
     )

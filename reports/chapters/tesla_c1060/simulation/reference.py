@@ -44,7 +44,7 @@ class Assumptions:
 
 
 # The source's charts round the bus beat to whole cycles; its revision doubles the index
-# computation (8 lanes serve 16 threads) and takes a beat of 1.625 cycles as 2.
+# computation (8 lanes serve 16 threads) and takes a beat of 13/8 cycles as 2.
 FIRST_ASSUMPTIONS = Assumptions(20, 400, Fraction(1))
 CORRECTED_ASSUMPTIONS = Assumptions(36, 400, Fraction(2))
 
@@ -205,7 +205,7 @@ class _Simulation:
     """Agenda of the SMs in order of time, ties in order of SM; one shared bus.
 
     Times are integers in ticks of 1/`ticks` cycle, the common denominator of all durations
-    (1.625 cycles are 13 ticks of 1/8), so that runs repeat exactly and ties are true ties.
+    (13/8 cycles are 13 ticks of 1/8), so that runs repeat exactly and ties are true ties.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from streamed_dot import verdicts
 from streamed_dot.numerics import ERRORS_SCHEMA
 from streamed_dot.rivals import RIVALS_SCHEMA, TODAY
 from streamed_dot.timeline import overlap, read_timeline, traces_of
-from tesla_c1060.checks import PUBLISHED
+from tesla_c1060 import checks
 from texture_shmoo.pages import (
     ENOUGH_THREADS,
     WARP,
@@ -43,6 +43,8 @@ TYPES = ("float", "double", "float3", "float4")
 LONG_S = 50e-6
 FAR = 16384
 LONGEST = 2**27
+# Since then kernels index with 32 bits where they can.
+NARROWED = "2026-11-23T07:58"
 TEXTURE, SURFACE = "tex2d_sum", "surf2d_memset"
 SHMOOS = json.loads(
     (REFERENCE.parent / "chapters/texture_shmoo/published/textures.json").read_text("utf-8")
@@ -53,7 +55,8 @@ OBVIOUS = {TEXTURE: "block-point-clamp", SURFACE: "block-one"}
 def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
     """What h200.md says, by the section that says it."""
     return {
-        "recorded": recorded(record, read_record("nvidia-h200-judge")),
+        "recorded": recorded(record, read_record("nvidia-h200-judge"))
+        | {"wide": _wide(claims, record, documents)},
         "peak": peak(record, claims),
         "tile": tile(record, documents, claims),
         "cliff": cliff(record, claims),
@@ -90,6 +93,13 @@ def recorded(record: Record, later: Record) -> dict[str, Any]:
         "once": joined(f"`{k}`" for k in once),
         "narrow": {n: _narrow_indices(record, later, n) for n in (1024, 8192)},
     }
+
+
+def _wide(claims: Claims, *records: Record) -> str:
+    """Bits of indices; kernels have narrower ones since NARROWED."""
+    stamps = [p["written_at"] for record in records for p in record.provenance]
+    claims.hold("Both records are older than indices of 32 bits.", max(stamps) < NARROWED, stamps)
+    return "64 bits"
 
 
 def _narrow_indices(record: Record, later: Record, width: int) -> str:
@@ -595,7 +605,7 @@ def besides(record: Record, claims: Claims) -> dict[str, Any]:
         "narrow": span(narrow, " %"),
         "wide": span(wide, " %", 3),
         "pitch": span(pitch, " %"),
-        "published_cycles": PUBLISHED["core cycles"]["index computation, measured"],
+        "published_cycles": checks.PUBLISHED["core cycles"]["index computation, measured"],
         "cycles": {variant: span(found, digits=3) for variant, found in cycles.items()},
         "sums": [f"{us:.1f} µs" for us in sums],
     }

@@ -73,9 +73,8 @@ def errors(table: pd.DataFrame, svg: Path) -> None:
     _legend(figure)
     given = {x: rows[rows["relative_error"].notna()] for x, rows in columns.items()}
     finding = " ".join(_on_lengths(given["n"])) if "n" in given else ""
-    conditions = _on_conditions(given["condition"]) if "condition" in given else ()
     title = "dot products: relative error against the exact result"
-    parts = [finding, *conditions, *_remarks(table, columns)]
+    parts = [finding, *_remarks(table, columns)]
     save(figure, svg, title, " ".join(filter(None, parts)), finding=finding)
 
 
@@ -185,45 +184,16 @@ def _bound(value: float) -> str:
     return _number(value) if value < 1 else "above 1"
 
 
-def _by_dtype(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    for dtype in DTYPES:
-        of_dtype = rows[rows["dtype"] == dtype]
-        if len(of_dtype):
-            yield dtype, of_dtype
-
-
 def _on_lengths(uniform: pd.DataFrame) -> Iterator[str]:
     """The best and the worst at the greatest n, beside the bounds."""
-    for dtype, rows in _by_dtype(uniform):
+    for dtype in (d for d in DTYPES if d in set(uniform["dtype"])):
+        rows = uniform[uniform["dtype"] == dtype]
         n = int(rows["n"].max())
         at = rows[rows["n"] == n].sort_values("relative_error", kind="stable")
         ends = [f"{_number(r['relative_error'])} ({r['mode']})" for _, r in at.iterrows()]
         span = f"errors from {ends[0]} to {ends[-1]}" if len(ends) > 1 else f"error {ends[0]}"
         bounds = [f"{_bound(order_bound(o, n, dtype, UNIFORM))} ({o})" for o in ORDERS]
         yield f"{dtype}, n = {length(n)}, uniform data: {span}; bounds {', '.join(bounds)}."
-
-
-def _on_conditions(rows: pd.DataFrame) -> Iterator[str]:
-    """From which condition number on a mode, and every mode, may give nothing."""
-    for dtype, of_dtype in _by_dtype(rows):
-        each = of_dtype.groupby("condition")["relative_error"]
-        first, last = _hopeless_from(each.max()), _hopeless_from(each.min())
-        if first is None:
-            greatest = _number(of_dtype["condition"].max())
-            yield f"{dtype}: no error reaches 1 up to a condition number of {greatest}."
-            continue
-        whose = "every" if first == last else "a"
-        text = f"the error of {whose} mode reaches 1 from a condition number of {_number(first)} on"
-        if last is not None and last != first:
-            text += f", that of every mode from {_number(last)} on"
-        yield f"{dtype}: {text}."
-
-
-def _hopeless_from(worst: pd.Series) -> float | None:
-    """The first condition (index, ascending) from which on all errors are 1 or more."""
-    right = np.flatnonzero(worst.to_numpy() < 1)
-    start = right[-1] + 1 if len(right) else 0
-    return float(worst.index[start]) if start < len(worst) else None
 
 
 def _remarks(table: pd.DataFrame, columns: Mapping[str, pd.DataFrame]) -> Iterator[str]:

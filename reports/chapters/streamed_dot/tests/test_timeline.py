@@ -218,15 +218,8 @@ def test_run_of_median_length_is_told_and_the_median_without_marks() -> None:
     assert marks == [0] * WARMUPS + [0, 6, 6, 12, 12, 18]
 
 
-FAULTS = [
-    *(("open", i) for i in range(3)),
-    *(("allocate", i) for i in range(5)),
-    *(("copy_in", i) for i in range(0, 16, 3)),
-    *(("launch", i) for i in range(8)),
-    *(("mark", i) for i in range(12)),
-    *(("wait", i) for i in range(12)),
-    *(("copy_out", i) for i in range(4)),
-]
+# Where marks come in; what else may fail is the pool's own.
+FAULTS = [("copy_in", 3), ("launch", 1), *(("mark", i) for i in (0, 5, 11))]
 
 
 @pytest.mark.parametrize("setup", StreamSetup)

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 from gpushmoo.core.space import Cell, Problem
-from gpushmoo.workloads.contract import ceil_div
+from gpushmoo.workloads.contract import HeatMap, ceil_div
+from gpushmoo.workloads.views import FigureData
 
 MAPPINGS = ("block", "row", "tile8", "morton")
 TILE = 8
 # Block shapes of the documents' range, and full waves of resident blocks: see `waves_of`.
 AXES = {"block_x": {"from": 4, "to": 64}, "block_y": {"from": 4, "to": 64}, "waves": 0}
+
+
+class CoveringMap(HeatMap):
+    """Of grids that cover the image, where there are any: more shapes have them than others."""
+
+    def draw(self, data: FigureData, svg: Path) -> None:
+        """Draw the map of these cells."""
+        if "waves" in data.cells:
+            covering = data.cells[data.cells["waves"].fillna(0) == 0]
+            data = data if covering.empty else replace(data, cells=covering)
+        super().draw(data, svg)
 
 
 def mapping_of(variant: str) -> str:

@@ -13,12 +13,20 @@ from gpushmoo.workloads.contract import (
     Access,
     Array,
     BufferRef,
-    HeatMap,
     Launch,
     SurfaceRef,
     Workload,
 )
-from texel_mapping import AXES, MAPPINGS, grid_of, mapping_of, refused_waves, texels_of, waves_of
+from texel_mapping import (
+    AXES,
+    MAPPINGS,
+    CoveringMap,
+    grid_of,
+    mapping_of,
+    refused_waves,
+    texels_of,
+    waves_of,
+)
 
 # Knuth's multiplicative hash of a word's index: words that differ and do not compress.
 FACTOR = np.uint32(2654435761)
@@ -46,7 +54,7 @@ class Surf2dMemset(Workload):
     sizes = (4096,)
     axes: ClassVar = AXES
     zero_axes = frozenset({"waves"})
-    views = (HeatMap("block_x", "block_y"),)
+    views = (CoveringMap("block_x", "block_y"),)
     images = frozenset({"dst"})
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:

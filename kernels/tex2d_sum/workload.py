@@ -16,13 +16,12 @@ from gpushmoo.workloads.contract import (
     Access,
     Array,
     BufferRef,
-    HeatMap,
     Launch,
     NullRef,
     TextureRef,
     Workload,
 )
-from texel_mapping import AXES, MAPPINGS, grid_of, refused_waves, texels_of, waves_of
+from texel_mapping import AXES, MAPPINGS, CoveringMap, grid_of, refused_waves, texels_of, waves_of
 
 # Not fetched: loaded from a buffer, by the mappings of which twins are asked.
 PLAIN, TWINS = "plain", ("block", "row")
@@ -100,7 +99,7 @@ class Tex2dSum(Workload):
     sizes = (4096,)
     axes: ClassVar = AXES
     zero_axes = frozenset({"waves"})
-    views = (HeatMap("block_x", "block_y"),)
+    views = (CoveringMap("block_x", "block_y"),)
     images = frozenset({"src"})
 
     def defines(self, dtype: str, variant: str) -> dict[str, str]:

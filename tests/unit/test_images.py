@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from bench import wrong_words
 from conftest import ROOT, examples
@@ -24,8 +25,9 @@ from gpushmoo.measuring.events import CellRun, Ended, Event
 from gpushmoo.measuring.rounds import ShardRun
 from gpushmoo.measuring.settings import MeasureSettings, StoppingRule
 from gpushmoo.measuring.verify import CellSteps
-from gpushmoo.workloads.contract import Launch
+from gpushmoo.workloads.contract import HeatMap, Launch
 from gpushmoo.workloads.loader import KernelFolder, find_kernels, load_kernel
+from gpushmoo.workloads.views import FigureData
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -193,6 +195,17 @@ def test_waves_are_at_most_so_many_blocks_of_about_even_work(
     assert bound.blocks <= min(columns * rows, n * held)
     assert turns <= 2 * -(-columns * rows // (n * held)) + 1
     assert replace(covering, waves=0).in_waves(held).grid == covering.grid
+
+
+@pytest.mark.parametrize(("swept", "shown"), [([0, 1, 0], [0, 0]), ([1, 2], [1, 2])])
+def test_the_map_of_shapes_is_of_grids_that_cover_the_image_where_there_are_any(
+    monkeypatch: pytest.MonkeyPatch, swept: list[int], shown: list[int]
+) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr(HeatMap, "draw", lambda _, data, svg: drawn.extend(data.cells["waves"]))
+    cells = pd.DataFrame({"waves": pd.array(swept, dtype="Int64")})
+    TEX.workload.views[0].draw(FigureData(TEX.name, ("float",), (), (), cells, ()), Path("x.svg"))
+    assert drawn == shown
 
 
 def test_a_row_counts_the_blocks_that_were_launched(device: Device) -> None:

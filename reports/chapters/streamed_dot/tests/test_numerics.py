@@ -140,15 +140,6 @@ def test_squares_are_never_ill_conditioned(device: Device) -> None:
     assert rows["streams"]["condition"] > 1e11
 
 
-@pytest.mark.parametrize("dtype", ["float", "double"])
-def test_uniform_data_are_those_of_a_sweep(device: Device, dtype: str) -> None:
-    study = Study((100,), (), 64, 7, (dtype,))
-    (row,) = run_study(device, [MODES["streams"]], study).to_pylist()
-    rng = np.random.default_rng([7, 1, 100])
-    inputs = MODES["streams"].workload.inputs(numerics.Problem(1, 100), dtype, rng)
-    assert row["exact"] == reference_dot(inputs["x"], inputs["y"]).value
-
-
 # What goes wrong becomes a row
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -455,18 +454,3 @@ def test_the_studies_are_measured_drawn_and_told(project: Project) -> None:
         assert page[key][0]["caption"] == note["caption"]
     timeline = json.loads((results / "figures/timeline-dot.json").read_text())
     assert timeline["finding"] in facts["chapters"][0]["findings"]
-
-
-def test_changed_code_of_a_studys_figure_draws_it_anew_and_measures_nothing(
-    project: Project, tmp_path: Path
-) -> None:
-    project = Project(shutil.copytree(project.root, tmp_path / "project", symlinks=True))
-    code = project.root / "reports/chapters/streamed_dot/figure_studies.py"
-    code.write_text(code.read_text() + "\n_NEW = 1\n")
-    # One module draws all studies.
-    assert project.plan(config=("dots.yaml",)) == {
-        "figure_study": 3,
-        "report": 1,
-        "verdict": 1,
-        "all": 1,
-    }

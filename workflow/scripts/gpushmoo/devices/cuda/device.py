@@ -274,7 +274,13 @@ class CudaDevice(CudaBuffers):
     def captured(self, streams: Sequence[Any], queue: Callable[[], None]) -> Callable[[], None]:
         """By capture of the streams."""
         with self.translated():
-            return captured(streams, queue)
+            launch = captured(streams, queue)
+
+        def replay() -> None:
+            with self.translated():
+                launch()
+
+        return replay
 
     def sample_all(self, samples: Sequence[Sample]) -> Sequence[float | TypedError]:
         """All behind one spin, except isolated ones."""

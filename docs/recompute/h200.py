@@ -27,9 +27,7 @@ from tesla_c1060 import checks
 from texture_shmoo.pages import (
     ENOUGH_THREADS,
     WARP,
-    best_threads,
     covering,
-    shapes_of,
     textures_page,
     written_sums,
 )
@@ -61,7 +59,7 @@ def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
         "tile": tile(record, documents, claims),
         "cliff": cliff(record, claims),
         "shapes": shapes(record, claims),
-        "textures": textures(record, claims) | {"grids": grids(record, documents)},
+        "textures": textures(record, claims) | second_document(record, documents),
         "dots": dots(record, claims),
         "besides": besides(documents, claims),
         "trust": trust(record, claims),
@@ -312,44 +310,24 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
         "rows": rows,
         **_surface_rule(record, claims),
         "written": whole_percent(written["median"] - 1),
-        "lost": _lost(record, claims),
         **_mappings(record, claims),
         **_modes(record),
     }
 
 
-def _lost(record: Record, claims: Claims) -> list[dict[str, str]]:
-    """Of the shapes with each of the document's numbers of threads: how far apart, and the best."""
-    rows = []
-    for n in best_threads(SHMOOS):
-        apart: list[float] = []
-        reach: dict[str, list[float]] = {TEXTURE: [], SURFACE: []}
-        for kernel, size in product(OBVIOUS, (4096, FAR)):
-            cells = record.of(kernel, dtype="float", variant=OBVIOUS[kernel], width=size)
-            mine = cells[cells["threads_per_block"] == n]["bandwidth_gbs"]
-            apart.append(100 * (1 - mine.min() / mine.max()))
-            reach[kernel].append(100 * mine.max() / cells["bandwidth_gbs"].max())
-        claims.hold(f"Shapes of {n} threads are about equally fast.", max(apart) < 2, apart)
-        rows.append(
-            {
-                "threads": str(n),
-                "shapes": joined(f"{x}×{y}" for x, y in shapes_of(n)),
-                "apart": span(apart, " %"),
-                "texture": span(reach[TEXTURE], " %"),
-                "surface": span(reach[SURFACE], " %"),
-            }
-        )
-    return rows
-
-
-def grids(*records: Record) -> list[list[str]]:
-    """The best shape of each grid, persistent ones too; none where no record has them."""
-    pages = [textures_page(r.ok, r.peak, SHMOOS, r.provenance) for r in records]
-    return [
-        [g["where"], g["grid"], g["bandwidth"], g["threads"], *g["named"], g["covering"], g["twin"]]
-        for page in pages
-        for g in (page or {"grids": ()})["grids"]
-    ]
+def second_document(*records: Record) -> dict[str, Any]:
+    """The tables of the report's page: all shapes of the best numbers of threads, and grids."""
+    pages = [textures_page(r.ok, r.peak, SHMOOS, r.provenance) or {} for r in records]
+    first = ("where", "grid", "bandwidth", "threads")
+    return {
+        "candidates": pages[0]["candidates"],
+        "bounds": [[*bound.values()] for bound in pages[0]["bounds"]],
+        "grids": [
+            [*(g[n] for n in first), *g["named"], g["covering"], g["twin"]]
+            for page in pages
+            for g in page.get("grids", ())
+        ],
+    }
 
 
 def _surface_rule(record: Record, claims: Claims) -> dict[str, str]:

@@ -53,8 +53,7 @@ OBVIOUS = {TEXTURE: "block-point-clamp", SURFACE: "block-one"}
 def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
     """What h200.md says, by the section that says it."""
     return {
-        "recorded": recorded(record, read_record("nvidia-h200-judge"))
-        | {"wide": _wide(claims, record, documents)},
+        "recorded": recorded(record, documents, claims),
         "peak": peak(record, claims),
         "tile": tile(record, documents, claims),
         "cliff": cliff(record, claims),
@@ -66,13 +65,16 @@ def values(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
     }
 
 
-def recorded(record: Record, later: Record) -> dict[str, Any]:
-    """What was recorded, when, on what, and how much faster indices of 32 bits are in `later`."""
+def recorded(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
+    """What was recorded, when, on what, and what wide indices cost."""
     cells, ok, shards = record.cells, record.ok, record.provenance
     is_dot = cells["kernel"].str.startswith("dot_")
     device = shards[0]["device"]
     stamps = pd.to_datetime([p["written_at"] for p in shards])
     once = steadiness(shards).once
+    last = max(p["written_at"] for p in [*shards, *documents.provenance])
+    claims.hold("Both records are older than indices of 32 bits.", last < NARROWED, last)
+    later = read_record("nvidia-h200-judge")
     return {
         "cells": whole(len(cells)),
         "sweep_cells": whole(int((~is_dot).sum())),
@@ -91,13 +93,6 @@ def recorded(record: Record, later: Record) -> dict[str, Any]:
         "once": joined(f"`{k}`" for k in once),
         "narrow": {n: _narrow_indices(record, later, n) for n in (1024, 8192)},
     }
-
-
-def _wide(claims: Claims, *records: Record) -> str:
-    """Bits of indices; kernels have narrower ones since NARROWED."""
-    stamps = [p["written_at"] for record in records for p in record.provenance]
-    claims.hold("Both records are older than indices of 32 bits.", max(stamps) < NARROWED, stamps)
-    return "64 bits"
 
 
 def _narrow_indices(record: Record, later: Record, width: int) -> str:
@@ -174,16 +169,9 @@ def tile(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
     }
     speed = {key: float(cell["bandwidth_gbs"]) for key, cell in cells.items()}
     gap = {v: ratio(cells[v, "double"], cells[v, "float"]) for v in ("published", "distinct")}
-    small = {
-        (d, n): documents.best("copy2d_document", dtype=d, width=n, cache_state="warm")[
-            "bandwidth_gbs"
-        ]
-        for d in ("float", "double", "float3")
-        for n in (256, 512)
-    }
-
-    def over_float(dtype: str) -> str:
-        return joined(f"{small[dtype, n] / small['float', n]:.2f}" for n in (256, 512))
+    warm = documents.of("copy2d_document", cache_state="warm", block_rows=8)
+    small = warm.pivot_table("bandwidth_gbs", "width", "dtype", observed=True)
+    over = small[["double", "float3"]].div(small["float"], axis=0)
 
     claims.hold(
         "The gap nearly closes with distinct pointers.",
@@ -205,8 +193,7 @@ def tile(record: Record, documents: Record, claims: Claims) -> dict[str, Any]:
         ),
         "left": percent(gap["distinct"].value - 1),
         "gap": f"{gap['published'].value:.2f}",
-        "small_double": over_float("double"),
-        "small_float3": over_float("float3"),
+        "small": {d: joined(f"{ratio:.2f}" for ratio in over[d]) for d in over},
         "float3_behind": percent(
             1 - speed["published", "float3"] / max(speed["published", d] for d in TYPES)
         ),

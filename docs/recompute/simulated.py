@@ -131,17 +131,14 @@ def _read_cycle(machine: Machine) -> dict[str, str]:
     """The time of one read at the clocks of its timing's part, of the board and of its half."""
     cycles, board = machine.t_ras_cycles + machine.t_rp_cycles, at_board_clock(machine)
     part = float(PUBLISHED["MHz"]["clock of the part whose timing is taken over"])
-    latencies = (
-        PUBLISHED["core cycles"]["latency, least"],
-        PUBLISHED["core cycles"]["latency, most"],
-    )
+    least_most = (PUBLISHED["core cycles"][f"latency, {end}"] for end in ("least", "most"))
     half = float(read_cycle_cycles(machine))
     return {
         "part": f"{1e3 * cycles / part:.1f}",
         "board": f"{1e3 * cycles / board.memory_clock_mhz:.1f}",
         "half": f"{1e3 * cycles / machine.memory_clock_mhz:.1f}",
         "board_cycles": f"{float(read_cycle_cycles(board)):g}",
-        "far": " to ".join(f"{float(latency) / half:.1f}" for latency in latencies),
+        "far": " to ".join(f"{float(latency) / half:.1f}" for latency in least_most),
     }
 
 

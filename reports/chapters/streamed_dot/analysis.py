@@ -133,7 +133,7 @@ def residents(cells: pd.DataFrame) -> list[Resident]:
 # What stands in the document's plots beside the published series: variant and name.
 DRAWN = {"published": "ours, as published", "pinned-pooled": "ours, pooled"}
 # As published is with the document's own number of streams alone.
-PRINTED_STREAMS = 64
+PRINTED_STREAMS = PRINTED["streams"]
 SHORTEST_DRAWN = 64
 FASTEST_HOST = "the host's fastest way"
 

@@ -12,6 +12,7 @@ from gpushmoo.report.tables import Json
 
 from . import analysis
 from .analysis import DRAWN, STREAMED, Law, Resident
+from .rivals import PRINTED
 
 # What rounds of ways say, where none were run.
 NO_ROUNDS: Json = {
@@ -55,6 +56,7 @@ def dots_page(cells: pd.DataFrame) -> Json:
         "residents": [_resident(r) for r in resident],
         "findings": _resident_findings(resident),
         "printed": {name: f"{value:g}" for name, value in analysis.PRINTED_GBS.items()},
+        "parameters": [str(value) for value in PRINTED.values() if value],
     }
 
 

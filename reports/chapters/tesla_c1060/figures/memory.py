@@ -195,14 +195,14 @@ def _partition_caption(machine: Machine, tiling: Tiling, dtype: str) -> str:
     pair = {s.partition for t in (0, 1) for s in maps.tile_row_stretches(machine, tiling, t)}
     if dtype == MAP_FLOAT[0]:
         text += (
-            f" The document gives two float tiles side by side one partition and so asks for 16 "
-            f"blocks to reach all. A row of two tiles does lie in {len(pair)}, but the rows of "
+            f" The document gives two float tiles one partition and expects over 16 active blocks "
+            f"to reach all. A row of two tiles does lie in {len(pair)}, but the rows of "
             f"even one tile lie in {len(touched[0])}."
         )
     if dtype == MAP_FLOAT3[0]:
         text += (
-            f" The document says 378 for the {tile_bytes} bytes, and that two tiles side by side "
-            f"occupy two partitions; within a row they lie in {len(pair)}."
+            f" The document says 378 for the {tile_bytes} bytes, and that two tiles "
+            f"occupy two partitions: a row of each does, rows side by side lie in {len(pair)}."
         )
     return text
 

@@ -52,7 +52,7 @@ TOLD = {
     2: ["the 64 tiles", "256 threads (32 × 8, 16 half-warps) copies 4, 8 rows apart"],
     3: ["256 bytes", "lies in 1 of 8 partitions", "lie in 8 partitions"],
     4: ["128 bytes", "begins in partition 4", "lies in 2 of 8", "lie in 4 partitions"],
-    5: ["378 for the 384 bytes", "lies in 4 of 8", "within a row they lie in 3"],
+    5: ["378 for the 384 bytes", "lies in 4 of 8", "rows side by side lie in 3"],
     6: ["8 memory cycles after", "each takes 24", "4 reads end after 48 cycles instead of 96"],
     7: ["21 + 13 = 34 memory cycles = 110.5 core", "22 memory cycles = 71.5 core", "18% of"],
     8: ["4 bursts of 32 bytes", "every 2 memory", "after 18 memory cycles instead of 48"],

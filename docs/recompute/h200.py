@@ -273,7 +273,7 @@ def _tied(tied: pd.DataFrame, named: int = 2) -> str:
 
 def textures(record: Record, claims: Claims) -> dict[str, Any]:
     """The second document's experiment: textures and surfaces over block shapes."""
-    rows = []
+    rows, ties = [], []
     kinds = ((TEXTURE, "texture read", "load"), (SURFACE, "surface memset", "store"))
     for (kernel, what, kind), size in product(kinds, (4096, FAR)):
         where = {"dtype": "float", "variant": OBVIOUS[kernel], "width": size}
@@ -282,6 +282,9 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
         slow = cells.loc[cells["bandwidth_gbs"].idxmin()]
         ends = " to ".join(dict.fromkeys((str(threads.min()), str(threads.max()))))
         share = share_of_peak(record.peak, top) or float("nan")
+        ties.append(len(tied))
+        apart = slow["bandwidth_high_gbs"] < top["bandwidth_low_gbs"]
+        claims.hold("The slowest shape's interval is below the best's.", apart, what)
         rows.append(
             [
                 f"{what}, {size}²",
@@ -291,6 +294,8 @@ def textures(record: Record, claims: Claims) -> dict[str, Any]:
                 f"{shape(slow)}, {percent(slow['bandwidth_gbs'] / top['bandwidth_gbs'])}",
             ]
         )
+    more = all(surface > texture for texture, surface in zip(ties[:2], ties[2:], strict=True))
+    claims.hold("More shapes are tied for surfaces than for textures.", more, ties)
     sums = record.of(TEXTURE, dtype="float", width=4096)
     written = written_sums(sums, TEXTURE, "-written").iloc[0]
     return {

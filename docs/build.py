@@ -36,7 +36,7 @@ def pages() -> list[str]:
 def computed(record: Record, claims: Claims) -> dict[str, Any]:
     """What templates see: computed values by subject, recorded files, and `hold` for sentences."""
     numbers = {
-        "h200": h200.values(record, read_record("nvidia-h200-documents"), claims),
+        "h200": h200.values(record, read_record("nvidia-h200-seeds"), claims),
         "simulated": simulated.values(record, claims),
     }
     return {

@@ -58,6 +58,7 @@ LISTINGS = (
 HERE, ALONE, OTHER = "program, this process", "program, alone", "program, other memory"
 # Names of our ways with as many streams.
 OURS = {64: "as published", 1: "as published, one stream"}
+PRINTED = {64: "printed program", 1: "printed program, one stream"}
 ROUNDS = 8
 # A measurement is of so many calls that the processor's caches hold the way's own code.
 LEAST_S, MOST_CALLS = 3e-3, 20
@@ -283,7 +284,7 @@ def main() -> int:
 
             def program(place: Place) -> dict[str, Call]:
                 ways = program_ways(loaded(library), place)
-                return {f"program, {s} streams": call for s, call in ways.items()}
+                return {PRINTED[streams]: call for streams, call in ways.items()}
 
             table = run_rivals(device, folders, asked, program)
             write_parquet(table, args.out / "rivals.parquet", provenance(device.info, "", {}))

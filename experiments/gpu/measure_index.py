@@ -1,7 +1,7 @@
 """Measures the index computation of tiles on a CUDA device by its own clock.
 
     export PYTHONPATH=workflow/scripts:kernels:reports/chapters
-    out=reports/reference/nvidia-h200-documents/benchmarks/index.json
+    out=reports/reference/nvidia-h200-seeds/benchmarks/index.json
     python experiments/gpu/measure_index.py --out $out
 
 One block on each multiprocessor, of one warp and of the kernel's 512 threads, finds TILES tiles one

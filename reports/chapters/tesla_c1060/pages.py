@@ -66,6 +66,7 @@ def page(measured: Measured) -> Page:
                 if len(points := read_table(file, SAME_MACHINE_SCHEMA).to_pandas())
             ],
             "doubling": doubling_rows(measured.cells, Namer(measured.cells)),
+            "coalesced": coalesced_rows(measured.cells, Namer(measured.cells)),
             **json.loads((measured.folder / "published/slips.json").read_text("utf-8")),
         }
     )
@@ -197,6 +198,10 @@ def check_rows(checks: Sequence[Json]) -> list[Json]:
     ]
 
 
+# The element types of the document's table 1, and its BLOCK_ROWS.
+_TABLE_1, BLOCK_ROWS = ("float", "double", "float3"), 8
+
+
 def doubling_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
     """The doubling law as measured: bandwidth at 1, 2, 4, … blocks, and double over float."""
     ok = cells[(cells["status"] == Status.OK) & (cells["kernel"] == "block_eq_partition")]
@@ -227,6 +232,29 @@ def doubling_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
                     **gains,
                 }
             )
+    return rows
+
+
+def coalesced_rows(cells: pd.DataFrame, names: Namer) -> list[Json]:
+    """Table 1 as measured: the document's copy with its 8 rows of threads, over that of float."""
+    ok = cells[(cells["status"] == Status.OK) & (cells["kernel"] == "copy2d_document")]
+    if ok.empty:
+        return []
+    printed = ok[(ok["variant"] == "published") & (ok["block_rows"] == BLOCK_ROWS)]
+    rows = []
+    keys = ["height", "width", "cache_state", "device_name"]
+    for key, group in printed.groupby(keys, sort=True):
+        gbs = group.groupby("dtype")["bandwidth_gbs"].mean()
+        types = [name for name in ("double", "float3") if {name, "float"} <= set(gbs.index)]
+        ratios = {f"{name}_ratio": f"{gbs[name] / gbs['float']:.2f}" for name in types}
+        rows.append(
+            {
+                "where": names.size(dict(zip(keys, key, strict=True))),
+                **{name: _gbs(gbs[name]) if name in gbs else "—" for name in _TABLE_1},
+                **{f"{name}_ratio": "—" for name in _TABLE_1[1:]},
+                **ratios,
+            }
+        )
     return rows
 
 
